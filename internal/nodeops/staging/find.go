@@ -13,6 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -22,6 +23,30 @@ import (
 // firstRescan is the time from the first rescan, which is made as soon as a disk isn't
 // there, to the second. Each further one comes after twice the time of the one before.
 const firstRescan = time.Second
+
+// take gives the right to the disk that a selector means, which it waits for as find does.
+func (s *Staging) take(ctx context.Context, wanted storage.Selector,
+	patience time.Duration) (context.Context, *use.Disk, error) {
+	n, err := s.find(ctx, wanted, patience)
+	if err != nil {
+		return ctx, nil, err
+	}
+	inside, d, err := s.Owner.Disk(ctx, n)
+	if err != nil {
+		return ctx, nil, onDisk(n, err)
+	}
+	given := false
+	defer func() {
+		if !given {
+			d.Release()
+		}
+	}()
+	if err := s.checkMeant(inside, wanted, d.Disk); err != nil {
+		return ctx, nil, onDisk(n, err)
+	}
+	given = true
+	return inside, d, nil
+}
 
 // find returns the number of the disk that is meant. As long as there is none, it waits, at
 // most for patience, and has Windows look for new disks.
@@ -67,14 +92,14 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s", wanted, max(patience, 0),
 			listed("the node has", all))
 	}
-	return s.only(ctx, wanted, matching)
+	if len(matching) > 1 {
+		return s.only(ctx, wanted, matching)
+	}
+	return matching[0].Number, nil
 }
 
-// only returns the number of the disk that matches, apart from those that Windows runs from.
+// only returns the number of the only one of several matching disks that Windows doesn't run from.
 func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []storage.Disk) (disk.Number, error) {
-	if len(matching) == 1 {
-		return matching[0].Number, nil
-	}
 	windows, err := s.SystemDisks.All(ctx)
 	if err != nil {
 		return 0, err

@@ -121,21 +121,14 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		}
 		defer done()
 	}
-	n, err := s.find(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait))
+	ctx, d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait))
 	if err != nil {
 		return staged, err
 	}
-	staged.Disk = n
-	ctx, d, err := s.Owner.Disk(ctx, n)
-	if err != nil {
-		return staged, onDisk(n, err)
-	}
 	defer d.Release()
-	if err := s.checkMeant(ctx, r.Disk, d.Disk); err != nil {
-		return staged, onDisk(n, err)
-	}
+	staged.Disk = d.Number
 	if staged.VolumeID, staged.Partitioned, err = s.prepare(ctx, d, r); err != nil {
-		return staged, onDisk(n, err)
+		return staged, onDisk(d.Number, err)
 	}
 	// From here on, the volume's id says which one is meant: no other disk has it.
 	ctx, right, err := s.Owner.Volume(ctx, staged.VolumeID)
@@ -144,7 +137,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 	}
 	defer right.Release()
 	extent, err := use.Extent(ctx, s.Sys, right.ID)
-	if err == nil && extent.DiskNumber != n {
+	if err == nil && extent.DiskNumber != d.Number {
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
 	if err != nil {
@@ -157,7 +150,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		return staged, err
 	}
 	if err := s.checkReadOnly(ctx, d, r.ReadOnly); err != nil {
-		return staged, onDisk(n, err)
+		return staged, onDisk(d.Number, err)
 	}
 	return staged, s.measure(ctx, d, right, extent, r, &staged)
 }
@@ -196,21 +189,17 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk,
 	return id, made, err
 }
 
-// chosen returns the volume of a partition, or the only one.
+// chosen returns the volume of a partition; of the only one if partition is 0.
 func chosen(volumes opendisk.Volumes, partition uint32) (volume.ID, error) {
-	if partition != 0 {
-		if name, ok := volumes[partition]; ok {
+	for number, name := range volumes {
+		if number == partition || partition == 0 && len(volumes) == 1 {
 			return volume.ID(name), nil
 		}
+	}
+	if partition != 0 {
 		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", partition)
 	}
-	if len(volumes) != 1 {
-		return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
-	}
-	for _, name := range volumes {
-		return volume.ID(name), nil
-	}
-	return "", nil
+	return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
 }
 
 // makeWritable brings a disk online for writing, with a data partition.
@@ -282,37 +271,33 @@ func refuse(why string) error {
 func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
 	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
-	if err != nil {
-		return "", false, err
-	}
-	if !hasOne {
+	if err == nil && !hasOne {
 		if r.ReadOnly {
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 				"volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
 		}
-		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
+		err = s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
 			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
 			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
 		})
-		if err != nil {
-			return "", false, err
-		}
-		formatted = true
-		if info, _, err = s.Volumes.Information(ctx, right.ID); err != nil {
-			return "", formatted, err
+		if err == nil {
+			formatted = true
+			info, _, err = s.Volumes.Information(ctx, right.ID)
 		}
 	}
-	fileSystem = info.FileSystem
+	if err != nil {
+		return "", formatted, err
+	}
 	switch {
-	case fileSystem == "":
+	case info.FileSystem == "":
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again",
 			right.ID)
-	case otherFileSystem(r.Format, fileSystem):
+	case otherFileSystem(r.Format, info.FileSystem):
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"volume %s has the file system %s, not %s as requested", right.ID, fileSystem, r.Format.FileSystem)
+			"volume %s has the file system %s, not %s as requested", right.ID, info.FileSystem, r.Format.FileSystem)
 	}
-	return fileSystem, formatted, nil
+	return info.FileSystem, formatted, nil
 }
 
 // mount mounts a volume at a staging path, unless it is staged at another one. It takes away

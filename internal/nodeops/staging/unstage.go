@@ -339,28 +339,11 @@ func (s *Staging) retireNamed(ctx context.Context, wanted storage.Selector, done
 
 // named gives the right to the disk that a request names; nil if it isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted storage.Selector) (context.Context, *use.Disk, error) {
-	n, err := s.find(ctx, wanted, 0)
+	inside, d, err := s.take(ctx, wanted, 0)
 	if isMissing(err) {
 		return ctx, nil, nil
 	}
-	if err != nil {
-		return ctx, nil, err
-	}
-	inside, d, err := s.Owner.Disk(ctx, n)
-	if err != nil {
-		return ctx, nil, err
-	}
-	given := false
-	defer func() {
-		if !given {
-			d.Release()
-		}
-	}()
-	if err := s.checkMeant(inside, wanted, d.Disk); err != nil {
-		return ctx, nil, err
-	}
-	given = true
-	return inside, d, nil
+	return inside, d, err
 }
 
 // retire takes a disk offline unless one of its volumes is mounted, and reports whether it
