@@ -99,7 +99,7 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 		}
 		n = int(max(0, min(int64(len(p)), size-off)))
 		if _, err := on.Image.ReadAt(p[:n], start+off); err != nil {
-			return win.ErrorIODevice
+			return err
 		}
 		return nil
 	})

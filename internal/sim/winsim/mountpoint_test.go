@@ -88,7 +88,7 @@ func TestMountErrors(t *testing.T) {
 		{"a file", kubelet + `\file\`, name, win.ErrorDirectory},
 		{"a junction", kubelet + `\junction\`, name, win.ErrorDirNotEmpty},
 		{"a symbolic link", kubelet + `\link\`, name, win.ErrorDirNotEmpty},
-		{"on ReFS", refs + `dir\`, name, win.ErrorNotSupported},
+		{"on ReFS", refs + `dir\`, name, win.ErrorInvalidFunction},
 		{"no drive", `\var\lib\kubelet\plugins\stage\`, name, win.ErrorInvalidName},
 		{"unknown drive", `Q:\dir\`, name, win.ErrorPathNotFound},
 		{"UNC", `\\server\share\dir\`, name, win.ErrorBadNetPath},
@@ -111,7 +111,7 @@ func TestMountErrors(t *testing.T) {
 		{"missing", kubelet + `\missing\`, win.ErrorFileNotFound},
 		{"missing parent", kubelet + `\missing\dir\`, win.ErrorPathNotFound},
 		{"plain directory", kubelet + `\pods\`, win.ErrorNotAReparsePoint},
-		{"file", kubelet + `\file\`, win.ErrorNotAReparsePoint},
+		{"file", kubelet + `\file\`, win.ErrorDirectory},
 		{"junction", kubelet + `\junction\`, win.ErrorInvalidParameter},
 		{"symbolic link", kubelet + `\link\`, win.ErrorInvalidParameter},
 		{"unknown letter", `Q:\`, win.ErrorFileNotFound},
@@ -185,7 +185,7 @@ func TestDriveLetters(t *testing.T) {
 	_, name := newVolume(t, s, true)
 	must(t, s.SetVolumeMountPoint(ctx, `X:\`, name))
 	must(t, s.WriteFile(`x:\file`, nil))
-	wantErr(t, "a second letter", s.SetVolumeMountPoint(ctx, `Y:\`, name), win.ErrorDirNotEmpty)
+	wantErr(t, "a second letter", s.SetVolumeMountPoint(ctx, `Y:\`, name), win.ErrorInvalidParameter)
 	must(t, s.Reboot())
 	if _, err := s.ReadFile(`X:\file`); err != nil {
 		t.Errorf("after a restart: %v", err)

@@ -190,12 +190,8 @@ func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (image stri
 func (h *handle) ProcessIDs(ctx context.Context) (ids []win.ProcessID, err error) {
 	err = h.call(ctx, win.CallProcessIDs, func() error {
 		set := h.sys.settings
-		_, isShare := h.root.(paths.Share)
-		switch {
-		case set.NoProcessIDs:
+		if _, isShare := h.root.(paths.Share); set.NoProcessIDs || isShare || h.disk != nil {
 			return win.ErrorInvalidParameter
-		case isShare, h.disk != nil:
-			return win.ErrorNotSupported
 		}
 		for other := range h.sys.handles {
 			if other.dead == 0 && h.isUsedBy(other, set.VolumeProcessesOnly) {

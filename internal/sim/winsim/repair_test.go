@@ -87,7 +87,7 @@ func TestRepairRefusals(t *testing.T) {
 	wantErr(t, "scan of ReFS", repair(win.RepairScan), win.ErrorNotSupported)
 	_, raw := newVolume(t, s, false)
 	volume = raw
-	wantErr(t, "scan of a raw volume", repair(win.RepairScan), win.ErrorUnrecognizedVolume)
+	wantErr(t, "scan of a raw volume", repair(win.RepairScan), win.ErrorNotSupported)
 	volume, err = s.VolumeNameForMountPoint(t.Context(), `C:\`)
 	must(t, err)
 	must(t, repair(win.RepairScan))

@@ -175,13 +175,15 @@ func TestSMBIsNoVolume(t *testing.T) {
 	must(t, s.Symlink(kubelet+`\link`, share, true))
 	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\dir\`, share + `\mount\`} {
 		_, err := s.VolumeNameForMountPoint(ctx, path)
-		wantErr(t, "volume of "+path, err, win.ErrorNotSupported)
-		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), win.ErrorNotSupported)
-		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), win.ErrorNotSupported)
+		wantErr(t, "volume of "+path, err, win.ErrorNotAReparsePoint)
+		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), win.ErrorNotAReparsePoint)
+		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), win.ErrorNotAReparsePoint)
 	}
-	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\`} {
-		_, err := s.VolumeInformation(ctx, path)
-		wantErr(t, "information of "+path, err, win.ErrorNotSupported)
+	for path, want := range map[string]win.Errno{share + `\`: 0, share + `\dir\`: 144, kubelet + `\link\`: 0} {
+		info, err := s.VolumeInformation(ctx, path)
+		if wantErr(t, "information of "+path, err, want); err == nil && info.FileSystem != "NTFS" {
+			t.Errorf("information of %s: %+v", path, info)
+		}
 		space, err := s.DiskFreeSpace(ctx, path)
 		if err != nil || space.Total != 1<<40 || space.Free == 0 || space.Free >= space.Total {
 			t.Errorf("space of %s: %+v, %v", path, space, err)

@@ -30,14 +30,7 @@ func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
 // C:\, or a mount point with a backslash at its end.
 func (s *System) VolumeInformation(ctx context.Context, root string) (info win.VolumeInformation, err error) {
 	err = s.call(ctx, Call{win.CallVolumeInformation, root}, func() error {
-		if !strings.HasSuffix(root, `\`) {
-			return win.ErrorInvalidName
-		}
-		v, err := s.paths.VolumeOf(root)
-		if err != nil {
-			return err
-		}
-		info, err = v.Information()
+		info, err = s.paths.Information(root)
 		return err
 	})
 	return info, err

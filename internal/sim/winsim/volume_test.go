@@ -367,7 +367,7 @@ func TestContentsDecide(t *testing.T) {
 	foreign[72] ^= 1 // the serial number
 	must(t, s.WriteImage(n, foreign, 16*mib))
 	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "with the boot sector of another volume", err, win.ErrorDiskCorrupt)
+	wantErr(t, "with the boot sector of another volume", err, win.ErrorUnrecognizedVolume)
 
 	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
 	magic := make([]byte, 2)

@@ -82,7 +82,7 @@ func (d *Disk) createTable(c win.CreateDisk, automaticMSR bool) error {
 	switch c.Style {
 	case win.StyleMBR:
 		// Signature lies where the first bytes of DiskID do.
-		return ioError(gpt.MBR{Signature: binary.LittleEndian.Uint32(c.DiskID[:])}.Write(d.media()))
+		return gpt.MBR{Signature: binary.LittleEndian.Uint32(c.DiskID[:])}.Write(d.media())
 	case win.StyleGPT:
 	default:
 		return win.ErrorInvalidParameter
@@ -97,7 +97,7 @@ func (d *Disk) createTable(c win.CreateDisk, automaticMSR bool) error {
 			First: t.FirstUsable, Last: last,
 		}
 	}
-	return ioError(t.Write(d.media()))
+	return t.Write(d.media())
 }
 
 // SetLayout replaces the whole partition table (IOCTL_DISK_SET_DRIVE_LAYOUT_EX):
@@ -149,7 +149,7 @@ func (d *Disk) setGPT(l *win.DriveLayout) error {
 	if t.Validate() != nil {
 		return win.ErrorInvalidParameter
 	}
-	return ioError(t.Write(d.media()))
+	return t.Write(d.media())
 }
 
 func (d *Disk) setMBR(l *win.DriveLayout) error {
@@ -169,7 +169,7 @@ func (d *Disk) setMBR(l *win.DriveLayout) error {
 	if m.Validate(d.media()) != nil {
 		return win.ErrorInvalidParameter
 	}
-	return ioError(m.Write(d.media()))
+	return m.Write(d.media())
 }
 
 // inSectors converts the place of p; aligned reports whether it is one.
@@ -194,7 +194,7 @@ func (d *Disk) growPartition(g win.GrowPartition) error {
 		return win.ErrorDiskFull
 	}
 	t.Slots[i].Last += g.BytesToGrow / d.SectorSize()
-	return ioError(t.Write(d.media()))
+	return t.Write(d.media())
 }
 
 // updateSize makes the disk driver read the capacity again
@@ -215,15 +215,7 @@ func (d *Disk) updateSize(moveBackup bool) error {
 	if t.LastUsable == before {
 		return nil
 	}
-	return ioError(t.Write(d.media()))
-}
-
-// ioError is what Windows says when writing a table fails.
-func ioError(err error) error {
-	if err != nil {
-		return win.ErrorIODevice
-	}
-	return nil
+	return t.Write(d.media())
 }
 
 func boolOrder(a, b bool) int {

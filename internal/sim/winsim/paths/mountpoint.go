@@ -15,7 +15,7 @@ import (
 )
 
 // mountPoint opens the directory of a mount point, or what is there in its place,
-// and returns the volume that has it. The mount manager knows nothing of shares.
+// and returns the volume that has it. No directory of a share is a mount point of the node's.
 func (s *Space) mountPoint(path string, access win.Access) (Opened, *volumes.Volume, error) {
 	op, err := s.Open(path, win.OpenOptions{Access: access, Share: ShareAll, Disposition: win.FileOpen, Options: OpenLink})
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Space) mountPoint(path string, access win.Access) (Opened, *volumes.Vol
 	host, ok := op.Volume()
 	if !ok {
 		op.Close()
-		return Opened{}, nil, win.ErrorNotSupported
+		return Opened{}, nil, win.ErrorNotAReparsePoint
 	}
 	return op, host, nil
 }
@@ -112,7 +112,7 @@ func mountedVolume(op Opened) (string, error) {
 	}
 	r, err := win.DecodeReparsePoint(data)
 	if err != nil {
-		return "", win.ErrorInvalidReparseData
+		return "", err
 	}
 	name, ok := r.Volume()
 	if !ok { // a junction or symbolic link to something else
@@ -136,8 +136,12 @@ func (s *Space) SetMountPoint(mountPoint, volume string) error {
 		return win.ErrorFileNotFound
 	}
 	if letter, ok := driveLetter(mountPoint); ok {
-		if _, taken := s.Volumes.WithLetter(letter); taken || v.Letter != "" {
+		_, taken := s.Volumes.WithLetter(letter)
+		switch {
+		case taken:
 			return win.ErrorDirNotEmpty
+		case v.Letter != "": // it has one already (pbatard/rufus#239)
+			return win.ErrorInvalidParameter
 		}
 		s.Volumes.SetLetter(v, letter)
 		return nil
@@ -156,9 +160,7 @@ func (s *Space) mount(mountPoint string, v *volumes.Volume) error {
 	defer op.Close()
 	switch {
 	case !host.HasMountPoints():
-		return win.ErrorNotSupported
-	case !op.Info().IsDir():
-		return win.ErrorDirectory
+		return win.ErrorInvalidFunction
 	case op.Info().IsReparsePoint():
 		return win.ErrorDirNotEmpty
 	}

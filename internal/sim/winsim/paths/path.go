@@ -194,6 +194,15 @@ func (s *Space) Locate(path string) (Location, error) {
 	return Location{v, p.names}, nil
 }
 
+// locate is Locate for an open: the device of a volume is no directory.
+func (s *Space) locate(path string, o win.OpenOptions) (Location, error) {
+	l, err := s.Locate(path)
+	if err == win.ErrorInvalidParameter && o.Options&win.FileDirectoryFile != 0 {
+		err = win.ErrorDirectory
+	}
+	return l, err
+}
+
 // Opened is what an open of a path gives: never a link, unless asked for.
 type Opened struct {
 	*ntfs.Handle
@@ -207,9 +216,18 @@ func (op Opened) Volume() (*volumes.Volume, bool) {
 	return v, ok
 }
 
-// Open opens the file or directory at a path.
+// Open opens the file or directory at a path. With a backslash at its end the path means a
+// directory.
+//
+// Source: MS-FSA 2.1.5.1, FileTypeToOpen
 func (s *Space) Open(path string, o win.OpenOptions) (Opened, error) {
-	l, err := s.Locate(path)
+	if strings.HasSuffix(path, `\`) {
+		if o.Options&win.FileNonDirectoryFile != 0 {
+			return Opened{}, win.ErrorInvalidName
+		}
+		o.Options |= win.FileDirectoryFile
+	}
+	l, err := s.locate(path, o)
 	if err != nil {
 		return Opened{}, err
 	}
@@ -236,7 +254,7 @@ func (s *Space) OpenAt(l Location, o win.OpenOptions) (Opened, error) {
 		if links == maxReparse {
 			return Opened{}, errorCantResolveFilename
 		}
-		if l, err = s.follow(l.Root, link); err != nil {
+		if l, err = s.follow(l.Root, link, o); err != nil {
 			return Opened{}, err
 		}
 	}
@@ -297,14 +315,14 @@ func openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions)
 }
 
 // follow returns where a link below the root from leads.
-func (s *Space) follow(from Root, link *Reparse) (Location, error) {
+func (s *Space) follow(from Root, link *Reparse, o win.OpenOptions) (Location, error) {
 	if _, local := from.(*volumes.Volume); !local {
 		return Location{}, errorSymlinkClassDisabled
 	}
 	r, err := win.DecodeReparsePoint(link.Node.Reparse())
 	switch {
-	case err != nil:
-		return Location{}, win.ErrorInvalidReparseData
+	case err != nil: // nobody could set it
+		return Location{}, err
 	case r.Tag != win.TagSymlink && r.Tag != win.TagMountPoint: // no driver here knows it
 		return Location{}, errorCantAccessFile
 	}
@@ -314,36 +332,30 @@ func (s *Space) follow(from Root, link *Reparse) (Location, error) {
 		if strings.HasPrefix(r.SubstituteName, `\`) { // relative to the volume
 			l.Names = splitDots(r.SubstituteName)
 		}
-	} else if l, err = s.Locate(r.Target()); err != nil {
+	} else if l, err = s.locate(r.Target(), o); err != nil {
 		return Location{}, err
 	}
 	l.Names = append(l.Names[:len(l.Names):len(l.Names)], link.rest...)
 	return l, nil
 }
 
-// VolumeOf returns the volume whose root a directory is, also one that can't be mounted. A
-// share gives ErrorNotSupported.
-func (s *Space) VolumeOf(directory string) (*volumes.Volume, error) {
-	l, err := s.Locate(directory)
-	if err != nil {
-		return nil, err
+// Information is GetVolumeInformationW of the root of a volume or share.
+func (s *Space) Information(root string) (win.VolumeInformation, error) {
+	if !strings.HasSuffix(root, `\`) {
+		return win.VolumeInformation{}, win.ErrorInvalidName
 	}
-	if v, ok := l.Root.(*volumes.Volume); ok && len(l.Names) == 0 {
-		return v, nil
-	}
-	op, err := s.OpenAt(l, openDirectory)
+	op, err := s.Open(root, openDirectory)
 	if err != nil {
-		return nil, err
+		return win.VolumeInformation{}, err
 	}
 	defer op.Close()
-	v, ok := op.Volume()
-	switch {
-	case !ok:
-		return nil, win.ErrorNotSupported
-	case op.Node() != op.FS.Root():
-		return nil, errorDirNotRoot
+	if op.Node() != op.FS.Root() {
+		return win.VolumeInformation{}, errorDirNotRoot
 	}
-	return v, nil
+	if v, ok := op.Volume(); ok {
+		return v.Information()
+	}
+	return win.VolumeInformation{FileSystem: "NTFS"}, nil // on the server
 }
 
 // FreeSpace is the space of the file system that a directory is on.

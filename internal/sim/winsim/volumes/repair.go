@@ -38,9 +38,9 @@ func (m *Manager) Repair(volume string, mode win.RepairMode) (win.RepairResult, 
 	}
 	t, b, err := v.tree()
 	switch {
-	case err != nil:
+	case err != nil && err != win.ErrorUnrecognizedVolume:
 		return 0, err
-	case b.kind != kindNTFS:
+	case err != nil, b.kind != kindNTFS:
 		return 0, win.ErrorNotSupported
 	case !v.Writable():
 		return 0, win.ErrorWriteProtect

@@ -64,12 +64,9 @@ func (v *Volume) content() (*tree, bootSector, error) {
 		return nil, bootSector{}, win.FVELockedVolume
 	}
 	b, ok := v.boot()
-	if !ok {
+	t, exists := v.stored.trees[b.serial]
+	if !ok || !exists { // no boot sector, or one without the structures behind it
 		return nil, b, win.ErrorUnrecognizedVolume
-	}
-	t, ok := v.stored.trees[b.serial]
-	if !ok { // a boot sector without the structures behind it
-		return nil, b, win.ErrorDiskCorrupt
 	}
 	return t, b, nil
 }
@@ -89,7 +86,7 @@ func (v *Volume) writeBoot(b bootSector) error {
 	s := b.encode(v.Offset / v.Disk.SectorSize())
 	for _, off := range []int64{v.Offset + b.totalSectors*v.Disk.SectorSize(), v.Offset} {
 		if _, err := v.Disk.Image.WriteAt(s, off); err != nil {
-			return win.ErrorIODevice
+			return err
 		}
 	}
 	return nil
@@ -120,7 +117,7 @@ func (v *Volume) format(o win.FormatOptions) error {
 		serial:       binary.LittleEndian.Uint64(id[8:]),
 	}
 	if _, err := v.Disk.Image.WriteAt(make([]byte, bootAreaSize), v.Offset); err != nil {
-		return win.ErrorIODevice
+		return err
 	}
 	if err := v.writeBoot(b); err != nil {
 		return err
@@ -226,9 +223,10 @@ func (v *Volume) Information() (win.VolumeInformation, error) {
 	return info, nil
 }
 
-// HasMountPoints reports whether directories of the volume can be mount points.
+// HasMountPoints reports whether directories of the volume can be mount points. Only NTFS has
+// them by the documentation of the calls; that of ReFS says otherwise.
 //
-// Guess: only NTFS has mount points. The documentation of ReFS says nothing of them.
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-deletevolumemountpointw
 func (v *Volume) HasMountPoints() bool {
 	b, _ := v.boot()
 	return b.kind == kindNTFS
