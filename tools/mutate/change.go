@@ -49,7 +49,7 @@ var calculated = map[token.Token]token.Token{
 	token.AND: token.OR, token.OR: token.AND,
 }
 
-// logs are the statements that aren't left out: tests of what is logged would be tests of words.
+// logs are the statements that aren't changed: tests of what is logged would be tests of words.
 var logs = regexp.MustCompile(`^\w+(\.\w+)*\.(log|Logger)\.(Debug|Info|Warn|Error)\(`)
 
 // helper is what changed code calls: the package's name is to be put before it.
@@ -191,6 +191,12 @@ func instrument(file, text string, firstID int, alone map[int]bool) (all []chang
 				fixed[n.Comm] = true
 			case *ast.IfStmt:
 				fixed[n.Init] = true
+				if len(n.Body.List) == 1 && n.Else == nil && logs.MatchString(code(n.Body.List[0])) {
+					if n.Init != nil {
+						ast.Inspect(n.Init, visit)
+					}
+					return false
+				}
 			}
 			if fixed[n] || alone[set.Position(n.Pos()).Line] {
 				return true
@@ -242,7 +248,7 @@ func instrument(file, text string, firstID int, alone map[int]bool) (all []chang
 				}
 			case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt:
 				if logs.MatchString(code(n)) {
-					break
+					return false
 				}
 				wrap(n, "if !mutantOn("+add(n, code(n), "")+") { ", " }")
 			case *ast.AssignStmt:

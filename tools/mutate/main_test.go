@@ -20,7 +20,9 @@ func limit(n, most int) (int, error) {
 		return 0, errTooMany
 	}
 	calls++
-	l.log.Info("counted")
+	if n > 0 {
+		l.log.Info("counted", "left", most-n)
+	}
 	return n, nil
 }
 `
@@ -51,7 +53,9 @@ func limit(n, most int) (int, error) {
 		if mutantOn(10) { return 0, nil }; return 0, errTooMany
 	}
 	if !mutantOn(11) { calls++ }
-	l.log.Info("counted")
+	if n > 0 {
+		l.log.Info("counted", "left", most-n)
+	}
 	return n, nil
 }
 `
