@@ -25,12 +25,12 @@ type subject struct {
 }
 
 func raw(n *node) subject {
-	number, id := n.attach(winsim.DiskSpec{})
+	number, id := n.attach(winsim.DiskSpec{Serial: " vol 1"})
 	return subject{n, number, id}
 }
 
 func formatted(n *node) subject {
-	number, id := n.formatted(winsim.DiskSpec{})
+	number, id := n.formatted(winsim.DiskSpec{Serial: " vol 1"})
 	return subject{n, number, id}
 }
 

@@ -121,6 +121,10 @@ func TestMountRefusals(t *testing.T) {
 	if got := n.mountedAt(staging); !got.Equal(one) {
 		t.Errorf("mounted is %q now", got)
 	}
+	err := n.volumes.MountVolume(ctx, other, kubelet+`\full`)
+	if err == nil || !strings.Contains(err.Error(), "the directory is not empty: it has x (since 20") {
+		t.Errorf("at a directory with an entry: %v", err)
+	}
 	entries, err := n.sim.ReadDir(`C:\Windows`)
 	n.do(err)
 	for _, e := range entries {
@@ -190,6 +194,7 @@ func TestVolumeIDFromTargetPath(t *testing.T) {
 	n.do(n.sim.Symlink(kubelet+`\dangling`, kubelet+`\nowhere`, true))
 	n.do(n.sim.Symlink(kubelet+`\loop`, kubelet+`\loop`, true))
 	n.do(n.sim.Symlink(kubelet+`\out`, `C:\Windows`, true))
+	n.do(n.sim.Symlink(kubelet+`\share`, `\\server\share`, true))
 	system, err := n.sim.VolumeNameForMountPoint(ctx, `C:\`)
 	n.do(err)
 	none := csiproxy.ErrNotFound
@@ -212,6 +217,7 @@ func TestVolumeIDFromTargetPath(t *testing.T) {
 		{path: kubelet + `\missing\x`, kind: none, closestKind: none, doesNotExist: true},
 		{path: kubelet + `\dangling`, kind: none, closest: volume.ID(system), doesNotExist: true},
 		{path: kubelet + `\loop`, kind: csiproxy.ErrFailedPrecondition, closestKind: csiproxy.ErrFailedPrecondition},
+		{path: kubelet + `\share`, kind: none, closestKind: csiproxy.ErrFailedPrecondition, doesNotExist: true},
 		{path: kubelet + `\out`, kind: csiproxy.ErrPermissionDenied, closestKind: csiproxy.ErrPermissionDenied},
 		{path: `C:\Windows`, kind: csiproxy.ErrInvalidArgument, closestKind: csiproxy.ErrInvalidArgument},
 	} {
@@ -267,11 +273,14 @@ func TestMountUnderAttack(t *testing.T) {
 	}
 }
 
-// An administrator may allow a whole drive.
+// An administrator may allow a whole drive, also one that isn't there.
 func TestClosestVolumeOfADrive(t *testing.T) {
 	n := newNode(t)
-	paths, err := pathpolicy.New(`C:\`)
+	paths, err := pathpolicy.New(`C:\`, `X:\`)
 	n.do(err)
+	n.do(n.sim.Symlink(`C:\link`, `X:\missing`, true))
+	_, err = volumes.New(n.sim, paths, volumes.Options{}).GetClosestVolumeIDFromTargetPath(t.Context(), `C:\link`)
+	simtest.WantKind(t, err, csiproxy.ErrNotFound)
 	system, err := n.sim.VolumeNameForMountPoint(t.Context(), `C:\`)
 	n.do(err)
 	for _, path := range []string{`C:\`, `C:\Windows`} {

@@ -408,6 +408,42 @@ func TestResizeVolumeKeepsFiles(t *testing.T) {
 	}
 }
 
+// A bus whose disks can't change their size may refuse to be asked for it. Where the table needs no change, it
+// gets none, as that of an MBR disk.
+func TestResizeVolumeLeavesTheTable(t *testing.T) {
+	n := newNode(t)
+	number, id := n.formatted(winsim.DiskSpec{})
+	n.do(n.sim.GrowDisk(number, 20*gibibyte))
+	changes := simtest.Counted(n.sim, "IOCTL_DISK_SET_DRIVE_LAYOUT_EX")
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	n.do(n.sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE"}, win.ErrorInvalidFunction))
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	n.sim.ResetRules()
+
+	mbr := simtest.Attach(t, n.sim, winsim.DiskSpec{})
+	n.plant(mbr, 0, mbrTable)
+	n.do(n.disks.Rescan(t.Context()))
+	n.sim.Settle()
+	id = volume.ID(n.sim.VolumesOfDisk(mbr)[0])
+	n.do(n.volumes.FormatVolume(t.Context(), id))
+	// The simulator grows no partition of such a disk.
+	if err := n.volumes.ResizeVolume(t.Context(), id, 0); !errors.Is(err, win.ErrorInvalidParameter) {
+		t.Errorf("on an MBR disk: %v", err)
+	}
+	if got := changes()[0]; got != 0 {
+		t.Errorf("the table was changed %d times", got)
+	}
+}
+
+// mbrTable is the first sector of an MBR disk with one partition, of 512 MiB from 1 MiB on.
+var mbrTable = func() string {
+	sector := make([]byte, 512)
+	copy(sector[440:], "\x11\x22\x33\x44") // the signature
+	copy(sector[446:], []byte{0, 0, 0, 0, 7, 0, 0, 0, 0, 8, 0, 0, 0, 0, 16, 0})
+	sector[510], sector[511] = 0x55, 0xAA
+	return string(sector)
+}()
+
 // Windows may leave the end of the partition table where it was.
 func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
 	n := newNode(t)
