@@ -265,9 +265,12 @@ func TestTryVolume(t *testing.T) {
 				t.Errorf("%s: it waits on: %v", where, err)
 			}
 			held.Release()
-			_, got, err := other.TryVolume(ctx, n.id)
+			inside, got, err := other.TryVolume(ctx, n.id)
 			simtest.Must(t, err)
 			got.Release()
+			if _, _, err = other.Volume(inside, n.id); err == nil {
+				t.Errorf("%s: inside of the right, there is another one", where)
+			}
 			// Another reason than that isn't taken for it.
 			simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Count: 1}, win.ErrorIODevice))
 			if _, _, err = other.TryVolume(ctx, n.id); !errors.Is(err, win.ErrorIODevice) {
