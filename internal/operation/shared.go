@@ -131,6 +131,7 @@ func (s *Flights[K, T]) Begin(ctx context.Context, key K,
 		}
 		s.flights[key] = w
 		go func() {
+			growStack(0)
 			w.start(ctx)
 			s.forget(key, w)
 		}()
