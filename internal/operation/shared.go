@@ -65,8 +65,12 @@ func (w *work[T]) currentTracker() *wincalls.Tracker {
 	return w.tracker
 }
 
-// result is what the work gave, once it is done.
-func (w *work[T]) result() (T, error) {
+// await returns what the work gave, once it is done.
+func (w *work[T]) await(ctx context.Context, patience time.Duration) (T, error) {
+	if err := w.wait(ctx, patience); err != nil {
+		var none T
+		return none, err
+	}
 	if w.panicked != nil {
 		panic(w.panicked)
 	}
@@ -121,27 +125,50 @@ func (s *Flights[K, T]) Do(ctx context.Context, key K, patience time.Duration,
 // patience.
 func (s *Flights[K, T]) Begin(ctx context.Context, key K,
 	f func(context.Context) (T, error)) (wait func(ctx context.Context, patience time.Duration) (T, error)) {
+	w, begun := s.join(key, f)
+	if begun {
+		go s.fly(ctx, key, w)
+	}
+	return w.await
+}
+
+// BeginHere is Begin for a caller that does the work on its own goroutine, by calling run: that
+// spares a short flight the hand-over to another one. run is nil if another caller has the flight
+// under way.
+func (s *Flights[K, T]) BeginHere(ctx context.Context, key K, f func(context.Context) (T, error)) (
+	run func(), wait func(ctx context.Context, patience time.Duration) (T, error)) {
+	w, begun := s.join(key, f)
+	if begun {
+		run = func() {
+			defer wincalls.TrackerOf(ctx).WaitFor(w.currentTracker)()
+			s.fly(ctx, key, w)
+		}
+	}
+	return run, w.await
+}
+
+// join returns the flight for a key, and whether it is new.
+func (s *Flights[K, T]) join(key K, f func(context.Context) (T, error)) (w *work[T], begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.underWay(key)
-	if w == nil {
-		w = &work[T]{f: f, begun: time.Now(), done: make(chan struct{})}
-		if s.flights == nil {
-			s.flights = make(map[K]*work[T])
-		}
-		s.flights[key] = w
-		go func() {
-			growStack(0)
-			w.start(ctx)
-			s.forget(key, w)
-		}()
+	if w := s.underWay(key); w != nil {
+		return w, false
 	}
-	return func(ctx context.Context, patience time.Duration) (T, error) {
-		if err := w.wait(ctx, patience); err != nil {
-			var none T
-			return none, err
-		}
-		return w.result()
+	w = &work[T]{f: f, begun: time.Now(), done: make(chan struct{})}
+	if s.flights == nil {
+		s.flights = make(map[K]*work[T])
+	}
+	s.flights[key] = w
+	return w, true
+}
+
+func (s *Flights[K, T]) fly(ctx context.Context, key K, w *work[T]) {
+	growStack(0)
+	w.start(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[key] == w { // it may have been forgotten before
+		delete(s.flights, key)
 	}
 }
 
@@ -173,6 +200,9 @@ func (s *Flights[K, T]) underWay(key K) *work[T] {
 
 // wait returns nil when a flight has ended. Its errors are those of [Flights.Do].
 func (w *work[T]) wait(ctx context.Context, patience time.Duration) error {
+	if w.ended() {
+		return nil
+	}
 	if patience == untilOverdue {
 		return awaitWork(ctx, w.done, w.currentTracker)
 	}
@@ -198,13 +228,5 @@ func (s *Flights[K, T]) Forget(which func(K) bool) {
 		if which(key) {
 			delete(s.flights, key)
 		}
-	}
-}
-
-func (s *Flights[K, T]) forget(key K, w *work[T]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.flights[key] == w { // it may have been forgotten before
-		delete(s.flights, key)
 	}
 }

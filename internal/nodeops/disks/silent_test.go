@@ -6,6 +6,7 @@ package disks_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -16,9 +17,11 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 )
 
 // all are the calls on all disks.
@@ -102,6 +105,25 @@ func TestSilentDisks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who gives up while a disk doesn't answer is told which call to Windows that is.
+func TestGivingUpOnASilentDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		ops := disks.New(wincalls.New(sim, wincalls.Options{}), disks.Options{})
+		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen}, time.Hour))
+		for _, patience := range []time.Duration{10 * time.Millisecond, time.Second} { // both while disks are asked
+			ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), patience)
+			_, err := ops.ListDiskIDs(ctx)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered "+win.CallOpen) {
+				t.Errorf("after %v, the error is %v", patience, err)
+			}
+		}
+		sim.ResetRules()
+		synctest.Wait()
+	})
 }
 
 // A disk that doesn't answer is listed under its last known number, unless another disk has that

@@ -93,7 +93,7 @@ const othersPatience = 200 * time.Millisecond
 
 // all asks all devices of the class a question. It returns when each has answered or has been
 // silent for longer than the question's patience. The error is that there is no list of
-// devices, or ctx's.
+// devices, or ctx's, with the call to Windows that it waited for.
 func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 	paths, err := v.sys.DeviceInterfaces(ctx, v.class)
 	if err != nil {
@@ -101,9 +101,9 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 	}
 	v.forgetOthers(paths)
 	results := make([]result, len(paths))
-	asked := make([]func(context.Context) (any, error), len(paths))
 	ctx, done := wincalls.Optional(ctx) // nobody is kept waiting for a device that doesn't answer
 	defer done()
+	var asked []int // of results
 	for i, path := range paths {
 		results[i].path = path
 		if q.known != nil {
@@ -112,41 +112,99 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 				continue
 			}
 		}
-		asked[i] = v.begin(ctx, path, q, overlap)
+		asked = append(asked, i)
 	}
-	for i, end := range asked {
-		if end != nil {
-			results[i].value, results[i].err = end(ctx)
+	for i, end := range inTurn(ctx, len(asked), func(i int) (func(), end) { return v.begin(ctx, paths[asked[i]], q) }) {
+		r := &results[asked[i]]
+		if r.value, r.err = end(ctx); ctx.Err() != nil && errors.Is(r.err, ctx.Err()) {
+			return nil, r.err
 		}
 	}
 	v.count()
-	return results, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, wincalls.TrackerOf(ctx).Late(err)
+	}
+	return results, nil
+}
+
+// end waits for an answer and gives it.
+type end func(context.Context) (any, error)
+
+// inTurn begins n questions, each when the one before has been answered, or after overlap. One
+// goroutine asks as many devices as answer: to start one for each takes as long as to ask it. If
+// ctx ends, nothing is returned.
+func inTurn(ctx context.Context, n int, begin func(i int) (run func(), _ end)) []end {
+	var mu sync.Mutex // guards the next three
+	var ends []end
+	var last time.Time // when the last one was begun
+	all := make(chan struct{})
+	allBegun := sync.OnceFunc(func() { close(all) })
+	ask := func() {
+		for ctx.Err() == nil {
+			mu.Lock()
+			if len(ends) == n {
+				mu.Unlock()
+				allBegun()
+				return
+			}
+			run, end := begin(len(ends))
+			ends, last = append(ends, end), time.Now()
+			mu.Unlock()
+			if run != nil {
+				run()
+			}
+		}
+	}
+	go ask()
+	late := time.NewTimer(overlap)
+	defer late.Stop()
+	for {
+		select {
+		case <-all:
+			return ends
+		case <-ctx.Done():
+			return nil
+		case <-late.C:
+			mu.Lock()
+			left := overlap - time.Since(last)
+			mu.Unlock()
+			if left <= 0 {
+				go ask()
+				left = overlap
+			}
+			late.Reset(left)
+		}
+	}
 }
 
 // one asks one device.
 func (v *visits) one(ctx context.Context, path string, q question) (any, error) {
 	ctx, done := wincalls.Optional(ctx)
 	defer done()
-	return v.begin(ctx, path, q, 0)(ctx)
+	run, end := v.begin(ctx, path, q)
+	if run != nil {
+		go run()
+	}
+	return end(ctx)
 }
 
-// begin asks one device, and waits for a moment for its answer. end gives the answer, and waits
-// for that with the question's patience.
-func (v *visits) begin(ctx context.Context, path string, q question,
-	moment time.Duration) (end func(context.Context) (any, error)) {
-	patience := q.patience
-	if v.of(path).silent {
-		patience, moment = 0, 0 // it may have begun to answer, but that isn't waited for
-	}
-	wait := v.flights.Begin(ctx, flight{path, q.name}, func(ctx context.Context) (any, error) {
+// begin begins to ask one device: run, unless it is nil, does it. end waits for the answer with the
+// question's patience.
+func (v *visits) begin(ctx context.Context, path string, q question) (run func(), _ end) {
+	patience, flight := q.patience, flight{path, q.name}
+	ask := func(ctx context.Context) (any, error) {
 		value, err := q.ask(ctx, path)
 		v.update(path, func(d *visited) { d.silent = false })
 		return value, err
-	})
-	if moment > 0 {
-		_, _ = wait(ctx, moment)
 	}
-	return func(ctx context.Context) (any, error) {
+	var wait func(context.Context, time.Duration) (any, error)
+	if v.of(path).silent {
+		patience = 0 // it may have begun to answer, but that isn't waited for
+		wait = v.flights.Begin(ctx, flight, ask)
+	} else {
+		run, wait = v.flights.BeginHere(ctx, flight, ask)
+	}
+	return run, func(ctx context.Context) (any, error) {
 		value, err := wait(ctx, patience)
 		if ctx.Err() != nil {
 			return value, err
