@@ -22,11 +22,13 @@ type recorded struct {
 	Scenario string          `json:"scenario"`
 	Call     string          `json:"call"`
 	Patience string          `json:"patience,omitempty"` // of the caller
+	Code     string          `json:"code,omitempty"`     // what it got; "" if the call succeeded
 	Request  json.RawMessage `json:"request"`
 }
 
-// table returns the calls about volumes of each scenario, as lines; none if a call failed, since how
-// often it is repeated is chance. What is random in them is numbered.
+// table returns the calls about volumes of each scenario, as lines; none if a call failed, unless the
+// scenario is about what kubelet does then. How often it repeats a call is chance, so that is one line.
+// What is random in the calls is numbered.
 func table(results []result) (map[string]string, error) {
 	lines := map[string]string{}
 	for _, r := range results {
@@ -34,15 +36,19 @@ func table(results []result) (map[string]string, error) {
 			continue
 		}
 		lines[r.name] = ""
+		if r.failed > 0 && !r.errors {
+			continue
+		}
+		last := ""
 		for _, c := range r.calls {
-			if r.failed > 0 || c.code != codes.OK {
-				continue
-			}
 			line, err := lineOf(r.name, c)
 			if err != nil {
 				return nil, err
 			}
-			lines[r.name] += line
+			if c.code == codes.OK || line != last {
+				lines[r.name] += line
+			}
+			last = line
 		}
 		lines[r.name] = numbered(lines[r.name])
 	}
@@ -66,6 +72,9 @@ func lineOf(scenario string, c call) (string, error) {
 	line := recorded{Scenario: scenario, Call: c.method, Request: request}
 	if c.patience > 0 {
 		line.Patience = c.patience.Round(10 * time.Second).String() // it is less by what has passed
+	}
+	if c.code != codes.OK {
+		line.Code = c.code.String()
 	}
 	text, err := json.Marshal(line)
 	return string(text) + "\n", err
