@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"errors"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,9 +47,31 @@ type exchange struct {
 // returns then.
 type operation struct {
 	group, name string
-	call        func(context.Context, *Client) (any, error)
+	args        []any // without the context
 	exchanges   []exchange
 	want        any
+}
+
+// call calls the operation, or gets the first of what it streams.
+func (o operation) call(ctx context.Context, c *Client) (any, error) {
+	group := reflect.ValueOf(c).Elem().FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, o.group) })
+	method := group.MethodByName(o.name)
+	args := []reflect.Value{reflect.ValueOf(ctx)}
+	for i, arg := range o.args {
+		args = append(args, reflect.ValueOf(arg).Convert(method.Type().In(i+1)))
+	}
+	results := method.Call(args)
+	if stream, ok := results[0].Interface().(iter.Seq2[storage.DiskChanges, error]); ok {
+		for changes, err := range stream {
+			return changes, err
+		}
+		return nil, errors.New("nothing came")
+	}
+	err, _ := results[len(results)-1].Interface().(error)
+	if len(results) == 1 {
+		return nil, err
+	}
+	return results[0].Interface(), err
 }
 
 // on returns the exchange in a version, if that has the operation.
@@ -62,400 +85,280 @@ func (o operation) on(version string) (exchange, bool) {
 }
 
 var operations = []operation{
-	{"disk", "ListDiskLocations", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Disk.ListDiskLocations(ctx)
-	}, []exchange{
+	{"disk", "ListDiskLocations", nil, []exchange{
 		{"v1 v1beta3", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, `{"diskLocations": {"4294967295": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}}}`},
 	}, map[disk.Number]disk.Location{4294967295: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}}},
 
-	{"disk", "ListDiskIDs", func(ctx context.Context, c *Client) (any, error) { return c.Disk.ListDiskIDs(ctx) },
-		[]exchange{
-			{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"page83": "6000c29f", "serialNumber": "vol1"}}}`},
-			{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}}}`},
-		}, map[disk.Number]disk.IDs{2: {Page83: "6000c29f", SerialNumber: "vol1"}}},
+	{"disk", "ListDiskIDs", nil, []exchange{
+		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"page83": "6000c29f", "serialNumber": "vol1"}}}`},
+		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"2": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}}}`},
+	}, map[disk.Number]disk.IDs{2: {Page83: "6000c29f", SerialNumber: "vol1"}}},
 
-	{"disk", "FindDiskByPage83", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Disk.FindDiskByPage83(ctx, "6000c29f")
-	}, []exchange{
+	{"disk", "FindDiskByPage83", []any{"6000c29f"}, []exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"serialNumber": "6000c29f"}, "2": {"page83": "6000c29f"}, "3": {"page83": "6000c29f0"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {}, "2": {"identifiers": {"page83": "6000c29f"}}}}`},
 		{"v1alpha1", "GetDiskNumberByName", `{"diskName":"6000c29f"}`, `{"diskNumber": "2"}`},
 	}, disk.Number(2)},
 
-	{"disk", "PartitionDisk", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.Disk.PartitionDisk(ctx, 3)
-	}, []exchange{
+	{"disk", "PartitionDisk", []any{3}, []exchange{
 		{"v1 v1beta3", "PartitionDisk", `{"diskNumber":3}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID":"3"}`, `{}`},
 	}, nil},
 
-	{"disk", "Rescan", func(ctx context.Context, c *Client) (any, error) { return nil, c.Disk.Rescan(ctx) }, []exchange{
+	{"disk", "Rescan", nil, []exchange{
 		{"v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskStats", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskStats(ctx, 3) },
-		[]exchange{
-			{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
-			{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
-		}, disk.Stats{SizeBytes: 1 << 40}},
+	{"disk", "GetDiskStats", []any{3}, []exchange{
+		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
+		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
+	}, disk.Stats{SizeBytes: 1 << 40}},
 
-	{"disk", "SetDiskState", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.Disk.SetDiskState(ctx, 3, true)
-	}, []exchange{
+	{"disk", "SetDiskState", []any{3, true}, []exchange{
 		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
 		{"v1beta2", "SetAttachState", `{"diskID":"3","isOnline":true}`, `{}`},
 	}, nil},
 
-	{"disk", "GetDiskState", func(ctx context.Context, c *Client) (any, error) { return c.Disk.GetDiskState(ctx, 3) },
-		[]exchange{
-			{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
-			{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
-		}, true},
+	{"disk", "GetDiskState", []any{3}, []exchange{
+		{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
+		{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
+	}, true},
 
-	{"volume", "ListVolumesOnDisk", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Volume.ListVolumesOnDisk(ctx, 3, 0)
-	}, []exchange{
+	{"volume", "ListVolumesOnDisk", []any{3, 0}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `", "` + jsonB + `"]}`},
 	}, []volume.ID{volumeA, volumeB}},
 
-	{"volume", "ListVolumesOnDisk", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Volume.ListVolumesOnDisk(ctx, 3, 2)
-	}, []exchange{
+	{"volume", "ListVolumesOnDisk", []any{3, 2}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3,"partitionNumber":2}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, []volume.ID{volumeA}},
 
-	{"volume", "DataVolumeOfDisk", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Volume.DataVolumeOfDisk(ctx, 3)
-	}, []exchange{
+	{"volume", "DataVolumeOfDisk", []any{3}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonA + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonA + `"]}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "MountVolume", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Volume.MountVolume(ctx, volumeA, `C:\a`)
-	}, []exchange{
+	{"volume", "MountVolume", []any{volumeA, `C:\a`}, []exchange{
 		{"v2alpha1 v1 v1beta3", "MountVolume", `{"volumeId":"` + jsonA + `","targetPath":"C:\\a"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "MountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "UnmountVolume", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Volume.UnmountVolume(ctx, volumeA, `C:\a`)
-	}, []exchange{
+	{"volume", "UnmountVolume", []any{volumeA, `C:\a`}, []exchange{
 		{"v2alpha1 v1 v1beta3", "UnmountVolume", `{"volumeId":"` + jsonA + `","targetPath":"C:\\a"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "DismountVolume", `{"volumeId":"` + jsonA + `","path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"volume", "IsVolumeFormatted", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Volume.IsVolumeFormatted(ctx, volumeA)
-	}, []exchange{
+	{"volume", "IsVolumeFormatted", []any{volumeA}, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "IsVolumeFormatted", `{"volumeId":"` + jsonA + `"}`, `{"formatted": true}`},
 	}, true},
 
-	{"volume", "FormatVolume", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.Volume.FormatVolume(ctx, volumeA)
-	}, []exchange{
+	{"volume", "FormatVolume", []any{volumeA}, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "FormatVolume", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
-	{"volume", "ResizeVolume", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Volume.ResizeVolume(ctx, volumeA, 1<<40)
-	}, []exchange{
+	{"volume", "ResizeVolume", []any{volumeA, 1 << 40}, []exchange{
 		{"v2alpha1 v1 v1beta3", "ResizeVolume", `{"volumeId":"` + jsonA + `","sizeBytes":"1099511627776"}`, `{}`},
 		{"v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volumeId":"` + jsonA + `","size":"1099511627776"}`, `{}`},
 	}, nil},
 
-	{"volume", "GetVolumeStats", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Volume.GetVolumeStats(ctx, volumeA)
-	}, []exchange{
+	{"volume", "GetVolumeStats", []any{volumeA}, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
 		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
 	}, volume.Stats{SizeBytes: 1 << 40, UsedBytes: 4096}},
 
-	{"volume", "GetDiskNumberFromVolumeID", func(ctx context.Context, c *Client) (any, error) {
-		return c.Volume.GetDiskNumberFromVolumeID(ctx, volumeA)
-	}, []exchange{
+	{"volume", "GetDiskNumberFromVolumeID", []any{volumeA}, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetDiskNumberFromVolumeID", `{"volumeId":"` + jsonA + `"}`, `{"diskNumber": 4294967295}`},
 		{"v1beta2 v1beta1", "GetVolumeDiskNumber", `{"volumeId":"` + jsonA + `"}`, `{"diskNumber": "4294967295"}`},
 	}, disk.Number(4294967295)},
 
-	{"volume", "GetVolumeIDFromTargetPath", func(ctx context.Context, c *Client) (any, error) {
-		return c.Volume.GetVolumeIDFromTargetPath(ctx, `C:\a`)
-	}, []exchange{
+	{"volume", "GetVolumeIDFromTargetPath", []any{`C:\a`}, []exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 		{"v1beta2 v1beta1", "GetVolumeIDFromMount", `{"mount":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "GetClosestVolumeIDFromTargetPath", func(ctx context.Context, c *Client) (any, error) {
-		return c.Volume.GetClosestVolumeIDFromTargetPath(ctx, `C:\a`)
-	}, []exchange{
+	{"volume", "GetClosestVolumeIDFromTargetPath", []any{`C:\a`}, []exchange{
 		{"v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonA + `"}`},
 	}, volume.ID(volumeA)},
 
-	{"volume", "WriteVolumeCache", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.Volume.WriteVolumeCache(ctx, volumeA)
-	}, []exchange{
+	{"volume", "WriteVolumeCache", []any{volumeA}, []exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volumeId":"` + jsonA + `"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "PathExists", func(ctx context.Context, c *Client) (any, error) { return c.Filesystem.PathExists(ctx, `C:\pods\a`) }, []exchange{
+	{"filesystem", "PathExists", []any{`C:\pods\a`}, []exchange{
 		{"v2alpha1 v1 v1beta2", "PathExists", `{"path":"C:\\pods\\a"}`, `{"exists": true}`},
 		{"v1beta1 v1alpha1", "PathExists", `{"path":"C:\\pods\\a","context":"POD"}`, `{"exists": true}`},
 	}, true},
 
-	{"filesystem", "Mkdir", func(ctx context.Context, c *Client) (any, error) { return nil, c.Filesystem.Mkdir(ctx, `C:\pods\a`) }, []exchange{
+	{"filesystem", "Mkdir", []any{`C:\pods\a`}, []exchange{
 		{"v2alpha1 v1 v1beta2", "Mkdir", `{"path":"C:\\pods\\a"}`, `{}`},
 		{"v1beta1 v1alpha1", "Mkdir", `{"path":"C:\\pods\\a","context":"POD"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "Rmdir", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Filesystem.Rmdir(ctx, `C:\pods\a`, true)
-	}, []exchange{
+	{"filesystem", "Rmdir", []any{`C:\pods\a`, true}, []exchange{
 		{"v2alpha1 v1 v1beta2", "Rmdir", `{"path":"C:\\pods\\a","force":true}`, `{}`},
 		{"v1beta1 v1alpha1", "Rmdir", `{"path":"C:\\pods\\a","context":"POD","force":true}`, `{}`},
 	}, nil},
 
-	{"filesystem", "RmdirContents", func(ctx context.Context, c *Client) (any, error) { return nil, c.Filesystem.RmdirContents(ctx, `C:\a`) }, []exchange{
+	{"filesystem", "RmdirContents", []any{`C:\a`}, []exchange{
 		{"v2alpha1", "RmdirContents", `{"path":"C:\\a"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "CreateSymlink", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Filesystem.CreateSymlink(ctx, `C:\from`, `C:\to`)
-	}, []exchange{
+	{"filesystem", "CreateSymlink", []any{`C:\from`, `C:\to`}, []exchange{
 		{"v2alpha1 v1 v1beta2", "CreateSymlink", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
 		{"v1beta1 v1alpha1", "LinkPath", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
 	}, nil},
 
-	{"filesystem", "IsSymlink", func(ctx context.Context, c *Client) (any, error) { return c.Filesystem.IsSymlink(ctx, `C:\a`) }, []exchange{
+	{"filesystem", "IsSymlink", []any{`C:\a`}, []exchange{
 		{"v2alpha1 v1 v1beta2", "IsSymlink", `{"path":"C:\\a"}`, `{"isSymlink": true}`},
 		{"v1beta1 v1alpha1", "IsMountPoint", `{"path":"C:\\a"}`, `{"isMountPoint": true}`},
 	}, true},
 
-	{"smb", "NewSMBGlobalMapping", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.SMB.NewSMBGlobalMapping(ctx, `\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")})
-	}, []exchange{
+	{"smb", "NewSMBGlobalMapping", []any{`\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")}}, []exchange{
 		{"v1 v1beta2", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{}`},
 		{"v1beta1 v1alpha1", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{"error": ""}`},
 	}, nil},
 
-	{"smb", "RemoveSMBGlobalMapping", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.SMB.RemoveSMBGlobalMapping(ctx, `\\server\share`)
-	}, []exchange{
+	{"smb", "RemoveSMBGlobalMapping", []any{`\\server\share`}, []exchange{
 		{"v1 v1beta2", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{}`},
 		{"v1beta1 v1alpha1", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{"error": ""}`},
 	}, nil},
 
-	{"iscsi", "AddTargetPortal", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.ISCSI.AddTargetPortal(ctx, portal1)
-	}, []exchange{
+	{"iscsi", "AddTargetPortal", []any{portal1}, []exchange{
 		{"v1alpha2 v1alpha1", "AddTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{}`},
 	}, nil},
 
-	{"iscsi", "DiscoverTargetPortal", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.ISCSI.DiscoverTargetPortal(ctx, portal1)
-	}, []exchange{
+	{"iscsi", "DiscoverTargetPortal", []any{portal1}, []exchange{
 		{"v1alpha2 v1alpha1", "DiscoverTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{"iqns": ["iqn.2026-01.a:b", "iqn.2026-01.a:c"]}`},
 	}, []iscsi.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
 
-	{"iscsi", "ListTargetPortals", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.ISCSI.ListTargetPortals(ctx)
-	}, []exchange{
+	{"iscsi", "ListTargetPortals", nil, []exchange{
 		{"v1alpha2 v1alpha1", "ListTargetPortals", `{}`, `{"targetPortals": [{"targetAddress": "10.0.0.1", "targetPort": 65535}, {"targetAddress": "a"}]}`},
 	}, []iscsi.Portal{portal1, {Address: "a"}}},
 
-	{"iscsi", "RemoveTargetPortal", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.ISCSI.RemoveTargetPortal(ctx, iscsi.Portal{Address: "a"})
-	}, []exchange{
+	{"iscsi", "RemoveTargetPortal", []any{iscsi.Portal{Address: "a"}}, []exchange{
 		{"v1alpha2 v1alpha1", "RemoveTargetPortal", `{"targetPortal":{"targetAddress":"a"}}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.ISCSI.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", iscsi.Authentication{})
-	}, []exchange{
+	{"iscsi", "ConnectTarget", []any{portal1, "iqn.2026-01.a:b", iscsi.Authentication{}}, []exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", func(ctx context.Context, c *Client) (any, error) {
-		a := iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("s%")}
-		return nil, c.ISCSI.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
+	{"iscsi", "ConnectTarget", []any{
+		portal1, "iqn.2026-01.a:b",
+		iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("s%")},
 	}, []exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
 			`"authType":"ONE_WAY_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", func(ctx context.Context, c *Client) (any, error) {
-		a := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u", Secret: secret.New("s%")}
-		return nil, c.ISCSI.ConnectTarget(ctx, portal1, "iqn.2026-01.a:b", a)
+	{"iscsi", "ConnectTarget", []any{
+		portal1, "iqn.2026-01.a:b",
+		iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u", Secret: secret.New("s%")},
 	}, []exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
 			`"authType":"MUTUAL_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "DisconnectTarget", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.ISCSI.DisconnectTarget(ctx, portal1, "iqn.2026-01.a:b")
-	}, []exchange{
+	{"iscsi", "DisconnectTarget", []any{portal1, "iqn.2026-01.a:b"}, []exchange{
 		{"v1alpha2 v1alpha1", "DisconnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
 	}, nil},
 
-	{"iscsi", "GetTargetDisks", func(ctx context.Context, c *Client) (any, error) {
-		return c.ISCSI.GetTargetDisks(ctx, portal1, "iqn.2026-01.a:b")
-	}, []exchange{
+	{"iscsi", "GetTargetDisks", []any{portal1, "iqn.2026-01.a:b"}, []exchange{
 		{"v1alpha2 v1alpha1", "GetTargetDisks", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{"diskIDs": ["4294967295", "0"]}`},
 	}, []disk.Number{4294967295, 0}},
 
-	{"iscsi", "SetMutualCHAPSecret", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.ISCSI.SetMutualCHAPSecret(ctx, secret.New("s%"))
-	}, []exchange{
+	{"iscsi", "SetMutualCHAPSecret", []any{secret.New("s%")}, []exchange{
 		{"v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret":"s%"}`, `{}`},
 	}, nil},
 
-	{"system", "GetBIOSSerialNumber", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.System.GetBIOSSerialNumber(ctx)
-	}, []exchange{
+	{"system", "GetBIOSSerialNumber", nil, []exchange{
 		{"v1alpha1", "GetBIOSSerialNumber", `{}`, `{"serialNumber": "VMware-42 0b"}`},
 	}, "VMware-42 0b"},
 
-	{"system", "GetService", func(ctx context.Context, c *Client) (any, error) { return c.System.GetService(ctx, "a") },
-		[]exchange{
-			{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
-		}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
+	{"system", "GetService", []any{"a"}, []exchange{
+		{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
+	}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
 
-	{"system", "StartService", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.System.StartService(ctx, "a")
-	}, []exchange{
+	{"system", "StartService", []any{"a"}, []exchange{
 		{"v1alpha1", "StartService", `{"name":"a"}`, `{}`},
 	}, nil},
 
-	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.System.StopService(ctx, "a", false)
-	}, []exchange{
+	{"system", "StopService", []any{"a", false}, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a"}`, `{}`},
 	}, nil},
 
-	{"system", "StopService", func(ctx context.Context, c *Client) (any, error) {
-		return nil,
-			c.System.StopService(ctx, "a", true)
-	}, []exchange{
+	{"system", "StopService", []any{"a", true}, []exchange{
 		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
 	}, nil},
 
-	{"storage", "ListDisks", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.ListDisks(ctx, storage.Selector{Number: new(disk.Number), SerialNumber: "vol"})
-	}, []exchange{
+	{"storage", "ListDisks", []any{storage.Selector{Number: new(disk.Number), SerialNumber: "vol"}}, []exchange{
 		{"v1alpha1", "ListDisks", `{"disk":{"number":0,"serialNumber":"vol"}}`, `{"disks": [{"number": 3, "serialNumber": "vol", "online": true}]}`},
 	}, []storage.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
 
-	{"storage", "StageVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol"}, StagingPath: `C:\a`, Grow: true})
-	}, []exchange{
+	{"storage", "StageVolume", []any{storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol"}, StagingPath: `C:\a`, Grow: true}}, []exchange{
 		{"v1alpha1", "StageVolume", `{"disk":{"serialNumber":"vol"},"login":{},"stagingPath":"C:\\a","format":{},"grow":true}`, `{"diskNumber": 3, "volumeId": "` + jsonA + `", "grown": true}`},
 	}, storage.StagedVolume{Disk: 3, VolumeID: volumeA, Grown: true}},
 
-	{"storage", "UnstageVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\a`, Force: true})
-	}, []exchange{
+	{"storage", "UnstageVolume", []any{storage.UnstageVolumeRequest{StagingPath: `C:\a`, Force: true}}, []exchange{
 		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","force":true,"disk":{}}`, `{"unmounted": true, "diskOffline": true}`},
 	}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true}},
 
-	{"storage", "UnstageVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\a`})
-	}, []exchange{
+	{"storage", "UnstageVolume", []any{storage.UnstageVolumeRequest{StagingPath: `C:\a`}}, []exchange{
 		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","disk":{}}`, `{"loggedOut": true, "unmapped": true}`},
 	}, storage.UnstagedVolume{LoggedOut: true, Unmapped: true}},
 
-	{"storage", "PublishVolume", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Storage.PublishVolume(ctx, `C:\a`, `C:\b`)
-	}, []exchange{{"v1alpha1", "PublishVolume", `{"stagingPath":"C:\\a","targetPath":"C:\\b"}`, `{}`}}, nil},
+	{"storage", "PublishVolume", []any{`C:\a`, `C:\b`}, []exchange{{"v1alpha1", "PublishVolume", `{"stagingPath":"C:\\a","targetPath":"C:\\b"}`, `{}`}}, nil},
 
-	{"storage", "UnpublishVolume", func(ctx context.Context, c *Client) (any, error) { return nil, c.Storage.UnpublishVolume(ctx, `C:\b`) }, []exchange{
+	{"storage", "UnpublishVolume", []any{`C:\b`}, []exchange{
 		{"v1alpha1", "UnpublishVolume", `{"targetPath":"C:\\b"}`, `{}`},
 	}, nil},
 
-	{"storage", "ExpandVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -1})
-	}, []exchange{
+	{"storage", "ExpandVolume", []any{storage.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -1}}, []exchange{
 		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskSizeBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskSizeBytes": "1099511627777", "grown": true}`},
 	}, storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 1<<40 + 1, Grown: true}},
 
-	{"storage", "GetVolume", func(ctx context.Context, c *Client) (any, error) { return c.Storage.GetVolume(ctx, `C:\a`) }, []exchange{
+	{"storage", "GetVolume", []any{`C:\a`}, []exchange{
 		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "message": "m"}]}}`},
 	}, storage.Volume{Disk: new(disk.Number), FreeBytes: 7,
 		Conditions: storage.Conditions{{Reason: storage.Dirty, Message: "m"}}}},
 
-	{"storage", "ListVolumes", func(ctx context.Context, c *Client) (any, error) { return c.Storage.ListVolumes(ctx) },
-		[]exchange{
-			{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
-		}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+	{"storage", "ListVolumes", nil, []exchange{
+		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a"}]}`},
+	}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
 
-	{"storage", "StageShare", func(ctx context.Context, c *Client) (any, error) {
-		return nil, c.Storage.StageShare(ctx, storage.StageShareRequest{
-			RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: smb.Credentials{Username: "u", Password: secret.New("p")},
-		})
-	}, []exchange{
+	{"storage", "StageShare", []any{storage.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: smb.Credentials{Username: "u", Password: secret.New("p")}}}, []exchange{
 		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","username":"u","password":"p"}`, `{}`},
 	}, nil},
 
-	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`})
-	}, []exchange{
+	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`}}, []exchange{
 		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a","remotePath":"\\\\s\\d"}`, `{"unmapped": true}`},
 	}, storage.UnstagedShare{Unmapped: true}},
 
-	{"storage", "UnstageShare", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: `C:\a`})
-	}, []exchange{
+	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`}}, []exchange{
 		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
 	}, storage.UnstagedShare{Unlinked: true}},
 
-	{"storage", "CleanUp", func(ctx context.Context, c *Client) (any, error) { return c.Storage.CleanUp(ctx, true) },
-		[]exchange{
-			{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
-		}, storage.Leftovers{IncompleteReason: "b",
-			Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
+	{"storage", "CleanUp", []any{true}, []exchange{
+		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a"}, "error": "busy"}], "incomplete_reason": "b"}`},
+	}, storage.Leftovers{IncompleteReason: "b",
+		Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
 
-	{"storage", "MoveAside", func(ctx context.Context, c *Client) (any, error) { return c.Storage.MoveAside(ctx, `C:\a`) }, []exchange{
+	{"storage", "MoveAside", []any{`C:\a`}, []exchange{
 		{"v1alpha1", "MoveAside", `{"path":"C:\\a"}`, `{"moved_to": "b", "entries": [{"name": "c", "created_milliseconds": 1500}], "more_entries": true}`},
 	}, storage.MovedAside{MovedTo: "b", MoreEntries: true,
 		Entries: []storage.MovedEntry{{Name: "c", Created: time.UnixMilli(1500).UTC()}}}},
 
-	{"storage", "ListRefusedLogOns", func(ctx context.Context,
-		c *Client) (any, error) {
-		return c.Storage.ListRefusedLogOns(ctx, true)
-	}, []exchange{
+	{"storage", "ListRefusedLogOns", []any{true}, []exchange{
 		{"v1alpha1", "ListRefusedLogOns", `{"forget":true}`, `{"refused": [{"remote_path": "a", "windows_error": 1326, "refused_for_milliseconds": 2000, "held_back_for_milliseconds": 500}]}`},
 	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second,
 		HeldBackFor: 500 * time.Millisecond}}},
 
-	{"storage", "CheckVolume", func(ctx context.Context, c *Client) (any, error) {
-		return c.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true})
-	}, []exchange{
+	{"storage", "CheckVolume", []any{storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []exchange{
 		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "durationMilliseconds": "1500"}`},
 	}, storage.CheckedVolume{ErrorsFound: true, Duration: 1500 * time.Millisecond}},
 
-	{"storage", "WatchDisks", func(ctx context.Context, c *Client) (any, error) {
-		for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{SerialNumber: "vol1"}) {
-			return changes, err
-		}
-		return nil, errors.New("nothing came")
-	}, []exchange{
+	{"storage", "WatchDisks", []any{storage.Selector{SerialNumber: "vol1"}}, []exchange{
 		{"v1alpha1", "WatchDisks", `{"disk":{"serialNumber":"vol1"}}`,
 			`{"removed": [{"number": 1}], "added": [{"number": 1, "serialNumber": "vol1"}], "changed": [{"number": 2, "online": true}]}`},
 	}, storage.DiskChanges{
