@@ -64,6 +64,13 @@ func checkedResult[T any, Response message[T]](method string, request proto.Mess
 	return way{method, request, response, func() error { return read(response) }}
 }
 
+// ask does an operation that has one way and a result, which read gets from the response.
+func ask[T any, Response message[T], Result any](ctx context.Context, g *group, op, object string,
+	request proto.Message, read func(Response) Result) (got Result, err error) {
+	err = g.call(ctx, op, object, result(op, request, func(r Response) { got = read(r) }))
+	return got, err
+}
+
 // call does the operation op on object, in the first way that the version in use has.
 func (g *group) call(ctx context.Context, op, object string, ways ...way) error {
 	version, err := g.version(ctx)

@@ -32,13 +32,8 @@ func (s *Storage) Ready(ctx context.Context) error {
 // ListDisks returns the disks that a selector means, in the order of their numbers; all
 // disks for the zero value. None is no error.
 func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks []storage.Disk, err error) {
-	err = s.group.call(ctx, "ListDisks", "",
-		result("ListDisks", &storagev1alpha1.ListDisksRequest{Disk: storagewire.FromSelector(wanted)},
-			func(r *storagev1alpha1.ListDisksResponse) {
-				disks = storagewire.ToDisks(r.Disks)
-			}),
-	)
-	return disks, err
+	return ask(ctx, s.group, "ListDisks", "", &storagev1alpha1.ListDisksRequest{Disk: storagewire.FromSelector(wanted)},
+		func(r *storagev1alpha1.ListDisksResponse) []storage.Disk { return storagewire.ToDisks(r.Disks) })
 }
 
 // StageVolume makes a disk's volume usable at a path: it finds the disk, brings it online,
@@ -54,10 +49,7 @@ func (s *Storage) StageVolume(ctx context.Context,
 	if err != nil {
 		return staged, &csiproxy.Error{Op: "StageVolume", Object: "at " + quote.Text(r.StagingPath), Err: err}
 	}
-	err = s.group.call(ctx, "StageVolume", "at "+quote.Text(r.StagingPath),
-		result("StageVolume", request, func(m *storagev1alpha1.StageVolumeResponse) { staged = storagewire.ToStaged(m) }),
-	)
-	return staged, err
+	return ask(ctx, s.group, "StageVolume", "at "+quote.Text(r.StagingPath), request, storagewire.ToStaged)
 }
 
 // UnstageVolume unmounts the volume at a path, takes its disk offline if nothing of that is
@@ -67,12 +59,8 @@ func (s *Storage) StageVolume(ctx context.Context,
 // share is unstaged as UnstageShare does it.
 func (s *Storage) UnstageVolume(ctx context.Context,
 	r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, err error) {
-	err = s.group.call(ctx, "UnstageVolume", "at "+quote.Text(r.StagingPath),
-		result("UnstageVolume", storagewire.FromUnstageVolume(r), func(m *storagev1alpha1.UnstageVolumeResponse) {
-			done = storagewire.ToUnstaged(m)
-		}),
-	)
-	return done, err
+	return ask(ctx, s.group, "UnstageVolume", "at "+quote.Text(r.StagingPath), storagewire.FromUnstageVolume(r),
+		storagewire.ToUnstaged)
 }
 
 // PublishVolume makes a link to a staged path for a pod. If neither a volume nor a share is
@@ -97,33 +85,22 @@ func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error 
 // waits until the disk has the size that is asked for.
 func (s *Storage) ExpandVolume(ctx context.Context,
 	r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, err error) {
-	err = s.group.call(ctx, "ExpandVolume", "at "+quote.Text(r.Path),
-		result("ExpandVolume", storagewire.FromExpandVolume(r), func(m *storagev1alpha1.ExpandVolumeResponse) {
-			done = storagewire.ToExpanded(m)
-		}),
-	)
-	return done, err
+	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.Path), storagewire.FromExpandVolume(r),
+		storagewire.ToExpanded)
 }
 
 // GetVolume returns what is known of the volume or share at a path. What is wrong with
 // it is among its Conditions, and is no error. If neither is mounted there, the error is
 // csiproxy.ErrNotFound.
 func (s *Storage) GetVolume(ctx context.Context, path string) (v storage.Volume, err error) {
-	err = s.group.call(ctx, "GetVolume", quote.Text(path),
-		result("GetVolume", &storagev1alpha1.GetVolumeRequest{Path: path},
-			func(m *storagev1alpha1.GetVolumeResponse) { v = storagewire.ToVolume(m.Volume) }),
-	)
-	return v, err
+	return ask(ctx, s.group, "GetVolume", quote.Text(path), &storagev1alpha1.GetVolumeRequest{Path: path},
+		func(m *storagev1alpha1.GetVolumeResponse) storage.Volume { return storagewire.ToVolume(m.Volume) })
 }
 
 // ListVolumes returns what is mounted where in the allowed directories, and marks what
 // nobody needs any more.
 func (s *Storage) ListVolumes(ctx context.Context) (list storage.VolumeList, err error) {
-	err = s.group.call(ctx, "ListVolumes", "",
-		result("ListVolumes", &storagev1alpha1.ListVolumesRequest{},
-			func(m *storagev1alpha1.ListVolumesResponse) { list = storagewire.ToVolumes(m) }),
-	)
-	return list, err
+	return ask(ctx, s.group, "ListVolumes", "", &storagev1alpha1.ListVolumesRequest{}, storagewire.ToVolumes)
 }
 
 // StageShare maps a share for the node if it isn't, and makes a link to it at the staging
@@ -141,12 +118,8 @@ func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) e
 // no error if the request names the share.
 func (s *Storage) UnstageShare(ctx context.Context,
 	r storage.UnstageShareRequest) (done storage.UnstagedShare, err error) {
-	err = s.group.call(ctx, "UnstageShare", "at "+quote.Text(r.StagingPath),
-		result("UnstageShare", storagewire.FromUnstageShare(r), func(m *storagev1alpha1.UnstageShareResponse) {
-			done = storagewire.ToUnstagedShare(m)
-		}),
-	)
-	return done, err
+	return ask(ctx, s.group, "UnstageShare", "at "+quote.Text(r.StagingPath), storagewire.FromUnstageShare(r),
+		storagewire.ToUnstagedShare)
 }
 
 // MoveAside moves a directory that isn't empty, where nothing is staged, to another one on the
@@ -154,33 +127,21 @@ func (s *Storage) UnstageShare(ctx context.Context,
 // below it is staged or published, or a process has a file in it open, the error is
 // csiproxy.ErrFailedPrecondition.
 func (s *Storage) MoveAside(ctx context.Context, path string) (moved storage.MovedAside, err error) {
-	err = s.group.call(ctx, "MoveAside", quote.Text(path),
-		result("MoveAside", &storagev1alpha1.MoveAsideRequest{Path: path},
-			func(m *storagev1alpha1.MoveAsideResponse) { moved = storagewire.ToMovedAside(m) }),
-	)
-	return moved, err
+	return ask(ctx, s.group, "MoveAside", quote.Text(path), &storagev1alpha1.MoveAsideRequest{Path: path},
+		storagewire.ToMovedAside)
 }
 
 // CleanUp returns what nobody needs any more, and removes it if remove is set: links to
 // nothing, mounts of volumes whose disks have left, and mappings without a staged path.
 func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers storage.Leftovers, err error) {
-	err = s.group.call(ctx, "CleanUp", "",
-		result("CleanUp", &storagev1alpha1.CleanUpRequest{Remove: remove},
-			func(m *storagev1alpha1.CleanUpResponse) { leftovers = storagewire.ToLeftovers(m) }),
-	)
-	return leftovers, err
+	return ask(ctx, s.group, "CleanUp", "", &storagev1alpha1.CleanUpRequest{Remove: remove}, storagewire.ToLeftovers)
 }
 
 // ListRefusedLogOns returns the log-ons to SMB servers that were refused lately, one for each
 // account, and forgets them if forget is set, so that the next ones are made at once.
 func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) (refused []storage.RefusedLogOn, err error) {
-	err = s.group.call(ctx, "ListRefusedLogOns", "",
-		result("ListRefusedLogOns", &storagev1alpha1.ListRefusedLogOnsRequest{Forget: forget},
-			func(m *storagev1alpha1.ListRefusedLogOnsResponse) {
-				refused = storagewire.ToRefusedLogOns(m)
-			}),
-	)
-	return refused, err
+	return ask(ctx, s.group, "ListRefusedLogOns", "", &storagev1alpha1.ListRefusedLogOnsRequest{Forget: forget},
+		storagewire.ToRefusedLogOns)
 }
 
 // CheckVolume has Windows scan the file system of the volume at a path for errors, and
@@ -188,11 +149,6 @@ func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) (refused [
 // csiproxy.ErrFailedPrecondition.
 func (s *Storage) CheckVolume(ctx context.Context,
 	r storage.CheckVolumeRequest) (done storage.CheckedVolume, err error) {
-	err = s.group.call(ctx, "CheckVolume", "at "+quote.Text(r.Path),
-		result("CheckVolume", &storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix},
-			func(m *storagev1alpha1.CheckVolumeResponse) {
-				done = storagewire.ToChecked(m)
-			}),
-	)
-	return done, err
+	return ask(ctx, s.group, "CheckVolume", "at "+quote.Text(r.Path),
+		&storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix}, storagewire.ToChecked)
 }

@@ -23,13 +23,8 @@ func (s *System) Version(ctx context.Context) (string, error) { return s.group.v
 
 // GetBIOSSerialNumber returns the serial number in the machine's firmware.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
-	err = s.group.call(ctx, "GetBIOSSerialNumber", "",
-		result("GetBIOSSerialNumber", &systemv1alpha1.GetBIOSSerialNumberRequest{},
-			func(r *systemv1alpha1.GetBIOSSerialNumberResponse) {
-				serial = r.SerialNumber
-			}),
-	)
-	return serial, err
+	return ask(ctx, s.group, "GetBIOSSerialNumber", "", &systemv1alpha1.GetBIOSSerialNumberRequest{},
+		func(r *systemv1alpha1.GetBIOSSerialNumberResponse) string { return r.SerialNumber })
 }
 
 // GetService returns the state of a service.
