@@ -324,6 +324,10 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes)
 	now, err := h.Attributes(ctx)
 	if err == nil && now&mask != 0 {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; try again")
+		// The ids of a disk whose table Windows hides while it is offline can't be compared before.
+		if reasons, reasonErr := d.sys.OfflineReasons(ctx); reasonErr == nil && reasons[h.Number] == win.OfflineCollision {
+			err = refuse("it is a copy of a disk that is online, and Windows can't have both online; detach one of them")
+		}
 	}
 	if err == nil {
 		d.options.Logger.Info("disk brought online", "disk", h.Number,

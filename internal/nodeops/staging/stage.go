@@ -6,6 +6,7 @@ package staging
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -87,7 +88,7 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 	if now, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !now.Equal(id) {
 		return staged, false, nil
 	}
-	if s.checkMeant(ctx, r.Disk, d.Disk) != nil || s.checkReadOnly(ctx, d, r.ReadOnly) != nil {
+	if s.checkMeant(ctx, r.Disk, d.Disk) != nil || s.checkAttributes(ctx, d, r.ReadOnly) != nil {
 		return staged, false, nil
 	}
 	staged = storage.StagedVolume{Disk: d.Number, VolumeID: id}
@@ -98,13 +99,19 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 	return staged, true, s.measure(ctx, d, right, extent, r, &staged)
 }
 
-// checkReadOnly returns an error unless a disk is read-only, or writable, as is asked for.
-func (s *Staging) checkReadOnly(ctx context.Context, d *use.Disk, readOnly bool) error {
+// checkAttributes returns an error unless a disk is online, and read-only, or writable, as is
+// asked for.
+func (s *Staging) checkAttributes(ctx context.Context, d *use.Disk, readOnly bool) error {
 	attributes, err := d.Attributes(ctx)
-	if err == nil && (attributes&win.DiskReadOnly != 0) != readOnly {
-		err = opendisk.ErrChanged("it was made read-only, or writable, after it was prepared")
+	switch {
+	case err != nil:
+		return err
+	case attributes&win.DiskOffline != 0:
+		return opendisk.ErrChanged("it was taken offline after it was prepared")
+	case (attributes&win.DiskReadOnly != 0) != readOnly:
+		return opendisk.ErrChanged("it was made read-only, or writable, after it was prepared")
 	}
-	return err
+	return nil
 }
 
 func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
@@ -127,13 +134,38 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 	}
 	defer d.Release()
 	staged.Disk = d.Number
-	if staged.VolumeID, staged.Partitioned, err = s.prepare(ctx, d, r); err != nil {
-		return staged, onDisk(d.Number, err)
+	for again := false; ; again = true {
+		id, made, err := s.prepare(ctx, d, r)
+		staged.VolumeID, staged.Partitioned = id, staged.Partitioned || made
+		if err != nil {
+			err = onDisk(d.Number, err)
+		} else {
+			err = s.stagePrepared(ctx, d, r, path, &staged)
+		}
+		refused := csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition && !errors.As(err, new(win.Errno))
+		if err == nil || refused {
+			return staged, err
+		}
+		// Windows may take a disk that has just arrived offline again, also after its volumes came.
+		attributes, attributesErr := d.Attributes(ctx)
+		if attributesErr != nil || attributes&win.DiskOffline == 0 {
+			return staged, err
+		}
+		if again {
+			return staged, onDisk(d.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+				Detail: "it went offline again while it was staged; try again later"})
+		}
+		s.options.Logger.Info("disk went offline again while it was staged", "disk", d.Number, "err", err)
 	}
-	// From here on, the volume's id says which one is meant: no other disk has it.
+}
+
+// stagePrepared formats, mounts and measures the volume that prepare has found.
+func (s *Staging) stagePrepared(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest, path pathpolicy.Path,
+	staged *storage.StagedVolume) error {
+	// The volume's id says which one is meant: no other disk has it.
 	ctx, right, err := s.Owner.Volume(ctx, staged.VolumeID)
 	if err != nil {
-		return staged, err
+		return err
 	}
 	defer right.Release()
 	extent, err := use.Extent(ctx, s.Sys, right.ID)
@@ -141,18 +173,20 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
 	if err != nil {
-		return staged, err
+		return err
 	}
-	if staged.FileSystem, staged.Formatted, err = s.format(ctx, d, right, extent, r); err != nil {
-		return staged, err
+	fileSystem, formatted, err := s.format(ctx, d, right, extent, r)
+	staged.FileSystem, staged.Formatted = fileSystem, staged.Formatted || formatted
+	if err != nil {
+		return err
 	}
 	if err := s.mount(ctx, d, right, path); err != nil {
-		return staged, err
+		return err
 	}
-	if err := s.checkReadOnly(ctx, d, r.ReadOnly); err != nil {
-		return staged, onDisk(d.Number, err)
+	if err := s.checkAttributes(ctx, d, r.ReadOnly); err != nil {
+		return onDisk(d.Number, err)
 	}
-	return staged, s.measure(ctx, d, right, extent, r, &staged)
+	return s.measure(ctx, d, right, extent, r, staged)
 }
 
 func onDisk(n disk.Number, err error) error {
@@ -223,14 +257,17 @@ func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, attributes win.
 // makeReadOnly brings a disk online for reading. Windows mounts file systems for reading
 // only if the disk is read-only before they are mounted, so a disk that is online goes
 // offline for that.
-func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.DiskAttributes) error {
+func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.DiskAttributes) error {
 	layout, err := d.Layout(ctx)
 	if err != nil {
 		return err
 	}
-	if len(opendisk.DataPartitions(layout)) == 0 {
-		return refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
+	// Windows may not show the table of an offline disk. Then that of the disk online counts.
+	hidden := before&win.DiskOffline != 0 && layout.Style == win.StyleRAW
+	if !hidden && len(opendisk.DataPartitions(layout)) == 0 {
+		return refuse(noDataPartition)
 	}
+	attributes := before
 	if attributes&win.DiskReadOnly == 0 {
 		if attributes&win.DiskOffline == 0 {
 			volumes, paths, err := s.Disks.Mounted(ctx, d)
@@ -259,9 +296,19 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, attributes win.
 			return err
 		}
 	}
-	_, err = s.Disks.Clear(ctx, d, win.DiskOffline)
-	return err
+	if _, err = s.Disks.Clear(ctx, d, win.DiskOffline); err != nil || !hidden {
+		return err
+	}
+	if layout, err = d.Layout(ctx); err != nil || len(opendisk.DataPartitions(layout)) > 0 {
+		return err
+	}
+	if err := s.Disks.TakeOffline(ctx, d, nil, win.DiskReadOnly&^before); err != nil {
+		return err
+	}
+	return refuse(noDataPartition)
 }
+
+const noDataPartition = "it has no data partition, and a disk that is staged read-only isn't partitioned"
 
 func refuse(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}

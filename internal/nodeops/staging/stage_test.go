@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -191,6 +192,65 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	}
+}
+
+// Windows shows no table of a disk that is offline. Such a disk is staged read-only all the same,
+// and one without a partition is left as it was.
+func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
+	sim, n := newNode(t)
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
+	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
+	_, err := n.Storage.StageVolume(t.Context(), request)
+	wantKind(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "no data partition")
+	if a := sim.Disks()[number].Attributes; a != win.DiskOffline {
+		t.Errorf("a refused disk has the attributes %d", a)
+	}
+	request.ReadOnly = false
+	first := stage(t, n, request)
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	request.ReadOnly = true
+	if again := stage(t, n, request); again.VolumeID != first.VolumeID {
+		t.Errorf("staged %+v, then %+v", first, again)
+	}
+}
+
+// Windows takes a disk offline again at any moment of its staging: once, which nobody sees, or
+// whenever its volume is mounted.
+func TestStageVolumeOfADiskThatGoesOffline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		offline := win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}
+		request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+		step := 1
+		if simtest.Sampled() {
+			step = 5
+		}
+		for at, calls := 0, 1; at < calls && !t.Failed(); at += step {
+			sim, n := newNode(t)
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
+			calls = 0
+			sim.OnCall(func(c winsim.Call) {
+				if calls++; calls-1 == at && c.Name != win.CallFormatVolume {
+					simtest.Must(t, sim.SetDiskAttributes(number, offline))
+				}
+			})
+			_, err := n.Storage.StageVolume(operation.Inline(t.Context()), request)
+			sim.OnCall(nil)
+			if kind := csiproxy.KindOf(err); err != nil && kind != csiproxy.ErrUnavailable {
+				t.Errorf("call %d: %v", at, err)
+			}
+			stage(t, n, request)
+		}
+		sim, n := newNode(t)
+		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallSetVolumeMountPoint {
+				simtest.Must(t, sim.SetDiskAttributes(number, offline))
+			}
+		})
+		_, err := n.Storage.StageVolume(t.Context(), request)
+		wantKind(t, "a disk that doesn't stay online", err, csiproxy.ErrUnavailable, "went offline again")
+	})
 }
 
 func TestStageVolumeFindsOneDisk(t *testing.T) {
