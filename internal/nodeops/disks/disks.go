@@ -367,13 +367,14 @@ func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.V
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}
-	if err := h.SetAttributes(ctx, win.DiskOffline, win.DiskOffline|staged&win.DiskReadOnly); err != nil {
+	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
+	if err := h.SetAttributes(ctx, win.DiskOffline&change, change); err != nil {
 		return err
 	}
-	if staged&win.DiskOffline == 0 {
+	if change&win.DiskOffline != 0 {
 		d.options.Logger.Info("disk taken offline", "disk", h.Number)
 	}
-	if staged&win.DiskReadOnly != 0 {
+	if change&win.DiskReadOnly != 0 {
 		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
 	}
 	return h.UpdateProperties(ctx)
