@@ -5,7 +5,6 @@ package use_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -78,7 +77,7 @@ func TestNoErrorIsDropped(t *testing.T) {
 		"no mount is away": func(ctx context.Context, o *use.Owner, n node) (any, error) {
 			maybe, err := o.MountsAway(ctx)
 			if maybe && err == nil {
-				err = errors.New("it isn't known: a Windows error")
+				err = simtest.ErrUnknown
 			}
 			return maybe, err
 		},
