@@ -6,16 +6,19 @@ package mappings_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // The mapping of another share that is broken, and has made way, may be missing after an error.
@@ -27,10 +30,14 @@ func TestNoErrorIsDropped(t *testing.T) {
 		return sys.SMB().SetUser("server", alice.Username, changed.Password)
 	}
 	unlink := func(sys *winsim.System) error { return sys.Remove(stage) }
+	linkToLink := func(sys *winsim.System) error {
+		must(t, sys.MkdirAll(stage+`\sub`))
+		return sys.Symlink(stage+"3", stage+`\sub`, true)
+	}
 	directory := func(sys *winsim.System) error { return sys.MkdirAll(stage) }
-	type step = func(context.Context, *mappings.Mappings) (any, error)
+	type step = func(context.Context, *mappings.Mappings, *winsim.System) (any, error)
 	staged := func(local string, c smb.Credentials) step {
-		return func(ctx context.Context, m *mappings.Mappings) (any, error) {
+		return func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 			w, err := m.Parse(`\\server\data`, local, c)
 			must(t, err)
 			w.Staging = true
@@ -38,11 +45,11 @@ func TestNoErrorIsDropped(t *testing.T) {
 		}
 	}
 	mapping := func(remote, local string, c smb.Credentials) step {
-		return func(ctx context.Context, m *mappings.Mappings) (any, error) {
+		return func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 			return nil, m.NewSMBGlobalMapping(ctx, remote, local, c)
 		}
 	}
-	unmapped := func(ctx context.Context, m *mappings.Mappings) (any, error) {
+	unmapped := func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 		err := m.RemoveSMBGlobalMapping(ctx, `\\server\data`)
 		if err != nil && strings.Contains(err.Error(), "the share isn't mapped") {
 			return nil, nil // the attempt before has removed it
@@ -52,10 +59,25 @@ func TestNoErrorIsDropped(t *testing.T) {
 		}
 		return nil, err
 	}
-	kept := func(ctx context.Context, m *mappings.Mappings) (any, error) {
+	kept := func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 		return nil, m.RemoveSMBGlobalMapping(ctx, `\\server\data`)
 	}
-	removeUnused := func(ctx context.Context, m *mappings.Mappings) (any, error) {
+	unmappedLater := func(ctx context.Context, m *mappings.Mappings, sys *winsim.System) (any, error) {
+		if _, err := kept(ctx, m, sys); err != nil && !strings.Contains(err.Error(), "the share isn't mapped") {
+			return nil, err
+		}
+		for _, local := range []string{stage, stage + "2"} {
+			if err := sys.Remove(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			m.Unlinked(ctx, data, local)
+		}
+		if mappings, err := m.Roots(ctx); err != nil || len(mappings) > 0 {
+			return nil, errors.Join(simtest.ErrUnknown, err) // the links, so it stays
+		}
+		return nil, nil
+	}
+	removeUnused := func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 		_, r, err := m.Rights(ctx, data)
 		if err != nil {
 			return nil, err
@@ -67,7 +89,7 @@ func TestNoErrorIsDropped(t *testing.T) {
 		}
 		return m.RemoveUnused(ctx, r, links)
 	}
-	links := func(ctx context.Context, m *mappings.Mappings) (any, error) {
+	links := func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 		_, r, err := m.Rights(ctx, data)
 		if err != nil {
 			return nil, err
@@ -76,49 +98,54 @@ func TestNoErrorIsDropped(t *testing.T) {
 		links, err := m.LinksTo(ctx, r.Share)
 		return links.Paths(), errors.Join(err, links.Incomplete)
 	}
-	describe := func(ctx context.Context, m *mappings.Mappings) (any, error) {
+	describe := func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) {
 		d, err := m.Describe(ctx, data)
 		if err == nil && len(d.Conditions) > 0 {
 			err = errors.New(d.Conditions[0].Message)
 		}
 		return d, err
 	}
-	list := func(ctx context.Context, m *mappings.Mappings) (any, error) { return m.Roots(ctx) }
+	list := func(ctx context.Context, m *mappings.Mappings, _ *winsim.System) (any, error) { return m.Roots(ctx) }
 	stageIt, stageSecond := staged(stage, alice), staged(stage+"2", alice)
 	mapIt, mapOnly, mapLogs := mapping(`\\server\data`, stage, alice), mapping(`\\server\data`, "", alice),
 		mapping(`\\server\logs`, "", alice)
 	mapChanged := mapping(`\\server\data`, stage, changed)
+	const linked = `<nil>: mapped ours \\server\data\`
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, test := range map[string]struct {
 		before  []step // by an earlier process, unless same is set
 		same    bool
 		prepare func(*winsim.System) error
 		run     step
+		want    string
 	}{
-		"map a directory":           {run: mapping(`\\server\data\sub`, stage, alice)},
-		"map without a link":        {run: mapOnly},
-		"map again":                 {before: []step{mapIt}, run: mapIt},
-		"map with another password": {before: []step{mapIt}, same: true, prepare: newPassword, run: mapChanged},
-		"map beside a broken one":   {before: []step{mapLogs}, same: true, prepare: newPassword, run: mapChanged},
-		"stage":                     {run: stageIt},
-		"stage at a directory":      {prepare: directory, run: stageIt},
-		"stage again":               {before: []step{stageIt}, same: true, run: stageIt},
-		"stage after a restart":     {before: []step{stageIt}, run: stageIt},
-		"stage what was staged":     {before: []step{stageIt}, prepare: unlink, run: stageIt},
-		"unmap":                     {before: []step{mapOnly}, run: unmapped},
-		"unmap what has two links":  {before: []step{stageIt, stageSecond}, run: kept},
-		"remove what is unused":     {before: []step{stageIt}, prepare: unlink, run: removeUnused},
-		"remove what is used":       {before: []step{stageIt}, run: removeUnused},
-		"remove what isn't ours":    {before: []step{mapOnly}, run: removeUnused},
-		"describe":                  {before: []step{stageIt}, run: describe},
-		"list":                      {before: []step{stageIt}, run: list},
-		"links":                     {before: []step{stageIt}, run: links},
+		"map a directory":       {run: mapping(`\\server\data\sub`, stage, alice), want: linked + `sub\`},
+		"map without a link":    {run: mapOnly, want: "<nil>: mapped"},
+		"map again":             {before: []step{mapIt}, run: mapIt, want: linked},
+		"map with new password": {before: []step{mapIt}, same: true, prepare: newPassword, run: mapChanged, want: linked},
+		"map beside a broken one": {before: []step{mapLogs}, same: true, prepare: newPassword,
+			run: mapChanged, want: linked},
+		"stage":                    {run: stageIt, want: linked},
+		"stage at a directory":     {prepare: directory, run: stageIt, want: linked},
+		"stage again":              {before: []step{stageIt}, same: true, run: stageIt, want: linked},
+		"stage after a restart":    {before: []step{stageIt}, run: stageIt, want: linked},
+		"stage what was staged":    {before: []step{stageIt}, prepare: unlink, run: stageIt, want: linked},
+		"unmap":                    {before: []step{mapOnly}, run: unmapped, want: "<nil>: "},
+		"unmap what has two links": {before: []step{stageIt, stageSecond}, run: kept, want: linked},
+		"unmap, and unlink":        {before: []step{stageIt, stageSecond}, run: unmappedLater, want: "<nil>: "},
+		"remove what is unused":    {before: []step{stageIt}, prepare: unlink, run: removeUnused, want: "true: "},
+		"remove what is used":      {before: []step{stageIt}, run: removeUnused, want: "false" + linked[len("<nil>"):]},
+		"remove what isn't ours":   {before: []step{mapOnly}, run: removeUnused, want: "false: mapped"},
+		"describe":                 {before: []step{stageIt}, run: describe},
+		"list":                     {before: []step{stageIt}, run: list, want: `[\\server\data]` + linked[len("<nil>"):]},
+		"links": {before: []step{stageIt}, prepare: linkToLink, run: links,
+			want: "[" + stage + " " + stage + "3]" + linked[len("<nil>"):]},
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {
 			sys := newNode(t)
 			m := newMappings(t, sys, mappings.Options{})
 			for _, do := range test.before {
-				_, err := do(t.Context(), m)
+				_, err := do(t.Context(), m, sys)
 				must(t, err)
 			}
 			if test.prepare != nil {
@@ -128,19 +155,129 @@ func TestNoErrorIsDropped(t *testing.T) {
 				m = newMappings(t, sys, mappings.Options{})
 			}
 			return simtest.Attempt{
-				Sys: sys,
-				Run: func(ctx context.Context) (any, error) { return test.run(ctx, m) },
+				Sys: sys, Want: test.want,
+				Run: func(ctx context.Context) (any, error) { return test.run(ctx, m, sys) },
 				State: func() any {
+					var words []string
+					if strings.Contains(mapped(t, sys), `\\server\data`) {
+						words = append(words, "mapped")
+					}
 					m := newMappings(t, sys, mappings.Options{})
 					_, err := m.Roots(t.Context()) // which drops records that are stale
 					must(t, err)
 					ours, err := m.IsUnused(t.Context(), data)
 					must(t, err)
-					target, err := sys.ReadLink(stage)
-					return fmt.Sprint(strings.Contains(mapped(t, sys), `\\server\data`), ours, target, err)
+					if ours {
+						words = append(words, "ours")
+					}
+					if target, err := sys.ReadLink(stage); err == nil {
+						words = append(words, target)
+					}
+					return strings.Join(words, " ")
 				},
 			}
 		}
 	}
 	simtest.NoErrorIsDropped(t, operations)
+}
+
+// What is known of a share, and what is wrong with it.
+func TestDescribe(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	data, err := unc.Parse(`\\server\data\sub`)
+	must(t, err)
+	is := func(reason storage.Reason) storage.Volume {
+		t.Helper()
+		d, err := m.Describe(t.Context(), data)
+		must(t, err)
+		if d.Share != `\\server\data` || reason == "" && len(d.Conditions) > 0 ||
+			reason != "" && (len(d.Conditions) != 1 || d.Conditions[0].Reason != reason) {
+			t.Errorf("%+v, want the condition %q", d, reason)
+		}
+		return d
+	}
+	is(storage.ShareNotMapped)
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	if d := is(""); d.SizeBytes == 0 || d.FreeBytes == 0 || d.UsedBytes == 0 || d.UsedBytes+d.FreeBytes > d.SizeBytes {
+		t.Errorf("%+v", d)
+	}
+	for _, test := range []struct {
+		number win.Errno
+		reason storage.Reason
+	}{
+		{win.ErrorBadNetPath, storage.ShareUnreachable}, {win.ErrorAccessDenied, storage.ShareRefused},
+		{win.ErrorLogonFailure, storage.ShareRefused}, // which is remembered, so it comes last
+	} {
+		must(t, sys.Fail(winsim.Match{Call: probe}, test.number))
+		is(test.reason)
+		sys.ResetRules()
+	}
+}
+
+// A staging that fails takes away the mapping that it has made, and its record.
+func TestFailedStagingIsUndone(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	w, err := m.Parse(`\\server\data\missing`, stage, alice)
+	must(t, err)
+	w.Staging = true
+	want(t, m.Map(t.Context(), w), csiproxy.ErrNotFound)
+	if got := mapped(t, sys); got != "" {
+		t.Errorf("mapped is %q", got)
+	}
+	if _, err := sys.ReadDir(`C:\Windows\csi-proxy-mappings`); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a record is left: %v", err)
+	}
+}
+
+// A record that can't be dropped is an error: the mapping would be removed for others later.
+func TestRecordIsNotDropped(t *testing.T) {
+	for name, do := range map[string]func(m *mappings.Mappings) error{
+		"mapped by a driver": func(m *mappings.Mappings) error {
+			return m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice)
+		},
+		"unmapped by a driver": func(m *mappings.Mappings) error { return m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`) },
+	} {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+		must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `csi-proxy-mappings\`}, win.ErrorAccessDenied))
+		if err := do(m); !errors.Is(err, win.ErrorAccessDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Others remove the mapping whenever it is there.
+func TestMappingIsAlwaysRemoved(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	made := 0
+	there := false
+	sys.OnCall(func(c winsim.Call) {
+		switch {
+		case c.Name == create:
+			made++
+			there = true
+		case c.Name == list && there:
+			there = false // before the call, which comes by here too
+			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+		}
+	})
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrUnavailable)
+	if made != 4 {
+		t.Errorf("it was made %d times", made)
+	}
+}
+
+// Who asks for the removal of a mapping that others have removed is told, also if links are left.
+func TestUnmapWhatIsNotMapped(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	for _, local := range []string{stage, stage + "2"} {
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
+	}
+	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+	want(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`), csiproxy.ErrNotFound)
 }

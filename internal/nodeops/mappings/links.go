@@ -99,12 +99,11 @@ func (m *Mappings) link(ctx context.Context, _ *use.Share, w Wanted) error {
 	}
 	removed := false // what a call that died half-way has left
 	removeErr := m.paths.Reach(ctx, m.sys, w.local, func(e pathpolicy.Entry) (err error) {
-		if removed, err = e.RemoveEmptyDirectory(ctx); removed {
-			m.options.Logger.Info("directory removed", "path", e.Path())
-		}
+		removed, err = e.RemoveEmptyDirectory(ctx)
 		return err
 	})
 	if removed {
+		m.options.Logger.Info("directory removed", "path", w.local.String())
 		return make()
 	}
 	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, win.ErrorDirNotEmpty) {

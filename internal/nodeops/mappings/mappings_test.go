@@ -152,7 +152,7 @@ func readLink(t *testing.T, sys *winsim.System, path string) win.ReparsePoint {
 // What is in the link's place stays as it is.
 func TestLinkInTheWay(t *testing.T) {
 	for name, prepare := range map[string]func(sys *winsim.System) error{
-		"a directory":        func(sys *winsim.System) error { return sys.MkdirAll(stage) },
+		"a directory":        func(sys *winsim.System) error { return sys.MkdirAll(stage + `\sub`) },
 		"a file":             func(sys *winsim.System) error { return sys.WriteFile(stage, []byte("x")) },
 		"a link inside":      func(sys *winsim.System) error { return sys.Symlink(stage, kubelet+`\plugins`, true) },
 		"a link outside":     func(sys *winsim.System) error { return sys.Symlink(stage, `C:\Windows`, true) },
@@ -160,6 +160,7 @@ func TestLinkInTheWay(t *testing.T) {
 		"another directory":  func(sys *winsim.System) error { return sys.Symlink(stage, `\\server\data\sub\`, true) },
 		"another server":     func(sys *winsim.System) error { return sys.Symlink(stage, `\\evil\data\`, true) },
 		"a junction":         func(sys *winsim.System) error { return sys.Junction(stage, kubelet+`\plugins`) },
+		"a junction there":   func(sys *winsim.System) error { return sys.Junction(stage, `\\server\data`) },
 		"what can't be read": func(sys *winsim.System) error { return sys.Symlink(stage, `\\server\..\data`, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,6 +170,10 @@ func TestLinkInTheWay(t *testing.T) {
 			must(t, err)
 			m := newMappings(t, sys, mappings.Options{})
 			want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrAlreadyExists)
+			w, err := m.Parse(`\\server\data`, stage, alice)
+			must(t, err)
+			w.Staging = true
+			want(t, m.Map(t.Context(), w), csiproxy.ErrAlreadyExists)
 			after, err := sys.ReadDir(kubelet + `\plugins`)
 			must(t, err)
 			if diff := cmp.Diff(before, after); diff != "" {
@@ -190,7 +195,7 @@ func TestInvalidArguments(t *testing.T) {
 		remote, local string
 		c             smb.Credentials
 	}{
-		{``, "", alice}, {`\\server`, "", alice}, {`\\?\UNC\server\data`, "", alice}, {`\\server\data\..\x`, "", alice}, {`C:\x`, "", alice},
+		{``, "", alice}, {``, stage, alice}, {`\\server`, "", alice}, {`\\?\UNC\server\data`, "", alice}, {`\\server\data\..\x`, "", alice}, {`C:\x`, "", alice},
 		{`\\server\data`, `C:\Windows\x`, alice}, {`\\server\data`, `relative`, alice}, {`\\server\data`, kubelet + `\..\x`, alice}, {`\\server\data`, `\\server\data`, alice},
 		{`\\server\data`, "", smb.Credentials{}}, {`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
 		{`\\server\data`, "", with("u\x00", "p")}, {`\\server\data`, "", with("u\nv", "p")}, {`\\server\data`, "", with("u\xff", "p")}, {`\\server\data`, "", with(long, "p")},

@@ -34,6 +34,7 @@ type Attempt struct {
 	Sys   *winsim.System
 	Run   func(ctx context.Context) (result any, err error)
 	State func() any // what it has changed on the node; nil if nothing
+	Want  string     // the result and the state, separated by a colon, if no call fails; "" if any are right
 }
 
 // ErrUnknown is the error of an attempt whose result says that not all is known.
@@ -66,6 +67,9 @@ func NoErrorIsDropped(t *testing.T, operations map[string]func(t *testing.T) Att
 				var err error
 				without, err = a.run(t.Context())
 				Must(t, err)
+				if got := fmt.Sprintf("%v: %v", without.Result, without.State); a.Want != "" && got != a.Want {
+					t.Errorf("%s, want %s", got, a.Want)
+				}
 			})
 			for at, way := range ways {
 				first, one := !seen[way], Errors[at%len(Errors)]
