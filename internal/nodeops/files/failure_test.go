@@ -49,6 +49,17 @@ var rehearsals = map[string]func(ctx context.Context, f *files.Filesystem) error
 	"CreateSymlink": func(ctx context.Context, f *files.Filesystem) error {
 		return f.CreateSymlink(ctx, kubelet+`\link`, kubelet+`\new`)
 	},
+	"CreateSymlink where the link is": func(ctx context.Context, f *files.Filesystem) error {
+		return f.CreateSymlink(ctx, kubelet+`\x`, kubelet+`\link`)
+	},
+	"Unlink": func(ctx context.Context, f *files.Filesystem) error { return f.Unlink(ctx, parse(kubelet+`\link`)) },
+	"Unlink of an empty directory": func(ctx context.Context, f *files.Filesystem) error {
+		return f.Unlink(ctx, parse(kubelet+`\empty`))
+	},
+	"UnlinkIf": func(ctx context.Context, f *files.Filesystem) error {
+		_, err := f.UnlinkIf(ctx, parse(kubelet+`\link`), func(context.Context) (bool, error) { return true, nil })
+		return err
+	},
 }
 
 // stage starts a node for a rehearsal.
@@ -116,7 +127,7 @@ func TestEachCallFails(t *testing.T) {
 		must(t, sys.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorIODevice))
 	}, func(err error, _, _, _ int) bool {
 		number, _ := csiproxy.WindowsErrorOf(err)
-		return number == uint32(win.ErrorIODevice) && errors.Is(err, csiproxy.ErrUnavailable)
+		return number == uint32(win.ErrorIODevice) && csiproxy.KindOf(err) == csiproxy.ErrUnavailable
 	})
 }
 

@@ -266,6 +266,13 @@ func TestCreateSymlink(t *testing.T) {
 	}
 	// Links to directories and to files differ; a missing one is taken for a
 	// directory.
+	entries, err := sys.ReadDir(kubelet)
+	must(t, err)
+	for _, e := range entries {
+		if want := e.Name != "5"; strings.Contains("12345", e.Name) && e.IsDir() != want {
+			t.Errorf("%s is a link to a directory: %v", e.Name, !want)
+		}
+	}
 	must(t, sys.MkdirAll(kubelet+`\none\none\x`))
 	if _, err := sys.ReadDir(kubelet + `\2\x`); err != nil {
 		t.Errorf("through a link to what was missing: %v", err)

@@ -35,6 +35,18 @@ func newFilesystem(t *testing.T, sys files.System, workingDirs ...string) *files
 	return files.New(sys, p, files.Options{})
 }
 
+// parse parses a path in the kubelet directory.
+func parse(path string) pathpolicy.Path {
+	p, err := pathpolicy.New(kubelet)
+	if err == nil {
+		var parsed pathpolicy.Path
+		if parsed, err = p.Parse(path, pathpolicy.MaxPath); err == nil {
+			return parsed
+		}
+	}
+	panic(err)
+}
+
 // tree lists what is at and below a directory, without following links, each as
 // its path and what it is. The directory may be missing.
 func tree(t *testing.T, sys *winsim.System, dir string) map[string]string {

@@ -173,7 +173,7 @@ func (r *remover) removeEntry(ctx context.Context, e entry) (dir *pathpolicy.Fil
 			if r.unmounted > before {
 				break // who mounts there again has come after this call
 			}
-			if err := r.unmount(ctx, &e); err != nil {
+			if err := r.unmount(ctx, e); err != nil {
 				return nil, err
 			}
 		}
@@ -241,7 +241,7 @@ func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
 // unmount takes a mount point away through the mount manager, and leaves a junction
 // alone. The directory is held meanwhile, without the right to delete it: the mount
 // manager opens it too, and doesn't share deletion.
-func (r *remover) unmount(ctx context.Context, e *entry) error {
+func (r *remover) unmount(ctx context.Context, e entry) error {
 	file, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 	if errors.Is(err, win.ErrorDirectory) {
 		file, err = e.Open(ctx, pathpolicy.Look) // it has become a file meanwhile
@@ -255,9 +255,6 @@ func (r *remover) unmount(ctx context.Context, e *entry) error {
 		err = nil
 	case err == nil && link.IsMountPoint():
 		err = r.unmountVolume(ctx, file, volume.ID(link.Volume))
-	}
-	if err == nil {
-		e.FileInfo, err = file.Info(ctx)
 	}
 	return closed(file, err)
 }

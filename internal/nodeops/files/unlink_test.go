@@ -1,0 +1,136 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package files_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
+	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/systemdisk"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Only a symbolic link goes, and what PublishVolume leaves of one.
+func TestUnlink(t *testing.T) {
+	errNotNow := errors.New("not now")
+	for name, c := range map[string]struct {
+		unlink, unlinkIf error
+		stays            bool
+	}{
+		"link":     {},
+		"dangling": {},
+		"empty":    {unlinkIf: csiproxy.ErrFailedPrecondition},
+		"missing":  {},
+		"full":     {unlink: csiproxy.ErrFailedPrecondition, unlinkIf: csiproxy.ErrFailedPrecondition, stays: true},
+		"file":     {unlink: csiproxy.ErrFailedPrecondition, unlinkIf: csiproxy.ErrFailedPrecondition, stays: true},
+		"junction": {unlink: csiproxy.ErrFailedPrecondition, unlinkIf: csiproxy.ErrFailedPrecondition, stays: true},
+		"mount":    {unlink: csiproxy.ErrFailedPrecondition, unlinkIf: csiproxy.ErrFailedPrecondition, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			f := newFilesystem(t, sys)
+			id, _ := newVolume(t, sys)
+			mount(t, sys, kubelet+`\mount`, id)
+			must(t, sys.MkdirAll(kubelet+`\full\x`))
+			must(t, sys.MkdirAll(kubelet+`\empty`))
+			must(t, sys.WriteFile(kubelet+`\file`, nil))
+			must(t, sys.Symlink(kubelet+`\link`, kubelet+`\full`, true))
+			must(t, sys.Symlink(kubelet+`\dangling`, kubelet+`\nowhere`, true))
+			must(t, sys.Junction(kubelet+`\junction`, kubelet+`\full`))
+			path := parse(kubelet + `\` + name)
+			is := func() bool { return tree(t, sys, kubelet)[path.String()] != "" }
+			was := is()
+			for _, says := range []error{nil, errNotNow} { // that it isn't meant, or an error
+				removed, err := f.UnlinkIf(t.Context(), path, func(context.Context) (bool, error) { return false, says })
+				if c.unlinkIf == nil && was && says != nil {
+					if !errors.Is(err, says) {
+						t.Errorf("the error is %v", err)
+					}
+				} else {
+					simtest.WantKind(t, err, c.unlinkIf)
+				}
+				if removed || is() != was {
+					t.Errorf("it was removed, as it is said: %v", removed)
+				}
+			}
+			simtest.WantKind(t, f.Unlink(t.Context(), path), c.unlink)
+			if is() != c.stays {
+				t.Errorf("it stays: %v", is())
+			}
+			if len(tree(t, sys, kubelet+`\full`)) != 2 {
+				t.Error("what it led to has gone")
+			}
+		})
+	}
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	must(t, sys.MkdirAll(kubelet))
+	must(t, sys.Symlink(kubelet+`\link`, kubelet, true))
+	for _, want := range []bool{true, false} {
+		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context) (bool, error) { return true, nil })
+		if err != nil || removed != want {
+			t.Errorf("removed: %v, %v", removed, err)
+		}
+	}
+}
+
+// Who has removed a link to a share is told, and of no other link.
+func TestRmdirOfALinkToAShare(t *testing.T) {
+	sys := newNode(t)
+	paths, err := pathpolicy.New(kubelet)
+	must(t, err)
+	var told []string
+	f := files.New(sys, paths, files.Options{OnUnlinked: func(_ context.Context, remote unc.Path, link string) {
+		told = append(told, remote.String()+" at "+link)
+	}})
+	must(t, sys.MkdirAll(kubelet+`\dir`))
+	must(t, sys.Symlink(kubelet+`\local`, kubelet+`\dir`, true))
+	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\sub`, true))
+	for _, name := range []string{"dir", "local", "share"} {
+		must(t, f.Rmdir(t.Context(), kubelet+`\`+name, false))
+	}
+	if len(told) != 1 || told[0] != `\\server\data\sub at `+kubelet+`\share` {
+		t.Errorf("told is %q", told)
+	}
+}
+
+// Another volume is mounted in the place of the first one while the right to that is taken. It is
+// unmounted with the right to itself only.
+func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
+	sys := newNode(t)
+	paths, err := pathpolicy.New(kubelet)
+	must(t, err)
+	owner := use.New(sys, paths, systemdisk.New(sys))
+	f := files.New(sys, paths, files.Options{Owner: owner})
+	first, _ := newVolume(t, sys)
+	second, _ := newVolume(t, sys)
+	const dir = kubelet + `\x`
+	mount(t, sys, dir, first)
+	_, right, err := owner.Volume(t.Context(), volume.ID(second))
+	must(t, err)
+	defer right.Release()
+	looks := 0
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == win.FsctlGetReparsePoint.String() && c.Object == dir {
+			if looks++; looks == 2 {
+				must(t, sys.SetReparsePoint(dir, win.NewMountPoint(second)))
+			}
+		}
+	})
+	err = f.Rmdir(t.Context(), dir, true)
+	sys.OnCall(nil)
+	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	if got, err := sys.VolumeNameForMountPoint(t.Context(), dir+`\`); err != nil || got != second {
+		t.Errorf("mounted is %q, %v", got, err)
+	}
+}
