@@ -310,12 +310,18 @@ func TestRescanBesideABadAdapter(t *testing.T) {
 
 func TestUnknownDiskNamesTheOthers(t *testing.T) {
 	sim, ops := newNode(t)
-	attach(t, sim, winsim.DiskSpec{})
+	two := disk.Number(2)
+	attach(t, sim, winsim.DiskSpec{Number: &two})
 	_, err := ops.GetDiskStats(t.Context(), 99)
-	if err == nil || !strings.Contains(err.Error(), "GetDiskStats disk 99: there is no disk 99; the node has 0 and 1") {
+	if err == nil || !strings.Contains(err.Error(), "GetDiskStats disk 99: there is no disk 99; the node has 0 and 2") {
 		t.Errorf("got %v", err)
 	}
-	attach(t, sim, winsim.DiskSpec{})
+	one := attach(t, sim, winsim.DiskSpec{})
+	open := winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(one), Count: 1}
+	simtest.Must(t, sim.Fail(open, win.ErrorFileNotFound))
+	if _, err := ops.GetDiskStats(t.Context(), one); err == nil || strings.Contains(err.Error(), "the node has") {
+		t.Errorf("a disk that isn't there for a moment gave %v", err)
+	}
 	if err := ops.PartitionDisk(t.Context(), 99); err == nil || !strings.Contains(err.Error(), "the node has 0, 1 and 2") {
 		t.Errorf("got %v", err)
 	}

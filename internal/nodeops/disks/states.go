@@ -40,14 +40,13 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 		}
 		defer h.Close()
 		attributes, err := h.Attributes(ctx)
-		return err == nil && attributes&win.DiskOffline == 0, err
+		return attributes&win.DiskOffline == 0, err
 	}
 	results, err := d.visits.all(ctx, question{"online", othersPatience, isOnline, nil})
 	if err != nil {
 		return false, err
 	}
 	return !slices.ContainsFunc(results, func(r result) bool {
-		online, ok := r.value.(bool)
-		return r.err != nil || !ok || !online
+		return r.err != nil || r.value != true
 	}), nil
 }

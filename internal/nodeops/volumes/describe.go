@@ -31,7 +31,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	}
 	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
-		return d, ctx.Err()
+		return d, nil
 	}
 	diskReadOnly := false
 	if err == nil {

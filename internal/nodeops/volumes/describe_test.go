@@ -4,6 +4,8 @@
 package volumes_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -43,6 +45,12 @@ func TestDescribe(t *testing.T) {
 		"on a read-only disk": {formatted, func(s subject) error {
 			return s.sim.SetDiskAttributes(s.number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly})
 		}, all + ", read-only", none},
+		"whose place can't be read": {formatted, fail("IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS", win.ErrorIODevice),
+			`no disk, "", NTFS, 10719588352 bytes, clusters of 4096`, "DiskUnreadable"},
+		"that can't be opened to be read": {formatted, func(s subject) error {
+			return s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.id), `\`), Skip: 1},
+				win.ErrorAccessDenied)
+		}, `disk 1, "vol 1", NTFS, 10719588352 bytes, clusters of 0`, "Unreadable!"},
 		"on a disk that refuses to say what it is": {formatted, fail("IOCTL_STORAGE_QUERY_PROPERTY", win.ErrorInvalidFunction),
 			`disk 1, "", NTFS, 10719588352 bytes, clusters of 4096`, "DiskUnreadable"},
 		"whose file system isn't NTFS": {formatted, fail("FSCTL_GET_NTFS_VOLUME_DATA", win.ErrorInvalidFunction),
@@ -77,6 +85,23 @@ func TestDescribe(t *testing.T) {
 				t.Errorf("the conditions are %q, want %q: %v", got, c.conditions, v.Conditions)
 			}
 		})
+	}
+}
+
+// Who has given up is told nothing of a volume.
+func TestDescribeGivenUp(t *testing.T) {
+	for _, call := range []string{"IOCTL_DISK_GET_DRIVE_LAYOUT_EX", "GetVolumeInformationW", "GetDiskFreeSpaceExW"} {
+		s := formatted(newNode(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		s.sim.OnCall(func(c winsim.Call) {
+			if c.Name == call {
+				cancel()
+			}
+		})
+		if v, err := s.volumes.Describe(ctx, s.id); !errors.Is(err, context.Canceled) {
+			t.Errorf("at %s: %+v, %v", call, v, err)
+		}
+		s.sim.OnCall(nil)
 	}
 }
 

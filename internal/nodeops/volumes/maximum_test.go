@@ -36,5 +36,8 @@ func TestMaximumLength(t *testing.T) {
 		if got := maximumLength(&c.layout, p, c.disk); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
+		if c.layout.Style == win.StyleGPT && wholeUsableLength(&c.layout, c.disk) != c.layout.UsableLength {
+			t.Errorf("%s: the whole is %d", c.name, wholeUsableLength(&c.layout, c.disk))
+		}
 	}
 }

@@ -187,9 +187,6 @@ func at(path string, err error) error {
 // UnmountVolume implements [volume.Operations].
 func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return operation.Do(ctx, v.options.Runner, "UnmountVolume", object(id), func(ctx context.Context) error {
-		if err := id.Validate(); err != nil {
-			return err
-		}
 		path, err := v.Parse(targetPath)
 		if err != nil {
 			return at(targetPath, err)

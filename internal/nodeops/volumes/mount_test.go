@@ -125,11 +125,42 @@ func TestMountRefusals(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the directory is not empty: it has x (since 20") {
 		t.Errorf("at a directory with an entry: %v", err)
 	}
+	for path, want := range map[string]error{
+		kubelet + `\file`: csiproxy.ErrFailedPrecondition, kubelet + `\link`: csiproxy.ErrFailedPrecondition,
+		kubelet + `\none`: nil, kubelet + `\empty`: nil,
+	} {
+		id, err := n.volumes.MountedAtPath(ctx, n.path(path))
+		if simtest.WantKind(t, err, want); id != "" {
+			t.Errorf("mounted at %s is %q", path, id)
+		}
+	}
 	entries, err := n.sim.ReadDir(`C:\Windows`)
 	n.do(err)
 	for _, e := range entries {
 		if e.Name != "System32" {
 			t.Errorf(`C:\Windows has %s`, e.Name)
+		}
+	}
+}
+
+// Somebody else mounts a volume right before the call does: if it is the same, all is well.
+func TestMountBesideSomebodyElse(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		n := newNode(t)
+		_, id := n.formatted(winsim.DiskSpec{})
+		_, other := n.formatted(winsim.DiskSpec{})
+		if same {
+			other = id
+		}
+		n.sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallSetVolumeMountPoint {
+				n.sim.OnCall(nil)
+				n.do(n.sim.SetVolumeMountPoint(t.Context(), staging+`\`, string(other)))
+			}
+		})
+		err := n.volumes.MountVolume(t.Context(), id, staging)
+		if got := n.mountedAt(staging); (err == nil) != same || !got.Equal(other) {
+			t.Errorf("mounted is %q; the error is %v", got, err)
 		}
 	}
 }

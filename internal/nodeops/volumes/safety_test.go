@@ -373,6 +373,25 @@ func TestFormatVolumeRetries(t *testing.T) {
 	}
 }
 
+// A format that has failed half-way leaves content. It isn't tried again, and the caller learns that.
+func TestFormatVolumeThatFailsHalfWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		_, id := n.attach(winsim.DiskSpec{})
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Skip: 1, Count: 1}, win.ErrorGenFailure))
+		n.sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallFormatVolume {
+				n.sim.OnCall(nil)
+				n.do(n.sim.FormatVolume(t.Context(), string(id), win.FormatOptions{FileSystem: "NTFS"}))
+			}
+		})
+		err := n.volumes.FormatVolume(t.Context(), id)
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "the format has failed") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 // Another disk with the same contents takes the place of the volume's while a format that was
 // refused for a moment is to be tried again. It isn't formatted.
 func TestFormatVolumeOfADiskSwappedMeanwhile(t *testing.T) {

@@ -55,6 +55,10 @@ func TestUnmountUnused(t *testing.T) {
 			kind: csiproxy.ErrUnavailable, mounted: true},
 		"it can't be unmounted": {prepare: func(s subject) { fail(s, win.CallDeleteVolumeMountPoint, 0, win.ErrorIODevice) },
 			kind: csiproxy.ErrUnavailable, mounted: true},
+		"it can't be unmounted unlocked either": {prepare: func(s subject) {
+			locked(s)
+			fail(s, win.CallDeleteVolumeMountPoint, 1, win.ErrorIODevice)
+		}, kind: csiproxy.ErrUnavailable, mounted: true},
 		"it comes into use meanwhile": {prepare: func(s subject) {
 			locked(s)
 			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })
@@ -94,9 +98,18 @@ func TestUnmountUnused(t *testing.T) {
 			}
 			if c.inUse {
 				err = s.volumes.InUse(t.Context(), s.id, err)
-				const want = "it is in use by process 2000 (" + image + "); end that use, or force the unmount"
-				if simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition); !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %v, want %q in it", err, want)
+				for range 11 {
+					use(s)
+				}
+				simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
+				many := s.volumes.InUse(t.Context(), s.id, err)
+				for text, err := range map[string]error{
+					"it is in use by process 2000 (" + image + "); end that use, or force the unmount": err,
+					"process 2036 (" + image + "), 2 more; end":                                        many,
+				} {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("the error is %v, want %q in it", err, text)
+					}
 				}
 			}
 		})
