@@ -53,6 +53,17 @@ func TestClones(t *testing.T) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
+			copies := sim.Disks()
+			for _, selector := range []storage.Selector{{}, {SerialNumber: copies[len(copies)-1].Spec.Serial}} {
+				described, err := ops.Describe(t.Context(), selector)
+				simtest.Must(t, err)
+				for _, d := range described {
+					want := map[disk.Number]string{copied: fmt.Sprintf("it is a copy of disk %d, which is online", original)}[d.Number]
+					if d.OfflineReason != want {
+						t.Errorf("for %v, disk %d is offline since %q, want %q", selector, d.Number, d.OfflineReason, want)
+					}
+				}
+			}
 			if writes(sim) != 0 && name == "MBR" {
 				t.Error("it was written to")
 			}

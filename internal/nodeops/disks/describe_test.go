@@ -6,7 +6,7 @@ package disks_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 
@@ -158,71 +158,85 @@ func TestDescribeASickDisk(t *testing.T) {
 	}
 }
 
-// A disk may be pulled between any two calls: it is listed as a whole, with an error, or not at all, and
-// the others are as they were.
-func TestListsSurviveARemoval(t *testing.T) {
-	text := func(all any, err error) map[disk.Number]string {
-		simtest.Must(t, err)
-		texts := map[disk.Number]string{}
-		switch all := all.(type) {
-		case map[disk.Number]disk.IDs:
-			for n, ids := range all {
-				texts[n] = fmt.Sprintf("%+v", ids)
-			}
-		case map[disk.Number]disk.Location:
-			for n, location := range all {
-				texts[n] = fmt.Sprintf("%+v", location)
-			}
-		case []storage.Disk:
-			for _, d := range all {
-				text, err := json.Marshal(d)
-				simtest.Must(t, err)
-				texts[d.Number] = string(text)
-			}
-		}
-		return texts
+// lists are the calls that list disks: each gives what it tells of each disk as a text.
+var lists = map[string]func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error){
+	"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+		return texts(ops.ListDiskIDs(ctx))
+	},
+	"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+		return texts(ops.ListDiskLocations(ctx))
+	},
+	"Hardware": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+		return textsOf(ops.Hardware(ctx, storage.Selector{}))
+	},
+	"Hardware by identifier": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+		return textsOf(ops.Hardware(ctx, storage.Selector{Identifier: "0102000000000000"}))
+	},
+	"Describe": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+		return textsOf(ops.Describe(ctx, storage.Selector{}))
+	},
+}
+
+func texts[T any](all map[disk.Number]T, err error) (map[disk.Number]string, error) {
+	texts := map[disk.Number]string{}
+	for n, one := range all {
+		text, _ := json.Marshal(one)
+		texts[n] = string(text)
 	}
-	for name, list := range map[string]func(ctx context.Context, ops *disks.Disks) map[disk.Number]string{
-		"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) map[disk.Number]string { return text(ops.ListDiskIDs(ctx)) },
-		"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) map[disk.Number]string {
-			return text(ops.ListDiskLocations(ctx))
-		},
-		"Hardware": func(ctx context.Context, ops *disks.Disks) map[disk.Number]string {
-			return text(ops.Hardware(ctx, storage.Selector{}))
-		},
-		"Hardware by identifier": func(ctx context.Context, ops *disks.Disks) map[disk.Number]string {
-			return text(ops.Hardware(ctx, storage.Selector{Identifier: "0102000000000000"}))
-		},
-		"Describe": func(ctx context.Context, ops *disks.Disks) map[disk.Number]string {
-			return text(ops.Describe(ctx, storage.Selector{}))
-		},
-	} {
-		for _, spec := range []winsim.DiskSpec{{}, {BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
-			NVMe: &hardware.NVMe{Controller: "c", Namespace: 2, EUI64: [8]byte{1, 2}}}} {
-			for at, pulled := 0, true; pulled; at++ {
+	return texts, err
+}
+
+func textsOf(all []storage.Disk, err error) (map[disk.Number]string, error) {
+	disks := map[disk.Number]storage.Disk{}
+	for _, d := range all {
+		disks[d.Number] = d
+	}
+	return texts(disks, err)
+}
+
+// A disk may be pulled between any two calls: it is listed as a whole, with an error, or not at all, and
+// the others are as they were. So they are for who gives up, or he gets an error.
+func TestListsSurviveARemoval(t *testing.T) {
+	nvme := winsim.DiskSpec{BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
+		NVMe: &hardware.NVMe{Controller: "c", Namespace: 2, EUI64: [8]byte{1, 2}}}
+	for name, list := range lists {
+		for _, c := range []struct {
+			spec    winsim.DiskSpec
+			givenUp bool
+		}{{}, {spec: nvme}, {givenUp: true}} {
+			for at, happened := 0, true; happened && !t.Failed(); at++ {
 				sim, ops := newNode(t)
 				attach(t, sim, winsim.DiskSpec{})
-				leaves := formatted(t, sim, spec)
-				before := list(t.Context(), ops)
-				if before[leaves] == "" {
-					t.Fatalf("%s is %v", name, before)
+				leaves := formatted(t, sim, c.spec)
+				before, err := list(t.Context(), ops)
+				if err != nil || before[leaves] == "" {
+					t.Fatalf("%s is %v, %v", name, before, err)
 				}
 				ops = disks.New(sim, disks.Options{}) // which remembers nothing
-				pulled = false
+				happened = false
+				ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
 				simtest.BeforeCalls(sim, func(i int, _ winsim.Call) {
-					if i == at {
+					if i != at {
+						return
+					}
+					if happened = true; c.givenUp {
+						cancel()
+					} else {
 						simtest.Must(t, sim.DetachDisk(leaves))
-						pulled = true
 					}
 				})
-				after := list(operation.Inline(t.Context()), ops)
+				after, err := list(ctx, ops)
+				cancel()
 				sim.OnCall(nil)
-				if after[leaves] == "" || strings.Contains(after[leaves], `"error":`) {
+				if c.givenUp && errors.Is(err, context.Canceled) {
+					continue
+				}
+				if !c.givenUp && (after[leaves] == "" || strings.Contains(after[leaves], `"error":`)) {
 					delete(before, leaves)
 					delete(after, leaves)
 				}
-				if diff := cmp.Diff(before, after); diff != "" {
-					t.Fatalf("%s, pulled at call %d, -want +got:\n%s", name, at, diff)
+				if diff := cmp.Diff(before, after); diff != "" || err != nil {
+					t.Errorf("%s, given up %t, at call %d: %v; -want +got:\n%s", name, c.givenUp, at, err, diff)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ package disks_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -285,5 +286,65 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A disk that was staged read-only goes offline before its volumes are asked where they are mounted. It
+// doesn't become writable.
+func TestStagedDiskGoesOffline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, ops := newNode(t)
+		n := formatted(t, sim, winsim.DiskSpec{})
+		simtest.Mount(t, sim, simtest.Kubelet+`\mnt`, sim.VolumesOfDisk(n)[0])
+		setAttributes(t, sim, n, win.DiskReadOnly)
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, `Harddisk1\`) {
+				sim.OnCall(nil)
+				setAttributes(t, sim, n, disks.Blocking)
+			}
+		})
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
+		if got := sim.Disks()[1].Attributes; got != disks.Blocking {
+			t.Errorf("it has the attributes %d", got)
+		}
+	})
+}
+
+// Windows is told of each change of a disk before the call returns.
+func TestPropertiesAreUpdated(t *testing.T) {
+	changes := []string{"IOCTL_DISK_CREATE_DISK", "IOCTL_DISK_SET_DRIVE_LAYOUT_EX", "IOCTL_DISK_SET_DISK_ATTRIBUTES"}
+	sim := simtest.Open(t, winsim.Delays{})
+	ops := disks.New(sim, disks.Options{NewIDsForClones: true})
+	raw := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+	original := formatted(t, sim, winsim.DiskSpec{})
+	copied := clone(t, sim, original)
+	layout := layoutOf(t, sim, copied)
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"PartitionDisk", func() error { return ops.PartitionDisk(t.Context(), raw) }, "AAU CU LU"},
+		{"a copy", func() error {
+			_, right, err := use.Default(sim).Disk(t.Context(), copied)
+			simtest.Must(t, err)
+			defer right.Release()
+			return ops.SettleClone(t.Context(), right, layout, true)
+		}, "A LU"},
+		{"offline", func() error { return ops.SetDiskState(t.Context(), original, false) }, "AU"},
+	} {
+		var got string
+		sim.OnCall(func(c winsim.Call) {
+			if i := slices.Index(changes, c.Name); i >= 0 {
+				got += string("CLA"[i])
+			} else if c.Name == "IOCTL_DISK_UPDATE_PROPERTIES" {
+				got += "U"
+			}
+		})
+		err := c.do()
+		sim.OnCall(nil)
+		if err != nil || got != strings.ReplaceAll(c.want, " ", "") {
+			t.Errorf("%s: %s, %v, want %s", c.name, got, err, c.want)
+		}
 	}
 }

@@ -322,6 +322,10 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 	if _, err := ops.GetDiskStats(t.Context(), one); err == nil || strings.Contains(err.Error(), "the node has") {
 		t.Errorf("a disk that isn't there for a moment gave %v", err)
 	}
+	none := disks.New(places{sim, nil, new(int)}, disks.Options{})
+	if _, err := none.GetDiskStats(t.Context(), 99); err == nil || strings.Contains(err.Error(), "the node has") {
+		t.Errorf("a node that lists no disks gave %v", err)
+	}
 	if err := ops.PartitionDisk(t.Context(), 99); err == nil || !strings.Contains(err.Error(), "the node has 0, 1 and 2") {
 		t.Errorf("got %v", err)
 	}

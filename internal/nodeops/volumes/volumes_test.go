@@ -359,6 +359,15 @@ func TestResizeVolume(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	original := size(n, id)
+	updates := 0 // of the disk's properties since it was last changed
+	n.sim.OnCall(func(c winsim.Call) {
+		switch c.Name {
+		case "IOCTL_DISK_GROW_PARTITION":
+			updates = 0
+		case "IOCTL_DISK_UPDATE_PROPERTIES":
+			updates++
+		}
+	})
 	grows := func() int { return n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"] }
 
 	for _, bytes := range []int64{0, 1, gibibyte, original, original + mebibyte/2} {
@@ -376,8 +385,8 @@ func TestResizeVolume(t *testing.T) {
 		t.Errorf("more than the disk has: %v, size %d", err, size(n, id))
 	}
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
-	if got := size(n, id); got <= 15*gibibyte-mebibyte || got > 15*gibibyte {
-		t.Errorf("resized to 15 GiB: %d", got)
+	if got := size(n, id); got <= 15*gibibyte-mebibyte || got > 15*gibibyte || updates != 1 {
+		t.Errorf("resized to 15 GiB: %d, and Windows was told %d times", got, updates)
 	}
 	// The published daemon skips a growth below 100 MiB.
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte+2*mebibyte))
