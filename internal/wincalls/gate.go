@@ -277,6 +277,10 @@ func (p *pool) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watching = false
+	p.lookLocked()
+}
+
+func (p *pool) lookLocked() {
 	for _, c := range p.all.calls {
 		if c.overdue.Load() {
 			continue

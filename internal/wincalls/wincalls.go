@@ -50,7 +50,7 @@ const (
 )
 
 // lookInterval is the time between two looks for calls that are overdue. A look at a full
-// pool takes some microseconds: see BenchmarkLook.
+// pool takes about ten microseconds: see BenchmarkLook.
 const lookInterval = 100 * time.Millisecond
 
 type clientKey struct{}
