@@ -135,9 +135,10 @@ func (s *Service) Names() []string {
 // with the full method name that the client called; one of the unary ones must be
 // [ErrorInterceptor], and one of those for streams [StreamErrorInterceptor].
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	count := s.descriptor.Methods().Len()
 	for _, name := range s.Names() {
-		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil)}
-		for i := range s.descriptor.Methods().Len() {
+		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil), Methods: make([]grpc.MethodDesc, 0, count)}
+		for i := range count {
 			methodName := s.descriptor.Methods().Get(i).Name()
 			if m := s.methods[methodName]; m.stream != nil {
 				desc.Streams = append(desc.Streams, m.streamDesc(methodName))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"path"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -49,7 +50,7 @@ type connInfo struct {
 // AuthType implements credentials.AuthInfo.
 func (connInfo) AuthType() string { return "none" }
 
-// connOf returns the connection that the call of ctx came on. Each call has one: newGRPCServer
+// connOf returns the connection that the call of ctx came on. Each call has one: Server.options
 // gives plaintext to each server.
 func connOf(ctx context.Context) *conn {
 	p, _ := peer.FromContext(ctx)
@@ -72,10 +73,9 @@ type admitting struct {
 // RegisterService implements grpc.ServiceRegistrar.
 func (a admitting) RegisterService(desc *grpc.ServiceDesc, service any) {
 	bounded := *desc
-	bounded.Methods = nil
-	for _, m := range desc.Methods {
-		m.Handler = a.bound("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)
-		bounded.Methods = append(bounded.Methods, m)
+	bounded.Methods = slices.Clone(desc.Methods)
+	for i, m := range desc.Methods {
+		bounded.Methods[i].Handler = a.bound("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)
 	}
 	a.ServiceRegistrar.RegisterService(&bounded, service)
 }

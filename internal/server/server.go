@@ -130,6 +130,7 @@ func New(config Config) *Server {
 	}
 	s := &Server{calls: newCalls(config.Limits), grace: config.GracePeriod, log: config.Log}
 	s.stopping, s.beginStop = context.WithCancel(context.Background())
+	options := s.options(config)
 	for _, e := range config.Endpoints {
 		if e.MaxRequestBytes == 0 {
 			e.MaxRequestBytes = wire.MaxRequestBytes
@@ -137,7 +138,7 @@ func New(config Config) *Server {
 		served := &endpoint{
 			name:     e.Name,
 			listener: newListener(e.Listener, s.calls, s.log.With("endpoint", e.Name)),
-			server:   s.newGRPCServer(config, e.MaxRequestBytes),
+			server:   grpc.NewServer(append(options, grpc.MaxRecvMsgSize(e.MaxRequestBytes))...),
 		}
 		served.register(e.Service, admitting{served.server, s, e.MaxRequestBytes})
 		s.endpoints = append(s.endpoints, served)
@@ -145,7 +146,8 @@ func New(config Config) *Server {
 	return s
 }
 
-func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server {
+// options are those of gRPC, apart from what is an endpoint's own.
+func (s *Server) options(config Config) []grpc.ServerOption {
 	// Recovering is done twice: inside, so that a panicking handler's call is
 	// logged and counted as a failed one, and outside for the interceptors.
 	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.logUnary}
@@ -154,16 +156,15 @@ func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server 
 	streams := []grpc.StreamServerInterceptor{s.recoverStream, s.boundStream, s.logStream}
 	streams = append(streams, config.StreamInterceptors...)
 	streams = append(streams, s.drainStream, s.endStream, s.recoverStream)
-	return grpc.NewServer(
+	return []grpc.ServerOption{
 		grpc.Creds(newPlaintext()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(streams...),
 		grpc.UnknownServiceHandler(s.answerUnknown),
-		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(wire.MaxResponseBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(uint32(s.calls.limits.CallsPerClient+maxStreamsPerClient+moreStreams)),
+		grpc.MaxConcurrentStreams(uint32(s.calls.limits.CallsPerClient + maxStreamsPerClient + moreStreams)),
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.NumStreamWorkers(workers),
@@ -175,7 +176,7 @@ func (s *Server) newGRPCServer(config Config, maxRequestBytes int) *grpc.Server 
 			PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: quietTimeout, Timeout: pingTimeout}),
-	)
+	}
 }
 
 // Serve serves until ctx is done, or an endpoint ends with an error, which it
