@@ -6,9 +6,11 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,21 +19,30 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// Environment of the process that floods a daemon: the directory of its endpoints, and what
-// to call.
-const floodedDir, floodedCall = "BENCH_FLOODED_DIR", "BENCH_FLOODED_CALL"
+// Environment of the processes that the benchmark starts of itself: of one that floods a daemon,
+// the directory of its endpoints and what to call; of a bare gRPC server, where it serves.
+const floodedDir, floodedCall, bareSocket = "BENCH_FLOODED_DIR", "BENCH_FLOODED_CALL", "BENCH_BARE_SOCKET"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(floodedDir); dir != "" {
 		flood(dir, os.Getenv(floodedCall))
+	}
+	if socket := os.Getenv(bareSocket); socket != "" {
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			panic(err)
+		}
+		panic(serveBare(l))
 	}
 	os.Exit(m.Run())
 }
@@ -62,21 +73,42 @@ var fairCalls = map[string]func(context.Context, *client.Client) error{
 	},
 }
 
+// bare is the call for which a bare gRPC server is in place of the daemon, and bareEndpoint where.
+const bare, bareEndpoint = "bare", "bare.sock"
+
+// callOf returns a call of a client of its own.
+func callOf(dir, call string) func(context.Context) error {
+	if f, ok := fairCalls[call]; ok {
+		c := client.New(client.WithEndpointDir(dir))
+		return func(ctx context.Context) error { return f(ctx, c) }
+	}
+	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, bareEndpoint),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		panic(err)
+	}
+	c := healthgrpc.NewHealthClient(conn)
+	return func(ctx context.Context) error {
+		_, err := c.Check(ctx, &healthgrpc.HealthCheckRequest{})
+		return err
+	}
+}
+
 // floodClients is how many clients of one process flood a daemon.
 const floodClients = 300
 
 // flood calls a daemon from many clients for as long as the process lives. It has a low
-// priority: what it costs by itself isn't what is measured.
+// priority: what it costs by itself isn't what is measured. It writes a byte for each answer.
 func flood(dir, call string) {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil {
 		panic(err)
 	}
-	f := fairCalls[call]
 	for range floodClients {
 		go func() {
-			c := client.New(client.WithEndpointDir(dir))
+			f := callOf(dir, call)
 			for {
-				_ = f(context.Background(), c) // also when it is refused
+				_ = f(context.Background()) // also when it is refused
+				_, _ = os.Stdout.Write([]byte{0})
 			}
 		}()
 	}
@@ -85,52 +117,102 @@ func flood(dir, call string) {
 
 // BenchmarkFair measures what one process with hundreds of clients takes from another client. The
 // metric x-p99 is the p99 of the other client's calls as a ratio to that while the same process
-// floods another daemon.
+// floods another daemon. What the machine does besides hardly changes calls-first: how many calls
+// the daemon has made during one of the other client's, at the p99, by the processor time that it
+// had. With a bare gRPC server in place of the daemon, both say what is gRPC's and Go's part.
 func BenchmarkFair(b *testing.B) {
 	binary := build(b)
-	for _, call := range slices.Sorted(maps.Keys(fairCalls)) {
+	for _, call := range append(slices.Sorted(maps.Keys(fairCalls)), bare) {
 		b.Run(call, func(b *testing.B) {
-			ours, others := startNode(b, binary), startNode(b, binary)
-			c := client.New(client.WithEndpointDir(ours))
-			defer c.Close()
-			var beside, apart []time.Duration
+			ours, others := startServer(b, binary, call), startServer(b, binary, call)
+			f := callOf(ours.dir, call)
+			var beside, apart, first []time.Duration
+			var answers int
+			before := ours.cpu(b)
 			for b.Loop() { // by turns, since the speed of machines drifts
-				apart = append(apart, besideFlood(b, c, others, call)...)
-				beside = append(beside, besideFlood(b, c, ours, call)...)
+				took, _, _ := besideFlood(b, f, ours, others, call)
+				apart = append(apart, took...)
+				took, worked, n := besideFlood(b, f, ours, ours, call)
+				beside, first, answers = append(beside, took...), append(first, worked...), answers+n+2*len(took)
 			}
+			each := float64(ours.cpu(b)-before) / float64(answers)
 			slices.Sort(apart)
 			slices.Sort(beside)
-			b.ReportMetric(float64(p99(beside))/float64(p99(apart)), "x-p99")
+			slices.Sort(first)
+			report(b, float64(p99(beside))/float64(p99(apart)), "x-p99", 3)
 			b.ReportMetric(float64(p99(apart).Microseconds()), "µs/p99-apart")
 			b.ReportMetric(float64(beside[len(beside)/2])/float64(apart[len(apart)/2]), "x-p50")
+			b.ReportMetric(float64(p99(first))/each, "calls-first")
+			b.ReportMetric(each/1000, "cpu-µs/call")
 		})
 	}
 }
 
-// besideFlood measures calls of a client while a process floods the daemon in dir.
-func besideFlood(b *testing.B, c *client.Client, dir, call string) (took []time.Duration) {
+// besideFlood measures calls to a daemon while a process floods it, or another one: how long they
+// took, and how long the daemon worked meanwhile. answers is how many the flood has got.
+func besideFlood(b *testing.B, f func(context.Context) error, called, flooded server, call string) (
+	took, worked []time.Duration, answers int) {
 	b.Helper()
+	var answered bytes.Buffer
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), floodedDir+"="+dir, floodedCall+"="+call)
-	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), floodedDir+"="+flooded.dir, floodedCall+"="+call)
+	cmd.Stdout, cmd.Stderr = &answered, os.Stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
 	time.Sleep(500 * time.Millisecond) // until all clients are there
 	for range 300 {
-		took = append(took, timed(b, func() error { return fairCalls[call](b.Context(), c) }))
+		before := called.cpu(b)
+		took = append(took, timed(b, func() error { return f(b.Context()) }))
+		worked = append(worked, called.cpu(b)-before)
 		time.Sleep(time.Millisecond)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		b.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
-	return took
+	return took, worked, answered.Len()
+}
+
+// server is a process that is called.
+type server struct {
+	dir string // of its endpoints
+	pid int
+}
+
+// cpu is the processor time that the process has had: see CPUCLOCK_SCHED of Linux.
+func (s server) cpu(b *testing.B) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^s.pid<<3|2), &t); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(t.Nano())
+}
+
+// startServer starts what answers a call: the daemon, or a bare gRPC server.
+func startServer(b *testing.B, binary, call string) server {
+	if call != bare {
+		return startNode(b, binary)
+	}
+	dir := shortDir(b)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), bareSocket+"="+filepath.Join(dir, bareEndpoint))
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+	for f := callOf(dir, bare); f(b.Context()) != nil; {
+		time.Sleep(time.Millisecond)
+	}
+	return server{dir, cmd.Process.Pid}
 }
 
 // startNode starts a daemon on a node with some disks, of which half have staged volumes, and
 // returns the directory of its endpoints.
-func startNode(b *testing.B, binary string) string {
+func startNode(b *testing.B, binary string) server {
 	b.Helper()
 	dir := shortDir(b)
 	p := start(b, binary, dir)
@@ -158,5 +240,5 @@ func startNode(b *testing.B, binary string) string {
 			b.Fatal(err)
 		}
 	}
-	return dir
+	return server{dir, p.Pid}
 }
