@@ -214,15 +214,22 @@ func TestOriginalWithAnErrorOfTheMoment(t *testing.T) {
 // be given new ids after.
 func TestCopyWithAHiddenTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, newIDs := range []bool{false, true} {
+		for at, calls := 0, 1; at < calls && !t.Failed(); at++ {
 			sim := simtest.Open(t, winsim.Delays{VolumeArrival: 10 * time.Millisecond})
 			original := attach(t, sim, winsim.DiskSpec{})
 			simtest.Partition(t, sim, original, 1)
 			sim.Settle()
 			copied := clone(t, sim, original)
 			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
+			calls = 0
+			sim.OnCall(func(winsim.Call) { // Windows finds out at any moment
+				if calls++; calls-1 == at && sim.Disks()[copied].Attributes&win.DiskOffline == 0 {
+					simtest.Must(t, sim.SetOfflineReason(copied, win.OfflineCollision))
+				}
+			})
 			begin := time.Now()
-			err := disks.New(sim, disks.Options{NewIDsForClones: newIDs}).SetDiskState(t.Context(), copied, true)
+			err := disks.New(sim, disks.Options{NewIDsForClones: at%2 == 0}).SetDiskState(operation.Inline(t.Context()), copied, true)
+			sim.OnCall(nil)
 			simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
 			if took := time.Since(begin); took > time.Second || !strings.Contains(fmt.Sprint(err), "it is a copy of") {
 				t.Errorf("after %v: %v", took, err)

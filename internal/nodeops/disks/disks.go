@@ -321,19 +321,24 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes)
 	if err := h.UpdateProperties(ctx); err != nil {
 		return 0, err
 	}
-	now, err := h.Attributes(ctx)
-	if err == nil && now&mask != 0 {
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; try again")
-		// The ids of a disk whose table Windows hides while it is offline can't be compared before.
-		if reasons, reasonErr := d.sys.OfflineReasons(ctx); reasonErr == nil && reasons[h.Number] == win.OfflineCollision {
-			err = refuse("it is a copy of a disk that is online, and Windows can't have both online; detach one of them")
-		}
-	}
-	if err == nil {
+	if err = d.checkCleared(ctx, h, mask); err == nil {
 		d.options.Logger.Info("disk brought online", "disk", h.Number,
 			"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
 	}
 	return before, err
+}
+
+// checkCleared returns an error if a disk has attributes of mask after all.
+func (d *Disks) checkCleared(ctx context.Context, h *use.Disk, mask win.DiskAttributes) error {
+	now, err := h.Attributes(ctx)
+	if err != nil || now&mask == 0 {
+		return err
+	}
+	// The ids of a disk whose table Windows hides while it is offline couldn't be compared before.
+	if reasons, err := d.sys.OfflineReasons(ctx); err == nil && reasons[h.Number] == win.OfflineCollision {
+		return refuse("it is a copy of a disk that is online, and Windows can't have both online; detach one of them")
+	}
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; try again")
 }
 
 // putBack gives a disk the attributes again that Clear has cleared, after the disk

@@ -256,6 +256,18 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 		return nil, err
 	}
 	wanted := opendisk.DataPartitions(layout)
+	if len(wanted) == 0 { // Windows may have taken it offline again, and hide its table
+		if err := d.checkCleared(ctx, h, keepClear); csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+			return nil, err
+		}
+		if _, err := d.Clear(ctx, h, keepClear); err != nil {
+			return nil, err
+		}
+		if layout, err = h.Layout(ctx); err != nil {
+			return nil, err
+		}
+		wanted = opendisk.DataPartitions(layout)
+	}
 	volumes, err := h.AwaitVolumes(ctx, d.finder, wanted, volumePatience, func() error {
 		attributes, err := h.Attributes(ctx)
 		if attributes &= keepClear; err != nil || attributes == 0 {
