@@ -136,8 +136,7 @@ func TestCallNames(t *testing.T) {
 	v := openDevice(t, s, device1(name), readWrite)
 	do(d.ReadAt(ctx, make([]byte, 512), 0))
 	do(nil, d.Flush(ctx))
-	dir, err := s.OpenFile(ctx, kubelet,
-		win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
+	dir, err := s.OpenFile(ctx, kubelet, existing(win.FileListDirectory, 0))
 	do(nil, err)
 	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: paths.ShareAll,
 		Disposition: win.FileCreate})
@@ -160,8 +159,7 @@ func TestCallNames(t *testing.T) {
 	do(s.SystemWindowsDirectory(ctx))
 	do(dir.Volume(ctx))
 	do(dir.ProcessIDs(ctx))
-	access, err := s.OpenFile(ctx, kubelet,
-		win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Share: paths.ShareAll, Disposition: win.FileOpen})
+	access, err := s.OpenFile(ctx, kubelet, existing(win.ReadControl|win.WriteDAC, 0))
 	do(nil, err)
 	do(nil, access.DenyCreation(ctx, true))
 	do(access.CreationDenied(ctx))

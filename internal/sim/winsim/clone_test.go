@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
@@ -266,8 +265,7 @@ func TestSMBConnections(t *testing.T) {
 		return c
 	}
 	newMapping(t, s)
-	held, err := s.Hold(share, win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll,
-		Disposition: win.FileOpen})
+	held, err := s.Hold(share, existing(win.FileListDirectory, 0))
 	must(t, err)
 	want := []win.SMBConnection{{
 		Server: "server", Share: "share", UserName: `NT AUTHORITY\SYSTEM`, Credential: credentials.Username, Opens: 1,

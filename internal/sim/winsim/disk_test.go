@@ -13,7 +13,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -467,8 +466,7 @@ func TestGoneDisk(t *testing.T) {
 	n, volume := newVolume(t, s, true)
 	d := openDevice(t, s, drivePath(n), win.GenericRead)
 	v := openDevice(t, s, device1(volume), win.GenericRead)
-	f, err := s.OpenFile(t.Context(), volume,
-		win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen})
+	f, err := s.OpenFile(t.Context(), volume, existing(win.FileListDirectory, 0))
 	must(t, err)
 	arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassDisk)
 	must(t, err)

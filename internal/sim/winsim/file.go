@@ -41,8 +41,7 @@ func (s *System) openFile(op paths.Opened, path string, access win.Access, proce
 // also of a link.
 func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAttributes, err error) {
 	err = s.call(ctx, Call{win.CallFileAttributes, path}, func() error {
-		op, err := s.paths.Open(path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll,
-			Disposition: win.FileOpen, Options: paths.OpenLink})
+		op, err := s.paths.Open(path, existing(win.FileReadAttributes, paths.OpenLink))
 		if err != nil {
 			return err
 		}

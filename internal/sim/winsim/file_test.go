@@ -99,8 +99,7 @@ func TestLinks(t *testing.T) {
 		stage:             {Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint},
 		stage + `\dir`:    {Attributes: win.AttributeDirectory},
 	} {
-		f, err := s.OpenFile(ctx, path, win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll,
-			Disposition: win.FileOpen, Options: paths.OpenLink})
+		f, err := s.OpenFile(ctx, path, existing(win.FileReadAttributes, paths.OpenLink))
 		must(t, err)
 		if info, err := f.Info(ctx); err != nil || info != want {
 			t.Errorf("%s: %+v, %v, want %+v", path, info, err, want)
@@ -163,7 +162,7 @@ func TestHeldDirectory(t *testing.T) {
 // What the contract doesn't say of controls on a file.
 func TestFileControlErrors(t *testing.T) {
 	s := newNode(t, Delays{})
-	f, err := s.OpenFile(t.Context(), kubelet+`\pods`, win.OpenOptions{Access: win.GenericWrite, Share: paths.ShareAll, Disposition: win.FileOpen, Options: paths.OpenLink})
+	f, err := s.OpenFile(t.Context(), kubelet+`\pods`, existing(win.GenericWrite, paths.OpenLink))
 	must(t, err)
 	defer closeHandle(t, f)
 	_, err = f.Control(t.Context(), win.FsctlSetReparsePoint, win.NewSymlink(`C:\Windows`).Encode()[:7], nil)
@@ -178,7 +177,7 @@ func TestReadOnlyVolume(t *testing.T) {
 	ctx := t.Context()
 	n, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", []byte("content")))
-	open := win.OpenOptions{Access: win.Delete | win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen}
+	open := existing(win.Delete|win.FileWriteAttributes, 0)
 	before, err := s.OpenFile(ctx, name+"file", open)
 	must(t, err)
 	defer closeHandle(t, before)
@@ -233,10 +232,7 @@ func TestPodCalls(t *testing.T) {
 
 // denyCreation puts the entry on a directory's access list, or takes it off.
 func denyCreation(ctx context.Context, s *System, path string, deny bool) error {
-	o := win.OpenOptions{
-		Access: win.ReadControl | win.WriteDAC, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: paths.OpenLink,
-	}
+	o := existing(win.ReadControl|win.WriteDAC, paths.OpenLink)
 	f, err := s.OpenFile(ctx, path, o)
 	if err != nil {
 		return err
@@ -257,7 +253,7 @@ func TestDenyCreation(t *testing.T) {
 	must(t, denyCreation(t.Context(), s, stage, true))
 	must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 	must(t, s.WriteFile(link+`\on the volume`, nil))
-	held, err := s.Hold(link, win.OpenOptions{Access: win.FileAddFile, Share: paths.ShareAll, Disposition: win.FileOpen})
+	held, err := s.Hold(link, existing(win.FileAddFile, 0))
 	must(t, err)
 	closeHandle(t, held)
 	must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
@@ -270,8 +266,7 @@ func TestDenyCreation(t *testing.T) {
 		"move":      func() error { return s.Rename(other+`\file`, link+`\new`, false) },
 		"move tree": func() error { return s.Rename(other+`\directory`, stage+`\new`, false) },
 		"open": func() error {
-			_, err := s.Hold(link, win.OpenOptions{Access: win.GenericWrite, Share: paths.ShareAll, Disposition: win.FileOpen,
-				Options: win.FileOpenForBackup})
+			_, err := s.Hold(link, existing(win.GenericWrite, win.FileOpenForBackup))
 			return err
 		},
 	} {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/handletrack"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -18,8 +17,7 @@ func TestLeakedHandleIsReported(t *testing.T) {
 	handles := handletrack.New()
 	s := openNode(t, Config{Handles: handles})
 	defer s.Close()
-	ctx, open := t.Context(), win.OpenOptions{Access: win.FileListDirectory, Share: paths.ShareAll,
-		Disposition: win.FileOpen}
+	ctx, open := t.Context(), existing(win.FileListDirectory, 0)
 	opens := map[string]func() (interface{ Close() error }, error){
 		"a disk":      func() (interface{ Close() error }, error) { return s.OpenDevice(ctx, drivePath(0), win.AccessNone) },
 		"a directory": func() (interface{ Close() error }, error) { return s.OpenFile(ctx, kubelet, open) },

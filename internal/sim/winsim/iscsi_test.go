@@ -13,7 +13,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -169,7 +168,7 @@ func TestISCSILogout(t *testing.T) {
 	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
 	must(t, s.WriteFile(stage+`\file`, []byte("content")))
 
-	file, err := s.Hold(stage+`\file`, win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen})
+	file, err := s.Hold(stage+`\file`, existing(win.GenericRead, 0))
 	must(t, err)
 	for what, handle := range map[string]interface{ Close() error }{
 		"volume":      openDevice(t, s, device1(name), win.AccessNone),

@@ -21,7 +21,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
@@ -76,7 +75,7 @@ func TestKill(t *testing.T) {
 			{"file", func() error { return s.WriteFile(stage+`\file`, bytes.Repeat([]byte("x"), 100000)) }},
 			{"file again", func() error { return s.WriteFile(stage+`\file`, []byte("y")) }},
 			{"hold", func() (err error) {
-				held, err = s.Hold(stage+`\file`, win.OpenOptions{Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileOpen})
+				held, err = s.Hold(stage+`\file`, existing(win.Delete, 0))
 				return err
 			}},
 			{"delete a held file", func() error { return s.Remove(stage + `\file`) }},

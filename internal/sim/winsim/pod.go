@@ -32,6 +32,16 @@ func (s *System) podOpen(what, path string, o win.OpenOptions, f func(paths.Open
 	})
 }
 
+// existing opens what is there, and lets others do with it what they want.
+func existing(access win.Access, options win.CreateOptions) win.OpenOptions {
+	return win.OpenOptions{Access: access, Share: paths.ShareAll, Disposition: win.FileOpen, Options: options}
+}
+
+// replaced opens a file, or makes it, while nobody else writes to it.
+var replaced = win.OpenOptions{
+	Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile,
+}
+
 // Hold opens a file or directory and keeps it open until the handle is closed, as
 // a process with an open file does.
 func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
@@ -53,11 +63,7 @@ func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 
 // WriteFile replaces the contents of a file, which it creates if need be.
 func (s *System) WriteFile(path string, data []byte) error {
-	o := win.OpenOptions{
-		Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf,
-		Options: win.FileNonDirectoryFile,
-	}
-	return s.podOpen("write file", path, o, func(op paths.Opened) error {
+	return s.podOpen("write file", path, replaced, func(op paths.Opened) error {
 		if err := op.Truncate(0); err != nil {
 			return err
 		}
@@ -68,30 +74,19 @@ func (s *System) WriteFile(path string, data []byte) error {
 // TruncateFile sets the length of a file, which it creates if need be. A great
 // length uses space of the volume, but no memory.
 func (s *System) TruncateFile(path string, size int64) error {
-	o := win.OpenOptions{
-		Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf,
-		Options: win.FileNonDirectoryFile,
-	}
-	return s.podOpen("truncate file", path, o, func(op paths.Opened) error { return op.Truncate(size) })
+	return s.podOpen("truncate file", path, replaced, func(op paths.Opened) error { return op.Truncate(size) })
 }
 
 // FlushFile makes the contents of a file outlast a loss of power.
 func (s *System) FlushFile(path string) error {
-	o := win.OpenOptions{
-		Access: win.GenericWrite, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileNonDirectoryFile,
-	}
-	return s.podOpen("flush file", path, o, func(op paths.Opened) error { return op.Flush() })
+	return s.podOpen("flush file", path, existing(win.GenericWrite, win.FileNonDirectoryFile),
+		func(op paths.Opened) error { return op.Flush() })
 }
 
 // ReadFile returns the contents of a file.
 func (s *System) ReadFile(path string) ([]byte, error) {
 	var data []byte
-	o := win.OpenOptions{
-		Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileNonDirectoryFile,
-	}
-	err := s.podOpen("read file", path, o, func(op paths.Opened) error {
+	err := s.podOpen("read file", path, existing(win.GenericRead, win.FileNonDirectoryFile), func(op paths.Opened) error {
 		data = make([]byte, op.Node().Size())
 		if len(data) == 0 {
 			return nil
@@ -105,10 +100,7 @@ func (s *System) ReadFile(path string) ([]byte, error) {
 // ReadDir returns the entries of a directory in the order of their names.
 func (s *System) ReadDir(path string) ([]win.DirEntry, error) {
 	var all []win.DirEntry
-	o := win.OpenOptions{
-		Access: win.FileListDirectory, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileDirectoryFile,
-	}
+	o := existing(win.FileListDirectory, win.FileDirectoryFile)
 	err := s.podOpen("read directory", path, o, func(op paths.Opened) error {
 		for {
 			entries, err := op.ReadDir(false)
@@ -159,11 +151,8 @@ func (s *System) Junction(path, target string) error {
 // SetReparsePoint makes an existing file or empty directory a link, in place: this
 // is how a link gets under a handle that keeps the directory from being renamed.
 func (s *System) SetReparsePoint(path string, r win.ReparsePoint) error {
-	o := win.OpenOptions{
-		Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileOpenReparsePoint,
-	}
-	return s.podOpen("set reparse point", path, o, func(op paths.Opened) error { return op.SetReparse(r.Encode()) })
+	return s.podOpen("set reparse point", path, existing(win.FileWriteAttributes, win.FileOpenReparsePoint),
+		func(op paths.Opened) error { return op.SetReparse(r.Encode()) })
 }
 
 func (s *System) createLink(what, path string, r win.ReparsePoint, directory bool) error {
@@ -187,10 +176,7 @@ func (s *System) createLink(what, path string, r win.ReparsePoint, directory boo
 // it. What isn't one gives ErrorNotAReparsePoint.
 func (s *System) ReadLink(path string) (string, error) {
 	var target string
-	o := win.OpenOptions{
-		Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileOpenReparsePoint,
-	}
+	o := existing(win.FileReadAttributes, win.FileOpenReparsePoint)
 	err := s.podOpen("read link", path, o, func(op paths.Opened) error {
 		data, err := op.GetReparse()
 		if err != nil {
@@ -206,11 +192,7 @@ func (s *System) ReadLink(path string) (string, error) {
 // Rename gives a file, directory or link another path on the same volume or share; with
 // replace, a file that is there goes.
 func (s *System) Rename(oldPath, newPath string, replace bool) error {
-	o := win.OpenOptions{
-		Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileOpenReparsePoint,
-	}
-	return s.podOpen("rename", oldPath, o, func(op paths.Opened) error {
+	return s.podOpen("rename", oldPath, existing(win.Delete, win.FileOpenReparsePoint), func(op paths.Opened) error {
 		l, err := s.paths.Locate(newPath)
 		if err != nil {
 			return err
@@ -219,9 +201,8 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 			return win.ErrorAccessDenied
 		}
 		parent, name := l.Names[:len(l.Names)-1], l.Names[len(l.Names)-1]
-		dir, err := s.paths.OpenAt(paths.Location{Root: l.Root, Names: parent}, win.OpenOptions{
-			Access: win.AccessNone, Share: paths.ShareAll, Disposition: win.FileOpen, Options: win.FileDirectoryFile,
-		})
+		dir, err := s.paths.OpenAt(paths.Location{Root: l.Root, Names: parent},
+			existing(win.AccessNone, win.FileDirectoryFile))
 		if err == win.ErrorFileNotFound {
 			return win.ErrorPathNotFound
 		}
@@ -235,18 +216,12 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 
 // Remove deletes a file, an empty directory, or a link itself.
 func (s *System) Remove(path string) error {
-	o := win.OpenOptions{
-		Access: win.Delete, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileOpenReparsePoint,
-	}
-	return s.podOpen("remove", path, o, func(op paths.Opened) error { return op.Delete() })
+	return s.podOpen("remove", path, existing(win.Delete, win.FileOpenReparsePoint),
+		func(op paths.Opened) error { return op.Delete() })
 }
 
 // SetFileAttributes sets or clears the read-only attribute of a file.
 func (s *System) SetFileAttributes(path string, a win.FileAttributes) error {
-	o := win.OpenOptions{
-		Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
-		Options: win.FileOpenReparsePoint,
-	}
-	return s.podOpen("set attributes of", path, o, func(op paths.Opened) error { return op.SetAttributes(a) })
+	return s.podOpen("set attributes of", path, existing(win.FileWriteAttributes, win.FileOpenReparsePoint),
+		func(op paths.Opened) error { return op.SetAttributes(a) })
 }

@@ -90,8 +90,7 @@ func (s *System) holdFor(p *process, path string) error {
 		})})
 		return nil
 	}
-	op, err := s.paths.Open(path, win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll,
-		Disposition: win.FileOpen})
+	op, err := s.paths.Open(path, existing(win.GenericRead, 0))
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -41,8 +40,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("of the volume: %v, want %v", got, want)
 	}
 	for file, want := range map[string][]win.ProcessID{"file": ids(pod, self()), "other": ids(self())} {
-		f, err := s.OpenFile(t.Context(), name+file,
-			win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
+		f, err := s.OpenFile(t.Context(), name+file, existing(win.FileReadAttributes, 0))
 		must(t, err)
 		if got, err := f.ProcessIDs(t.Context()); err != nil || !slices.Equal(got, want) {
 			t.Errorf("of %s: %v, %v; want %v", file, got, err, want)
@@ -192,8 +190,7 @@ func TestDismountVolume(t *testing.T) {
 	s := newNode(t, Delays{})
 	_, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", []byte("content")))
-	held, err := s.Hold(name+"file", win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll,
-		Disposition: win.FileOpen})
+	held, err := s.Hold(name+"file", existing(win.GenericRead, 0))
 	must(t, err)
 	defer closeHandle(t, held)
 	mustControlWith(t, s, device1(name), readWrite, win.FsctlDismountVolume)

@@ -200,14 +200,13 @@ func TestSettings(t *testing.T) {
 		"BindFilterInvalid": {Settings{BindFilterInvalid: true},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 				must(t, s.MkdirAll(kubelet+`\in`))
-				dir, err := s.OpenFile(t.Context(), kubelet,
-					win.OpenOptions{Access: win.FileTraverse, Share: paths.ShareAll, Disposition: win.FileOpen})
+				dir, err := s.OpenFile(t.Context(), kubelet, existing(win.FileTraverse, 0))
 				must(t, err)
 				defer closeHandle(t, dir)
 				invalid := 0
 				for range 10 {
 					h, err := dir.OpenAt(t.Context(), "in",
-						win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpen})
+						existing(win.FileReadAttributes, 0))
 					if err == win.ErrorInvalidParameter {
 						invalid++
 					} else {
@@ -269,9 +268,7 @@ func TestSettings(t *testing.T) {
 				}
 				must(t, denyCreation(t.Context(), s, stage, true))
 				control := func(code win.IoctlCode, in []byte) error {
-					f, err := s.OpenFile(t.Context(), stage,
-						win.OpenOptions{Access: win.FileWriteAttributes, Share: paths.ShareAll, Disposition: win.FileOpen,
-							Options: paths.OpenLink})
+					f, err := s.OpenFile(t.Context(), stage, existing(win.FileWriteAttributes, paths.OpenLink))
 					must(t, err)
 					defer closeHandle(t, f)
 					_, err = f.Control(t.Context(), code, in, nil)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -307,8 +306,7 @@ func TestFormatErrors(t *testing.T) {
 		wantErr(t, tc.name, s.FormatVolume(t.Context(), tc.volume, tc.options), tc.want)
 	}
 
-	f, err := s.Hold(name+"file", win.OpenOptions{Access: win.FileReadAttributes, Share: paths.ShareAll,
-		Disposition: win.FileOpen})
+	f, err := s.Hold(name+"file", existing(win.FileReadAttributes, 0))
 	must(t, err)
 	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
 	closeHandle(t, f)
