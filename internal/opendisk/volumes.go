@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -76,6 +77,17 @@ func isNoMountPoint(err error) bool {
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
 // that they lie on.
 type Volumes map[uint32]string
+
+// CheckComplete returns csiproxy.ErrUnavailable unless the volumes of all these partitions are
+// there: a list without one would say that it isn't there.
+func (v Volumes) CheckComplete(partitions []uint32) error {
+	for _, p := range partitions {
+		if _, ok := v[p]; !ok {
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
+		}
+	}
+	return nil
+}
 
 // AwaitVolumes returns the volumes of some partitions of the disk. As long as one is
 // missing, it waits, at most for patience: volumes arrive some time after their

@@ -62,15 +62,10 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 
 // EnsurePartition makes sure that a disk with attributes, which may be offline, has a data
 // partition. It says whether it has made one: then the disk is online and writable.
-func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win.DiskAttributes, newIDs bool) (made bool, _ error) {
-	// Windows may not show the table of an offline disk. What is left of one counts only
-	// when the disk is online.
+func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win.DiskAttributes,
+	newIDs bool) (made bool, _ error) {
 	offline := attributes&win.DiskOffline != 0
-	recognise := signatures.RecogniseDisk
-	if offline {
-		recognise = signatures.Recognise
-	}
-	layout, partitionMissing, err := d.inspect(ctx, h, recognise)
+	layout, partitionMissing, err := d.inspect(ctx, h, offline)
 	if err == nil && offline {
 		err = d.SettleClone(ctx, h, layout, newIDs)
 	}
@@ -97,8 +92,9 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win
 // inspect looks at what a disk holds. It returns the partition table, and whether a data
 // partition is missing. If one is missing and the disk must not be written to, it refuses the
 // disk. The last thing that it looks at is the table: a disk that somebody has begun to use
-// has one. recognise is a function of package signatures.
-func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context.Context, signatures.Reader, int64, uint32) (string, error)) (_ *win.DriveLayout, partitionMissing bool, _ error) {
+// has one.
+func (d *Disks) inspect(ctx context.Context, h *use.Disk,
+	offline bool) (_ *win.DriveLayout, partitionMissing bool, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, false, err
@@ -109,7 +105,8 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context
 	case hasPartition(layout):
 		return nil, false, refuse("it has partitions, but none of a type that Windows makes a volume for")
 	case layout.Style == win.StyleMBR:
-		return nil, false, refuse("it has an MBR partition table without partitions; clean the disk if nothing on it is needed")
+		return nil, false, refuse("it has an MBR partition table without partitions; " +
+			"clean the disk if nothing on it is needed")
 	case layout.Style == win.StyleGPT:
 		_, err := dataPartition(layout)
 		return layout, err == nil, err
@@ -123,6 +120,12 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk, recognise func(context
 	end := (geometry.DiskSize - entries - int64(geometry.BytesPerSector)) / mebibyte * mebibyte
 	if end-reservedEnd < mebibyte {
 		return nil, false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
+	}
+	recognise := signatures.RecogniseDisk
+	if offline {
+		// Windows may not show the table of an offline disk. What is left of one counts only when
+		// the disk is online.
+		recognise = signatures.Recognise
 	}
 	found, err := recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err != nil {
@@ -162,7 +165,7 @@ func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ er
 	if err := h.Verify(ctx); err != nil {
 		return false, err
 	}
-	layout, partitionMissing, err := d.inspect(ctx, h, signatures.RecogniseDisk)
+	layout, partitionMissing, err := d.inspect(ctx, h, false)
 	if err != nil || !partitionMissing {
 		return false, err
 	}
@@ -250,7 +253,8 @@ func refuse(why string) error {
 // volume, and returns them. Windows may take a disk offline again when it handles its
 // arrival: then the attributes of keepClear are cleared again, unless it is a copy, which gets new
 // ids with newIDs, or may be one.
-func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes, newIDs bool) (opendisk.Volumes, error) {
+func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.DiskAttributes,
+	newIDs bool) (opendisk.Volumes, error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
@@ -291,12 +295,7 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range wanted {
-		if _, ok := volumes[p]; !ok {
-			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
-		}
-	}
-	return volumes, nil
+	return volumes, volumes.CheckComplete(wanted)
 }
 
 // BringVolumeOnline brings a volume online that is offline, since automatic mounting is

@@ -65,30 +65,31 @@ const (
 
 // ListVolumesOnDisk implements [volume.Operations].
 func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) ([]volume.ID, error) {
-	return operation.Get(ctx, v.options.Runner, "ListVolumesOnDisk", "disk "+n.String(), func(ctx context.Context) ([]volume.ID, error) {
-		h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
-		if err != nil {
-			return nil, err
-		}
-		defer h.Close()
-		wanted, err := dataPartitions(ctx, h, partition)
-		if err != nil || len(wanted) == 0 {
-			return []volume.ID{}, err
-		}
-		volumes, err := h.AwaitVolumes(ctx, v.finder, wanted, arrivalPatience, nil)
-		if err != nil {
-			return nil, err
-		}
-		ids := []volume.ID{}
-		for _, p := range wanted {
-			name, ok := volumes[p]
-			if !ok { // a list without it would say that it isn't there
-				return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
+	return operation.Get(ctx, v.options.Runner, "ListVolumesOnDisk", "disk "+n.String(),
+		func(ctx context.Context) ([]volume.ID, error) {
+			h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+			if err != nil {
+				return nil, err
 			}
-			ids = append(ids, volume.ID(name))
-		}
-		return ids, nil
-	})
+			defer h.Close()
+			wanted, err := dataPartitions(ctx, h, partition)
+			if err != nil || len(wanted) == 0 {
+				return []volume.ID{}, err
+			}
+			return v.arrived(ctx, h, wanted)
+		})
+}
+
+// arrived returns the volumes of partitions of a disk, in their order, and waits for them.
+func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []volume.ID, _ error) {
+	volumes, err := h.AwaitVolumes(ctx, v.finder, partitions, arrivalPatience, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		ids = append(ids, volume.ID(volumes[p]))
+	}
+	return ids, volumes.CheckComplete(partitions)
 }
 
 // dataPartitions returns the numbers of the data partitions of an online disk:
@@ -122,34 +123,29 @@ func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]
 
 // DataVolumeOfDisk implements [volume.Operations].
 func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error) {
-	return operation.Get(ctx, v.options.Runner, "DataVolumeOfDisk", "disk "+n.String(), func(ctx context.Context) (volume.ID, error) {
-		h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
-		if err != nil {
-			return "", err
-		}
-		defer h.Close()
-		wanted, err := dataPartitions(ctx, h, 0)
-		if err != nil {
-			return "", err
-		}
-		// Partitions count, not volumes: one that hasn't arrived may be the one that is meant.
-		switch len(wanted) {
-		case 0:
-			return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
-		case 1:
-		default:
-			return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
-		}
-		volumes, err := h.AwaitVolumes(ctx, v.finder, wanted, arrivalPatience, nil)
-		if err != nil {
-			return "", err
-		}
-		name, ok := volumes[wanted[0]]
-		if !ok {
-			return "", csiproxy.Errorf(csiproxy.ErrUnavailable, "the volume of its data partition has not arrived; try again later")
-		}
-		return volume.ID(name), nil
-	})
+	return operation.Get(ctx, v.options.Runner, "DataVolumeOfDisk", "disk "+n.String(),
+		func(ctx context.Context) (volume.ID, error) {
+			h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+			if err != nil {
+				return "", err
+			}
+			defer h.Close()
+			wanted, err := dataPartitions(ctx, h, 0)
+			switch {
+			case err != nil:
+				return "", err
+			// Partitions count, not volumes: one that hasn't arrived may be the one that is meant.
+			case len(wanted) == 0:
+				return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
+			case len(wanted) > 1:
+				return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
+			}
+			ids, err := v.arrived(ctx, h, wanted)
+			if err != nil {
+				return "", err
+			}
+			return ids[0], nil
+		})
 }
 
 func refuse(why string) error {
@@ -158,10 +154,11 @@ func refuse(why string) error {
 
 // GetDiskNumberFromVolumeID implements [volume.Operations].
 func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (disk.Number, error) {
-	return operation.Get(ctx, v.options.Runner, "GetDiskNumberFromVolumeID", object(id), func(ctx context.Context) (disk.Number, error) {
-		extent, err := use.Extent(ctx, v.sys, id)
-		return extent.DiskNumber, err
-	})
+	return operation.Get(ctx, v.options.Runner, "GetDiskNumberFromVolumeID", object(id),
+		func(ctx context.Context) (disk.Number, error) {
+			extent, err := use.Extent(ctx, v.sys, id)
+			return extent.DiskNumber, err
+		})
 }
 
 // open opens the device of a volume. A string that is no volume id is
@@ -187,8 +184,8 @@ func (v *Volumes) Information(ctx context.Context, id volume.ID) (_ win.VolumeIn
 
 // IsVolumeFormatted implements [volume.Operations].
 func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
-	return operation.Get(ctx, v.options.Runner, "IsVolumeFormatted", object(id), func(ctx context.Context) (formatted bool, err error) {
-		_, formatted, err = v.Information(ctx, id)
+	return operation.Get(ctx, v.options.Runner, "IsVolumeFormatted", object(id), func(ctx context.Context) (bool, error) {
+		_, formatted, err := v.Information(ctx, id)
 		return formatted, err
 	})
 }
@@ -225,7 +222,8 @@ func (v *Volumes) Format(
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
 					Kind: csiproxy.ErrUnavailable, Err: failed,
-					Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); check it before you try again", err),
+					Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); "+
+						"check it before you try again", err),
 				}
 			}
 			return err
@@ -294,13 +292,14 @@ func formatMaySucceed(err error) bool {
 
 // GetVolumeStats implements [volume.Operations].
 func (v *Volumes) GetVolumeStats(ctx context.Context, id volume.ID) (volume.Stats, error) {
-	return operation.Get(ctx, v.options.Runner, "GetVolumeStats", object(id), func(ctx context.Context) (volume.Stats, error) {
-		if err := id.Validate(); err != nil {
-			return volume.Stats{}, err
-		}
-		space, err := v.sys.DiskFreeSpace(ctx, string(id))
-		return volume.Stats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
-	})
+	return operation.Get(ctx, v.options.Runner, "GetVolumeStats", object(id),
+		func(ctx context.Context) (volume.Stats, error) {
+			if err := id.Validate(); err != nil {
+				return volume.Stats{}, err
+			}
+			space, err := v.sys.DiskFreeSpace(ctx, string(id))
+			return volume.Stats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+		})
 }
 
 // WriteVolumeCache implements [volume.Operations].
