@@ -163,7 +163,8 @@ func TestManyHangingObjects(t *testing.T) {
 		synctest.Wait()
 		begin = time.Now()
 		_, err := sys.FileAttributes(t.Context(), `C:\answers`)
-		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "256 calls to Windows on files are under way; Windows has not answered") || time.Since(begin) != 0 {
+		const full = "256 calls to Windows on files are under way; Windows has not answered"
+		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), full) || time.Since(begin) != 0 {
 			t.Errorf("with a full pool, after %v: %v", time.Since(begin), err)
 		}
 	})
@@ -279,7 +280,9 @@ func TestWhoHasWaitedLearnsForWhat(t *testing.T) {
 			}
 			held = append(held, c)
 		}
-		for object, word := range map[string]string{"object 0": "has not answered first on object 0 ", "another": "deadline"} {
+		for object, word := range map[string]string{
+			"object 0": "has not answered first on object 0 ", "another": "deadline",
+		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			_, err := p.enter(ctx, nil, "second", object)

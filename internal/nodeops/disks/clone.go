@@ -75,8 +75,8 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 	}
 	ids := tableIDs(layout)
 	if len(ids) == 0 {
-		return refuse("it is a copy of a disk that is online, and Windows doesn't show its partition table while it is offline, " +
-			"so it can't be given new ids; detach one of them")
+		return refuse("it is a copy of a disk that is online, and Windows doesn't show its partition table while it is " +
+			"offline, so it can't be given new ids; detach one of them")
 	}
 	original, id, err := d.findOriginal(ctx, h.Number, ids, false)
 	if err != nil || id == "" {
@@ -112,16 +112,18 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 // findOriginal looks for a disk other than n that is online and has one of ids in its table. It
 // returns that id; "" if there is no such disk. A disk that doesn't answer is an error if it had
 // one of ids when it last answered, or with certain.
-func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, certain bool) (original disk.Number, id string, _ error) {
+func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string,
+	certain bool) (original disk.Number, id string, _ error) {
 	if len(ids) == 0 {
 		return 0, "", nil
 	}
 	shared := func(others []string) string {
-		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(others, id) })
-		if i < 0 {
-			return ""
+		for _, id := range ids {
+			if slices.Contains(others, id) {
+				return id
+			}
 		}
-		return ids[i]
+		return ""
 	}
 	// There may be hundreds of other disks, and any program may write their tables. So each is
 	// asked, but only for its table. The rest matters only if that has one of the ids.
@@ -157,8 +159,9 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string, c
 			if before.numbered {
 				name = object(before.number)
 			}
-			unknown = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err, Detail: fmt.Sprintf(
-				"it may be a copy of %s, which doesn't answer; Windows can't have both online; try again later, or detach one of them", name)}
+			unknown = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+				Detail: "it may be a copy of " + name + ", which doesn't answer; Windows can't have both online; " +
+					"try again later, or detach one of them"}
 		}
 	}
 	return 0, "", unknown

@@ -122,15 +122,17 @@ func (d *Disks) change(ctx context.Context, n disk.Number, f func(context.Contex
 
 // GetDiskStats implements [disk.Operations].
 func (d *Disks) GetDiskStats(ctx context.Context, n disk.Number) (disk.Stats, error) {
-	return operation.Get(ctx, d.options.Runner, "GetDiskStats", object(n), func(ctx context.Context) (disk.Stats, error) {
-		h, err := d.open(ctx, n, win.AccessNone)
-		if err != nil {
-			return disk.Stats{}, err
-		}
-		defer h.Close()
-		geometry, err := h.Geometry(ctx)
-		return disk.Stats{SizeBytes: geometry.DiskSize}, err
-	})
+	return operation.Get(ctx, d.options.Runner, "GetDiskStats", object(n),
+		func(ctx context.Context) (stats disk.Stats, _ error) {
+			h, err := d.open(ctx, n, win.AccessNone)
+			if err != nil {
+				return stats, err
+			}
+			defer h.Close()
+			geometry, err := h.Geometry(ctx)
+			stats.SizeBytes = geometry.DiskSize
+			return stats, err
+		})
 }
 
 // GetDiskState implements [disk.Operations].
@@ -192,7 +194,8 @@ func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.Disk
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			d.options.Logger.Warn("where the volumes of a disk are mounted can't be found out before it goes offline", "disk", h.Number, "err", err)
+			d.options.Logger.Warn("where the volumes of a disk are mounted can't be found out before it goes offline",
+				"disk", h.Number, "err", err)
 		}
 	}
 	if staged := d.options.Owner.Allowed(paths); len(staged) > 0 {
@@ -220,7 +223,8 @@ func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttr
 //
 // The volumes of a disk that is offline don't show. If one may be mounted, the disk goes
 // online for a look, read-only, and offline again if none is.
-func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) (paths []string, _ error) {
+func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk,
+	attributes win.DiskAttributes) (paths []string, _ error) {
 	if attributes&win.DiskReadOnly == 0 {
 		return nil, nil
 	}
@@ -276,7 +280,8 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 		if err == nil && awaited {
 			volumes, err = h.AwaitVolumes(ctx, d.finder, wanted, freshDiskPatience, nil)
 			if err == nil && len(volumes) < len(wanted) {
-				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "one of its volumes hasn't arrived yet, and may be mounted; try again later")
+				err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+					"one of its volumes hasn't arrived yet, and may be mounted; try again later")
 			}
 		}
 		if err != nil {
@@ -295,7 +300,8 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 }
 
 // Clear clears those attributes of mask that a disk has, and returns them.
-func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes) (before win.DiskAttributes, err error) {
+func (d *Disks) Clear(ctx context.Context, h *use.Disk,
+	mask win.DiskAttributes) (before win.DiskAttributes, err error) {
 	before, err = h.Attributes(ctx)
 	if before &= mask; err != nil || before == 0 {
 		return 0, err
@@ -362,11 +368,13 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 // from then on, since Windows keeps the attribute for the place of the disk, and the next disk
 // there would inherit it. One call does both: if the disk leaves or the process dies after the
 // call, a repeated UnstageVolume may not know the disk any more.
-func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes, staged win.DiskAttributes) error {
+func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
+	staged win.DiskAttributes) error {
 	for _, name := range volumes {
 		err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) })
 		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // nothing can be waiting to be written
-			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number, "volume", name, "err", err)
+			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
+				"volume", name, "err", err)
 		}
 	}
 	if err := h.Verify(ctx); err != nil {

@@ -67,6 +67,7 @@ func TestErrorAtEachCall(t *testing.T) {
 	partition := func(ctx context.Context, s subject) (any, error) {
 		return nil, s.PartitionDisk(ctx, s.n)
 	}
+	hardware, describe := (*disks.Disks).Hardware, (*disks.Disks).Describe
 	list := func(list func(*disks.Disks, context.Context, storage.Selector) ([]storage.Disk, error),
 		wanted storage.Selector) func(ctx context.Context, s subject) (any, error) {
 		return func(ctx context.Context, s subject) (any, error) {
@@ -97,9 +98,10 @@ func TestErrorAtEachCall(t *testing.T) {
 		"GetDiskState": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.GetDiskState(ctx, s.n)
 		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
-		"online":            {disk: offline, operate: setState(true), passed: arrival, without: others},
-		"online of a copy":  {disk: copied, operate: setState(true), passed: arrival, without: others},
-		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true), passed: "2 GetVolumeNameForVolumeMountPointW"},
+		"online":           {disk: offline, operate: setState(true), passed: arrival, without: others},
+		"online of a copy": {disk: copied, operate: setState(true), passed: arrival, without: others},
+		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
+			passed: "2 GetVolumeNameForVolumeMountPointW"},
 		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true), without: others,
 			passed: "CM_Register_Notification, FSCTL_GET_REPARSE_POINT, 5 GetVolumeNameForVolumeMountPointW"},
 		// A broken disk must get offline.
@@ -146,15 +148,15 @@ func TestErrorAtEachCall(t *testing.T) {
 		"AllOnline": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.AllOnline(ctx)
 		}, passed: "2 CreateFileW partly, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES partly"},
-		"Hardware": {disk: online, operate: list((*disks.Disks).Hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
+		"Hardware": {disk: online, operate: list(hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
 			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
-		"Hardware of one": {disk: online, operate: list((*disks.Disks).Hardware, storage.Selector{SerialNumber: "SIM00000001"}),
+		"Hardware of one": {disk: online, operate: list(hardware, storage.Selector{SerialNumber: "SIM00000001"}),
 			passed: "2 CreateFileW partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY partly"},
-		"Describe": {disk: online, operate: list((*disks.Disks).Describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
+		"Describe": {disk: online, operate: list(describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
 			"2 GetVolumeInformationW partly, 3 GetVolumeNameForVolumeMountPointW partly, " +
 			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
-		"Describe a copy": {disk: copied, operate: list((*disks.Disks).Describe, storage.Selector{SerialNumber: "SIM00000002"}),
+		"Describe a copy": {disk: copied, operate: list(describe, storage.Selector{SerialNumber: "SIM00000002"}),
 			passed: "3 CreateFileW partly, IOCTL_SCSI_GET_ADDRESS partly, 3 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 				"6 IOCTL_STORAGE_QUERY_PROPERTY partly", without: others},
 	} {
