@@ -56,10 +56,10 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 		if !errors.Is(err, win.ErrorAlreadyExists) {
 			return err == nil, err
 		}
-		link, err := e.link(ctx)
+		link, err := e.Link(ctx)
 		if errors.Is(err, win.ErrorNotAReparsePoint) {
 			if err = e.awaitMaker(ctx); err == nil {
-				link, err = e.link(ctx)
+				link, err = e.Link(ctx)
 			}
 		}
 		switch {
@@ -89,45 +89,34 @@ func (e Entry) RemoveEmptyDirectory(ctx context.Context) (removed bool, _ error)
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
 	}
-	dir, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
+	o := win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen, Options: win.FileDirectoryFile}
+	err := e.With(ctx, o, func(dir *File) error {
+		info, err := dir.Info(ctx)
+		if err == nil && !info.IsReparsePoint() {
+			err = dir.Delete(ctx)
+			removed = err == nil
+		}
+		return err
+	})
 	if errors.Is(err, win.ErrorDirectory) {
 		return false, nil // a file
-	}
-	if err != nil {
-		return false, err
-	}
-	info, err := dir.Info(ctx)
-	if err == nil && !info.IsReparsePoint() {
-		err = dir.Delete(ctx)
-		removed = err == nil
-	}
-	if closeErr := dir.Close(); err == nil {
-		err = closeErr
 	}
 	return removed, err
 }
 
-// link opens the entry and reads it.
-func (e Entry) link(ctx context.Context) (Link, error) {
-	f, err := e.Open(ctx, Look)
-	if err != nil {
-		return Link{}, err
-	}
-	link, err := f.Link(ctx)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
+// Link opens the entry and reads it.
+func (e Entry) Link(ctx context.Context) (link Link, _ error) {
+	err := e.With(ctx, Look, func(f *File) (err error) {
+		link, err = f.Link(ctx)
+		return err
+	})
 	return link, err
 }
 
 // awaitMaker waits for another call that is about to make the entry a link: that one
 // keeps it from being opened for deletion.
 func (e Entry) awaitMaker(ctx context.Context) error {
-	f, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return e.With(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen}, func(*File) error { return nil })
 }
 
 func (e Entry) makeSymlink(ctx context.Context, target string, file bool) error {

@@ -131,22 +131,20 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 	switch {
 	case info.IsReparsePoint():
 		var link Link
-		if link, err = e.link(ctx); err == nil {
+		if link, err = e.Link(ctx); err == nil {
 			s.found(FoundLink{e.path(), link})
 		} else if errors.Is(err, win.ErrorNotAReparsePoint) {
 			err = nil // not any more
 		}
 	case info.IsDir() && depth+1 < MaxLinkDepth && !winname.Equal(e.name, emptyDir) &&
 		(depth > 0 || !winname.Equal(e.name, asideDirectory)):
-		var dir *File
-		if dir, err = e.Open(ctx, Directory(win.FileOpen)); err == nil {
-			if info, err = dir.Info(ctx); err == nil && !info.IsReparsePoint() {
+		err = e.With(ctx, Directory(win.FileOpen), func(dir *File) error {
+			info, err := dir.Info(ctx)
+			if err == nil && !info.IsReparsePoint() {
 				err = s.search(ctx, dir, depth+1)
 			}
-			if closeErr := dir.Close(); err == nil {
-				err = closeErr
-			}
-		}
+			return err
+		})
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -61,25 +61,24 @@ func (f *File) denyCreation(ctx context.Context, deny bool) error {
 	if !f.entry.walk.policy.deniesCreation {
 		return nil
 	}
-	h, err := f.entry.Open(ctx, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Disposition: win.FileOpen})
-	if err != nil {
-		return err
-	}
-	is, err := h.handle.CreationDenied(ctx)
-	if err == nil && is != deny {
-		err = h.handle.DenyCreation(ctx, deny)
-	}
-	if closeErr := h.Close(); err == nil || hasNoAccessList(err) {
-		err = closeErr
-	}
-	return err
+	o := win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Disposition: win.FileOpen}
+	return f.entry.With(ctx, o, func(f *File) error {
+		is, err := f.handle.CreationDenied(ctx)
+		if err == nil && is != deny {
+			err = f.handle.DenyCreation(ctx, deny)
+		}
+		return unlessNoAccessList(err)
+	})
 }
 
-// hasNoAccessList reports whether err says that a directory, or its file system, has no access
-// list.
-func hasNoAccessList(err error) bool {
+// unlessNoAccessList returns err, or nil if err says that a directory, or its file system, has no
+// access list.
+func unlessNoAccessList(err error) error {
 	const invalidACL win.Errno = 1336
-	return errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported) || errors.Is(err, invalidACL)
+	if errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported) || errors.Is(err, invalidACL) {
+		return nil
+	}
+	return err
 }
 
 // Nowhere says why a path leads to no volume, no share and no files: to nothing, or to a
@@ -110,15 +109,11 @@ func (p *Policy) Nowhere(ctx context.Context, sys System, path Path) (why string
 	return why, err
 }
 
-func (e Entry) deniesCreation(ctx context.Context) (bool, error) {
-	f, err := e.Open(ctx, win.OpenOptions{Access: win.ReadControl, Disposition: win.FileOpen})
-	if err != nil {
-		return false, err
-	}
-	denied, err := f.handle.CreationDenied(ctx)
-	if closeErr := f.Close(); err == nil || hasNoAccessList(err) {
-		err = closeErr
-	}
+func (e Entry) deniesCreation(ctx context.Context) (denied bool, _ error) {
+	err := e.With(ctx, win.OpenOptions{Access: win.ReadControl, Disposition: win.FileOpen}, func(f *File) (err error) {
+		denied, err = f.handle.CreationDenied(ctx)
+		return unlessNoAccessList(err)
+	})
 	return denied, err
 }
 
@@ -134,24 +129,21 @@ func (f *File) unmount(ctx context.Context) error {
 	if !unknown {
 		return err
 	}
-	mounted, err := f.entry.Open(ctx, win.OpenOptions{Access: win.FileWriteAttributes, Disposition: win.FileOpen})
-	if Missing(err) {
-		return nil
-	}
-	if err != nil {
+	o := win.OpenOptions{Access: win.FileWriteAttributes, Disposition: win.FileOpen}
+	err = f.entry.With(ctx, o, func(mounted *File) error {
+		link, err := mounted.Link(ctx)
+		if err == nil && link.IsMountPoint() {
+			// The input is a REPARSE_DATA_BUFFER without data.
+			header := append(binary.LittleEndian.AppendUint32(nil, uint32(win.TagMountPoint)), 0, 0, 0, 0)
+			_, err = mounted.handle.Control(ctx, win.FsctlDeleteReparsePoint, header, nil)
+		}
+		if errors.Is(err, win.ErrorNotAReparsePoint) {
+			err = nil
+		}
 		return err
-	}
-	link, err := mounted.Link(ctx)
-	if err == nil && link.IsMountPoint() {
-		// The input is a REPARSE_DATA_BUFFER without data.
-		header := append(binary.LittleEndian.AppendUint32(nil, uint32(win.TagMountPoint)), 0, 0, 0, 0)
-		_, err = mounted.handle.Control(ctx, win.FsctlDeleteReparsePoint, header, nil)
-	}
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
+	})
+	if Missing(err) {
 		err = nil
-	}
-	if closeErr := mounted.Close(); err == nil {
-		err = closeErr
 	}
 	return err
 }

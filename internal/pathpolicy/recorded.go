@@ -87,7 +87,7 @@ func (f *File) recordedLinks(ctx context.Context, s *linkSearch) {
 			continue
 		}
 		below := path.full().names[len(dir.full().names):]
-		link, err := f.Entry(strings.Join(below, `\`)).link(ctx)
+		link, err := f.Entry(strings.Join(below, `\`)).Link(ctx)
 		switch {
 		case err == nil && recordName(path, link.Target()) == r.Name:
 			s.found(FoundLink{path, link})
@@ -121,7 +121,7 @@ func (p *Policy) lookAtRecorded(ctx context.Context, sys System, path Path,
 		}
 		e, elsewhere, err := w.down(ctx, path, win.FileOpen)
 		if err == nil && elsewhere == nil {
-			if link, err = e.link(ctx); err != nil {
+			if link, err = e.Link(ctx); err != nil {
 				err = e.failed(err)
 			}
 		}

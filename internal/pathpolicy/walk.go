@@ -335,6 +335,19 @@ func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	})
 }
 
+// With opens the entry as Open does, calls f, and closes the file.
+func (e Entry) With(ctx context.Context, o win.OpenOptions, f func(*File) error) error {
+	file, err := e.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	err = f(file)
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
 // failed says at which entry an error came up.
 func (e Entry) failed(err error) error {
 	return &csiproxy.Error{Object: quote.Text(e.Path()), Err: err}

@@ -115,14 +115,7 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.U
 func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 	other somethingElse) (remote unc.Path, staged bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
-		file, err := e.Open(ctx, pathpolicy.Look)
-		if err != nil {
-			return err
-		}
-		link, err := file.Link(ctx)
-		if closeErr := file.Close(); err == nil {
-			err = closeErr
-		}
+		link, err := e.Link(ctx)
 		if errors.Is(err, win.ErrorNotAReparsePoint) {
 			return other(ctx, e, nil)
 		}
@@ -180,20 +173,18 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Path,
 	remote unc.Path) (removed bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
-		file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
-		if err != nil {
+		o := win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen}
+		var link pathpolicy.Link
+		err := e.With(ctx, o, func(file *pathpolicy.File) (err error) {
+			link, err = file.Link(ctx)
+			if to, ok := mappings.ShareOf(link); err == nil && (!ok || !to.Equal(remote)) {
+				err = changedMeanwhile()
+			}
+			if err == nil {
+				err = file.Delete(ctx)
+			}
 			return err
-		}
-		link, err := file.Link(ctx)
-		if to, ok := mappings.ShareOf(link); err == nil && (!ok || !to.Equal(remote)) {
-			err = changedMeanwhile()
-		}
-		if err == nil {
-			err = file.Delete(ctx)
-		}
-		if closeErr := file.Close(); err == nil {
-			err = closeErr
-		}
+		})
 		if err == nil {
 			removed = true
 			s.options.Logger.Info("link removed", "path", e.Path(), "to", link.Target())
