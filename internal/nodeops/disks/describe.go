@@ -132,13 +132,9 @@ func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
 	return d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 }
 
-// HardwareOf is Hardware for an open disk. The zero selector looks at no details.
+// HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
-	var asked details
-	if !wanted.IsZero() {
-		asked = detailsFor(wanted)
-	}
-	return d.hardware(ctx, h.Number, h.Handle, &h.Hardware, asked)
+	return d.hardware(ctx, h.Number, h.Handle, &h.Hardware, detailsFor(wanted))
 }
 
 // askHardware asks a disk for its descriptor and some details, and remembers them.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -15,9 +16,9 @@ import (
 // targetOf returns the target that provides an open disk; "" if none does. A disk that
 // doesn't tell its bus may be one of a target.
 func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (iscsi.IQN, error) {
-	d, err := s.Disks.HardwareOf(ctx, h, storage.Selector{})
-	if err != nil || d.Bus != storage.BusISCSI && d.Bus != "" {
-		return "", err
+	said := h.Hardware
+	if said.DescriptorErr == nil && said.Descriptor.BusType != win.BusTypeISCSI {
+		return "", nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
 	return luns[h.Number].IQN, err

@@ -31,9 +31,12 @@ const (
 // An object that another process keeps for longer than ten seconds is
 // csiproxy.ErrUnavailable.
 func (o *Owner) exclude(ctx context.Context, name, what string) (readmit func(), err error) {
-	windows, err := o.windowsDirectory(ctx)
-	if err != nil {
-		return nil, err
+	windows, known := o.windows.Load().(string)
+	if !known {
+		if windows, err = o.sys.SystemWindowsDirectory(ctx); err != nil {
+			return nil, err
+		}
+		o.windows.Store(windows)
 	}
 	path := fmt.Sprintf(`%s\csi-proxy-%s.lock`, windows, name)
 	var file win.File
@@ -61,16 +64,4 @@ func (o *Owner) exclude(ctx context.Context, name, what string) (readmit func(),
 // it.
 func isExcluded(err error) bool {
 	return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
-}
-
-// windowsDirectory returns Windows' directory, which stays the same while Windows runs.
-func (o *Owner) windowsDirectory(ctx context.Context) (string, error) {
-	if known, ok := o.windows.Load().(string); ok {
-		return known, nil
-	}
-	windows, err := o.sys.SystemWindowsDirectory(ctx)
-	if err == nil {
-		o.windows.Store(windows)
-	}
-	return windows, err
 }
