@@ -51,7 +51,8 @@ func TestDescribe(t *testing.T) {
 			return s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.id), `\`), Skip: 1},
 				win.ErrorAccessDenied)
 		}, `disk 1, "vol 1", NTFS, 10719588352 bytes, clusters of 0`, "Unreadable!"},
-		"on a disk that refuses to say what it is": {formatted, fail("IOCTL_STORAGE_QUERY_PROPERTY", win.ErrorInvalidFunction),
+		"on a disk that refuses to say what it is": {formatted,
+			fail("IOCTL_STORAGE_QUERY_PROPERTY", win.ErrorInvalidFunction),
 			`disk 1, "", NTFS, 10719588352 bytes, clusters of 4096`, "DiskUnreadable"},
 		"whose file system isn't NTFS": {formatted, fail("FSCTL_GET_NTFS_VOLUME_DATA", win.ErrorInvalidFunction),
 			`disk 1, "vol 1", NTFS, 10719588352 bytes, clusters of 0`, none},
