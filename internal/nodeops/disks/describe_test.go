@@ -46,13 +46,15 @@ func TestDescribe(t *testing.T) {
 		prepare func(t *testing.T, sim *winsim.System, n disk.Number)
 		want    storage.Disk
 	}{
-		{winsim.DiskSpec{Serial: " a ", VendorID: "Vendor ", ProductID: " Product", BusType: 10, Location: place, SCSI: scsi(1),
+		{winsim.DiskSpec{Serial: " a ", VendorID: "Vendor ", ProductID: " Product", BusType: 10,
+			Location: place, SCSI: scsi(1),
 			Page83: []win.Identifier{
 				id(win.CodeSetASCII, 0, "vendor \x00"), id(win.CodeSetUTF8, 1, "t10 "), id(win.CodeSetBinary, 2, eui16),
 				id(win.CodeSetBinary, 3, "\x60\xAB"), id(win.CodeSetUTF8, 8, "iqn"), id(win.CodeSetBinary, 4, "\x01"),
 				{CodeSet: win.CodeSetBinary, Type: 3, Association: win.AssociationPort, ID: []byte{1}},
 			}}, gpt, storage.Disk{
-			SerialNumber: "a", Vendor: "Vendor", Product: "Product", Bus: storage.BusSAS, Location: storage.Location{SCSI: address(1), Text: place}, Online: true,
+			SerialNumber: "a", Vendor: "Vendor", Product: "Product", Bus: storage.BusSAS, Online: true,
+			Location: storage.Location{SCSI: address(1), Text: place},
 			Identifiers: []storage.Identifier{{Kind: storage.VendorSpecific, Text: "vendor"}, {Kind: storage.T10, Text: "t10"},
 				{Kind: storage.EUI64, Text: eui16Text}, {Kind: storage.NAA, Text: "60ab"},
 				{Kind: storage.SCSIName, Text: "iqn"}, {Kind: storage.OtherKind, Text: "01"}},
@@ -63,7 +65,8 @@ func TestDescribe(t *testing.T) {
 			Page83: []win.Identifier{id(win.CodeSetBinary, 2, eui16)},
 			NVMe:   &hardware.NVMe{Controller: "b", Namespace: 5, NGUID: [16]byte([]byte(eui16)), EUI64: [8]byte{1, 2}}},
 			nil, storage.Disk{
-				SerialNumber: "0001_0203_0405_0607_0809_0A0B_0C0D_0E0F.", Vendor: "NVMe", Product: "p", Bus: storage.BusNVMe, Online: true, Style: storage.RAW,
+				SerialNumber: "0001_0203_0405_0607_0809_0A0B_0C0D_0E0F.", Vendor: "NVMe", Product: "p",
+				Bus: storage.BusNVMe, Online: true, Style: storage.RAW,
 				Location: storage.Location{SCSI: address(2), Text: place, NVMeNamespace: 5},
 				Identifiers: []storage.Identifier{{Kind: storage.NGUID, Text: eui16Text},
 					{Kind: storage.EUI64, Text: "0102000000000000"}},
