@@ -228,7 +228,8 @@ func TestCopyWithAHiddenTable(t *testing.T) {
 				}
 			})
 			begin := time.Now()
-			err := disks.New(sim, disks.Options{NewIDsForClones: at%2 == 0}).SetDiskState(operation.Inline(t.Context()), copied, true)
+			ops := disks.New(sim, disks.Options{NewIDsForClones: at%2 == 0})
+			err := ops.SetDiskState(operation.Inline(t.Context()), copied, true)
 			sim.OnCall(nil)
 			simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
 			if took := time.Since(begin); took > time.Second || !strings.Contains(fmt.Sprint(err), "it is a copy of") {

@@ -344,7 +344,8 @@ func (d *Disks) checkCleared(ctx context.Context, h *use.Disk, mask win.DiskAttr
 	if reasons, err := d.sys.OfflineReasons(ctx); err == nil && reasons[h.Number] == win.OfflineCollision {
 		return refuse("it is a copy of a disk that is online, and Windows can't have both online; detach one of them")
 	}
-	return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; try again")
+	return csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"Windows accepted the request, but the disk is still offline or read-only; try again")
 }
 
 // putBack gives a disk the attributes again that Clear has cleared, after the disk
