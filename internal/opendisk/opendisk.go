@@ -7,6 +7,7 @@
 package opendisk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,12 +141,19 @@ func (d *Disk) Verify(ctx context.Context) error {
 		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 	}
 	if err == nil && now.identity() != d.Hardware.identity() {
-		err = errOtherIdentity
+		err = ErrAnother("it has another identity", now)
 	}
 	return err
 }
 
-var errOtherIdentity = ErrChanged("it has another identity")
+// ErrAnother is ErrChanged for a disk that says something else of its hardware than before, or
+// nothing.
+func ErrAnother(how string, now Hardware) error {
+	if refused := cmp.Or(now.DescriptorErr, now.IdentifiersErr); refused != nil {
+		how = fmt.Sprintf("it doesn't tell any more which one it is: %v", refused)
+	}
+	return ErrChanged(how)
+}
 
 // Reopen opens the same disk once more.
 func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
@@ -163,7 +171,7 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 		return nil, err
 	}
 	if again.Hardware.identity() != d.Hardware.identity() {
-		return nil, errOtherIdentity
+		return nil, ErrAnother("it has another identity", again.Hardware)
 	}
 	same = true
 	return again, nil

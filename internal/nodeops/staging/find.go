@@ -144,7 +144,7 @@ func listed(what string, disks []storage.Disk) string {
 func (s *Staging) checkMeant(ctx context.Context, wanted storage.Selector, h *opendisk.Disk) error {
 	d, err := s.ask(ctx, wanted, h)
 	if err == nil && !wanted.Matches(d) {
-		err = opendisk.ErrChanged(fmt.Sprintf("disk %d is another one now", h.Number))
+		err = opendisk.ErrAnother(fmt.Sprintf("disk %d is another one now", h.Number), h.Hardware)
 	}
 	return err
 }
