@@ -250,10 +250,6 @@ func TestVolumePathNames(t *testing.T) {
 	if want := []string{volume + `below\there\`}; !slices.Equal(names(other), want) {
 		t.Errorf("on a volume without a letter: %q, want %q", names(other), want)
 	}
-	_, err := s.VolumePathNames(t.Context(), `\\?\Volume{`+win.NewGUID().String()+`}\`)
-	wantErr(t, "no volume", err, win.ErrorFileNotFound)
-	_, err = s.VolumePathNames(t.Context(), `C:\`)
-	wantErr(t, "no name", err, win.ErrorInvalidParameter)
 }
 
 func TestSMBConnections(t *testing.T) {
