@@ -34,6 +34,7 @@ func settings(node, root string, sync, stats time.Duration) (*options.KubeletSer
 	config.CgroupsPerQOS = false
 	config.EnforceNodeAllocatable = nil
 	config.EvictionHard = nil
+	config.ImageGCHighThresholdPercent = 100 // which is off
 	config.FailSwapOn = false
 	config.LocalStorageCapacityIsolation = false
 	config.ResolverConfig = ""
