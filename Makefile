@@ -274,8 +274,8 @@ test-kubelet:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
 	$(KUBELET_LAB) -plant all -table csinode/testdata/kubelet-v1.36.jsonl
 
-# The same with all scenarios and HISTORIES that the seed makes up, then with the real sidecars. Not
-# in CI: it takes about 20 minutes, and building the sidecars 10 more.
+# The same with all scenarios and HISTORIES that the seed makes up, then with the real sidecars, and
+# with an older kubelet. Not in CI: it takes about 20 minutes, and building these programs 20 more.
 HISTORIES = 20
 .PHONY: test-kubelet-full
 test-kubelet-full:
@@ -283,6 +283,7 @@ test-kubelet-full:
 	$(KUBELET_LAB) -full -plant all -table csinode/testdata/kubelet-v1.36.jsonl
 	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES) -only histories
 	$(KUBELET_LAB) -sidecars
+	KUBELET=kubelet-v1.34 $(KUBELET_LAB) -table csinode/testdata/kubelet-v1.34.jsonl
 
 # deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should.
 .PHONY: test-monitoring

@@ -100,7 +100,7 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 	if err := os.MkdirAll(c.root, 0o750); err != nil {
 		return c, err
 	}
-	c.command = []string{filepath.Join(bin, "kubelet"),
+	c.command = []string{o.kubelet,
 		"-kubeconfig=" + c.kubeconfig, "-node=" + nodeName, "-root-dir=" + c.root, "-sync=" + o.sync.String(), "-v=4"}
 	if err := c.startKubelet(); err != nil {
 		return c, err

@@ -34,6 +34,7 @@ import (
 
 type options struct {
 	kubernetes string   // the folder of Kubernetes' programs and etcd
+	kubelet    string   // the program
 	csiProxy   string   // the program
 	driver     []string // the command
 	dir        string   // for logs and data
@@ -64,6 +65,7 @@ const (
 func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet and etcd, which test/kubernetes/setup prints")
+	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
 	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, built for this system")
 	driver := flags.String("driver", "", "the `command` that starts the driver, in which $SOCKET, $ENDPOINTS, $STATE and $NODE are\n"+
 		"the socket to serve at, the directory of CSI Proxy's sockets, one of the driver's own, and the node's name")
@@ -103,6 +105,9 @@ func parseFlags(args []string) (o options, err error) {
 		if o.manifests, err = readManifests(*folder); err != nil {
 			return o, fmt.Errorf("-manifests: %w", err)
 		}
+	}
+	if o.kubelet == "" {
+		o.kubelet = filepath.Join(o.kubernetes, "kubelet")
 	}
 	switch {
 	case flags.NArg() > 0:
