@@ -272,7 +272,7 @@ KUBELET_LAB = test/kubelet/run -manifests deploy/kustomize/example-driver/simula
 .PHONY: test-kubelet
 test-kubelet:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
-	$(KUBELET_LAB) -plant all -table csinode/testdata/kubelet-v1.36.jsonl
+	$(KUBELET_LAB) -plant all -table csinode/testdata/kubelet.jsonl
 
 # The same with all scenarios and HISTORIES that the seed makes up, then with the real sidecars, and
 # with an older kubelet. Not in CI: it takes about 20 minutes, and building these programs 20 more.
@@ -280,10 +280,11 @@ HISTORIES = 20
 .PHONY: test-kubelet-full
 test-kubelet-full:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
-	$(KUBELET_LAB) -full -plant all -table csinode/testdata/kubelet-v1.36.jsonl
+	$(KUBELET_LAB) -full -plant all -table csinode/testdata/kubelet.jsonl
 	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES) -only histories
 	$(KUBELET_LAB) -sidecars
-	KUBELET=kubelet-v1.34 $(KUBELET_LAB) -table csinode/testdata/kubelet-v1.34.jsonl
+	KUBELET=kubelet-v1.34 $(KUBELET_LAB) -table csinode/testdata/kubelet.jsonl \
+		-only life,number,expansion,two-pods,read-only,manifests,smb-secret,boot,kill,kill-kubelet,open-file,one-pod,in-doubt,refused
 
 # deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should.
 .PHONY: test-monitoring

@@ -304,7 +304,12 @@ func (l *lab) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	fmt.Printf("the cluster is ready after %.1f s; the driver is %s\n", time.Since(began).Seconds(), l.driver)
+	registered, err := l.cluster.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the cluster is ready after %.1f s, with kubelet %s; the driver is %s\n",
+		time.Since(began).Seconds(), registered.Status.NodeInfo.KubeletVersion, l.driver)
 	return nil
 }
 
