@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
@@ -107,30 +108,32 @@ func TestRmdirOfALinkToAShare(t *testing.T) {
 // Another volume is mounted in the place of the first one while the right to that is taken. It is
 // unmounted with the right to itself only.
 func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
-	sys := newNode(t)
-	paths, err := pathpolicy.New(kubelet)
-	must(t, err)
-	owner := use.New(sys, paths, systemdisk.New(sys))
-	f := files.New(sys, paths, files.Options{Owner: owner})
-	first, _ := newVolume(t, sys)
-	second, _ := newVolume(t, sys)
-	const dir = kubelet + `\x`
-	mount(t, sys, dir, first)
-	_, right, err := owner.Volume(t.Context(), volume.ID(second))
-	must(t, err)
-	defer right.Release()
-	looks := 0
-	sys.OnCall(func(c winsim.Call) {
-		if c.Name == win.FsctlGetReparsePoint.String() && c.Object == dir {
-			if looks++; looks == 2 {
-				must(t, sys.SetReparsePoint(dir, win.NewMountPoint(second)))
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		paths, err := pathpolicy.New(kubelet)
+		must(t, err)
+		owner := use.New(sys, paths, systemdisk.New(sys))
+		f := files.New(sys, paths, files.Options{Owner: owner})
+		first, _ := newVolume(t, sys)
+		second, _ := newVolume(t, sys)
+		const dir = kubelet + `\x`
+		mount(t, sys, dir, first)
+		_, right, err := owner.Volume(t.Context(), volume.ID(second))
+		must(t, err)
+		defer right.Release()
+		looks := 0
+		sys.OnCall(func(c winsim.Call) {
+			if c.Name == win.FsctlGetReparsePoint.String() && c.Object == dir {
+				if looks++; looks == 2 {
+					must(t, sys.SetReparsePoint(dir, win.NewMountPoint(second)))
+				}
 			}
+		})
+		err = f.Rmdir(t.Context(), dir, true)
+		sys.OnCall(nil)
+		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		if got, err := sys.VolumeNameForMountPoint(t.Context(), dir+`\`); err != nil || got != second {
+			t.Errorf("mounted is %q, %v", got, err)
 		}
 	})
-	err = f.Rmdir(t.Context(), dir, true)
-	sys.OnCall(nil)
-	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
-	if got, err := sys.VolumeNameForMountPoint(t.Context(), dir+`\`); err != nil || got != second {
-		t.Errorf("mounted is %q, %v", got, err)
-	}
 }

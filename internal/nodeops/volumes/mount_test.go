@@ -121,6 +121,13 @@ func TestMountRefusals(t *testing.T) {
 	if got := n.mountedAt(staging); !got.Equal(one) {
 		t.Errorf("mounted is %q now", got)
 	}
+	_, atFile := n.volumes.MountedAtPath(ctx, n.path(kubelet+`\file`))
+	for _, err := range []error{n.volumes.MountVolume(ctx, other, kubelet+`\file`),
+		n.volumes.UnmountVolume(ctx, other, kubelet+`\file`), atFile} {
+		if err == nil || !strings.Contains(err.Error(), "there is a file at the path") {
+			t.Errorf("at a file: %v", err)
+		}
+	}
 	err := n.volumes.MountVolume(ctx, other, kubelet+`\full`)
 	if err == nil || !strings.Contains(err.Error(), "the directory is not empty: it has x (since 20") {
 		t.Errorf("at a directory with an entry: %v", err)

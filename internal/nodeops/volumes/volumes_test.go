@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -453,16 +454,47 @@ var mbrTable = func() string {
 	return string(sector)
 }()
 
-// Windows may leave the end of the partition table where it was.
+// Windows may leave the end of the partition table where it was. It is moved only if the volume is to grow.
 func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
 	n := newNode(t)
 	n.do(n.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
+	var calls []string
+	n.sim.OnCall(func(c winsim.Call) {
+		if short, ok := map[string]string{"IOCTL_DISK_SET_DRIVE_LAYOUT_EX": "table", "IOCTL_DISK_GROW_PARTITION": "grow",
+			"IOCTL_DISK_UPDATE_PROPERTIES": "told"}[c.Name]; ok {
+			calls = append(calls, short)
+		}
+	})
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 1))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	n.sim.OnCall(nil)
 	if got := size(n, id); got < 19*gibibyte {
 		t.Errorf("size %d", got)
 	}
+	if got := strings.Join(calls, " "); got != "told told table told grow told" {
+		t.Errorf("the calls are %s", got)
+	}
+}
+
+// What a check finds is told, and a volume that storage management doesn't know yet is waited for.
+func TestRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		_, id := n.formatted(winsim.DiskSpec{})
+		n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Repair", Count: 1}, win.ErrorRetry))
+		for _, damaged := range []bool{false, true} {
+			for _, mode := range []win.RepairMode{win.RepairScan, win.RepairSpotFix, win.RepairScan} {
+				if damaged && mode == win.RepairScan {
+					n.do(n.sim.SetVolumeDamage(string(id), "offline"))
+				}
+				if found, err := n.volumes.Repair(t.Context(), id, mode); err != nil || found != damaged {
+					t.Errorf("damaged %t, mode %v: errors found %t, %v", damaged, mode, found, err)
+				}
+			}
+		}
+	})
 }
 
 func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {

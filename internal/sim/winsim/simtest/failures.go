@@ -69,7 +69,9 @@ func FailEachCall(t *testing.T, errno win.Errno, without []string,
 				t.Errorf("the error is %v", err)
 			}
 			if at < 0 {
-				wantedResult, wanted = result, state(sys)
+				if wantedResult, wanted = result, state(sys); calls == 0 {
+					t.Error("the operation makes no call to Windows")
+				}
 			}
 			if again {
 				result, err = run()
