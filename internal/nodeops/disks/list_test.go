@@ -1,0 +1,183 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+)
+
+func TestListDiskIDs(t *testing.T) {
+	sim, ops := newNode(t)
+	ascii := func(s string) win.Identifier {
+		return win.Identifier{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte(s)}
+	}
+	binary := win.Identifier{CodeSet: win.CodeSetBinary, Type: 3, ID: []byte{0x60, 0xAB, 0x01}}
+	port := win.Identifier{CodeSet: win.CodeSetASCII, Association: win.AssociationPort, ID: []byte("port")}
+	utf8 := win.Identifier{CodeSet: win.CodeSetUTF8, ID: []byte("utf8")}
+	want := map[disk.Number]disk.IDs{}
+	for _, c := range []struct {
+		spec winsim.DiskSpec
+		want disk.IDs
+	}{
+		{winsim.DiskSpec{Serial: "  vol 1  ", Page83: []win.Identifier{ascii("Google  pvc-1 ")}},
+			disk.IDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
+		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true},
+			disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
+		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, disk.IDs{SerialNumber: "s3"}},
+		{winsim.DiskSpec{Serial: "s4", Page83Error: win.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
+		{winsim.DiskSpec{Serial: "s5", Page83Error: win.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
+		// over 4096 bytes
+		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}},
+	} {
+		want[attach(t, sim, c.spec)] = c.want
+	}
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "path", MultipathMember: true}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ops.ListDiskIDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := got[0]; !ok {
+		t.Error("the system disk is missing")
+	}
+	delete(got, 0)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	if n, err := ops.FindDiskByPage83(t.Context(), "60ab01"); err != nil || want[n].SerialNumber != "s2" {
+		t.Errorf("FindDiskByPage83 gave %d, %v", n, err)
+	}
+	if _, err := ops.FindDiskByPage83(t.Context(), "60AB01"); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("FindDiskByPage83 of an unknown one gave %v", err)
+	}
+	if _, err := ops.FindDiskByPage83(t.Context(), ""); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("FindDiskByPage83 of nothing gave %v", err)
+	}
+}
+
+// nvmePlace is the location text of an NVMe disk: that of its controller.
+const nvmePlace = "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"
+
+func TestListDiskLocations(t *testing.T) {
+	sim, ops := newNode(t)
+	want := map[disk.Number]disk.Location{}
+	for _, c := range []struct {
+		spec winsim.DiskSpec
+		want disk.Location
+	}{
+		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : " +
+			"LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
+		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"},
+			disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
+		// Azure's data disk with LUN 2 has the NVMe namespace 4, which Windows presents as LUN 3.
+		{winsim.DiskSpec{
+			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
+			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 3},
+		}, disk.Location{Adapter: "7", Target: "0", LUNID: "2"}},
+		{winsim.DiskSpec{
+			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Virtual_Disk NVM",
+			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
+		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
+		{winsim.DiskSpec{Location: `C:\vm\disk.vhdx`, SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}}, disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
+		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}},
+			disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
+	} {
+		want[attach(t, sim, c.spec)] = c.want
+	}
+	none := []disk.Number{
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
+			SCSI: &win.SCSIAddress{PortNumber: 8}}),
+	}
+	got, err := ops.ListDiskLocations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range none {
+		if l, ok := got[n]; ok {
+			t.Errorf("disk %d, which has no location of use, is listed: %+v", n, l)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestRescan(t *testing.T) {
+	sim, ops := newNode(t)
+	grown, removed := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sim.GrowDisk(grown, 20*gibibyte), sim.DetachDisk(removed)); err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 10*gibibyte {
+		t.Errorf("before: %+v, %v", stats, err)
+	}
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := ops.ListDiskIDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, id := range ids {
+		found = found || id.SerialNumber == "new"
+	}
+	if !found {
+		t.Error("the new disk isn't seen")
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
+		t.Errorf("after: %+v, %v", stats, err)
+	}
+}
+
+func TestRescanWaitsForArrivals(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
+	ops := disks.New(sim, disks.Options{})
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
+		t.Errorf("after the rescan: %v, %v", ids, err)
+	}
+}
+
+func TestRescanPassesOverASickDisk(t *testing.T) {
+	sim, ops := newNode(t)
+	sick, grown := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	if err := sim.GrowDisk(grown, 20*gibibyte); err != nil {
+		t.Fatal(err)
+	}
+	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)},
+		win.ErrorIODevice); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.Rescan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
+		t.Errorf("the healthy disk: %+v, %v", stats, err)
+	}
+}
