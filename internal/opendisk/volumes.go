@@ -6,6 +6,7 @@ package opendisk
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -60,18 +61,11 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 }
 
 // isNoMountPoint reports whether err, of asking which volume is mounted at a path, says that none is: the
-// path isn't there, or is something else, or the volume that it is on isn't there.
+// path isn't there, or is something else. That a device has left proves nothing.
 func isNoMountPoint(err error) bool {
-	var errno win.Errno
-	if !errors.As(err, &errno) {
-		return false
-	}
-	switch errno {
-	case win.ErrorNotAReparsePoint, win.ErrorInvalidReparseData, win.ErrorInvalidParameter, win.ErrorDirectory,
-		win.ErrorNotReady:
-		return true
-	}
-	return errno.Gone()
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorNotAReparsePoint) ||
+		errors.Is(err, win.ErrorInvalidReparseData) || errors.Is(err, win.ErrorInvalidParameter) ||
+		errors.Is(err, win.ErrorDirectory)
 }
 
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition

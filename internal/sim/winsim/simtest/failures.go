@@ -21,6 +21,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
+// Errnos are the errors for FailEachCall. The first one is that of a sick device. If tests are [Sampled], it
+// is the only one; else there is one of each class: the device has left, or isn't ready, somebody else
+// uses it, the node may not touch it, and one that nobody has thought of.
+func Errnos() []win.Errno {
+	if Sampled() {
+		return []win.Errno{win.ErrorIODevice}
+	}
+	return []win.Errno{win.ErrorIODevice, win.ErrorDeviceNotConnected, win.ErrorNotReady, win.ErrorSharingViolation,
+		win.ErrorAccessDenied, win.Errno(1337)}
+}
+
 // FailEachCall has each call to Windows of an operation fail once, one in each run, on a new node each
 // time. The operation returns the error, or another one that is unavailable; or else it isn't disturbed, or
 // gives only a part of its result. Afterwards the disks, volumes and mount points are as if no call had
