@@ -21,15 +21,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// Errnos are the errors for FailEachCall. The first one is that of a sick device. If tests are [Sampled], it
-// is the only one; else there is one of each class: the device has left, or isn't ready, somebody else
-// uses it, the node may not touch it, and one that nobody has thought of.
+// Errnos are the errors for FailEachCall: those of Errors, and that the device isn't ready. If tests are
+// [Sampled], it is that of a sick device alone.
 func Errnos() []win.Errno {
 	if Sampled() {
 		return []win.Errno{win.ErrorIODevice}
 	}
-	return []win.Errno{win.ErrorIODevice, win.ErrorDeviceNotConnected, win.ErrorNotReady, win.ErrorSharingViolation,
-		win.ErrorAccessDenied, win.Errno(1337)}
+	return append(slices.Clone(Errors), win.ErrorNotReady)
 }
 
 // FailEachCall has each call to Windows of an operation fail once, one in each run, on a new node each
