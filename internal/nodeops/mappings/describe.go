@@ -14,7 +14,7 @@ import (
 
 // Roots returns the shares that are mapped, as [unc.Path.Root] writes them, in order.
 func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
-	if err := m.dropStaleRecords(ctx); err != nil && ctx.Err() == nil {
+	if err := m.dropStaleRecords(ctx); err != nil {
 		m.options.Logger.Info("records of SMB mappings can't be looked at", "err", err)
 	}
 	return m.roots(ctx)

@@ -249,6 +249,53 @@ func TestRecordIsNotDropped(t *testing.T) {
 	}
 }
 
+// A mapping that can't be removed with its last link stays one that CSI Proxy has made.
+func TestLastUnmapFails(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	data, err := unc.Parse(`\\server\data`)
+	must(t, err)
+	for _, local := range []string{stage, stage + "2"} {
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
+	}
+	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)) // it stays for the links
+	must(t, sys.Fail(winsim.Match{Call: remove}, win.ErrorIODevice))
+	for _, local := range []string{stage, stage + "2"} {
+		must(t, sys.Remove(local))
+		m.Unlinked(t.Context(), data, local)
+	}
+	if unused, err := m.IsUnused(t.Context(), data); !unused || err != nil || mapped(t, sys) == "" {
+		t.Errorf("%t, %v", unused, err)
+	}
+}
+
+// A mapping stays while one file on the share is open.
+func TestOneOpenFileKeepsTheMapping(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	data, err := unc.Parse(`\\server\data`)
+	must(t, err)
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+	must(t, sys.WriteFile(stage+`\file`, nil))
+	id, err := sys.StartProcess(`C:\app.exe`, `\\server\data\file`)
+	must(t, err)
+	must(t, sys.Remove(stage))
+	_, r, err := m.Rights(t.Context(), data)
+	must(t, err)
+	defer r.Release()
+	for _, removes := range []bool{false, true} {
+		if unused, err := m.IsUnused(t.Context(), data); unused != removes || err != nil {
+			t.Errorf("unused %t, %v", unused, err)
+		}
+		if removed, err := m.RemoveUnused(t.Context(), r, mappings.Links{}); removed != removes || err != nil {
+			t.Errorf("removed %t, %v", removed, err)
+		}
+		if !removes {
+			must(t, sys.EndProcess(id))
+		}
+	}
+}
+
 // Others remove the mapping whenever it is there.
 func TestMappingIsAlwaysRemoved(t *testing.T) {
 	sys := newNode(t)

@@ -328,6 +328,19 @@ func TestStageVolumeFormats(t *testing.T) {
 	}
 }
 
+// A volume that somebody has mounted raw at the staging path isn't staged already.
+func TestStageVolumeThatIsMountedRaw(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Partition(t, sim, number, 1)
+	sim.Settle()
+	simtest.Mount(t, sim, stagingPath, sim.VolumesOfDisk(number)[0])
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	if !staged.Formatted || staged.FileSystem != "NTFS" {
+		t.Errorf("%+v", staged)
+	}
+}
+
 func TestStageVolumeOfClones(t *testing.T) {
 	sim, n := newNode(t)
 	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
