@@ -111,6 +111,9 @@ func TestDescribe(t *testing.T) {
 			if selector.Identifier != "" || selector.AzureLUN != nil {
 				location = storage.Location{SCSI: want.SCSI, NVMeNamespace: want.NVMeNamespace}
 			}
+			if selector.IsZero() {
+				location = want.Location
+			}
 			if diff := cmp.Diff(location, got.Location); diff != "" || got.SerialNumber != want.SerialNumber ||
 				selector.Identifier != "" && !hasIdentifiers {
 				t.Errorf("for %v: %+v, location -want +got:\n%s", selector, got.Identifiers, diff)
