@@ -175,23 +175,27 @@ func RunOracles(t *testing.T, c Config) {
 					t.Skip(why)
 				}
 			}
-			r := oracleRun{f: c.New(t), handles: map[string]any{}}
-			for _, s := range o.Steps {
-				for _, n := range verbs[s.Verb].needs {
-					if !r.f.has(n) {
-						t.Skipf("this system doesn't offer %s", n)
-					}
-				}
-				if slices.ContainsFunc(s.Args, onVolume) && !r.f.has(aDisk) {
-					t.Skipf("this system doesn't offer %s", aDisk)
-				}
-			}
-			for _, s := range o.Steps {
-				r.step(t, s)
-				if t.Failed() {
-					t.Fatalf("%s says so of %s", o.Source, o.Windows)
-				}
-			}
+			c.around(t, func(t *testing.T) { o.run(t, c.New(t)) })
 		})
+	}
+}
+
+func (o Oracle) run(t *testing.T, f *Fixture) {
+	r := oracleRun{f: f, handles: map[string]any{}}
+	for _, s := range o.Steps {
+		for _, n := range verbs[s.Verb].needs {
+			if !r.f.has(n) {
+				t.Skipf("this system doesn't offer %s", n)
+			}
+		}
+		if slices.ContainsFunc(s.Args, onVolume) && !r.f.has(aDisk) {
+			t.Skipf("this system doesn't offer %s", aDisk)
+		}
+	}
+	for _, s := range o.Steps {
+		r.step(t, s)
+		if t.Failed() {
+			t.Fatalf("%s says so of %s", o.Source, o.Windows)
+		}
 	}
 }

@@ -88,6 +88,14 @@ type Config struct {
 	Around func(t *testing.T, row func(t *testing.T))
 }
 
+func (c Config) around(t *testing.T, row func(t *testing.T)) {
+	if c.Around == nil {
+		row(t)
+		return
+	}
+	c.Around(t, row)
+}
+
 // Run runs all rows but the guesses.
 func Run(t *testing.T, c Config) { run(t, c, func(r row) bool { return r.guess == "" }) }
 
@@ -168,11 +176,7 @@ func run(t *testing.T, c Config, which func(row) bool) {
 					t.Skip(why)
 				}
 			}
-			around := c.Around
-			if around == nil {
-				around = func(t *testing.T, row func(t *testing.T)) { row(t) }
-			}
-			around(t, func(t *testing.T) { r.run(t, c.New(t)) })
+			c.around(t, func(t *testing.T) { r.run(t, c.New(t)) })
 		})
 	}
 }
