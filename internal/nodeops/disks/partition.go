@@ -140,6 +140,16 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk,
 	return layout, true, nil
 }
 
+// HoldsData reports whether something is recognised on a disk of which Windows shows no table.
+func (d *Disks) HoldsData(ctx context.Context, h *use.Disk) (bool, error) {
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return false, err
+	}
+	found, err := signatures.RecogniseDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	return found != "", err
+}
+
 // hasPartition reports whether a table has a partition other than Microsoft's
 // reserved one.
 func hasPartition(l *win.DriveLayout) bool {

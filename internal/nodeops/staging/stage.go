@@ -262,10 +262,17 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.Disk
 	if err != nil {
 		return err
 	}
-	// Windows may not show the table of an offline disk. Then that of the disk online counts.
-	hidden := before&win.DiskOffline != 0 && layout.Style == win.StyleRAW
-	if !hidden && len(opendisk.DataPartitions(layout)) == 0 {
-		return refuse(noDataPartition)
+	hidden := false
+	if len(opendisk.DataPartitions(layout)) == 0 {
+		// Windows may not show the table of an offline disk. Then that of the disk online counts.
+		if before&win.DiskOffline != 0 && layout.Style == win.StyleRAW {
+			if hidden, err = s.Disks.HoldsData(ctx, d); err != nil {
+				return err
+			}
+		}
+		if !hidden {
+			return refuse(noDataPartition)
+		}
 	}
 	attributes := before
 	if attributes&win.DiskReadOnly == 0 {
@@ -296,16 +303,17 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.Disk
 			return err
 		}
 	}
-	if _, err = s.Disks.Clear(ctx, d, win.DiskOffline); err != nil || !hidden {
-		return err
+	_, err = s.Disks.Clear(ctx, d, win.DiskOffline)
+	if err == nil && hidden {
+		if layout, err = d.Layout(ctx); err == nil && len(opendisk.DataPartitions(layout)) == 0 {
+			err = refuse(noDataPartition)
+		}
 	}
-	if layout, err = d.Layout(ctx); err != nil || len(opendisk.DataPartitions(layout)) > 0 {
-		return err
+	if err != nil && hidden { // it may be a disk of others, so it is left as it was
+		backErr := s.Disks.TakeOffline(context.WithoutCancel(ctx), d, nil, win.DiskReadOnly&^before)
+		return cmp.Or(backErr, err)
 	}
-	if err := s.Disks.TakeOffline(ctx, d, nil, win.DiskReadOnly&^before); err != nil {
-		return err
-	}
-	return refuse(noDataPartition)
+	return err
 }
 
 const noDataPartition = "it has no data partition, and a disk that is staged read-only isn't partitioned"

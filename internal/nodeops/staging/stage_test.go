@@ -206,6 +206,14 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	if a := sim.Disks()[number].Attributes; a != win.DiskOffline {
 		t.Errorf("a refused disk has the attributes %d", a)
 	}
+	other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2", Offline: true})
+	simtest.Must(t, sim.WriteImage(other, []byte("XFSB"), 0))
+	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
+		ReadOnly: true})
+	wantKind(t, "a disk of others", err, csiproxy.ErrFailedPrecondition, "no data partition")
+	if a := sim.Disks()[other].Attributes; a != win.DiskOffline {
+		t.Errorf("a disk of others has the attributes %d", a)
+	}
 	request.ReadOnly = false
 	first := stage(t, n, request)
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
