@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -144,6 +145,7 @@ func (a Attempt) fails(t *testing.T, m mishap, without outcome) {
 		}
 		return
 	case errors.Is(err, ErrUnknown): // which is no error of a call
+	case m.times == 0 && m.errno.Gone() && csiproxy.KindOf(err) == csiproxy.ErrNotFound: // what is always gone isn't there
 	// A disk that refuses to say what it is, and had said it, is taken for another one.
 	case m.errno == 0 && !errors.Is(err, context.Canceled),
 		m.errno != 0 && m.times == 0 && !strings.Contains(err.Error(), m.errno.Error()) &&
