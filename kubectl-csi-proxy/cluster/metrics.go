@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -79,6 +80,9 @@ func (s Scraper) Metrics(ctx context.Context, client kubernetes.Interface, p *co
 	}
 	metrics, err := readMetrics(client.CoreV1().Pods(p.Namespace).ProxyGet(scheme, p.Name, strconv.Itoa(int(port)),
 		"metrics", nil).Stream(ctx))
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w; deploy/kustomize/metrics-reader gives that right", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the pod %s: %w", p.Name, err)
 	}

@@ -63,7 +63,8 @@ func TestCheck(t *testing.T) {
 
 	// CSI Proxy comes, and the right to read its metrics.
 	makeDaemonPod(t, "win-1", daemon)
-	if r := check(); r.code != 1 || !strings.Contains(r.stdout, "pods/proxy") {
+	if r := check(); r.code != 1 || !strings.Contains(r.stdout, "pods/proxy") ||
+		!strings.Contains(r.stdout, "metrics-reader gives that right") {
 		t.Errorf("metrics that mustn't be read: %v", r)
 	}
 	for _, document := range manifests.Documents(t, manifests.Kustomized(t, "metrics-reader")) {
