@@ -74,22 +74,27 @@ func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.Expa
 		return err
 	}
 	defer d.Release()
-	size, grown, err := s.grow(ctx, d, id, extent)
-	done.SizeBytes, done.Grown = size, done.Grown || grown
-	return err
+	return s.grow(ctx, d, id, extent, &done.SizeBytes, &done.Grown)
 }
 
-// grow grows a volume as far as its disk allows, and returns its size, and whether that is more
-// than it was.
-func (s *Staging) grow(ctx context.Context, d *use.Disk, id volume.ID,
-	extent win.DiskExtent) (size int64, grown bool, _ error) {
-	before, err := s.Volumes.GetVolumeStats(ctx, id)
-	if err != nil {
-		return 0, false, err
+// grow grows a volume as far as its disk allows. size is that which it had at the last look, or 0,
+// and then the new one; so the growth of an attempt that was cut short is known to the next one.
+func (s *Staging) grow(ctx context.Context, d *use.Disk, id volume.ID, extent win.DiskExtent, size *int64,
+	grown *bool) error {
+	if *size == 0 {
+		before, err := s.Volumes.GetVolumeStats(ctx, id)
+		if err != nil {
+			return err
+		}
+		*size = before.SizeBytes
 	}
 	if err := s.Volumes.Grow(ctx, d, id, extent, 0); err != nil {
-		return before.SizeBytes, false, err
+		return err
 	}
 	now, err := s.Volumes.GetVolumeStats(ctx, id)
-	return now.SizeBytes, now.SizeBytes > before.SizeBytes, err
+	if err != nil {
+		return err
+	}
+	*size, *grown = now.SizeBytes, *grown || now.SizeBytes > *size
+	return nil
 }

@@ -398,7 +398,5 @@ func (s *Staging) measure(ctx context.Context, d *use.Disk, right *use.Volume, e
 		staged.SizeBytes = now.SizeBytes
 		return err
 	}
-	var err error
-	staged.SizeBytes, staged.Grown, err = s.grow(ctx, d, right.ID, extent)
-	return err
+	return s.grow(ctx, d, right.ID, extent, &staged.SizeBytes, &staged.Grown)
 }

@@ -261,6 +261,28 @@ func TestStageVolumeOfADiskThatGoesOffline(t *testing.T) {
 	})
 }
 
+// The result says that the volume has grown, also if Windows takes its disk offline right after.
+func TestStageVolumeGrowsADiskThatGoesOffline(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true}
+	stage(t, n, request)
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	extended, offline := false, false
+	sim.OnCall(func(c winsim.Call) {
+		if extended && !offline {
+			offline = true
+			simtest.Must(t, sim.SetOfflineReason(number, win.OfflinePolicy))
+		}
+		extended = extended || c.Name == "FSCTL_EXTEND_VOLUME"
+	})
+	staged, err := n.Storage.StageVolume(operation.Inline(t.Context()), request)
+	if err != nil || !offline || !staged.Grown || staged.SizeBytes < 19<<30 {
+		t.Errorf("%+v, %v", staged, err)
+	}
+}
+
 func TestStageVolumeFindsOneDisk(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
