@@ -93,8 +93,7 @@ func crashing(c crash, methods ...string) func(s *scenario) {
 		}
 		p = s.startPod(v) // what the pod before wrote was flushed when its volume was unstaged
 		s.crash(c, p)
-		s.sees(p, "data", text)
-		s.endLast(p)
+		s.endReader(p, text)
 	}
 }
 

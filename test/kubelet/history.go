@@ -155,11 +155,9 @@ func (h *history) open() {
 		return
 	}
 	h.note("a process opens a file of %s", p.name)
-	var err error
-	h.process, err = sim[simv1.Process](h.ctx, h.node, "StartProcess", &simv1.Process{
+	h.process = ask[simv1.Process](h.scenario, "StartProcess", &simv1.Process{
 		Program: `C:\app\app.exe`, Paths: []string{p.file(p.volumes[0], "data")},
 	})
-	h.must(err)
 	h.expect([]string{unstage})
 }
 
@@ -168,8 +166,7 @@ func (h *history) close() {
 	if h.process == nil {
 		return
 	}
-	_, err := sim[simv1.Empty](h.ctx, h.node, "EndProcess", h.process)
-	h.must(err)
+	ask[simv1.Empty](h.scenario, "EndProcess", h.process)
 	h.process = nil
 }
 

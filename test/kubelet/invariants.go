@@ -132,15 +132,13 @@ func (s *scenario) events() (warnings []corev1.Event) {
 
 // nothingOnTheNode notes what is left on the simulated node.
 func (s *scenario) nothingOnTheNode() {
-	disks, err := sim[simv1.ListDisksResponse](s.ctx, s.node, "ListDisks", &simv1.Empty{})
-	s.must(err)
+	disks := ask[simv1.ListDisksResponse](s, "ListDisks", &simv1.Empty{})
 	for _, d := range disks.Disks {
 		if d.DiskNumber != nil && !d.System {
 			s.wrong("disk %d, %s, is left", *d.DiskNumber, d.SerialNumber)
 		}
 	}
-	volumes, err := sim[simv1.ListVolumesResponse](s.ctx, s.node, "ListVolumes", &simv1.Empty{})
-	s.must(err)
+	volumes := ask[simv1.ListVolumesResponse](s, "ListVolumes", &simv1.Empty{})
 	for _, v := range volumes.Volumes {
 		for _, p := range v.Paths {
 			if strings.Contains(strings.ToLower(p), `\kubelet\`) {
@@ -153,8 +151,7 @@ func (s *scenario) nothingOnTheNode() {
 
 // nothingBelow notes the links and mount points below a directory of the node.
 func (s *scenario) nothingBelow(directory string) {
-	list, err := sim[simv1.ListDirectoryResponse](s.ctx, s.node, "ListDirectory", &simv1.Path{Path: directory})
-	s.must(err)
+	list := ask[simv1.ListDirectoryResponse](s, "ListDirectory", &simv1.Path{Path: directory})
 	for _, e := range list.Entries {
 		path := directory + `\` + e.Name
 		switch {
@@ -191,8 +188,7 @@ func (s *scenario) kubeletsVolumes() string { return "plugins/kubernetes.io/csi/
 // volumeOf returns the volume on the disk of a volume; nil if there is none.
 func (s *scenario) volumeOf(v *volume) *simv1.Volume {
 	d := s.disk(v)
-	volumes, err := sim[simv1.ListVolumesResponse](s.ctx, s.node, "ListVolumes", &simv1.Empty{})
-	s.must(err)
+	volumes := ask[simv1.ListVolumesResponse](s, "ListVolumes", &simv1.Empty{})
 	for _, on := range volumes.Volumes {
 		if d != nil && on.DiskNumber == *d.DiskNumber && on.FileSystem != "" {
 			return on

@@ -118,8 +118,7 @@ func ofManifests(s *scenario) {
 	s.endLast(p)
 	p = s.makePod(m.pod, v)
 	s.awaitRunning(p)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 // claimed makes a StorageClass and a claim, and returns the volume that is made for it. Without the

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -95,6 +96,16 @@ func (s *scenario) has(text string) bool {
 // note says what the seed has chosen.
 func (s *scenario) note(format string, a ...any) {
 	fmt.Printf("%s: "+format+"\n", append([]any{s.name}, a...)...)
+}
+
+// ask calls the control of the simulated node. It ends the scenario if that fails.
+func ask[Response any, Message interface {
+	*Response
+	proto.Message
+}](s *scenario, method string, request proto.Message) Message {
+	response, err := sim[Response, Message](s.ctx, s.node, method, request)
+	s.must(err)
+	return response
 }
 
 // volume is a volume with its claim.
@@ -255,6 +266,20 @@ func (s *scenario) startPod(volumes ...*volume) *pod {
 	return p
 }
 
+// startWriter makes a volume and a pod on it, which writes a file, and returns when it has.
+func (s *scenario) startWriter(o volumeOptions) (v *volume, p *pod, text string) {
+	v, text = s.newVolume(o), s.text()
+	p = s.startPod(v)
+	s.write(p, "data", text)
+	return v, p, text
+}
+
+// endReader ends the last pod that uses its volumes, after it has seen what is in that file.
+func (s *scenario) endReader(p *pod, text string) {
+	s.sees(p, "data", text)
+	s.endLast(p)
+}
+
 func (s *scenario) deletePod(p *pod) {
 	p.deleted = time.Now()
 	s.must(s.cluster.CoreV1().Pods(s.name).Delete(s.ctx, p.name, metav1.DeleteOptions{}))
@@ -327,8 +352,7 @@ func (p *pod) file(v *volume, name string) string { return p.target(v) + `\` + n
 // write has the pod write a file, with the text and the volume's id, to each of its volumes.
 func (s *scenario) write(p *pod, name, text string) {
 	for _, v := range p.volumes {
-		_, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, name), Data: []byte(text + v.id)})
-		s.must(err)
+		ask[simv1.Empty](s, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, name), Data: []byte(text + v.id)})
 	}
 }
 

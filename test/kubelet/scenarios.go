@@ -135,47 +135,34 @@ const failedMount = "FailedMount"
 var kubeletStarts = []string{failedMount, "InvalidDiskCapacity"}
 
 func life(s *scenario) {
-	v := s.newVolume(volumeOptions{})
-	p := s.startPod(v)
-	text := s.text()
-	s.write(p, "data", text)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	_, p, text := s.startWriter(volumeOptions{})
+	s.endReader(p, text)
 }
 
 func number(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	p := s.startPod(v)
-	s.write(p, "data", text)
+	v, p, text := s.startWriter(volumeOptions{})
 	before := s.disk(v)
 	s.endLast(p)
 
-	other, err := sim[simv1.DiskNumber](s.ctx, s.node, "AttachDisk", &simv1.DiskHardware{
+	other := ask[simv1.DiskNumber](s, "AttachDisk", &simv1.DiskHardware{
 		SizeBytes: gib, SerialNumber: "other", DiskNumber: before.DiskNumber,
 	})
-	s.must(err)
 	if s.planted.name == plantData {
-		_, err := sim[simv1.Empty](s.ctx, s.node, "DeleteDisk", &simv1.SerialNumber{SerialNumber: v.id})
-		s.must(err)
+		ask[simv1.Empty](s, "DeleteDisk", &simv1.SerialNumber{SerialNumber: v.id})
 	}
 	p = s.startPod(v)
 	if after := s.disk(v); after == nil || *after.DiskNumber == *before.DiskNumber {
 		s.wrong("the disk is %v, and was number %d before: not what this is about", after, *before.DiskNumber)
 	}
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 
-	_, err = sim[simv1.Empty](s.ctx, s.node, "DetachDisk", other)
-	s.must(err)
+	ask[simv1.Empty](s, "DetachDisk", other)
 }
 
 func expansion(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	p := s.startPod(v)
-	s.write(p, "data", text)
+	v, p, text := s.startWriter(volumeOptions{})
 	s.grow(v)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 // grow makes a claim larger, and returns when the pods have the room.
@@ -229,9 +216,7 @@ func twoPods(s *scenario) {
 }
 
 func readOnly(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	p := s.startPod(v)
-	s.write(p, "data", text)
+	v, p, text := s.startWriter(volumeOptions{})
 	s.endLast(p)
 
 	pv, err := s.cluster.CoreV1().PersistentVolumes().Get(s.ctx, v.pv, metav1.GetOptions{})
@@ -246,26 +231,22 @@ func readOnly(s *scenario) {
 	if _, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, "data"), Data: []byte("other")}); err == nil {
 		s.wrong("%s can write to a read-only volume", p.name)
 	}
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 func smbSecret(s *scenario) {
 	const server, user, right = "files", `files\pods`, "right-password"
-	_, err := sim[simv1.Empty](s.ctx, s.node, "AddSmbShare", &simv1.SmbShare{Server: server, Name: "data", Users: []string{user}})
-	s.must(err)
-	_, err = sim[simv1.Empty](s.ctx, s.node, "SetSmbUser", &simv1.SmbUser{Server: server, User: user, Password: right})
-	s.must(err)
+	ask[simv1.Empty](s, "AddSmbShare", &simv1.SmbShare{Server: server, Name: "data", Users: []string{user}})
+	ask[simv1.Empty](s, "SetSmbUser", &simv1.SmbUser{Server: server, User: user, Password: right})
 	s.wrongSecret(volumeOptions{parameters: s.options.share, mode: corev1.ReadWriteMany}, user, right)
 }
 
 func chap(s *scenario) {
 	const user, right = "pods", "right-password"
-	_, err := sim[simv1.Empty](s.ctx, s.node, "AddIscsiTarget", &simv1.IscsiTarget{
+	ask[simv1.Empty](s, "AddIscsiTarget", &simv1.IscsiTarget{
 		Iqn: iscsiTarget, Portals: []*simv1.IscsiPortal{{Address: iscsiPortal}}, ChapUser: user, ChapSecret: right,
 		Luns: []*simv1.DiskHardware{{SizeBytes: gib}},
 	})
-	s.must(err)
 	s.wrongSecret(volumeOptions{parameters: s.options.iscsi}, user, right)
 }
 
@@ -287,8 +268,7 @@ func (s *scenario) wrongSecret(o volumeOptions, user, right string) {
 	s.must(err)
 	s.awaitRunning(p)
 	s.write(p, "data", text)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 func boot(s *scenario) {
@@ -319,18 +299,14 @@ func boot(s *scenario) {
 	s.awaitRunning(p)
 	s.wire.interpose(nil)
 	s.write(p, "data", text)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 func openFile(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	p := s.startPod(v)
-	s.write(p, "data", text)
-	process, err := sim[simv1.Process](s.ctx, s.node, "StartProcess", &simv1.Process{
+	v, p, _ := s.startWriter(volumeOptions{})
+	process := ask[simv1.Process](s, "StartProcess", &simv1.Process{
 		Program: `C:\app\app.exe`, Paths: []string{p.file(v, "data")},
 	})
-	s.must(err)
 	if s.planted.name == plantDetach {
 		s.mounted(v.id)
 		_, err := callController[csi.ControllerUnpublishVolumeResponse](s.ctx, s.wire, "ControllerUnpublishVolume",
@@ -342,19 +318,15 @@ func openFile(s *scenario) {
 	if d := s.disk(v); d == nil || d.Offline {
 		s.wrong("the disk is %v while a process uses the volume", d)
 	}
-	_, err = sim[simv1.Empty](s.ctx, s.node, "EndProcess", process)
-	s.must(err)
+	ask[simv1.Empty](s, "EndProcess", process)
 	s.awaitDetached(v)
 }
 
 func lostAnswers(s *scenario) {
 	s.loseAnswers(append([]string{grow}, cycle...)...)
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	p := s.startPod(v)
-	s.write(p, "data", text)
+	v, p, text := s.startWriter(volumeOptions{})
 	s.grow(v)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 	for _, method := range append([]string{grow}, cycle...) {
 		s.awaitFailures(method, v, 1)
 	}
@@ -376,10 +348,9 @@ func inDoubt(s *scenario) {
 
 func refused(s *scenario) {
 	const accessDenied = 5 // which passes by itself no more
-	_, err := sim[simv1.Empty](s.ctx, s.node, "AddRule", &simv1.Rule{
+	ask[simv1.Empty](s, "AddRule", &simv1.Rule{
 		Call: "MSFT_Volume.Format", Effect: &simv1.Rule_WindowsError{WindowsError: accessDenied},
 	})
-	s.must(err)
 	v := s.newVolume(volumeOptions{})
 	p := s.newPod(v)
 	s.awaitFailures(stage, v, 2)
@@ -387,16 +358,13 @@ func refused(s *scenario) {
 }
 
 func onePod(s *scenario) {
-	v, text := s.newVolume(volumeOptions{mode: corev1.ReadWriteOncePod}), s.text()
-	first := s.startPod(v)
-	s.write(first, "data", text)
+	v, first, text := s.startWriter(volumeOptions{mode: corev1.ReadWriteOncePod})
 	second := s.newPod(v) // the scheduler, which the lab hasn't got, would leave it waiting
 	s.await(second.name+" has to wait", func() (bool, error) { return len(s.events()) > 0, nil })
 	s.sees(first, "data", text)
 	s.endPod(first)
 	s.awaitRunning(second)
-	s.sees(second, "data", text)
-	s.endLast(second)
+	s.endReader(second, text)
 }
 
 func volumes(s *scenario) {
@@ -441,10 +409,9 @@ func manyPods(s *scenario) {
 }
 
 func slowFormat(s *scenario) {
-	_, err := sim[simv1.Empty](s.ctx, s.node, "AddRule", &simv1.Rule{
+	ask[simv1.Empty](s, "AddRule", &simv1.Rule{
 		Call: "MSFT_Volume.Format", Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(150 * time.Second)},
 	})
-	s.must(err)
 	v, text := s.newVolume(volumeOptions{}), s.text()
 	p := s.startPod(v)
 	s.awaitFailures(stage, v, 1) // or it wasn't slow
@@ -452,32 +419,25 @@ func slowFormat(s *scenario) {
 		s.wrong("the volume was formatted %d times", made)
 	}
 	s.write(p, "data", text)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 func pulled(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	p := s.startPod(v)
-	s.write(p, "data", text)
+	v, p, text := s.startWriter(volumeOptions{})
 	s.endLast(p)
 	p = s.startPod(v)
-	_, err := sim[simv1.Empty](s.ctx, s.node, "DetachDisk", &simv1.DiskNumber{DiskNumber: s.disk(v).DiskNumber})
-	s.must(err)
+	ask[simv1.Empty](s, "DetachDisk", &simv1.DiskNumber{DiskNumber: s.disk(v).DiskNumber})
 	if _, err := s.read(p, v, "data"); err == nil {
 		s.wrong("%s sees data of a disk that isn't there", p.name)
 	}
 	s.endLast(p)
 	p = s.startPod(v)
-	s.sees(p, "data", text)
-	s.endLast(p)
+	s.endReader(p, text)
 }
 
 func stats(s *scenario) {
 	s.must(s.cluster.startKubelet("-stats=1s"))
-	v := s.newVolume(volumeOptions{})
-	p := s.startPod(v)
-	s.write(p, "data", s.text())
+	v, p, _ := s.startWriter(volumeOptions{})
 	s.awaitCall(usage, v, "tells what the volume has", func(c call) bool {
 		r, ok := c.response.(*csi.NodeGetVolumeStatsResponse)
 		on := s.volumeOf(v)
