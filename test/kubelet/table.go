@@ -71,7 +71,7 @@ func lineOf(scenario string, c call) (string, error) {
 	}
 	line := recorded{Scenario: scenario, Call: c.method, Request: request}
 	if c.patience > 0 {
-		line.Patience = c.patience.Round(10 * time.Second).String() // it is less by what has passed
+		line.Patience = c.patience.Round(time.Minute).String() // it is less by what has passed
 	}
 	if c.code != codes.OK {
 		line.Code = c.code.String()
