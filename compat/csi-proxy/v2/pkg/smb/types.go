@@ -3,21 +3,10 @@
 
 package smb
 
-// NewSMBGlobalMappingRequest is what NewSMBGlobalMapping takes.
-type NewSMBGlobalMappingRequest struct {
-	RemotePath string
-	LocalPath  string
-	Username   string
-	Password   string
-}
-
-// NewSMBGlobalMappingResponse is what NewSMBGlobalMapping returns.
-type NewSMBGlobalMappingResponse struct{}
-
-// RemoveSMBGlobalMappingRequest is what RemoveSMBGlobalMapping takes.
-type RemoveSMBGlobalMappingRequest struct {
-	RemotePath string
-}
-
-// RemoveSMBGlobalMappingResponse is what RemoveSMBGlobalMapping returns.
-type RemoveSMBGlobalMappingResponse struct{}
+// What the methods take and return.
+type (
+	NewSMBGlobalMappingRequest     struct{ RemotePath, LocalPath, Username, Password string }
+	NewSMBGlobalMappingResponse    struct{}
+	RemoveSMBGlobalMappingRequest  struct{ RemotePath string }
+	RemoveSMBGlobalMappingResponse struct{}
+)

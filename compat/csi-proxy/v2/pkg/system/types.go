@@ -3,39 +3,21 @@
 
 package system
 
-// GetBIOSSerialNumberRequest is what GetBIOSSerialNumber takes.
-type GetBIOSSerialNumberRequest struct{}
-
-// GetBIOSSerialNumberResponse is what GetBIOSSerialNumber returns.
-type GetBIOSSerialNumberResponse struct {
-	SerialNumber string
-}
-
-// GetServiceRequest is what GetService takes.
-type GetServiceRequest struct {
-	Name string
-}
-
-// GetServiceResponse is what GetService returns.
-type GetServiceResponse struct {
-	DisplayName string
-	StartType   Startype
-	Status      ServiceStatus
-}
-
-// StartServiceRequest is what StartService takes.
-type StartServiceRequest struct {
-	Name string
-}
-
-// StartServiceResponse is what StartService returns.
-type StartServiceResponse struct{}
-
-// StopServiceRequest is what StopService takes.
-type StopServiceRequest struct {
-	Name  string
-	Force bool
-}
-
-// StopServiceResponse is what StopService returns.
-type StopServiceResponse struct{}
+// What the methods take and return.
+type (
+	GetBIOSSerialNumberRequest  struct{}
+	GetBIOSSerialNumberResponse struct{ SerialNumber string }
+	GetServiceRequest           struct{ Name string }
+	GetServiceResponse          struct {
+		DisplayName string
+		StartType   Startype
+		Status      ServiceStatus
+	}
+	StartServiceRequest  struct{ Name string }
+	StartServiceResponse struct{}
+	StopServiceRequest   struct {
+		Name  string
+		Force bool
+	}
+	StopServiceResponse struct{}
+)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/node"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
@@ -33,16 +32,10 @@ func New() HostAPI { return filesystemAPI{} }
 // WithContext returns the same, for calls that end with ctx.
 func (filesystemAPI) WithContext(ctx context.Context) HostAPI { return filesystemAPI{host.In(ctx)} }
 
-func (f filesystemAPI) do(call func(ctx context.Context, files filesystem.Operations) error) error {
-	return host.Do(f.in, func(ctx context.Context, n *node.Node) error { return call(ctx, n.Filesystem) })
-}
-
-func (f filesystemAPI) PathExists(path string) (exists bool, err error) {
-	err = f.do(func(ctx context.Context, files filesystem.Operations) (err error) {
-		exists, err = files.PathExists(ctx, path)
-		return err
+func (f filesystemAPI) PathExists(path string) (bool, error) {
+	return host.Get(f.in, func(ctx context.Context, n *node.Node) (bool, error) {
+		return n.Filesystem.PathExists(ctx, path)
 	})
-	return exists, err
 }
 
 // PathValid reports whether what is at a path can be used: for a share, whether it is mapped
@@ -55,28 +48,26 @@ func (f filesystemAPI) PathValid(path string) (valid bool, err error) {
 }
 
 func (f filesystemAPI) Mkdir(path string) error {
-	return f.do(func(ctx context.Context, files filesystem.Operations) error { return files.Mkdir(ctx, path) })
+	return host.Do(f.in, func(ctx context.Context, n *node.Node) error { return n.Filesystem.Mkdir(ctx, path) })
 }
 
 func (f filesystemAPI) Rmdir(path string, force bool) error {
-	return f.do(func(ctx context.Context, files filesystem.Operations) error { return files.Rmdir(ctx, path, force) })
+	return host.Do(f.in, func(ctx context.Context, n *node.Node) error { return n.Filesystem.Rmdir(ctx, path, force) })
 }
 
 func (f filesystemAPI) RmdirContents(path string) error {
-	return f.do(func(ctx context.Context, files filesystem.Operations) error { return files.RmdirContents(ctx, path) })
+	return host.Do(f.in, func(ctx context.Context, n *node.Node) error { return n.Filesystem.RmdirContents(ctx, path) })
 }
 
 // CreateSymlink makes newname a link to oldname.
 func (f filesystemAPI) CreateSymlink(oldname, newname string) error {
-	return f.do(func(ctx context.Context, files filesystem.Operations) error {
-		return files.CreateSymlink(ctx, oldname, newname)
+	return host.Do(f.in, func(ctx context.Context, n *node.Node) error {
+		return n.Filesystem.CreateSymlink(ctx, oldname, newname)
 	})
 }
 
-func (f filesystemAPI) IsSymlink(path string) (is bool, err error) {
-	err = f.do(func(ctx context.Context, files filesystem.Operations) (err error) {
-		is, err = files.IsSymlink(ctx, path)
-		return err
+func (f filesystemAPI) IsSymlink(path string) (bool, error) {
+	return host.Get(f.in, func(ctx context.Context, n *node.Node) (bool, error) {
+		return n.Filesystem.IsSymlink(ctx, path)
 	})
-	return is, err
 }

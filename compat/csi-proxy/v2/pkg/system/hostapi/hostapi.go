@@ -37,8 +37,7 @@ func New() HostAPI { return systemAPI{} }
 func (systemAPI) WithContext(ctx context.Context) HostAPI { return systemAPI{host.In(ctx)} }
 
 func (s systemAPI) GetBIOSSerialNumber() (string, error) {
-	return host.Get(s.in, func(ctx context.Context,
-		n *node.Node) (string, error) {
+	return host.Get(s.in, func(ctx context.Context, n *node.Node) (string, error) {
 		return n.System.GetBIOSSerialNumber(ctx)
 	})
 }

@@ -52,89 +52,73 @@ func New() HostAPI { return volumeAPI{} }
 // WithContext returns the same volumes, for calls that end with ctx.
 func (volumeAPI) WithContext(ctx context.Context) HostAPI { return volumeAPI{host.In(ctx)} }
 
-func (v volumeAPI) do(f func(ctx context.Context, volumes volume.Operations) error) error {
-	return host.Do(v.in, func(ctx context.Context, n *node.Node) error { return f(ctx, n.Volume) })
-}
-
-func (v volumeAPI) ListVolumesOnDisk(diskNumber, partitionNumber uint32) (volumeIDs []string, err error) {
-	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
-		ids, err := volumes.ListVolumesOnDisk(ctx, disk.Number(diskNumber), partitionNumber)
-		volumeIDs = host.Strings(ids)
-		return err
+func (v volumeAPI) ListVolumesOnDisk(diskNumber, partitionNumber uint32) ([]string, error) {
+	ids, err := host.Get(v.in, func(ctx context.Context, n *node.Node) ([]volume.ID, error) {
+		return n.Volume.ListVolumesOnDisk(ctx, disk.Number(diskNumber), partitionNumber)
 	})
-	return volumeIDs, err
+	return host.Strings(ids), err
 }
 
 func (v volumeAPI) MountVolume(volumeID, targetPath string) error {
-	return v.do(func(ctx context.Context, volumes volume.Operations) error {
-		return volumes.MountVolume(ctx, volume.ID(volumeID), targetPath)
+	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
+		return n.Volume.MountVolume(ctx, volume.ID(volumeID), targetPath)
 	})
 }
 
 func (v volumeAPI) UnmountVolume(volumeID, targetPath string) error {
-	return v.do(func(ctx context.Context, volumes volume.Operations) error {
-		return volumes.UnmountVolume(ctx, volume.ID(volumeID), targetPath)
+	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
+		return n.Volume.UnmountVolume(ctx, volume.ID(volumeID), targetPath)
 	})
 }
 
-func (v volumeAPI) IsVolumeFormatted(volumeID string) (formatted bool, err error) {
-	err = v.do(func(ctx context.Context, volumes volume.Operations) (err error) {
-		formatted, err = volumes.IsVolumeFormatted(ctx, volume.ID(volumeID))
-		return err
+func (v volumeAPI) IsVolumeFormatted(volumeID string) (bool, error) {
+	return host.Get(v.in, func(ctx context.Context, n *node.Node) (bool, error) {
+		return n.Volume.IsVolumeFormatted(ctx, volume.ID(volumeID))
 	})
-	return formatted, err
 }
 
 func (v volumeAPI) FormatVolume(volumeID string) error {
-	return v.do(func(ctx context.Context, volumes volume.Operations) error {
-		return volumes.FormatVolume(ctx, volume.ID(volumeID))
+	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
+		return n.Volume.FormatVolume(ctx, volume.ID(volumeID))
 	})
 }
 
 func (v volumeAPI) ResizeVolume(volumeID string, sizeBytes int64) error {
-	return v.do(func(ctx context.Context, volumes volume.Operations) error {
-		return volumes.ResizeVolume(ctx, volume.ID(volumeID), sizeBytes)
+	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
+		return n.Volume.ResizeVolume(ctx, volume.ID(volumeID), sizeBytes)
 	})
 }
 
 func (v volumeAPI) GetVolumeStats(volumeID string) (totalBytes, usedBytes int64, err error) {
-	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
-		stats, err := volumes.GetVolumeStats(ctx, volume.ID(volumeID))
-		totalBytes, usedBytes = stats.SizeBytes, stats.UsedBytes
-		return err
+	stats, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (volume.Stats, error) {
+		return n.Volume.GetVolumeStats(ctx, volume.ID(volumeID))
 	})
-	return totalBytes, usedBytes, err
+	return stats.SizeBytes, stats.UsedBytes, err
 }
 
-func (v volumeAPI) GetDiskNumberFromVolumeID(volumeID string) (diskNumber uint32, err error) {
-	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
-		n, err := volumes.GetDiskNumberFromVolumeID(ctx, volume.ID(volumeID))
-		diskNumber = uint32(n)
-		return err
+func (v volumeAPI) GetDiskNumberFromVolumeID(volumeID string) (uint32, error) {
+	number, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (disk.Number, error) {
+		return n.Volume.GetDiskNumberFromVolumeID(ctx, volume.ID(volumeID))
 	})
-	return diskNumber, err
+	return uint32(number), err
 }
 
-func (v volumeAPI) GetVolumeIDFromTargetPath(targetPath string) (volumeID string, err error) {
-	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
-		id, err := volumes.GetVolumeIDFromTargetPath(ctx, targetPath)
-		volumeID = string(id)
-		return err
+func (v volumeAPI) GetVolumeIDFromTargetPath(targetPath string) (string, error) {
+	id, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (volume.ID, error) {
+		return n.Volume.GetVolumeIDFromTargetPath(ctx, targetPath)
 	})
-	return volumeID, err
+	return string(id), err
 }
 
 func (v volumeAPI) WriteVolumeCache(volumeID string) error {
-	return v.do(func(ctx context.Context, volumes volume.Operations) error {
-		return volumes.WriteVolumeCache(ctx, volume.ID(volumeID))
+	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
+		return n.Volume.WriteVolumeCache(ctx, volume.ID(volumeID))
 	})
 }
 
-func (v volumeAPI) GetClosestVolumeIDFromTargetPath(targetPath string) (volumeID string, err error) {
-	err = v.do(func(ctx context.Context, volumes volume.Operations) error {
-		id, err := volumes.GetClosestVolumeIDFromTargetPath(ctx, targetPath)
-		volumeID = string(id)
-		return err
+func (v volumeAPI) GetClosestVolumeIDFromTargetPath(targetPath string) (string, error) {
+	id, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (volume.ID, error) {
+		return n.Volume.GetClosestVolumeIDFromTargetPath(ctx, targetPath)
 	})
-	return volumeID, err
+	return string(id), err
 }
