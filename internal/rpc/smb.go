@@ -13,16 +13,28 @@ import (
 )
 
 func smbVersions(ops smb.Operations) versions {
-	h := smbHandler{ops}
 	current := methods{
-		"NewSmbGlobalMapping":    unary(h.NewSmbGlobalMapping),
-		"RemoveSmbGlobalMapping": unary(h.RemoveSmbGlobalMapping),
+		"NewSmbGlobalMapping": unary(func(ctx context.Context,
+			req *smbv1.NewSmbGlobalMappingRequest) (*smbv1.NewSmbGlobalMappingResponse, error) {
+			c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
+			return &smbv1.NewSmbGlobalMappingResponse{}, ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
+		}),
+		"RemoveSmbGlobalMapping": unary(func(ctx context.Context,
+			req *smbv1.RemoveSmbGlobalMappingRequest) (*smbv1.RemoveSmbGlobalMappingResponse, error) {
+			return &smbv1.RemoveSmbGlobalMappingResponse{}, ops.RemoveSMBGlobalMapping(ctx, req.RemotePath)
+		}),
 	}
 
-	old := oldSMBHandler{ops}
-	first := methods{
-		"NewSmbGlobalMapping":    unary(old.NewSmbGlobalMapping),
-		"RemoveSmbGlobalMapping": unary(old.RemoveSmbGlobalMapping),
+	first := methods{ // the error fields of its responses stay empty
+		"NewSmbGlobalMapping": unary(func(ctx context.Context,
+			req *smbv1beta1.NewSmbGlobalMappingRequest) (*smbv1beta1.NewSmbGlobalMappingResponse, error) {
+			c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
+			return &smbv1beta1.NewSmbGlobalMappingResponse{}, ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
+		}),
+		"RemoveSmbGlobalMapping": unary(func(ctx context.Context,
+			req *smbv1beta1.RemoveSmbGlobalMappingRequest) (*smbv1beta1.RemoveSmbGlobalMappingResponse, error) {
+			return &smbv1beta1.RemoveSmbGlobalMappingResponse{}, ops.RemoveSMBGlobalMapping(ctx, req.RemotePath)
+		}),
 	}
 
 	return versions{
@@ -31,32 +43,4 @@ func smbVersions(ops smb.Operations) versions {
 		"v1beta1":  {first},
 		"v1alpha1": {first},
 	}
-}
-
-// smbHandler answers the messages of v1.
-type smbHandler struct{ ops smb.Operations }
-
-func (h smbHandler) NewSmbGlobalMapping(ctx context.Context,
-	req *smbv1.NewSmbGlobalMappingRequest) (*smbv1.NewSmbGlobalMappingResponse, error) {
-	c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
-	return &smbv1.NewSmbGlobalMappingResponse{}, h.ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
-}
-
-func (h smbHandler) RemoveSmbGlobalMapping(ctx context.Context,
-	req *smbv1.RemoveSmbGlobalMappingRequest) (*smbv1.RemoveSmbGlobalMappingResponse, error) {
-	return &smbv1.RemoveSmbGlobalMappingResponse{}, h.ops.RemoveSMBGlobalMapping(ctx, req.RemotePath)
-}
-
-// oldSMBHandler answers the messages of v1beta1. Their error fields stay empty.
-type oldSMBHandler struct{ ops smb.Operations }
-
-func (h oldSMBHandler) NewSmbGlobalMapping(ctx context.Context,
-	req *smbv1beta1.NewSmbGlobalMappingRequest) (*smbv1beta1.NewSmbGlobalMappingResponse, error) {
-	c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
-	return &smbv1beta1.NewSmbGlobalMappingResponse{}, h.ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
-}
-
-func (h oldSMBHandler) RemoveSmbGlobalMapping(ctx context.Context,
-	req *smbv1beta1.RemoveSmbGlobalMappingRequest) (*smbv1beta1.RemoveSmbGlobalMappingResponse, error) {
-	return &smbv1beta1.RemoveSmbGlobalMappingResponse{}, h.ops.RemoveSMBGlobalMapping(ctx, req.RemotePath)
 }
