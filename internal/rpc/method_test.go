@@ -75,16 +75,16 @@ func TestBind(t *testing.T) {
 
 // A row that passes a handler of the new shape off as the old one stops the program.
 func TestBindRefusesClashingVersion(t *testing.T) {
-	h := filesystemHandler{new(fakeNode)}
 	service, ok := api.Service("filesystem", "v1beta1")
 	if !ok {
 		t.Fatal("no filesystem v1beta1")
 	}
-	sets := filesystemVersions(h.ops)["v1beta1"]
+	table := filesystemVersions(new(fakeNode))
+	sets := table["v1beta1"]
 	if _, err := bind(service, sets...); err != nil {
 		t.Fatalf("the right row: %v", err)
 	}
-	sets[0]["Rmdir"] = unary(h.Rmdir)
+	sets[0]["Rmdir"] = table["v2alpha1"][0]["Rmdir"]
 	_, err := bind(service, sets...)
 	wantClash(t, err, 2)
 }
@@ -115,7 +115,7 @@ func TestBindGroup(t *testing.T) {
 
 // Each call decodes into a message of its own.
 func TestNewRequest(t *testing.T) {
-	m := unary(filesystemHandler{}.Rmdir)
+	m := filesystemVersions(nil)["v2alpha1"][0]["Rmdir"]
 	first, second := m.newRequest(), m.newRequest()
 	if first == second {
 		t.Error("two calls share a request")
