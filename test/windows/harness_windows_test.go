@@ -390,77 +390,20 @@ func kubeletDirectory(t testing.TB) string {
 // pipePath is the path of an endpoint as the published module writes it.
 func pipePath(group, version string) string { return `\\.\\pipe\\csi-proxy-` + group + "-" + version }
 
-// sim changes or reads the simulated node.
-func sim(t testing.TB, args ...string) string {
+// attach attaches a disk of 1 GiB to the simulated node and returns its number.
+func attach(t testing.TB) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, ctlSimProgram, append([]string{"-o", "json", "sim"}, args...)...).Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		t.Fatalf("csi-proxyctl sim %s: %v: %s", strings.Join(args, " "), err, exit.Stderr)
-	}
+	out, err := exec.CommandContext(ctx, ctlSimProgram, "-o", "json", "sim", "disk", "attach", "--size", "1Gi").Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("csi-proxyctl sim disk attach: %v", err)
 	}
-	return string(out)
-}
-
-// simInto is sim with the answer decoded into v.
-func simInto(t testing.TB, v any, args ...string) {
-	t.Helper()
-	out := sim(t, args...)
-	if err := json.Unmarshal([]byte(out), v); err != nil {
-		t.Fatalf("sim %s printed %q: %v", strings.Join(args, " "), out, err)
-	}
-}
-
-// attach attaches a disk of 1 GiB to the simulated node and returns its number.
-func attach(t testing.TB, flags ...string) uint32 {
-	t.Helper()
 	var attached struct {
 		DiskNumber uint32 `json:"disk_number"`
 	}
-	simInto(t, &attached, append([]string{"disk", "attach", "--size", "1Gi"}, flags...)...)
+	if err := json.Unmarshal(out, &attached); err != nil {
+		t.Fatalf("csi-proxyctl sim disk attach printed %q: %v", out, err)
+	}
 	return attached.DiskNumber
-}
-
-// simDisk is what the simulated node says of a disk.
-type simDisk struct {
-	Number    *uint32 `json:"disk_number"` // missing while the disk is detached
-	Offline   bool
-	SeenBytes int64 `json:"seen_bytes"`
-}
-
-func diskOfNode(t testing.TB, number uint32) simDisk {
-	t.Helper()
-	var all []simDisk
-	simInto(t, &all, "disk", "list")
-	for _, d := range all {
-		if d.Number != nil && *d.Number == number {
-			return d
-		}
-	}
-	t.Fatalf("the node has no disk %d", number)
-	return simDisk{}
-}
-
-// simEntry is a name in a directory of the simulated node, as a pod sees it.
-type simEntry struct {
-	Name      string
-	Directory bool
-	Reparse   bool
-}
-
-// entryOfNode returns what is at a path; the zero value if nothing is.
-func entryOfNode(t testing.TB, path string) simEntry {
-	t.Helper()
-	cut := strings.LastIndexByte(path, '\\')
-	var entries []simEntry
-	simInto(t, &entries, "file", "ls", path[:cut])
-	for _, e := range entries {
-		if strings.EqualFold(e.Name, path[cut+1:]) {
-			return e
-		}
-	}
-	return simEntry{}
 }

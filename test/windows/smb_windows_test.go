@@ -99,6 +99,16 @@ func nativeMappingErrors(t *testing.T) {
 // passwordMark is part of every password.
 const passwordMark = `pass:w\ord"'`
 
+// wantNoSecrets asserts that the daemon's log has none of the tests' secrets.
+func wantNoSecrets(t testing.TB, s *service) {
+	t.Helper()
+	for _, mark := range []string{passwordMark, secretMark} {
+		if strings.Contains(s.written(), mark) {
+			t.Errorf("the daemon's log has a secret that begins with %s", mark)
+		}
+	}
+}
+
 // share is a share of this machine with a user of its own, for the time of a test.
 // By the machine's name, not as localhost, for which Windows makes exceptions.
 type share struct {

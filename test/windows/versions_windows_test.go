@@ -7,8 +7,6 @@ import (
 	"context"
 	"io"
 	"reflect"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/golang/protobuf/proto"
@@ -16,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	diskv1 "github.com/kubernetes-csi/csi-proxy/client/groups/disk/v1"
 	diskv1alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/disk/v1alpha1"
@@ -93,36 +90,11 @@ var versions = map[string][]version{
 	},
 }
 
-// olderNames are the names that methods and fields of the newest versions have in
-// older ones. The tests are written in the newest names.
-var olderNames = map[string][]string{
-	"GetDiskStats":              {"DiskStats"},
-	"SetDiskState":              {"SetAttachState"},
-	"GetDiskState":              {"GetAttachState"},
-	"UnmountVolume":             {"DismountVolume"},
-	"GetVolumeStats":            {"VolumeStats"},
-	"GetDiskNumberFromVolumeID": {"GetVolumeDiskNumber"},
-	"GetVolumeIDFromTargetPath": {"GetVolumeIDFromMount"},
-	"CreateSymlink":             {"LinkPath"},
-	"IsSymlink":                 {"IsMountPoint"},
-
-	"disk_number": {"diskID", "disk_id", "diskNumber"},
-	"is_online":   {"isOnline"},
-	"total_bytes": {"diskSize", "volumeSize"},
-	"used_bytes":  {"volumeUsedSize"},
-	"size_bytes":  {"size"},
-	"target_path": {"path", "mount"},
-	"is_symlink":  {"is_mount_point"},
-}
-
-func namesOf(newest string) []string { return append([]string{newest}, olderNames[newest]...) }
-
 // client is a client of one version, and has the methods that drivers call.
 type client struct {
 	version
 	t      testing.TB
 	groups io.Closer // what NewClient returned
-	called map[protoreflect.Name]bool
 }
 
 // connect makes a client for the time of the test.
@@ -133,7 +105,7 @@ func (v version) connect(t testing.TB) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { groups.Close() })
-	return &client{v, t, groups, map[protoreflect.Name]bool{}}
+	return &client{v, t, groups}
 }
 
 // in returns the client for a part of its test.
@@ -145,54 +117,31 @@ func (c *client) in(t testing.TB) *client {
 
 func newest(t testing.TB, group string) *client { t.Helper(); return versions[group][0].connect(t) }
 
-// methods returns those of the descriptor that the published module has
-// registered.
-func (v version) methods() protoreflect.MethodDescriptors {
-	name := v.name + "." + strings.ToUpper(v.group[:1]) + v.group[1:]
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
-	if err != nil {
-		panic(err) // the imports above register it
+// field returns a field of a message.
+func field(t testing.TB, m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	t.Helper()
+	f := m.Fields().ByName(protoreflect.Name(name))
+	if f == nil {
+		t.Fatalf("%s has no field %s", m.FullName(), name)
 	}
-	return d.(protoreflect.ServiceDescriptor).Methods()
+	return f
 }
 
-// method returns a method by its newest name; nil if the version lacks it.
-func (v version) method(name string) protoreflect.MethodDescriptor {
-	for _, candidate := range namesOf(name) {
-		if m := v.methods().ByName(protoreflect.Name(candidate)); m != nil {
-			return m
-		}
-	}
-	return nil
-}
-
-func (v version) has(method string) bool { return v.method(method) != nil }
-
-// field returns a field of a message by its newest name; nil if it lacks it.
-func field(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
-	for _, candidate := range namesOf(name) {
-		if f := m.Fields().ByName(protoreflect.Name(candidate)); f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
-// fields are the fields of a request, by their newest names. A message in it is
-// fields again.
+// fields are the fields of a request.
 type fields map[string]any
 
 // try calls a method, and waits for a daemon that isn't there yet.
 func (c *client) try(method string, request fields) (answer, error) {
 	c.t.Helper()
-	m := c.method(method)
-	if m == nil {
+	generated := reflect.ValueOf(c.groups).MethodByName(method)
+	if !generated.IsValid() {
 		c.t.Fatalf("%s %s has no method %s", c.group, c.name, method)
 	}
-	c.called[m.Name()] = true
-	generated := reflect.ValueOf(c.groups).MethodByName(string(m.Name()))
 	req := reflect.New(generated.Type().In(1).Elem())
-	fill(c.t, message(req), request)
+	for name, value := range request {
+		m := message(req)
+		m.Set(field(c.t, m.Descriptor(), name), protoreflect.ValueOf(value))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	results := generated.Call([]reflect.Value{reflect.ValueOf(ctx), req, reflect.ValueOf(grpc.WaitForReady(true))})
@@ -218,44 +167,13 @@ func (c *client) fail(want codes.Code, method string, request fields) {
 	}
 }
 
-// wantAllCalled asserts that each method of the version was called.
-func (c *client) wantAllCalled() {
-	c.t.Helper()
-	for i := range c.methods().Len() {
-		if name := c.methods().Get(i).Name(); !c.called[name] {
-			c.t.Errorf("%s %s %s was never called", c.group, c.name, name)
-		}
-	}
-}
-
 // message returns the generated message that v points to. Some versions were
 // generated by an older compiler than others.
 func message(v reflect.Value) protoreflect.Message {
 	return proto.MessageReflect(v.Interface().(proto.Message))
 }
 
-// fill sets the fields of a request. A number goes into a string field in decimal,
-// as the older versions have it.
-func fill(t testing.TB, m protoreflect.Message, request fields) {
-	t.Helper()
-	for name, v := range request {
-		f := field(m.Descriptor(), name)
-		if f == nil {
-			t.Fatalf("%s has no field %s", m.Descriptor().FullName(), name)
-		}
-		if part, ok := v.(fields); ok {
-			fill(t, m.Mutable(f).Message(), part)
-			continue
-		}
-		value := protoreflect.ValueOf(v)
-		if n, ok := v.(uint32); ok && f.Kind() == protoreflect.StringKind {
-			value = protoreflect.ValueOf(strconv.FormatUint(uint64(n), 10))
-		}
-		m.Set(f, value)
-	}
-}
-
-// answer is a response, with its fields by their newest names.
+// answer is a response.
 type answer struct {
 	t testing.TB
 	m protoreflect.Message
@@ -263,11 +181,7 @@ type answer struct {
 
 func (a answer) get(name string) protoreflect.Value {
 	a.t.Helper()
-	f := field(a.m.Descriptor(), name)
-	if f == nil {
-		a.t.Fatalf("%s has no field %s", a.m.Descriptor().FullName(), name)
-	}
-	return a.m.Get(f)
+	return a.m.Get(field(a.t, a.m.Descriptor(), name))
 }
 
 // texts returns a list of strings.
@@ -281,32 +195,15 @@ func (a answer) texts(name string) []string {
 	return all
 }
 
-// ofDisk returns the string fields that a map has for a disk, by their newest
-// names. Older versions have the disks as decimal strings, and some the fields in
-// a map.
+// ofDisk returns the fields, all strings, that a map has for a disk.
 func (a answer) ofDisk(name string, disk uint32) map[string]string {
 	a.t.Helper()
 	values := map[string]string{}
-	a.get(name).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-		if k.String() != strconv.FormatUint(uint64(disk), 10) {
-			return true
-		}
+	if v := a.get(name).Map().Get(protoreflect.ValueOfUint32(disk).MapKey()); v.IsValid() {
 		v.Message().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if !f.IsMap() {
-				values[string(f.Name())] = v.String()
-				return true
-			}
-			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-				if k.String() == "serialNumber" {
-					values["serial_number"] = v.String()
-				} else {
-					values[k.String()] = v.String()
-				}
-				return true
-			})
+			values[string(f.Name())] = v.String()
 			return true
 		})
-		return false
-	})
+	}
 	return values
 }
