@@ -189,12 +189,7 @@ with an error if the service doesn't run for 30 seconds; repeated, it installs a
 		}
 		return nil
 	}
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return nil, cobra.ShellCompDirectiveDefault // files
-		}
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+	c.ValidArgsFunction = completeProgram
 	name = nameFlag(c)
 	flags := c.Flags()
 	flags.StringVar(&in.DisplayName, "display-name", "", "display `name` (default: the name of the service)")
@@ -208,6 +203,14 @@ with an error if the service doesn't run for 30 seconds; repeated, it installs a
 	flags.StringVar(&from, "from", "", "bring the program from this `file` to DAEMON, and start")
 	flags.BoolVar(&watch, "watch", false, "go on, and tell what becomes of the service")
 	return c
+}
+
+// completeProgram completes the first argument with file names.
+func completeProgram(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 const (
@@ -249,16 +252,8 @@ func watchService(ctx context.Context, name string, query func(string) (winservi
 	}
 }
 
-// installedJSON is an installed service in JSON.
-type installedJSON struct {
-	Name          string `json:"name"`
-	CommandLine   string `json:"command_line"`
-	Replaced      string `json:"replaced,omitempty"`
-	RestartNeeded bool   `json:"restart_needed"`
-}
-
 func installedReply(i deployment.Installed) reply {
-	r := line(installedJSON(i), i.CommandLine)
+	r := line(i, i.CommandLine)
 	if i.Replaced != "" {
 		r.warnings = append(r.warnings,
 			fmt.Sprintf("the service %s had the command line %s before; csi-proxyctl service uninstall --restore brings it back",
@@ -302,58 +297,47 @@ stays.`
 	return c
 }
 
-func (p *program) serviceStart() *cobra.Command {
+// controlling is a command that starts or stops the service that --name means.
+func (p *program) controlling(use, short, long string, do func(ctx context.Context, name string) error) *cobra.Command {
 	var name *string
-	c := p.changing("start", "Start the service",
-		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-			found, err := d.Find(*name)
-			if err != nil {
-				return reply{}, err
-			}
-			return done, services.Start(ctx, found)
-		})
-	c.Long = `Start the service, and wait until it serves. It is no error if it runs already.`
+	c := p.changing(use, short, func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
+		found, err := d.Find(*name)
+		if err != nil {
+			return reply{}, err
+		}
+		return done, do(ctx, found)
+	})
+	c.Long = long
 	name = nameFlag(c)
 	return c
+}
+
+func (p *program) serviceStart() *cobra.Command {
+	return p.controlling("start", "Start the service",
+		`Start the service, and wait until it serves. It is no error if it runs already.`, services.Start)
 }
 
 func (p *program) serviceStop() *cobra.Command {
-	var name *string
-	c := p.changing("stop", "Stop the service",
-		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-			found, err := d.Find(*name)
-			if err != nil {
-				return reply{}, err
-			}
-			return done, services.Stop(ctx, found)
-		})
-	c.Long = `Stop the service, and wait until its process has ended. Calls under way get the daemon's
+	return p.controlling("stop", "Stop the service",
+		`Stop the service, and wait until its process has ended. Calls under way get the daemon's
 -grace-period to finish. A process that is there 5 seconds after the service has stopped, as the
-published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.`
-	name = nameFlag(c)
-	return c
+published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.`,
+		func(ctx context.Context, name string) error { return services.Stop(ctx, name) })
 }
 
 func (p *program) serviceRestart() *cobra.Command {
-	var name *string
-	c := p.changing("restart", "Stop and start the service",
-		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-			found, err := d.Find(*name)
-			if err != nil {
-				return reply{}, err
+	return p.controlling("restart", "Stop and start the service",
+		`Stop the service as csi-proxyctl service stop does, and start it as csi-proxyctl service start
+does. Flags that were changed take effect.`,
+		func(ctx context.Context, name string) error {
+			if _, err := services.Query(name); err != nil {
+				return err
 			}
-			if _, err := services.Query(found); err != nil {
-				return reply{}, err
+			if err := services.Stop(ctx, name); err != nil {
+				return err
 			}
-			if err := services.Stop(ctx, found); err != nil {
-				return reply{}, err
-			}
-			return done, services.Start(ctx, found)
+			return services.Start(ctx, name)
 		})
-	c.Long = `Stop the service as csi-proxyctl service stop does, and start it as csi-proxyctl service start
-does. Flags that were changed take effect.`
-	name = nameFlag(c)
-	return c
 }
 
 // upgradedJSON is an upgraded service in JSON.
@@ -391,12 +375,7 @@ To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe
 If that one lacks versions of the API that came later, and no driver on the node uses them, add
 --allow-missing-versions.`
 	c.Example = `  csi-proxyctl service upgrade C:\Users\Administrator\Downloads\csi-proxy.exe`
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return nil, cobra.ShellCompDirectiveDefault // files
-		}
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+	c.ValidArgsFunction = completeProgram
 	name = nameFlag(c)
 	c.Flags().BoolVar(&mayMiss, "allow-missing-versions", false,
 		"accept a program that doesn't serve all versions of the API, such as an older one")

@@ -179,15 +179,16 @@ type Installation struct {
 	StopTimeout time.Duration
 }
 
-// Installed is the service that an Installation has led to.
+// Installed is the service that an Installation has led to. Its JSON is the output of
+// "csi-proxyctl service install -o json".
 type Installed struct {
-	Name        string
-	CommandLine string
+	Name        string `json:"name"`
+	CommandLine string `json:"command_line"`
 	// Replaced is the command line of the service before, if it was another one's.
-	Replaced string
+	Replaced string `json:"replaced,omitempty"`
 	// RestartNeeded is true if the service runs and has another command line by now, which
 	// its next start takes.
-	RestartNeeded bool
+	RestartNeeded bool `json:"restart_needed"`
 }
 
 const (
