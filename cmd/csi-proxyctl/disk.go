@@ -18,22 +18,16 @@ import (
 )
 
 func (p *program) disk() *cobra.Command {
-	// leaf and numbered are commands of the disk group. Those of numbered have a disk
-	// as their argument.
-	leaf := func(use, short string, do func(context.Context, *client.Disk, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, func(c *client.Client) *client.Disk { return c.Disk }, do))
-	}
+	// The argument of these commands is a disk.
 	numbered := func(name, short string,
 		do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
-		cmd := leaf(name+" DISK", short, func(ctx context.Context, disks *client.Disk, args []string) (reply, error) {
+		return p.call(name+" DISK", short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			n, err := parseDisk(args[0])
 			if err != nil {
 				return reply{}, err
 			}
-			return do(ctx, disks, n)
+			return do(ctx, c.Disk, n)
 		})
-		cmd.ValidArgsFunction = p.completeDisks
-		return cmd
 	}
 	setState := func(online bool) func(context.Context, *client.Disk, disk.Number) (reply, error) {
 		return func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
@@ -42,8 +36,8 @@ func (p *program) disk() *cobra.Command {
 	}
 
 	return p.group("disk", "Work on disks, identified by their Windows disk numbers",
-		p.leaf("list", "List all disks with their properties, and where they are mounted",
-			on(p, whole, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+		p.call("list", "List all disks with their properties, and where they are mounted",
+			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 				served, err := storageIsServed(ctx, c)
 				switch {
 				case err != nil:
@@ -51,19 +45,17 @@ func (p *program) disk() *cobra.Command {
 				case served:
 					return describeDisks(ctx, c.Storage, storage.Selector{})
 				}
-				return listDisks(ctx, c.Disk, args)
-			})),
+				return listDisks(ctx, c.Disk)
+			}),
 		p.watchDisks(),
-		leaf("ids", "List the identities of all disks", listDiskIDs),
-		leaf("locations", "List where the disks are attached", listDiskLocations),
+		p.call("ids", "List the identities of all disks", listDiskIDs),
+		p.call("locations", "List where the disks are attached", listDiskLocations),
 		numbered("partition", "Make sure that a disk has a data partition",
 			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
 				return done, disks.PartitionDisk(ctx, n)
 			}),
-		leaf("rescan", "Make Windows look for new, removed and grown disks",
-			func(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
-				return done, disks.Rescan(ctx)
-			}),
+		p.action("rescan", "Make Windows look for new, removed and grown disks",
+			func(ctx context.Context, c *client.Client, _ []string) error { return c.Disk.Rescan(ctx) }),
 		numbered("stats", "Show the size of a disk",
 			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
 				stats, err := disks.GetDiskStats(ctx, n)
@@ -92,7 +84,7 @@ type diskJSON struct {
 // listDisks merges what the calls of the group return about disks. If a disk, or the
 // version in use, can't answer one of them, its part is left out and the others are
 // shown.
-func listDisks(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+func listDisks(ctx context.Context, disks *client.Disk) (reply, error) {
 	ids, err := disks.ListDiskIDs(ctx)
 	if err != nil && !isMissing(err) {
 		return reply{}, err
@@ -151,12 +143,12 @@ func (r *reply) tolerate(err error) error {
 	return nil
 }
 
-func listDiskIDs(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+func listDiskIDs(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 	type numbered struct {
 		Number disk.Number `json:"number"`
 		disk.IDs
 	}
-	all, err := disks.ListDiskIDs(ctx)
+	all, err := c.Disk.ListDiskIDs(ctx)
 	r := reply{header: []string{"DISK", "SERIAL NUMBER", "PAGE 83"}}
 	list := []numbered{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
@@ -167,12 +159,12 @@ func listDiskIDs(ctx context.Context, disks *client.Disk, _ []string) (reply, er
 	return r, err
 }
 
-func listDiskLocations(ctx context.Context, disks *client.Disk, _ []string) (reply, error) {
+func listDiskLocations(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 	type numbered struct {
 		Number disk.Number `json:"number"`
 		disk.Location
 	}
-	all, err := disks.ListDiskLocations(ctx)
+	all, err := c.Disk.ListDiskLocations(ctx)
 	r := reply{header: []string{"DISK", "ADAPTER", "BUS", "TARGET", "LUN"}}
 	list := []numbered{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {

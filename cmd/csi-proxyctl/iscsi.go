@@ -16,36 +16,31 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func (p *program) iscsi() *cobra.Command {
-	// leaf, atPortal and atTarget are commands of the iscsi group. The first argument
-	// of atPortal is a portal, and those of atTarget are a portal and a target.
-	leaf := func(use, short string, do func(context.Context, *client.ISCSI, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, func(c *client.Client) *client.ISCSI { return c.ISCSI }, do))
-	}
+	// The argument of commands of atPortal is a portal; those of atTarget are a portal and a target.
 	atPortal := func(name, short string,
 		do func(context.Context, *client.ISCSI, iscsi.Portal) (reply, error)) *cobra.Command {
-		return leaf(name+" PORTAL", short, func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
+		return p.call(name+" PORTAL", short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			portal, err := parsePortal(args[0])
 			if err != nil {
 				return reply{}, err
 			}
-			return do(ctx, initiator, portal)
+			return do(ctx, c.ISCSI, portal)
 		})
 	}
 	atTarget := func(name, short string,
 		do func(context.Context, *client.ISCSI, iscsi.Portal, iscsi.IQN) (reply, error)) *cobra.Command {
-		return leaf(name+" PORTAL IQN", short,
-			func(ctx context.Context, initiator *client.ISCSI, args []string) (reply, error) {
+		return p.call(name+" PORTAL IQN", short,
+			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 				portal, err := parsePortal(args[0])
 				if err != nil {
 					return reply{}, err
 				}
-				return do(ctx, initiator, portal, iscsi.IQN(args[1]))
+				return do(ctx, c.ISCSI, portal, iscsi.IQN(args[1]))
 			})
 	}
 
@@ -64,13 +59,13 @@ func (p *program) iscsi() *cobra.Command {
 	login = newLoginFlags(connect)
 
 	var mutualSecret func() (secret.Text, error)
-	mutual := leaf("mutual-chap-secret", "Set the secret with which targets prove their identity",
-		func(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
+	mutual := p.call("mutual-chap-secret", "Set the secret with which targets prove their identity",
+		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 			s, err := mutualSecret()
 			if err != nil {
 				return reply{}, err
 			}
-			return done, initiator.SetMutualCHAPSecret(ctx, s)
+			return done, c.ISCSI.SetMutualCHAPSecret(ctx, s)
 		})
 	mutual.Long = `Set the secret, of 12 to 16 bytes, with which targets prove their identity to this node when
 it logs in with --mutual-chap. The node has only one such secret.
@@ -86,7 +81,7 @@ it logs in with --mutual-chap. The node has only one such secret.
 				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
 					return done, initiator.AddTargetPortal(ctx, portal)
 				}),
-			leaf("list", "List the known portals", listPortals),
+			p.call("list", "List the known portals", listPortals),
 			atPortal("remove", "Forget a portal",
 				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
 					return done, initiator.RemoveTargetPortal(ctx, portal)
@@ -166,8 +161,8 @@ func (l *loginFlags) authentication() (iscsi.Authentication, error) {
 	return iscsi.Authentication{}, nil
 }
 
-func listPortals(ctx context.Context, initiator *client.ISCSI, _ []string) (reply, error) {
-	portals, err := initiator.ListTargetPortals(ctx)
+func listPortals(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+	portals, err := c.ISCSI.ListTargetPortals(ctx)
 	r := reply{json: list(portals), header: []string{"ADDRESS", "PORT"}}
 	for _, portal := range portals {
 		r.rows = append(r.rows, []string{portal.Address, strconv.Itoa(int(portal.Port))})
@@ -177,24 +172,10 @@ func listPortals(ctx context.Context, initiator *client.ISCSI, _ []string) (repl
 
 func discoverTargets(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
 	targets, err := initiator.DiscoverTargetPortal(ctx, portal)
-	r := reply{header: []string{"TARGET"}}
-	all := []map[string]iscsi.IQN{}
-	for _, iqn := range targets {
-		all = append(all, map[string]iscsi.IQN{"iqn": iqn})
-		r.rows = append(r.rows, []string{string(iqn)})
-	}
-	r.json = all
-	return r, err
+	return column("TARGET", "iqn", targets), err
 }
 
 func listTargetDisks(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
 	disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
-	r := reply{header: []string{"DISK"}}
-	all := []map[string]disk.Number{}
-	for _, n := range disks {
-		all = append(all, map[string]disk.Number{"number": n})
-		r.rows = append(r.rows, []string{n.String()})
-	}
-	r.json = all
-	return r, err
+	return column("DISK", "number", disks), err
 }

@@ -250,12 +250,29 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// on gives the function of a leaf the client of a group.
-func on[Group any](p *program, groupOf func(*client.Client) Group,
-	do func(context.Context, Group, []string) (reply, error)) func(context.Context, []string) (reply, error) {
-	return func(ctx context.Context, args []string) (r reply, err error) {
+// call is a leaf that calls CSI Proxy. If its first argument is a DISK or a VOLUME, the shell
+// completes it.
+func (p *program) call(use, short string,
+	do func(context.Context, *client.Client, []string) (reply, error)) *cobra.Command {
+	cmd := p.leaf(use, short, func(ctx context.Context, args []string) (r reply, err error) {
 		c := client.New(client.WithEndpointDir(p.endpointDir))
 		defer func() { err = errors.Join(err, c.Close()) }()
-		return do(ctx, groupOf(c), args)
+		return do(ctx, c, args)
+	})
+	switch arguments := strings.Fields(use)[1:]; {
+	case len(arguments) == 0:
+	case strings.Trim(arguments[0], "[]") == "DISK":
+		cmd.ValidArgsFunction = p.completeDisks
+	case arguments[0] == "VOLUME":
+		cmd.ValidArgsFunction = p.completeVolumes
 	}
+	return cmd
+}
+
+// action is a call that prints nothing.
+func (p *program) action(use, short string,
+	do func(context.Context, *client.Client, []string) error) *cobra.Command {
+	return p.call(use, short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+		return done, do(ctx, c, args)
+	})
 }

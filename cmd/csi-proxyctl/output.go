@@ -55,6 +55,17 @@ type reply struct {
 // line is a reply of one line.
 func line(json any, text string) reply { return reply{json: json, rows: [][]string{{text}}} }
 
+// column is a list of what has nothing but a name, which is its key in JSON.
+func column[T any](header, key string, all []T) reply {
+	r, objects := reply{header: []string{header}}, []map[string]T{}
+	for _, one := range all {
+		objects = append(objects, map[string]T{key: one})
+		r.rows = append(r.rows, []string{fmt.Sprint(one)})
+	}
+	r.json = objects
+	return r
+}
+
 // list returns a list that isn't null in JSON.
 func list[T any](all []T) []T { return append([]T{}, all...) }
 

@@ -22,14 +22,10 @@ end isn't part of it. A secret is never an argument, since all users of a machin
 arguments of its processes, and shells record them.`
 
 func (p *program) smb() *cobra.Command {
-	leaf := func(use, short string, do func(context.Context, *client.SMB, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, func(c *client.Client) *client.SMB { return c.SMB }, do))
-	}
-
 	var username string
 	var password func() (secret.Text, error)
-	mapShare := leaf("map REMOTE", "Map a share for the whole node",
-		func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
+	mapShare := p.call("map REMOTE [LOCAL]", "Map a share for the whole node",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			text, err := password()
 			if err != nil {
 				return reply{}, err
@@ -38,11 +34,10 @@ func (p *program) smb() *cobra.Command {
 			if len(args) > 1 {
 				local = args[1]
 			}
-			err = mappings.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
+			err = c.SMB.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
 			return line(nil, "the share is mapped. If it was mapped before and works, it keeps the user and password of then: "+
 				"csi-proxyctl smb unmap first, to change them"), err
 		})
-	mapShare.Use = "map REMOTE [LOCAL]"
 	mapShare.Long = `Map a share for the whole node, and make LOCAL a directory link to it. REMOTE is
 \\server\share or a directory on the share. A mapping that works is kept with the credentials
 that it has; to give it others, remove it first with csi-proxyctl smb unmap.
@@ -56,12 +51,11 @@ that it has; to give it others, remove it first with csi-proxyctl smb unmap.
 	require(mapShare, "password-file")
 	completeFiles(mapShare, "password-file")
 
-	forget := p.leaf("forget", "Forget refused log-ons, so that the next ones are made at once",
-		on(p, func(c *client.Client) *client.Storage { return c.Storage },
-			func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-				refused, err := s.ListRefusedLogOns(ctx, true)
-				return refusedLogOns(refused), err
-			}))
+	forget := p.call("forget", "Forget refused log-ons, so that the next ones are made at once",
+		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+			refused, err := c.Storage.ListRefusedLogOns(ctx, true)
+			return refusedLogOns(refused), err
+		})
 	forget.Long = `Forget which log-ons to SMB servers were refused, and list them. The same user and password
 are tried again only after a while, at most two minutes, so that the account isn't locked by the
 retries of pods. After the account was mended at the server, this command has the next log-on made
@@ -70,9 +64,9 @@ at once.`
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		mapShare,
 		forget,
-		leaf("unmap REMOTE", "Remove the mapping of a share, or let it go with the last of several links to the share",
-			func(ctx context.Context, mappings *client.SMB, args []string) (reply, error) {
-				return done, mappings.RemoveSMBGlobalMapping(ctx, args[0])
+		p.action("unmap REMOTE", "Remove the mapping of a share, or let it go with the last of several links to the share",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.SMB.RemoveSMBGlobalMapping(ctx, args[0])
 			}),
 	)
 }

@@ -25,62 +25,49 @@ import (
 
 // storage has a command for each call of the storage group, but WatchDisks: see watchDisks.
 func (p *program) storage() *cobra.Command {
-	leaf := func(use, short string, do func(context.Context, *client.Storage, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, func(c *client.Client) *client.Storage { return c.Storage }, do))
-	}
-
 	var wanted selectorFlags
-	disks := leaf("disks", "List the disks that match, with all that is known of them",
-		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
+	disks := p.call("disks", "List the disks that match, with all that is known of them",
+		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 			selector, err := wanted.selector()
 			if err != nil {
 				return reply{}, err
 			}
-			return describeDisks(ctx, s, selector)
+			return describeDisks(ctx, c.Storage, selector)
 		})
 	wanted.add(disks)
 
 	return p.group("storage", "Do whole tasks of a CSI node in one call each",
 		disks,
-		p.stage(leaf),
-		p.unstage(leaf),
-		leaf("publish STAGING TARGET", "Make a link to a staged path for a pod",
-			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-				return done, s.PublishVolume(ctx, args[0], args[1])
+		p.stage(),
+		p.unstage(),
+		p.action("publish STAGING TARGET", "Make a link to a staged path for a pod",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.Storage.PublishVolume(ctx, args[0], args[1])
 			}),
-		leaf("unpublish TARGET", "Remove the link for a pod",
-			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-				return done, s.UnpublishVolume(ctx, args[0])
+		p.action("unpublish TARGET", "Remove the link for a pod",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.Storage.UnpublishVolume(ctx, args[0])
 			}),
-		p.expand(leaf),
-		leaf("volume PATH", `Show what is mounted at a path, or a share by \\server\share, and what is wrong with it`,
-			func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-				v, err := s.GetVolume(ctx, args[0])
-				if err != nil {
-					return reply{}, err
-				}
+		p.expand(),
+		p.call("volume PATH", `Show what is mounted at a path, or a share by \\server\share, and what is wrong with it`,
+			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+				v, err := c.Storage.GetVolume(ctx, args[0])
 				total, used, free := volumeSizes(v)
 				return reply{
 					json: v, header: []string{"VOLUME", "DISK", "SERIAL NUMBER", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE",
 						"STATE"},
 					rows: [][]string{{volumeName(v), diskText(v), v.SerialNumber, fileSystemText(v), v.Label, total, used, free,
 						volumeState(v)}},
-				}, nil
+				}, err
 			}),
-		leaf("volumes", "List what is mounted where",
-			func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-				return listMounts(ctx, s)
-			}),
-		p.stageShare(leaf),
-		p.unstageShare(leaf),
-		p.cleanUp(leaf),
-		p.moveAside(leaf),
-		p.check(leaf),
+		p.call("volumes", "List what is mounted where", listMounts),
+		p.stageShare(),
+		p.unstageShare(),
+		p.cleanUp(),
+		p.moveAside(),
+		p.check(),
 	)
 }
-
-// whole is for commands that need more than one group.
-func whole(c *client.Client) *client.Client { return c }
 
 // storageIsServed reports whether the daemon has the storage group: the published one
 // doesn't.
@@ -92,16 +79,16 @@ func storageIsServed(ctx context.Context, c *client.Client) (bool, error) {
 	return err == nil, err
 }
 
-func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
+func (p *program) stageShare() *cobra.Command {
 	var password func() (secret.Text, error)
 	var r storage.StageShareRequest
-	cmd := leaf("stage-share REMOTE PATH", "Map a share, and make a link to it at a path",
-		func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+	cmd := p.call("stage-share REMOTE PATH", "Map a share, and make a link to it at a path",
+		func(ctx context.Context, c *client.Client, args []string) (_ reply, err error) {
 			if r.Credentials.Password, err = password(); err != nil {
 				return reply{}, err
 			}
 			r.RemotePath, r.StagingPath = args[0], args[1]
-			return done, s.StageShare(ctx, r)
+			return done, c.Storage.StageShare(ctx, r)
 		})
 	cmd.Long = `Map a share for the whole node if it isn't, and make a link to it at a path. REMOTE is
 \\server\share or a directory on the share.
@@ -116,10 +103,10 @@ func (p *program) stageShare(leaf storageLeaf) *cobra.Command {
 	return cmd
 }
 
-func (p *program) moveAside(leaf storageLeaf) *cobra.Command {
-	cmd := leaf("move-aside PATH", "Make room at a staging path where somebody has left files",
-		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
-			moved, err := s.MoveAside(ctx, args[0])
+func (p *program) moveAside() *cobra.Command {
+	cmd := p.call("move-aside PATH", "Make room at a staging path where somebody has left files",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+			moved, err := c.Storage.MoveAside(ctx, args[0])
 			if err != nil {
 				return reply{}, err
 			}
@@ -155,14 +142,11 @@ removes them.`
 	return cmd
 }
 
-func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
+func (p *program) cleanUp() *cobra.Command {
 	var remove bool
-	cmd := leaf("clean-up", "List what nobody needs any more, and remove it if asked",
-		func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-			leftovers, err := s.CleanUp(ctx, remove)
-			if err != nil {
-				return reply{}, err
-			}
+	cmd := p.call("clean-up", "List what nobody needs any more, and remove it if asked",
+		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+			leftovers, err := c.Storage.CleanUp(ctx, remove)
 			r := reply{json: leftovers, header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
 			for _, l := range leftovers.Mounts {
 				state := "still there"
@@ -177,26 +161,23 @@ func (p *program) cleanUp(leaf storageLeaf) *cobra.Command {
 				r.warnings = append(r.warnings,
 					"there may be further leftovers, since this couldn't be looked at: "+leftovers.IncompleteReason)
 			}
-			return r, nil
+			return r, err
 		})
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the leftovers; otherwise they are only listed")
 	return cmd
 }
 
-func (p *program) check(leaf storageLeaf) *cobra.Command {
+func (p *program) check() *cobra.Command {
 	var r storage.CheckVolumeRequest
-	cmd := leaf("check PATH", "Look for errors of the file system at a path",
-		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+	cmd := p.call("check PATH", "Look for errors of the file system at a path",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.Path = args[0]
 			begun := time.Now()
 			stop := p.everyMinute(func() {
 				fmt.Fprintf(p.stderr, "csi-proxyctl: Windows has checked the volume for %v\n", time.Since(begun).Round(time.Second))
 			})
-			did, err := s.CheckVolume(ctx, r)
+			did, err := c.Storage.CheckVolume(ctx, r)
 			stop()
-			if err != nil {
-				return reply{}, err
-			}
 			text := "no errors"
 			switch {
 			case did.Fixed:
@@ -204,7 +185,7 @@ func (p *program) check(leaf storageLeaf) *cobra.Command {
 			case did.ErrorsFound:
 				text = "errors were found"
 			}
-			return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), nil
+			return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), err
 		})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
 set --timeout 0. Windows tells no progress, so the time is told every minute.`
@@ -240,16 +221,13 @@ func (p *program) everyMinute(f func()) (stop func()) {
 // shares is for what is mapped and staged of SMB shares.
 func (p *program) shares() *cobra.Command {
 	return p.group("share", "Show the node's SMB shares",
-		p.leaf("list", "List the shares that are mapped or staged",
-			on(p, whole, func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+		p.call("list", "List the shares that are mapped or staged",
+			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
 				list, err := c.Storage.ListVolumes(ctx)
-				if err != nil {
-					return reply{}, err
-				}
 				list.Mounts = slices.DeleteFunc(list.Mounts,
 					func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
-				return mountsReply(list), nil
-			})),
+				return mountsReply(list), err
+			}),
 	)
 }
 
@@ -300,12 +278,9 @@ func volumeState(v storage.Volume) string {
 	return cmp.Or(strings.Join(states, "; "), "ok")
 }
 
-func listMounts(ctx context.Context, s *client.Storage) (reply, error) {
-	list, err := s.ListVolumes(ctx)
-	if err != nil {
-		return reply{}, err
-	}
-	return mountsReply(list), nil
+func listMounts(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+	list, err := c.Storage.ListVolumes(ctx)
+	return mountsReply(list), err
 }
 
 func mountsReply(list storage.VolumeList) reply {
@@ -328,19 +303,15 @@ func mountsReply(list storage.VolumeList) reply {
 	return r
 }
 
-// storageLeaf makes a command of the storage group.
-type storageLeaf func(use, short string,
-	do func(context.Context, *client.Storage, []string) (reply, error)) *cobra.Command
-
-func (p *program) stage(leaf storageLeaf) *cobra.Command {
+func (p *program) stage() *cobra.Command {
 	var wanted selectorFlags
 	var login *loginFlags
 	var mutualSecret func() (secret.Text, error)
 	var r storage.StageVolumeRequest
 	var unit sizeFlag
 	var fileSystem string
-	cmd := leaf("stage PATH", "Make a disk's volume usable at a path",
-		func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+	cmd := p.call("stage PATH", "Make a disk's volume usable at a path",
+		func(ctx context.Context, c *client.Client, args []string) (_ reply, err error) {
 			if r.Disk, err = wanted.selector(); err != nil {
 				return reply{}, err
 			}
@@ -360,15 +331,12 @@ func (p *program) stage(leaf storageLeaf) *cobra.Command {
 			}
 			r.StagingPath, r.Format.AllocationUnitBytes, r.Format.FileSystem = args[0], uint32(unit),
 				storage.FileSystem(fileSystem)
-			staged, err := s.StageVolume(ctx, r)
-			if err != nil {
-				return reply{}, err
-			}
+			staged, err := c.Storage.StageVolume(ctx, r)
 			return reply{
 				json: staged, header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
 				rows: [][]string{{staged.Disk.String(), string(staged.VolumeID), staged.FileSystem, size(staged.SizeBytes),
 					stagedText(staged)}},
-			}, nil
+			}, err
 		})
 	cmd.Long = `Find a disk, bring it online, partition and format it if it is raw, and mount its volume at a
 path. What is done already isn't done again.
@@ -414,23 +382,20 @@ func doneText(otherwise string, did map[string]bool) string {
 	return strings.Join(all, ", ")
 }
 
-func (p *program) unstage(leaf storageLeaf) *cobra.Command {
+func (p *program) unstage() *cobra.Command {
 	var wanted selectorFlags
 	var r storage.UnstageVolumeRequest
-	cmd := leaf("unstage PATH", "Unmount a staged volume, and take its disk offline",
-		func(ctx context.Context, s *client.Storage, args []string) (_ reply, err error) {
+	cmd := p.call("unstage PATH", "Unmount a staged volume, and take its disk offline",
+		func(ctx context.Context, c *client.Client, args []string) (_ reply, err error) {
 			if r.Disk, err = wanted.selector(); err != nil {
 				return reply{}, err
 			}
 			r.StagingPath = args[0]
-			did, err := s.UnstageVolume(ctx, r)
-			if err != nil {
-				return reply{}, err
-			}
+			did, err := c.Storage.UnstageVolume(ctx, r)
 			return line(did, doneText("nothing was staged there", map[string]bool{
 				"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut,
 				"mapping removed": did.Unmapped,
-			})), nil
+			})), err
 		})
 	cmd.Long = `Unmount the volume at a path, take its disk offline, and log out of its iSCSI target. If the disk is
 named, anything else at the path stays. If it isn't, a share that is staged at the path is unstaged
@@ -440,17 +405,14 @@ as by unstage-share.`
 	return cmd
 }
 
-func (p *program) unstageShare(leaf storageLeaf) *cobra.Command {
+func (p *program) unstageShare() *cobra.Command {
 	var r storage.UnstageShareRequest
-	cmd := leaf("unstage-share PATH", "Remove the link to a share, and its mapping with the last link",
-		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+	cmd := p.call("unstage-share PATH", "Remove the link to a share, and its mapping with the last link",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.StagingPath = args[0]
-			did, err := s.UnstageShare(ctx, r)
-			if err != nil {
-				return reply{}, err
-			}
+			did, err := c.Storage.UnstageShare(ctx, r)
 			return line(did, doneText("nothing was staged there",
-				map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), nil
+				map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), err
 		})
 	cmd.Long = `Remove the link to a share at PATH. If no other link leads to the share, its mapping is removed too.
 
@@ -471,17 +433,14 @@ func expandedText(v storage.ExpandedVolume) string {
 	return text + "; not grown, since it is as large as the disk allows"
 }
 
-func (p *program) expand(leaf storageLeaf) *cobra.Command {
+func (p *program) expand() *cobra.Command {
 	var r storage.ExpandVolumeRequest
 	var bytes sizeFlag
-	cmd := leaf("expand PATH", "Grow the volume at a path to the size of its disk",
-		func(ctx context.Context, s *client.Storage, args []string) (reply, error) {
+	cmd := p.call("expand PATH", "Grow the volume at a path to the size of its disk",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.Path, r.DiskSizeBytes = args[0], int64(bytes)
-			did, err := s.ExpandVolume(ctx, r)
-			if err != nil {
-				return reply{}, err
-			}
-			return line(did, expandedText(did)), nil
+			did, err := c.Storage.ExpandVolume(ctx, r)
+			return line(did, expandedText(did)), err
 		})
 	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
 	cmd.Flags().DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for that")

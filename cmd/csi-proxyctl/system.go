@@ -13,22 +13,18 @@ import (
 )
 
 func (p *program) system() *cobra.Command {
-	leaf := func(use, short string, do func(context.Context, *client.System, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, func(c *client.Client) *client.System { return c.System }, do))
-	}
-
 	var force bool
-	stop := leaf("stop NAME", "Stop a service, and wait until it has stopped",
-		func(ctx context.Context, machine *client.System, args []string) (reply, error) {
-			return done, machine.StopService(ctx, args[0], force)
+	stop := p.action("stop NAME", "Stop a service, and wait until it has stopped",
+		func(ctx context.Context, c *client.Client, args []string) error {
+			return c.System.StopService(ctx, args[0], force)
 		})
 	stop.Flags().BoolVar(&force, "force", false, "stop the running services that depend on it first")
 
 	services := p.group("service", "Work on Windows services",
-		leaf("get NAME", "Show the state of a service", showService),
-		leaf("start NAME", "Start a service, and wait until it runs",
-			func(ctx context.Context, machine *client.System, args []string) (reply, error) {
-				return done, machine.StartService(ctx, args[0])
+		p.call("get NAME", "Show the state of a service", showService),
+		p.action("start NAME", "Start a service, and wait until it runs",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.System.StartService(ctx, args[0])
 			}),
 		stop,
 	)
@@ -37,23 +33,23 @@ one in the service manager, not the display name. CSI Proxy's own service is ins
 removed by "csi-proxyctl service", which talks to Windows itself.`
 
 	return p.group("system", "Work on the node's firmware data and Windows services",
-		leaf("bios", "Show the serial number in the machine's firmware",
-			func(ctx context.Context, machine *client.System, _ []string) (reply, error) {
-				serial, err := machine.GetBIOSSerialNumber(ctx)
+		p.call("bios", "Show the serial number in the machine's firmware",
+			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+				serial, err := c.System.GetBIOSSerialNumber(ctx)
 				return line(map[string]string{"serial_number": serial}, serial), err
 			}),
 		services,
 	)
 }
 
-func showService(ctx context.Context, machine *client.System, args []string) (reply, error) {
+func showService(ctx context.Context, c *client.Client, args []string) (reply, error) {
 	type serviceJSON struct {
 		Name        string `json:"name"`
 		DisplayName string `json:"display_name"`
 		State       string `json:"state"`
 		Start       string `json:"start"`
 	}
-	s, err := machine.GetService(ctx, args[0])
+	s, err := c.System.GetService(ctx, args[0])
 	// Both packages have the service manager's numbers.
 	state, start := winservice.State(s.Status).String(), winservice.StartType(s.StartType).String()
 	return reply{

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +22,9 @@ type endpointJSON struct {
 
 func (p *program) versions() *cobra.Command {
 	var all bool
-	cmd := p.leaf("versions", "List the API versions that are served",
-		func(ctx context.Context, _ []string) (r reply, err error) {
-			c := client.New(client.WithEndpointDir(p.endpointDir))
-			defer func() { err = errors.Join(err, c.Close()) }()
-			r.header = []string{"GROUP", "VERSION", "STATE", "ADDRESS"}
+	cmd := p.call("versions", "List the API versions that are served",
+		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+			r := reply{header: []string{"GROUP", "VERSION", "STATE", "ADDRESS"}}
 			endpoints := []endpointJSON{}
 			served := false
 			for _, e := range c.Endpoints(ctx) {

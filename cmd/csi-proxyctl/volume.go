@@ -15,25 +15,16 @@ import (
 )
 
 func (p *program) volume() *cobra.Command {
-	// leaf and identified are commands of the volume group. The first argument of
-	// identified is a volume.
-	leaf := func(use, short string, do func(context.Context, *client.Volume, []string) (reply, error)) *cobra.Command {
-		return p.leaf(use, short, on(p, func(c *client.Client) *client.Volume { return c.Volume }, do))
-	}
-	identified := func(use, short string,
-		do func(context.Context, *client.Volume, volume.ID, []string) (reply, error)) *cobra.Command {
-		cmd := leaf(use, short, func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {
-			return do(ctx, volumes, volume.ID(args[0]), args[1:])
-		})
-		cmd.ValidArgsFunction = p.completeVolumes
-		return cmd
-	}
-
 	var partition uint32
-	list := p.leaf("list DISK", "List the volumes of a disk, or without one what is mounted where",
-		on(p, whole, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+	list := p.call("list [DISK]", "List the volumes of a disk, or without one what is mounted where",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			if len(args) > 0 {
-				return listVolumes(ctx, c.Volume, args[0], partition)
+				n, err := parseDisk(args[0])
+				if err != nil {
+					return reply{}, err
+				}
+				ids, err := c.Volume.ListVolumesOnDisk(ctx, n, partition)
+				return column("VOLUME", "id", ids), err
 			}
 			served, err := storageIsServed(ctx, c)
 			if err == nil && !served {
@@ -42,23 +33,22 @@ func (p *program) volume() *cobra.Command {
 			if err != nil {
 				return reply{}, err
 			}
-			return listMounts(ctx, c.Storage)
-		}))
-	list.Use = "list [DISK]"
-	list.ValidArgsFunction = p.completeDisks
+			return listMounts(ctx, c, nil)
+		})
 	list.Flags().Uint32Var(&partition, "partition", 0, "`number` of a partition; 0 for all data partitions")
 
 	var newSize sizeFlag
-	resize := identified("resize VOLUME", "Grow a volume",
-		func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-			before, err := volumes.GetVolumeStats(ctx, id)
+	resize := p.call("resize VOLUME", "Grow a volume",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+			id := volume.ID(args[0])
+			before, err := c.Volume.GetVolumeStats(ctx, id)
 			if err != nil {
 				return reply{}, err
 			}
-			if err := volumes.ResizeVolume(ctx, id, int64(newSize)); err != nil {
+			if err := c.Volume.ResizeVolume(ctx, id, int64(newSize)); err != nil {
 				return reply{}, err
 			}
-			after, err := volumes.GetVolumeStats(ctx, id)
+			after, err := c.Volume.GetVolumeStats(ctx, id)
 			text := "not changed: it has " + exactSize(after.SizeBytes)
 			if after.SizeBytes > before.SizeBytes {
 				text = "grown to " + exactSize(after.SizeBytes)
@@ -70,11 +60,11 @@ func (p *program) volume() *cobra.Command {
 	resize.Flags().Var(&newSize, "size", "new `size`; 0 for as large as the disk allows")
 
 	var closest bool
-	at := leaf("at PATH", "Show the volume that is mounted at a path",
-		func(ctx context.Context, volumes *client.Volume, args []string) (reply, error) {
-			find := volumes.GetVolumeIDFromTargetPath
+	at := p.call("at PATH", "Show the volume that is mounted at a path",
+		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+			find := c.Volume.GetVolumeIDFromTargetPath
 			if closest {
-				find = volumes.GetClosestVolumeIDFromTargetPath
+				find = c.Volume.GetClosestVolumeIDFromTargetPath
 			}
 			id, err := find(ctx, args[0])
 			return line(map[string]volume.ID{"volume_id": id}, string(id)), err
@@ -83,56 +73,40 @@ func (p *program) volume() *cobra.Command {
 
 	return p.group("volume", `Work on volumes, identified by \\?\Volume{guid}\`,
 		list,
-		identified("mount VOLUME PATH", "Mount a volume at a directory",
-			func(ctx context.Context, volumes *client.Volume, id volume.ID, args []string) (reply, error) {
-				return done, volumes.MountVolume(ctx, id, args[0])
+		p.action("mount VOLUME PATH", "Mount a volume at a directory",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.Volume.MountVolume(ctx, volume.ID(args[0]), args[1])
 			}),
-		identified("unmount VOLUME PATH", "Unmount a volume from a directory",
-			func(ctx context.Context, volumes *client.Volume, id volume.ID, args []string) (reply, error) {
-				return done, volumes.UnmountVolume(ctx, id, args[0])
+		p.action("unmount VOLUME PATH", "Unmount a volume from a directory",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.Volume.UnmountVolume(ctx, volume.ID(args[0]), args[1])
 			}),
-		identified("formatted VOLUME", "Show whether a volume has a file system",
-			func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-				formatted, err := volumes.IsVolumeFormatted(ctx, id)
+		p.call("formatted VOLUME", "Show whether a volume has a file system",
+			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+				formatted, err := c.Volume.IsVolumeFormatted(ctx, volume.ID(args[0]))
 				return line(map[string]bool{"formatted": formatted}, yesNo(formatted)), err
 			}),
-		identified("format VOLUME", "Make an NTFS file system on a volume that has none",
-			func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-				return done, volumes.FormatVolume(ctx, id)
+		p.action("format VOLUME", "Make an NTFS file system on a volume that has none",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.Volume.FormatVolume(ctx, volume.ID(args[0]))
 			}),
 		resize,
-		identified("stats VOLUME", "Show the size and use of a volume", showVolumeStats),
-		identified("disk VOLUME", "Show the disk that a volume lies on",
-			func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-				n, err := volumes.GetDiskNumberFromVolumeID(ctx, id)
+		p.call("stats VOLUME", "Show the size and use of a volume", showVolumeStats),
+		p.call("disk VOLUME", "Show the disk that a volume lies on",
+			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+				n, err := c.Volume.GetDiskNumberFromVolumeID(ctx, volume.ID(args[0]))
 				return line(map[string]disk.Number{"disk_number": n}, n.String()), err
 			}),
 		at,
-		identified("flush VOLUME", "Write a volume's cache to its disk",
-			func(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-				return done, volumes.WriteVolumeCache(ctx, id)
+		p.action("flush VOLUME", "Write a volume's cache to its disk",
+			func(ctx context.Context, c *client.Client, args []string) error {
+				return c.Volume.WriteVolumeCache(ctx, volume.ID(args[0]))
 			}),
 	)
 }
 
-func listVolumes(ctx context.Context, volumes *client.Volume, diskArg string, partition uint32) (reply, error) {
-	n, err := parseDisk(diskArg)
-	if err != nil {
-		return reply{}, err
-	}
-	ids, err := volumes.ListVolumesOnDisk(ctx, n, partition)
-	r := reply{header: []string{"VOLUME"}}
-	all := []map[string]volume.ID{}
-	for _, id := range ids {
-		all = append(all, map[string]volume.ID{"id": id})
-		r.rows = append(r.rows, []string{string(id)})
-	}
-	r.json = all
-	return r, err
-}
-
-func showVolumeStats(ctx context.Context, volumes *client.Volume, id volume.ID, _ []string) (reply, error) {
-	stats, err := volumes.GetVolumeStats(ctx, id)
+func showVolumeStats(ctx context.Context, c *client.Client, args []string) (reply, error) {
+	stats, err := c.Volume.GetVolumeStats(ctx, volume.ID(args[0]))
 	return reply{
 		json:   stats,
 		header: []string{"SIZE", "USED", "FREE"},

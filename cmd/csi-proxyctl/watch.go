@@ -19,28 +19,27 @@ import (
 
 func (p *program) watchDisks() *cobra.Command {
 	var wanted selectorFlags
-	cmd := p.leaf("watch", "List the disks that match, and then what changes",
-		on(p, func(c *client.Client) *client.Storage { return c.Storage },
-			func(ctx context.Context, s *client.Storage, _ []string) (reply, error) {
-				selector, err := wanted.selector()
-				if err != nil {
+	cmd := p.call("watch", "List the disks that match, and then what changes",
+		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+			selector, err := wanted.selector()
+			if err != nil {
+				return reply{}, err
+			}
+			first := true
+			for changes, err := range c.Storage.WatchDisks(ctx, selector) {
+				switch {
+				case errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled): // Ctrl-C
+					return printed, nil
+				case err != nil:
 					return reply{}, err
 				}
-				first := true
-				for changes, err := range s.WatchDisks(ctx, selector) {
-					switch {
-					case errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled): // Ctrl-C
-						return printed, nil
-					case err != nil:
-						return reply{}, err
-					}
-					if err := p.printChanges(changes, first); err != nil {
-						return reply{}, err
-					}
-					first = false
+				if err := p.printChanges(changes, first); err != nil {
+					return reply{}, err
 				}
-				return printed, nil
-			}))
+				first = false
+			}
+			return printed, nil
+		})
 	cmd.Long = fmt.Sprintf(`List the disks that match, or all, and then each that comes, leaves or changes, until Ctrl-C
 or --timeout, which has no default here. Disks that come or leave are seen at once, everything
 else within about %v, or half a minute on a node with many disks. A line is about one disk;
