@@ -11,6 +11,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -323,12 +324,14 @@ func (l *lab) startSidecars(ctx context.Context) error {
 	if err := l.cluster.startSidecars(l.kubernetes, l.wire.socket(), account); err != nil {
 		return err
 	}
-	asked, since := 0, time.Now()
 	return l.cluster.await(ctx, "the sidecars have started", func() (bool, error) {
-		if n := len(l.wire.list()); n != asked {
-			asked, since = n, time.Now()
+		for _, name := range sidecars {
+			log, err := os.ReadFile(filepath.Join(l.dir, name+".log"))
+			if err != nil || !bytes.Contains(log, []byte("Starting reflector")) { // what each does next
+				return false, err
+			}
 		}
-		return asked > 0 && time.Since(since) > 5*time.Second, nil
+		return true, nil
 	})
 }
 

@@ -19,6 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// sidecars are the programs of -sidecars.
+var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-resizer"}
+
 // startSidecars starts the real helpers of a driver's Controller, in the place of the lab's. They use
 // the API server as an account, if one is given.
 func (c *cluster) startSidecars(bin, socket, account string) error {
@@ -26,7 +29,7 @@ func (c *cluster) startSidecars(bin, socket, account string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"csi-provisioner", "csi-attacher", "csi-resizer"} {
+	for _, name := range sidecars {
 		if err := c.start(filepath.Dir(c.root), name,
 			filepath.Join(bin, name), "--csi-address="+socket, "--kubeconfig="+kubeconfig, "--timeout=2m", "--v=4"); err != nil {
 			return err
