@@ -1,8 +1,6 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the performance that drivers see. Machines differ and are noisy,
-// so only ratios within one run are comparable. `make bench` prints them.
 package bench
 
 import (

@@ -5,78 +5,16 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const stagingDir = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com`
-
-// nodeStage is NodeStageVolume of EBS's driver: the calls up to the mount, and those with
-// which it looks whether the volume must grow.
-func nodeStage(ctx context.Context, n *simnode.Node, serial, path string) error {
-	p := n.Operations()
-	ids, err := p.Disk.ListDiskIDs(ctx)
-	if err != nil {
-		return err
-	}
-	number := disk.Number(0)
-	for candidate, id := range ids {
-		if id.SerialNumber == serial {
-			number = candidate
-		}
-	}
-	if _, err := p.Filesystem.PathExists(ctx, path); err != nil {
-		return err
-	}
-	mounted, err := p.Volume.GetVolumeIDFromTargetPath(ctx, path)
-	switch {
-	case errors.Is(err, csiproxy.ErrNotFound):
-	case err != nil:
-		return err
-	default:
-		if _, err := p.Volume.GetDiskNumberFromVolumeID(ctx, mounted); err != nil {
-			return err
-		}
-	}
-	if err := p.Disk.PartitionDisk(ctx, number); err != nil {
-		return err
-	}
-	if err := p.Disk.SetDiskState(ctx, number, true); err != nil {
-		return err
-	}
-	volumes, err := p.Volume.ListVolumesOnDisk(ctx, number, 0)
-	if err != nil {
-		return err
-	}
-	formatted, err := p.Volume.IsVolumeFormatted(ctx, volumes[0])
-	if err != nil {
-		return err
-	}
-	if !formatted {
-		if err := p.Volume.FormatVolume(ctx, volumes[0]); err != nil {
-			return err
-		}
-	}
-	if err := p.Volume.MountVolume(ctx, volumes[0], path); err != nil {
-		return err
-	}
-	if err := p.Disk.Rescan(ctx); err != nil {
-		return err
-	}
-	if _, err := p.Disk.GetDiskStats(ctx, number); err != nil {
-		return err
-	}
-	_, err = p.Volume.GetVolumeStats(ctx, volumes[0])
-	return err
-}
 
 func stageVolume(ctx context.Context, n *simnode.Node, serial, path string) error {
 	_, err := n.Operations().Storage.StageVolume(ctx,
@@ -121,7 +59,9 @@ func BenchmarkStageVolume(b *testing.B) {
 			var ours, theirs time.Duration
 			var ourCalls, theirCalls int
 			for b.Loop() {
-				took, calls := measure(nodeStage)
+				took, calls := measure(func(ctx context.Context, n *simnode.Node, serial, path string) error {
+					return EBSStage(ctx, n.Operations(), serial, path)
+				})
 				theirs, theirCalls = theirs+took, theirCalls+calls
 				took, calls = measure(stageVolume)
 				ours, ourCalls = ours+took, ourCalls+calls
