@@ -6,48 +6,87 @@ package nodeops_test
 import (
 	"context"
 	"fmt"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/lab/bench"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // How many calls to Windows an operation makes at most: with no other disk on the node, and for
-// each disk more. A change that makes more fails here; one that makes fewer lowers the number,
-// and that in docs/performance.md.
-var callsOf = map[string]struct{ alone, other int }{
-	"StageVolume of a raw disk":           {101, 3}, // a new process asks each disk once what it is
-	"StageVolume again":                   {31, 0},
-	"PublishVolume":                       {34, 0},
-	"GetVolume":                           {25, 0},
-	"ListVolumes":                         {53, 0},
-	"ListDisks of one serial number":      {19, 0},
-	"UnpublishVolume":                     {14, 0},
-	"UnstageVolume":                       {95, 0},
-	"StageVolume of an offline data disk": {60, 2}, // each other disk is asked for its table
-	"UnstageVolume again":                 {95, 0},
-	"StageVolume right after another":     {58, 0}, // where Windows' own disk was asked, too
+// each disk more. And how many of these keep data safe: see looks. A change that makes more calls
+// fails here, and so does one that loses a look. One that makes fewer lowers the number, and that
+// in docs/performance.md.
+var callsOf = map[string]struct{ alone, other, safe, safeOther int }{
+	"StageVolume of a raw disk":            {101, 3, 54, 0}, // a new process asks each disk once what it is
+	"StageVolume again":                    {31, 0, 10, 0},
+	"PublishVolume":                        {34, 0, 26, 0},
+	"GetVolume":                            {25, 0, 0, 0},
+	"ListVolumes":                          {53, 0, 0, 0},
+	"ListDisks of one serial number":       {19, 0, 0, 0},
+	"UnpublishVolume":                      {14, 0, 9, 0},
+	"UnstageVolume":                        {95, 0, 31, 0},
+	"StageVolume of an offline data disk":  {60, 2, 25, 2}, // each other disk is asked for its table
+	"UnstageVolume again":                  {95, 0, 31, 0},
+	"StageVolume right after another":      {58, 0, 23, 0}, // where Windows' own disk was asked, too
+	"EBS's calls for an offline data disk": {121, 9, 38, 2},
+}
+
+// looks are the functions that look whether an operation would lose or expose data, each with its
+// caller if it is called for other reasons, too. What an operation needs anyway isn't here, such as
+// the first look at a partition table, and neither is what isn't a look, such as writing out a
+// volume before it is unmounted.
+var looks = map[string]string{
+	"opendisk.(*Disk).Verify":                            "the disk is the one that was chosen",
+	"systemdisk.(*Disks).Check":                          "Windows doesn't run from the disk",
+	"use.(*Owner).exclude":                               "no other process uses the disk or volume",
+	"use.Extent < use.(*Owner).tryDiskOf":                "the volume still lies on the disk",
+	"use.Extent < staging.(*Staging).stagePrepared":      "the volume lies on the disk",
+	"volumes.(*Volumes).verify":                          "the volume lies on the disk when it is formatted",
+	"disks.(*Disks).findOriginal":                        "a disk that goes online is no copy",
+	"disks.(*Disks).idsOf":                               "a disk that goes online is no copy, by the tables of others",
+	"signatures.read":                                    "the disk or volume holds no data of others",
+	"volumes.(*Volumes).checkRaw":                        "the volume is raw when it is formatted",
+	"disks.(*Disks).inspect < disks.(*Disks).writeTable": "the disk is raw when its table is written",
+	"opendisk.(*Disk).VerifyLayout":                      "nobody has partitioned the disk meanwhile",
+	"disks.(*Disks).Mounted < staging.(*Staging).retire": "no volume of the disk is in use",
+	"pathpolicy.(*walk).down":                            "no link leads the change elsewhere",
+	"pathpolicy.(*walk).checkVolume":                     "a pod gets no link to a protected volume",
+	"ProtectsBesideWindows < volumes.(*Volumes).Mount":   "a pod gets no volume that the administrator protects",
 }
 
 // The cost of an operation doesn't grow with what else is on the node, or as little as it must.
 func TestNumberOfCalls(t *testing.T) {
+	var made sync.Map
 	for _, others := range []int{0, 20, 100} {
 		t.Run(fmt.Sprintf("%d other disks", others), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { countCalls(t, others) })
+			synctest.Test(t, func(t *testing.T) { countCalls(t, others, &made) })
 		})
+	}
+	for look, why := range looks {
+		if _, ok := made.Load(look); !ok {
+			t.Errorf("%s, which sees that %s, is never called", look, why)
+		}
 	}
 }
 
-func countCalls(t *testing.T, others int) {
+func countCalls(t *testing.T, others int, made *sync.Map) {
 	r := newRig(t)
 	for i := range others {
 		simtest.Partition(t, r.sim, r.attach(winsim.DiskSpec{Serial: fmt.Sprintf("other-%d", i)}), 1)
 	}
 	r.raw(true)
-	n, ctx := r.process().Storage, t.Context()
+	process, ctx := r.process(), t.Context()
+	n := process.Storage
 	stage := func() error {
 		_, err := n.StageVolume(ctx, storage.StageVolumeRequest{
 			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
@@ -57,6 +96,10 @@ func countCalls(t *testing.T, others int) {
 	unstage := func() error {
 		_, err := n.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
 		return err
+	}
+	ebs := func() error {
+		time.Sleep(time.Minute) // so that no answer of before counts
+		return bench.EBSStage(ctx, (*node.Node)(&process.Operations), "vol-1", staging)
 	}
 	for _, operation := range []struct {
 		name string
@@ -76,13 +119,60 @@ func countCalls(t *testing.T, others int) {
 		{"StageVolume of an offline data disk", stage},
 		{"UnstageVolume again", unstage},
 		{"StageVolume right after another", stage},
+		{"UnstageVolume again", unstage},
+		{"EBS's calls for an offline data disk", ebs},
 	} {
+		var safe atomic.Int64
+		r.sim.OnCall(func(winsim.Call) {
+			if look := lookOf(callers()); look != "" {
+				made.Store(look, true)
+				safe.Add(1)
+			}
+		})
 		calls := r.calls(func() { r.must(operation.do()) })
+		r.sim.OnCall(nil)
 		of := callsOf[operation.name]
 		if most := of.alone + others*of.other; calls > most {
 			t.Errorf("%s makes %d calls beside %d other disks, and %d at most so far", operation.name, calls, others, most)
 		}
+		if want := of.safe + others*of.safeOther; int(safe.Load()) != want {
+			t.Errorf("%s makes %d calls that keep data safe beside %d other disks, and %d so far", operation.name,
+				safe.Load(), others, want)
+		}
 	}
+}
+
+// callers are the functions that have led to a call of the seam, from the last one on, without
+// closures: "pathpolicy.(*walk).down < pathpolicy.(*walk).to < …".
+func callers() string {
+	stack := make([]uintptr, 100)
+	frames := runtime.CallersFrames(stack[:runtime.Callers(2, stack)])
+	var functions []string
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		_, name, ok := strings.Cut(frame.Function, "/internal/")
+		name, _, _ = strings.Cut(path.Base(name), ".func")
+		if ok && (len(functions) == 0 || functions[len(functions)-1] != name) {
+			functions = append(functions, name)
+		}
+	}
+	return strings.Join(functions, " < ")
+}
+
+// lookOf returns which of looks a call is made by, "" if by none.
+func lookOf(callers string) string {
+	for _, tells := range []string{"MountedAtPath", "GetVolumeIDFromTargetPath", "ListVolumesOnDisk"} {
+		if strings.Contains(callers, "volumes.(*Volumes)."+tells) { // which changes nothing
+			return ""
+		}
+	}
+	for look := range looks {
+		if strings.Contains(callers, look+" < ") {
+			return look
+		}
+	}
+	return ""
 }
 
 // A volume that takes a while to arrive costs no looks as long as nothing arrives.

@@ -17,25 +17,30 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 		object = d.Object()
 	}
 	s.mu.Unlock()
-	return ask(ctx, s, Call{win.CallOpen, object}, func() (win.Device, error) {
+	var dev *device
+	err := s.call(ctx, Call{win.CallOpen, object}, func() error {
 		if d, ok := s.disks.ByPath(path); ok {
-			h := handle{object: objectName{name: d.Object()}, disk: d, length: d.Seen, access: access}
-			return &device{s.open(h)}, nil
+			dev = &device{s.open(handle{object: objectName{name: d.Object()}, disk: d, length: d.Seen, access: access})}
+			return nil
 		}
 		v, err := s.volumes.ByPath(path)
 		if err == nil {
 			err = v.Admits(access)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		name := path
 		if v.Named() {
 			name = v.Device()
 		}
-		h := handle{object: objectName{name: name}, volume: v, length: v.Length, access: access}
-		return &device{s.open(h)}, nil
+		dev = &device{s.open(handle{object: objectName{name: name}, volume: v, length: v.Length, access: access})}
+		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return dev, nil
 }
 
 // device is an open disk or volume.

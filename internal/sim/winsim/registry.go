@@ -64,38 +64,47 @@ func (s *System) SetRegistryNumber(key, value string, number uint32) error {
 }
 
 // RegistryStrings implements [win.Registry].
-func (s *System) RegistryStrings(ctx context.Context, key, value string) ([]string, error) {
-	return ask(ctx, s, Call{win.CallRegistryStrings, key + `\` + value}, func() ([]string, error) {
+func (s *System) RegistryStrings(ctx context.Context, key, value string) (texts []string, err error) {
+	err = s.call(ctx, Call{win.CallRegistryStrings, key + `\` + value}, func() error {
 		found, ok := s.registry.Registry[registryKey(key, value)]
 		if _, number := s.registry.Numbers[registryKey(key, value)]; !ok && number {
-			return nil, win.ErrorUnsupportedType
+			return win.ErrorUnsupportedType
 		}
 		if !ok {
-			return nil, win.ErrorFileNotFound
+			return win.ErrorFileNotFound
 		}
-		return slices.Clone(found), nil
+		texts = slices.Clone(found)
+		return nil
 	})
+	return texts, err
 }
 
 // RegistryNumber implements [win.Registry].
-func (s *System) RegistryNumber(ctx context.Context, key, value string) (uint32, error) {
-	return ask(ctx, s, Call{win.CallRegistryStrings, key + `\` + value}, func() (uint32, error) {
+func (s *System) RegistryNumber(ctx context.Context, key, value string) (number uint32, err error) {
+	err = s.call(ctx, Call{win.CallRegistryStrings, key + `\` + value}, func() error {
 		k := registryKey(key, value)
 		if k == automount && s.settings.NoAutomount {
-			return 1, nil
+			number = 1
+			return nil
 		}
 		if _, ok := s.registry.Registry[k]; ok {
-			return 0, win.ErrorUnsupportedType
+			return win.ErrorUnsupportedType
 		}
-		number, ok := s.registry.Numbers[k]
+		found, ok := s.registry.Numbers[k]
 		if !ok {
-			return 0, win.ErrorFileNotFound
+			return win.ErrorFileNotFound
 		}
-		return number, nil
+		number = found
+		return nil
 	})
+	return number, err
 }
 
 // SystemWindowsDirectory implements [win.Registry].
-func (s *System) SystemWindowsDirectory(ctx context.Context) (string, error) {
-	return ask(ctx, s, Call{Name: win.CallSystemWindowsDirectory}, func() (string, error) { return `C:\Windows`, nil })
+func (s *System) SystemWindowsDirectory(ctx context.Context) (directory string, err error) {
+	err = s.call(ctx, Call{Name: win.CallSystemWindowsDirectory}, func() error {
+		directory = `C:\Windows`
+		return nil
+	})
+	return directory, err
 }
