@@ -17,30 +17,25 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 		object = d.Object()
 	}
 	s.mu.Unlock()
-	var dev *device
-	err := s.call(ctx, Call{win.CallOpen, object}, func() error {
+	return ask(ctx, s, Call{win.CallOpen, object}, func() (win.Device, error) {
 		if d, ok := s.disks.ByPath(path); ok {
-			dev = &device{s.open(handle{object: objectName{name: d.Object()}, disk: d, length: d.Seen, access: access})}
-			return nil
+			h := handle{object: objectName{name: d.Object()}, disk: d, length: d.Seen, access: access}
+			return &device{s.open(h)}, nil
 		}
 		v, err := s.volumes.ByPath(path)
 		if err == nil {
 			err = v.Admits(access)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		name := path
 		if v.Named() {
 			name = v.Device()
 		}
-		dev = &device{s.open(handle{object: objectName{name: name}, volume: v, length: v.Length, access: access})}
-		return nil
+		h := handle{object: objectName{name: name}, volume: v, length: v.Length, access: access}
+		return &device{s.open(h)}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return dev, nil
 }
 
 // device is an open disk or volume.

@@ -18,8 +18,7 @@ type DiskSpec = hardware.Disk
 // DeviceInterfaces is CM_Get_Device_Interface_List for present devices: disks,
 // volumes or storage adapters.
 func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
-	var paths []string
-	err := s.call(ctx, Call{win.CallDeviceInterfaces, class.String()}, func() error {
+	return ask(ctx, s, Call{win.CallDeviceInterfaces, class.String()}, func() (paths []string, err error) {
 		switch class {
 		case win.InterfaceClassDisk:
 			for d := range s.disks.All() {
@@ -36,9 +35,8 @@ func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string
 				paths = append(paths, disks.PortInterface(port))
 			}
 		}
-		return nil
+		return paths, nil
 	})
-	return paths, err
 }
 
 // ReenumerateDevice is CM_Reenumerate_DevNode(SYNCHRONOUS): [disks.Manager.Reenumerate].
@@ -49,23 +47,15 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 }
 
 // OfflineReasons is a query for MSFT_Disk.OfflineReason.
-func (s *System) OfflineReasons(ctx context.Context) (reasons map[disk.Number]win.OfflineReason, err error) {
-	err = s.call(ctx, Call{win.CallOfflineReasons, ""}, func() error {
-		reasons = s.disks.OfflineReasons()
-		return nil
-	})
-	return reasons, err
+func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
+	return ask(ctx, s, Call{win.CallOfflineReasons, ""}, sure(s.disks.OfflineReasons))
 }
 
 // The calls below are what the cloud and the administrator do to disks. Each is that of
 // [disks.Manager], under the node's lock.
 
 // Disks lists all disks.
-func (s *System) Disks() []disks.Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.disks.Info()
-}
+func (s *System) Disks() []disks.Info { return look(s, s.disks.Info) }
 
 // AttachDisk attaches a disk.
 func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {

@@ -17,19 +17,13 @@ import (
 // OpenFile is CreateFileW of a whole path. Links on the way are followed, and so
 // is the last element unless o asks for the link itself.
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
-	var f *file
-	err := s.call(ctx, Call{win.CallOpen, path}, func() error {
+	return ask(ctx, s, Call{win.CallOpen, path}, func() (win.File, error) {
 		op, err := s.paths.Open(path, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		f = s.openFile(op, path, o.Access, self())
-		return nil
+		return s.openFile(op, path, o.Access, self()), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
 }
 
 func (s *System) openFile(op paths.Opened, path string, access win.Access, process win.ProcessID) *file {
@@ -39,17 +33,15 @@ func (s *System) openFile(op paths.Opened, path string, access win.Access, proce
 
 // FileAttributes is GetFileAttributesW: the attributes of the last element itself,
 // also of a link.
-func (s *System) FileAttributes(ctx context.Context, path string) (a win.FileAttributes, err error) {
-	err = s.call(ctx, Call{win.CallFileAttributes, path}, func() error {
+func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
+	return ask(ctx, s, Call{win.CallFileAttributes, path}, func() (win.FileAttributes, error) {
 		op, err := s.paths.Open(path, existing(win.FileReadAttributes, paths.OpenLink))
 		if err != nil {
-			return err
+			return 0, err
 		}
 		defer op.Close()
-		a = op.Info().Attributes
-		return nil
+		return op.Info().Attributes, nil
 	})
-	return a, err
 }
 
 // file is an open file or directory.
@@ -63,89 +55,72 @@ var _ win.File = (*file)(nil)
 // OpenAt implements [win.File].
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	object := objectName{&f.object, name}
-	var child *file
-	err := f.sys.call(ctx, Call{win.CallOpenAt, object.wanted(&f.sys.gate)}, func() error {
+	return ask(ctx, f.sys, Call{win.CallOpenAt, object.wanted(&f.sys.gate)}, func() (win.File, error) {
 		if err := f.alive(); err != nil {
-			return err
+			return nil, err
 		}
 		if f.sys.settings.BindFilter {
-			return win.ErrorReparsePointEncountered
+			return nil, win.ErrorReparsePointEncountered
 		}
 		if f.sys.settings.BindFilterInvalid {
 			f.opens++
 			if f.opens == 1 || f.opens == 2 && len(name)%2 == 0 {
-				return win.ErrorInvalidParameter
+				return nil, win.ErrorInvalidParameter
 			}
 		}
 		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
 		switch {
 		case slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }):
-			return win.ErrorInvalidName
+			return nil, win.ErrorInvalidName
 		case len(names) > 1 && dir.Info().IsReparsePoint():
-			return win.ErrorReparsePointEncountered
+			return nil, win.ErrorReparsePointEncountered
 		}
 		opened, err := paths.Walk(f.root, f.fs, dir, names, o)
 		if errors.As(err, new(*paths.Reparse)) {
-			return win.ErrorReparsePointEncountered
+			return nil, win.ErrorReparsePointEncountered
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		child = &file{handle: f.sys.open(handle{object: object, root: f.root, fs: f.fs, file: opened, access: o.Access})}
-		return nil
+		h := handle{object: object, root: f.root, fs: f.fs, file: opened, access: o.Access}
+		return &file{handle: f.sys.open(h)}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return child, nil
 }
 
 // Info implements [win.File].
-func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
-	err = f.call(ctx, win.CallFileInfo, func() error {
-		info = f.file.Info()
-		return nil
-	})
-	return info, err
+func (f *file) Info(ctx context.Context) (win.FileInfo, error) {
+	return askOf(ctx, f.handle, win.CallFileInfo, func() (win.FileInfo, error) { return f.file.Info(), nil })
 }
 
 // FinalPath implements [win.File].
-func (f *file) FinalPath(ctx context.Context) (path string, err error) {
-	err = f.call(ctx, win.CallFinalPath, func() error {
+func (f *file) FinalPath(ctx context.Context) (string, error) {
+	return askOf(ctx, f.handle, win.CallFinalPath, func() (string, error) {
 		v, ok := f.root.(*volumes.Volume)
 		if !ok {
-			return win.ErrorPathNotFound
+			return "", win.ErrorPathNotFound
 		}
 		node := f.file.Node()
 		if node.Deleted() {
-			return win.ErrorFileNotFound
+			return "", win.ErrorFileNotFound
 		}
-		path = v.Name() + strings.TrimPrefix(node.Path(), `\`)
-		return nil
+		return v.Name() + strings.TrimPrefix(node.Path(), `\`), nil
 	})
-	return path, err
 }
 
 // Volume implements [win.File].
-func (f *file) Volume(ctx context.Context) (name string, err error) {
-	err = f.call(ctx, win.CallFinalPath, func() error {
+func (f *file) Volume(ctx context.Context) (string, error) {
+	return askOf(ctx, f.handle, win.CallFinalPath, func() (string, error) {
 		v, ok := f.root.(*volumes.Volume)
 		if !ok {
-			return win.ErrorPathNotFound
+			return "", win.ErrorPathNotFound
 		}
-		name = v.Name()
-		return nil
+		return v.Name(), nil
 	})
-	return name, err
 }
 
 // ReadDir implements [win.File].
-func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntry, err error) {
-	err = f.call(ctx, win.CallReadDir, func() error {
-		entries, err = f.file.ReadDir(restart)
-		return err
-	})
-	return entries, err
+func (f *file) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error) {
+	return askOf(ctx, f.handle, win.CallReadDir, func() ([]win.DirEntry, error) { return f.file.ReadDir(restart) })
 }
 
 // Control implements [win.File].
@@ -207,12 +182,8 @@ func (f *file) Rename(ctx context.Context, dir win.File, name string) error {
 }
 
 // CreationDenied implements [win.File].
-func (f *file) CreationDenied(ctx context.Context) (denied bool, err error) {
-	err = f.call(ctx, win.CallQuerySecurity, func() error {
-		denied, err = f.file.CreationDenied()
-		return err
-	})
-	return denied, err
+func (f *file) CreationDenied(ctx context.Context) (bool, error) {
+	return askOf(ctx, f.handle, win.CallQuerySecurity, func() (bool, error) { return f.file.CreationDenied() })
 }
 
 // DenyCreation implements [win.File].

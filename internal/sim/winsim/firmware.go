@@ -34,12 +34,7 @@ func (s *System) SetBIOSSerial(serial string) error {
 
 // FirmwareTable is GetSystemFirmwareTable('RSMB'): RawSMBIOSData.
 func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
-	var table []byte
-	err := s.call(ctx, Call{win.CallFirmwareTable, "RSMB"}, func() error {
-		table = rawSMBIOS(s.biosSerial)
-		return nil
-	})
-	return table, err
+	return ask(ctx, s, Call{win.CallFirmwareTable, "RSMB"}, func() ([]byte, error) { return rawSMBIOS(s.biosSerial), nil })
 }
 
 // rawSMBIOS encodes the tables of BIOS, system, and end.

@@ -142,6 +142,15 @@ func (h *handle) call(ctx context.Context, name string, f func() error) error {
 	})
 }
 
+// askOf is [handle.call] of a call that has an answer.
+func askOf[T any](ctx context.Context, h *handle, name string, f func() (T, error)) (answer T, err error) {
+	err = h.call(ctx, name, func() error {
+		answer, err = f()
+		return err
+	})
+	return answer, err
+}
+
 func (h *handle) alive() error {
 	switch {
 	case h.closed:

@@ -15,9 +15,15 @@ import (
 
 // iscsiCall runs a call of iscsidsc.dll, which needs the initiator's service.
 func (s *System) iscsiCall(ctx context.Context, name, object string, f func() error) error {
-	return s.call(ctx, Call{name, object}, func() error {
+	_, err := iscsiAsk(ctx, s, name, object, func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+// iscsiAsk is iscsiCall of a call that has an answer.
+func iscsiAsk[T any](ctx context.Context, s *System, name, object string, f func() (T, error)) (T, error) {
+	return ask(ctx, s, Call{name, object}, func() (answer T, err error) {
 		if !s.services.Runs(services.ISCSIInitiator) {
-			return win.ISDSCServiceNotRunning
+			return answer, win.ISDSCServiceNotRunning
 		}
 		return f()
 	})
@@ -30,9 +36,7 @@ func portalObject(p win.ISCSIPortal) string {
 
 // sessionObject names a session for hooks and rules: by its target.
 func (s *System) sessionObject(id win.ISCSISessionID) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.iscsi.SessionTarget(id)
+	return look(s, func() string { return s.iscsi.SessionTarget(id) })
 }
 
 // AddISCSISendTargetPortal is AddIScsiSendTargetPortalW. A portal that is known
@@ -59,39 +63,28 @@ func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPo
 }
 
 // ISCSISendTargetPortals is ReportIScsiSendTargetPortalsExW.
-func (s *System) ISCSISendTargetPortals(ctx context.Context) (portals []win.ISCSIPortal, err error) {
-	err = s.iscsiCall(ctx, win.CallISCSIPortals, "", func() error {
-		portals = s.iscsi.SendTargetPortals()
-		return nil
-	})
-	return portals, err
+func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
+	return iscsiAsk(ctx, s, win.CallISCSIPortals, "", sure(s.iscsi.SendTargetPortals))
 }
 
 // ISCSITargets is ReportIScsiTargetsW: what was discovered, and what has a session.
-func (s *System) ISCSITargets(ctx context.Context) (names []string, err error) {
-	err = s.iscsiCall(ctx, win.CallISCSITargets, "", func() error {
-		names = s.iscsi.KnownTargets()
-		return nil
-	})
-	return names, err
+func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
+	return iscsiAsk(ctx, s, win.CallISCSITargets, "", sure(s.iscsi.KnownTargets))
 }
 
 // ISCSIDiscoveryMechanisms is GetIScsiTargetInformationW(DiscoveryMechanisms).
-func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) (mechanisms []string, err error) {
-	err = s.iscsiCall(ctx, win.CallISCSITargetInformation, target, func() error {
-		mechanisms, err = s.iscsi.DiscoveryMechanisms(target)
-		return err
+func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
+	return iscsiAsk(ctx, s, win.CallISCSITargetInformation, target, func() ([]string, error) {
+		return s.iscsi.DiscoveryMechanisms(target)
 	})
-	return mechanisms, err
 }
 
 // LoginISCSITarget is LoginIScsiTargetW for a session that isn't persistent.
-func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win.ISCSISessionID, err error) {
-	err = s.iscsiCall(ctx, win.CallLoginISCSITarget, l.Target+" "+portalObject(l.Portal), func() error {
-		id, err = s.iscsi.Login(l)
-		return err
+func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error) {
+	object := l.Target + " " + portalObject(l.Portal)
+	return iscsiAsk(ctx, s, win.CallLoginISCSITarget, object, func() (win.ISCSISessionID, error) {
+		return s.iscsi.Login(l)
 	})
-	return id, err
 }
 
 // LogoutISCSITarget is LogoutIScsiTarget. It is refused while anything of the
@@ -101,32 +94,21 @@ func (s *System) LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) e
 }
 
 // ISCSISessions is GetIScsiSessionListW.
-func (s *System) ISCSISessions(ctx context.Context) (sessions []win.ISCSISession, err error) {
-	err = s.iscsiCall(ctx, win.CallISCSISessions, "", func() error {
-		sessions = s.iscsi.Sessions()
-		return nil
-	})
-	return sessions, err
+func (s *System) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
+	return iscsiAsk(ctx, s, win.CallISCSISessions, "", sure(s.iscsi.Sessions))
 }
 
 // ISCSISessionDevices is GetDevicesForIScsiSessionW. Paths of multipath disks aren't
 // among them.
-func (s *System) ISCSISessionDevices(ctx context.Context,
-	id win.ISCSISessionID) (devices []win.ISCSIDevice, err error) {
-	err = s.iscsiCall(ctx, win.CallISCSISessionDevices, s.sessionObject(id), func() error {
-		devices, err = s.iscsi.SessionDevices(id)
-		return err
+func (s *System) ISCSISessionDevices(ctx context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	return iscsiAsk(ctx, s, win.CallISCSISessionDevices, s.sessionObject(id), func() ([]win.ISCSIDevice, error) {
+		return s.iscsi.SessionDevices(id)
 	})
-	return devices, err
 }
 
 // ISCSIPersistentLogins is ReportIScsiPersistentLoginsW.
-func (s *System) ISCSIPersistentLogins(ctx context.Context) (logins []win.ISCSIPersistentLogin, err error) {
-	err = s.iscsiCall(ctx, win.CallISCSIPersistentLogins, "", func() error {
-		logins = s.iscsi.PersistentLogins()
-		return nil
-	})
-	return logins, err
+func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error) {
+	return iscsiAsk(ctx, s, win.CallISCSIPersistentLogins, "", sure(s.iscsi.PersistentLogins))
 }
 
 // RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW of a login as it is

@@ -86,11 +86,7 @@ func (i ISCSI) SetPersistentLogin(l win.ISCSILogin) error {
 }
 
 // Targets lists the targets in the order in which they came, without secrets.
-func (i ISCSI) Targets() []iscsitarget.Target {
-	i.sys.mu.Lock()
-	defer i.sys.mu.Unlock()
-	return i.sys.iscsi.Targets()
-}
+func (i ISCSI) Targets() []iscsitarget.Target { return look(i.sys, i.sys.iscsi.Targets) }
 
 // LUNs lists the disks of a target in the order of their LUNs; none if there is no
 // such target. The caller must not change what a spec points to.
@@ -105,8 +101,4 @@ func (i ISCSI) LUNs(iqn string) []DiskSpec {
 }
 
 // Portals lists the portals in the order in which they came.
-func (i ISCSI) Portals() []iscsitarget.PortalState {
-	i.sys.mu.Lock()
-	defer i.sys.mu.Unlock()
-	return i.sys.iscsi.Portals()
-}
+func (i ISCSI) Portals() []iscsitarget.PortalState { return look(i.sys, i.sys.iscsi.Portals) }

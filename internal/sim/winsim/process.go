@@ -132,11 +132,7 @@ func (s *System) EndProcess(id win.ProcessID) error {
 
 // Processes lists the processes that were started and haven't ended, in the order of their
 // ids.
-func (s *System) Processes() []Process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.processes.list()
-}
+func (s *System) Processes() []Process { return look(s, s.processes.list) }
 
 func (ps *processes) list() []Process {
 	var list []Process
@@ -168,21 +164,18 @@ func (ps *processes) end() {
 }
 
 // ProcessImage is QueryFullProcessImageNameW.
-func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (image string, err error) {
-	err = s.call(ctx, Call{win.CallProcessImage, fmt.Sprint(id)}, func() error {
+func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {
+	return ask(ctx, s, Call{win.CallProcessImage, fmt.Sprint(id)}, func() (string, error) {
 		switch p, ok := s.processes.started[id]; {
 		case ok:
-			image = p.Image
+			return p.Image, nil
 		case id == self():
-			image = `C:\Program Files\csi-proxy\csi-proxy.exe`
+			return `C:\Program Files\csi-proxy\csi-proxy.exe`, nil
 		case id == someProcess:
-			image = `C:\app\app.exe`
-		default:
-			return win.ErrorInvalidParameter
+			return `C:\app\app.exe`, nil
 		}
-		return nil
+		return "", win.ErrorInvalidParameter
 	})
-	return image, err
 }
 
 // ProcessIDs implements [win.Device] and [win.File].

@@ -64,47 +64,38 @@ func (s *System) SetRegistryNumber(key, value string, number uint32) error {
 }
 
 // RegistryStrings implements [win.Registry].
-func (s *System) RegistryStrings(ctx context.Context, key, value string) (texts []string, err error) {
-	err = s.call(ctx, Call{win.CallRegistryStrings, key + `\` + value}, func() error {
+func (s *System) RegistryStrings(ctx context.Context, key, value string) ([]string, error) {
+	return ask(ctx, s, Call{win.CallRegistryStrings, key + `\` + value}, func() ([]string, error) {
 		found, ok := s.registry.Registry[registryKey(key, value)]
 		if _, number := s.registry.Numbers[registryKey(key, value)]; !ok && number {
-			return win.ErrorUnsupportedType
+			return nil, win.ErrorUnsupportedType
 		}
 		if !ok {
-			return win.ErrorFileNotFound
+			return nil, win.ErrorFileNotFound
 		}
-		texts = slices.Clone(found)
-		return nil
+		return slices.Clone(found), nil
 	})
-	return texts, err
 }
 
 // RegistryNumber implements [win.Registry].
-func (s *System) RegistryNumber(ctx context.Context, key, value string) (number uint32, err error) {
-	err = s.call(ctx, Call{win.CallRegistryStrings, key + `\` + value}, func() error {
+func (s *System) RegistryNumber(ctx context.Context, key, value string) (uint32, error) {
+	return ask(ctx, s, Call{win.CallRegistryStrings, key + `\` + value}, func() (uint32, error) {
 		k := registryKey(key, value)
 		if k == automount && s.settings.NoAutomount {
-			number = 1
-			return nil
+			return 1, nil
 		}
 		if _, ok := s.registry.Registry[k]; ok {
-			return win.ErrorUnsupportedType
+			return 0, win.ErrorUnsupportedType
 		}
-		found, ok := s.registry.Numbers[k]
+		number, ok := s.registry.Numbers[k]
 		if !ok {
-			return win.ErrorFileNotFound
+			return 0, win.ErrorFileNotFound
 		}
-		number = found
-		return nil
+		return number, nil
 	})
-	return number, err
 }
 
 // SystemWindowsDirectory implements [win.Registry].
-func (s *System) SystemWindowsDirectory(ctx context.Context) (directory string, err error) {
-	err = s.call(ctx, Call{Name: win.CallSystemWindowsDirectory}, func() error {
-		directory = `C:\Windows`
-		return nil
-	})
-	return directory, err
+func (s *System) SystemWindowsDirectory(ctx context.Context) (string, error) {
+	return ask(ctx, s, Call{Name: win.CallSystemWindowsDirectory}, func() (string, error) { return `C:\Windows`, nil })
 }

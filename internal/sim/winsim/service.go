@@ -13,12 +13,8 @@ import (
 )
 
 // QueryService is QueryServiceConfigW and QueryServiceStatusEx.
-func (s *System) QueryService(ctx context.Context, name string) (answer win.Service, err error) {
-	err = s.call(ctx, Call{win.CallQueryService, name}, func() error {
-		answer, err = s.services.Query(name)
-		return err
-	})
-	return answer, err
+func (s *System) QueryService(ctx context.Context, name string) (win.Service, error) {
+	return ask(ctx, s, Call{win.CallQueryService, name}, func() (win.Service, error) { return s.services.Query(name) })
 }
 
 // StartService is StartServiceW. It returns when the service is starting; a delay
@@ -47,12 +43,10 @@ func (s *System) serviceRequest(ctx context.Context, c Call, f func(name string,
 }
 
 // ActiveDependentServices is EnumDependentServicesW(SERVICE_ACTIVE).
-func (s *System) ActiveDependentServices(ctx context.Context, name string) (names []string, err error) {
-	err = s.call(ctx, Call{win.CallActiveDependentServices, name}, func() error {
-		names, err = s.services.ActiveDependents(name)
-		return err
+func (s *System) ActiveDependentServices(ctx context.Context, name string) ([]string, error) {
+	return ask(ctx, s, Call{win.CallActiveDependentServices, name}, func() ([]string, error) {
+		return s.services.ActiveDependents(name)
 	})
-	return names, err
 }
 
 // serviceRuns is told of each service that has come to run.
@@ -81,8 +75,4 @@ func (m Services) Remove(name string) error {
 
 // List lists the services by name. One that is on its way to another state isn't
 // Running.
-func (m Services) List() []services.Spec {
-	m.sys.mu.Lock()
-	defer m.sys.mu.Unlock()
-	return m.sys.services.List()
-}
+func (m Services) List() []services.Spec { return look(m.sys, m.sys.services.List) }

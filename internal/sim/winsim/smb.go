@@ -15,31 +15,25 @@ import (
 
 // SMBGlobalMappings lists the instances of MSFT_SmbGlobalMapping in the order of
 // their paths.
-func (s *System) SMBGlobalMappings(ctx context.Context) (mappings []win.SMBMapping, err error) {
-	err = s.call(ctx, Call{win.CallSMBGlobalMappings, ""}, func() error {
-		mappings = s.smb.Mappings()
-		return nil
-	})
-	return mappings, err
+func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
+	return ask(ctx, s, Call{win.CallSMBGlobalMappings, ""}, sure(s.smb.Mappings))
 }
 
 // SMBConnections lists the instances of MSFT_SmbConnection.
-func (s *System) SMBConnections(ctx context.Context) (connections []win.SMBConnection, err error) {
-	err = s.call(ctx, Call{win.CallSMBConnections, ""}, func() error {
+func (s *System) SMBConnections(ctx context.Context) ([]win.SMBConnection, error) {
+	return ask(ctx, s, Call{win.CallSMBConnections, ""}, func() ([]win.SMBConnection, error) {
 		if s.settings.NoSMBConnections {
-			return nil
+			return nil, nil
 		}
-		connections = s.smb.Connections(func(fs *ntfs.FS) (opens int) {
+		return s.smb.Connections(func(fs *ntfs.FS) (opens int) {
 			for h := range s.handles {
 				if h.dead == 0 && h.root == paths.Root(paths.Share{FS: fs}) {
 					opens++
 				}
 			}
 			return opens
-		})
-		return nil
+		}), nil
 	})
-	return connections, err
 }
 
 // CreateSMBGlobalMapping is the method Create of MSFT_SmbGlobalMapping:
@@ -103,8 +97,4 @@ func (b SMB) SetState(server string, state smbserver.State) error {
 }
 
 // Servers lists the servers in the order of their names.
-func (b SMB) Servers() []smbserver.Server {
-	b.sys.mu.Lock()
-	defer b.sys.mu.Unlock()
-	return b.sys.smb.Servers()
-}
+func (b SMB) Servers() []smbserver.Server { return look(b.sys, b.sys.smb.Servers) }

@@ -168,6 +168,27 @@ func (s *System) call(ctx context.Context, c Call, f func() error) error {
 	return s.control(f)
 }
 
+// ask is [System.call] of a call that has an answer.
+func ask[T any](ctx context.Context, s *System, c Call, f func() (T, error)) (answer T, err error) {
+	err = s.call(ctx, c, func() error {
+		answer, err = f()
+		return err
+	})
+	return answer, err
+}
+
+// sure is f for ask, of a call that can't fail.
+func sure[T any](f func() T) func() (T, error) {
+	return func() (T, error) { return f(), nil }
+}
+
+// look returns what f sees under the lock.
+func look[T any](s *System, f func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f()
+}
+
 // control runs f under the lock and makes durable what it changed, also if it fails
 // half-way.
 func (s *System) control(f func() error) error {

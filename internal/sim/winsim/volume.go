@@ -16,33 +16,27 @@ import (
 
 // FindVolumes is FindFirstVolumeW and its continuation.
 func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
-	var names []string
-	err := s.call(ctx, Call{win.CallFindVolumes, ""}, func() error {
+	return ask(ctx, s, Call{win.CallFindVolumes, ""}, func() (names []string, err error) {
 		for _, v := range s.volumes.All() {
 			names = append(names, v.Name())
 		}
-		return nil
+		return names, nil
 	})
-	return names, err
 }
 
 // VolumeInformation is GetVolumeInformationW of the root of a volume: \\?\Volume{guid}\,
 // C:\, or a mount point with a backslash at its end.
-func (s *System) VolumeInformation(ctx context.Context, root string) (info win.VolumeInformation, err error) {
-	err = s.call(ctx, Call{win.CallVolumeInformation, root}, func() error {
-		info, err = s.paths.Information(root)
-		return err
+func (s *System) VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error) {
+	return ask(ctx, s, Call{win.CallVolumeInformation, root}, func() (win.VolumeInformation, error) {
+		return s.paths.Information(root)
 	})
-	return info, err
 }
 
 // DiskFreeSpace is GetDiskFreeSpaceExW of the volume that holds a directory.
-func (s *System) DiskFreeSpace(ctx context.Context, directory string) (space win.DiskSpace, err error) {
-	err = s.call(ctx, Call{win.CallDiskFreeSpace, directory}, func() error {
-		space, err = s.paths.FreeSpace(directory)
-		return err
+func (s *System) DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error) {
+	return ask(ctx, s, Call{win.CallDiskFreeSpace, directory}, func() (win.DiskSpace, error) {
+		return s.paths.FreeSpace(directory)
 	})
-	return space, err
 }
 
 // FormatVolume is MSFT_Volume.Format: [volumes.Manager.Format].
@@ -52,41 +46,35 @@ func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOp
 
 // RepairVolume is MSFT_Volume.Repair: [volumes.Manager.Repair].
 func (s *System) RepairVolume(ctx context.Context, volume string,
-	mode win.RepairMode) (result win.RepairResult, err error) {
-	err = s.call(ctx, Call{win.CallRepairVolume, volume}, func() error {
-		result, err = s.volumes.Repair(volume, mode)
-		return err
+	mode win.RepairMode) (win.RepairResult, error) {
+	return ask(ctx, s, Call{win.CallRepairVolume, volume}, func() (win.RepairResult, error) {
+		return s.volumes.Repair(volume, mode)
 	})
-	return result, err
 }
 
 // VolumePathNames is GetVolumePathNamesForVolumeNameW.
-func (s *System) VolumePathNames(ctx context.Context, volume string) (paths []string, err error) {
-	err = s.call(ctx, Call{win.CallVolumePathNames, volume}, func() error {
+func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
+	return ask(ctx, s, Call{win.CallVolumePathNames, volume}, func() ([]string, error) {
 		id, rest, ok := volumes.ParseName(volume)
 		switch {
 		case !strings.HasSuffix(volume, `\`):
-			return win.ErrorInvalidName
+			return nil, win.ErrorInvalidName
 		case !ok || rest != `\`:
-			return win.ErrorInvalidParameter
+			return nil, win.ErrorInvalidParameter
 		}
 		v, ok := s.volumes.WithID(id)
 		if !ok {
-			return win.ErrorFileNotFound
+			return nil, win.ErrorFileNotFound
 		}
-		paths = s.volumes.PathsOf(v)
-		return nil
+		return s.volumes.PathsOf(v), nil
 	})
-	return paths, err
 }
 
 // VolumeNameForMountPoint is GetVolumeNameForVolumeMountPointW: [paths.Space.VolumeNameAt].
-func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (name string, err error) {
-	err = s.call(ctx, Call{win.CallVolumeNameForMountPoint, mountPoint}, func() error {
-		name, err = s.paths.VolumeNameAt(mountPoint)
-		return err
+func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error) {
+	return ask(ctx, s, Call{win.CallVolumeNameForMountPoint, mountPoint}, func() (string, error) {
+		return s.paths.VolumeNameAt(mountPoint)
 	})
-	return name, err
 }
 
 // SetVolumeMountPoint is SetVolumeMountPointW: [paths.Space.SetMountPoint].
@@ -152,11 +140,7 @@ func (s *System) controlVolume(path string, f func(*volumes.Volume) error) error
 }
 
 // Volumes lists the volumes that are present, in the order of their arrival.
-func (s *System) Volumes() []volumes.Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.volumes.Info()
-}
+func (s *System) Volumes() []volumes.Info { return look(s, s.volumes.Info) }
 
 // VolumesOfDisk lists the names of a disk's volumes that are present.
 func (s *System) VolumesOfDisk(number disk.Number) []string {
@@ -172,8 +156,4 @@ func (s *System) VolumesOfDisk(number disk.Number) []string {
 }
 
 // MountPoints lists the mount manager's records, sorted by path.
-func (s *System) MountPoints() []volumes.MountPoint {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.volumes.MountPoints()
-}
+func (s *System) MountPoints() []volumes.MountPoint { return look(s, s.volumes.MountPoints) }
