@@ -73,6 +73,9 @@ func (claimed) release() error { return nil }
 
 func (claimed) administrators() claimed { return claimed{defaultSecurityDescriptor} }
 
+// listening is called with the address of each new pipe.
+var listening = func(string) {}
+
 func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	// ListenPipe makes the first instance of the pipe or fails, so a process
 	// that was there before can't be joined, nor impersonated to. It refuses
@@ -90,6 +93,7 @@ func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
 	}
+	listening(address("", name))
 	return listener{l}, nil
 }
 
