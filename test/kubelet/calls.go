@@ -53,9 +53,11 @@ func (c call) volume() string { return c.field("volume_id") }
 // wire is what is between kubelet and the driver. It registers the driver with kubelet, gives its
 // paths the form that they have on Windows, and keeps a list of all calls.
 type wire struct {
-	driver string // the driver's socket
-	root   string // kubelet's directory
-	cloud  *cloud // in the place of the driver's Controller; nil: the driver has one
+	driver  string // where the driver serves, as gRPC calls it
+	address string // where the lab serves, the same
+	root    string // kubelet's directory
+	windows bool   // whether kubelet is the Windows program
+	cloud   *cloud // in the place of the driver's Controller; nil: the driver has one
 
 	mu    sync.Mutex
 	calls []call
@@ -64,27 +66,44 @@ type wire struct {
 	beforeDetach func(volume string)
 }
 
-// socket is where kubelet and the lab call the driver.
-func (w *wire) socket() string { return filepath.Join(w.root, "lab.sock") }
-
 // serve serves CSI for a driver with a name until stop is called, and registers it.
 func (w *wire) serve(name string) (stop func(), err error) {
 	server := grpc.NewServer(grpc.UnknownServiceHandler(w.pass))
 	registrar := grpc.NewServer()
-	registration.RegisterRegistrationServer(registrar, &registrationServer{name: name, endpoint: w.socket()})
+	socket, directory := filepath.Join(w.root, "lab.sock"), filepath.Join(w.root, "plugins_registry")
+	endpoint := socket
+	if w.windows {
+		endpoint = `C:` + windowsRoot + `\lab.sock`
+	}
+	registration.RegisterRegistrationServer(registrar, &registrationServer{name: name, endpoint: endpoint})
 	stop = func() { registrar.Stop(); server.Stop() }
-	directory := filepath.Join(w.root, "plugins_registry")
 	if err := os.MkdirAll(directory, 0o750); err != nil {
 		return stop, err
 	}
-	for socket, s := range map[string]*grpc.Server{w.socket(): server, filepath.Join(directory, "lab-reg.sock"): registrar} {
-		l, err := net.Listen("unix", socket)
-		if err != nil {
-			return stop, err
-		}
-		go func() { _ = s.Serve(l) }() // ends with stop
+	if w.address, err = w.listen(socket, server); err != nil {
+		return stop, err
 	}
-	return stop, nil
+	_, err = w.listen(filepath.Join(directory, "lab-reg.sock"), registrar)
+	return stop, err
+}
+
+// listen has a server serve at a socket that kubelet calls, until it is stopped. Wine has no sockets:
+// it is a file with the address of a TCP port there.
+func (w *wire) listen(socket string, s *grpc.Server) (address string, err error) {
+	network, at := "unix", socket
+	if w.windows {
+		network, at = "tcp", "127.0.0.1:0"
+	}
+	l, err := net.Listen(network, at)
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = s.Serve(l) }()
+	if !w.windows {
+		return "unix://" + socket, nil
+	}
+	address = l.Addr().String()
+	return address, os.WriteFile(socket, []byte(address), 0o600)
 }
 
 // registrationServer tells kubelet where the driver is.
@@ -135,8 +154,8 @@ func (w *wire) pass(_ any, stream grpc.ServerStream) error {
 }
 
 // invoke makes a call on a connection of its own, as kubelet does.
-func invoke(ctx context.Context, socket, method string, in, out proto.Message) error {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func invoke(ctx context.Context, address, method string, in, out proto.Message) error {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -177,7 +196,8 @@ const (
 	podsDrive   = "c:"
 )
 
-// asOnWindows gives the paths in a request the form that they have on Windows.
+// asOnWindows gives the paths in a request the form that they have on Windows. The Windows program
+// has it by itself.
 func (w *wire) asOnWindows(m proto.Message) {
 	for _, name := range []protoreflect.Name{"staging_target_path", "target_path", "volume_path"} {
 		f := m.ProtoReflect().Descriptor().Fields().ByName(name)
@@ -251,7 +271,7 @@ func callController[Response any, Message interface {
 }](ctx context.Context, w *wire, method string, request proto.Message) (Message, error) {
 	response := Message(new(Response))
 	if w.cloud == nil {
-		return response, invoke(ctx, w.socket(), "/csi.v1.Controller/"+method, request, response)
+		return response, invoke(ctx, w.address, "/csi.v1.Controller/"+method, request, response)
 	}
 	number := w.begin(ctx, method, request)
 	err := w.cloud.call(ctx, request, response)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ const nodeName = "node-1"
 // kubelet.
 type cluster struct {
 	*kubernetes.Clientset
+	dir        string // of the logs
 	root       string // kubelet's directory
 	config     *rest.Config
 	kubeconfig string // the file that says how to reach the API server
@@ -44,7 +46,11 @@ type cluster struct {
 // startCluster starts it, and returns when the node is registered. stop must be called even if it fails.
 func startCluster(ctx context.Context, o options) (*cluster, error) {
 	dir, bin := o.dir, o.kubernetes
-	c := &cluster{root: filepath.Join(dir, "kubelet")}
+	c := &cluster{dir: dir, root: filepath.Join(dir, "kubelet")}
+	root := c.root // as kubelet calls it
+	if o.windows {
+		root, c.root = windowsRoot, filepath.Join(driveC(), strings.ReplaceAll(windowsRoot, `\`, "/"))
+	}
 	ports, err := freePorts(3)
 	if err != nil {
 		return c, err
@@ -101,7 +107,7 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 		return c, err
 	}
 	c.command = []string{o.kubelet,
-		"-kubeconfig=" + c.kubeconfig, "-node=" + nodeName, "-root-dir=" + c.root, "-sync=" + o.sync.String(), "-v=4"}
+		"-kubeconfig=" + o.inNode(c.kubeconfig), "-node=" + nodeName, "-root-dir=" + root, "-sync=" + o.sync.String(), "-v=4"}
 	if err := c.startKubelet(); err != nil {
 		return c, err
 	}
@@ -126,7 +132,7 @@ func (c *cluster) startKubelet(flags ...string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kubelet.kill()
-	c.kubelet, err = start(filepath.Dir(c.root), "kubelet", append(slices.Clone(c.command), flags...)...)
+	c.kubelet, err = start(c.dir, "kubelet", append(slices.Clone(c.command), flags...)...)
 	return err
 }
 
@@ -184,11 +190,15 @@ func (c *cluster) await(ctx context.Context, what string, is func() (bool, error
 // writeKubeconfig writes how to reach the API server to a file; as another account, if one is given.
 func (c *cluster) writeKubeconfig(file, as string) (path string, err error) {
 	config := api.NewConfig()
-	config.Clusters["lab"] = &api.Cluster{Server: c.config.Host, CertificateAuthority: c.config.CAFile}
+	authority, err := filepath.Rel(c.dir, c.config.CAFile) // which isn't absolute for a Windows program
+	if err != nil {
+		return "", err
+	}
+	config.Clusters["lab"] = &api.Cluster{Server: c.config.Host, CertificateAuthority: authority}
 	config.AuthInfos["lab"] = &api.AuthInfo{Token: c.config.BearerToken, Impersonate: as}
 	config.Contexts["lab"] = &api.Context{Cluster: "lab", AuthInfo: "lab"}
 	config.CurrentContext = "lab"
-	path = filepath.Join(filepath.Dir(c.root), file)
+	path = filepath.Join(c.dir, file)
 	return path, clientcmd.WriteToFile(*config, path)
 }
 

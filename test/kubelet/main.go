@@ -37,6 +37,7 @@ type options struct {
 	kubernetes string   // the folder of Kubernetes' programs and etcd
 	kubelet    string   // the program
 	csiProxy   string   // the program
+	windows    bool     // whether these two and the driver are Windows programs
 	driver     []string // the command
 	dir        string   // for logs and data
 	seed       uint64
@@ -67,7 +68,9 @@ func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet and etcd, which test/kubernetes/setup prints")
 	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
-	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, built for this system")
+	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, with the simulated node")
+	flags.BoolVar(&o.windows, "windows", false, "kubelet, csi-proxy and the driver are Windows programs, which test/kubelet/run runs under Wine;\n"+
+		"$SOCKET is an address of TCP, such as 127.0.0.1:10000")
 	driver := flags.String("driver", "", "the `command` that starts the driver, in which $SOCKET, $ENDPOINTS, $STATE and $NODE are\n"+
 		"the socket to serve at, the directory of CSI Proxy's sockets, one of the driver's own, and the node's name")
 	flags.StringVar(&o.dir, "dir", "", "the `directory` for logs and data; it must be short; by default a new one, removed if all is well")
@@ -119,6 +122,8 @@ func parseFlags(args []string) (o options, err error) {
 		return o, errors.New("-driver is missing: the command that starts the driver")
 	case o.sidecars && len(o.cloud) > 0:
 		return o, errors.New("-sidecars: they can't use -cloud, only a driver's Controller")
+	case o.windows && (o.sidecars || len(o.cloud) > 0):
+		return o, errors.New("-windows: -sidecars and -cloud need sockets, which Wine hasn't got")
 	}
 	for _, name := range o.names() {
 		if name != allHistories && !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
@@ -146,7 +151,7 @@ func (o options) scenarios() []definition {
 func (o options) wants(d definition) bool {
 	switch names := o.names(); {
 	case o.planted != "" && o.planted != "all", d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil,
-		d.name == "manifests" && o.manifests == nil:
+		d.name == "manifests" && o.manifests == nil, d.name == "upgrade" && o.windows:
 		return false
 	case len(names) > 0:
 		return slices.Contains(names, d.name) || d.history && slices.Contains(names, allHistories)
@@ -254,6 +259,7 @@ type lab struct {
 	cluster  *cluster
 	wire     *wire
 	driver   string // its name
+	control  string // where the relay serves; "" without -windows
 	stopWire func()
 	nodes    int // that there have been
 	current  *node
@@ -268,7 +274,12 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if l.cluster, err = startCluster(ctx, l.options); err != nil {
 		return err
 	}
-	l.wire = &wire{driver: filepath.Join(l.dir, "csi.sock"), root: l.cluster.root}
+	l.wire = &wire{driver: "unix://" + filepath.Join(l.dir, "csi.sock"), root: l.cluster.root, windows: l.windows}
+	if l.windows {
+		if err := l.startRelay(); err != nil {
+			return err
+		}
+	}
 	if len(l.options.cloud) > 0 {
 		l.wire.cloud = &cloud{command: l.options.cloud, endpoints: func() string { return l.current.endpoints() }}
 	}
@@ -321,7 +332,7 @@ func (l *lab) startSidecars(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.cluster.startSidecars(l.kubernetes, l.wire.socket(), account); err != nil {
+	if err := l.cluster.startSidecars(l.kubernetes, l.wire.address, account); err != nil {
 		return err
 	}
 	return l.cluster.await(ctx, "the sidecars have started", func() (bool, error) {
@@ -345,7 +356,7 @@ func (l *lab) stop() {
 // newNode returns a node with CSI Proxy and the driver, in a directory of its own.
 func (l *lab) newNode(ctx context.Context) (*node, error) {
 	l.nodes++
-	n, err := newNode(filepath.Join(l.dir, fmt.Sprintf("node-%d", l.nodes)), l.wire.driver, l.options)
+	n, err := newNode(filepath.Join(l.dir, fmt.Sprintf("node-%d", l.nodes)), l.wire.driver, l.control, l.options)
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +372,7 @@ func (l *lab) newNode(ctx context.Context) (*node, error) {
 func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 	s := &scenario{
 		name: d.name, cluster: l.cluster, wire: l.wire, driverName: l.driver, expected: d.expected, planted: planted,
-		options: l.options, random: rand.New(rand.NewPCG(l.seed, hash(d.name))), began: time.Now(), first: len(l.wire.list()),
+		random: rand.New(rand.NewPCG(l.seed, hash(d.name))), began: time.Now(), first: len(l.wire.list()),
 	}
 	if planted.name != "" {
 		s.name = "plant-" + planted.name

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -22,30 +23,38 @@ import (
 
 // node is the simulated Windows node: CSI Proxy and the driver, with all that they keep.
 type node struct {
+	options
 	dir            string // its own
-	csiProxy       string // the program
-	driverCommand  []string
-	socket         string // where the driver serves
+	address        string // where the driver serves, as gRPC calls it
 	daemon, driver *program
 	control        *grpc.ClientConn // of the simulated hardware, and of what pods do with files
 }
 
-func (n *node) endpoints() string { return filepath.Join(n.dir, "run") }
+// endpoints is the directory of CSI Proxy's sockets; Windows has pipes instead.
+func (n *node) endpoints() string {
+	if n.windows {
+		return ""
+	}
+	return filepath.Join(n.dir, "run")
+}
 
 // newNode returns a node on which nothing runs yet. stop must be called in the end.
-func newNode(dir, socket string, o options) (*node, error) {
-	n := &node{dir: dir, csiProxy: o.csiProxy, socket: socket, driverCommand: o.driver}
+func newNode(dir, address, control string, o options) (*node, error) {
+	n := &node{options: o, dir: dir, address: address}
 	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
 		return nil, err
 	}
+	if control == "" {
+		control = "unix://" + filepath.Join(n.endpoints(), simv1.EndpointName+".sock")
+	}
 	var err error
-	n.control, err = dial(filepath.Join(n.endpoints(), simv1.EndpointName+".sock"))
+	n.control, err = dial(control)
 	return n, err
 }
 
-// dial returns a connection whose calls wait until a socket is served.
-func dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("unix:"+socket,
+// dial returns a connection whose calls wait until an address is served.
+func dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -64,17 +73,17 @@ func (n *node) startDaemon() (err error) {
 		}
 	}
 	n.daemon, err = start(n.dir, "csi-proxy", n.csiProxy, "-node=simulated", "-endpoint-dir="+n.endpoints(),
-		"-sim-state="+filepath.Join(n.dir, "node.db"))
+		"-sim-state="+n.inNode(filepath.Join(n.dir, "node.db")))
 	return err
 }
 
 // startDriver starts the driver.
 func (n *node) startDriver() (err error) {
 	var command []string
-	for _, word := range n.driverCommand {
+	for _, word := range n.options.driver {
 		command = append(command, os.Expand(word, func(name string) string {
 			return map[string]string{
-				"SOCKET": n.socket, "ENDPOINTS": n.endpoints(), "STATE": filepath.Join(n.dir, "state"), "NODE": nodeName,
+				"SOCKET": strings.TrimPrefix(n.address, "unix://"), "ENDPOINTS": n.endpoints(), "STATE": n.inNode(filepath.Join(n.dir, "state")), "NODE": nodeName,
 			}[name]
 		}))
 	}
@@ -86,13 +95,13 @@ func (n *node) startDriver() (err error) {
 func (n *node) served(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := dial(n.socket)
+	conn, err := dial(n.address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if _, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
-		return fmt.Errorf("the driver doesn't serve at %s: %w; %s ends with\n%s", n.socket, err, n.driver.log, n.driver.lastLog())
+		return fmt.Errorf("the driver doesn't serve at %s: %w; %s ends with\n%s", n.address, err, n.driver.log, n.driver.lastLog())
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -30,7 +31,15 @@ func start(dir, name string, command ...string) (*program, error) {
 		return nil, err
 	}
 	defer log.Close()
+	workingDir := ""
+	if strings.HasSuffix(command[0], ".exe") {
+		if command[0], err = filepath.Abs(command[0]); err != nil {
+			return nil, err
+		}
+		command, workingDir = append([]string{"wine"}, command...), driveC() // where kubelet takes paths without a drive to be
+	}
 	p.cmd = exec.Command(command[0], command[1:]...)
+	p.cmd.Dir = workingDir
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// They must not outlive a lab that is killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

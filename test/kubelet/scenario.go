@@ -33,7 +33,6 @@ type scenario struct {
 	driverName string
 	random     *rand.Rand
 	planted    plant // a fault that the invariants must find
-	options    options
 
 	began    time.Time
 	first    int // its first call on the wire

@@ -484,7 +484,7 @@ func (s *scenario) plant() {
 			err := pass()
 			if c.method == publish && !again {
 				again = true
-				err = invoke(s.ctx, s.wire.socket(), csi.Node_NodePublishVolume_FullMethodName, c.request, &csi.NodePublishVolumeResponse{})
+				err = invoke(s.ctx, s.wire.address, csi.Node_NodePublishVolume_FullMethodName, c.request, &csi.NodePublishVolumeResponse{})
 			}
 			return err
 		})

@@ -24,14 +24,14 @@ var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-resizer"}
 
 // startSidecars starts the real helpers of a driver's Controller, in the place of the lab's. They use
 // the API server as an account, if one is given.
-func (c *cluster) startSidecars(bin, socket, account string) error {
+func (c *cluster) startSidecars(bin, address, account string) error {
 	kubeconfig, err := c.writeKubeconfig("kubeconfig-sidecars", account)
 	if err != nil {
 		return err
 	}
 	for _, name := range sidecars {
-		if err := c.start(filepath.Dir(c.root), name,
-			filepath.Join(bin, name), "--csi-address="+socket, "--kubeconfig="+kubeconfig, "--timeout=2m", "--v=4"); err != nil {
+		if err := c.start(c.dir, name,
+			filepath.Join(bin, name), "--csi-address="+address, "--kubeconfig="+kubeconfig, "--timeout=2m", "--v=4"); err != nil {
 			return err
 		}
 	}
