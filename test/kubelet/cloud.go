@@ -27,8 +27,8 @@ import (
 //	detach ID
 //	delete ID
 type cloud struct {
-	command   []string
-	endpoints func() string // the directory of CSI Proxy's sockets, for csi-proxyctl
+	command []string
+	node    func() *node // which is current
 }
 
 // sharePrefix begins the ids of volumes without a disk, which the command isn't asked about.
@@ -83,7 +83,7 @@ func (c *cloud) run(ctx context.Context, arguments ...string) (string, error) {
 	}
 	words := append(append([]string{}, c.command...), arguments...)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env = append(os.Environ(), "ENDPOINTS="+c.endpoints())
+	cmd.Env = append(os.Environ(), "ENDPOINTS="+c.node().endpoints(), "STATE="+c.node().dir)
 	cmd.Stderr = new(strings.Builder)
 	out, err := cmd.Output()
 	if err != nil {

@@ -173,6 +173,9 @@ func (h *history) close() {
 // anyCrash returns one. If it makes kubelet forget what it has to unstage, nothing is to be unstaged.
 func (h *history) anyCrash() crash {
 	c := crashes[h.random.IntN(len(crashes))]
+	if c.gentle && h.windows { // Linux can't ask Wine's programs to end
+		c = daemonDies
+	}
 	if c.kubelet {
 		h.close()
 		for _, v := range h.volumes {

@@ -122,8 +122,8 @@ func parseFlags(args []string) (o options, err error) {
 		return o, errors.New("-driver is missing: the command that starts the driver")
 	case o.sidecars && len(o.cloud) > 0:
 		return o, errors.New("-sidecars: they can't use -cloud, only a driver's Controller")
-	case o.windows && (o.sidecars || len(o.cloud) > 0):
-		return o, errors.New("-windows: -sidecars and -cloud need sockets, which Wine hasn't got")
+	case o.sidecars && o.windows:
+		return o, errors.New("-sidecars: they need sockets, which the lab hasn't got with -windows")
 	}
 	for _, name := range o.names() {
 		if name != allHistories && !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
@@ -281,7 +281,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 		}
 	}
 	if len(l.options.cloud) > 0 {
-		l.wire.cloud = &cloud{command: l.options.cloud, endpoints: func() string { return l.current.endpoints() }}
+		l.wire.cloud = &cloud{command: l.options.cloud, node: func() *node { return l.current }}
 	}
 	n, err := l.newNode(ctx)
 	if err != nil {
