@@ -18,6 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
 )
 
 func TestEndpoints(t *testing.T) {
@@ -79,7 +80,7 @@ func TestReady(t *testing.T) {
 		if err := c.Ready(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.Volume.GetVolumeStats(t.Context(), volumeA); err != nil {
+		if _, err := c.Volume.GetVolumeStats(t.Context(), wiretest.VolumeA); err != nil {
 			t.Error(err)
 		}
 		d.stop("volume v1beta1")

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wiretest makes up messages and services for tests of what depends on their
-// descriptors.
+// Package wiretest has what each operation is on the wire, for the tests of both ends, and makes up
+// messages and services for tests of what depends on their descriptors.
 package wiretest
 
 import (

@@ -1,0 +1,345 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wiretest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Two volumes, as Go and JSON have them, and a portal.
+const (
+	VolumeA     = `\\?\Volume{6a1c2d3e-0000-4000-8000-0123456789ab}\`
+	jsonVolumeA = `\\\\?\\Volume{6a1c2d3e-0000-4000-8000-0123456789ab}\\`
+	VolumeB     = `\\?\Volume{6a1c2d3e-0000-4000-8000-0123456789cd}\`
+	jsonVolumeB = `\\\\?\\Volume{6a1c2d3e-0000-4000-8000-0123456789cd}\\`
+)
+
+// Portal is a portal.
+var Portal = iscsi.Portal{Address: "10.0.0.1", Port: 65535}
+
+// Exchange is what an operation is on the wire in some versions of its group.
+type Exchange struct {
+	Versions          string // separated by blanks; the operation has no others
+	Method            string
+	Request, Response string // JSON, the request as the client writes it
+}
+
+// Operation is an operation with its arguments, but for the context, what it is on the wire,
+// and its result; nil for none but the error. If the result is a stream, it is what comes first.
+type Operation struct {
+	Group, Name string
+	Args        []any
+	Exchanges   []Exchange
+	Result      any
+}
+
+// On returns the exchange in a version, if that has the operation.
+func (o Operation) On(version string) (Exchange, bool) {
+	for _, e := range o.Exchanges {
+		if slices.Contains(strings.Fields(e.Versions), version) {
+			return e, true
+		}
+	}
+	return Exchange{}, false
+}
+
+// ByClient reports whether the client makes the operation of the method of another one.
+func (o Operation) ByClient(e Exchange) bool {
+	return o.Name == "DataVolumeOfDisk" || o.Name == "FindDiskByPage83" && e.Method == "ListDiskIDs"
+}
+
+// Operations has each method of each version. The tests of both ends go by it: what the client
+// sends, the server understands, and the other way round.
+var Operations = []Operation{
+	{"disk", "ListDiskLocations", nil, []Exchange{
+		{"v1 v1beta3", "ListDiskLocations", `{}`, `{"diskLocations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`},
+		{"v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, `{"diskLocations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`},
+	}, map[disk.Number]disk.Location{0: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}, 4294967295: {LUNID: "5"}}},
+
+	{"disk", "ListDiskIDs", nil, []Exchange{
+		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"page83": "6000c29f", "serialNumber": "vol1"}, "2": {"serialNumber": "vol2"}}}`},
+		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}, "2": {"identifiers": {"page83": "", "serialNumber": "vol2"}}}}`},
+	}, map[disk.Number]disk.IDs{0: {Page83: "6000c29f", SerialNumber: "vol1"}, 2: {SerialNumber: "vol2"}}},
+
+	{"disk", "FindDiskByPage83", []any{"6000c29f"}, []Exchange{
+		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"serialNumber": "6000c29f"}, "2": {"page83": "6000c29f"}, "3": {"page83": "6000c29f0"}}}`},
+		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {}, "2": {"identifiers": {"page83": "6000c29f"}}}}`},
+		{"v1alpha1", "GetDiskNumberByName", `{"diskName":"6000c29f"}`, `{"diskNumber": "2"}`},
+	}, disk.Number(2)},
+
+	{"disk", "PartitionDisk", []any{3}, []Exchange{
+		{"v1 v1beta3", "PartitionDisk", `{"diskNumber":3}`, `{}`},
+		{"v1beta2 v1beta1 v1alpha1", "PartitionDisk", `{"diskID":"3"}`, `{}`},
+	}, nil},
+
+	{"disk", "Rescan", nil, []Exchange{
+		{"v1 v1beta3 v1beta2 v1beta1 v1alpha1", "Rescan", `{}`, `{}`},
+	}, nil},
+
+	{"disk", "GetDiskStats", []any{3}, []Exchange{
+		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
+		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
+	}, disk.Stats{SizeBytes: 1 << 40}},
+
+	{"disk", "SetDiskState", []any{3, true}, []Exchange{
+		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
+		{"v1beta2", "SetAttachState", `{"diskID":"3","isOnline":true}`, `{}`},
+	}, nil},
+
+	{"disk", "GetDiskState", []any{3}, []Exchange{
+		{"v1 v1beta3", "GetDiskState", `{"diskNumber":3}`, `{"isOnline": true}`},
+		{"v1beta2", "GetAttachState", `{"diskID":"3"}`, `{"isOnline": true}`},
+	}, true},
+
+	{"volume", "ListVolumesOnDisk", []any{3, 0}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonVolumeA + `", "` + jsonVolumeB + `"]}`},
+		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonVolumeA + `", "` + jsonVolumeB + `"]}`},
+	}, []volume.ID{VolumeA, VolumeB}},
+
+	{"volume", "ListVolumesOnDisk", []any{3, 2}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3,"partitionNumber":2}`, `{"volumeIds": ["` + jsonVolumeA + `"]}`},
+	}, []volume.ID{VolumeA}},
+
+	{"volume", "DataVolumeOfDisk", []any{3}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonVolumeA + `"]}`},
+		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonVolumeA + `"]}`},
+	}, volume.ID(VolumeA)},
+
+	{"volume", "MountVolume", []any{VolumeA, `C:\a`}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "MountVolume", `{"volumeId":"` + jsonVolumeA + `","targetPath":"C:\\a"}`, `{}`},
+		{"v1beta2 v1beta1 v1alpha1", "MountVolume", `{"volumeId":"` + jsonVolumeA + `","path":"C:\\a"}`, `{}`},
+	}, nil},
+
+	{"volume", "UnmountVolume", []any{VolumeA, `C:\a`}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "UnmountVolume", `{"volumeId":"` + jsonVolumeA + `","targetPath":"C:\\a"}`, `{}`},
+		{"v1beta2 v1beta1 v1alpha1", "DismountVolume", `{"volumeId":"` + jsonVolumeA + `","path":"C:\\a"}`, `{}`},
+	}, nil},
+
+	{"volume", "IsVolumeFormatted", []any{VolumeA}, []Exchange{
+		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "IsVolumeFormatted", `{"volumeId":"` + jsonVolumeA + `"}`, `{"formatted": true}`},
+	}, true},
+
+	{"volume", "FormatVolume", []any{VolumeA}, []Exchange{
+		{"v2alpha1 v1 v1beta3 v1beta2 v1beta1 v1alpha1", "FormatVolume", `{"volumeId":"` + jsonVolumeA + `"}`, `{}`},
+	}, nil},
+
+	{"volume", "ResizeVolume", []any{VolumeA, 1 << 40}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "ResizeVolume", `{"volumeId":"` + jsonVolumeA + `","sizeBytes":"1099511627776"}`, `{}`},
+		{"v1beta2 v1beta1 v1alpha1", "ResizeVolume", `{"volumeId":"` + jsonVolumeA + `","size":"1099511627776"}`, `{}`},
+	}, nil},
+
+	{"volume", "GetVolumeStats", []any{VolumeA}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonVolumeA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
+		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonVolumeA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
+	}, volume.Stats{SizeBytes: 1 << 40, UsedBytes: 4096}},
+
+	{"volume", "GetDiskNumberFromVolumeID", []any{VolumeA}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "GetDiskNumberFromVolumeID", `{"volumeId":"` + jsonVolumeA + `"}`, `{"diskNumber": 4294967295}`},
+		{"v1beta2 v1beta1", "GetVolumeDiskNumber", `{"volumeId":"` + jsonVolumeA + `"}`, `{"diskNumber": "4294967295"}`},
+	}, disk.Number(4294967295)},
+
+	{"volume", "GetVolumeIDFromTargetPath", []any{`C:\a`}, []Exchange{
+		{"v2alpha1 v1 v1beta3", "GetVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonVolumeA + `"}`},
+		{"v1beta2 v1beta1", "GetVolumeIDFromMount", `{"mount":"C:\\a"}`, `{"volumeId": "` + jsonVolumeA + `"}`},
+	}, volume.ID(VolumeA)},
+
+	{"volume", "GetClosestVolumeIDFromTargetPath", []any{`C:\a`}, []Exchange{
+		{"v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonVolumeA + `"}`},
+	}, volume.ID(VolumeA)},
+
+	{"volume", "WriteVolumeCache", []any{VolumeA}, []Exchange{
+		{"v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volumeId":"` + jsonVolumeA + `"}`, `{}`},
+	}, nil},
+
+	{"filesystem", "PathExists", []any{`C:\pods\a`}, []Exchange{
+		{"v2alpha1 v1 v1beta2", "PathExists", `{"path":"C:\\pods\\a"}`, `{"exists": true}`},
+		{"v1beta1 v1alpha1", "PathExists", `{"path":"C:\\pods\\a","context":"POD"}`, `{"exists": true}`},
+	}, true},
+
+	{"filesystem", "Mkdir", []any{`C:\pods\a`}, []Exchange{
+		{"v2alpha1 v1 v1beta2", "Mkdir", `{"path":"C:\\pods\\a"}`, `{}`},
+		{"v1beta1 v1alpha1", "Mkdir", `{"path":"C:\\pods\\a","context":"POD"}`, `{}`},
+	}, nil},
+
+	{"filesystem", "Rmdir", []any{`C:\pods\a`, true}, []Exchange{
+		{"v2alpha1 v1 v1beta2", "Rmdir", `{"path":"C:\\pods\\a","force":true}`, `{}`},
+		{"v1beta1 v1alpha1", "Rmdir", `{"path":"C:\\pods\\a","context":"POD","force":true}`, `{}`},
+	}, nil},
+
+	{"filesystem", "RmdirContents", []any{`C:\a`}, []Exchange{
+		{"v2alpha1", "RmdirContents", `{"path":"C:\\a"}`, `{}`},
+	}, nil},
+
+	{"filesystem", "CreateSymlink", []any{`C:\from`, `C:\to`}, []Exchange{
+		{"v2alpha1 v1 v1beta2", "CreateSymlink", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
+		{"v1beta1 v1alpha1", "LinkPath", `{"sourcePath":"C:\\from","targetPath":"C:\\to"}`, `{}`},
+	}, nil},
+
+	{"filesystem", "IsSymlink", []any{`C:\a`}, []Exchange{
+		{"v2alpha1 v1 v1beta2", "IsSymlink", `{"path":"C:\\a"}`, `{"isSymlink": true}`},
+		{"v1beta1 v1alpha1", "IsMountPoint", `{"path":"C:\\a"}`, `{"isMountPoint": true}`},
+	}, true},
+
+	{"smb", "NewSMBGlobalMapping", []any{`\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")}}, []Exchange{
+		{"v1 v1beta2", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{}`},
+		{"v1beta1 v1alpha1", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{"error": ""}`},
+	}, nil},
+
+	{"smb", "RemoveSMBGlobalMapping", []any{`\\server\share`}, []Exchange{
+		{"v1 v1beta2", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{}`},
+		{"v1beta1 v1alpha1", "RemoveSmbGlobalMapping", `{"remotePath":"\\\\server\\share"}`, `{"error": ""}`},
+	}, nil},
+
+	{"iscsi", "AddTargetPortal", []any{Portal}, []Exchange{
+		{"v1alpha2 v1alpha1", "AddTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{}`},
+	}, nil},
+
+	{"iscsi", "DiscoverTargetPortal", []any{Portal}, []Exchange{
+		{"v1alpha2 v1alpha1", "DiscoverTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{"iqns": ["iqn.2026-01.a:b", "iqn.2026-01.a:c"]}`},
+	}, []iscsi.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
+
+	{"iscsi", "ListTargetPortals", nil, []Exchange{
+		{"v1alpha2 v1alpha1", "ListTargetPortals", `{}`, `{"targetPortals": [{"targetAddress": "10.0.0.1", "targetPort": 65535}, {"targetAddress": "a"}]}`},
+	}, []iscsi.Portal{Portal, {Address: "a"}}},
+
+	{"iscsi", "RemoveTargetPortal", []any{iscsi.Portal{Address: "a"}}, []Exchange{
+		{"v1alpha2 v1alpha1", "RemoveTargetPortal", `{"targetPortal":{"targetAddress":"a"}}`, `{}`},
+	}, nil},
+
+	{"iscsi", "ConnectTarget", []any{Portal, "iqn.2026-01.a:b", iscsi.Authentication{}}, []Exchange{
+		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "ConnectTarget", []any{
+		Portal, "iqn.2026-01.a:b",
+		iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("s%")},
+	}, []Exchange{
+		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
+			`"authType":"ONE_WAY_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "ConnectTarget", []any{
+		Portal, "iqn.2026-01.a:b",
+		iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u", Secret: secret.New("s%")},
+	}, []Exchange{
+		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
+			`"authType":"MUTUAL_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "DisconnectTarget", []any{Portal, "iqn.2026-01.a:b"}, []Exchange{
+		{"v1alpha2 v1alpha1", "DisconnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
+	}, nil},
+
+	{"iscsi", "GetTargetDisks", []any{Portal, "iqn.2026-01.a:b"}, []Exchange{
+		{"v1alpha2 v1alpha1", "GetTargetDisks", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{"diskIDs": ["4294967295", "0"]}`},
+	}, []disk.Number{4294967295, 0}},
+
+	{"iscsi", "SetMutualCHAPSecret", []any{secret.New("s%")}, []Exchange{
+		{"v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret":"s%"}`, `{}`},
+	}, nil},
+
+	{"system", "GetBIOSSerialNumber", nil, []Exchange{
+		{"v1alpha1", "GetBIOSSerialNumber", `{}`, `{"serialNumber": "VMware-42 0b"}`},
+	}, "VMware-42 0b"},
+
+	{"system", "GetService", []any{"a"}, []Exchange{
+		{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
+	}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
+
+	{"system", "StartService", []any{"a"}, []Exchange{
+		{"v1alpha1", "StartService", `{"name":"a"}`, `{}`},
+	}, nil},
+
+	{"system", "StopService", []any{"a", false}, []Exchange{
+		{"v1alpha1", "StopService", `{"name":"a"}`, `{}`},
+	}, nil},
+
+	{"system", "StopService", []any{"a", true}, []Exchange{
+		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
+	}, nil},
+
+	{"storage", "ListDisks", []any{storage.Selector{Number: new(disk.Number), SerialNumber: "vol"}}, []Exchange{
+		{"v1alpha1", "ListDisks", `{"disk":{"number":0,"serialNumber":"vol"}}`, `{"disks": [{"number": 3, "serialNumber": "vol", "online": true}]}`},
+	}, []storage.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
+
+	{"storage", "StageVolume", []any{storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol"}, StagingPath: `C:\a`, Grow: true}}, []Exchange{
+		{"v1alpha1", "StageVolume", `{"disk":{"serialNumber":"vol"},"login":{},"stagingPath":"C:\\a","format":{},"grow":true}`, `{"diskNumber": 3, "volumeId": "` + jsonVolumeA + `", "grown": true}`},
+	}, storage.StagedVolume{Disk: 3, VolumeID: VolumeA, Grown: true}},
+
+	{"storage", "UnstageVolume", []any{storage.UnstageVolumeRequest{StagingPath: `C:\a`, Force: true}}, []Exchange{
+		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","force":true,"disk":{}}`, `{"unmounted": true, "diskOffline": true}`},
+	}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true}},
+
+	{"storage", "UnstageVolume", []any{storage.UnstageVolumeRequest{StagingPath: `C:\a`}}, []Exchange{
+		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","disk":{}}`, `{"loggedOut": true, "unmapped": true}`},
+	}, storage.UnstagedVolume{LoggedOut: true, Unmapped: true}},
+
+	{"storage", "PublishVolume", []any{`C:\a`, `C:\b`}, []Exchange{{"v1alpha1", "PublishVolume", `{"stagingPath":"C:\\a","targetPath":"C:\\b"}`, `{}`}}, nil},
+
+	{"storage", "UnpublishVolume", []any{`C:\b`}, []Exchange{
+		{"v1alpha1", "UnpublishVolume", `{"targetPath":"C:\\b"}`, `{}`},
+	}, nil},
+
+	{"storage", "ExpandVolume", []any{storage.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -time.Millisecond}}, []Exchange{
+		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskSizeBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskSizeBytes": "1099511627777", "grown": true}`},
+	}, storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 1<<40 + 1, Grown: true}},
+
+	{"storage", "GetVolume", []any{`C:\a`}, []Exchange{
+		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "inaccessible": true, "message": "m"}]}}`},
+	}, storage.Volume{Disk: new(disk.Number), FreeBytes: 7,
+		Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}}},
+
+	{"storage", "ListVolumes", nil, []Exchange{
+		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a", "volume": {}}]}`},
+	}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+
+	{"storage", "StageShare", []any{storage.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: smb.Credentials{Username: "u", Password: secret.New("p")}}}, []Exchange{
+		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","username":"u","password":"p"}`, `{}`},
+	}, nil},
+
+	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`}}, []Exchange{
+		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a","remotePath":"\\\\s\\d"}`, `{"unmapped": true}`},
+	}, storage.UnstagedShare{Unmapped: true}},
+
+	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`}}, []Exchange{
+		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
+	}, storage.UnstagedShare{Unlinked: true}},
+
+	{"storage", "CleanUp", []any{true}, []Exchange{
+		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a", "volume": {}}, "error": "busy"}], "incomplete_reason": "b"}`},
+	}, storage.Leftovers{IncompleteReason: "b",
+		Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
+
+	{"storage", "MoveAside", []any{`C:\a`}, []Exchange{
+		{"v1alpha1", "MoveAside", `{"path":"C:\\a"}`, `{"moved_to": "b", "entries": [{"name": "c", "created_milliseconds": 1500}], "more_entries": true}`},
+	}, storage.MovedAside{MovedTo: "b", MoreEntries: true,
+		Entries: []storage.MovedEntry{{Name: "c", Created: time.UnixMilli(1500).UTC()}}}},
+
+	{"storage", "ListRefusedLogOns", []any{true}, []Exchange{
+		{"v1alpha1", "ListRefusedLogOns", `{"forget":true}`, `{"refused": [{"remote_path": "a", "windows_error": 1326, "refused_for_milliseconds": 2000, "held_back_for_milliseconds": 500}]}`},
+	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second,
+		HeldBackFor: 500 * time.Millisecond}}},
+
+	{"storage", "CheckVolume", []any{storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []Exchange{
+		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500"}`},
+	}, storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}},
+
+	{"storage", "WatchDisks", []any{storage.Selector{SerialNumber: "vol1"}}, []Exchange{
+		{"v1alpha1", "WatchDisks", `{"disk":{"serialNumber":"vol1"}}`,
+			`{"removed": [{"number": 1}], "added": [{"number": 1, "serialNumber": "vol1"}], "changed": [{"number": 2, "online": true}]}`},
+	}, storage.DiskChanges{
+		Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol1"}},
+		Changed: []storage.Disk{{Number: 2, Online: true}},
+	}},
+}
