@@ -6,6 +6,7 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"testing"
 	"unicode/utf8"
 
@@ -52,7 +53,7 @@ func FuzzRequests(f *testing.F) {
 			t.Error("neither an answer nor an error")
 		}
 		for _, call := range node.calls {
-			if !utf8.ValidString(call) {
+			if !utf8.ValidString(fmt.Sprint(call)) {
 				t.Errorf("call %q", call)
 			}
 		}

@@ -227,6 +227,9 @@ func TestWait(t *testing.T) {
 			t.Errorf("%v: %v, %v, want %v", wait, got, err, want)
 		}
 	}
+	if got, err := toWait(math.MinInt64); got != -time.Millisecond || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
 	if _, err := toWait(math.MaxInt64); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}
