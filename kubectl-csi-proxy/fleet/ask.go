@@ -45,10 +45,19 @@ type Asked struct {
 	Error string `json:"error,omitempty"`
 }
 
-// answer is what a node has answered.
-type answer[T any] struct {
-	Asked
-	result T
+func (a Asked) asked() Asked { return a }
+
+// Answers are what nodes have answered, by their names.
+type Answers[T interface{ asked() Asked }] struct {
+	Nodes []T `json:"nodes"`
+}
+
+// Asked returns the nodes that were asked.
+func (a Answers[T]) Asked() (all []Asked) {
+	for _, n := range a.Nodes {
+		all = append(all, n.asked())
+	}
+	return all
 }
 
 // Failed returns how many of the nodes gave no answer.
@@ -80,40 +89,42 @@ func (a *Asker) find(ctx context.Context) ([]*core.Node, map[string]*core.Pod, e
 	return nodes, pods, err
 }
 
-// ask asks each node, and returns the answers by the nodes' names. A node that can't be asked
-// keeps nobody from the answers of the others.
-func ask[T any](ctx context.Context, a *Asker,
-	question func(ctx context.Context, n *core.Node, pod *core.Pod) (T, error)) ([]answer[T], error) {
+// ask asks each node. Answer makes what is told of a node of its answer, or of nothing. A node that
+// can't be asked keeps nobody from the answers of the others.
+func ask[R any, T interface{ asked() Asked }](ctx context.Context, a *Asker,
+	question func(ctx context.Context, n *core.Node, pod *core.Pod) (R, error),
+	answer func(Asked, R) T) (Answers[T], error) {
+	answers := Answers[T]{Nodes: []T{}}
 	nodes, pods, err := a.find(ctx)
 	if err != nil {
-		return nil, err
+		return answers, err
 	}
 	var mu sync.Mutex
-	answers := make([]answer[T], 0, len(nodes))
 	cluster.InParallel(nodes, func(n *core.Node) {
-		got := answer[T]{Asked: Asked{Node: n.Name}}
+		asked := Asked{Node: n.Name}
+		var got R
 		err := noPod(n)
 		if pod := pods[n.Name]; pod != nil {
-			got.Pod = pod.Name
+			asked.Pod = pod.Name
 			ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout,
 				fmt.Errorf("the node hasn't answered within %v: see --node-timeout", a.Timeout))
 			defer cancel()
-			got.result, err = question(ctx, n, pod)
+			got, err = question(ctx, n, pod)
 			if err != nil && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
 		}
 		if err != nil {
-			got.Error = err.Error()
+			asked.Error = err.Error()
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		answers = append(answers, got)
+		answers.Nodes = append(answers.Nodes, answer(asked, got))
 		if a.Progress != nil {
-			a.Progress(len(answers), len(nodes))
+			a.Progress(len(answers.Nodes), len(nodes))
 		}
 	})
-	slices.SortFunc(answers, func(a, b answer[T]) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(answers.Nodes, func(a, b T) int { return strings.Compare(a.asked().Node, b.asked().Node) })
 	return answers, context.Cause(ctx)
 }
 
@@ -133,9 +144,9 @@ const mostAnswer = 16 << 20
 // askJSON runs a command of csi-proxyctl, whose JSON it decodes into v. A command that has
 // failed and has answered all the same, as doctor does when it finds problems, is no error.
 func (a *Asker) askJSON(ctx context.Context, pod *core.Pod, v any, args ...string) error {
-	var stdout, stderr limited
-	stdout.left, stderr.left = mostAnswer, mostAnswer
-	ran := a.Exec(ctx, pod, append(args, "--output=json", "--timeout="+a.Timeout.String()), &stdout, &stderr)
+	var stdout, stderr bytes.Buffer
+	ran := a.Exec(ctx, pod, append(args, "--output=json", "--timeout="+a.Timeout.String()), &bounded{&stdout, mostAnswer},
+		&bounded{&stderr, mostAnswer})
 	if ran != nil && stdout.Len() == 0 {
 		return execError(ran, stderr.Bytes())
 	}
@@ -159,15 +170,15 @@ func execError(err error, stderr []byte) error {
 	return fmt.Errorf("csi-proxyctl ended with exit code %d: %s", exit.ExitStatus(), bytes.TrimSpace(stderr))
 }
 
-// limited takes no more than a number of bytes.
-type limited struct {
-	bytes.Buffer
+// bounded passes on no more than a number of bytes.
+type bounded struct {
+	io.Writer
 	left int
 }
 
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left < 0 {
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
 		return 0, errors.New("the node's answer is too long")
 	}
-	return l.Buffer.Write(p)
+	return b.Writer.Write(p)
 }

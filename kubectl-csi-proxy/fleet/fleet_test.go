@@ -291,11 +291,13 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 	raw := []byte(fmt.Sprintf(`{"path":"%s","serial_number":"%s","kind":"%s"}`, quoted, quoted, quoted))
 	for name, found := range map[string]interface{ Print(io.Writer) error }{
 		"status": s,
-		"disks": Disks{[]NodeDisks{{Asked{Node: hostile, Error: hostile}, nil},
-			{Asked{Node: "a"}, []json.RawMessage{raw}}}},
-		"volumes": Volumes{[]NodeVolumes{{Asked{Node: hostile}, []Mount{{Mount: raw, Problem: hostile}}, hostile}}},
-		"doctor":  Findings{[]NodeFindings{{Asked{Node: hostile}, []Finding{{hostile, "problem", hostile, hostile}}}}},
-		"logs":    Logs{[]NodeLog{{Asked{Node: hostile}, []string{hostile}}, {Asked{Node: "a"}, nil}}},
+		"disks": Disks{answers(NodeDisks{Asked{Node: hostile, Error: hostile}, nil},
+			NodeDisks{Asked{Node: "a"}, []json.RawMessage{raw}})},
+		"volumes": Volumes{answers(
+			NodeVolumes{Asked{Node: hostile}, []Mount{{Mount: raw, Problem: hostile}}, hostile})},
+		"doctor": Findings{answers(
+			NodeFindings{Asked{Node: hostile}, []Finding{{hostile, "problem", hostile, hostile}}})},
+		"logs": Logs{answers(NodeLog{Asked{Node: hostile}, []string{hostile}}, NodeLog{Asked{Node: "a"}, nil})},
 	} {
 		var out bytes.Buffer
 		if err := found.Print(&out); err != nil {
@@ -485,3 +487,5 @@ func TestFileNames(t *testing.T) {
 		}
 	}
 }
+
+func answers[T interface{ asked() Asked }](nodes ...T) Answers[T] { return Answers[T]{nodes} }

@@ -18,9 +18,7 @@ import (
 )
 
 // Logs are the ends of the daemons' logs.
-type Logs struct {
-	Nodes []NodeLog `json:"nodes"`
-}
+type Logs struct{ Answers[NodeLog] }
 
 // NodeLog is the end of a daemon's log.
 type NodeLog struct {
@@ -43,20 +41,15 @@ func (a *Asker) Logs(ctx context.Context, lines int) (Logs, error) {
 			last = strings.Split(strings.TrimRight(string(text), "\r\n"), "\n")
 		}
 		return last[max(0, len(last)-lines):], err
-	})
-	l := Logs{Nodes: []NodeLog{}}
-	for _, got := range answers {
-		l.Nodes = append(l.Nodes, NodeLog{got.Asked, list(got.result)})
-	}
-	return l, err
+	}, func(n Asked, last []string) NodeLog { return NodeLog{n, list(last)} })
+	return Logs{answers}, err
 }
 
 // serviceLog returns the end of the service's log file, which the node's support bundle has.
 func (a *Asker) serviceLog(ctx context.Context, pod *core.Pod) (_ []byte, err error) {
-	bundle, stderr := limited{left: mostBundle}, limited{left: mostAnswer}
-	if err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bundle,
-		&stderr); err != nil {
-		return nil, fmt.Errorf("support bundle: %w", execError(err, stderr.Bytes()))
+	var bundle bytes.Buffer
+	if err := a.bundle(ctx, pod, &bundle); err != nil {
+		return nil, err
 	}
 	files, err := zip.NewReader(bytes.NewReader(bundle.Bytes()), int64(bundle.Len()))
 	if err != nil {
@@ -73,14 +66,6 @@ func (a *Asker) serviceLog(ctx context.Context, pod *core.Pod) (_ []byte, err er
 		}
 	}
 	return nil, errors.New("the service writes no log file, or it can't be read: look into the node's support bundle")
-}
-
-// Asked returns the nodes that were asked.
-func (l Logs) Asked() (all []Asked) {
-	for _, n := range l.Nodes {
-		all = append(all, n.Asked)
-	}
-	return all
 }
 
 // Print writes the lines for people, each after the name of its node if there are several.

@@ -18,9 +18,7 @@ import (
 )
 
 // Disks are the disks of nodes. Its JSON is the output of "kubectl csi-proxy disks -o json".
-type Disks struct {
-	Nodes []NodeDisks `json:"nodes"`
-}
+type Disks struct{ Answers[NodeDisks] }
 
 // NodeDisks are the disks of a node, as "csi-proxyctl disk list -o json" has them.
 type NodeDisks struct {
@@ -33,24 +31,12 @@ func (a *Asker) Disks(ctx context.Context) (Disks, error) {
 	answers, err := ask(ctx, a, func(ctx context.Context, _ *core.Node,
 		pod *core.Pod) (disks []json.RawMessage, err error) {
 		return disks, a.askJSON(ctx, pod, &disks, "disk", "list")
-	})
-	d := Disks{Nodes: []NodeDisks{}}
-	for _, got := range answers {
-		d.Nodes = append(d.Nodes, NodeDisks{got.Asked, list(got.result)})
-	}
-	return d, err
+	}, func(n Asked, disks []json.RawMessage) NodeDisks { return NodeDisks{n, list(disks)} })
+	return Disks{answers}, err
 }
 
 // list returns a list that isn't null in JSON.
 func list[T any](all []T) []T { return append([]T{}, all...) }
-
-// Asked returns the nodes that were asked.
-func (d Disks) Asked() (all []Asked) {
-	for _, n := range d.Nodes {
-		all = append(all, n.Asked)
-	}
-	return all
-}
 
 // Print writes the disks for people.
 func (d Disks) Print(w io.Writer) error {
@@ -129,9 +115,7 @@ func printFailed(w io.Writer, asked []Asked) error {
 
 // Findings are what doctor has found on nodes. Its JSON is the output of "kubectl csi-proxy
 // doctor -o json".
-type Findings struct {
-	Nodes []NodeFindings `json:"nodes"`
-}
+type Findings struct{ Answers[NodeFindings] }
 
 // NodeFindings are what doctor has found on a node.
 type NodeFindings struct {
@@ -151,20 +135,8 @@ type Finding struct {
 func (a *Asker) Doctor(ctx context.Context) (Findings, error) {
 	answers, err := ask(ctx, a, func(ctx context.Context, _ *core.Node, pod *core.Pod) (found []Finding, err error) {
 		return found, a.askJSON(ctx, pod, &found, "doctor")
-	})
-	f := Findings{Nodes: []NodeFindings{}}
-	for _, got := range answers {
-		f.Nodes = append(f.Nodes, NodeFindings{got.Asked, list(got.result)})
-	}
-	return f, err
-}
-
-// Asked returns the nodes that were asked.
-func (f Findings) Asked() (all []Asked) {
-	for _, n := range f.Nodes {
-		all = append(all, n.Asked)
-	}
-	return all
+	}, func(n Asked, found []Finding) NodeFindings { return NodeFindings{n, list(found)} })
+	return Findings{answers}, err
 }
 
 // Problems returns how many of the findings are problems.

@@ -50,10 +50,8 @@ func (a *Asker) Sysdump(ctx context.Context, w io.Writer, about string, now time
 	a.dumpCluster(ctx, d)
 	answers, err := ask(ctx, a, func(ctx context.Context, n *core.Node, pod *core.Pod) (struct{}, error) {
 		return struct{}{}, errors.Join(a.dumpBundle(ctx, d, n, pod), a.dumpLogs(ctx, d, n))
-	})
-	var asked []Asked
-	for _, got := range answers {
-		asked = append(asked, got.Asked)
+	}, func(n Asked, _ struct{}) Asked { return n })
+	for _, got := range answers.Nodes {
 		if got.Error != "" {
 			d.miss("node %s: %s", got.Node, got.Error)
 		}
@@ -70,7 +68,7 @@ func (a *Asker) Sysdump(ctx context.Context, w io.Writer, about string, now time
 	}
 	slices.Sort(d.missing)
 	d.add("missing.txt", strings.NewReader(strings.Join(append(d.missing, ""), "\n")))
-	return asked, errors.Join(d.err, d.zip.Close(), err)
+	return answers.Nodes, errors.Join(d.err, d.zip.Close(), err)
 }
 
 // dump is a zip that is being written.
@@ -110,6 +108,17 @@ func file(names ...string) string {
 	return path.Join(names...)
 }
 
+// bundle writes the support bundle of a node.
+func (a *Asker) bundle(ctx context.Context, pod *core.Pod, to io.Writer) error {
+	var stderr bytes.Buffer
+	err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bounded{to, mostBundle},
+		&bounded{&stderr, mostAnswer})
+	if err != nil {
+		return fmt.Errorf("support bundle: %w", execError(err, stderr.Bytes()))
+	}
+	return nil
+}
+
 // dumpBundle adds the support bundle of a node.
 func (a *Asker) dumpBundle(ctx context.Context, d *dump, n *core.Node, pod *core.Pod) (err error) {
 	f, err := os.CreateTemp("", "csi-proxy-sysdump-*")
@@ -117,29 +126,14 @@ func (a *Asker) dumpBundle(ctx context.Context, d *dump, n *core.Node, pod *core
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-	stderr := limited{left: mostAnswer}
-	if err := a.Exec(ctx, pod, []string{"support-bundle", "-", "--timeout=" + a.Timeout.String()}, &bounded{f, mostBundle},
-		&stderr); err != nil {
-		return fmt.Errorf("support bundle: %w", execError(err, stderr.Bytes()))
+	if err := a.bundle(ctx, pod, f); err != nil {
+		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	d.add(file("nodes", n.Name, "support-bundle.zip"), f)
 	return nil
-}
-
-// bounded passes on no more than a number of bytes.
-type bounded struct {
-	io.Writer
-	left int64
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= int64(len(p)); b.left < 0 {
-		return 0, errors.New("the node's answer is too long")
-	}
-	return b.Writer.Write(p)
 }
 
 // registrar is in the names of the containers by which drivers register with kubelet.

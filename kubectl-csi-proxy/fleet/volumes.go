@@ -23,9 +23,7 @@ import (
 
 // Volumes are what is mounted on nodes. Its JSON is the output of "kubectl csi-proxy volumes
 // -o json".
-type Volumes struct {
-	Nodes []NodeVolumes `json:"nodes"`
-}
+type Volumes struct{ Answers[NodeVolumes] }
 
 // NodeVolumes are what is mounted on a node.
 type NodeVolumes struct {
@@ -95,12 +93,10 @@ func (a *Asker) Volumes(ctx context.Context) (Volumes, error) {
 			found.Mounts = append(found.Mounts, m)
 		}
 		return found, nil
+	}, func(n Asked, found NodeVolumes) NodeVolumes {
+		return NodeVolumes{n, list(found.Mounts), found.IncompleteReason}
 	})
-	v := Volumes{Nodes: []NodeVolumes{}}
-	for _, got := range answers {
-		v.Nodes = append(v.Nodes, NodeVolumes{got.Asked, list(got.result.Mounts), got.result.IncompleteReason})
-	}
-	return v, err
+	return Volumes{answers}, err
 }
 
 // owners are the claims of PersistentVolumes.
@@ -172,14 +168,6 @@ func (o *owners) mount(raw json.RawMessage, pods []core.Pod) (Mount, error) {
 	}
 	got.Problem = strings.Join(problems, "; ")
 	return got, nil
-}
-
-// Asked returns the nodes that were asked.
-func (v Volumes) Asked() (all []Asked) {
-	for _, n := range v.Nodes {
-		all = append(all, n.Asked)
-	}
-	return all
 }
 
 // Print writes what is mounted for people.
