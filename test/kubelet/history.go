@@ -45,6 +45,7 @@ func (h *history) run() {
 		h.start, h.start, h.start, h.end, h.end, h.change, h.change, h.change, h.enlarge, h.open, h.close,
 		h.crashNow, h.crashLater, h.lose,
 	}
+	h.start()
 	for range 14 {
 		steps[h.random.IntN(len(steps))]()
 		h.look()
