@@ -283,18 +283,19 @@ test-kubelet-wine:
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
 	$(KUBELET_LAB) -windows -full -plant all -table csinode/testdata/kubelet.jsonl || [ $$? = 77 ]
 
-# The same with all scenarios and HISTORIES that the seed makes up, then with the real sidecars, and
-# with an older kubelet, and under Wine. Not in CI: it takes about 30 minutes, and building these
-# programs 30 more.
+# The same with all scenarios and HISTORIES that the seed makes up, then with the real sidecars, with
+# an older kubelet, with older Kubernetes, and under Wine. Not in CI: it takes 30 minutes, and building
+# these programs 40 more.
 HISTORIES = 20
+OLDER = life,number,expansion,two-pods,read-only,manifests,smb-secret,boot,kill,kill-kubelet,open-file,one-pod,in-doubt,refused
 .PHONY: test-kubelet-full
 test-kubelet-full:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
 	$(KUBELET_LAB) -full -plant all -table csinode/testdata/kubelet.jsonl
 	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES) -only histories
 	$(KUBELET_LAB) -sidecars
-	KUBELET=kubelet-v1.34 $(KUBELET_LAB) -table csinode/testdata/kubelet.jsonl \
-		-only life,number,expansion,two-pods,read-only,manifests,smb-secret,boot,kill,kill-kubelet,open-file,one-pod,in-doubt,refused
+	KUBELET=v1.34 $(KUBELET_LAB) -table csinode/testdata/kubelet.jsonl -only $(OLDER)
+	KUBERNETES=v1.34 $(KUBELET_LAB) -table csinode/testdata/kubelet.jsonl -only $(OLDER)
 	$(MAKE) test-kubelet-wine
 
 # deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should.

@@ -45,7 +45,10 @@ type cluster struct {
 
 // startCluster starts it, and returns when the node is registered. stop must be called even if it fails.
 func startCluster(ctx context.Context, o options) (*cluster, error) {
-	dir, bin := o.dir, o.kubernetes
+	dir, bin, suffix := o.dir, o.kubernetes, ""
+	if o.control != "" {
+		suffix = "-" + o.control
+	}
 	c := &cluster{dir: dir, root: filepath.Join(dir, "kubelet")}
 	root := c.root // as kubelet calls it
 	if o.windows {
@@ -70,7 +73,7 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 		return c, err
 	}
 	certificates := filepath.Join(dir, "certificates")
-	if err := c.start(dir, "kube-apiserver", filepath.Join(bin, "kube-apiserver"),
+	if err := c.start(dir, "kube-apiserver", filepath.Join(bin, "kube-apiserver"+suffix),
 		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=192.0.2.1", "--secure-port="+ports[2],
 		"--cert-dir="+certificates, "--token-auth-file="+tokens, "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file="+key,
@@ -97,7 +100,7 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 	if c.kubeconfig, err = c.writeKubeconfig("kubeconfig", ""); err != nil {
 		return c, err
 	}
-	if err := c.start(dir, "kube-controller-manager", filepath.Join(bin, "kube-controller-manager"),
+	if err := c.start(dir, "kube-controller-manager", filepath.Join(bin, "kube-controller-manager"+suffix),
 		"--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--controllers=persistentvolume-attach-detach-controller,persistentvolume-binder-controller,"+
 			"persistentvolume-protection-controller,persistentvolumeclaim-protection-controller"); err != nil {

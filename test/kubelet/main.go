@@ -36,6 +36,7 @@ import (
 type options struct {
 	kubernetes string   // the folder of Kubernetes' programs and etcd
 	kubelet    string   // the program
+	control    string   // the version of kube-apiserver and kube-controller-manager, if it isn't the newest
 	csiProxy   string   // the program
 	windows    bool     // whether these two and the driver are Windows programs
 	driver     []string // the command
@@ -68,6 +69,7 @@ func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet and etcd, which test/kubernetes/setup prints")
 	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
+	flags.StringVar(&o.control, "control-plane", "", "the `version` of kube-apiserver and kube-controller-manager, as in v1.34; by default the newest")
 	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, with the simulated node")
 	flags.BoolVar(&o.windows, "windows", false, "kubelet, csi-proxy and the driver are Windows programs, which test/kubelet/run runs under Wine;\n"+
 		"$SOCKET is an address of TCP, such as 127.0.0.1:10000")
@@ -320,8 +322,12 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the cluster is ready after %.1f s, with kubelet %s; the driver is %s\n",
-		time.Since(began).Seconds(), registered.Status.NodeInfo.KubeletVersion, l.driver)
+	version, err := l.cluster.Discovery().ServerVersion()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the cluster is ready after %.1f s, with Kubernetes %s and kubelet %s; the driver is %s\n",
+		time.Since(began).Seconds(), version.GitVersion, registered.Status.NodeInfo.KubeletVersion, l.driver)
 	return nil
 }
 
