@@ -4,6 +4,7 @@
 package simcontrol
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -22,22 +24,20 @@ func TestISCSI(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
 	portal := &simv1.IscsiPortal{Address: "10.0.0.1"}
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{
+	sim.do("AddIscsiTarget", &simv1.IscsiTarget{
 		Iqn: iqn, Portals: []*simv1.IscsiPortal{portal}, ChapUser: "user",
 		Luns: []*simv1.DiskHardware{{
 			SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "s0", Page83: "id0", Offline: true, ReadOnly: true,
 			NeedsRescan: true,
 		}},
 		ChapSecret: "one-way-secret", MutualChapSecret: "mutual-secret",
-	}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun",
-		&simv1.AddIscsiLunRequest{Iqn: iqn, Lun: &simv1.DiskHardware{SizeBytes: 2 << 30, SerialNumber: "s1"}}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal",
-		&simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "b", Port: 7}, Reachable: true}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal",
-		&simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "c", Port: 7}}))
+	})
+	sim.do("AddIscsiLun",
+		&simv1.AddIscsiLunRequest{Iqn: iqn, Lun: &simv1.DiskHardware{SizeBytes: 2 << 30, SerialNumber: "s1"}})
+	sim.do("SetIscsiPortal", &simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "b", Port: 7}, Reachable: true})
+	sim.do("SetIscsiPortal", &simv1.IscsiPortalState{Portal: &simv1.IscsiPortal{Address: "c", Port: 7}})
 
-	got := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets", &simv1.Empty{}))
+	got := get[simv1.ListIscsiTargetsResponse](sim, "ListIscsiTargets")
 	portal.Port = 3260
 	want := &simv1.ListIscsiTargetsResponse{
 		Targets: []*simv1.IscsiTarget{{
@@ -63,39 +63,33 @@ func TestISCSI(t *testing.T) {
 
 	// Both secrets have arrived where they belong.
 	address := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
-	for _, err := range []error{
-		sys.StartService(ctx, "MSiSCSI"),
-		sys.AddISCSISendTargetPortal(ctx, address),
-		sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("mutual-secret")),
-		errorOf(sys.LoginISCSITarget(ctx, win.ISCSILogin{
-			Target: iqn, Portal: address, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: secret.New("one-way-secret"),
-		})),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	simtest.Must(t, sys.StartService(ctx, "MSiSCSI"))
+	simtest.Must(t, sys.AddISCSISendTargetPortal(ctx, address))
+	simtest.Must(t, sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("mutual-secret")))
+	_, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{
+		Target: iqn, Portal: address, AuthType: win.ISCSIMutualCHAP, Username: "user", Secret: secret.New("one-way-secret"),
+	})
+	simtest.Must(t, err)
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: iqn}))
-	if targets := must(simv1.Call[simv1.ListIscsiTargetsResponse](ctx, sim, "ListIscsiTargets",
-		&simv1.Empty{})).Targets; len(targets) != 0 {
+	sim.do("RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: iqn})
+	if targets := get[simv1.ListIscsiTargetsResponse](sim, "ListIscsiTargets",
+		&simv1.Empty{}).Targets; len(targets) != 0 {
 		t.Errorf("after the removal there are %v", targets)
 	}
 }
 
 func TestServices(t *testing.T) {
 	sys, sim := start(t)
-	ctx := t.Context()
 	start := simv1.StartType_START_TYPE_AUTOMATIC
 	added := &simv1.WindowsService{Name: "aaa", DisplayName: "A", StartType: &start, DependsOn: []string{"kubelet"},
 		Running: true, StartError: 1053}
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddService", added))
-	listed := must(simv1.Call[simv1.ListServicesResponse](ctx, sim, "ListServices", &simv1.Empty{})).Services
+	sim.do("AddService", added)
+	listed := get[simv1.ListServicesResponse](sim, "ListServices").Services
 	if diff := cmp.Diff(added, listed[0], protocmp.Transform()); diff != "" {
 		t.Errorf("service (-want +got):\n%s", diff)
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveService", &simv1.WindowsService{Name: "AAA"}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{Name: "aaa"}))
+	sim.do("RemoveService", &simv1.WindowsService{Name: "AAA"})
+	sim.do("AddService", &simv1.WindowsService{Name: "aaa"})
 	want := services.Spec{Name: "aaa", DisplayName: "aaa", StartType: win.ServiceDemandStart}
 	if diff := cmp.Diff(want, sys.Services().List()[0]); diff != "" {
 		t.Errorf("service with defaults (-want +got):\n%s", diff)
@@ -104,47 +98,27 @@ func TestServices(t *testing.T) {
 
 func TestBIOSSerial(t *testing.T) {
 	sys, sim := start(t)
-	before := must(sys.FirmwareTable(t.Context()))
-	must(simv1.Call[simv1.Empty](t.Context(), sim, "SetBiosSerial", &simv1.SerialNumber{SerialNumber: "x"}))
-	if after := must(sys.FirmwareTable(t.Context())); len(after) >= len(before) {
-		t.Errorf("the table has %d bytes, before it had %d", len(after), len(before))
+	sim.do("SetBiosSerial", &simv1.SerialNumber{SerialNumber: "of the test"})
+	if table, err := sys.FirmwareTable(t.Context()); err != nil || !bytes.Contains(table, []byte("of the test")) {
+		t.Errorf("the table is %q, %v", table, err)
 	}
 }
 
 func TestISCSIAndServiceErrors(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
 	target := &simv1.IscsiTarget{Iqn: iqn, Portals: []*simv1.IscsiPortal{{Address: "a"}}}
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", target))
+	sim.do("AddIscsiTarget", target)
 	tooHigh := &simv1.IscsiPortal{Address: "a", Port: 1 << 16}
-	for name, test := range map[string]struct {
-		err, want error
-	}{
-		"no target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", &simv1.IscsiTarget{})),
-			csiproxy.ErrInvalidArgument},
-		"target exists": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget", target)),
-			csiproxy.ErrAlreadyExists},
-		"port of a target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiTarget",
-			&simv1.IscsiTarget{Iqn: "iqn.x", Portals: []*simv1.IscsiPortal{tooHigh}})), csiproxy.ErrInvalidArgument},
-		"remove no target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveIscsiTarget",
-			&simv1.IscsiTarget{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
-		"LUN of no target": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun",
-			&simv1.AddIscsiLunRequest{Iqn: "iqn.x"})), csiproxy.ErrNotFound},
-		"no LUN": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn})),
-			csiproxy.ErrInvalidArgument},
-		"no portal": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal", &simv1.IscsiPortalState{})),
-			csiproxy.ErrInvalidArgument},
-		"port": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetIscsiPortal",
-			&simv1.IscsiPortalState{Portal: tooHigh})), csiproxy.ErrInvalidArgument},
-		"no service": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService", &simv1.WindowsService{})),
-			csiproxy.ErrInvalidArgument},
-		"service exists": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddService",
-			&simv1.WindowsService{Name: "kubelet"})), csiproxy.ErrAlreadyExists},
-		"remove no service": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveService", &simv1.WindowsService{Name: "x"})),
-			csiproxy.ErrNotFound},
-		"BIOS serial number": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetBiosSerial",
-			&simv1.SerialNumber{SerialNumber: "\n"})), csiproxy.ErrInvalidArgument},
-	} {
-		t.Run(name, func(t *testing.T) { wantError(t, test.err, test.want) })
-	}
+	sim.refused(csiproxy.ErrInvalidArgument, "AddIscsiTarget",
+		&simv1.IscsiTarget{}, &simv1.IscsiTarget{Iqn: "iqn.x", Portals: []*simv1.IscsiPortal{tooHigh}})
+	sim.refused(csiproxy.ErrAlreadyExists, "AddIscsiTarget", target)
+	sim.refused(csiproxy.ErrNotFound, "RemoveIscsiTarget", &simv1.IscsiTarget{Iqn: "iqn.x"})
+	sim.refused(csiproxy.ErrNotFound, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: "iqn.x"})
+	sim.refused(csiproxy.ErrInvalidArgument, "AddIscsiLun", &simv1.AddIscsiLunRequest{Iqn: iqn})
+	sim.refused(csiproxy.ErrInvalidArgument, "SetIscsiPortal",
+		&simv1.IscsiPortalState{}, &simv1.IscsiPortalState{Portal: tooHigh})
+	sim.refused(csiproxy.ErrInvalidArgument, "AddService", &simv1.WindowsService{})
+	sim.refused(csiproxy.ErrAlreadyExists, "AddService", &simv1.WindowsService{Name: "kubelet"})
+	sim.refused(csiproxy.ErrNotFound, "RemoveService", &simv1.WindowsService{Name: "x"})
+	sim.refused(csiproxy.ErrInvalidArgument, "SetBiosSerial", &simv1.SerialNumber{SerialNumber: "\n"})
 }

@@ -28,8 +28,51 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
+// client calls the service of a node.
+type client struct {
+	t    *testing.T
+	conn grpc.ClientConnInterface
+}
+
+// try makes a call, and returns its error.
+func (c client) try(method string, request ...proto.Message) error {
+	_, err := call[simv1.Empty](c, method, request)
+	return err
+}
+
+// do makes a call that a test can't go on without.
+func (c client) do(method string, request ...proto.Message) {
+	c.t.Helper()
+	if err := c.try(method, request...); err != nil {
+		c.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// get is do of a call with a response.
+func get[Response any, Message interface {
+	*Response
+	proto.Message
+}](c client, method string, request ...proto.Message) Message {
+	c.t.Helper()
+	response, err := call[Response, Message](c, method, request)
+	if err != nil {
+		c.t.Fatalf("%s: %v", method, err)
+	}
+	return response
+}
+
+func call[Response any, Message interface {
+	*Response
+	proto.Message
+}](c client, method string, request []proto.Message) (Message, error) {
+	if len(request) == 0 {
+		request = []proto.Message{&simv1.Empty{}}
+	}
+	return simv1.Call[Response, Message](c.t.Context(), c.conn, method, request[0])
+}
+
 // start returns a new node and a client of its service.
-func start(t *testing.T) (*winsim.System, grpc.ClientConnInterface) {
+func start(t *testing.T) (*winsim.System, client) {
 	t.Helper()
 	sys, err := winsim.Open(winsim.Config{})
 	if err != nil {
@@ -52,36 +95,26 @@ func start(t *testing.T) (*winsim.System, grpc.ClientConnInterface) {
 			t.Error(err)
 		}
 	})
-	return sys, conn
+	return sys, client{t, conn}
 }
 
-// must returns the response of a call that a test can't go on without.
-func must[Response any](response Response, err error) Response {
-	if err != nil {
-		panic(err)
-	}
-	return response
-}
-
-// errorOf returns the error of a call.
-func errorOf[Response any](_ Response, err error) error { return err }
-
-// wantError checks the class of a call's error.
-func wantError(t *testing.T, err, want error) {
-	t.Helper()
-	if err := wire.FromStatus(err); !errors.Is(err, want) {
-		t.Errorf("error %v, want %v", err, want)
+// refused makes a call with each request, and wants an error of a class.
+func (c client) refused(want error, method string, requests ...proto.Message) {
+	c.t.Helper()
+	for _, request := range requests {
+		if err := wire.FromStatus(c.try(method, request)); !errors.Is(err, want) {
+			c.t.Errorf("%s(%v): error %v, want %v", method, request, err, want)
+		}
 	}
 }
 
 func TestDisks(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
 	attach := &simv1.DiskHardware{
 		SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "vol1", Page83: "id1",
 		Address: &simv1.ScsiAddress{Adapter: 1, Bus: 2, Target: 3, Lun: 4}, Offline: true,
 	}
-	number := must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", attach)).DiskNumber
+	number := get[simv1.DiskNumber](sim, "AttachDisk", attach).DiskNumber
 	if number == nil || *number != 1 {
 		t.Fatalf("disk number %v, want 1", number)
 	}
@@ -92,7 +125,7 @@ func TestDisks(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		disks := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks
+		disks := get[simv1.ListDisksResponse](sim, "ListDisks").Disks
 		if len(disks) != 2 || !disks[0].System {
 			t.Fatalf("%s: disks %v, want the system's and another one", when, disks)
 		}
@@ -102,47 +135,43 @@ func TestDisks(t *testing.T) {
 	}
 	check("attached")
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{
+	sim.do("SetDiskAttributes", &simv1.SetDiskAttributesRequest{
 		DiskNumber: 1, Offline: proto.Bool(false), ReadOnly: proto.Bool(true), Persist: true,
-	}))
+	})
 	want.Offline, want.ReadOnly, want.OfflineReason = false, true, 0
 	check("attributes set")
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 2 << 30}))
+	sim.do("GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 2 << 30})
 	want.SizeBytes = 2 << 30
 	check("grown")
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)}))
+	sim.do("DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)})
 	want.DiskNumber, want.State = nil, simv1.DiskState_DISK_STATE_DETACHED
 	check("detached")
 
 	again := &simv1.DiskHardware{SerialNumber: "vol1", Address: attach.Address, NeedsRescan: true}
-	if want.DiskNumber = must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
-		again)).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
+	if want.DiskNumber = get[simv1.DiskNumber](sim, "AttachDisk",
+		again).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
 		t.Errorf("a disk that needs a rescan will have the number %v", want.DiskNumber)
 	}
 	want.State = simv1.DiskState_DISK_STATE_ATTACHED
 	check("attached again")
-	wantError(t, errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})),
-		csiproxy.ErrUnavailable)
+	sim.refused(csiproxy.ErrUnavailable, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})
 }
 
 func TestDeleteDisk(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
-	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
-		&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"}))
-	if disks := must(simv1.Call[simv1.ListDisksResponse](ctx, sim, "ListDisks", &simv1.Empty{})).Disks; len(disks) != 1 {
+	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"})
+	sim.do("DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)})
+	sim.do("DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})
+	if disks := get[simv1.ListDisksResponse](sim, "ListDisks").Disks; len(disks) != 1 {
 		t.Errorf("disks %v, want the system's", disks)
 	}
 }
 
 func TestPage83(t *testing.T) {
 	sys, sim := start(t)
-	must(simv1.Call[simv1.DiskNumber](t.Context(), sim, "AttachDisk",
-		&simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id1"}))
+	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id1"})
 	got := sys.Disks()[1].Spec.Page83
 	want := []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("id1")}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -152,19 +181,17 @@ func TestPage83(t *testing.T) {
 
 func TestDiskBytes(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
-	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 4 << 20}))
+	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 4 << 20})
 	planted := bytes.Repeat([]byte("LUKS"), simv1.MaxData/4)
-	must(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk",
-		&simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 20, Data: planted}))
-	read := must(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
-		&simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 20, Length: simv1.MaxData}))
+	sim.do("WriteDisk", &simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 20, Data: planted})
+	read := get[simv1.Data](sim, "ReadDisk",
+		&simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 20, Length: simv1.MaxData})
 	if !bytes.Equal(read.Data, planted) {
 		t.Error("what is read isn't what was written")
 	}
 
 	file := filepath.Join(t.TempDir(), "disk")
-	must(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: file}))
+	sim.do("ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: file})
 	image, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -178,46 +205,43 @@ func TestDiskBytes(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
 	const dir = `C:\var\lib\kubelet\pods\uid`
-	must(simv1.Call[simv1.Empty](ctx, sim, "MakeDirectory", &simv1.Path{Path: dir}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: dir, TargetPath: `C:\link`}))
-	if got := must(simv1.Call[simv1.ReadLinkResponse](ctx, sim, "ReadLink", &simv1.Path{Path: `C:\link`})).Target; got != dir {
+	sim.do("MakeDirectory", &simv1.Path{Path: dir})
+	sim.do("CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: dir, TargetPath: `C:\link`})
+	if got := get[simv1.ReadLinkResponse](sim, "ReadLink", &simv1.Path{Path: `C:\link`}).Target; got != dir {
 		t.Errorf("the link leads to %q, want %s", got, dir)
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\link\a`, Data: []byte("text")}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "CreateSymlink", &simv1.CreateSymlinkRequest{
+	sim.do("WriteFile", &simv1.WriteFileRequest{Path: `C:\link\a`, Data: []byte("text")})
+	sim.do("CreateSymlink", &simv1.CreateSymlinkRequest{
 		SourcePath: dir + `\a`, TargetPath: `C:\filelink`, File: true,
-	}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "Rename", &simv1.RenameRequest{OldPath: `C:\filelink`, NewPath: dir + `\b`}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "MakeDirectory", &simv1.Path{Path: dir + `\c`}))
-	must(simv1.Call[simv1.Empty](ctx, sim, "CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: `C:\`, TargetPath: dir + `\d`}))
-	if data := must(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: dir + `\b`})).Data; string(data) != "text" {
+	})
+	sim.do("Rename", &simv1.RenameRequest{OldPath: `C:\filelink`, NewPath: dir + `\b`})
+	sim.do("MakeDirectory", &simv1.Path{Path: dir + `\c`})
+	sim.do("CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: `C:\`, TargetPath: dir + `\d`})
+	if data := get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: dir + `\b`}).Data; string(data) != "text" {
 		t.Errorf("file holds %q", data)
 	}
-	got := must(simv1.Call[simv1.ListDirectoryResponse](ctx, sim, "ListDirectory", &simv1.Path{Path: dir})).Entries
+	got := get[simv1.ListDirectoryResponse](sim, "ListDirectory", &simv1.Path{Path: dir}).Entries
 	want := []*simv1.DirectoryEntry{{Name: "a"}, {Name: "b", Reparse: true}, {Name: "c", Directory: true},
 		{Name: "d", Directory: true, Reparse: true}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("directory (-want +got):\n%s", diff)
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "Remove", &simv1.Path{Path: dir + `\a`}))
-	_, err := simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: dir + `\a`})
-	wantError(t, err, csiproxy.ErrNotFound)
+	sim.do("Remove", &simv1.Path{Path: dir + `\a`})
+	sim.refused(csiproxy.ErrNotFound, "ReadFile", &simv1.Path{Path: dir + `\a`})
 }
 
 func TestLargeFile(t *testing.T) {
 	sys, sim := start(t)
 	largest := bytes.Repeat([]byte{7}, simv1.MaxData)
-	must(simv1.Call[simv1.Empty](t.Context(), sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: largest}))
-	if data := must(simv1.Call[simv1.Data](t.Context(), sim, "ReadFile", &simv1.Path{Path: `C:\a`})).Data; !bytes.Equal(data, largest) {
+	sim.do("WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: largest})
+	if data := get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: `C:\a`}).Data; !bytes.Equal(data, largest) {
 		t.Errorf("the file has %d other bytes", len(data))
 	}
 	if err := sys.TruncateFile(`C:\a`, simv1.MaxData+1); err != nil {
 		t.Fatal(err)
 	}
-	_, err := simv1.Call[simv1.Data](t.Context(), sim, "ReadFile", &simv1.Path{Path: `C:\a`})
-	wantError(t, err, csiproxy.ErrFailedPrecondition)
+	sim.refused(csiproxy.ErrFailedPrecondition, "ReadFile", &simv1.Path{Path: `C:\a`})
 }
 
 func TestRules(t *testing.T) {
@@ -229,7 +253,7 @@ func TestRules(t *testing.T) {
 		Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)},
 	}
 	for _, rule := range []*simv1.Rule{fail, delay} {
-		must(simv1.Call[simv1.Empty](ctx, sim, "AddRule", rule))
+		sim.do("AddRule", rule)
 	}
 	for i, want := range []error{nil, win.ErrorAccessDenied, nil} {
 		if _, err := sys.FindVolumes(ctx); !errors.Is(err, want) {
@@ -243,31 +267,31 @@ func TestRules(t *testing.T) {
 	}
 	sys.OnCall(nil)
 
-	rules := must(simv1.Call[simv1.ListRulesResponse](ctx, sim, "ListRules", &simv1.Empty{})).Rules
+	rules := get[simv1.ListRulesResponse](sim, "ListRules").Rules
 	if diff := cmp.Diff([]*simv1.Rule{fail, delay}, rules, protocmp.Transform()); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "ClearRules", &simv1.Empty{}))
-	if rules := must(simv1.Call[simv1.ListRulesResponse](ctx, sim, "ListRules", &simv1.Empty{})).Rules; len(rules) != 0 {
+	sim.do("ClearRules")
+	if rules := get[simv1.ListRulesResponse](sim, "ListRules").Rules; len(rules) != 0 {
 		t.Errorf("after clearing there are %v", rules)
 	}
 	if err := sys.DeleteVolumeMountPoint(ctx, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
 		t.Errorf("after clearing, the call gives %v", err)
 	}
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{
+	sim.do("AddRule", &simv1.Rule{
 		Call: "DeleteVolumeMountPointW", Uncancellable: true,
 		Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Millisecond)},
-	}))
+	})
 	impatient, cancel = context.WithCancel(ctx)
 	sys.OnCall(func(winsim.Call) { cancel() }) // before the delay
 	if err := sys.DeleteVolumeMountPoint(impatient, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
 		t.Errorf("a call that nothing interrupts: %v", err)
 	}
 	sys.OnCall(nil)
-	must(simv1.Call[simv1.Empty](ctx, sim, "ClearRules", &simv1.Empty{}))
+	sim.do("ClearRules")
 
-	counts := must(simv1.Call[simv1.ListCallsResponse](ctx, sim, "ListCalls", &simv1.Empty{})).Counts
+	counts := get[simv1.ListCallsResponse](sim, "ListCalls").Counts
 	if counts["FindFirstVolumeW"] != 3 || counts["DeleteVolumeMountPointW"] != 3 {
 		t.Errorf("counts %v", counts)
 	}
@@ -278,17 +302,16 @@ func TestRules(t *testing.T) {
 
 func TestPower(t *testing.T) {
 	sys, sim := start(t)
-	ctx := t.Context()
 	write := func(text string) {
 		t.Helper()
-		must(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte(text)}))
+		sim.do("WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte(text)})
 	}
 	read := func() string {
 		t.Helper()
-		return string(must(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `C:\a`})).Data)
+		return string(get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: `C:\a`}).Data)
 	}
 	write("first")
-	must(simv1.Call[simv1.Empty](ctx, sim, "Reboot", &simv1.Empty{}))
+	sim.do("Reboot")
 	if got := read(); got != "first" {
 		t.Errorf("after a reboot the file holds %q", got)
 	}
@@ -296,7 +319,7 @@ func TestPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("second")
-	must(simv1.Call[simv1.Empty](ctx, sim, "PowerLoss", &simv1.Empty{}))
+	sim.do("PowerLoss")
 	if got := read(); got == "second" {
 		t.Errorf("after a power loss the file holds %q", got)
 	}
@@ -304,77 +327,44 @@ func TestPower(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
 	existing := filepath.Join(t.TempDir(), "existing")
 	if err := os.WriteFile(existing, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
-		&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"}))
+	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})
 	tooMuch := make([]byte, simv1.MaxData+1)
+	fails := func(number uint32) *simv1.Rule_WindowsError { return &simv1.Rule_WindowsError{WindowsError: number} }
+	delays := func(ns int64) *simv1.Rule_DelayNs { return &simv1.Rule_DelayNs{DelayNs: ns} }
 
-	for name, test := range map[string]struct {
-		err, want error
-	}{
-		"no such disk": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk",
-			&simv1.DiskNumber{DiskNumber: proto.Uint32(9)})), csiproxy.ErrNotFound},
-		"no disk number": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk",
-			&simv1.DiskNumber{DiskNumber: proto.Uint32(win.NoNumber)})), csiproxy.ErrNotFound},
-		"system disk": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DetachDisk", &simv1.DiskNumber{})),
-			csiproxy.ErrPermissionDenied},
-		"delete system": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk",
-			&simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})), csiproxy.ErrUnavailable},
-		"delete no disk": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk",
-			&simv1.SerialNumber{SerialNumber: "none"})), csiproxy.ErrNotFound},
-		"delete no name": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "DeleteDisk", &simv1.SerialNumber{})),
-			csiproxy.ErrNotFound},
-		"no size": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk", &simv1.DiskHardware{})),
-			csiproxy.ErrInvalidArgument},
-		"negative size": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
-			&simv1.DiskHardware{SizeBytes: -1 << 30})), csiproxy.ErrInvalidArgument},
-		"address": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
-			&simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})), csiproxy.ErrInvalidArgument},
-		"serial is taken": {errorOf(simv1.Call[simv1.DiskNumber](ctx, sim, "AttachDisk",
-			&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})), csiproxy.ErrAlreadyExists},
-		"shrinking": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "GrowDisk",
-			&simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})), csiproxy.ErrInvalidArgument},
-		"nothing to change": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetDiskAttributes",
-			&simv1.SetDiskAttributesRequest{DiskNumber: 1})), csiproxy.ErrInvalidArgument},
-		"long read": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
-			&simv1.ReadDiskRequest{Length: simv1.MaxData + 1})), csiproxy.ErrInvalidArgument},
-		"negative length": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk", &simv1.ReadDiskRequest{Length: -1})),
-			csiproxy.ErrInvalidArgument},
-		"negative offset": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
-			&simv1.ReadDiskRequest{Offset: -1, Length: 1})), csiproxy.ErrInvalidArgument},
-		"beyond the end": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadDisk",
-			&simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})), csiproxy.ErrInvalidArgument},
-		"long write": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk",
-			&simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch})), csiproxy.ErrInvalidArgument},
-		"write beyond": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteDisk",
-			&simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})), csiproxy.ErrInvalidArgument},
-		"relative file": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk",
-			&simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})), csiproxy.ErrInvalidArgument},
-		"existing file": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk",
-			&simv1.ExportDiskRequest{DiskNumber: 1, File: existing})), csiproxy.ErrAlreadyExists},
-		"directory missing": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "ExportDisk",
-			&simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})), csiproxy.ErrNotFound},
-		"long file":    {errorOf(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})), csiproxy.ErrInvalidArgument},
-		"no such file": {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `C:\a`})), csiproxy.ErrNotFound},
-		"no path":      {errorOf(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{})), csiproxy.ErrInvalidArgument},
-		"no rule":      {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule", &simv1.Rule{})), csiproxy.ErrInvalidArgument},
-		"unknown call": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
-			&simv1.Rule{Call: "x", Effect: &simv1.Rule_WindowsError{WindowsError: 5}})), csiproxy.ErrNotFound},
-		"no error": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
-			&simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_WindowsError{}})), csiproxy.ErrInvalidArgument},
-		"no delay": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
-			&simv1.Rule{Call: "FindFirstVolumeW", Effect: &simv1.Rule_DelayNs{DelayNs: -1}})), csiproxy.ErrInvalidArgument},
-		"negative count": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddRule",
-			&simv1.Rule{Call: "FindFirstVolumeW", Count: -1, Effect: &simv1.Rule_DelayNs{DelayNs: 1}})),
-			csiproxy.ErrInvalidArgument},
-	} {
-		t.Run(name, func(t *testing.T) { wantError(t, test.err, test.want) })
-	}
-	if rules := must(simv1.Call[simv1.ListRulesResponse](ctx, sim, "ListRules", &simv1.Empty{})).Rules; len(rules) != 0 {
+	sim.refused(csiproxy.ErrNotFound, "DetachDisk",
+		&simv1.DiskNumber{DiskNumber: proto.Uint32(9)}, &simv1.DiskNumber{DiskNumber: proto.Uint32(win.NoNumber)})
+	sim.refused(csiproxy.ErrPermissionDenied, "DetachDisk", &simv1.DiskNumber{}) // the system disk
+	sim.refused(csiproxy.ErrUnavailable, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})
+	sim.refused(csiproxy.ErrNotFound, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "none"}, &simv1.SerialNumber{})
+	sim.refused(csiproxy.ErrInvalidArgument, "AttachDisk",
+		&simv1.DiskHardware{}, &simv1.DiskHardware{SizeBytes: -1 << 30},
+		&simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})
+	sim.refused(csiproxy.ErrAlreadyExists, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})
+	sim.refused(csiproxy.ErrInvalidArgument, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})
+	sim.refused(csiproxy.ErrInvalidArgument, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{DiskNumber: 1})
+	sim.refused(csiproxy.ErrInvalidArgument, "ReadDisk",
+		&simv1.ReadDiskRequest{Length: simv1.MaxData + 1}, &simv1.ReadDiskRequest{Length: -1},
+		&simv1.ReadDiskRequest{Offset: -1, Length: 1}, &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})
+	sim.refused(csiproxy.ErrInvalidArgument, "WriteDisk",
+		&simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch},
+		&simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})
+	sim.refused(csiproxy.ErrInvalidArgument, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})
+	sim.refused(csiproxy.ErrAlreadyExists, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing})
+	sim.refused(csiproxy.ErrNotFound, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})
+	sim.refused(csiproxy.ErrInvalidArgument, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})
+	sim.refused(csiproxy.ErrNotFound, "ReadFile", &simv1.Path{Path: `C:\a`})
+	sim.refused(csiproxy.ErrInvalidArgument, "ReadFile", &simv1.Path{})
+	sim.refused(csiproxy.ErrNotFound, "AddRule", &simv1.Rule{Call: "x", Effect: fails(5)})
+	sim.refused(csiproxy.ErrInvalidArgument, "AddRule",
+		&simv1.Rule{}, &simv1.Rule{Call: "FindFirstVolumeW", Effect: fails(0)},
+		&simv1.Rule{Call: "FindFirstVolumeW", Effect: delays(-1)},
+		&simv1.Rule{Call: "FindFirstVolumeW", Count: -1, Effect: delays(1)})
+	if rules := get[simv1.ListRulesResponse](sim, "ListRules").Rules; len(rules) != 0 {
 		t.Errorf("there are the rules %v, none of which was accepted", rules)
 	}
 	if content, err := os.ReadFile(existing); err != nil || len(content) != 0 {

@@ -4,7 +4,6 @@
 package simcontrol
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -31,19 +30,17 @@ func TestSMB(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		got := must(simv1.Call[simv1.ListSmbServersResponse](ctx, sim, "ListSmbServers", &simv1.Empty{})).Servers
+		got := get[simv1.ListSmbServersResponse](sim, "ListSmbServers").Servers
 		if diff := cmp.Diff([]*simv1.SmbServer{want}, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
 	for _, share := range want.Shares {
-		must(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share))
+		sim.do("AddSmbShare", share)
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser",
-		&simv1.SmbUser{Server: "server", User: "user", Password: "password"}))
+	sim.do("SetSmbUser", &simv1.SmbUser{Server: "server", User: "user", Password: "password"})
 	check("added")
-	must(simv1.Call[simv1.Empty](ctx, sim, "GrowSmbShare",
-		&simv1.SmbShare{Server: "server", Name: "a", SizeBytes: 2 << 30}))
+	sim.do("GrowSmbShare", &simv1.SmbShare{Server: "server", Name: "a", SizeBytes: 2 << 30})
 	want.Shares[0].SizeBytes = 2 << 30
 	check("grown")
 
@@ -51,59 +48,45 @@ func TestSMB(t *testing.T) {
 	if err := sys.CreateSMBGlobalMapping(ctx, `\\server\b`, options); err != nil {
 		t.Fatal(err)
 	}
-	must(simv1.Call[simv1.Empty](ctx, sim, "WriteFile", &simv1.WriteFileRequest{Path: `\\server\b\file`, Data: []byte("text")}))
-	if data := must(simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `\\SERVER\B\FILE`})).Data; string(data) != "text" {
+	sim.do("WriteFile", &simv1.WriteFileRequest{Path: `\\server\b\file`, Data: []byte("text")})
+	if data := get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: `\\SERVER\B\FILE`}).Data; string(data) != "text" {
 		t.Errorf("the file holds %q", data)
 	}
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "server", Unreachable: true}))
+	sim.do("SetSmbServer", &simv1.SmbServer{Name: "server", Unreachable: true})
 	want.Unreachable = true
 	check("down")
-	_, err := simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `\\server\b\file`})
-	wantError(t, err, csiproxy.ErrUnavailable)
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "server", NoEncryption: true}))
+	sim.refused(csiproxy.ErrUnavailable, "ReadFile", &simv1.Path{Path: `\\server\b\file`})
+	sim.do("SetSmbServer", &simv1.SmbServer{Name: "server", NoEncryption: true})
 	want.Unreachable, want.NoEncryption = false, true
 	check("up, without encryption")
-	must(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "server"}))
+	sim.do("SetSmbServer", &simv1.SmbServer{Name: "server"})
 	want.NoEncryption = false
 	check("as before")
 
-	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "user"}))
+	sim.do("RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "user"})
 	want.Users = nil
 	check("without users")
-	_, err = simv1.Call[simv1.Data](ctx, sim, "ReadFile", &simv1.Path{Path: `\\server\b\file`})
-	wantError(t, err, csiproxy.ErrUnauthenticated)
-	must(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "b"}))
+	sim.refused(csiproxy.ErrUnauthenticated, "ReadFile", &simv1.Path{Path: `\\server\b\file`})
+	sim.do("RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "b"})
 	want.Shares = want.Shares[:1]
 	check("with one share")
 }
 
 func TestSMBErrors(t *testing.T) {
 	_, sim := start(t)
-	ctx := t.Context()
 	share := &simv1.SmbShare{Server: "server", Name: "share"}
-	must(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share))
-	for name, test := range map[string]struct {
-		err, want error
-	}{
-		"share is there": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", share)), csiproxy.ErrAlreadyExists},
-		"no share": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "AddSmbShare", &simv1.SmbShare{})),
-			csiproxy.ErrInvalidArgument},
-		"no such share": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbShare",
-			&simv1.SmbShare{Server: "server", Name: "x"})), csiproxy.ErrNotFound},
-		"no such server": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbServer", &simv1.SmbServer{Name: "x"})),
-			csiproxy.ErrNotFound},
-		"no password": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser",
-			&simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrInvalidArgument},
-		"user's server": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "SetSmbUser",
-			&simv1.SmbUser{Server: "x", User: "x", Password: "tell nobody"})), csiproxy.ErrNotFound},
-		"no such user": {errorOf(simv1.Call[simv1.Empty](ctx, sim, "RemoveSmbUser",
-			&simv1.SmbUser{Server: "server", User: "x"})), csiproxy.ErrNotFound},
-	} {
-		wantError(t, test.err, test.want)
-		if strings.Contains(fmt.Sprint(test.err), "tell nobody") {
-			t.Errorf("%s: the error has the password", name)
-		}
+	sim.do("AddSmbShare", share)
+	sim.refused(csiproxy.ErrAlreadyExists, "AddSmbShare", share)
+	sim.refused(csiproxy.ErrInvalidArgument, "AddSmbShare", &simv1.SmbShare{})
+	sim.refused(csiproxy.ErrNotFound, "RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "x"})
+	sim.refused(csiproxy.ErrNotFound, "SetSmbServer", &simv1.SmbServer{Name: "x"})
+	sim.refused(csiproxy.ErrNotFound, "RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "x"})
+	sim.refused(csiproxy.ErrInvalidArgument, "SetSmbUser", &simv1.SmbUser{Server: "server", User: "x"})
+	elsewhere := &simv1.SmbUser{Server: "x", User: "x", Password: "tell nobody"}
+	sim.refused(csiproxy.ErrNotFound, "SetSmbUser", elsewhere)
+	if err := sim.try("SetSmbUser", elsewhere); strings.Contains(err.Error(), "tell nobody") {
+		t.Error("the error has the password")
 	}
 }
 
