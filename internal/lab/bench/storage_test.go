@@ -6,7 +6,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -77,37 +76,8 @@ func BenchmarkStageVolume(b *testing.B) {
 	}
 }
 
-// BenchmarkStageVolumeAtOnce compares 64 calls of StageVolume at once with one alone: the
-// metric x-alone is how many times longer it takes.
-func BenchmarkStageVolumeAtOnce(b *testing.B) {
-	const volumes = 64
-	atOnce := func(count int) time.Duration {
-		n := simnode.New(b, simnode.WithRealisticDelays())
-		for i := range count {
-			n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Serial: fmt.Sprintf("vol-%d", i)})
-		}
-		waitForDisks(b, n, count+1)
-		start := time.Now()
-		var wg sync.WaitGroup
-		for i := range count {
-			wg.Go(func() {
-				if err := stageVolume(b.Context(), n, fmt.Sprintf("vol-%d", i), fmt.Sprintf(`%s\vol-%d\globalmount`, stagingDir, i)); err != nil {
-					b.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		return time.Since(start)
-	}
-	var alone, together time.Duration
-	for b.Loop() {
-		alone += atOnce(1)
-		together += atOnce(volumes)
-	}
-	report(b, float64(together)/float64(alone), "x-alone", 1.25)
-	b.ReportMetric(float64(alone.Milliseconds())/float64(b.N), "ms/one")
-	b.ReportMetric(float64(together.Milliseconds())/float64(b.N), fmt.Sprintf("ms/%d", volumes))
-}
+// BenchmarkStageVolumeAtOnce is BenchmarkStage with StageVolume.
+func BenchmarkStageVolumeAtOnce(b *testing.B) { atOnce(b, 1.25, stageVolume) }
 
 // BenchmarkStageVolumeBesideOthers stages a disk with data that is offline, on nodes with other
 // disks. The time is without delays.
