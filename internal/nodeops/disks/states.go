@@ -5,7 +5,6 @@ package disks
 
 import (
 	"context"
-	"slices"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
@@ -30,8 +29,8 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	return online, offline, err
 }
 
-// AllOnline reports whether all disks of the node are online. One that doesn't answer, or
-// answers with an error, may be offline.
+// AllOnline reports whether all disks of the node are online. It returns the error of one that
+// doesn't tell: that may be offline.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 	isOnline := func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
@@ -46,7 +45,10 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(results, func(r result) bool {
-		return r.err != nil || r.value != true
-	}), nil
+	for _, r := range results {
+		if r.err != nil || r.value != true {
+			return false, r.err
+		}
+	}
+	return true, nil
 }
