@@ -15,7 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-func TestNoErrorIsDropped(t *testing.T) {
+func TestErrorAtEachCall(t *testing.T) {
 	const (
 		dir     = kubelet + `\dir`
 		shallow = dir + `\link`
@@ -82,7 +82,7 @@ func TestNoErrorIsDropped(t *testing.T) {
 				Run: func(ctx context.Context) (any, error) { return test.run(ctx, sys, p) }}
 		}
 	}
-	simtest.NoErrorIsDropped(t, operations)
+	simtest.ErrorAtEachCall(t, operations)
 }
 
 // What is moved aside from a directory lies in one of its own in the same allowed directory.

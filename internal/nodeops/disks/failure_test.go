@@ -82,15 +82,12 @@ func TestErrorAtEachCall(t *testing.T) {
 		}
 	}
 	// Other disks, and directories, are looked at, too.
-	others := []string{"CreateFileW", "GetFileInformationByHandleEx", "GetSystemWindowsDirectoryW", "NtCreateFile",
-		"NtQueryDirectoryFile", "IOCTL_DISK_GET_DISK_ATTRIBUTES", "IOCTL_DISK_GET_DRIVE_LAYOUT_EX",
-		"IOCTL_STORAGE_GET_DEVICE_NUMBER"}
 	const arrival = "CM_Register_Notification, 3 GetVolumeNameForVolumeMountPointW" // which is asked for again
+	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, c := range map[string]struct {
 		disk    func(t *testing.T, sim *winsim.System) disk.Number
 		operate func(ctx context.Context, s subject) (any, error)
-		passed  string   // the calls whose errors don't reach the caller,
-		without []string // apart from these
+		passed  string // the calls whose errors don't reach the caller
 	}{
 		"GetDiskStats": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.GetDiskStats(ctx, s.n)
@@ -98,12 +95,19 @@ func TestErrorAtEachCall(t *testing.T) {
 		"GetDiskState": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.GetDiskState(ctx, s.n)
 		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
-		"online":           {disk: offline, operate: setState(true), passed: arrival, without: others},
-		"online of a copy": {disk: copied, operate: setState(true), passed: arrival, without: others},
+		"online": {disk: offline, operate: setState(true), passed: "CM_Register_Notification, 5 CreateFileW, " +
+			"2 GetFileInformationByHandleEx, GetSystemWindowsDirectoryW, 3 GetVolumeNameForVolumeMountPointW, " +
+			"IOCTL_DISK_GET_DISK_ATTRIBUTES, 2 IOCTL_DISK_GET_DRIVE_LAYOUT_EX, 2 NtCreateFile, 4 NtQueryDirectoryFile"},
+		"online of a copy": {disk: copied, operate: setState(true), passed: "CM_Register_Notification, 7 CreateFileW, " +
+			"2 GetFileInformationByHandleEx, GetSystemWindowsDirectoryW, 3 GetVolumeNameForVolumeMountPointW, " +
+			"2 IOCTL_DISK_GET_DISK_ATTRIBUTES, 5 IOCTL_DISK_GET_DRIVE_LAYOUT_EX, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+			"2 NtCreateFile, 4 NtQueryDirectoryFile"},
 		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
 			passed: "2 GetVolumeNameForVolumeMountPointW"},
-		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true), without: others,
-			passed: "CM_Register_Notification, FSCTL_GET_REPARSE_POINT, 5 GetVolumeNameForVolumeMountPointW"},
+		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true),
+			passed: "CM_Register_Notification, 7 CreateFileW, FSCTL_GET_REPARSE_POINT, 2 GetFileInformationByHandleEx, " +
+				"GetSystemWindowsDirectoryW, 5 GetVolumeNameForVolumeMountPointW, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES, " +
+				"2 IOCTL_DISK_GET_DRIVE_LAYOUT_EX, 3 NtCreateFile, 4 NtQueryDirectoryFile"},
 		// A broken disk must get offline.
 		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, " +
 			"GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
@@ -126,7 +130,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, operate: func(ctx context.Context, s subject) (any, error) {
 			err := s.PartitionDisk(ctx, s.n)
 			if volumes := s.sim.Volumes(); err == nil && volumes[len(volumes)-1].Offline {
-				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "its volume is offline, which shows when it is formatted")
+				err = fmt.Errorf("%w: its volume is offline, which shows when it is formatted", simtest.ErrUnknown)
 			}
 			return nil, err
 		}, passed: arrival + ", ReadFile"},
@@ -157,24 +161,16 @@ func TestErrorAtEachCall(t *testing.T) {
 			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe a copy": {disk: copied, operate: list(describe, storage.Selector{SerialNumber: "SIM00000002"}),
-			passed: "3 CreateFileW partly, IOCTL_SCSI_GET_ADDRESS partly, 3 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
-				"6 IOCTL_STORAGE_QUERY_PROPERTY partly", without: others},
+			passed: "3 CreateFileW, 3 CreateFileW partly, IOCTL_DISK_GET_DISK_ATTRIBUTES, 3 IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
+				"IOCTL_SCSI_GET_ADDRESS partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+				"3 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, errno := range simtest.Errnos() {
-				passed := simtest.FailEachCall(t, errno, c.without,
-					func(t *testing.T) (*winsim.System, func(context.Context) (string, error)) {
-						sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})
-						s := subject{disks.New(sim, disks.Options{NewIDsForClones: true}), sim, c.disk(t, sim)}
-						return sim, func(ctx context.Context) (string, error) {
-							result, err := c.operate(ctx, s)
-							return fmt.Sprintf("%+v", result), err
-						}
-					})
-				if passed != c.passed && errno == win.ErrorIODevice {
-					t.Errorf("errors of %q don't reach the caller, want %q", passed, c.passed)
-				}
-			}
-		})
+		operations[name] = func(t *testing.T) simtest.Attempt {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})
+			s := subject{disks.New(sim, disks.Options{NewIDsForClones: true}), sim, c.disk(t, sim)}
+			return simtest.Attempt{Sys: sim, Run: func(ctx context.Context) (any, error) { return c.operate(ctx, s) },
+				State: func() any { return simtest.State(sim) }, Passed: &c.passed}
+		}
 	}
+	simtest.ErrorAtEachCall(t, operations)
 }

@@ -24,7 +24,12 @@ import (
 
 func newNode(t *testing.T) (*winsim.System, *nodeops.Node) {
 	t.Helper()
-	sim := simtest.Open(t, winsim.Delays{})
+	return newSlowNode(t, winsim.Delays{})
+}
+
+func newSlowNode(t *testing.T, delays winsim.Delays) (*winsim.System, *nodeops.Node) {
+	t.Helper()
+	sim := simtest.Open(t, delays)
 	simtest.Must(t, sim.MkdirAll(simtest.Kubelet))
 	n, err := nodeops.New(sim, nodeops.Options{})
 	simtest.Must(t, err)

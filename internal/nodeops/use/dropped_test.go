@@ -48,7 +48,7 @@ func parse(t *testing.T, path string) pathpolicy.Path {
 	return parsed
 }
 
-func TestNoErrorIsDropped(t *testing.T) {
+func TestErrorAtEachCall(t *testing.T) {
 	type operation = func(ctx context.Context, o *use.Owner, n node) (any, error)
 	mountedAt := func(path string) operation {
 		return func(ctx context.Context, o *use.Owner, n node) (any, error) {
@@ -100,6 +100,9 @@ func TestNoErrorIsDropped(t *testing.T) {
 		},
 	}
 	for _, r := range rights {
+		if r.name == "server" { // of which Windows isn't asked
+			continue
+		}
 		operations[r.name] = func(ctx context.Context, o *use.Owner, n node) (any, error) {
 			inside, held, err := r.take(ctx, o, n)
 			if err != nil {
@@ -124,7 +127,7 @@ func TestNoErrorIsDropped(t *testing.T) {
 			}}
 		}
 	}
-	simtest.NoErrorIsDropped(t, attempts)
+	simtest.ErrorAtEachCall(t, attempts)
 }
 
 func detach(t *testing.T, n node) {

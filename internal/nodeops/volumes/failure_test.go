@@ -4,11 +4,11 @@
 package volumes_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -70,6 +70,7 @@ func (s subject) unmountUnused(ctx context.Context, force bool) error {
 // An error at any call to Windows of any operation reaches the caller, apart from few that
 // don't matter, and nothing is left half-done that the operation doesn't complete when it is repeated.
 func TestErrorAtEachCall(t *testing.T) {
+	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, c := range map[string]struct {
 		subject func(*node) subject
 		operate func(context.Context, subject) (any, error)
@@ -138,26 +139,19 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, ""},
 		"Describe": {formatted, func(ctx context.Context, s subject) (any, error) {
 			v, err := s.volumes.Describe(ctx, s.id)
-			if len(v.Conditions) > 0 {
-				return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "%v", v.Conditions)
+			if err != nil || len(v.Conditions) > 0 {
+				return nil, cmp.Or(err, fmt.Errorf("%w: %v", simtest.ErrUnknown, v.Conditions))
 			}
-			return fmt.Sprintf("disk %d: %+v", *v.Disk, v), err
+			number := *v.Disk
+			v.Disk = nil
+			return []any{number, v}, nil
 		}, "FSCTL_GET_NTFS_VOLUME_DATA partly, FSCTL_IS_VOLUME_DIRTY"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, errno := range simtest.Errnos() {
-				passed := simtest.FailEachCall(t, errno, nil,
-					func(t *testing.T) (*winsim.System, func(context.Context) (string, error)) {
-						s := c.subject(newNode(t))
-						return s.sim, func(ctx context.Context) (string, error) {
-							result, err := c.operate(ctx, s)
-							return fmt.Sprintf("%+v", result), err
-						}
-					})
-				if passed != c.passed && errno == win.ErrorIODevice {
-					t.Errorf("errors of %q don't reach the caller, want %q", passed, c.passed)
-				}
-			}
-		})
+		operations[name] = func(t *testing.T) simtest.Attempt {
+			s := c.subject(newNode(t))
+			return simtest.Attempt{Sys: s.sim, Run: func(ctx context.Context) (any, error) { return c.operate(ctx, s) },
+				State: func() any { return simtest.State(s.sim) }, Passed: &c.passed}
+		}
 	}
+	simtest.ErrorAtEachCall(t, operations)
 }

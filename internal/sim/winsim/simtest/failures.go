@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -21,97 +24,229 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// Errnos are the errors for FailEachCall: those of Errors, and that the device isn't ready. If tests are
-// [Sampled], it is that of a sick device alone.
-func Errnos() []win.Errno {
-	if Sampled() {
-		return []win.Errno{win.ErrorIODevice}
-	}
-	return append(slices.Clone(Errors), win.ErrorNotReady)
+// Errors are the errors that a call may have, one of each class: the device has left, it isn't
+// ready, somebody else uses it, it is sick for a moment, the node may not touch it, and one that
+// nobody has thought of.
+var Errors = []win.Errno{
+	win.ErrorDeviceNotConnected, win.ErrorNotReady, win.ErrorSharingViolation, sick, win.ErrorAccessDenied,
+	win.Errno(1337),
 }
 
-// FailEachCall has each call to Windows of an operation fail once, one in each run, on a new node each
-// time. The operation returns the error, or another one that is unavailable; or else it isn't disturbed, or
-// gives only a part of its result. Afterwards the disks, volumes and mount points are as if no call had
-// failed, and so is the result, or they are once the operation is repeated. FailEachCall returns the
-// names of the calls whose error the operation doesn't return, such as "CreateFileW, 2 FlushFileBuffers",
-// with " partly" behind those that cost a part of the result. Those of without aren't among them.
-func FailEachCall(t *testing.T, errno win.Errno, without []string,
-	start func(t *testing.T) (sys *winsim.System, operate func(context.Context) (result string, _ error))) string {
-	t.Helper()
-	var wantedResult, wanted string
-	passed := map[string]int{}
-	for at, more := -1, true; more && !t.Failed(); at++ { // at first none fails
-		synctest.Test(t, func(t *testing.T) {
-			sys, operate := start(t)
-			sys.Settle()
-			var mu sync.Mutex // an operation may make several calls at one time
-			var failing string
-			calls := 0
-			sys.OnCall(func(c winsim.Call) {
-				mu.Lock()
-				defer mu.Unlock()
-				if calls == at {
-					failing = c.Name
-					Must(t, sys.Fail(winsim.Match{Call: c.Name, Object: c.Object, Count: 1}, errno))
+const sick = win.ErrorIODevice
+
+// Attempt is an operation on a node that was made ready for it.
+type Attempt struct {
+	Sys   *winsim.System
+	Run   func(ctx context.Context) (result any, err error)
+	State func() any // what it has changed on the node; nil if nothing
+	Want  string     // the result and the state, separated by a colon, if no call fails; "" if any are right
+	// Did are the parts of the result that say what the operation has changed, which a repetition
+	// may not have done any more; nil if there are none.
+	Did *regexp.Regexp
+	// Passed are the calls whose error the operation doesn't return if they fail once, such as
+	// "CreateFileW, 2 FlushFileBuffers"; with " partly" behind those that cost a part of the
+	// result. If it is nil, no call may cost a part, and any may cost nothing.
+	Passed *string
+}
+
+// ErrUnknown is the error of an attempt whose result says that not all is known.
+var ErrUnknown = errors.New("not all is known")
+
+// ErrorAtEachCall tries operations: each on a new node, and then on one where a call to Windows
+// fails, once or from then on, or where its caller gives up at that call, for each call that it
+// makes. Each time it has an error, or the result and the state that it has without, apart from
+// what Passed allows. Otherwise its repetition has them once no call fails any more.
+//
+// The caller gives up at the first of the calls that are made by the same lines of the tested
+// package, and that call fails once, and always, with each of Errors. The others fail once with
+// one of them; with Passed, with each of them. In a sample, the first ones fail with one of them, and
+// the others don't; with Passed, all fail once with one of them.
+func ErrorAtEachCall(t *testing.T, operations map[string]func(t *testing.T) Attempt) {
+	caller, _, _, _ := runtime.Caller(1)
+	tested, _, _ := strings.Cut(runtime.FuncForPC(caller).Name(), "_test.")
+	seen := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(operations)) {
+		t.Run(name, func(t *testing.T) {
+			var calls []call
+			var ways []string
+			var wanted *string
+			var without outcome
+			synctest.Test(t, func(t *testing.T) {
+				a := operations[name](t)
+				wanted = a.Passed
+				a.onCall("", func(c call, _ winsim.Call) {
+					calls, ways = append(calls, c), append(ways, wayTo(tested))
+				})
+				var err error
+				without, err = a.run(t.Context())
+				Must(t, err)
+				if got := without.Result + ": " + without.State; a.Want != "" && got != a.Want {
+					t.Errorf("%s, want %s", got, a.Want)
 				}
-				calls++
 			})
-			run := func() (string, error) {
-				result, err := operate(operation.Inline(t.Context()))
-				return guids.ReplaceAllString(result, "GUID"), err
+			if len(calls) == 0 {
+				t.Error("the operation makes no call to Windows")
 			}
-			result, err := run()
-			synctest.Wait()
-			sys.OnCall(nil)
-			sys.ResetRules()
-			again := err != nil
-			switch {
-			case failing == "":
-				Must(t, err)
-			case err == nil && result == wantedResult:
-				passed[failing]++
-			case err == nil:
-				passed[failing+" partly"]++
-				again = true
-			case !errors.Is(err, errno) && csiproxy.KindOf(err) != csiproxy.ErrUnavailable:
-				t.Errorf("the error is %v", err)
-			}
-			if at < 0 {
-				if wantedResult, wanted = result, state(sys); calls == 0 {
-					t.Error("the operation makes no call to Windows")
+			passed := make(map[string]int)
+			for i, at := range calls {
+				first := !seen[ways[i]]
+				seen[ways[i]] = true
+				errnos := Errors
+				switch {
+				case wanted != nil && Sampled():
+					first, errnos = false, []win.Errno{sick}
+				case wanted == nil && Sampled() && !first:
+					continue
+				case wanted == nil && (Sampled() || !first):
+					errnos = []win.Errno{Errors[i%len(Errors)]}
+				}
+				var mishaps []mishap
+				if first {
+					mishaps = append(mishaps, mishap{call: at})
+				}
+				for _, errno := range errnos {
+					mishaps = append(mishaps, mishap{at, errno, 1})
+					if first {
+						mishaps = append(mishaps, mishap{at, errno, 0})
+					}
+				}
+				for _, m := range mishaps {
+					synctest.Test(t, func(t *testing.T) { operations[name](t).meets(t, m, without, passed) })
 				}
 			}
-			if again {
-				result, err = run()
-				Must(t, err)
-			}
-			if got := state(sys); got != wanted || result != wantedResult {
-				t.Errorf("there is %s\n%s\nand without an error %s\n%s", result, got, wantedResult, wanted)
-			}
-			if more = at < calls; t.Failed() {
-				t.Fatalf("that was with error %d of call %d, %s; the error is %v", uint32(errno), at, failing, err)
+			if got := list(passed); wanted != nil && got != *wanted {
+				t.Errorf("errors of %q don't reach the caller, want %q", got, *wanted)
 			}
 		})
 	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(passed)) {
-		if slices.Contains(without, name) {
-			continue
+}
+
+// call says which call of an operation is meant. Calls that are made at one time may come in any
+// order, so their numbers don't say that.
+type call struct {
+	name, object string
+	before       int // how many such calls come before it
+}
+
+// mishap is that a call fails so many times, or always if times is 0; or that the caller gives up
+// then, if errno is 0.
+type mishap struct {
+	call
+	errno win.Errno
+	times int
+}
+
+// outcome is what an operation has done.
+type outcome struct{ Result, State string }
+
+var guids = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+
+// text is what a value is on each node that was made ready in the same way.
+func text(v any) string { return guids.ReplaceAllString(fmt.Sprintf("%+v", v), "GUID") }
+
+// onCall has f run before each call of a name, or before all if it is "", one after the other.
+func (a Attempt) onCall(name string, f func(call, winsim.Call)) {
+	a.Sys.Settle()
+	var ids []string
+	for i, v := range a.Sys.Volumes() {
+		ids = append(ids, guids.FindString(v.Name), fmt.Sprint("volume ", i))
+	}
+	known := strings.NewReplacer(ids...)
+	var mu sync.Mutex // an operation may make several calls at one time
+	made := make(map[call]int)
+	a.Sys.OnCall(func(c winsim.Call) {
+		if name != "" && c.Name != name {
+			return
 		}
-		if passed[name] > 1 {
-			name = fmt.Sprintf("%d %s", passed[name], name)
+		mu.Lock()
+		defer mu.Unlock()
+		which := call{name: c.Name, object: text(known.Replace(c.Object))}
+		made[which]++
+		which.before = made[which] - 1
+		f(which, c)
+	})
+}
+
+func (a Attempt) run(ctx context.Context) (o outcome, err error) {
+	result, err := a.Run(operation.Inline(ctx))
+	synctest.Wait() // for what a caller who gave up has begun
+	a.Sys.OnCall(nil)
+	a.Sys.ResetRules()
+	a.Sys.Settle()
+	o.Result, o.State = text(result), text(nil)
+	if a.State != nil {
+		o.State = text(a.State())
+	}
+	return o, err
+}
+
+// meets tries an operation of which a call fails, or whose caller gives up then.
+func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[string]int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	met := false
+	a.onCall(m.name, func(which call, c winsim.Call) {
+		if which != m.call {
+			return
+		}
+		if met = true; m.errno == 0 {
+			cancel()
+		} else {
+			Must(t, a.Sys.Fail(winsim.Match{Call: c.Name, Object: c.Object, Count: m.times}, m.errno))
+		}
+	})
+	got, err := a.run(ctx)
+	counted := a.Passed != nil && m.errno == sick && m.times == 1
+	if !met {
+		t.Errorf("%+v: the call isn't made", m)
+	}
+	switch {
+	case err == nil && got == without:
+		if counted {
+			passed[m.name]++
+		}
+		return
+	case err == nil && a.Passed != nil && m.errno != 0:
+		if counted {
+			passed[m.name+" partly"]++
+		}
+	case err == nil:
+		t.Errorf("%+v, and the operation has no error (-want +got):\n%s", m, cmp.Diff(without, got))
+		return
+	case errors.Is(err, ErrUnknown): // which is no error of a call
+	case m.times == 0 && m.errno.Gone() && csiproxy.KindOf(err) == csiproxy.ErrNotFound: // what is always gone isn't there
+	case m.times == 1 && csiproxy.KindOf(err) == csiproxy.ErrUnavailable:
+	// A disk that refuses to say what it is, and had said it, is taken for another one.
+	case m.errno == 0 && !errors.Is(err, context.Canceled),
+		m.errno != 0 && !strings.Contains(err.Error(), m.errno.Error()) &&
+			!strings.Contains(err.Error(), "was changed by somebody else"):
+		t.Errorf("%+v, and the operation has the error %v", m, err)
+	}
+	got, err = a.run(t.Context())
+	if a.Did != nil {
+		got.Result, without.Result = a.Did.ReplaceAllString(got.Result, ""), a.Did.ReplaceAllString(without.Result, "")
+	}
+	if err != nil {
+		t.Errorf("%+v, and the operation, when repeated, has %v", m, err)
+	} else if diff := cmp.Diff(without, got); diff != "" {
+		t.Errorf("%+v, and the operation is repeated (-want +got):\n%s", m, diff)
+	}
+}
+
+// list returns the names of calls, with their numbers.
+func list(calls map[string]int) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		if calls[name] > 1 {
+			name = fmt.Sprintf("%d %s", calls[name], name)
 		}
 		names = append(names, name)
 	}
 	return strings.Join(names, ", ")
 }
 
-var guids = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
-
-// state is what the node has of disks, volumes and mount points, as a text without ids.
-func state(sys *winsim.System) string {
-	sys.Settle()
+// State is what a node has of disks, volumes and mount points, as a text.
+func State(sys *winsim.System) any {
 	var b strings.Builder
 	for _, d := range sys.Disks() {
 		fmt.Fprintln(&b, "disk", d.Number, d.State, d.SeenBytes, d.Attributes)
@@ -120,5 +255,18 @@ func state(sys *winsim.System) string {
 		fmt.Fprintf(&b, "%+v\n", v)
 	}
 	fmt.Fprintln(&b, sys.MountPoints())
-	return guids.ReplaceAllString(b.String(), "GUID")
+	return b.String()
+}
+
+// wayTo returns the lines of a package by which the caller was called.
+func wayTo(pkg string) (way string) {
+	var pcs [100]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs[:])])
+	for more := true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); strings.HasPrefix(f.Function, pkg+".") {
+			way += fmt.Sprint(f.File, f.Line)
+		}
+	}
+	return way
 }
