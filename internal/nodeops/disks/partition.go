@@ -53,9 +53,9 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) error {
 				return err
 			}
 			for _, name := range volumes {
-				d.BringVolumeOnline(ctx, n, name)
+				err = errors.Join(err, d.BringVolumeOnline(ctx, n, name))
 			}
-			return nil
+			return err
 		})
 	})
 }
@@ -310,17 +310,23 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 
 // BringVolumeOnline brings a volume online that is offline, since automatic mounting is
 // switched off on the node (mountvol /N). One that is online, formatted or not, isn't opened:
-// that would keep its caller from formatting it. A refusal is only logged: it shows when the
-// volume is formatted.
-func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name string) {
-	if _, err := d.sys.VolumeInformation(ctx, name); !errors.Is(err, win.ErrorNotReady) {
-		return
+// that would keep its caller from formatting it.
+func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name string) error {
+	_, err := d.sys.VolumeInformation(ctx, name)
+	switch {
+	case err == nil, errors.Is(err, win.ErrorUnrecognizedVolume):
+		return nil
+	case errors.Is(err, win.ErrorNotReady):
+		if err = d.onVolume(ctx, name, onlineVolume); err == nil {
+			d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
+			return nil
+		}
 	}
-	if err := d.onVolume(ctx, name, onlineVolume); err != nil {
-		d.options.Logger.Warn("a volume doesn't go online", "disk", n, "volume", name, "err", err)
-		return
+	why := &csiproxy.Error{Object: "volume " + name, Err: err}
+	if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // it has just arrived, and may again
+		why.Kind = csiproxy.ErrUnavailable
 	}
-	d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
+	return why
 }
 
 // onlineVolume brings a volume online that automatic mounting has left offline. To a volume

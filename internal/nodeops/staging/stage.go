@@ -218,7 +218,7 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk,
 	}
 	id, err = chosen(volumes, r.Partition)
 	if err == nil {
-		s.Disks.BringVolumeOnline(ctx, d.Number, string(id))
+		err = s.Disks.BringVolumeOnline(ctx, d.Number, string(id))
 	}
 	return id, made, err
 }
