@@ -68,22 +68,10 @@ func endpointDir(t *testing.T) string {
 	return t.TempDir()
 }
 
-// connectOnce makes the first connection to a new pipe, which Wine loses.
-func connectOnce(t *testing.T, address string) {
-	t.Helper()
-	if runtime.GOOS != "windows" {
-		return
-	}
-	if conn, err := pipe.Dial(t.Context(), address); err == nil {
-		conn.Close()
-	}
-}
-
 // call calls a method at the filesystem v1 endpoint in dir.
 func call(t *testing.T, dir, method string, request, response proto.Message) error {
 	t.Helper()
 	address := pipe.Address(dir, api.EndpointName("filesystem", "v1"))
-	connectOnce(t, address)
 	client, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }))
@@ -349,7 +337,6 @@ func TestDrain(t *testing.T) {
 	slow := make(chan error, 1)
 	go func() { slow <- symlinkAt(t, o.endpointDir) }()
 	<-begun
-	connectOnce(t, pipe.Address(o.endpointDir, drain.EndpointName))
 	if running, err := drain.Call(t.Context(), o.endpointDir, 0); running != 1 || err != nil {
 		t.Errorf("a drain that doesn't wait gives %d, %v", running, err)
 	}

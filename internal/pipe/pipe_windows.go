@@ -73,14 +73,14 @@ func (claimed) release() error { return nil }
 
 func (claimed) administrators() claimed { return claimed{defaultSecurityDescriptor} }
 
-// listening is called with the address of each new pipe.
-var listening = func(string) {}
+// listenPipe is another one under Wine.
+var listenPipe = winio.ListenPipe
 
 func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	// ListenPipe makes the first instance of the pipe or fails, so a process
 	// that was there before can't be joined, nor impersonated to. It refuses
 	// clients of other machines.
-	l, err := winio.ListenPipe(address("", name), &winio.PipeConfig{
+	l, err := listenPipe(address("", name), &winio.PipeConfig{
 		SecurityDescriptor: c.securityDescriptor,
 		InputBufferSize:    bufferSize,
 		OutputBufferSize:   bufferSize,
@@ -93,7 +93,6 @@ func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
 	}
-	listening(address("", name))
 	return listener{l}, nil
 }
 

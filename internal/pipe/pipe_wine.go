@@ -6,19 +6,34 @@
 package pipe
 
 import (
+	"net"
+	"time"
+
 	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
 )
 
 // Wine never serves the first connection to a new pipe. A driver that had it would wait for 20
-// seconds before it tries another.
+// seconds before it tries another. So the daemon has it, and if a driver was faster, the pipe is made
+// anew.
 func init() {
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() != nil {
 		return
 	}
-	listening = func(address string) {
-		if first, err := winio.DialPipe(address, nil); err == nil {
-			first.Close()
+	listenPipe = func(path string, config *winio.PipeConfig) (net.Listener, error) {
+		for {
+			l, err := winio.ListenPipe(path, config)
+			if err != nil {
+				return nil, err
+			}
+			patience := 100 * time.Millisecond // enough for Wine to say that the pipe is busy
+			first, err := winio.DialPipe(path, &patience)
+			if err == nil {
+				return l, first.Close()
+			}
+			if err := l.Close(); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
