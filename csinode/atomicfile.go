@@ -7,11 +7,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // writeFile replaces a file's contents, or makes the file. A crash leaves either the old
-// contents or the new ones. Only its owner may read it.
-func writeFile(path string, data []byte) (err error) {
+// contents or the new ones. Only its owner may read it. The lock is held while it is replaced.
+func writeFile(path string, data []byte, lock sync.Locker) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {
 		return err
@@ -28,5 +29,7 @@ func writeFile(path string, data []byte) (err error) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+	lock.Lock()
+	defer lock.Unlock()
 	return os.Rename(f.Name(), path)
 }

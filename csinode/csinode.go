@@ -128,7 +128,7 @@ func New(o Options) (*Server, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("csinode: %w", err)
 	}
-	return &Server{options: o, records: records{o.StateDir}}, nil
+	return &Server{options: o, records: records{dir: o.StateDir}}, nil
 }
 
 // Serve serves Identity, Node and, if there is one, the Controller at l until ctx ends. Calls

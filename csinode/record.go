@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // record is what the driver remembers of a volume from its staging to its unstaging. It is
@@ -52,17 +53,22 @@ type target struct {
 }
 
 // records are the records of a node, as files in a directory of the driver's own.
-type records struct{ dir string }
+type records struct {
+	dir string
+	// inUse is held while a file is read, and for writing while one is replaced or removed, which
+	// Windows doesn't do with a file that is open.
+	inUse sync.RWMutex
+}
 
 // file returns the path of a volume's record. A volume id may have any characters.
-func (r records) file(volumeID string) string {
+func (r *records) file(volumeID string) string {
 	sum := sha256.Sum256([]byte(volumeID))
 	return filepath.Join(r.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
 // load returns the record of a volume, nil if there is none.
-func (r records) load(volumeID string) (*record, error) {
-	rec, err := read(r.file(volumeID))
+func (r *records) load(volumeID string) (*record, error) {
+	rec, err := r.read(r.file(volumeID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -70,14 +76,14 @@ func (r records) load(volumeID string) (*record, error) {
 }
 
 // all returns the records of all volumes.
-func (r records) all() ([]*record, error) {
+func (r *records) all() ([]*record, error) {
 	files, err := filepath.Glob(filepath.Join(r.dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
 	var all []*record
 	for _, file := range files {
-		switch rec, err := read(file); {
+		switch rec, err := r.read(file); {
 		case errors.Is(err, fs.ErrNotExist): // removed in the meantime
 		case err != nil:
 			return nil, err
@@ -89,7 +95,7 @@ func (r records) all() ([]*record, error) {
 }
 
 // stagedAt returns the record of the volume that has a staging path, nil if none has.
-func (r records) stagedAt(path string) (*record, error) {
+func (r *records) stagedAt(path string) (*record, error) {
 	all, err := r.all()
 	for _, rec := range all {
 		if samePath(rec.StagingPath, path) {
@@ -99,8 +105,10 @@ func (r records) stagedAt(path string) (*record, error) {
 	return nil, err
 }
 
-func read(file string) (*record, error) {
+func (r *records) read(file string) (*record, error) {
+	r.inUse.RLock()
 	data, err := os.ReadFile(file)
+	r.inUse.RUnlock()
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +120,18 @@ func read(file string) (*record, error) {
 }
 
 // save writes a record so that a crash leaves the old one or the new one.
-func (r records) save(rec *record) error {
+func (r *records) save(rec *record) error {
 	data, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeFile(r.file(rec.VolumeID), data)
+	return writeFile(r.file(rec.VolumeID), data, &r.inUse)
 }
 
 // remove forgets a volume.
-func (r records) remove(volumeID string) error {
+func (r *records) remove(volumeID string) error {
+	r.inUse.Lock()
+	defer r.inUse.Unlock()
 	if err := os.Remove(r.file(volumeID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
