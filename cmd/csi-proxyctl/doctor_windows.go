@@ -15,6 +15,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
+func init() { services = winservice.Services{} }
+
 // addWindows adds Windows itself, and the operations in this process.
 func addWindows(n *doctor.Node) error {
 	sys, err := winsys.Open(winsys.Options{})

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,8 @@ func nameFlag(c *cobra.Command) *string {
 		"`name` of the service (default: the one that exists, else "+deployment.Names[0]+")")
 }
 
-// services is the service manager of this Windows.
-var services winservice.Services
+// services is the service manager of this Windows; nil on other systems.
+var services deployment.Services
 
 // deployer returns what changes services. It tells its steps on standard error, unless a
 // program reads that.
@@ -314,7 +315,8 @@ func (p *program) controlling(use, short, long string, do func(ctx context.Conte
 
 func (p *program) serviceStart() *cobra.Command {
 	return p.controlling("start", "Start the service",
-		`Start the service, and wait until it serves. It is no error if it runs already.`, services.Start)
+		`Start the service, and wait until it serves. It is no error if it runs already.`,
+		func(ctx context.Context, name string) error { return services.Start(ctx, name) })
 }
 
 func (p *program) serviceStop() *cobra.Command {
@@ -408,6 +410,9 @@ type serviceJSON struct {
 func (p *program) serviceStatus() *cobra.Command {
 	var name *string
 	c := p.leaf("status", "Show the state of the service", func(context.Context, []string) (reply, error) {
+		if services == nil {
+			return reply{}, winservice.Unsupported("QueryService", cmp.Or(*name, deployment.Names[0]))
+		}
 		d := p.deployer()
 		found, err := d.Find(*name)
 		if err != nil {

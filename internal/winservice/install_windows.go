@@ -37,6 +37,9 @@ const (
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actionsw
 const installRights = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 
+// Services is the service manager of this Windows, for package deployment.
+type Services struct{}
+
 // Install makes the service, or gives the existing one this configuration; if that one
 // runs, the change takes effect at its next start. The service starts with the system,
 // as LocalSystem if it is new, and is restarted ten seconds after a failure. If a

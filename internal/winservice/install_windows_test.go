@@ -31,6 +31,8 @@ import (
 // says what it does, the third one is a directory for what it writes.
 const asService = "-as-service-of-a-test"
 
+var services Services
+
 // exitNotManaged is the exit code of the service on a console.
 const exitNotManaged = 3
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package winservice makes the daemon a Windows service. Run runs it under the
-// service manager. Services is for administrators: package deployment is made of it. On
-// other systems both return csiproxy.ErrUnimplemented.
+// service manager. Services, which only Windows has, is for administrators: package deployment
+// is made of it. On other systems Run returns csiproxy.ErrUnimplemented.
 //
 // A service has the name with which it was installed. The Event Log source of its
 // entries has the same name.
@@ -14,8 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // ErrNotManaged is the error of Run in a process that the service manager didn't
@@ -66,8 +69,11 @@ func Run(run func(ctx context.Context, ready func()) error, options Options) err
 	return runManaged(run, options)
 }
 
-// Services is the service manager of this Windows, for package deployment.
-type Services struct{}
+// Unsupported is the error of what only Windows has.
+func Unsupported(op, name string) error {
+	return &csiproxy.Error{Op: op, Object: name, Kind: csiproxy.ErrUnimplemented,
+		Detail: "this system is " + runtime.GOOS + ", which has no Windows services"}
+}
 
 // Config describes a service to install.
 type Config struct {
