@@ -189,22 +189,12 @@ func (r *rig) start(v *volume, pod string) {
 	for range 2 {
 		r.must(r.attach(v))
 	}
-	for range 2 {
-		r.must(r.stage(v))
-	}
-	for range 2 {
-		r.must(r.publish(v, pod))
-	}
+	r.up(v, pod)
 }
 
 func (r *rig) end(v *volume, pod string) {
 	r.t.Helper()
-	for range 2 {
-		r.must(r.unpublish(v, pod))
-	}
-	for range 2 {
-		r.must(r.unstage(v))
-	}
+	r.down(v, pod)
 	for range 2 {
 		r.must(r.detach(v))
 	}

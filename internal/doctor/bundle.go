@@ -356,10 +356,7 @@ func endpointStates(ctx context.Context, n *Node) (any, error) {
 }
 
 func servicesWithFlags(ctx context.Context, n *Node) (any, error) {
-	if n.Services == nil {
-		return nil, n.needsWindows()
-	}
-	services, err := n.Services(ctx)
+	services, err := n.services(ctx)
 	if err != nil {
 		return nil, err
 	}

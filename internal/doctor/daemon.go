@@ -159,10 +159,7 @@ func directoryOf(path string) string { return path[:max(0, strings.LastIndexAny(
 
 // running returns the service that runs, if one does; known is false if that can't be told.
 func (n *Node) running(ctx context.Context) (s *Service, known bool) {
-	if n.Services == nil {
-		return nil, false
-	}
-	services, err := n.Services(ctx)
+	services, err := n.services(ctx)
 	if err != nil {
 		return nil, false
 	}
@@ -176,10 +173,7 @@ func (n *Node) running(ctx context.Context) (s *Service, known bool) {
 
 // checkService looks at the state of the service.
 func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
-	if n.Services == nil {
-		return "", nil, n.needsWindows()
-	}
-	services, err := n.Services(ctx)
+	services, err := n.services(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -215,10 +209,7 @@ func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
 
 // checkAccount looks whether the service has the rights that the daemon needs.
 func checkAccount(ctx context.Context, n *Node) (string, []Finding, error) {
-	if n.Services == nil {
-		return "", nil, n.needsWindows()
-	}
-	services, err := n.Services(ctx)
+	services, err := n.services(ctx)
 	if err != nil {
 		return "", nil, err
 	}

@@ -236,6 +236,14 @@ func (n *Node) windows() (Windows, error) {
 	return n.Windows, nil
 }
 
+// services returns the services that run the daemon.
+func (n *Node) services(ctx context.Context) ([]Service, error) {
+	if n.Services == nil {
+		return nil, n.needsWindows()
+	}
+	return n.Services(ctx)
+}
+
 func (n *Node) needsWindows() error {
 	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
 }

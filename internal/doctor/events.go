@@ -38,10 +38,7 @@ func eventChannels(ctx context.Context, n *Node) []eventChannel {
 		{"Microsoft-Windows-SmbClient/Security", problemsOfDays, nil},
 		{"Microsoft-Windows-Ntfs/Operational", problemsOfDays, nil},
 	}
-	if n.Services == nil {
-		return channels
-	}
-	services, err := n.Services(ctx)
+	services, err := n.services(ctx)
 	if err != nil {
 		return channels // services.json says so
 	}

@@ -77,10 +77,10 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 // checkDirectories looks whether others than administrators can exchange a service's program, or lead
 // its log elsewhere.
 func checkDirectories(ctx context.Context, n *Node) (string, []Finding, error) {
-	if n.Services == nil || n.Writers == nil {
+	if n.Writers == nil {
 		return "", nil, n.needsWindows()
 	}
-	services, err := n.Services(ctx)
+	services, err := n.services(ctx)
 	if err != nil {
 		return "", nil, err
 	}
