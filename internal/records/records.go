@@ -138,7 +138,7 @@ func (k Kind) Drop(ctx context.Context, sys System, name string, stale func() (b
 		return nil // another call makes a record
 	}
 	defer dir.Close()
-	if err := dir.Delete(ctx); err != nil && !errors.Is(err, win.ErrorDirNotEmpty) {
+	if err := dir.Delete(ctx); !errors.Is(err, win.ErrorDirNotEmpty) && !isBusy(err) {
 		return err
 	}
 	return nil
@@ -158,7 +158,9 @@ func (k Kind) drop(ctx context.Context, sys System, name string, stale func() (b
 			return false, err
 		}
 	}
-	err = file.Delete(ctx)
+	if err = file.Delete(ctx); isBusy(err) { // another call has dropped it
+		return false, nil
+	}
 	return err == nil, err
 }
 

@@ -74,7 +74,9 @@ func TestRecords(t *testing.T) {
 		}))
 		simtest.Must(t, <-made)
 		wantRecords(t, sim, one)
-		simtest.Must(t, records.Links.Drop(ctx, sim, one.Name, nil))
+		simtest.Must(t, records.Links.Drop(ctx, sim, one.Name, func() (bool, error) {
+			return true, records.Links.Drop(ctx, sim, one.Name, nil) // another call is quicker
+		}))
 		wantRecords(t, sim)
 	})
 }

@@ -158,7 +158,9 @@ type File interface {
 	// Delete marks the file for deletion, also a read-only one: its name is gone
 	// when this handle is closed, where the file system can do that
 	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
-	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty.
+	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty. A
+	// file that was deleted through another handle, which is closed, gives
+	// ErrorDeletePending.
 	Delete(ctx context.Context) error
 	// Rename moves this file, or this directory with all that is in it, to the entry name of
 	// dir, which is an open directory of the same volume: NtSetInformationFile for

@@ -42,10 +42,12 @@ func configError(ret windows.CONFIGRET) win.Errno {
 	return win.Errno(ret.Win32Error(windows.ERROR_GEN_FAILURE))
 }
 
-// ntError is RtlNtStatusToDosError, except for STATUS_DELETE_PENDING, the status of a
-// file that is being deleted, which that function turns into ERROR_ACCESS_DENIED.
+// ntError is RtlNtStatusToDosError, except for the statuses of a file that is being deleted,
+// or that was deleted through another handle: that function turns them into
+// ERROR_ACCESS_DENIED.
 func ntError(status windows.NTStatus) win.Errno {
-	if status == windows.STATUS_DELETE_PENDING {
+	switch status {
+	case windows.STATUS_DELETE_PENDING, windows.STATUS_FILE_DELETED:
 		return win.ErrorDeletePending
 	}
 	return win.Errno(status.Errno())

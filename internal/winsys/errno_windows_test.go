@@ -33,6 +33,7 @@ func TestErrno(t *testing.T) {
 		{windows.STATUS_ACCESS_DENIED, win.ErrorAccessDenied},
 		{windows.STATUS_CANNOT_DELETE, win.ErrorAccessDenied},
 		{windows.STATUS_DELETE_PENDING, win.ErrorDeletePending},
+		{windows.STATUS_FILE_DELETED, win.ErrorDeletePending},
 		{windows.STATUS_CANCELLED, win.ErrorOperationAborted},
 		{windows.STATUS_BAD_NETWORK_PATH, win.ErrorBadNetPath},
 		{windows.STATUS_BAD_NETWORK_NAME, win.ErrorBadNetName},

@@ -180,9 +180,10 @@ func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntr
 	return entries, nil
 }
 
-// Delete implements [win.File].
+// Delete implements [win.File]. SetFileInformationByHandle would do the same, but its error is
+// the same for a file that was deleted as for one that mustn't be.
 //
-// Source: https://learn.microsoft.com/windows/win32/api/winbase/ns-winbase-file_disposition_info
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/nf-ntifs-ntsetinformationfile
 // and https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddk/ns-ntddk-_file_disposition_information_ex
 func (f *file) Delete(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -190,8 +191,9 @@ func (f *file) Delete(ctx context.Context) error {
 	}
 	flags := uint32(windows.FILE_DISPOSITION_DELETE | windows.FILE_DISPOSITION_POSIX_SEMANTICS |
 		windows.FILE_DISPOSITION_IGNORE_READONLY_ATTRIBUTE)
-	err := errno(windows.SetFileInformationByHandle(f.h, windows.FileDispositionInfoEx,
-		(*byte)(unsafe.Pointer(&flags)), uint32(unsafe.Sizeof(flags))))
+	var status windows.IO_STATUS_BLOCK
+	err := errno(windows.NtSetInformationFile(f.h, &status, (*byte)(unsafe.Pointer(&flags)),
+		uint32(unsafe.Sizeof(flags)), windows.FileDispositionInformationEx))
 	switch err {
 	case win.ErrorInvalidParameter, win.ErrorNotSupported, win.ErrorInvalidFunction:
 		return f.deleteOnClose() // the file system, or this Windows, doesn't support the call or a flag
