@@ -7,7 +7,8 @@ import "github.com/csi-proxy/csi-proxy/internal/win"
 
 // statuses are what the facts call the answers, by the names of NTSTATUS without STATUS_,
 // or of Windows' errors where a source has those. The number is what
-// RtlNtStatusToDosError makes of it.
+// RtlNtStatusToDosError makes of it, but for a file that is being deleted, or was: package
+// winsys keeps these apart from one that mustn't be.
 //
 // Source: https://learn.microsoft.com/openspecs/windows_protocols/ms-erref and
 // https://learn.microsoft.com/windows/win32/debug/system-error-codes
@@ -20,6 +21,7 @@ var statuses = map[string]win.Errno{
 	"CANNOT_DELETE":              win.ErrorAccessDenied,
 	"DELETE_PENDING":             win.ErrorDeletePending,
 	"DIRECTORY_NOT_EMPTY":        win.ErrorDirNotEmpty,
+	"FILE_DELETED":               win.ErrorDeletePending,
 	"FILE_IS_A_DIRECTORY":        win.ErrorAccessDenied,
 	"INFO_LENGTH_MISMATCH":       24,
 	"INVALID_DEVICE_REQUEST":     win.ErrorInvalidFunction,
@@ -40,6 +42,7 @@ var statuses = map[string]win.Errno{
 	"REPARSE_POINT_NOT_RESOLVED": 1921,
 	"REPARSE_POINT_ENCOUNTERED":  win.ErrorReparsePointEncountered,
 	"SHARING_VIOLATION":          win.ErrorSharingViolation,
+	"UNSUCCESSFUL":               win.ErrorGenFailure,
 	"UNRECOGNIZED_VOLUME":        win.ErrorUnrecognizedVolume,
 	"VOLUME_DISMOUNTED":          win.ErrorNotReady,
 	"ERROR_INVALID_NAME":         win.ErrorInvalidName,

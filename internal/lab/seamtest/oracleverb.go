@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // verb is a kind of step.
@@ -59,6 +60,8 @@ func init() { // the functions below look verbs up
 		"paths":   {method: "Volumes.VolumePathNames", args: 1, more: true, run: runPaths},
 		"volinfo": {method: "Volumes.VolumeInformation", args: 1, run: runVolumeInformation},
 		"free":    {method: "Volumes.DiskFreeSpace", args: 1, run: runFree},
+		// Shares.
+		"map": {method: "SMBMappings.CreateSMBGlobalMapping", args: 1, run: runMap},
 	}
 }
 
@@ -437,6 +440,8 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 		switch {
 		case key == "in" && value == "property":
 			in = win.EncodePropertyQuery(win.PropertyDevice)
+		case key == "in" && value == "beyond": // a growth of the first partition by more than the disk has
+			in = win.GrowPartition{PartitionNumber: 1, BytesToGrow: 1 << 50}.Encode()
 		case key == "in" && value == "sectors": // of the whole partition
 			in = win.EncodeInt64(partitionSize / 512)
 		case key == "in" && value == "offline":
@@ -507,4 +512,10 @@ func runVolumeInformation(t *testing.T, r *oracleRun, s OracleStep) error {
 func runFree(t *testing.T, r *oracleRun, s OracleStep) error {
 	_, err := r.f.System.DiskFreeSpace(t.Context(), r.path(t, s.Args[0]))
 	return err
+}
+
+// runMap maps a share, as somebody whom no server knows.
+func runMap(t *testing.T, r *oracleRun, s OracleStep) error {
+	o := win.SMBMappingOptions{Username: "csi-proxy-nobody", Password: secret.New("hidden")}
+	return r.f.System.CreateSMBGlobalMapping(t.Context(), r.path(t, s.Args[0]), o)
 }

@@ -86,6 +86,8 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 			size = on.Seen
 		case d.volume.Offline:
 			return win.ErrorNotReady
+		case d.volume.Locked:
+			return win.FVELockedVolume
 		default:
 			on, start, size = d.volume.Disk, d.volume.Offset, d.volume.Length
 		}

@@ -270,7 +270,7 @@ func TestDiskControlErrors(t *testing.T) {
 		{"create disk, no access", win.AccessNone, win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode(), 0,
 			win.ErrorAccessDenied},
 		{"set layout, short", readWrite, win.IoctlDiskSetDriveLayoutEx, make([]byte, 47), 0, win.ErrorInvalidParameter},
-		{"grow, short", readWrite, win.IoctlDiskGrowPartition, make([]byte, 15), 0, win.ErrorInvalidParameter},
+		{"grow, short", readWrite, win.IoctlDiskGrowPartition, make([]byte, 15), 0, win.ErrorInsufficientBuffer},
 		{"SCSI address", win.AccessNone, win.IoctlScsiGetAddress, nil, 8, 0},
 		{"SCSI address, short", win.AccessNone, win.IoctlScsiGetAddress, nil, 7, win.ErrorInsufficientBuffer},
 		{"property, header only", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice),

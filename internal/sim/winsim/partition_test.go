@@ -170,11 +170,11 @@ func TestGrowPartition(t *testing.T) {
 	wantErr(t, "by nothing", grow(1, 0), win.ErrorInvalidParameter)
 	wantErr(t, "by less than nothing", grow(1, -512), win.ErrorInvalidParameter)
 	wantErr(t, "by half a sector", grow(1, mib+256), win.ErrorInvalidParameter)
-	wantErr(t, "into the next one", grow(1, gib-mib+512), win.ErrorDiskFull)
-	wantErr(t, "beyond the end", grow(2, 10*gib), win.ErrorDiskFull)
-	wantErr(t, "by the greatest number", grow(2, 1<<62), win.ErrorDiskFull)
+	wantErr(t, "into the next one", grow(1, gib-mib+512), win.ErrorInvalidParameter)
+	wantErr(t, "beyond the end", grow(2, 10*gib), win.ErrorInvalidParameter)
+	wantErr(t, "by the greatest number", grow(2, 1<<62), win.ErrorInvalidParameter)
 	wantErr(t, "up to the next one", grow(1, gib-mib), 0)
-	wantErr(t, "of what has no room", grow(1, 512), win.ErrorDiskFull)
+	wantErr(t, "of what has no room", grow(1, 512), win.ErrorInvalidParameter)
 	if p := layoutOf(t, s, n).Partitions; p[0].End() != 2*gib || p[1].Length != gib {
 		t.Errorf("partitions %+v", p)
 	}

@@ -97,7 +97,7 @@ func (m *Manager) changeTable(d *Disk, code win.IoctlCode, in []byte) error {
 	case win.IoctlDiskGrowPartition:
 		g, err := win.DecodeGrowPartition(in)
 		if err != nil {
-			return win.ErrorInvalidParameter
+			return win.ErrorInsufficientBuffer
 		}
 		change = func() error { return d.growPartition(g) }
 	}

@@ -184,18 +184,15 @@ func (n *Network) Login(l win.ISCSILogin) (win.ISCSISessionID, error) {
 // hashed checks a login and replaces its secret by a hash.
 func (n *Network) hashed(l win.ISCSILogin) (login, error) {
 	hashed := login{Target: l.Target, Portal: l.Portal, AuthType: l.AuthType, Username: l.Username}
-	switch l.AuthType {
-	case win.ISCSINoAuth:
+	if l.AuthType == win.ISCSINoAuth {
 		return hashed, nil
-	case win.ISCSICHAP, win.ISCSIMutualCHAP:
-		if err := checkCHAPSecret(l.Secret); err != nil {
-			return hashed, err
-		}
-		var err error
-		hashed.Secret, err = n.hash(l.Secret)
+	}
+	if err := checkCHAPSecret(l.Secret); err != nil {
 		return hashed, err
 	}
-	return hashed, win.ErrorInvalidParameter
+	var err error
+	hashed.Secret, err = n.hash(l.Secret)
+	return hashed, err
 }
 
 // checkCHAPSecret checks the length of a secret for a connection without IPsec.

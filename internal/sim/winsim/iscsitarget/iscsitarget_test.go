@@ -162,7 +162,6 @@ func TestAuthentication(t *testing.T) {
 		"short secret":          {target: oneWay, login: chap("user", short), want: win.ISDSCShortCHAPSecret},
 		"no secret":             {target: oneWay, login: chap("user", secret.Text{}), want: win.ISDSCShortCHAPSecret},
 		"long secret":           {target: oneWay, login: chap("user", long), want: win.ISDSCInvalidCHAPSecret},
-		"unknown type":          {target: open, login: win.ISCSILogin{AuthType: 3}, want: win.ErrorInvalidParameter},
 		"mutual":                {target: mutual, login: both, own: mutualSecret},
 		"mutual without secret": {target: mutual, login: both, want: win.ISDSCAuthInfoUnavailable},
 		"mutual, wrong secret":  {target: mutual, login: both, own: other, want: win.ISDSCAuthenticationFailed},

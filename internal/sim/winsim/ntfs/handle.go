@@ -362,8 +362,8 @@ func (h *Handle) SetReparse(data []byte) error {
 	switch tag := tagOf(data); {
 	case n == n.fs.root:
 		return win.ErrorAccessDenied
-	case n.gone:
-		return win.ErrorDeletePending
+	case n.gone: // STATUS_FILE_DELETED, as DeviceIoControl tells it
+		return win.ErrorAccessDenied
 	case tag == win.TagMountPoint && !n.isDir():
 		return win.ErrorDirectory
 	case len(n.children) > 0:
