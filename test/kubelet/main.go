@@ -86,11 +86,14 @@ func parseFlags(args []string) (o options, err error) {
 	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
 	flags.BoolVar(&o.verbose, "calls", false, "print each call")
 	cloud := flags.String("cloud", "", "the `command` that creates, attaches, grows, detaches and deletes volumes; by default the driver's Controller")
-	parameters := flags.String("parameters", "", "the `parameters` of the StorageClass, as in key=value,key=value")
-	share := flags.String("share", "", "the `parameters` of a volume on the share //files/data; by default no share is tried")
-	iscsi := flags.String("iscsi", "", "the `parameters` of a volume on the iSCSI target "+iscsiTarget+" at "+iscsiPortal+"; by default none is tried")
-	folder := flags.String("manifests", "", "the `folder` of a StorageClass, a claim and a pod to try as they are; a ClusterRole and its\n"+
-		"binding there say what -sidecars may do")
+	flags.Func("parameters", "the `parameters` of the StorageClass, as in key=value,key=value", pairs(&o.parameters))
+	flags.Func("share", "the `parameters` of a volume on the share //files/data; by default no share is tried", pairs(&o.share))
+	flags.Func("iscsi", "the `parameters` of a volume on the iSCSI target "+iscsiTarget+" at "+iscsiPortal+"; by default none is tried", pairs(&o.iscsi))
+	flags.Func("manifests", "the `folder` of a StorageClass, a claim and a pod to try as they are; a ClusterRole and its\n"+
+		"binding there say what -sidecars may do", func(folder string) (err error) {
+		o.manifests, err = readManifests(folder)
+		return err
+	})
 	flags.StringVar(&o.junit, "junit", "", "the `file` to write the results to, in JUnit's form")
 	flags.StringVar(&o.table, "table", "", "the `file` with what kubelet sent before, which it must send again")
 	flags.BoolVar(&o.update, "update", false, "write the file of -table anew")
@@ -98,20 +101,6 @@ func parseFlags(args []string) (o options, err error) {
 		return o, err
 	}
 	o.driver, o.cloud = strings.Fields(*driver), strings.Fields(*cloud)
-	if o.parameters, err = pairs(*parameters); err != nil {
-		return o, fmt.Errorf("-parameters: %w", err)
-	}
-	if o.share, err = pairs(*share); err != nil {
-		return o, fmt.Errorf("-share: %w", err)
-	}
-	if o.iscsi, err = pairs(*iscsi); err != nil {
-		return o, fmt.Errorf("-iscsi: %w", err)
-	}
-	if *folder != "" {
-		if o.manifests, err = readManifests(*folder); err != nil {
-			return o, fmt.Errorf("-manifests: %w", err)
-		}
-	}
 	if o.kubelet == "" {
 		o.kubelet = filepath.Join(o.kubernetes, "kubelet")
 	}
@@ -162,20 +151,22 @@ func (o options) wants(d definition) bool {
 	}
 }
 
-// pairs reads key=value,key=value.
-func pairs(text string) (map[string]string, error) {
-	if text == "" {
-		return nil, nil
-	}
-	all := map[string]string{}
-	for _, pair := range strings.Split(text, ",") {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			return nil, fmt.Errorf("%q must have the form key=value", pair)
+// pairs returns what reads key=value,key=value into a map, which stays nil if there is none.
+func pairs(all *map[string]string) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return nil
 		}
-		all[key] = value
+		*all = map[string]string{}
+		for _, pair := range strings.Split(text, ",") {
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok {
+				return fmt.Errorf("%q must have the form key=value", pair)
+			}
+			(*all)[key] = value
+		}
+		return nil
 	}
-	return all, nil
 }
 
 // names returns the scenarios of -only.

@@ -220,7 +220,6 @@ type pod struct {
 	created time.Time
 	running time.Time // zero until then
 	deleted time.Time
-	gone    time.Time
 }
 
 // newPod makes a pod on the node.
@@ -291,7 +290,6 @@ func (s *scenario) endPod(p *pod) {
 		_, err := s.cluster.CoreV1().Pods(s.name).Get(s.ctx, p.name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	p.gone = time.Now()
 }
 
 // endLast ends the last pod that uses its volumes, and returns when they are detached.
