@@ -89,8 +89,7 @@ var accessRows = []row{
 			h := f.security(t, "in", win.FileWriteAttributes)
 			must(t, h.DenyCreation(t.Context(), true))
 			r := win.NewJunction(f.Directory + `\target`).Encode()
-			_, err := h.Control(t.Context(), win.FsctlSetReparsePoint, r, nil)
-			wantErrno(t, "set a reparse point", err)
+			wantErrno(t, "set a reparse point", errorOf(h.Control(t.Context(), win.FsctlSetReparsePoint, r, nil)))
 			o := creating(win.FileCreate, win.FileNonDirectoryFile)
 			closing(t, f.openFile(t, f.Directory+`\in\file`, o))
 			wantErrno(t, "through the link", at(t, f.dir(t), `target\file`, open(win.FileReadAttributes)))
@@ -98,8 +97,7 @@ var accessRows = []row{
 				must(t, h.DenyCreation(t.Context(), deny))
 			}
 			header := append(slices.Clone(r[:4]), 0, 0, 0, 0)
-			_, err = h.Control(t.Context(), win.FsctlDeleteReparsePoint, header, nil)
-			wantErrno(t, "delete the reparse point", err)
+			wantErrno(t, "delete the reparse point", errorOf(h.Control(t.Context(), win.FsctlDeleteReparsePoint, header, nil)))
 			wantErrno(t, "afterwards", at(t, f.dir(t), `in\file`, o), win.ErrorAccessDenied)
 		},
 	},
@@ -140,8 +138,7 @@ var accessRows = []row{
 			o := creating(win.FileCreate, win.FileNonDirectoryFile)
 			closing(t, f.openFile(t, point+"file", o))
 			must(t, f.System.DeleteVolumeMountPoint(t.Context(), point))
-			_, err := f.System.OpenFile(t.Context(), point+"file", o)
-			wantErrno(t, "afterwards", err, win.ErrorAccessDenied)
+			wantErrno(t, "afterwards", errorOf(f.System.OpenFile(t.Context(), point+"file", o)), win.ErrorAccessDenied)
 		},
 	},
 }

@@ -35,8 +35,7 @@ var deviceRows = []row{
 				"\\\\.\\PhysicalDrive0\x00":      {win.ErrorInvalidName},
 				`\\?\no#such#device#{interface}`: missing,
 			} {
-				_, err := f.System.OpenDevice(t.Context(), path, win.AccessNone)
-				wantErrno(t, path, err, want...)
+				wantErrno(t, path, errorOf(f.System.OpenDevice(t.Context(), path, win.AccessNone)), want...)
 			}
 		},
 	},
@@ -143,8 +142,7 @@ var deviceRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
 			for _, code := range []win.IoctlCode{win.IoctlDiskCreateDisk, win.IoctlVolumeOnline, win.IoctlVolumeOffline} {
-				_, err := d.Control(t.Context(), code, nil, nil)
-				wantErrno(t, code.String(), err, win.ErrorAccessDenied)
+				wantErrno(t, code.String(), errorOf(d.Control(t.Context(), code, nil, nil)), win.ErrorAccessDenied)
 			}
 		},
 	},

@@ -117,8 +117,7 @@ var fileRows = []row{
 			f.make(t, "file")
 			h := f.openFile(t, f.Directory+`\file`, open(win.Delete))
 			must(t, h.Delete(t.Context()))
-			_, err := h.FinalPath(t.Context())
-			wantErrno(t, "it", err, win.ErrorFileNotFound, win.ErrorAccessDenied)
+			wantErrno(t, "it", errorOf(h.FinalPath(t.Context())), win.ErrorFileNotFound, win.ErrorAccessDenied)
 		},
 	},
 	{

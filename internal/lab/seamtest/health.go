@@ -89,9 +89,8 @@ var healthRows = []row{
 		method: "Volumes.VolumePathNames", name: "of no volume",
 		promise: "Errors: 2 and 3 no such volume; 87 and 123 the volume's name is malformed.",
 		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.VolumePathNames(t.Context(), noVolume)
-			wantErrno(t, "no volume", err, missing...)
-			_, err = f.System.VolumePathNames(t.Context(), `\\?\csi-proxy\`)
+			wantErrno(t, "no volume", errorOf(f.System.VolumePathNames(t.Context(), noVolume)), missing...)
+			_, err := f.System.VolumePathNames(t.Context(), `\\?\csi-proxy\`)
 			wantErrno(t, "no name", err, win.ErrorInvalidParameter, win.ErrorInvalidName)
 		},
 	},
@@ -111,8 +110,7 @@ var healthRows = []row{
 		method: "Volumes.RepairVolume", name: "of no volume",
 		promise: "1237 storage management doesn't know the volume, or not yet",
 		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.RepairVolume(t.Context(), noVolume, win.RepairScan)
-			wantErrno(t, "scan", err, win.ErrorRetry)
+			wantErrno(t, "scan", errorOf(f.System.RepairVolume(t.Context(), noVolume, win.RepairScan)), win.ErrorRetry)
 		},
 	},
 	{
@@ -223,8 +221,7 @@ var healthRows = []row{
 			if err != nil || !strings.Contains(image, `\`) {
 				t.Errorf("%q, %v", image, err)
 			}
-			_, err = f.System.ProcessImage(t.Context(), 0xFFFFFFF0)
-			wantErrno(t, "no process", err, win.ErrorInvalidParameter)
+			wantErrno(t, "no process", errorOf(f.System.ProcessImage(t.Context(), 0xFFFFFFF0)), win.ErrorInvalidParameter)
 		},
 	},
 	{
@@ -243,8 +240,7 @@ var healthRows = []row{
 			}
 			admitted := func(what string) {
 				t.Helper()
-				_, err := f.System.FileAttributes(t.Context(), volume+"file")
-				wantErrno(t, what, err)
+				wantErrno(t, what, errorOf(f.System.FileAttributes(t.Context(), volume+"file")))
 			}
 			d := f.device(t, deviceOf(volume), readWrite)
 			must(t, f.lock(t, d))
@@ -312,8 +308,7 @@ var healthRows = []row{
 				t.Error("an open directory can still be used")
 			}
 			closing(t, d)
-			_, err := f.System.FileAttributes(t.Context(), volume+"dir")
-			wantErrno(t, "mounted again", err)
+			wantErrno(t, "mounted again", errorOf(f.System.FileAttributes(t.Context(), volume+"dir")))
 		},
 	},
 	{
@@ -337,8 +332,7 @@ var healthRows = []row{
 			check := func(want ...win.Errno) {
 				t.Helper()
 				for _, path := range []string{physicalDrive(d.Number), deviceOf(volume)} {
-					_, err := f.control(t, path, win.IoctlDiskIsWritable, nil, 0)
-					wantErrno(t, path, err, want...)
+					wantErrno(t, path, errorOf(f.control(t, path, win.IoctlDiskIsWritable, nil, 0)), want...)
 				}
 			}
 			check()

@@ -57,8 +57,7 @@ var smbRows = []row{
 				t.Error("it isn't listed")
 			}
 			h := f.openFile(t, share.Path+`\`, open(win.FileListDirectory))
-			_, err := h.Volume(t.Context())
-			wantErrno(t, "the volume of a file on it", err, win.ErrorPathNotFound)
+			wantErrno(t, "the volume of a file on it", errorOf(h.Volume(t.Context())), win.ErrorPathNotFound)
 			closing(t, h)
 			wantErrno(t, "mapped twice", f.System.CreateSMBGlobalMapping(t.Context(), share.Path, share.options()),
 				win.ErrorAlreadyAssigned, 1202)
@@ -448,8 +447,7 @@ var machineRows = []row{
 		promise: "Errors: 2 no such key or value",
 		test: func(t *testing.T, f *Fixture) {
 			for _, key := range []string{`SYSTEM\csi-proxy-none`, win.RegistrySetup} {
-				_, err := f.System.RegistryStrings(t.Context(), key, "csi-proxy-none")
-				wantErrno(t, key, err, win.ErrorFileNotFound)
+				wantErrno(t, key, errorOf(f.System.RegistryStrings(t.Context(), key, "csi-proxy-none")), win.ErrorFileNotFound)
 			}
 		},
 	},

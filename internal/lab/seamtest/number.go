@@ -16,8 +16,7 @@ var numberRows = []row{
 		promise: "REG_DWORD. Errors: 2 no such key or value",
 		test: func(t *testing.T, f *Fixture) {
 			for _, key := range []string{`SYSTEM\csi-proxy-none`, win.RegistrySetup} {
-				_, err := f.System.RegistryNumber(t.Context(), key, "csi-proxy-none")
-				wantErrno(t, key, err, win.ErrorFileNotFound)
+				wantErrno(t, key, errorOf(f.System.RegistryNumber(t.Context(), key, "csi-proxy-none")), win.ErrorFileNotFound)
 			}
 		},
 	},

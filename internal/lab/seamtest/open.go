@@ -176,8 +176,7 @@ var openRows = []row{
 		promise: "2 and 3 no such file or directory",
 		test: func(t *testing.T, f *Fixture) {
 			for _, path := range []string{`Q:\x`, noVolume + "x"} {
-				_, err := f.System.OpenFile(t.Context(), path, open(win.FileReadAttributes))
-				wantErrno(t, path, err, missing...)
+				wantErrno(t, path, errorOf(f.System.OpenFile(t.Context(), path, open(win.FileReadAttributes))), missing...)
 			}
 		},
 	},
@@ -296,8 +295,7 @@ var openRows = []row{
 			for name, want := range map[string]win.Errno{
 				"missing": win.ErrorFileNotFound, `missing\x`: win.ErrorPathNotFound, "a?b": win.ErrorInvalidName, "x\x00": win.ErrorInvalidName,
 			} {
-				_, err := f.System.FileAttributes(t.Context(), f.Directory+`\`+name)
-				wantErrno(t, fmt.Sprintf("%q", name), err, want)
+				wantErrno(t, fmt.Sprintf("%q", name), errorOf(f.System.FileAttributes(t.Context(), f.Directory+`\`+name)), want)
 			}
 		},
 	},

@@ -227,6 +227,9 @@ func WantErrno(t testing.TB, what string, err error, want ...win.Errno) {
 	}
 }
 
+// errorOf is the error of a call, of which nothing else counts.
+func errorOf[T any](_ T, err error) error { return err }
+
 // Short names for the rows.
 var (
 	must      = Must

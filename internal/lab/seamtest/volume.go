@@ -37,8 +37,7 @@ var volumeRows = []row{
 		promise: "Errors: 2 and 3 nothing there",
 		test: func(t *testing.T, f *Fixture) {
 			for _, path := range []string{`Q:\`, `Q:\dir\`} {
-				_, err := f.System.VolumeNameForMountPoint(t.Context(), path)
-				wantErrno(t, path, err, missing...)
+				wantErrno(t, path, errorOf(f.System.VolumeNameForMountPoint(t.Context(), path)), missing...)
 			}
 		},
 	},
@@ -95,10 +94,8 @@ var volumeRows = []row{
 		method: "Volumes.VolumeInformation", name: "of no volume",
 		promise: "2 and 3 no such volume",
 		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.VolumeInformation(t.Context(), noVolume)
-			wantErrno(t, "VolumeInformation", err, missing...)
-			_, err = f.System.DiskFreeSpace(t.Context(), noVolume)
-			wantErrno(t, "DiskFreeSpace", err, missing...)
+			wantErrno(t, "VolumeInformation", errorOf(f.System.VolumeInformation(t.Context(), noVolume)), missing...)
+			wantErrno(t, "DiskFreeSpace", errorOf(f.System.DiskFreeSpace(t.Context(), noVolume)), missing...)
 		},
 	},
 	{
@@ -106,10 +103,8 @@ var volumeRows = []row{
 		promise: "1005 no file system that Windows knows (RAW)",
 		test: func(t *testing.T, f *Fixture) {
 			volume := f.partition(t, f.NewDisk(t).Number)
-			_, err := f.System.VolumeInformation(t.Context(), volume)
-			wantErrno(t, "raw", err, win.ErrorUnrecognizedVolume)
-			_, err = f.System.DiskFreeSpace(t.Context(), volume)
-			wantErrno(t, "space of a raw one", err, win.ErrorUnrecognizedVolume)
+			wantErrno(t, "raw", errorOf(f.System.VolumeInformation(t.Context(), volume)), win.ErrorUnrecognizedVolume)
+			wantErrno(t, "space of a raw one", errorOf(f.System.DiskFreeSpace(t.Context(), volume)), win.ErrorUnrecognizedVolume)
 			must(t, f.format(t, volume, win.FormatOptions{FileSystem: "NTFS", Label: "label"}))
 			info, err := f.System.VolumeInformation(t.Context(), volume)
 			if err != nil || info.FileSystem != "NTFS" || info.Label != "label" {
@@ -124,8 +119,7 @@ var volumeRows = []row{
 			volume := f.partition(t, f.NewDisk(t).Number)
 			_, err := f.control(t, deviceOf(volume), win.IoctlVolumeOffline, nil, 0)
 			must(t, err)
-			_, err = f.System.VolumeInformation(t.Context(), volume)
-			wantErrno(t, "offline", err, win.ErrorNotReady)
+			wantErrno(t, "offline", errorOf(f.System.VolumeInformation(t.Context(), volume)), win.ErrorNotReady)
 		},
 	},
 	{
@@ -138,8 +132,7 @@ var volumeRows = []row{
 					t.Errorf("%s: %+v, %v", path, space, err)
 				}
 			}
-			_, err := f.System.DiskFreeSpace(t.Context(), f.Directory+`\missing`)
-			wantErrno(t, "of nothing", err, missing...)
+			wantErrno(t, "of nothing", errorOf(f.System.DiskFreeSpace(t.Context(), f.Directory+`\missing`)), missing...)
 		},
 	},
 	{
@@ -150,8 +143,7 @@ var volumeRows = []row{
 			h := f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
 			closing(t, h)
 			must(t, f.format(t, volume, win.FormatOptions{FileSystem: "NTFS"}))
-			_, err := f.System.FileAttributes(t.Context(), volume+"file")
-			wantErrno(t, "the file", err, win.ErrorFileNotFound)
+			wantErrno(t, "the file", errorOf(f.System.FileAttributes(t.Context(), volume+"file")), win.ErrorFileNotFound)
 		},
 	},
 	{
@@ -166,8 +158,7 @@ var volumeRows = []row{
 				err := f.format(t, volume, o)
 				wantErrno(t, what, err, win.ErrorInvalidParameter, win.ErrorNotSupported)
 			}
-			_, err := f.System.VolumeInformation(t.Context(), volume)
-			wantErrno(t, "the volume", err, win.ErrorUnrecognizedVolume)
+			wantErrno(t, "the volume", errorOf(f.System.VolumeInformation(t.Context(), volume)), win.ErrorUnrecognizedVolume)
 		},
 	},
 	{
