@@ -91,8 +91,7 @@ func TestFailedCallDoesNothing(t *testing.T) {
 	paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	must(t, err)
 	for _, path := range []string{drivePath(n), paths[1]} {
-		_, err := s.OpenDevice(ctx, path, win.AccessNone)
-		wantErr(t, "open "+path, err, win.ErrorFileNotFound)
+		wantErr(t, "open "+path, errorOf(s.OpenDevice(ctx, path, win.AccessNone)), win.ErrorFileNotFound)
 	}
 	closeHandle(t, openDevice(t, s, drivePath(other), win.AccessNone))
 }

@@ -61,13 +61,10 @@ func TestClone(t *testing.T) {
 	if v := s.VolumesOfDisk(copied); !slices.Equal(v, []string{volume}) {
 		t.Errorf("alone it has the volumes %q", v)
 	}
-	if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
-		t.Errorf("its file holds %q, %v", b, err)
-	}
+	wantText(t, s, volume+"file", "content")
 	_, err = s.CloneDisk(copied, DiskSpec{Serial: "clone"})
 	wantErr(t, "a serial number that is taken", err, win.ErrorAlreadyExists)
-	_, err = s.CloneDisk(77, DiskSpec{})
-	wantErr(t, "clone no disk", err, win.ErrorNotFound)
+	wantErr(t, "clone no disk", errorOf(s.CloneDisk(77, DiskSpec{})), win.ErrorNotFound)
 
 	// After a restart the first one is online.
 	_, err = s.AttachDisk(DiskSpec{Serial: s.Disks()[1].Spec.Serial, Offline: false})
@@ -192,10 +189,8 @@ func TestLateAndNumbered(t *testing.T) {
 		if late != 7 || next != 1 {
 			t.Errorf("numbers %d and %d", late, next)
 		}
-		_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, Number: &seven})
-		wantErr(t, "a number that is taken", err, win.ErrorBusy)
-		_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, Late: -1})
-		wantErr(t, "an early disk", err, win.ErrorInvalidParameter)
+		wantErr(t, "a number that is taken", errorOf(s.AttachDisk(DiskSpec{SizeBytes: gib, Number: &seven})), win.ErrorBusy)
+		wantErr(t, "an early disk", errorOf(s.AttachDisk(DiskSpec{SizeBytes: gib, Late: -1})), win.ErrorInvalidParameter)
 		s.Settle()
 		if took := time.Since(began); took != time.Minute+time.Second {
 			t.Errorf("it arrived after %v", took)
@@ -327,9 +322,7 @@ func TestSwapDisk(t *testing.T) {
 		if diff := cmp.Diff(before, now); diff != "" {
 			t.Errorf("kept %t (-before +now):\n%s", keep, diff)
 		}
-		if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
-			t.Errorf("kept %t: on the volume is %q, %v", keep, b, err)
-		}
+		wantText(t, s, volume+"file", "content")
 		must(t, s.SwapDisk(n, DiskSpec{}, keep)) // nobody can tell
 		s.Settle()
 		if diff := cmp.Diff(before.Spec.Page83, s.Disks()[1].Spec.Page83); diff != "" || s.Disks()[1].Spec.Serial != "clone" {

@@ -112,8 +112,7 @@ func TestAttachErrors(t *testing.T) {
 		"address in use":  {DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: 1, LUN: 7}}, win.ErrorBusy},
 		"system's serial": {DiskSpec{SizeBytes: gib, Serial: "SIMSYSTEM"}, win.ErrorAlreadyExists},
 	} {
-		_, err := s.AttachDisk(tc.spec)
-		wantErr(t, name, err, tc.want)
+		wantErr(t, name, errorOf(s.AttachDisk(tc.spec)), tc.want)
 	}
 	if n := len(s.Disks()); n != 2 {
 		t.Errorf("failed calls left %d disks, want 2", n)
@@ -284,10 +283,9 @@ func TestDiskControlErrors(t *testing.T) {
 		{"unknown control", readWrite, 0x12345678, nil, 64, win.ErrorInvalidFunction},
 	} {
 		d := openDevice(t, s, drivePath(n), tc.access)
-		_, err := d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))
-		wantErr(t, tc.name, err, tc.want)
+		wantErr(t, tc.name, errorOf(d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))), tc.want)
 		closeHandle(t, d)
-		_, err = d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))
+		_, err := d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))
 		wantErr(t, tc.name+", closed", err, win.ErrorInvalidHandle)
 	}
 }
@@ -317,8 +315,7 @@ func TestOpenDevice(t *testing.T) {
 		`\\?\Volume{00000000-0000-0000-0000-000000000000}`:  win.ErrorFileNotFound,
 		`\\?\Volume{00000000-0000-0000-0000-000000000000}\`: win.ErrorPathNotFound,
 	} {
-		_, err := s.OpenDevice(t.Context(), path, win.AccessNone)
-		wantErr(t, path, err, want)
+		wantErr(t, path, errorOf(s.OpenDevice(t.Context(), path, win.AccessNone)), want)
 	}
 }
 
@@ -470,12 +467,10 @@ func TestGoneDisk(t *testing.T) {
 	default:
 		t.Error("no notice of the removal")
 	}
-	_, err = d.ReadAt(t.Context(), make([]byte, 512), 0)
-	wantErr(t, "read the disk", err, win.ErrorDeviceNotConnected)
+	wantErr(t, "read the disk", errorOf(d.ReadAt(t.Context(), make([]byte, 512), 0)), win.ErrorDeviceNotConnected)
 	_, err = v.Control(t.Context(), win.IoctlDiskGetLengthInfo, nil, make([]byte, 8))
 	wantErr(t, "control of the volume", err, win.ErrorDeviceNotConnected)
-	_, err = f.ReadDir(t.Context(), true)
-	wantErr(t, "list the directory", err, win.ErrorDeviceNotConnected)
+	wantErr(t, "list the directory", errorOf(f.ReadDir(t.Context(), true)), win.ErrorDeviceNotConnected)
 	_, err = f.OpenAt(t.Context(), "x", win.OpenOptions{Disposition: win.FileOpen})
 	wantErr(t, "open below the directory", err, win.ErrorDeviceNotConnected)
 	closeHandle(t, d)

@@ -195,9 +195,7 @@ func TestISCSILogout(t *testing.T) {
 	must(t, s.PowerLoss()) // what was written was flushed at the logout
 	must(t, s.StartService(ctx, services.ISCSIInitiator))
 	connect(t, s, iqn)
-	if b, err := s.ReadFile(stage + `\file`); err != nil || string(b) != "content" {
-		t.Errorf("the file holds %q, %v", b, err)
-	}
+	wantText(t, s, stage+`\file`, "content")
 }
 
 // TestISCSIRestart: a restart ends sessions, but for those that are persistent.

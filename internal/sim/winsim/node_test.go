@@ -243,3 +243,14 @@ var (
 	must    = seamtest.Must
 	wantErr = seamtest.WantErrno
 )
+
+// errorOf is the error of a call, of which nothing else counts.
+func errorOf[T any](_ T, err error) error { return err }
+
+// wantText wants a file to hold a text.
+func wantText(t *testing.T, s *System, path, want string) {
+	t.Helper()
+	if got, err := s.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, %v, want %q", path, got, err, want)
+	}
+}

@@ -31,9 +31,7 @@ func TestPowerLoss(t *testing.T) {
 
 	must(t, s.PowerLoss())
 	for file, want := range map[string]string{"volume flushed": "old", "file flushed": "content", "not flushed": ""} {
-		if b, err := s.ReadFile(name + file); err != nil || string(b) != want {
-			t.Errorf("%s: %q, %v, want %q", file, b, err, want)
-		}
+		wantText(t, s, name+file, want)
 	}
 	if _, err := s.ReadDir(name + "dir"); err != nil {
 		t.Errorf("the directory is lost: %v", err)
@@ -41,9 +39,7 @@ func TestPowerLoss(t *testing.T) {
 	write("not flushed", "again")
 	must(t, s.Reboot()) // in order: everything is written out
 	must(t, s.PowerLoss())
-	if b, err := s.ReadFile(name + "not flushed"); err != nil || string(b) != "again" {
-		t.Errorf("after a restart in order: %q, %v", b, err)
-	}
+	wantText(t, s, name+"not flushed", "again")
 }
 
 func TestRebootEndsHandles(t *testing.T) {
@@ -60,8 +56,7 @@ func TestRebootEndsHandles(t *testing.T) {
 	if open := s.OpenHandles(); len(open) != 0 {
 		t.Errorf("handles after a restart: %q", open)
 	}
-	_, err = d.ReadAt(ctx, make([]byte, 512), 0)
-	wantErr(t, "read the disk", err, win.ErrorInvalidHandle)
+	wantErr(t, "read the disk", errorOf(d.ReadAt(ctx, make([]byte, 512), 0)), win.ErrorInvalidHandle)
 	wantErr(t, "flush the volume", v.Flush(ctx), win.ErrorInvalidHandle)
 	wantErr(t, "delete the file", f.Delete(ctx), win.ErrorInvalidHandle)
 	wantErr(t, "close", f.Close(), win.ErrorInvalidHandle)

@@ -62,13 +62,10 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("the program is %q, %v", image, err)
 	}
 	must(t, s.EndProcess(pod))
-	_, err = s.ProcessImage(t.Context(), pod)
-	wantErr(t, "program of no process", err, win.ErrorInvalidParameter)
+	wantErr(t, "program of no process", errorOf(s.ProcessImage(t.Context(), pod)), win.ErrorInvalidParameter)
 	wantErr(t, "end no process", s.EndProcess(pod), win.ErrorNotFound)
-	_, err = s.StartProcess("", name+"file")
-	wantErr(t, "no program", err, win.ErrorInvalidParameter)
-	_, err = s.StartProcess(podImage, name+"file", name+"missing")
-	wantErr(t, "no file", err, win.ErrorFileNotFound)
+	wantErr(t, "no program", errorOf(s.StartProcess("", name+"file")), win.ErrorInvalidParameter)
+	wantErr(t, "no file", errorOf(s.StartProcess(podImage, name+"file", name+"missing")), win.ErrorFileNotFound)
 	if p := s.Processes(); len(p) != 1 || p[0].ID != reader {
 		t.Errorf("left are %+v", p)
 	}
@@ -119,9 +116,7 @@ func TestLockVolume(t *testing.T) {
 		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: a, Mask: win.DiskOffline}))
 		s.Settle()
 	}
-	if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
-		t.Errorf("after the disk was offline: %q, %v", b, err)
-	}
+	wantText(t, s, name+"file", "content")
 	closeHandle(t, d)
 
 	system := openDevice(t, s, `\\.\C:`, readWrite)
@@ -141,9 +136,7 @@ func TestLockAndDismountFlush(t *testing.T) {
 			mustControlWith(t, s, device1(volume), readWrite, code)
 			must(t, s.PowerLoss())
 			s.Settle()
-			if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
-				t.Errorf("the file holds %q, %v", b, err)
-			}
+			wantText(t, s, volume+"file", "content")
 		})
 	}
 }

@@ -58,9 +58,7 @@ func TestRepair(t *testing.T) {
 			if healed := all[len(all)-1].Damage == volumes.NoDamage; healed != tt.healed {
 				t.Errorf("healed: %v", healed)
 			}
-			if b, err := s.ReadFile(volume + "file"); err != nil || string(b) != "content" {
-				t.Errorf("the file holds %q, %v", b, err)
-			}
+			wantText(t, s, volume+"file", "content")
 		})
 	}
 }
@@ -140,8 +138,7 @@ func TestReadOnlyPartition(t *testing.T) {
 		if got := info.Flags&win.FileReadOnlyVolume != 0; got != readOnly {
 			t.Errorf("%s: read-only is %v", what, got)
 		}
-		_, err = control(t, s, device1(volume), win.IoctlDiskIsWritable, nil)
-		wantErr(t, what+": is it writable", err, want)
+		wantErr(t, what+": is it writable", errorOf(control(t, s, device1(volume), win.IoctlDiskIsWritable, nil)), want)
 		wantErr(t, what+": write", s.WriteFile(volume+"file", nil), want)
 		wantErr(t, what+": format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
 	}
@@ -151,13 +148,12 @@ func TestReadOnlyPartition(t *testing.T) {
 	if layoutOf(t, s, n).Partitions[0].Attributes&win.GPTAttributeReadOnly == 0 {
 		t.Error("the partition's attribute isn't set")
 	}
-	_, err := control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
-	wantErr(t, "is the disk writable", err, 0)
+	wantErr(t, "is the disk writable", errorOf(control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)), 0)
 	must(t, s.SetVolumeReadOnly(volume, false))
 	check("writable again", false)
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	check("the disk", true)
-	_, err = control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
+	_, err := control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
 	wantErr(t, "is the disk writable", err, win.ErrorWriteProtect)
 }
 

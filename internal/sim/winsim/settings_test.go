@@ -191,8 +191,7 @@ func TestSettings(t *testing.T) {
 					if late {
 						want = win.ErrorRetry
 					}
-					_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
-					wantErr(t, "repair", err, want)
+					wantErr(t, "repair", errorOf(s.RepairVolume(t.Context(), volume, win.RepairScan)), want)
 					wantErr(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
 					time.Sleep(3 * time.Second)
 				}
@@ -254,8 +253,7 @@ func TestSettings(t *testing.T) {
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 				must(t, s.DetachDisk(n))
 				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorFileNotFound)
-				_, err := s.ReadLink(stage)
-				wantErr(t, "read what is there", err, win.ErrorNotAReparsePoint)
+				wantErr(t, "read what is there", errorOf(s.ReadLink(stage)), win.ErrorNotAReparsePoint)
 			}},
 		"DeniedMountPoints": {Settings{DeniedMountPoints: true},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {

@@ -70,11 +70,9 @@ func TestRemoveSMBGlobalMapping(t *testing.T) {
 	must(t, s.RemoveSMBGlobalMapping(ctx, `\\SERVER\Share`))
 	wantErr(t, "remove it again", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorNotConnected)
 	wantMappings(t, s)
-	_, err = held.Info(ctx)
-	wantErr(t, "an open file", err, win.ErrorNetNameDeleted)
+	wantErr(t, "an open file", errorOf(held.Info(ctx)), win.ErrorNetNameDeleted)
 	closeHandle(t, held)
-	_, err = s.ReadFile(share + `\file`)
-	wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
+	wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), win.ErrorAccessDenied)
 	must(t, s.CreateSMBGlobalMapping(ctx, share, credentials))
 	must(t, s.Remove(share+`\file`)) // nobody holds it any more
 }
@@ -110,8 +108,7 @@ func TestSMBUse(t *testing.T) {
 		must(t, err)
 		must(t, step.do())
 		wantMappings(t, s, before...) // not used yet
-		_, err = s.FileAttributes(ctx, share)
-		wantErr(t, step.what+": attributes", err, step.want)
+		wantErr(t, step.what+": attributes", errorOf(s.FileAttributes(ctx, share)), step.want)
 		status := win.SMBMappingOK
 		if step.want != 0 {
 			status = win.SMBMappingDisconnected
@@ -156,8 +153,7 @@ func TestSMBHandles(t *testing.T) {
 			if tc.breaks {
 				want = win.ErrorNetNameDeleted
 			}
-			_, err = f.Info(t.Context())
-			wantErr(t, "the open file", err, want)
+			wantErr(t, "the open file", errorOf(f.Info(t.Context())), want)
 			closeHandle(t, f)
 		})
 	}
@@ -174,8 +170,7 @@ func TestSMBIsNoVolume(t *testing.T) {
 	must(t, s.SetReparsePoint(share+`\mount`, win.NewMountPoint(name)))
 	must(t, s.Symlink(kubelet+`\link`, share, true))
 	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\dir\`, share + `\mount\`} {
-		_, err := s.VolumeNameForMountPoint(ctx, path)
-		wantErr(t, "volume of "+path, err, win.ErrorNotAReparsePoint)
+		wantErr(t, "volume of "+path, errorOf(s.VolumeNameForMountPoint(ctx, path)), win.ErrorNotAReparsePoint)
 		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), win.ErrorNotAReparsePoint)
 		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), win.ErrorNotAReparsePoint)
 	}
@@ -206,8 +201,7 @@ func TestSMBFaults(t *testing.T) {
 	wantErr(t, "create", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), win.ErrorNoSuchLogonSession)
 	wantErr(t, "create again", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), 0)
 	wantErr(t, "remove", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorDeviceInUse)
-	_, err := s.SMBGlobalMappings(ctx)
-	wantErr(t, "list", err, win.ErrorRetry)
+	wantErr(t, "list", errorOf(s.SMBGlobalMappings(ctx)), win.ErrorRetry)
 	wantMappings(t, s, win.SMBMapping{RemotePath: share}, win.SMBMapping{RemotePath: share + "2"})
 }
 

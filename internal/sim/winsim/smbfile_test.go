@@ -30,9 +30,7 @@ func TestSMBFiles(t *testing.T) {
 		`\\SERVER\SHARE\DIR\FILE`, `//server/share/dir/./sub/../file`, `\\?\UNC\server\share\dir\file`, `\\?\unc\server\share\dir\file`,
 		`\\server\share\..\..\dir\file`, link + `\dir\file`, kubelet + `\plugins\dir\file`,
 	} {
-		if b, err := s.ReadFile(path); err != nil || string(b) != "content" {
-			t.Errorf("%s: %q, %v", path, b, err)
-		}
+		wantText(t, s, path, "content")
 	}
 	must(t, s.Rename(link+`\dir\file`, share+`\renamed`, false))
 	entries, err := s.ReadDir(link)
@@ -70,11 +68,9 @@ func TestSMBFiles(t *testing.T) {
 		`\\.\UNC\server\share`:       win.ErrorFileNotFound,
 		kubelet + `\plugins\missing`: win.ErrorFileNotFound,
 	} {
-		_, err := s.FileAttributes(ctx, path)
-		wantErr(t, "attributes of "+path, err, want)
+		wantErr(t, "attributes of "+path, errorOf(s.FileAttributes(ctx, path)), want)
 	}
-	_, err = s.ReadFile(share + `\relative`)
-	wantErr(t, "follow a link on the share", err, errorSymlinkClassDisabled)
+	wantErr(t, "follow a link on the share", errorOf(s.ReadFile(share+`\relative`)), errorSymlinkClassDisabled)
 }
 
 // TestSMBRestart: the servers stand outside of the node.
@@ -88,15 +84,12 @@ func TestSMBRestart(t *testing.T) {
 			want := s.SMB().Servers()
 			must(t, restart(s))
 			wantMappings(t, s)
-			_, err := s.ReadFile(share + `\file`)
-			wantErr(t, "read without a mapping", err, win.ErrorAccessDenied)
+			wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), win.ErrorAccessDenied)
 			if diff := cmp.Diff(want, s.SMB().Servers()); diff != "" {
 				t.Errorf("servers (-before +after):\n%s", diff)
 			}
 			must(t, s.CreateSMBGlobalMapping(t.Context(), share, credentials))
-			if b, err := s.ReadFile(share + `\file`); err != nil || string(b) != "content" {
-				t.Errorf("the file holds %q, %v", b, err)
-			}
+			wantText(t, s, share+`\file`, "content")
 		})
 	}
 }

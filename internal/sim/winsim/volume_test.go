@@ -113,9 +113,7 @@ func TestVolumeIdentity(t *testing.T) {
 		if v := s.VolumesOfDisk(n); !slices.Equal(v, []string{name}) {
 			t.Errorf("%s: volumes %q, want %q", what, v, name)
 		}
-		if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
-			t.Errorf("%s: the file holds %q, %v", what, b, err)
-		}
+		wantText(t, s, name+"file", "content")
 	}
 	set := func(a win.DiskAttributes) {
 		t.Helper()
@@ -125,10 +123,8 @@ func TestVolumeIdentity(t *testing.T) {
 	if v := s.VolumesOfDisk(n); len(v) != 0 {
 		t.Errorf("an offline disk has the volumes %q", v)
 	}
-	_, err := s.ReadFile(name + "file")
-	wantErr(t, "read from an offline disk", err, win.ErrorPathNotFound)
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "information on an offline disk", err, win.ErrorPathNotFound)
+	wantErr(t, "read from an offline disk", errorOf(s.ReadFile(name+"file")), win.ErrorPathNotFound)
+	wantErr(t, "information on an offline disk", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorPathNotFound)
 	set(0)
 	check("online again", n)
 	must(t, s.Reboot())
@@ -188,8 +184,7 @@ func TestVolumeControls(t *testing.T) {
 		{"control of a disk", readWrite, win.IoctlDiskGetDriveLayoutEx, 4096, win.ErrorInvalidFunction},
 	} {
 		d := openDevice(t, s, device1(name), tc.access)
-		_, err := d.Control(t.Context(), tc.code, nil, make([]byte, tc.out))
-		wantErr(t, tc.name, err, tc.want)
+		wantErr(t, tc.name, errorOf(d.Control(t.Context(), tc.code, nil, make([]byte, tc.out))), tc.want)
 		closeHandle(t, d)
 	}
 }
@@ -243,8 +238,7 @@ func TestFormat(t *testing.T) {
 			name := s.VolumesOfDisk(n)[0]
 			_, err := s.VolumeInformation(t.Context(), name)
 			wantErr(t, "information on a raw volume", err, win.ErrorUnrecognizedVolume)
-			_, err = s.DiskFreeSpace(t.Context(), name)
-			wantErr(t, "space of a raw volume", err, win.ErrorUnrecognizedVolume)
+			wantErr(t, "space of a raw volume", errorOf(s.DiskFreeSpace(t.Context(), name)), win.ErrorUnrecognizedVolume)
 			_, err = control(t, s, device1(name), win.FsctlGetNtfsVolumeData, nil)
 			wantErr(t, "NTFS data of a raw volume", err, win.ErrorInvalidFunction)
 
@@ -327,8 +321,7 @@ func TestFormatErrors(t *testing.T) {
 	v = openDevice(t, s, device1(name), win.AccessNone) // attributes alone keep nobody away
 	wantErr(t, "format", s.FormatVolume(t.Context(), name, ntfs), 0)
 	closeHandle(t, v)
-	_, err = s.ReadFile(name + "file")
-	wantErr(t, "read a file of before", err, win.ErrorFileNotFound)
+	wantErr(t, "read a file of before", errorOf(s.ReadFile(name+"file")), win.ErrorFileNotFound)
 	trees := 0
 	for name := range dump(s) {
 		if strings.HasPrefix(name, "tree 1 ") {
@@ -349,22 +342,17 @@ func TestContentsDecide(t *testing.T) {
 	must(t, s.ReadImage(n, boot, 16*mib))
 
 	must(t, s.WriteImage(n, make([]byte, 512), 16*mib))
-	_, err := s.VolumeInformation(t.Context(), name)
-	wantErr(t, "without a boot sector", err, win.ErrorUnrecognizedVolume)
-	_, err = s.ReadFile(name + "file")
-	wantErr(t, "read without a boot sector", err, win.ErrorUnrecognizedVolume)
+	wantErr(t, "without a boot sector", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
+	wantErr(t, "read without a boot sector", errorOf(s.ReadFile(name+"file")), win.ErrorUnrecognizedVolume)
 	must(t, s.WriteImage(n, []byte{0x53, 0xEF}, 16*mib+1024+56)) // ext4's magic number
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "with ext4", err, win.ErrorUnrecognizedVolume)
+	wantErr(t, "with ext4", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
 
 	must(t, s.WriteImage(n, boot, 16*mib))
-	if b, err := s.ReadFile(name + "file"); err != nil || string(b) != "content" {
-		t.Errorf("with the boot sector put back: %q, %v", b, err)
-	}
+	wantText(t, s, name+"file", "content")
 	foreign := slices.Clone(boot)
 	foreign[72] ^= 1 // the serial number
 	must(t, s.WriteImage(n, foreign, 16*mib))
-	_, err = s.VolumeInformation(t.Context(), name)
+	_, err := s.VolumeInformation(t.Context(), name)
 	wantErr(t, "with the boot sector of another volume", err, win.ErrorUnrecognizedVolume)
 
 	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
@@ -383,12 +371,9 @@ func TestLockedVolume(t *testing.T) {
 	must(t, err)
 	defer closeHandle(t, held)
 	must(t, s.SetVolumeLocked(name, true))
-	_, err = held.Info(t.Context())
-	wantErr(t, "a file that was open", err, win.ErrorFileInvalid)
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "information", err, win.FVELockedVolume)
-	_, err = s.DiskFreeSpace(t.Context(), name)
-	wantErr(t, "space", err, win.FVELockedVolume)
+	wantErr(t, "a file that was open", errorOf(held.Info(t.Context())), win.ErrorFileInvalid)
+	wantErr(t, "information", errorOf(s.VolumeInformation(t.Context(), name)), win.FVELockedVolume)
+	wantErr(t, "space", errorOf(s.DiskFreeSpace(t.Context(), name)), win.FVELockedVolume)
 	wantErr(t, "write", s.WriteFile(name+"file", nil), win.FVELockedVolume)
 	must(t, s.SetVolumeLocked(name, false))
 	wantErr(t, "write to the unlocked volume", s.WriteFile(name+"file", nil), 0)
@@ -470,31 +455,24 @@ func TestAutomount(t *testing.T) {
 	must(t, setLayout(s, t, n, data(2*gib, gib)))
 	s.Settle()
 	name := s.VolumesOfDisk(n)[0]
-	_, err := s.VolumeInformation(t.Context(), name)
-	wantErr(t, "a volume that waits", err, win.ErrorNotReady)
+	wantErr(t, "a volume that waits", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorNotReady)
 	wantErr(t, "format it", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorNotReady)
 	must(t, s.Reboot())
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "after a restart", err, win.ErrorNotReady)
+	wantErr(t, "after a restart", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorNotReady)
 	mustControl(t, s, device1(name), win.IoctlVolumeOnline, nil)
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "online", err, win.ErrorUnrecognizedVolume)
+	wantErr(t, "online", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
 	must(t, s.Reboot())
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "online, after a restart", err, win.ErrorUnrecognizedVolume)
+	wantErr(t, "online, after a restart", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
 
 	mustControl(t, s, device1(name), win.IoctlVolumeOffline, nil)
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "offline", err, win.ErrorNotReady)
+	wantErr(t, "offline", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorNotReady)
 	d := openDevice(t, s, device1(name), readWrite)
-	_, err = d.ReadAt(t.Context(), make([]byte, 4096), 0)
-	wantErr(t, "reading it offline", err, win.ErrorNotReady)
+	wantErr(t, "reading it offline", errorOf(d.ReadAt(t.Context(), make([]byte, 4096), 0)), win.ErrorNotReady)
 	closeHandle(t, d)
 	mustControl(t, s, device1(name), win.IoctlVolumeOnline, nil)
-	_, err = s.VolumeInformation(t.Context(), name)
-	wantErr(t, "online again", err, win.ErrorUnrecognizedVolume)
+	wantErr(t, "online again", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
 	d = openDevice(t, s, `\\.\C:`, readWrite)
-	_, err = d.Control(t.Context(), win.IoctlVolumeOffline, nil, nil)
+	_, err := d.Control(t.Context(), win.IoctlVolumeOffline, nil, nil)
 	wantErr(t, "the system volume", err, win.ErrorAccessDenied)
 	closeHandle(t, d)
 
