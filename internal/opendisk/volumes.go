@@ -72,21 +72,12 @@ func isNoMountPoint(err error) bool {
 // that they lie on.
 type Volumes map[uint32]string
 
-// CheckComplete returns csiproxy.ErrUnavailable unless the volumes of all these partitions are
-// there: a list without one would say that it isn't there.
-func (v Volumes) CheckComplete(partitions []uint32) error {
-	for _, p := range partitions {
-		if _, ok := v[p]; !ok {
-			return csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
-		}
-	}
-	return nil
-}
-
 // AwaitVolumes returns the volumes of some partitions of the disk. As long as one is
 // missing, it waits, at most for patience: volumes arrive some time after their
-// partitions. Before each look it calls keep, which may be nil and ends the wait by an
-// error.
+// partitions. One that is missing after that is csiproxy.ErrUnavailable: a list without it
+// would say that it isn't there. Without patience, those that are there are returned.
+//
+// Before each look it calls keep, which may be nil and ends the wait by an error.
 //
 // Volumes are found by the number of the disk. That it still is this disk's number is
 // looked at after they were found.
@@ -143,6 +134,11 @@ func (d *Disk) AwaitVolumes(
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, p := range partitions {
+		if _, ok := found[p]; !ok && patience > 0 {
+			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
+		}
 	}
 	return found, nil
 }

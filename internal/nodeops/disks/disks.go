@@ -279,10 +279,6 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 		awaited, err := d.options.Owner.MountsAway(ctx)
 		if err == nil && awaited {
 			volumes, err = h.AwaitVolumes(ctx, d.finder, wanted, freshDiskPatience, nil)
-			if err == nil && len(volumes) < len(wanted) {
-				err = csiproxy.Errorf(csiproxy.ErrUnavailable,
-					"one of its volumes hasn't arrived yet, and may be mounted; try again later")
-			}
 		}
 		if err != nil {
 			return nil, nil, err

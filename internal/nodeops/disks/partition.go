@@ -282,7 +282,7 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 		}
 		wanted = opendisk.DataPartitions(layout)
 	}
-	volumes, err := h.AwaitVolumes(ctx, d.finder, wanted, volumePatience, func() error {
+	return h.AwaitVolumes(ctx, d.finder, wanted, volumePatience, func() error {
 		attributes, err := h.Attributes(ctx)
 		if attributes &= keepClear; err != nil || attributes == 0 {
 			return err
@@ -302,10 +302,6 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 		_, err = d.Clear(ctx, h, keepClear)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return volumes, volumes.CheckComplete(wanted)
 }
 
 // BringVolumeOnline brings a volume online that is offline, since automatic mounting is

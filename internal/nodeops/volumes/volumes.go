@@ -89,7 +89,7 @@ func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []ui
 	for _, p := range partitions {
 		ids = append(ids, volume.ID(volumes[p]))
 	}
-	return ids, volumes.CheckComplete(partitions)
+	return ids, nil
 }
 
 // dataPartitions returns the numbers of the data partitions of an online disk:
