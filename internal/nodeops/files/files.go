@@ -134,12 +134,8 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (bool, error) {
 
 func (f *Filesystem) isSymlink(ctx context.Context, p pathpolicy.Path) (bool, error) {
 	var link pathpolicy.Link
-	err := f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
-		file, err := e.Open(ctx, pathpolicy.Look)
-		if err != nil {
-			return err
-		}
-		link, err = file.Link(ctx)
+	err := f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
+		link, err = e.Link(ctx)
 		return err
 	})
 	if errors.Is(err, win.ErrorNotAReparsePoint) {

@@ -58,12 +58,8 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
 
 // shareAt returns the directory of a share that an entry is a link to, if it is one.
 func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool) {
-	file, err := at.Open(ctx, pathpolicy.Look)
-	if err != nil {
-		return remote, false
-	}
-	link, err := file.Link(ctx)
-	if closed(file, err) != nil || link.Kind != pathpolicy.LinkToShare {
+	link, err := at.Link(ctx)
+	if err != nil || link.Kind != pathpolicy.LinkToShare {
 		return remote, false
 	}
 	remote, err = unc.Parse(link.Target())
@@ -104,11 +100,10 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 }
 
 // look sees what the entry itself is.
-func look(ctx context.Context, e pathpolicy.Entry) (win.FileInfo, error) {
-	file, err := e.Open(ctx, pathpolicy.Look)
-	if err != nil {
-		return win.FileInfo{}, err
-	}
-	info, err := file.Info(ctx)
-	return info, closed(file, err)
+func look(ctx context.Context, e pathpolicy.Entry) (info win.FileInfo, _ error) {
+	err := e.With(ctx, pathpolicy.Look, func(file *pathpolicy.File) (err error) {
+		info, err = file.Info(ctx)
+		return err
+	})
+	return info, err
 }
