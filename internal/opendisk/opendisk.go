@@ -181,11 +181,8 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 // based on.
 func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
 	now, err := d.Layout(ctx)
-	if err != nil {
-		return err
+	if err == nil && !slices.Equal(now.Encode(), decided.Encode()) {
+		err = ErrChanged("it has another partition table")
 	}
-	if !slices.Equal(now.Encode(), decided.Encode()) {
-		return ErrChanged("it has another partition table")
-	}
-	return nil
+	return err
 }
