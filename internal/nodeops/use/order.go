@@ -3,11 +3,6 @@
 
 package use
 
-import (
-	"context"
-	"fmt"
-)
-
 // What excludes what. Rights to different objects exclude nothing; rights to the same
 // object exclude each other, in one process and between processes.
 //
@@ -51,15 +46,5 @@ const (
 var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share",
 	linkRight: "link"}
 
+// heldKey is that of the kind of the last right that an operation holds, in its context.
 type heldKey struct{}
-
-// holding returns a context for what is done with a right, which says that it is held. It
-// returns an error if the right comes too late: an operation holds one of the same kind or
-// of a later one already.
-func holding(ctx context.Context, k kind) (context.Context, error) {
-	if held, _ := ctx.Value(heldKey{}).(kind); held >= k {
-		return ctx, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held", kinds[k],
-			kinds[held])
-	}
-	return context.WithValue(ctx, heldKey{}, k), nil
-}

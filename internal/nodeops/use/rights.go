@@ -69,12 +69,14 @@ func unlessGiven(given *bool, back func()) {
 }
 
 // take takes the lock of key, and then the file of the name, which may be "" if no other
-// process needs to be excluded. what names the object in errors.
+// process needs to be excluded. what names the object in errors. The context that it returns is
+// for what is done with the right, and says that it is held. A right that comes too late, since
+// the operation holds one of the same kind or of a later one, is an error.
 func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file,
 	what string) (context.Context, right, error) {
-	inside, err := holding(ctx, k)
-	if err != nil {
-		return ctx, right{}, err
+	if held, _ := ctx.Value(heldKey{}).(kind); held >= k {
+		return ctx, right{}, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held",
+			kinds[k], kinds[held])
 	}
 	open, err := locks.Lock(ctx, key)
 	if err != nil {
@@ -84,6 +86,7 @@ func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.
 		o.Changed()
 		open()
 	}
+	inside := context.WithValue(ctx, heldKey{}, k)
 	if file == "" {
 		return inside, right{unlock}, nil
 	}
@@ -222,8 +225,7 @@ func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (context.Context, *
 		}
 		return ctx, nil, err
 	}
-	inside, _ := holding(ctx, volumeRight) // which Volume has checked
-	return inside, right, nil
+	return context.WithValue(ctx, heldKey{}, volumeRight), right, nil // soon has ended by the time that it is used
 }
 
 // Server gives the right to the mappings of the server of remote.
