@@ -210,6 +210,9 @@ const Blocking = win.DiskOffline | win.DiskReadOnly
 // maskOf returns the attributes that are to be cleared so that a disk with attributes can be
 // used: one that is staged read-only stays so.
 func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
+	if attributes&win.DiskReadOnly == 0 {
+		return Blocking, nil
+	}
 	staged, err := d.StagedReadOnly(ctx, h, attributes)
 	if len(staged) > 0 {
 		return win.DiskOffline, err
@@ -217,17 +220,14 @@ func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttr
 	return Blocking, err
 }
 
-// StagedReadOnly returns where volumes of a disk with attributes are mounted, if it is
-// read-only: somebody has staged it so. A disk that nobody uses may be read-only for any
-// reason, such as that the one before it at its place was.
+// StagedReadOnly returns where volumes of a read-only disk with attributes are mounted: somebody has
+// staged it so. A disk that nobody uses may be read-only for any reason, such as that the one before
+// it at its place was.
 //
 // The volumes of a disk that is offline don't show. If one may be mounted, the disk goes
 // online for a look, read-only, and offline again if none is.
 func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk,
 	attributes win.DiskAttributes) (paths []string, _ error) {
-	if attributes&win.DiskReadOnly == 0 {
-		return nil, nil
-	}
 	offline := attributes&win.DiskOffline != 0
 	if offline {
 		awaited, err := d.options.Owner.MountsAway(ctx)

@@ -41,7 +41,11 @@ func (s *Staging) take(ctx context.Context, wanted storage.Selector,
 			d.Release()
 		}
 	}()
-	if err := s.checkMeant(inside, wanted, d.Disk); err != nil {
+	_, meant, err := s.isMeant(inside, wanted, d.Disk)
+	if err == nil && !meant {
+		err = opendisk.ErrAnother(fmt.Sprintf("disk %d is another one now", n), d.Hardware)
+	}
+	if err != nil {
 		return ctx, nil, onDisk(n, err)
 	}
 	given = true
@@ -139,25 +143,18 @@ func listed(what string, disks []storage.Disk) string {
 	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
 }
 
-// checkMeant returns an error unless an open disk is the one that a selector means: what a
-// list has said of a number may have been said of another disk.
-func (s *Staging) checkMeant(ctx context.Context, wanted storage.Selector, h *opendisk.Disk) error {
-	d, err := s.ask(ctx, wanted, h)
-	if err == nil && !wanted.Matches(d) {
-		err = opendisk.ErrAnother(fmt.Sprintf("disk %d is another one now", h.Number), h.Hardware)
-	}
-	return err
-}
-
-// ask returns what an open disk says of itself, as far as a selector asks for it.
-func (s *Staging) ask(ctx context.Context, wanted storage.Selector, h *opendisk.Disk) (storage.Disk, error) {
-	d, err := s.Disks.HardwareOf(ctx, h, wanted)
+// isMeant reports whether an open disk is the one that a selector means, and what it says of
+// itself, as far as the selector asks for it: what a list has said of a number may have been said of
+// another disk.
+func (s *Staging) isMeant(ctx context.Context, wanted storage.Selector,
+	h *opendisk.Disk) (said storage.Disk, meant bool, _ error) {
+	said, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
-		one := []storage.Disk{d}
+		one := []storage.Disk{said}
 		err = s.addTargets(ctx, one, s.Initiator.LUNs)
-		d = one[0]
+		said = one[0]
 	}
-	return d, err
+	return said, err == nil && wanted.Matches(said), err
 }
 
 // isAnother reports whether a disk is known not to be the one that a selector means. A disk

@@ -27,91 +27,85 @@ import (
 // StageVolume implements [storage.Operations].
 func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
 	return operation.Get(ctx, s.options.Runner, "StageVolume", "at "+quote.Text(r.StagingPath),
-		func(ctx context.Context) (storage.StagedVolume, error) {
-			path, err := s.checkStage(r)
+		func(ctx context.Context) (staged storage.StagedVolume, _ error) {
+			// First what is wrong with the request in any state of the node.
+			path, err := s.Volumes.Parse(r.StagingPath)
 			if err != nil {
-				return storage.StagedVolume{}, err
+				return staged, err
+			}
+			if r.Disk.IsZero() {
+				return staged, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+					"no disk is named: give its number, its serial number, an identifier or its iSCSI target")
+			}
+			if err := cmp.Or(r.Disk.Validate(), r.Format.Validate()); err != nil {
+				return staged, err
+			}
+			if t := r.Disk.ISCSI; t != nil {
+				if err := s.Initiator.CheckLogin(t.Portal, t.IQN, r.Login); err != nil {
+					return staged, err
+				}
 			}
 			// The operations that it is made of run on this goroutine.
 			ctx = systemdisk.Once(operation.Inline(ctx))
-			if staged, done, err := s.stagedAlready(ctx, r, path); done {
-				return staged, err
+			if r.Disk.ISCSI == nil && r.Partition == 0 {
+				at, err := s.Paths.Glance(ctx, s.Sys, path) // looked at again with the rights
+				if err == nil && at.Volume != "" && s.stagedAlready(ctx, r, path, volume.ID(at.Volume), &staged) {
+					return staged, nil
+				}
 			}
-			return s.stageInFull(ctx, r, path)
+			err = s.stageInFull(ctx, r, path, &staged)
+			return staged, err
 		})
 }
 
-// checkStage finds out what is wrong with a request in any state of the node, before
-// anything is done.
-func (s *Staging) checkStage(r storage.StageVolumeRequest) (path pathpolicy.Path, err error) {
-	if path, err = s.Volumes.Parse(r.StagingPath); err != nil {
-		return path, err
-	}
-	if r.Disk.IsZero() {
-		return path, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
-			"no disk is named: give its number, its serial number, an identifier or its iSCSI target")
-	}
-	if err := r.Disk.Validate(); err != nil {
-		return path, err
-	}
-	if t := r.Disk.ISCSI; t != nil {
-		if err := s.Initiator.CheckLogin(t.Portal, t.IQN, r.Login); err != nil {
-			return path, err
-		}
-	}
-	return path, r.Format.Validate()
-}
-
-// stagedAlready is StageVolume for a volume that is staged just as the request asks for,
-// which is so whenever kubelet repeats it. In any other state, or on an error, done is false,
-// and the full sequence decides.
-func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest,
-	path pathpolicy.Path) (staged storage.StagedVolume, done bool, _ error) {
-	if r.Disk.ISCSI != nil || r.Partition != 0 {
-		return staged, false, nil
-	}
-	at, err := s.Paths.Glance(ctx, s.Sys, path) // looked at again with the rights
-	id := volume.ID(at.Volume)
-	if err != nil || id == "" {
-		return staged, false, nil
-	}
+// stagedAlready is StageVolume for a volume that is mounted at the path, and staged just as the
+// request asks for, which is so whenever kubelet repeats it. In any other state, or on an error,
+// it returns false, and the full sequence decides.
+func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, id volume.ID,
+	staged *storage.StagedVolume) (done bool) {
 	ctx, d, extent, err := s.Owner.DiskOf(ctx, id)
 	if err != nil {
-		return staged, false, nil
+		return false
 	}
 	defer d.Release()
 	ctx, right, err := s.Owner.Volume(ctx, id)
 	if err != nil {
-		return staged, false, nil
+		return false
 	}
 	defer right.Release()
 	if now, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !now.Equal(id) {
-		return staged, false, nil
+		return false
 	}
-	if s.checkMeant(ctx, r.Disk, d.Disk) != nil || s.checkAttributes(ctx, d, r.ReadOnly) != nil {
-		return staged, false, nil
+	if _, meant, err := s.isMeant(ctx, r.Disk, d.Disk); err != nil || !meant {
+		return false
 	}
-	staged = storage.StagedVolume{Disk: d.Number, VolumeID: id}
 	info, formatted, err := s.Volumes.Information(ctx, id)
-	if staged.FileSystem = info.FileSystem; err != nil || !formatted || otherFileSystem(r.Format, info.FileSystem) {
-		return staged, false, nil
+	if err != nil || !formatted || otherFileSystem(r.Format, info.FileSystem) {
+		return false
 	}
-	return staged, true, s.measure(ctx, d, right, extent, r, &staged)
+	staged.Disk, staged.VolumeID, staged.FileSystem = d.Number, id, info.FileSystem
+	return s.finish(ctx, d, right, extent, r, staged) == nil
 }
 
-// checkAttributes returns an error unless a disk is online, and read-only, or writable, as is
-// asked for.
-func (s *Staging) checkAttributes(ctx context.Context, d *use.Disk, readOnly bool) error {
+// finish returns an error unless the disk of a mounted volume is online, and read-only, or
+// writable, as is asked for. It fills in the volume's size, after it has grown it if that is asked
+// for.
+func (s *Staging) finish(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
 	attributes, err := d.Attributes(ctx)
 	switch {
 	case err != nil:
-		return err
+		return onDisk(d.Number, err)
 	case attributes&win.DiskOffline != 0:
-		return opendisk.ErrChanged("it was taken offline after it was prepared")
-	case (attributes&win.DiskReadOnly != 0) != readOnly:
-		return opendisk.ErrChanged("it was made read-only, or writable, after it was prepared")
+		return onDisk(d.Number, opendisk.ErrChanged("it was taken offline after it was prepared"))
+	case (attributes&win.DiskReadOnly != 0) != r.ReadOnly:
+		return onDisk(d.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
+	case r.Grow && !r.ReadOnly:
+		return s.grow(ctx, d, right.ID, extent, &staged.SizeBytes, &staged.Grown)
 	}
-	return nil
+	now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
+	staged.SizeBytes = now.SizeBytes
+	return err
 }
 
 func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
@@ -119,18 +113,18 @@ func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
 }
 
 // stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for.
-func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
-	path pathpolicy.Path) (staged storage.StagedVolume, _ error) {
+func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path,
+	staged *storage.StagedVolume) error {
 	if r.Disk.ISCSI != nil {
 		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
 		if err != nil {
-			return staged, err
+			return err
 		}
 		defer done()
 	}
 	ctx, d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait))
 	if err != nil {
-		return staged, err
+		return err
 	}
 	defer d.Release()
 	staged.Disk = d.Number
@@ -140,19 +134,19 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		if err != nil {
 			err = onDisk(d.Number, err)
 		} else {
-			err = s.stagePrepared(ctx, d, r, path, &staged)
+			err = s.stagePrepared(ctx, d, r, path, staged)
 		}
 		refused := csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition && !errors.As(err, new(win.Errno))
 		if err == nil || refused {
-			return staged, err
+			return err
 		}
 		// Windows may take a disk that has just arrived offline again, also after its volumes came.
 		attributes, attributesErr := d.Attributes(ctx)
 		if attributesErr != nil || attributes&win.DiskOffline == 0 {
-			return staged, err
+			return err
 		}
 		if again {
-			return staged, onDisk(d.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+			return onDisk(d.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
 				Detail: "it went offline again while it was staged; try again later"})
 		}
 		s.options.Logger.Info("disk went offline again while it was staged", "disk", d.Number, "err", err)
@@ -183,10 +177,7 @@ func (s *Staging) stagePrepared(ctx context.Context, d *use.Disk, r storage.Stag
 	if err := s.mount(ctx, d, right, path); err != nil {
 		return err
 	}
-	if err := s.checkAttributes(ctx, d, r.ReadOnly); err != nil {
-		return onDisk(d.Number, err)
-	}
-	return s.measure(ctx, d, right, extent, r, staged)
+	return s.finish(ctx, d, right, extent, r, staged)
 }
 
 func onDisk(n disk.Number, err error) error {
@@ -203,11 +194,18 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk,
 	}
 	keepClear := win.DiskAttributes(disks.Blocking)
 	newIDs := !r.ReadOnly && (r.NewIDsForClones || s.options.NewIDsForClones)
-	if r.ReadOnly {
+	switch {
+	case r.ReadOnly:
 		keepClear = win.DiskOffline
 		err = s.makeReadOnly(ctx, d, attributes)
-	} else {
-		made, err = s.makeWritable(ctx, d, attributes, newIDs)
+	case attributes&win.DiskReadOnly != 0:
+		err = s.checkNotStagedReadOnly(ctx, d, attributes)
+	}
+	if err == nil && !r.ReadOnly {
+		made, err = s.Disks.EnsurePartition(ctx, d, attributes, newIDs)
+		if err == nil && !made {
+			_, err = s.Disks.Clear(ctx, d, disks.Blocking)
+		}
 	}
 	if err != nil {
 		return "", made, err
@@ -216,42 +214,25 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk,
 	if err != nil {
 		return "", made, err
 	}
-	id, err = chosen(volumes, r.Partition)
-	if err == nil {
-		err = s.Disks.BringVolumeOnline(ctx, d.Number, string(id))
-	}
-	return id, made, err
-}
-
-// chosen returns the volume of a partition; of the only one if partition is 0.
-func chosen(volumes opendisk.Volumes, partition uint32) (volume.ID, error) {
 	for number, name := range volumes {
-		if number == partition || partition == 0 && len(volumes) == 1 {
-			return volume.ID(name), nil
+		if number == r.Partition || r.Partition == 0 && len(volumes) == 1 {
+			return volume.ID(name), made, s.Disks.BringVolumeOnline(ctx, d.Number, name)
 		}
 	}
-	if partition != 0 {
-		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", partition)
+	if r.Partition != 0 {
+		return "", made, csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", r.Partition)
 	}
-	return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
+	return "", made, refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
 }
 
-// makeWritable brings a disk online for writing, with a data partition.
-func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, attributes win.DiskAttributes,
-	newIDs bool) (made bool, _ error) {
+// checkNotStagedReadOnly refuses a read-only disk that is staged so.
+func (s *Staging) checkNotStagedReadOnly(ctx context.Context, d *use.Disk, attributes win.DiskAttributes) error {
 	paths, err := s.Disks.StagedReadOnly(ctx, d, attributes)
-	if err != nil {
-		return false, err
-	}
-	if len(paths) > 0 {
-		return false, refuse("it is staged read-only at " + use.Listed(paths) +
+	if err == nil && len(paths) > 0 {
+		err = refuse("it is staged read-only at " + use.Listed(paths) +
 			", and can't be staged writable too; unstage it there first")
 	}
-	made, err = s.Disks.EnsurePartition(ctx, d, attributes, newIDs)
-	if err == nil && !made {
-		_, err = s.Disks.Clear(ctx, d, disks.Blocking)
-	}
-	return made, err
+	return err
 }
 
 // makeReadOnly brings a disk online for reading. Windows mounts file systems for reading
@@ -388,15 +369,4 @@ func (s *Staging) takeLetter(ctx context.Context, right *use.Volume, letter stri
 		return
 	}
 	s.options.Logger.Info("drive letter taken away", "volume", right.ID, "drive", letter)
-}
-
-// measure fills in the size of a staged volume, after it has grown it if that is asked for.
-func (s *Staging) measure(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
-	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
-	if !r.Grow || r.ReadOnly {
-		now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
-		staged.SizeBytes = now.SizeBytes
-		return err
-	}
-	return s.grow(ctx, d, right.ID, extent, &staged.SizeBytes, &staged.Grown)
 }

@@ -310,11 +310,11 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *us
 	if wanted.IsZero() {
 		return true, nil
 	}
-	said, err := s.ask(ctx, wanted, d.Disk)
+	said, meant, err := s.isMeant(ctx, wanted, d.Disk)
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case err == nil && wanted.Matches(said):
+	case meant:
 		return true, nil
 	case err == nil && isAnother(wanted, said):
 		return false, nil
