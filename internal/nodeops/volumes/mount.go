@@ -60,45 +60,43 @@ func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, pat
 	if reason != "" {
 		return refuse(reason)
 	}
-	return v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error { return v.mountAt(ctx, right.ID, e) })
-}
-
-func (v *Volumes) mountAt(ctx context.Context, id volume.ID, e pathpolicy.Entry) error {
-	if err := e.CheckReplaceable(); err != nil {
-		return err
-	}
-	directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
-	if errors.Is(err, win.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
-		return refuse(notADirectory)
-	}
-	if err != nil {
-		return err
-	}
-	mounted, err := mountedAt(ctx, directory)
-	if err != nil {
-		return err
-	}
-	if mounted == "" {
-		mountErr := directory.Mount(ctx, string(id))
-		if mountErr != nil && !errors.Is(mountErr, win.ErrorDirNotEmpty) {
-			return v.explain(ctx, directory, mountErr)
-		}
-		// The directory's own handle says what is mounted now: this volume, one
-		// that another call has mounted meanwhile, or none since it has entries.
-		if mounted, err = mountedAt(ctx, directory); err != nil {
+	return v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		if err := e.CheckReplaceable(); err != nil {
 			return err
 		}
-		if mounted == "" && mountErr != nil {
-			return notEmpty(ctx, directory)
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+		if errors.Is(err, win.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
+			return refuse(notADirectory)
 		}
-		if mountErr == nil && mounted.Equal(id) {
-			v.options.Logger.Info("volume mounted", "volume", id, "path", directory.Path())
+		if err != nil {
+			return err
 		}
-	}
-	if !mounted.Equal(id) {
-		return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
-	}
-	return nil
+		mounted, err := mountedAt(ctx, directory)
+		if err != nil {
+			return err
+		}
+		if mounted == "" {
+			mountErr := directory.Mount(ctx, string(right.ID))
+			if mountErr != nil && !errors.Is(mountErr, win.ErrorDirNotEmpty) {
+				return v.explain(ctx, directory, mountErr)
+			}
+			// The directory's own handle says what is mounted now: this volume, one
+			// that another call has mounted meanwhile, or none since it has entries.
+			if mounted, err = mountedAt(ctx, directory); err != nil {
+				return err
+			}
+			if mounted == "" && mountErr != nil {
+				return notEmpty(ctx, directory)
+			}
+			if mountErr == nil && mounted.Equal(right.ID) {
+				v.options.Logger.Info("volume mounted", "volume", right.ID, "path", directory.Path())
+			}
+		}
+		if !mounted.Equal(right.ID) {
+			return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
+		}
+		return nil
+	})
 }
 
 // notEmpty refuses a directory that has entries, and names some of them, with the time since
