@@ -46,7 +46,16 @@ func (d *Disks) list(ctx context.Context, wanted storage.Selector, question stri
 		}
 		return s, err
 	}
-	known := func(path string) (any, bool) { return d.knownOther(path, wanted) }
+	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber}, storage.Selector{Identifier: wanted.Identifier}
+	known := func(path string) (any, bool) {
+		v := d.visits.of(path)
+		if v.hardware == nil || v.trouble != "" {
+			return nil, false
+		}
+		isOther := v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
+			v.said.identifiers && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware)
+		return answer[storage.Disk]{number: v.number, value: *v.hardware, known: true}, isOther
+	}
 	for {
 		answers, err := eachDisk(ctx, d, question, d.visits.patience, known, ask)
 		if err != nil {
@@ -67,20 +76,6 @@ func (d *Disks) list(ctx context.Context, wanted storage.Selector, question stri
 		}
 		known = nil
 	}
-}
-
-// knownOther returns what is known of a disk that a selector doesn't mean: one that has another
-// serial number, or other identifiers.
-func (d *Disks) knownOther(path string, wanted storage.Selector) (known any, isOther bool) {
-	v := d.visits.of(path)
-	if v.hardware == nil || v.trouble != "" {
-		return nil, false
-	}
-	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber},
-		storage.Selector{Identifier: wanted.Identifier}
-	isOther = v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
-		v.said.identifiers && v.said.address && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware)
-	return answer[storage.Disk]{number: v.number, value: *v.hardware, known: true}, isOther
 }
 
 // details are what a disk is asked of its hardware, beside its descriptor.
