@@ -26,15 +26,15 @@ import (
 // is refused, with it it gets new ids.
 //
 // A disk that doesn't answer, and isn't known to have one of the ids, may be the original, too.
-// But it may never answer again, and must not keep all others offline. If the disk turns out to
-// be its copy, AwaitVolumes refuses it.
-func (d *Disks) SettleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs bool) error {
-	return d.settleClone(ctx, h, layout, newIDs, false)
-}
-
-// settleClone is SettleClone. With certain, a disk that doesn't answer is an error.
-func (d *Disks) settleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs, certain bool) error {
-	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout), certain)
+// With certain, that is an error. But the disk may never answer again, and must not keep all others
+// offline. So before a disk goes online, certain is false; if it turns out to be a copy, since
+// Windows takes it offline again, AwaitVolumes refuses it.
+func (d *Disks) SettleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs, certain bool) error {
+	ids := tableIDs(layout)
+	if len(ids) == 0 {
+		return nil
+	}
+	original, id, err := d.findOriginal(ctx, h.Number, ids, certain)
 	if err != nil || id == "" {
 		return err
 	}
@@ -114,9 +114,6 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 // one of ids when it last answered, or with certain.
 func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string,
 	certain bool) (original disk.Number, id string, _ error) {
-	if len(ids) == 0 {
-		return 0, "", nil
-	}
 	shared := func(others []string) string {
 		for _, id := range ids {
 			if slices.Contains(others, id) {

@@ -162,7 +162,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) er
 			if attributes&win.DiskOffline != 0 {
 				layout, err := h.Layout(ctx)
 				if err == nil {
-					err = d.SettleClone(ctx, h, layout, d.options.NewIDsForClones)
+					err = d.SettleClone(ctx, h, layout, d.options.NewIDsForClones, false)
 				}
 				if err != nil {
 					return err
@@ -239,8 +239,10 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk,
 			return nil, err
 		}
 		// A copy can't go online for that. What is mounted with its ids is of its original.
-		if _, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout), false); err != nil || id != "" {
-			return nil, err
+		if ids := tableIDs(layout); len(ids) > 0 {
+			if _, id, err := d.findOriginal(ctx, h.Number, ids, false); err != nil || id != "" {
+				return nil, err
+			}
 		}
 		if _, err := d.Clear(ctx, h, win.DiskOffline); err != nil {
 			return nil, err
@@ -323,26 +325,30 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk,
 	if err := h.UpdateProperties(ctx); err != nil {
 		return 0, err
 	}
-	if err = d.checkCleared(ctx, h, mask); err == nil {
-		d.options.Logger.Info("disk brought online", "disk", h.Number,
-			"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
+	now, err := h.Attributes(ctx)
+	switch {
+	case err != nil:
+		return before, err
+	case now&mask != 0 && d.isCopy(ctx, h.Number):
+		return before, refuse(copyIsOnline)
+	case now&mask != 0:
+		return before, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"Windows accepted the request, but the disk is still offline or read-only; try again")
 	}
-	return before, err
+	d.options.Logger.Info("disk brought online", "disk", h.Number,
+		"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
+	return before, nil
 }
 
-// checkCleared returns an error if a disk has attributes of mask after all.
-func (d *Disks) checkCleared(ctx context.Context, h *use.Disk, mask win.DiskAttributes) error {
-	now, err := h.Attributes(ctx)
-	if err != nil || now&mask == 0 {
-		return err
-	}
-	// The ids of a disk whose table Windows hides while it is offline couldn't be compared before.
-	if reasons, err := d.sys.OfflineReasons(ctx); err == nil && reasons[h.Number] == win.OfflineCollision {
-		return refuse("it is a copy of a disk that is online, and Windows can't have both online; detach one of them")
-	}
-	return csiproxy.Errorf(csiproxy.ErrUnavailable,
-		"Windows accepted the request, but the disk is still offline or read-only; try again")
+// isCopy reports whether Windows says that it keeps a disk offline since another one has the same
+// ids. Those of a disk whose table Windows hides while it is offline can't be compared before.
+func (d *Disks) isCopy(ctx context.Context, n disk.Number) bool {
+	reasons, err := d.sys.OfflineReasons(ctx)
+	return err == nil && reasons[n] == win.OfflineCollision
 }
+
+// copyIsOnline is why a disk stays offline.
+const copyIsOnline = "it is a copy of a disk that is online, and Windows can't have both online; detach one of them"
 
 // putBack gives a disk the attributes again that Clear has cleared, after the disk
 // turned out to be one that must not be written to.

@@ -67,7 +67,7 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, attributes win
 	offline := attributes&win.DiskOffline != 0
 	layout, partitionMissing, err := d.inspect(ctx, h, offline)
 	if err == nil && offline {
-		err = d.SettleClone(ctx, h, layout, newIDs)
+		err = d.SettleClone(ctx, h, layout, newIDs, false)
 	}
 	if err != nil || !partitionMissing {
 		return false, err
@@ -271,8 +271,9 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 	}
 	wanted := opendisk.DataPartitions(layout)
 	if len(wanted) == 0 { // Windows may have taken it offline again, and hide its table
-		if err := d.checkCleared(ctx, h, keepClear); csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
-			return nil, err
+		attributes, err := h.Attributes(ctx)
+		if err == nil && attributes&keepClear != 0 && d.isCopy(ctx, h.Number) {
+			return nil, refuse(copyIsOnline)
 		}
 		if _, err := d.Clear(ctx, h, keepClear); err != nil {
 			return nil, err
@@ -295,7 +296,7 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk, keepClear win.Dis
 			if len(tableIDs(now)) == 0 {
 				now = layout // Windows may not show it any more
 			}
-			if err := d.settleClone(ctx, h, now, newIDs, true); err != nil {
+			if err := d.SettleClone(ctx, h, now, newIDs, true); err != nil {
 				return err
 			}
 		}

@@ -329,7 +329,7 @@ func TestPropertiesAreUpdated(t *testing.T) {
 			_, right, err := use.Default(sim).Disk(t.Context(), copied)
 			simtest.Must(t, err)
 			defer right.Release()
-			return ops.SettleClone(t.Context(), right, layout, true)
+			return ops.SettleClone(t.Context(), right, layout, true, false)
 		}, "A LU"},
 		{"offline", func() error { return ops.SetDiskState(t.Context(), original, false) }, "AU"},
 	} {

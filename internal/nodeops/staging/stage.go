@@ -280,7 +280,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.Disk
 		attributes |= win.DiskOffline
 	}
 	if attributes&win.DiskOffline != 0 {
-		if err := s.Disks.SettleClone(ctx, d, layout, false); err != nil {
+		if err := s.Disks.SettleClone(ctx, d, layout, false, false); err != nil {
 			return err
 		}
 	}
