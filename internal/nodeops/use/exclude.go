@@ -30,7 +30,7 @@ const (
 //
 // An object that another process keeps for longer than ten seconds is
 // csiproxy.ErrUnavailable.
-func (o *Owner) exclude(ctx context.Context, name, what string) (readmit func(), err error) {
+func (o *Owner) exclude(ctx context.Context, name string, k kind) (readmit func(), err error) {
 	windows, known := o.windows.Load().(string)
 	if !known {
 		if windows, err = o.sys.SystemWindowsDirectory(ctx); err != nil {
@@ -51,7 +51,7 @@ func (o *Owner) exclude(ctx context.Context, name, what string) (readmit func(),
 	if isExcluded(err) && ctx.Err() == nil {
 		return nil, &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,
-			Detail: "another process of CSI Proxy is changing " + what + "; try again later",
+			Detail: "another process of CSI Proxy is changing the " + kinds[k] + "; try again later",
 		}
 	}
 	if err != nil {

@@ -43,8 +43,8 @@ const (
 	linkRight
 )
 
-var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share",
-	linkRight: "link"}
+var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server",
+	shareRight: "share's mapping", linkRight: "link"}
 
 // heldKey is that of the kind of the last right that an operation holds, in its context.
 type heldKey struct{}

@@ -68,39 +68,37 @@ func unlessGiven(given *bool, back func()) {
 	}
 }
 
-// take takes the lock of key, and then the file of the name, which may be "" if no other
-// process needs to be excluded. what names the object in errors. The context that it returns is
-// for what is done with the right, and says that it is held. A right that comes too late, since
-// the operation holds one of the same kind or of a later one, is an error.
-func take[K comparable](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file,
-	what string) (context.Context, right, error) {
+// take takes the lock of key, and then the file of the name, which may be "" if no other process
+// needs to be excluded, and gives the right that make makes of them. The context that it returns is
+// for what is done with the right, and says that it is held. A right that comes too late, since the
+// operation holds one of the same kind or of a later one, is an error.
+func take[K comparable, R any](ctx context.Context, o *Owner, k kind, locks *operation.Locks[K], key K, file string,
+	make func(right) *R) (context.Context, *R, error) {
 	if held, _ := ctx.Value(heldKey{}).(kind); held >= k {
-		return ctx, right{}, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held",
+		return ctx, nil, fmt.Errorf("a bug in CSI Proxy: the right to a %s is asked for while one to a %s is held",
 			kinds[k], kinds[held])
 	}
 	open, err := locks.Lock(ctx, key)
 	if err != nil {
-		return ctx, right{}, err
+		return ctx, nil, err
 	}
 	unlock := func() {
 		o.Changed()
 		open()
 	}
-	inside := context.WithValue(ctx, heldKey{}, k)
-	if file == "" {
-		return inside, right{unlock}, nil
-	}
 	given := false
 	defer unlessGiven(&given, unlock)
-	readmit, err := o.exclude(ctx, file, what)
-	if err != nil {
-		return ctx, right{}, err
+	readmit := func() {}
+	if file != "" {
+		if readmit, err = o.exclude(ctx, file, k); err != nil {
+			return ctx, nil, err
+		}
 	}
 	given = true
-	return inside, right{func() {
+	return context.WithValue(ctx, heldKey{}, k), make(right{func() {
 		readmit()
 		unlock()
-	}}, nil
+	}}), nil
 }
 
 // Disk gives the right to the disk that has the number n now. What is done with it gets the
@@ -116,16 +114,17 @@ func (o *Owner) Disk(ctx context.Context, n disk.Number) (context.Context, *Disk
 	}
 	given := false
 	defer unlessGiven(&given, func() { h.Close() })
-	inside, r, err := take(ctx, o, diskRight, &o.disks, n, fmt.Sprintf("disk-%d", n), "the disk")
+	inside, d, err := take(ctx, o, diskRight, &o.disks, n, fmt.Sprintf("disk-%d", n),
+		func(r right) *Disk { return &Disk{h, r} })
 	if err != nil {
 		return ctx, nil, err
 	}
-	defer unlessGiven(&given, r.release)
+	defer unlessGiven(&given, d.release)
 	if err := o.systemDisks.Check(ctx, n); err != nil {
 		return ctx, nil, err
 	}
 	given = true
-	return inside, &Disk{h, r}, nil
+	return inside, d, nil
 }
 
 // DiskOf gives the right to the disk that a volume lies on, and says where it lies there. It
@@ -175,25 +174,20 @@ func Extent(ctx context.Context, sys win.DeviceOpener, id volume.ID) (win.DiskEx
 	if err := id.Validate(); err != nil {
 		return win.DiskExtent{}, err
 	}
-	h, err := device.Open(ctx, sys, device.VolumePath(string(id)), win.AccessNone)
+	extents, err := device.ExtentsOf(ctx, sys, device.VolumePath(string(id)))
+	if err == nil && len(extents) != 1 {
+		err = ErrSpread(len(extents))
+	}
 	if err != nil {
 		return win.DiskExtent{}, err
-	}
-	defer h.Close()
-	return OnlyExtent(ctx, h)
-}
-
-// OnlyExtent is Extent for an open volume.
-func OnlyExtent(ctx context.Context, h device.Handle) (win.DiskExtent, error) {
-	extents, err := h.Extents(ctx)
-	if err != nil {
-		return win.DiskExtent{}, err
-	}
-	if len(extents) != 1 {
-		return win.DiskExtent{}, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", len(extents))
 	}
 	return extents[0], nil
+}
+
+// ErrSpread is the error of a volume that doesn't lie on one part of a disk.
+func ErrSpread(parts int) error {
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", parts)
 }
 
 // Volume gives the right to a volume, whose disk may have left the node.
@@ -202,11 +196,7 @@ func (o *Owner) Volume(ctx context.Context, id volume.ID) (context.Context, *Vol
 		return ctx, nil, err
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
-	inside, r, err := take(ctx, o, volumeRight, &o.volumes, guid, "volume-"+guid, "the volume")
-	if err != nil {
-		return ctx, nil, err
-	}
-	return inside, &Volume{id, r}, nil
+	return take(ctx, o, volumeRight, &o.volumes, guid, "volume-"+guid, func(r right) *Volume { return &Volume{id, r} })
 }
 
 // tryPatience is how long TryVolume waits.
@@ -230,34 +220,23 @@ func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (context.Context, *
 
 // Server gives the right to the mappings of the server of remote.
 func (o *Owner) Server(ctx context.Context, remote unc.Path) (context.Context, *Server, error) {
-	inside, r, err := take(ctx, o, serverRight, &o.servers, remote.Server(), "", "")
-	if err != nil {
-		return ctx, nil, err
-	}
-	return inside, &Server{r}, nil
+	return take(ctx, o, serverRight, &o.servers, remote.Server(), "", func(r right) *Server { return &Server{r} })
 }
 
 // Share gives the right to the mapping of the share of remote and the links to it.
 func (o *Owner) Share(ctx context.Context, remote unc.Path) (context.Context, *Share, error) {
 	root := remote.Root()
 	name := sha256.Sum256([]byte(root)) // which has no characters that a file can't have
-	inside, r, err := take(ctx, o, shareRight, &o.shares, root, fmt.Sprintf("share-%x", name[:8]),
-		"the mapping of the share")
-	if err != nil {
-		return ctx, nil, err
-	}
-	return inside, &Share{root, r}, nil
+	return take(ctx, o, shareRight, &o.shares, root, fmt.Sprintf("share-%x", name[:8]),
+		func(r right) *Share { return &Share{root, r} })
 }
 
 // Link gives the right to the link at a path.
 func (o *Owner) Link(ctx context.Context, path pathpolicy.Path) (context.Context, *Link, error) {
 	key := winname.Lower(path.String())
 	name := sha256.Sum256([]byte(key))
-	inside, r, err := take(ctx, o, linkRight, &o.links, key, fmt.Sprintf("link-%x", name[:8]), "the link")
-	if err != nil {
-		return ctx, nil, err
-	}
-	return inside, &Link{r}, nil
+	return take(ctx, o, linkRight, &o.links, key, fmt.Sprintf("link-%x", name[:8]),
+		func(r right) *Link { return &Link{r} })
 }
 
 // MountedAt gives the right to the volume or share that is mounted where a path ends, so that

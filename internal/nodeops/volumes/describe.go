@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/device"
@@ -23,11 +24,11 @@ import (
 // the error is ctx's.
 func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d := storage.Volume{VolumeID: id}
-	var extent win.DiskExtent
+	var extents []win.DiskExtent
 	h, err := v.open(ctx, id, win.AccessNone)
 	if err == nil {
 		defer h.Close()
-		extent, err = use.OnlyExtent(ctx, h)
+		extents, err = h.Extents(ctx)
 	}
 	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
@@ -35,7 +36,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	}
 	diskReadOnly := false
 	if err == nil {
-		diskReadOnly, err = v.describeDisk(ctx, &d, h, extent)
+		diskReadOnly, err = v.describeDisk(ctx, &d, h, extents)
 	}
 	if ctx.Err() != nil {
 		return d, ctx.Err()
@@ -71,9 +72,12 @@ func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message st
 
 // describeDisk fills in what is known of the disk that a volume lies on.
 func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle,
-	extent win.DiskExtent) (readOnly bool, _ error) {
-	d.Disk = &extent.DiskNumber
-	h, err := opendisk.Open(ctx, v.sys, extent.DiskNumber, win.AccessNone)
+	extents []win.DiskExtent) (readOnly bool, _ error) {
+	if len(extents) != 1 {
+		return false, use.ErrSpread(len(extents))
+	}
+	d.Disk = &extents[0].DiskNumber
+	h, err := opendisk.Open(ctx, v.sys, *d.Disk, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
@@ -81,7 +85,7 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume de
 	// On the handle that is open: the volume can't be another one meanwhile. Its disk was there
 	// before and after the other handle was opened by the number, and keeps that as long as it
 	// is there. So it is this disk, and needn't be verified for what is only told.
-	if now, err := use.OnlyExtent(ctx, volume); err != nil || now != extent {
+	if now, err := volume.Extents(ctx); err != nil || !slices.Equal(now, extents) {
 		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies at another place"))
 	}
 	if h.Hardware.DescriptorErr != nil {

@@ -241,11 +241,12 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 		return nil
 	}
 	// The partition is that of the disk dv.disk; so must this volume be.
-	extent, err := use.OnlyExtent(ctx, h)
+	extents, err := h.Extents(ctx)
 	if err != nil {
 		return err
 	}
-	if extent.DiskNumber != dv.extent.DiskNumber || extent.StartingOffset != dv.extent.StartingOffset {
+	if len(extents) != 1 || extents[0].DiskNumber != dv.extent.DiskNumber ||
+		extents[0].StartingOffset != dv.extent.StartingOffset {
 		return opendisk.ErrChanged("the volume lies at another place")
 	}
 	if err := dv.disk.Verify(ctx); err != nil {
