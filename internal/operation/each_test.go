@@ -4,7 +4,9 @@
 package operation
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,5 +47,43 @@ func TestEach(t *testing.T) {
 			panic("died")
 		}
 		return nil
+	})
+}
+
+func TestInTurn(t *testing.T) {
+	const overlap = 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		takes := []time.Duration{overlap / 2, time.Hour, 0, overlap / 2, -1} // -1: there is nothing to run
+		begin := func(i int) (func(), time.Duration) {
+			if takes[i] < 0 {
+				return nil, time.Since(start)
+			}
+			return func() { time.Sleep(takes[i]) }, time.Since(start)
+		}
+		// The second one is waited for as long as overlap.
+		want := []time.Duration{0, overlap / 2, 3 * overlap / 2, 3 * overlap / 2, 2 * overlap}
+		if begun := InTurn(t.Context(), len(takes), overlap, begin); !slices.Equal(begun, want) {
+			t.Errorf("begun after %v, want %v", begun, want)
+		}
+		if took := time.Since(start); took != 2*overlap {
+			t.Errorf("it returns after %v", took)
+		}
+		if begun := InTurn(t.Context(), 0, overlap, begin); len(begun) != 0 {
+			t.Errorf("%v of none", begun)
+		}
+		time.Sleep(time.Hour)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), overlap/2)
+		defer cancel()
+		count := 0
+		begun := InTurn(ctx, 3, overlap, func(int) (func(), int) {
+			count++
+			return func() { time.Sleep(overlap) }, count
+		})
+		if time.Sleep(time.Hour); begun != nil || count != 1 {
+			t.Errorf("%v, and %d have begun after the caller's context has ended", begun, count)
+		}
 	})
 }

@@ -114,7 +114,9 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 		}
 		asked = append(asked, i)
 	}
-	for i, end := range inTurn(ctx, len(asked), func(i int) (func(), end) { return v.begin(ctx, paths[asked[i]], q) }) {
+	ends := operation.InTurn(ctx, len(asked), overlap,
+		func(i int) (func(), end) { return v.begin(ctx, paths[asked[i]], q) })
+	for i, end := range ends {
 		r := &results[asked[i]]
 		if r.value, r.err = end(ctx); ctx.Err() != nil && errors.Is(r.err, ctx.Err()) {
 			return nil, r.err
@@ -129,53 +131,6 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 
 // end waits for an answer and gives it.
 type end func(context.Context) (any, error)
-
-// inTurn begins n questions, each when the one before has been answered, or after overlap. One
-// goroutine asks as many devices as answer: to start one for each takes as long as to ask it. If
-// ctx ends, nothing is returned.
-func inTurn(ctx context.Context, n int, begin func(i int) (run func(), _ end)) []end {
-	var mu sync.Mutex // guards the next three
-	var ends []end
-	var last time.Time // when the last one was begun
-	all := make(chan struct{})
-	allBegun := sync.OnceFunc(func() { close(all) })
-	ask := func() {
-		for ctx.Err() == nil {
-			mu.Lock()
-			if len(ends) == n {
-				mu.Unlock()
-				allBegun()
-				return
-			}
-			run, end := begin(len(ends))
-			ends, last = append(ends, end), time.Now()
-			mu.Unlock()
-			if run != nil {
-				run()
-			}
-		}
-	}
-	go ask()
-	late := time.NewTimer(overlap)
-	defer late.Stop()
-	for {
-		select {
-		case <-all:
-			return ends
-		case <-ctx.Done():
-			return nil
-		case <-late.C:
-			mu.Lock()
-			left := overlap - time.Since(last)
-			mu.Unlock()
-			if left <= 0 {
-				go ask()
-				left = overlap
-			}
-			late.Reset(left)
-		}
-	}
-}
 
 // one asks one device.
 func (v *visits) one(ctx context.Context, path string, q question) (any, error) {
