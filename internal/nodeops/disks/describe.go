@@ -46,7 +46,8 @@ func (d *Disks) list(ctx context.Context, wanted storage.Selector, question stri
 		}
 		return s, err
 	}
-	serial, identifier := storage.Selector{SerialNumber: wanted.SerialNumber}, storage.Selector{Identifier: wanted.Identifier}
+	serial := storage.Selector{SerialNumber: wanted.SerialNumber}
+	identifier := storage.Selector{Identifier: wanted.Identifier}
 	known := func(path string) (any, bool) {
 		v := d.visits.of(path)
 		if v.hardware == nil || v.trouble != "" {
