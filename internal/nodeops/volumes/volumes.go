@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -215,9 +216,6 @@ func (v *Volumes) Format(
 ) error {
 	var failed error // of the attempt before
 	return operation.Retry(ctx, formatPatience, formatInterval, formatMaySucceed, func() error {
-		if err := v.verify(ctx, right.ID, d.Disk, extent); err != nil {
-			return err
-		}
 		if err := v.checkRaw(ctx, right.ID, d.Disk, extent); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
@@ -250,18 +248,29 @@ func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, ex
 	return d.Verify(ctx) // so the number in extent was that of this disk
 }
 
-// checkRaw refuses a volume that holds anything. What Windows knows of it is looked at
-// last: what others make of a raw volume are file systems of Windows.
+// checkRaw refuses a volume that lies elsewhere by now, on another disk than the one that is open,
+// or that holds anything. What Windows knows of it is looked at last: what others make of a raw
+// volume are file systems of Windows.
 func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
-	geometry, err := d.Geometry(ctx)
-	if err != nil {
-		return err
-	}
 	h, err := v.open(ctx, id, win.GenericRead)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
+	now, err := h.Extents(ctx)
+	if err == nil && !slices.Equal(now, []win.DiskExtent{extent}) {
+		err = opendisk.ErrChanged("the volume lies at another place")
+	}
+	if err == nil {
+		err = d.Verify(ctx) // so the number in extent was that of this disk
+	}
+	if err != nil {
+		return err
+	}
+	geometry, err := d.Geometry(ctx)
+	if err != nil {
+		return err
+	}
 	found, err := signatures.Recognise(ctx, h, extent.Length, geometry.BytesPerSector)
 	if err != nil {
 		return err
