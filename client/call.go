@@ -64,6 +64,11 @@ func checkedResult[T any, Response message[T]](method string, request proto.Mess
 	return way{method, request, response, func() error { return read(response) }}
 }
 
+// act calls an operation that has no result, by the method of its name.
+func (g *group) act(ctx context.Context, op, object string, request, response proto.Message) error {
+	return g.call(ctx, op, object, noResult(op, request, response))
+}
+
 // ask does an operation that has one way and a result, which read gets from the response.
 func ask[T any, Response message[T], Result any](ctx context.Context, g *group, op, object string,
 	request proto.Message, read func(Response) Result) (got Result, err error) {

@@ -124,7 +124,7 @@ func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 
 // Rescan makes Windows see disks that were added, removed or grown.
 func (d *Disk) Rescan(ctx context.Context) error {
-	return d.group.call(ctx, "Rescan", "", noResult("Rescan", &diskv1.RescanRequest{}, &diskv1.RescanResponse{}))
+	return d.group.act(ctx, "Rescan", "", &diskv1.RescanRequest{}, &diskv1.RescanResponse{})
 }
 
 // GetDiskStats returns the size of a disk. It needs version v1beta1.

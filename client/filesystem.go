@@ -61,10 +61,8 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 // RmdirContents removes everything in a directory, as Rmdir with force does, and keeps
 // the directory. It needs version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
-	return f.group.call(ctx, "RmdirContents", quote.Text(path),
-		noResult("RmdirContents", &filesystemv2alpha1.RmdirContentsRequest{Path: path},
-			&filesystemv2alpha1.RmdirContentsResponse{}),
-	)
+	return f.group.act(ctx, "RmdirContents", quote.Text(path), &filesystemv2alpha1.RmdirContentsRequest{Path: path},
+		&filesystemv2alpha1.RmdirContentsResponse{})
 }
 
 // CreateSymlink creates the symbolic link targetPath, which leads to sourcePath.

@@ -26,23 +26,20 @@ func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.ve
 // AddTargetPortal makes a portal known to the node's initiator. It is no error if the
 // portal is known already.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
-	return i.group.call(ctx, "AddTargetPortal", portalObject(p),
-		noResult("AddTargetPortal", &iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)},
-			&iscsiv1alpha2.AddTargetPortalResponse{}),
-	)
+	return i.group.act(ctx, "AddTargetPortal", portalObject(p),
+		&iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{})
 }
 
 // DiscoverTargetPortal asks a portal for its targets. The portal must be known.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
-	err = i.group.call(ctx, "DiscoverTargetPortal", portalObject(p),
-		result("DiscoverTargetPortal", &iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)},
-			func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) {
-				for _, iqn := range r.Iqns {
-					targets = append(targets, iscsi.IQN(iqn))
-				}
-			}),
-	)
-	return targets, err
+	return ask(ctx, i.group, "DiscoverTargetPortal", portalObject(p),
+		&iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)},
+		func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) (targets []iscsi.IQN) {
+			for _, iqn := range r.Iqns {
+				targets = append(targets, iscsi.IQN(iqn))
+			}
+			return targets
+		})
 }
 
 // ListTargetPortals returns the portals that the initiator knows.
@@ -67,10 +64,8 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 // RemoveTargetPortal makes the initiator forget a portal. An unknown portal is
 // csiproxy.ErrNotFound.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
-	return i.group.call(ctx, "RemoveTargetPortal", portalObject(p),
-		noResult("RemoveTargetPortal", &iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)},
-			&iscsiv1alpha2.RemoveTargetPortalResponse{}),
-	)
+	return i.group.act(ctx, "RemoveTargetPortal", portalObject(p),
+		&iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{})
 }
 
 // ConnectTarget logs in to a target, which must have been discovered. It is no error
@@ -102,10 +97,9 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 // to it again by itself. It is no error if the node isn't connected. While a disk of
 // the target is in use, the error is csiproxy.ErrUnavailable.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
-	return i.group.call(ctx, "DisconnectTarget", targetObject(iqn),
-		noResult("DisconnectTarget", &iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)},
-			&iscsiv1alpha2.DisconnectTargetResponse{}),
-	)
+	return i.group.act(ctx, "DisconnectTarget", targetObject(iqn),
+		&iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)},
+		&iscsiv1alpha2.DisconnectTargetResponse{})
 }
 
 // GetTargetDisks returns the disks of the node that a target provides: none if the

@@ -66,19 +66,16 @@ func (s *Storage) UnstageVolume(ctx context.Context,
 // PublishVolume makes a link to a staged path for a pod. If neither a volume nor a share is
 // staged there, the error is csiproxy.ErrFailedPrecondition.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
-	return s.group.call(ctx, "PublishVolume", quote.Text(targetPath),
-		noResult("PublishVolume", &storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
-			&storagev1alpha1.PublishVolumeResponse{}),
-	)
+	return s.group.act(ctx, "PublishVolume", quote.Text(targetPath),
+		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
+		&storagev1alpha1.PublishVolumeResponse{})
 }
 
 // UnpublishVolume removes the link that PublishVolume has made, never what it leads to. If
 // nothing is there, it succeeds.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
-	return s.group.call(ctx, "UnpublishVolume", quote.Text(targetPath),
-		noResult("UnpublishVolume", &storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath},
-			&storagev1alpha1.UnpublishVolumeResponse{}),
-	)
+	return s.group.act(ctx, "UnpublishVolume", quote.Text(targetPath),
+		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath}, &storagev1alpha1.UnpublishVolumeResponse{})
 }
 
 // ExpandVolume grows the volume at a path to the size of its disk, and returns both sizes. It
@@ -107,9 +104,8 @@ func (s *Storage) ListVolumes(ctx context.Context) (list storage.VolumeList, err
 // path. A missing directory on the share is csiproxy.ErrNotFound. A user or password that
 // is known to be another one than the mapping's is csiproxy.ErrFailedPrecondition.
 func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) error {
-	return s.group.call(ctx, "StageShare", quote.Text(r.RemotePath),
-		noResult("StageShare", storagewire.FromStageShare(r), &storagev1alpha1.StageShareResponse{}),
-	)
+	return s.group.act(ctx, "StageShare", quote.Text(r.RemotePath), storagewire.FromStageShare(r),
+		&storagev1alpha1.StageShareResponse{})
 }
 
 // UnstageShare removes the link at a staging path, and the mapping of its share unless

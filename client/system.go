@@ -29,35 +29,27 @@ func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err er
 
 // GetService returns the state of a service.
 func (s *System) GetService(ctx context.Context, name string) (service system.Service, err error) {
-	err = s.group.call(ctx, "GetService", serviceObject(name),
-		result("GetService", &systemv1alpha1.GetServiceRequest{Name: name}, func(r *systemv1alpha1.GetServiceResponse) {
+	return ask(ctx, s.group, "GetService", serviceObject(name), &systemv1alpha1.GetServiceRequest{Name: name},
+		func(r *systemv1alpha1.GetServiceResponse) system.Service {
 			// The numbers on the wire are also those of the service manager.
-			service = system.Service{
-				DisplayName: r.DisplayName,
-				StartType:   system.StartType(r.StartType),
-				Status:      system.Status(r.Status),
-			}
-		}),
-	)
-	return service, err
+			return system.Service{DisplayName: r.DisplayName, StartType: system.StartType(r.StartType),
+				Status: system.Status(r.Status)}
+		})
 }
 
 // StartService starts a service and waits until it runs. It is no error if it runs
 // already.
 func (s *System) StartService(ctx context.Context, name string) error {
-	return s.group.call(ctx, "StartService", serviceObject(name),
-		noResult("StartService", &systemv1alpha1.StartServiceRequest{Name: name}, &systemv1alpha1.StartServiceResponse{}),
-	)
+	return s.group.act(ctx, "StartService", serviceObject(name), &systemv1alpha1.StartServiceRequest{Name: name},
+		&systemv1alpha1.StartServiceResponse{})
 }
 
 // StopService stops a service and waits until it has stopped. It is no error if it is
 // stopped already. If running services depend on it, force stops them first; without
 // force, the error is csiproxy.ErrFailedPrecondition.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
-	return s.group.call(ctx, "StopService", serviceObject(name),
-		noResult("StopService", &systemv1alpha1.StopServiceRequest{Name: name, Force: force},
-			&systemv1alpha1.StopServiceResponse{}),
-	)
+	return s.group.act(ctx, "StopService", serviceObject(name),
+		&systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{})
 }
 
 func serviceObject(name string) string { return "service " + strconv.Quote(name) }

@@ -103,23 +103,17 @@ func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath str
 
 // IsVolumeFormatted reports whether a volume has a file system.
 func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
-	err = v.group.call(ctx, "IsVolumeFormatted", volumeObject(id),
-		result("IsVolumeFormatted", &volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)},
-			func(r *volumev2alpha1.IsVolumeFormattedResponse) {
-				formatted = r.Formatted
-			}),
-	)
-	return formatted, err
+	return ask(ctx, v.group, "IsVolumeFormatted", volumeObject(id),
+		&volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)},
+		func(r *volumev2alpha1.IsVolumeFormattedResponse) bool { return r.Formatted })
 }
 
 // FormatVolume makes an NTFS file system on a volume. If the volume has a file system
 // or other data, the error is csiproxy.ErrFailedPrecondition. The published daemon
 // formats such a volume.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
-	return v.group.call(ctx, "FormatVolume", volumeObject(id),
-		noResult("FormatVolume", &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)},
-			&volumev2alpha1.FormatVolumeResponse{}),
-	)
+	return v.group.act(ctx, "FormatVolume", volumeObject(id), &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)},
+		&volumev2alpha1.FormatVolumeResponse{})
 }
 
 // ResizeVolume grows a volume and its file system to sizeBytes or, for 0, as far as the
@@ -190,19 +184,17 @@ func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id
 // nearest mount point above it or, if there is none, that of the drive. It needs
 // version v2alpha1.
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
-	err = v.group.call(ctx, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
-		result("GetClosestVolumeIDFromTargetPath", &volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
-			func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
-	)
-	return id, err
+	return ask(ctx, v.group, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
+		&volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
+		func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) volume.ID {
+			return volume.ID(r.VolumeId)
+		})
 }
 
 // WriteVolumeCache flushes a volume. It needs version v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
-	return v.group.call(ctx, "WriteVolumeCache", volumeObject(id),
-		noResult("WriteVolumeCache", &volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)},
-			&volumev2alpha1.WriteVolumeCacheResponse{}),
-	)
+	return v.group.act(ctx, "WriteVolumeCache", volumeObject(id),
+		&volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{})
 }
 
 func volumeObject(id volume.ID) string { return "volume " + quote.Text(string(id)) }

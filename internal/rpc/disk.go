@@ -19,15 +19,12 @@ func diskVersions(ops disk.Operations) versions {
 		"ListDiskLocations": unary(func(ctx context.Context,
 			_ *diskv1.ListDiskLocationsRequest) (*diskv1.ListDiskLocationsResponse, error) {
 			locations, err := ops.ListDiskLocations(ctx)
-			if err != nil {
-				return nil, err
-			}
 			resp := &diskv1.ListDiskLocationsResponse{DiskLocations: make(map[uint32]*diskv1.DiskLocation)}
 			for n, l := range locations {
 				resp.DiskLocations[uint32(n)] = &diskv1.DiskLocation{
 					Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 			}
-			return resp, nil
+			return resp, err
 		}),
 		"PartitionDisk": unary(func(ctx context.Context,
 			req *diskv1.PartitionDiskRequest) (*diskv1.PartitionDiskResponse, error) {
@@ -38,15 +35,12 @@ func diskVersions(ops disk.Operations) versions {
 		}),
 		"ListDiskIDs": unary(func(ctx context.Context, _ *diskv1.ListDiskIDsRequest) (*diskv1.ListDiskIDsResponse, error) {
 			disks, err := ops.ListDiskIDs(ctx)
-			if err != nil {
-				return nil, err
-			}
 			resp := &diskv1.ListDiskIDsResponse{DiskIDs: make(map[uint32]*diskv1.DiskIDs)}
 			for n, ids := range disks {
 				resp.DiskIDs[uint32(n)] = &diskv1.DiskIDs{Page83: wire.ValidText(ids.Page83),
 					SerialNumber: wire.ValidText(ids.SerialNumber)}
 			}
-			return resp, nil
+			return resp, err
 		}),
 		"GetDiskStats": unary(func(ctx context.Context,
 			req *diskv1.GetDiskStatsRequest) (*diskv1.GetDiskStatsResponse, error) {
@@ -69,15 +63,12 @@ func diskVersions(ops disk.Operations) versions {
 		"ListDiskLocations": unary(func(ctx context.Context,
 			_ *diskv1beta2.ListDiskLocationsRequest) (*diskv1beta2.ListDiskLocationsResponse, error) {
 			locations, err := ops.ListDiskLocations(ctx)
-			if err != nil {
-				return nil, err
-			}
 			resp := &diskv1beta2.ListDiskLocationsResponse{DiskLocations: make(map[string]*diskv1beta2.DiskLocation)}
 			for n, l := range locations {
 				resp.DiskLocations[n.String()] = &diskv1beta2.DiskLocation{
 					Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 			}
-			return resp, nil
+			return resp, err
 		}),
 		"PartitionDisk": unary(func(ctx context.Context,
 			req *diskv1beta2.PartitionDiskRequest) (*diskv1beta2.PartitionDiskResponse, error) {
@@ -100,15 +91,12 @@ func diskVersions(ops disk.Operations) versions {
 		"ListDiskIDs": unary(func(ctx context.Context,
 			_ *diskv1beta2.ListDiskIDsRequest) (*diskv1beta2.ListDiskIDsResponse, error) {
 			disks, err := ops.ListDiskIDs(ctx)
-			if err != nil {
-				return nil, err
-			}
 			resp := &diskv1beta2.ListDiskIDsResponse{DiskIDs: make(map[string]*diskv1beta2.DiskIDs)}
 			for n, ids := range disks {
 				resp.DiskIDs[n.String()] = &diskv1beta2.DiskIDs{Identifiers: map[string]string{
 					"page83": wire.ValidText(ids.Page83), "serialNumber": wire.ValidText(ids.SerialNumber)}}
 			}
-			return resp, nil
+			return resp, err
 		}),
 		"DiskStats": unary(func(ctx context.Context,
 			req *diskv1beta2.DiskStatsRequest) (*diskv1beta2.DiskStatsResponse, error) {

@@ -30,14 +30,11 @@ func iscsiVersions(ops iscsi.Operations) versions {
 				return nil, err
 			}
 			targets, err := ops.DiscoverTargetPortal(ctx, p)
-			if err != nil {
-				return nil, err
-			}
 			resp := &iscsiv1alpha2.DiscoverTargetPortalResponse{}
 			for _, iqn := range targets {
 				resp.Iqns = append(resp.Iqns, string(iqn))
 			}
-			return resp, nil
+			return resp, err
 		}),
 		"RemoveTargetPortal": unary(func(ctx context.Context,
 			req *iscsiv1alpha2.RemoveTargetPortalRequest) (*iscsiv1alpha2.RemoveTargetPortalResponse, error) {
@@ -50,9 +47,6 @@ func iscsiVersions(ops iscsi.Operations) versions {
 		"ListTargetPortals": unary(func(ctx context.Context,
 			_ *iscsiv1alpha2.ListTargetPortalsRequest) (*iscsiv1alpha2.ListTargetPortalsResponse, error) {
 			portals, err := ops.ListTargetPortals(ctx)
-			if err != nil {
-				return nil, err
-			}
 			resp := &iscsiv1alpha2.ListTargetPortalsResponse{}
 			for _, p := range portals {
 				resp.TargetPortals = append(resp.TargetPortals, &iscsiv1alpha2.TargetPortal{
@@ -60,7 +54,7 @@ func iscsiVersions(ops iscsi.Operations) versions {
 					TargetPort:    uint32(p.Port),
 				})
 			}
-			return resp, nil
+			return resp, err
 		}),
 		"ConnectTarget": unary(func(ctx context.Context,
 			req *iscsiv1alpha2.ConnectTargetRequest) (*iscsiv1alpha2.ConnectTargetResponse, error) {
@@ -96,14 +90,11 @@ func iscsiVersions(ops iscsi.Operations) versions {
 				return nil, err
 			}
 			disks, err := ops.GetTargetDisks(ctx, p, iscsi.IQN(req.Iqn))
-			if err != nil {
-				return nil, err
-			}
 			resp := &iscsiv1alpha2.GetTargetDisksResponse{}
 			for _, n := range disks {
 				resp.DiskIDs = append(resp.DiskIDs, n.String())
 			}
-			return resp, nil
+			return resp, err
 		}),
 	}
 	mutualCHAP := methods{

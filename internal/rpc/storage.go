@@ -20,10 +20,7 @@ func storageVersions(ops storage.Operations) versions {
 				return nil, err
 			}
 			disks, err := ops.ListDisks(ctx, selector)
-			if err != nil {
-				return nil, err
-			}
-			return &storagev1alpha1.ListDisksResponse{Disks: storagewire.FromDisks(disks)}, nil
+			return &storagev1alpha1.ListDisksResponse{Disks: storagewire.FromDisks(disks)}, err
 		}),
 		"StageVolume": unary(func(ctx context.Context,
 			req *storagev1alpha1.StageVolumeRequest) (*storagev1alpha1.StageVolumeResponse, error) {
