@@ -29,7 +29,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 func main() {
@@ -63,20 +63,12 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	request, err := newMessage(method.Input())
-	if err != nil {
-		return err
-	}
+	request, response := dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Output())
 	if text := flags.Arg(1); text != "" {
 		if err := protojson.Unmarshal([]byte(text), request); err != nil {
 			return fmt.Errorf("the request isn't a %s: %w", method.Input().Name(), err)
 		}
 	}
-	response, err := newMessage(method.Output())
-	if err != nil {
-		return err
-	}
-
 	address, err := address(*endpoint)
 	if err != nil {
 		return err
@@ -107,14 +99,6 @@ func findMethod(name string) (protoreflect.MethodDescriptor, error) {
 		}
 	}
 	return nil, fmt.Errorf("there is no method %q: the form is Node/NodeGetInfo", name)
-}
-
-func newMessage(d protoreflect.MessageDescriptor) (proto.Message, error) {
-	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		return nil, err
-	}
-	return t.New().Interface(), nil
 }
 
 // address turns an endpoint, in the form of drivers' flags, into gRPC's form.
