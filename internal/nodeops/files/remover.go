@@ -137,7 +137,7 @@ func (r *remover) next(ctx context.Context, l *level) (e entry, more bool, err e
 		l.entries, err = l.dir.ReadDir(ctx, l.restart)
 		r.listed += len(l.entries)
 		l.restart, l.dropped = false, false
-		l.ended = err != nil || len(l.entries) == 0
+		l.ended = len(l.entries) == 0
 		if errors.Is(err, win.ErrorNoMoreFiles) {
 			err = nil
 		}

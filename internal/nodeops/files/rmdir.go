@@ -5,6 +5,7 @@ package files
 
 import (
 	"context"
+	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -42,7 +43,9 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
 		return remote, false, err
 	}
 	if info.ReparseTag == win.TagSymlink {
-		remote, isShare = shareAt(ctx, at)
+		if remote, isShare, err = shareAt(ctx, at); err != nil {
+			return remote, false, err
+		}
 	}
 	r := &remover{limits: f.limits, owner: f.options.Owner}
 	defer f.report(r, at)
@@ -57,13 +60,16 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
 }
 
 // shareAt returns the directory of a share that an entry is a link to, if it is one.
-func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool) {
+func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool, _ error) {
 	link, err := at.Link(ctx)
-	if err != nil || link.Kind != pathpolicy.LinkToShare {
-		return remote, false
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		return remote, false, nil // it is no link any more
 	}
-	remote, err = unc.Parse(link.Target())
-	return remote, err == nil
+	if err != nil || link.Kind != pathpolicy.LinkToShare {
+		return remote, false, err
+	}
+	remote, parseErr := unc.Parse(link.Target())
+	return remote, parseErr == nil, nil
 }
 
 // report logs what a remover has removed of a directory, also if it failed in the end.

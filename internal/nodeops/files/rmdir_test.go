@@ -532,3 +532,18 @@ func TestRmdirWhereSomebodyMountsAgain(t *testing.T) {
 		t.Errorf("mounted is %q, %v", got, err)
 	}
 }
+
+// A junction that is none any more when it is read is removed as what it is.
+func TestRmdirOfWhatWasAJunction(t *testing.T) {
+	for skip := range 2 {
+		sys := newNode(t)
+		must(t, sys.MkdirAll(kubelet+`\x`))
+		must(t, sys.Junction(kubelet+`\junction`, kubelet+`\x`))
+		must(t, sys.Fail(winsim.Match{Call: win.FsctlGetReparsePoint.String(), Object: "junction", Skip: skip, Count: 1},
+			win.ErrorNotAReparsePoint))
+		must(t, newFilesystem(t, sys).Rmdir(t.Context(), kubelet+`\junction`, true))
+		if got := tree(t, sys, kubelet); got[kubelet+`\junction`] != "" || got[kubelet+`\x`] == "" {
+			t.Errorf("there is %q", got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ package files_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -97,12 +98,58 @@ func TestRmdirOfALinkToAShare(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\dir`))
 	must(t, sys.Symlink(kubelet+`\local`, kubelet+`\dir`, true))
 	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\sub`, true))
-	for _, name := range []string{"dir", "local", "share"} {
+	relative := win.ReparsePoint{Tag: win.TagSymlink, SubstituteName: `\\server\other`, Relative: true} // to nothing
+	must(t, sys.SetReparsePoint(mustDir(t, sys, kubelet+`\relative`), relative))
+	for _, name := range []string{"dir", "local", "relative", "share"} {
 		must(t, f.Rmdir(t.Context(), kubelet+`\`+name, false))
 	}
 	if len(told) != 1 || told[0] != `\\server\data\sub at `+kubelet+`\share` {
 		t.Errorf("told is %q", told)
 	}
+}
+
+// Who can't see whether a link leads to a share doesn't remove it: nobody would be told.
+func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
+	operations := make(map[string]func(t *testing.T) simtest.Attempt)
+	for _, force := range []bool{false, true} {
+		operations[fmt.Sprint("force: ", force)] = func(t *testing.T) simtest.Attempt {
+			sys := newNode(t)
+			paths, err := pathpolicy.New(kubelet)
+			must(t, err)
+			told := false
+			f := files.New(sys, paths, files.Options{OnUnlinked: func(context.Context, unc.Path, string) { told = true }})
+			must(t, sys.MkdirAll(kubelet))
+			must(t, sys.Symlink(kubelet+`\share`, `\\server\data`, true))
+			return simtest.Attempt{Sys: sys, Want: "<nil>: true",
+				Run:   func(ctx context.Context) (any, error) { return nil, f.Rmdir(ctx, kubelet+`\share`, force) },
+				State: func() any { return told && tree(t, sys, kubelet)[kubelet+`\share`] == "" }}
+		}
+	}
+	simtest.ErrorAtEachCall(t, operations)
+}
+
+// CleanUp removes a link while another call makes the same one: in the end, it is there.
+func TestLinkIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		paths, err := pathpolicy.New(kubelet)
+		must(t, err)
+		owner := use.New(sys, paths, systemdisk.New(sys))
+		f := files.New(sys, paths, files.Options{Owner: owner})
+		must(t, sys.MkdirAll(kubelet+`\x`))
+		must(t, sys.Symlink(kubelet+`\link`, kubelet+`\x`, true))
+		_, right, err := owner.Link(t.Context(), parse(kubelet+`\link`))
+		must(t, err)
+		made := make(chan error, 1)
+		go func() { made <- f.CreateSymlink(context.Background(), kubelet+`\x`, kubelet+`\link`) }()
+		synctest.Wait()
+		must(t, sys.Remove(kubelet+`\link`))
+		right.Release()
+		must(t, <-made)
+		if to := tree(t, sys, kubelet)[kubelet+`\link`]; to != "link to "+kubelet+`\x` {
+			t.Errorf("it is %q", to)
+		}
+	})
 }
 
 // Another volume is mounted in the place of the first one while the right to that is taken. It is
