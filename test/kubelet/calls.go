@@ -165,28 +165,21 @@ func invoke(ctx context.Context, address, method string, in, out proto.Message) 
 
 // messages returns an empty request and response of a method of CSI.
 func messages(full string) (in, out proto.Message, err error) {
-	service, method := path.Split(strings.TrimPrefix(full, "/"))
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.TrimSuffix(service, "/")))
-	if err != nil {
-		return nil, nil, status.Errorf(codes.Unimplemented, "%s: %v", full, err)
-	}
-	m := found.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(method))
-	if m == nil {
+	name := strings.ReplaceAll(strings.TrimPrefix(full, "/"), "/", ".")
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	m, ok := found.(protoreflect.MethodDescriptor)
+	if err != nil || !ok {
 		return nil, nil, status.Errorf(codes.Unimplemented, "%s is no call of CSI", full)
 	}
-	if in, err = empty(m.Input()); err != nil {
+	request, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+	if err != nil {
 		return nil, nil, err
 	}
-	out, err = empty(m.Output())
-	return in, out, err
-}
-
-func empty(d protoreflect.MessageDescriptor) (proto.Message, error) {
-	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	response, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return t.New().Interface(), nil
+	return request.New().Interface(), response.New().Interface(), nil
 }
 
 // Where kubelet's directory is on Windows. Kubelet gives the paths of what it shares among pods
