@@ -93,10 +93,13 @@ func (h *history) using(v *volume) bool {
 }
 
 func (h *history) end() {
-	p := h.any()
-	if p == nil {
-		return
+	if p := h.any(); p != nil {
+		h.endOne(p)
 	}
+}
+
+// endOne ends a running pod.
+func (h *history) endOne(p *pod) {
 	h.note("%s ends", p.name)
 	h.endPod(p)
 	h.running = slices.DeleteFunc(h.running, func(other *pod) bool { return other == p })
@@ -213,10 +216,12 @@ func (h *history) crashLater() {
 		methods = beforeUnstage
 	}
 	disarm := h.crashDuring(c, methods[h.random.IntN(len(methods))])
-	if len(h.running) == 0 || h.random.IntN(2) == 0 {
+	// When a pod with several volumes ends, kubelet may have one that it has only to unstage.
+	p := h.any()
+	if p == nil || c.kubelet && len(p.volumes) > 1 || h.random.IntN(2) == 0 {
 		h.start()
 	} else {
-		h.end()
+		h.endOne(p)
 	}
 	if at := disarm(); !at.IsZero() {
 		h.back(c, at, h.running...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,8 +49,14 @@ func (s *scenario) mounted(volume string) {
 	if staged != "" || len(targets) > 0 {
 		s.wrong("volume %s is detached while it is staged at %q and published at %d paths", volume, staged, len(targets))
 	}
-	disks, err := sim[simv1.ListDisksResponse](s.ctx, s.node, "ListDisks", &simv1.Empty{})
-	if err != nil {
+	var disks *simv1.ListDisksResponse
+	if err := s.cluster.await(s.ctx, "CSI Proxy lists the disks", func() (_ bool, err error) {
+		disks, err = sim[simv1.ListDisksResponse](s.ctx, s.node, "ListDisks", &simv1.Empty{})
+		if status.Code(err) == codes.Unavailable { // it has just been killed
+			return false, nil
+		}
+		return err == nil, err
+	}); err != nil {
 		s.wrong("%v", err)
 		return
 	}
