@@ -14,9 +14,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// calls are the methods of one of the seam's interfaces, such as win.System, but Close. Their
+// Calls are the methods of one of the seam's interfaces, such as win.System, but Close. Their
 // arguments are text, the open file h, buffers of a sector, and else zero.
-func calls[T any](of T, text string, h win.File) map[string]func(ctx context.Context) error {
+func Calls[T any](of T, text string, h win.File) map[string]func(ctx context.Context) error {
 	all := map[string]func(ctx context.Context) error{}
 	methods := reflect.TypeFor[T]()
 	for i := range methods.NumMethod() {
@@ -63,9 +63,9 @@ var generalRows = []row{
 			}
 			h := f.openFile(t, f.Directory, open(win.FileListDirectory|win.Delete))
 			none := f.Directory + `\missing\`
-			check(calls(f.System, none, h))
-			check(calls(h, "missing", h))
-			check(calls(f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone), none, h))
+			check(Calls(f.System, none, h))
+			check(Calls(h, "missing", h))
+			check(Calls(f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone), none, h))
 			if left := list(t, h, true); len(left) > 0 {
 				t.Errorf("a call was begun, and left %v", left)
 			}
@@ -141,7 +141,7 @@ var generalRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			h := f.openFile(t, f.Directory, open(win.FileListDirectory|win.Delete))
 			closing(t, h)
-			for name, call := range calls(h, "missing", h) {
+			for name, call := range Calls(h, "missing", h) {
 				wantErrno(t, name, call(t.Context()), win.ErrorInvalidHandle)
 			}
 			wantErrno(t, "Close", h.Close(), win.ErrorInvalidHandle)
@@ -153,7 +153,7 @@ var generalRows = []row{
 		test: func(t *testing.T, f *Fixture) {
 			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
 			closing(t, d)
-			for name, call := range calls(d, "", nil) {
+			for name, call := range Calls(d, "", nil) {
 				wantErrno(t, name, call(t.Context()), win.ErrorInvalidHandle)
 			}
 			wantErrno(t, "Close", d.Close(), win.ErrorInvalidHandle)

@@ -354,7 +354,7 @@ var serviceRows = []row{
 		method: "Services.QueryService", name: "of none",
 		promise: "Error 1060: no such service.",
 		test: func(t *testing.T, f *Fixture) {
-			for method, call := range calls[win.Services](f.System, "csi-proxy-none", nil) {
+			for method, call := range Calls[win.Services](f.System, "csi-proxy-none", nil) {
 				wantErrno(t, method, call(t.Context()), win.ErrorServiceDoesNotExist)
 			}
 		},

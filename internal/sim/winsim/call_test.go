@@ -6,16 +6,17 @@ package winsim
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -99,81 +100,29 @@ func TestFailedCallDoesNothing(t *testing.T) {
 // TestCallNames: each call of the seam has a name that rules know, and each name is
 // some call's.
 func TestCallNames(t *testing.T) {
-	s := newNode(t, Delays{})
+	s := openNode(t, Config{})
 	ctx := t.Context()
-	n, name := newVolume(t, s, true)
-	must(t, s.MkdirAll(stage))
+	n, volume := newVolume(t, s, true)
+	d, v := openDevice(t, s, drivePath(n), readWrite), openDevice(t, s, device1(volume), readWrite)
+	f, err := s.OpenFile(ctx, kubelet, existing(win.FileListDirectory, 0))
+	must(t, err)
 	used := map[string]bool{}
 	s.OnCall(func(c Call) { used[c.Name] = true })
-	do := func(_ any, err error) {
-		t.Helper()
-		must(t, err)
-	}
-	do(s.DeviceInterfaces(ctx, win.InterfaceClassDisk))
-	do(nil, s.ReenumerateDevice(ctx, ""))
-	_, stop, err := s.NotifyArrivals(ctx, win.InterfaceClassDisk)
-	do(nil, err)
-	stop()
-	do(s.FindVolumes(ctx))
-	do(s.VolumeInformation(ctx, name))
-	do(s.DiskFreeSpace(ctx, name))
-	do(nil, s.SetVolumeMountPoint(ctx, stage+`\`, name))
-	do(s.VolumeNameForMountPoint(ctx, stage+`\`))
-	do(s.VolumePathNames(ctx, name))
-	do(nil, s.DeleteVolumeMountPoint(ctx, stage+`\`))
-	do(nil, s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}))
-	do(s.RepairVolume(ctx, name, win.RepairScan))
-	do(s.OfflineReasons(ctx))
-	do(s.ProcessImage(ctx, self()))
-	do(s.FileAttributes(ctx, stage))
-	newShare(t, s)
-	do(nil, s.CreateSMBGlobalMapping(ctx, share, credentials))
-	do(s.SMBGlobalMappings(ctx))
-	do(s.SMBConnections(ctx))
-	do(nil, s.RemoveSMBGlobalMapping(ctx, share))
-	d := openDevice(t, s, drivePath(n), readWrite)
-	v := openDevice(t, s, device1(name), readWrite)
-	do(d.ReadAt(ctx, make([]byte, 512), 0))
-	do(nil, d.Flush(ctx))
-	dir, err := s.OpenFile(ctx, kubelet, existing(win.FileListDirectory, 0))
-	do(nil, err)
-	f, err := dir.OpenAt(ctx, "new", win.OpenOptions{Access: win.Delete, Share: paths.ShareAll,
-		Disposition: win.FileCreate})
-	do(nil, err)
-	do(f.Info(ctx))
-	do(dir.ReadDir(ctx, true))
 	// Whether these succeed is no matter here.
+	for _, calls := range []map[string]func(context.Context) error{
+		seamtest.Calls[win.System](s, kubelet+`\missing\`, f), seamtest.Calls(f, "missing", f), seamtest.Calls(d, "", f),
+	} {
+		for _, call := range calls {
+			_ = call(ctx)
+		}
+	}
 	for _, code := range win.IoctlCodes() {
 		_, _ = d.Control(ctx, code, nil, nil)
 		_, _ = v.Control(ctx, code, nil, nil)
 		_, _ = f.Control(ctx, code, nil, nil)
 	}
-	_, _ = d.Control(ctx, 0x1234, nil, nil)
-	useISCSI(t, s)
-	do(nil, s.StopService(ctx, services.ISCSIInitiator))
-	do(s.QueryService(ctx, services.ISCSIInitiator))
-	do(s.ActiveDependentServices(ctx, services.ISCSIInitiator))
-	do(s.FirmwareTable(ctx))
-	do(s.RegistryStrings(ctx, win.RegistrySetup, win.RegistrySystemPartition))
-	do(s.SystemWindowsDirectory(ctx))
-	do(dir.Volume(ctx))
-	do(dir.ProcessIDs(ctx))
-	access, err := s.OpenFile(ctx, kubelet, existing(win.ReadControl|win.WriteDAC, 0))
-	do(nil, err)
-	do(nil, access.DenyCreation(ctx, true))
-	do(access.CreationDenied(ctx))
-	do(nil, f.Rename(ctx, dir, "renamed"))
-	do(nil, f.Delete(ctx))
-	for _, c := range []interface{ Close() error }{d, v, f, dir, access} {
-		closeHandle(t, c)
-	}
-	s.OnCall(nil)
-	var names []string
-	for name := range used {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if diff := cmp.Diff(win.CallNames(), names); diff != "" {
+	must(t, s.Close())
+	if diff := cmp.Diff(win.CallNames(), slices.Sorted(maps.Keys(used))); diff != "" {
 		t.Errorf("call names (-known +used):\n%s", diff)
 	}
 }
@@ -297,34 +246,37 @@ func TestDelayUncancellable(t *testing.T) {
 	})
 }
 
+// atOneTime runs functions beside each other, each one many times.
+func atOneTime(t *testing.T, do ...func() error) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, f := range do {
+		group.Go(func() {
+			for range 30 {
+				if err := f(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
 func TestConcurrentCalls(t *testing.T) {
 	s := newNode(t, Delays{})
 	_, name := newVolume(t, s, true)
 	must(t, s.MkdirAll(stage))
-	done := make(chan error)
-	for i := range 4 {
-		go func() {
-			var errs []error
-			for range 50 {
-				switch i {
-				case 0:
-					n, err := s.AttachDisk(DiskSpec{SizeBytes: gib})
-					errs = append(errs, err, s.DetachDisk(n))
-				case 1:
-					_, err := s.FindVolumes(t.Context())
-					errs = append(errs, err, s.WriteFile(name+"file", []byte("x")))
-				case 2:
-					errs = append(errs, s.SetVolumeMountPoint(t.Context(), stage+`\`, name), s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
-				case 3:
-					errs = append(errs, s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice))
-					s.OnCall(func(Call) {})
-					s.ResetRules()
-				}
-			}
-			done <- errors.Join(errs...)
-		}()
-	}
-	for range 4 {
-		must(t, <-done)
-	}
+	atOneTime(t, func() error {
+		n, err := s.AttachDisk(DiskSpec{SizeBytes: gib})
+		return errors.Join(err, s.DetachDisk(n))
+	}, func() error {
+		return errors.Join(errorOf(s.FindVolumes(t.Context())), s.WriteFile(name+"file", []byte("x")))
+	}, func() error {
+		return errors.Join(s.SetVolumeMountPoint(t.Context(), stage+`\`, name),
+			s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
+	}, func() error {
+		defer s.ResetRules()
+		s.OnCall(func(Call) {})
+		return s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -80,28 +81,8 @@ func wantNumbers(t *testing.T, what string, got []disk.Number, want ...disk.Numb
 }
 
 func TestISCSIServiceNotRunning(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	second := func(_ any, err error) error { return err }
-	for name, call := range map[string]func() error{
-		win.CallAddISCSIPortal:         func() error { return s.AddISCSISendTargetPortal(ctx, portal1) },
-		win.CallRemoveISCSIPortal:      func() error { return s.RemoveISCSISendTargetPortal(ctx, portal1) },
-		win.CallRefreshISCSIPortal:     func() error { return s.RefreshISCSISendTargetPortal(ctx, portal1) },
-		win.CallISCSIPortals:           func() error { return second(s.ISCSISendTargetPortals(ctx)) },
-		win.CallISCSITargets:           func() error { return second(s.ISCSITargets(ctx)) },
-		win.CallISCSITargetInformation: func() error { return second(s.ISCSIDiscoveryMechanisms(ctx, iqn)) },
-		win.CallLoginISCSITarget: func() error {
-			return second(
-				s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1}))
-		},
-		win.CallLogoutISCSITarget:     func() error { return s.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
-		win.CallISCSISessions:         func() error { return second(s.ISCSISessions(ctx)) },
-		win.CallISCSISessionDevices:   func() error { return second(s.ISCSISessionDevices(ctx, win.ISCSISessionID{})) },
-		win.CallISCSIPersistentLogins: func() error { return second(s.ISCSIPersistentLogins(ctx)) },
-		win.CallRemoveISCSIPersistent: func() error { return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{}) },
-		win.CallSetISCSICHAPSecret:    func() error { return s.SetISCSIInitiatorCHAPSecret(ctx, chapSecret) },
-	} {
-		wantErr(t, name, call(), win.ISDSCServiceNotRunning)
+	for name, call := range seamtest.Calls[win.ISCSIInitiator](newNode(t, Delays{}), iqn, nil) {
+		wantErr(t, name, call(t.Context()), win.ISDSCServiceNotRunning)
 	}
 }
 
@@ -263,60 +244,18 @@ func TestISCSIConcurrent(t *testing.T) {
 	ctx := t.Context()
 	newTarget(t, s, iscsitarget.Target{}, DiskSpec{}, DiskSpec{})
 	startInitiator(t, s)
-	done := make(chan error)
-	for i := range 4 {
-		go func() {
-			var errs []error
-			for range 30 {
-				switch i {
-				case 0:
-					id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
-					errs = append(errs, err, s.LogoutISCSITarget(ctx, id))
-				case 1:
-					_, err := s.ISCSISessions(ctx)
-					errs = append(errs, err, s.ReenumerateDevice(ctx, ""), s.RefreshISCSISendTargetPortal(ctx, portal1))
-				case 2:
-					_, err := s.FirmwareTable(ctx)
-					errs = append(errs, err, s.ISCSI().SetPortal(portal2, false), s.ISCSI().SetPortal(portal2, true))
-					s.ISCSI().Targets()
-				case 3:
-					errs = append(errs, s.StopService(ctx, "kubelet"), s.StartService(ctx, "kubelet"))
-					s.Services().List()
-				}
-			}
-			done <- errors.Join(errs...)
-		}()
-	}
-	for range 4 {
-		must(t, <-done)
-	}
-}
-
-// useISCSI makes each call of the initiator once, and one session that stays.
-func useISCSI(t *testing.T, s *System) {
-	t.Helper()
-	ctx := t.Context()
-	newTarget(t, s, iscsitarget.Target{IQN: "iqn.used"}, DiskSpec{})
-	login := win.ISCSILogin{Target: "iqn.used", Portal: portal1}
-	must(t, s.ISCSI().SetPersistentLogin(login))
-	startInitiator(t, s) // logs in
-	must(t, s.RefreshISCSISendTargetPortal(ctx, portal1))
-	must(t, s.SetISCSIInitiatorCHAPSecret(ctx, mutualSecret))
-	_, err := s.ISCSISendTargetPortals(ctx)
-	must(t, err)
-	_, err = s.ISCSITargets(ctx)
-	must(t, err)
-	_, err = s.ISCSIDiscoveryMechanisms(ctx, "iqn.used")
-	must(t, err)
-	sessions, err := s.ISCSISessions(ctx)
-	must(t, err)
-	must(t, s.LogoutISCSITarget(ctx, sessions[0].ID))
-	logins, err := s.ISCSIPersistentLogins(ctx)
-	must(t, err)
-	must(t, s.RemoveISCSIPersistentLogin(ctx, logins[0]))
-	id, err := s.LoginISCSITarget(ctx, login)
-	must(t, err)
-	_, err = s.ISCSISessionDevices(ctx, id)
-	must(t, err)
-	must(t, s.RemoveISCSISendTargetPortal(ctx, portal1))
+	atOneTime(t, func() error {
+		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
+		return errors.Join(err, s.LogoutISCSITarget(ctx, id))
+	}, func() error {
+		return errors.Join(errorOf(s.ISCSISessions(ctx)), s.ReenumerateDevice(ctx, ""),
+			s.RefreshISCSISendTargetPortal(ctx, portal1))
+	}, func() error {
+		s.ISCSI().Targets()
+		return errors.Join(errorOf(s.FirmwareTable(ctx)), s.ISCSI().SetPortal(portal2, false),
+			s.ISCSI().SetPortal(portal2, true))
+	}, func() error {
+		s.Services().List()
+		return errors.Join(s.StopService(ctx, "kubelet"), s.StartService(ctx, "kubelet"))
+	})
 }

@@ -5,7 +5,6 @@ package winsim
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -211,24 +210,22 @@ func TestSMBConcurrency(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
 	newShare(t, s)
-	var group sync.WaitGroup
+	var all []func() error
 	for i := range 4 {
-		path := fmt.Sprint(share, `\`, i)
-		group.Go(func() {
-			for range 5 {
-				// Whether these succeed is for the others to decide.
-				_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
-				_ = s.WriteFile(path, []byte("content"))
-				_, _ = s.FileAttributes(ctx, path)
-				_ = s.SMB().SetState("server", smbserver.State{Unreachable: i == 0})
-				_, _ = s.SMBGlobalMappings(ctx)
-				_ = s.SMB().SetUser("server", "user", password)
-				_ = s.SMB().Servers()
-				_ = s.RemoveSMBGlobalMapping(ctx, share)
-			}
+		all = append(all, func() error {
+			// Whether these succeed is for the others to decide.
+			_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
+			_ = s.WriteFile(fmt.Sprint(share, `\`, i), []byte("content"))
+			_, _ = s.FileAttributes(ctx, share)
+			_ = s.SMB().SetState("server", smbserver.State{Unreachable: i == 0})
+			_, _ = s.SMBGlobalMappings(ctx)
+			_ = s.SMB().SetUser("server", "user", password)
+			_ = s.SMB().Servers()
+			_ = s.RemoveSMBGlobalMapping(ctx, share)
+			return nil
 		})
 	}
-	group.Wait()
+	atOneTime(t, all...)
 	must(t, s.SMB().SetState("server", smbserver.State{}))
 	wantErr(t, "map the share at last", s.CreateSMBGlobalMapping(ctx, share, credentials), 0)
 }
