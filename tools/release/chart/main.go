@@ -27,10 +27,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"sigs.k8s.io/yaml"
 
 	"github.com/csi-proxy/csi-proxy/tools/release/oci"
@@ -140,8 +137,7 @@ const (
 	layerType  = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// push pushes a chart under its version, with the credentials that docker or podman has for
-// the registry, and prints its reference by digest.
+// push pushes a chart under its version.
 func push(file, repository string, stdout io.Writer) error {
 	chart, err := os.ReadFile(file)
 	if err != nil {
@@ -152,19 +148,7 @@ func push(file, repository string, stdout io.Writer) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	// As Helm does: a tag can't have the + of a version.
-	tag, err := name.NewTag(repository+":"+strings.ReplaceAll(version, "+", "_"), name.StrictValidation)
-	if err != nil {
-		return err
-	}
-	if err := remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		return fmt.Errorf("push to %s: %w", tag, err)
-	}
-	digest, err := image.Digest()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(stdout, "%s@%s\n", tag, digest)
-	return err
+	return oci.Push(repository+":"+strings.ReplaceAll(version, "+", "_"), image, stdout)
 }
 
 // artefact returns a packed chart as Helm keeps it in a registry, and its version.

@@ -25,10 +25,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/csi-proxy/csi-proxy/tools/release/oci"
 )
 
 const usage = `usage: image build [flag]... (os/arch name=file...)... >archive
@@ -104,8 +103,7 @@ func build(args []string, stdout io.Writer) error {
 	return err
 }
 
-// push pushes the index of an archive with the credentials that docker or podman has for
-// the registry, and prints its reference by digest.
+// push pushes the index of an archive.
 func push(archive, reference string, stdout io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
@@ -116,17 +114,5 @@ func push(archive, reference string, stdout io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", archive, err)
 	}
-	tag, err := name.NewTag(reference, name.StrictValidation)
-	if err != nil {
-		return err
-	}
-	if err := remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		return fmt.Errorf("push to %s: %w", tag, err)
-	}
-	digest, err := index.Digest()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(stdout, "%s@%s\n", tag, digest)
-	return err
+	return oci.Push(reference, index, stdout)
 }

@@ -2,15 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package oci makes what registries keep that isn't an image, such as charts and
-// bills of materials.
+// bills of materials, and pushes to registries.
 package oci
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -48,6 +53,24 @@ func Artefact(manifest v1.Manifest, configType types.MediaType, config []byte, l
 		return nil, err
 	}
 	return partial.CompressedToImage(a)
+}
+
+// Push pushes an image, an index or an artefact under repository:tag, with the credentials that
+// docker or podman has for the registry, and prints its reference by digest.
+func Push(reference string, pushed remote.Taggable, stdout io.Writer) error {
+	tag, err := name.NewTag(reference, name.StrictValidation)
+	if err != nil {
+		return err
+	}
+	if err := remote.Push(tag, pushed, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("push to %s: %w", tag, err)
+	}
+	digest, err := partial.Digest(pushed)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s@%s\n", tag, digest)
+	return err
 }
 
 type artefact struct {
