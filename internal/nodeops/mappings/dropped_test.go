@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
@@ -237,6 +239,33 @@ func TestFailedStagingIsUndone(t *testing.T) {
 	if _, err := sys.ReadDir(`C:\Windows\csi-proxy-mappings`); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a record is left: %v", err)
 	}
+}
+
+// A staging that fails leaves the mapping that it has made to another call that counts on it.
+func TestFailedStagingBesideAnotherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, sys.Delay(winsim.Match{Call: create}, time.Second))
+		ended := make(chan error, 2)
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, sys.MkdirAll(`\\server\data\sub`))
+		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+		must(t, sys.Delay(winsim.Match{Call: probe, Object: "sub"}, 2*time.Second))
+		for local, remote := range map[string]string{"first": `\\server\data\missing`, "second": `\\server\data\sub`} {
+			w, err := m.Parse(remote, stage+local, alice)
+			must(t, err)
+			w.Staging = true
+			go func() { ended <- m.Map(t.Context(), w) }()
+		}
+		synctest.Wait() // one makes the mapping, and the other waits for that
+		calls := counted(sys, remove)
+		want(t, <-ended, csiproxy.ErrNotFound)
+		must(t, <-ended)
+		if got := calls()[0]; got != 0 {
+			t.Errorf("the mapping was removed %d times", got)
+		}
+	})
 }
 
 // A record that can't be dropped is an error: the mapping would be removed for others later.

@@ -76,6 +76,22 @@ func TestRootIsClosed(t *testing.T) {
 	}
 }
 
+// That a directory can be used says nothing of a root that is denied as such, or is broken.
+func TestRootIsAskedItself(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	must(t, sys.MkdirAll(`\\server\data\sub`))
+	must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorAccessDenied))
+	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice), csiproxy.ErrPermissionDenied)
+	must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, win.ErrorNoSuchLogonSession)) // it is looked at twice
+	calls := counted(sys, create)
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\sub`, "", alice))
+	if got := calls()[0]; got != 1 {
+		t.Errorf("it was made %d times again", got)
+	}
+}
+
 // The decisions of the package comment: the mapping was made by alice; the root of the
 // share gives an error from then on.
 func TestDecisions(t *testing.T) {

@@ -379,6 +379,22 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
 		must(t, sys.WriteFile(`\\server\logs\file`, nil))
 	})
+	t.Run("its mapping fails after others have made way", func(t *testing.T) {
+		for number, words := range map[win.Errno]string{
+			win.ErrorIODevice:                  "",
+			win.ErrorSessionCredentialConflict: "the server is in use with other credentials",
+		} {
+			sys := newNode(t)
+			m := newMappings(t, sys, mappings.Options{})
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
+			must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
+			must(t, sys.Fail(winsim.Match{Call: create, Skip: 1, Count: 1}, number))
+			err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)
+			if !errors.Is(err, number) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%v: %v", number, err)
+			}
+		}
+	})
 	t.Run("the other mapping works", func(t *testing.T) {
 		sys := newNode(t)
 		m := newMappings(t, sys, mappings.Options{})
