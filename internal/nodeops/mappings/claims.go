@@ -20,7 +20,7 @@ const undoPatience = 30 * time.Second
 // themselves whether the share is still mapped: see [Mappings.Map].
 type claims struct {
 	mu     sync.Mutex
-	byRoot map[string]*claim
+	byRoot map[string]claim
 }
 
 // claim is what the calls for one share have done while any of them was under way.
@@ -33,22 +33,18 @@ type claim struct {
 func (c *claims) begin(remote unc.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byRoot == nil {
-		c.byRoot = make(map[string]*claim)
-	}
 	one := c.byRoot[remote.Root()]
-	if one == nil {
-		one = new(claim)
-		c.byRoot[remote.Root()] = one
-	}
 	one.calls++
+	c.byRoot[remote.Root()] = one
 }
 
 // made notes that a StageShare under way has made the mapping of a share.
 func (c *claims) made(remote unc.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byRoot[remote.Root()].made = true
+	one := c.byRoot[remote.Root()]
+	one.made = true
+	c.byRoot[remote.Root()] = one
 }
 
 // isMade reports whether a StageShare under way has made the mapping of a share: a call that
@@ -66,6 +62,7 @@ func (c *claims) end(remote unc.Path) (unclaimed bool) {
 	defer c.mu.Unlock()
 	one := c.byRoot[remote.Root()]
 	if one.calls--; one.calls > 0 {
+		c.byRoot[remote.Root()] = one
 		return false
 	}
 	delete(c.byRoot, remote.Root())

@@ -109,7 +109,8 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	if o.Shares == nil {
 		o.Shares = smbprobe.New(sys, smblogon.New(o.Logger))
 	}
-	return &Mappings{sys: sys, paths: paths, options: o, logOns: o.Shares.LogOns()}
+	return &Mappings{sys: sys, paths: paths, options: o, logOns: o.Shares.LogOns(),
+		claims: claims{byRoot: make(map[string]claim)}}
 }
 
 // NewSMBGlobalMapping implements [smb.Operations].
