@@ -464,6 +464,27 @@ func TestResizeVolumeThatHasMoved(t *testing.T) {
 	}
 }
 
+// Before a format that was refused for a moment is tried again, a volume with the same name lies at
+// the same place of another disk. It isn't formatted.
+func TestFormatVolumeThatHasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		_, id := n.attach(winsim.DiskSpec{})
+		paths, err := pathpolicy.New(kubelet)
+		n.do(err)
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, win.ErrorGenFailure))
+		now := false
+		n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.CallFormatVolume })
+		formats := simtest.Counted(n.sim, win.CallFormatVolume)
+		err = volumes.New(moved{n.sim, id, &now}, paths, volumes.Options{}).FormatVolume(t.Context(), id)
+		n.sim.OnCall(nil)
+		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		if got := formats()[0]; got != 1 {
+			t.Errorf("%d formats were tried", got)
+		}
+	})
+}
+
 // Volumes of a disk that Windows runs from are neither presented to a pod nor changed.
 func TestSystemVolumes(t *testing.T) {
 	n := newNode(t)
