@@ -222,9 +222,11 @@ func TestCopyWithAHiddenTable(t *testing.T) {
 			copied := clone(t, sim, original)
 			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
 			calls = 0
+			before := -1                   // how often the disk was written to when Windows found out
 			sim.OnCall(func(winsim.Call) { // Windows finds out at any moment
 				if calls++; calls-1 == at && sim.Disks()[copied].Attributes&win.DiskOffline == 0 {
 					simtest.Must(t, sim.SetOfflineReason(copied, win.OfflineCollision))
+					before = writes(sim)
 				}
 			})
 			begin := time.Now()
@@ -234,6 +236,9 @@ func TestCopyWithAHiddenTable(t *testing.T) {
 			simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
 			if took := time.Since(begin); took > time.Second || !strings.Contains(fmt.Sprint(err), "it is a copy of") {
 				t.Errorf("after %v: %v", took, err)
+			}
+			if before >= 0 && writes(sim) != before {
+				t.Errorf("found out at call %d: the copy is brought online again", at)
 			}
 		}
 	})
