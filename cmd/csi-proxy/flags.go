@@ -111,8 +111,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"its access list denies everybody new files there, so that no pod writes to the node's disk")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
-	flags.Bool("protect-shared-mappings", false,
-		"does nothing: RemoveSmbGlobalMapping keeps a mapping that others use")
+	flags.Bool("protect-shared-mappings", false, "does nothing: RemoveSmbGlobalMapping keeps a mapping that others use")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),

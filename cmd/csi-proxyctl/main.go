@@ -270,8 +270,7 @@ func (p *program) call(use, short string,
 }
 
 // action is a call that prints nothing.
-func (p *program) action(use, short string,
-	do func(context.Context, *client.Client, []string) error) *cobra.Command {
+func (p *program) action(use, short string, do func(context.Context, *client.Client, []string) error) *cobra.Command {
 	return p.call(use, short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 		return done, do(ctx, c, args)
 	})

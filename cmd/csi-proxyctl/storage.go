@@ -122,8 +122,7 @@ func (p *program) moveAside() *cobra.Command {
 				r.rows = append(r.rows, []string{e.Name, since, moved.MovedTo})
 			}
 			if moved.MoreEntries {
-				r.warnings = append(r.warnings,
-					fmt.Sprintf("more was moved; these are the first %d entries", len(moved.Entries)))
+				r.warnings = append(r.warnings, fmt.Sprintf("more was moved; these are the first %d entries", len(moved.Entries)))
 			}
 			return r, nil
 		})

@@ -71,10 +71,8 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 
 // checkLogOns looks for accounts that SMB servers refuse.
 func checkLogOns(ctx context.Context, n *Node) (string, []Finding, error) {
-	refused, err := ask(n, func(s storage.Operations) ([]storage.RefusedLogOn, error) {
-		return s.ListRefusedLogOns(ctx,
-			false)
-	})
+	refused, err := ask(n,
+		func(s storage.Operations) ([]storage.RefusedLogOn, error) { return s.ListRefusedLogOns(ctx, false) })
 	var faults []Finding
 	for _, r := range refused {
 		faults = append(faults, problem("put the right password into the volume's Secret, or mend the account at the "+

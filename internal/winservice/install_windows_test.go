@@ -513,8 +513,7 @@ func TestInstallRefuses(t *testing.T) {
 		"directory":         func(c *Config) { c.CommandLine, _ = services.CommandLine(directory) },
 		"spaces not quoted": func(c *Config) { c.CommandLine = program + " -windows-service" },
 		"another program": func(c *Config) {
-			c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32",
-				"svchost.exe")
+			c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe")
 		},
 		"NUL in command line":  func(c *Config) { c.CommandLine += "\x00" },
 		"NUL in display name":  func(c *Config) { c.DisplayName = "\x00" },

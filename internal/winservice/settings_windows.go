@@ -154,10 +154,8 @@ func (Services) Restore(name string, settings Settings) (err error) {
 		changes = append(changes, func() error { return setRecovery(s, *settings.Recovery) })
 	}
 	if settings.StopMilliseconds != nil {
-		changes = append(changes, func() error {
-			return setPreshutdown(s,
-				time.Duration(*settings.StopMilliseconds)*time.Millisecond)
-		})
+		wait := time.Duration(*settings.StopMilliseconds) * time.Millisecond
+		changes = append(changes, func() error { return setPreshutdown(s, wait) })
 	}
 	for _, change := range changes {
 		if err := change(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {

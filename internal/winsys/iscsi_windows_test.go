@@ -21,15 +21,13 @@ func iscsiCalls(s *System) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"AddISCSISendTargetPortal":    func(ctx context.Context) error { return s.AddISCSISendTargetPortal(ctx, portal) },
 		"RemoveISCSISendTargetPortal": func(ctx context.Context) error { return s.RemoveISCSISendTargetPortal(ctx, portal) },
-		"RefreshISCSISendTargetPortal": func(
-			ctx context.Context) error {
+		"RefreshISCSISendTargetPortal": func(ctx context.Context) error {
 			return s.RefreshISCSISendTargetPortal(ctx, portal)
 		},
 		"ISCSISendTargetPortals": func(ctx context.Context) error { _, err := s.ISCSISendTargetPortals(ctx); return err },
 		"ISCSITargets":           func(ctx context.Context) error { _, err := s.ISCSITargets(ctx); return err },
 		"ISCSIDiscoveryMechanisms": func(ctx context.Context) error {
-			_, err := s.ISCSIDiscoveryMechanisms(ctx,
-				"iqn")
+			_, err := s.ISCSIDiscoveryMechanisms(ctx, "iqn")
 			return err
 		},
 		"LoginISCSITarget": func(ctx context.Context) error {
@@ -46,12 +44,10 @@ func iscsiCalls(s *System) map[string]func(context.Context) error {
 			_, err := s.ISCSIPersistentLogins(ctx)
 			return err
 		},
-		"RemoveISCSIPersistentLogin": func(
-			ctx context.Context) error {
+		"RemoveISCSIPersistentLogin": func(ctx context.Context) error {
 			return s.RemoveISCSIPersistentLogin(ctx, win.ISCSIPersistentLogin{})
 		},
-		"SetISCSIInitiatorCHAPSecret": func(
-			ctx context.Context) error {
+		"SetISCSIInitiatorCHAPSecret": func(ctx context.Context) error {
 			return s.SetISCSIInitiatorCHAPSecret(ctx, secret.New("s"))
 		},
 	}

@@ -24,11 +24,10 @@ const ctl = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe`
 // ExitStatus says that it has run and failed.
 func Exec(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *core.Pod, args []string, stdout,
 	stderr io.Writer) error {
-	request := client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource(
-		"exec").
-		VersionedParams(&core.PodExecOptions{
-			Container: pod.Spec.Containers[0].Name, Command: append([]string{ctl}, args...), Stdout: true, Stderr: true,
-		}, scheme.ParameterCodec)
+	request := client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
+		SubResource("exec").VersionedParams(&core.PodExecOptions{
+		Container: pod.Spec.Containers[0].Name, Command: append([]string{ctl}, args...), Stdout: true, Stderr: true,
+	}, scheme.ParameterCodec)
 	// As kubectl does: WebSockets, and SPDY for an API server or a proxy that has none.
 	socket, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, request.URL().String())
 	if err != nil {

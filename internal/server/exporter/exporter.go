@@ -321,8 +321,7 @@ var (
 	requestBytesDesc = prometheus.NewDesc("csi_proxy_request_bytes",
 		"Bytes that the requests of the calls under way hold. One that has not come counts with half of the most that it "+
 			"may have.", nil, nil)
-	limitDesc = prometheus.NewDesc("csi_proxy_calls_limit",
-		"How many calls may be under way: -max-calls.", nil, nil)
+	limitDesc   = prometheus.NewDesc("csi_proxy_calls_limit", "How many calls may be under way: -max-calls.", nil, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
 		"Calls that were refused before their request was read: reason calls is -max-calls, calls_per_client is "+
 			"-max-calls-per-client, request_bytes are too many bytes of requests, streams are too many streaming calls.",

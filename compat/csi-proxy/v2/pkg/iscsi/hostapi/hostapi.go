@@ -28,8 +28,7 @@ type HostAPI interface {
 	DiscoverTargetPortal(portal *TargetPortal) ([]string, error)
 	ListTargetPortals() ([]TargetPortal, error)
 	RemoveTargetPortal(portal *TargetPortal) error
-	ConnectTarget(portal *TargetPortal, iqn string, authType string,
-		chapUser string, chapSecret string) error
+	ConnectTarget(portal *TargetPortal, iqn string, authType string, chapUser string, chapSecret string) error
 	DisconnectTarget(portal *TargetPortal, iqn string) error
 	GetTargetDisks(portal *TargetPortal, iqn string) ([]string, error)
 	SetMutualChapSecret(mutualChapSecret string) error
