@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,4 +186,26 @@ func TestSearchForVolumes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A record of a mount point at whose path there is a file now says nothing, whichever error
+// Windows has for that.
+func TestMountedAtFile(t *testing.T) {
+	for _, errno := range []win.Errno{0, win.ErrorInvalidName} {
+		sys, ctx := simtest.Open(t, winsim.Delays{}), t.Context()
+		simtest.Must(t, sys.SetSettings(winsim.Settings{FileAsDirectory: errno}))
+		name, err := sys.VolumeNameForMountPoint(ctx, `C:\`)
+		simtest.Must(t, err)
+		const path = `C:\mounted`
+		simtest.Must(t, sys.MkdirAll(path))
+		simtest.Must(t, sys.SetVolumeMountPoint(ctx, path+`\`, name))
+		simtest.Must(t, sys.Remove(path))
+		simtest.Must(t, sys.WriteFile(path, nil))
+		if len(sys.MountPoints()) == 0 {
+			t.Fatal("the mount manager has no record")
+		}
+		if paths, err := opendisk.MountedAt(ctx, sys, name); err != nil || !slices.Equal(paths, []string{`C:\`}) {
+			t.Errorf("with error %d: mounted at %q, %v", errno, paths, err)
+		}
+	}
 }

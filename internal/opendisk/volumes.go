@@ -65,7 +65,7 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 func isNoMountPoint(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorNotAReparsePoint) ||
 		errors.Is(err, win.ErrorInvalidReparseData) || errors.Is(err, win.ErrorInvalidParameter) ||
-		errors.Is(err, win.ErrorDirectory)
+		errors.Is(err, win.ErrorDirectory) || errors.Is(err, win.ErrorInvalidName) // a file, by either
 }
 
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition

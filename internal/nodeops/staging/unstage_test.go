@@ -109,7 +109,10 @@ func TestUnstageVolumeWaits(t *testing.T) {
 		},
 		"other calls": {
 			used: 10 * time.Second, within: 13 * time.Second, other: func(ctx context.Context, n *nodeops.Node) error {
-				_, err := n.Storage.GetVolume(ctx, stagingPath)
+				v, err := n.Storage.GetVolume(ctx, stagingPath)
+				if err == nil {
+					_, err = n.Volume.GetVolumeStats(ctx, v.VolumeID)
+				}
 				if err == nil {
 					err = n.Disk.SetDiskState(ctx, 1, true)
 				}

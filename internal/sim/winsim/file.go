@@ -35,7 +35,7 @@ func (s *System) openFile(op paths.Opened, path string, access win.Access, proce
 // also of a link.
 func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
 	return ask(ctx, s, Call{win.CallFileAttributes, path}, func() (win.FileAttributes, error) {
-		op, err := s.paths.Open(path, existing(win.FileReadAttributes, paths.OpenLink))
+		op, err := s.paths.OpenByWin32(path, existing(win.FileReadAttributes, paths.OpenLink))
 		if err != nil {
 			return 0, err
 		}

@@ -282,6 +282,24 @@ func TestSettings(t *testing.T) {
 					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
 				}
 			}},
+		"FileAsDirectory": {Settings{FileAsDirectory: win.ErrorInvalidName},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				must(t, s.WriteFile(`C:\file`, nil))
+				_, err := s.DiskFreeSpace(t.Context(), `C:\file\`)
+				wantErr(t, "free space", err, map[bool]win.Errno{true: win.ErrorInvalidName, false: win.ErrorDirectory}[on])
+			}},
+		"DeletePendingDenied": {Settings{DeletePendingDenied: true},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				must(t, s.WriteFile(`C:\file`, nil))
+				f, err := s.OpenFile(t.Context(), `C:\file`, existing(win.Delete, paths.OpenLink))
+				must(t, err)
+				defer closeHandle(t, f)
+				must(t, f.Delete(t.Context()))
+				_, err = s.FileAttributes(t.Context(), `C:\file`)
+				wantErr(t, "attributes", err, map[bool]win.Errno{true: win.ErrorAccessDenied, false: win.ErrorDeletePending}[on])
+				_, err = s.OpenFile(t.Context(), `C:\file`, existing(win.FileReadAttributes, paths.OpenLink))
+				wantErr(t, "open", err, win.ErrorDeletePending)
+			}},
 		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 				must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))

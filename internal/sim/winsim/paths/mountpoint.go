@@ -17,7 +17,9 @@ import (
 // mountPoint opens the directory of a mount point, or what is there in its place,
 // and returns the volume that has it. No directory of a share is a mount point of the node's.
 func (s *Space) mountPoint(path string, access win.Access) (Opened, *volumes.Volume, error) {
-	op, err := s.Open(path, win.OpenOptions{Access: access, Share: ShareAll, Disposition: win.FileOpen, Options: OpenLink})
+	op, err := s.OpenByWin32(path, win.OpenOptions{
+		Access: access, Share: ShareAll, Disposition: win.FileOpen, Options: OpenLink,
+	})
 	if err != nil {
 		return Opened{}, nil, err
 	}
@@ -32,7 +34,9 @@ func (s *Space) mountPoint(path string, access win.Access) (Opened, *volumes.Vol
 // mountPointToChange is mountPoint as the mount manager opens it to mount and unmount.
 func (s *Space) mountPointToChange(path string) (Opened, *volumes.Volume, error) {
 	if s.Settings.MountManagerExclusive {
-		op, err := s.Open(path, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: OpenLink})
+		op, err := s.OpenByWin32(path, win.OpenOptions{
+			Access: win.FileListDirectory, Disposition: win.FileOpen, Options: OpenLink,
+		})
 		if err != nil {
 			return Opened{}, nil, err
 		}

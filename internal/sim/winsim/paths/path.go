@@ -220,8 +220,13 @@ func (op Opened) Volume() (*volumes.Volume, bool) {
 // directory.
 //
 // Source: MS-FSA 2.1.5.1, FileTypeToOpen
-func (s *Space) Open(path string, o win.OpenOptions) (Opened, error) {
+func (s *Space) Open(path string, o win.OpenOptions) (op Opened, err error) {
 	if strings.HasSuffix(path, `\`) {
+		defer func() {
+			if err == win.ErrorDirectory && s.Settings.FileAsDirectory != 0 {
+				err = s.Settings.FileAsDirectory
+			}
+		}()
 		if o.Options&win.FileNonDirectoryFile != 0 {
 			return Opened{}, win.ErrorInvalidName
 		}
@@ -232,6 +237,15 @@ func (s *Space) Open(path string, o win.OpenOptions) (Opened, error) {
 		return Opened{}, err
 	}
 	return s.OpenAt(l, o)
+}
+
+// OpenByWin32 is Open by a function of Win32, which has other errors than NtCreateFile.
+func (s *Space) OpenByWin32(path string, o win.OpenOptions) (Opened, error) {
+	op, err := s.Open(path, o)
+	if err == win.ErrorDeletePending && s.Settings.DeletePendingDenied {
+		err = win.ErrorAccessDenied
+	}
+	return op, err
 }
 
 // OpenAt walks down from the root and opens the last name. Each link on the
@@ -344,7 +358,7 @@ func (s *Space) Information(root string) (win.VolumeInformation, error) {
 	if !strings.HasSuffix(root, `\`) {
 		return win.VolumeInformation{}, win.ErrorInvalidName
 	}
-	op, err := s.Open(root, openDirectory)
+	op, err := s.OpenByWin32(root, openDirectory)
 	if err != nil {
 		return win.VolumeInformation{}, err
 	}
@@ -360,7 +374,7 @@ func (s *Space) Information(root string) (win.VolumeInformation, error) {
 
 // FreeSpace is the space of the file system that a directory is on.
 func (s *Space) FreeSpace(directory string) (win.DiskSpace, error) {
-	op, err := s.Open(directory, openDirectory)
+	op, err := s.OpenByWin32(directory, openDirectory)
 	if err != nil {
 		return win.DiskSpace{}, err
 	}

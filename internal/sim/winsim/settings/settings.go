@@ -91,6 +91,15 @@ type Settings struct {
 	// goes first, and the mount manager knows nothing of the volume.
 	GoneMountPointHalf bool
 
+	// DeletePendingDenied makes the functions of Win32 that open a path give ErrorAccessDenied
+	// for a file that is being deleted; by itself they give ErrorDeletePending, as NtCreateFile
+	// does. Unknown: which Windows makes which of them of the status.
+	DeletePendingDenied bool
+	// FileAsDirectory is the error of the path of a file with a backslash at its end; 0 is
+	// ErrorDirectory. Unknown: which it is, since Microsoft's model of NTFS and its driver for
+	// FAT disagree.
+	FileAsDirectory win.Errno `also:"123"`
+
 	// LockedFlush is the error of FlushFileBuffers on the handle that has locked a volume; 0 is
 	// none. Unknown: whether there is one, since NTFS treats a locked volume as a dismounted
 	// one.
