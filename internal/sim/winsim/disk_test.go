@@ -364,9 +364,9 @@ func TestGrowIsSeenLate(t *testing.T) {
 	s := newNode(t, Delays{})
 	size := func(n disk.Number) int64 {
 		t.Helper()
-		v, err := win.DecodeInt64(mustControl(t, s, drivePath(n), win.IoctlDiskGetLengthInfo, nil))
+		g, err := win.DecodeDiskGeometryEx(mustControl(t, s, drivePath(n), win.IoctlDiskGetDriveGeometryEx, nil))
 		must(t, err)
-		return v
+		return g.DiskSize
 	}
 	a, b := attach(t, s, DiskSpec{SCSI: &win.SCSIAddress{PortNumber: 1}}),
 		attach(t, s, DiskSpec{SCSI: &win.SCSIAddress{PortNumber: 2}})
@@ -386,6 +386,12 @@ func TestGrowIsSeenLate(t *testing.T) {
 	must(t, s.ReenumerateDevice(t.Context(), disks.PortInterface(2)))
 	if size(b) != 20*gib {
 		t.Error("the enumeration of its adapter didn't see the growth")
+	}
+	must(t, s.GrowDisk(b, 30*gib))
+	before := size(b)
+	length, err := win.DecodeInt64(mustControl(t, s, drivePath(b), win.IoctlDiskGetLengthInfo, nil))
+	if err != nil || before != 20*gib || length != 30*gib || size(b) != 30*gib {
+		t.Errorf("the geometry has %d bytes, the length is %d, %v; then the geometry has %d", before, length, err, size(b))
 	}
 }
 

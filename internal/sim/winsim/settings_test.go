@@ -23,9 +23,9 @@ func TestSettings(t *testing.T) {
 	online := win.SetDiskAttributes{Mask: win.DiskOffline}
 	seen := func(t *testing.T, s *System, n disk.Number) int64 {
 		t.Helper()
-		size, err := win.DecodeInt64(mustControl(t, s, drivePath(n), win.IoctlDiskGetLengthInfo, nil))
+		g, err := win.DecodeDiskGeometryEx(mustControl(t, s, drivePath(n), win.IoctlDiskGetDriveGeometryEx, nil))
 		must(t, err)
-		return size
+		return g.DiskSize
 	}
 	style := func(t *testing.T, s *System, n disk.Number) win.PartitionStyle { return layoutOf(t, s, n).Style }
 	for name, test := range map[string]struct {

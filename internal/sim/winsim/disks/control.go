@@ -28,6 +28,11 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 	case win.IoctlDiskGetDriveGeometryEx:
 		return Reply(out, d.Geometry().Encode())
 	case win.IoctlDiskGetLengthInfo:
+		// The driver reads the capacity at each call; for the geometry of a fixed disk it doesn't.
+		//
+		// Source: https://github.com/microsoft/Windows-driver-samples/blob/main/storage/class/disk/src/disk.c
+		// (DiskIoctlGetLengthInfo, DiskIoctlGetDriveGeometryEx)
+		d.readCapacity()
 		return Reply(out, win.EncodeInt64(d.Seen))
 	case win.IoctlDiskGetDriveLayoutEx:
 		l := d.Layout()

@@ -194,13 +194,18 @@ func (d *Disk) growPartition(g win.GrowPartition) error {
 	return t.Write(d.media())
 }
 
-// updateSize makes the disk driver read the capacity again
-// (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
-func (d *Disk) updateSize(moveBackup bool) error {
+// readCapacity makes the disk driver read the capacity.
+func (d *Disk) readCapacity() {
 	if d.Seen != d.Size {
 		d.Seen = d.Size
 		d.touch()
 	}
+}
+
+// updateSize makes the disk driver read the capacity again
+// (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
+func (d *Disk) updateSize(moveBackup bool) error {
+	d.readCapacity()
 	t, err := gpt.Read(d.media())
 	if err != nil || !moveBackup || !d.Writable() { // no table to move, or not now
 		return nil

@@ -42,10 +42,11 @@ type Settings struct {
 	// offline, once, a moment later. Unknown: whether the partition manager, which still
 	// works on a disk that has just arrived, can come after a caller who is quick.
 	OfflineAfterArrival bool
-	// GrownAtOnce makes a disk that has grown show its new capacity at once, and
-	// GrownUnseen only after IOCTL_DISK_UPDATE_DRIVE_SIZE. By itself it does so after a
-	// re-enumeration, too. Unknown: when a driver learns of the capacity; that depends on
-	// the bus.
+	// GrownAtOnce makes the geometry of a disk that has grown show its new capacity at once,
+	// and GrownUnseen only after IOCTL_DISK_UPDATE_DRIVE_SIZE. By itself it does so after a
+	// re-enumeration, too. Each makes the driver read the capacity, as
+	// IOCTL_DISK_GET_LENGTH_INFO does. Unknown: when a driver learns of it otherwise; that
+	// depends on the bus.
 	GrownAtOnce, GrownUnseen bool
 	// FreshNumbers gives a disk that arrives a number that no disk has had since the node
 	// started. By itself it gets the lowest one that is free. Unknown: how Windows chooses.
