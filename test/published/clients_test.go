@@ -6,12 +6,15 @@ package published
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	diskv1 "github.com/kubernetes-csi/csi-proxy/client/api/disk/v1"
 	filesystemv1 "github.com/kubernetes-csi/csi-proxy/client/api/filesystem/v1"
@@ -22,35 +25,42 @@ import (
 	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
-// clients make the calls of drivers, in the drivers' words or with the generated clients.
-type clients struct {
-	stubs
-	drivers.Calls
-}
-
 // stubs are the generated clients of the versions that drivers use most.
-type stubs struct {
-	disk       diskv1.DiskClient
-	volume     volumev1.VolumeClient
-	filesystem filesystemv1.FilesystemClient
-	smb        smbv1.SmbClient
-	iscsi      iscsiv1alpha2.IscsiClient
-}
+type stubs []any
 
-// clients returns clients on which before, unless nil, is called ahead of each
-// call, with its name. If before fails, so does the call, without reaching the daemon.
-func (n *node) clients(before func(method string) error) clients {
+// clients returns the calls of drivers, made with the generated clients. Unless nil, before is called
+// ahead of each call, with its name. If before fails, so does the call, without reaching the daemon.
+func (n *node) clients(before func(method string) error) drivers.Calls {
 	connection := func(group, version string) *reconnecting {
 		return &reconnecting{node: n, group: group, version: version, before: before}
 	}
-	s := stubs{
-		disk:       diskv1.NewDiskClient(connection("disk", "v1")),
-		volume:     volumev1.NewVolumeClient(connection("volume", "v1")),
-		filesystem: filesystemv1.NewFilesystemClient(connection("filesystem", "v1")),
-		smb:        smbv1.NewSmbClient(connection("smb", "v1")),
-		iscsi:      iscsiv1alpha2.NewIscsiClient(connection("iscsi", "v1alpha2")),
+	return drivers.Calls{Node: stubs{
+		diskv1.NewDiskClient(connection("disk", "v1")),
+		volumev1.NewVolumeClient(connection("volume", "v1")),
+		filesystemv1.NewFilesystemClient(connection("filesystem", "v1")),
+		smbv1.NewSmbClient(connection("smb", "v1")),
+		iscsiv1alpha2.NewIscsiClient(connection("iscsi", "v1alpha2")),
+	}}
+}
+
+// Call calls a method through the generated client that has it.
+func (s stubs) Call(ctx context.Context, method string, request drivers.Fields) ([]byte, error) {
+	for _, stub := range s {
+		generated := reflect.ValueOf(stub).MethodByName(method)
+		if !generated.IsValid() {
+			continue
+		}
+		req := reflect.New(generated.Type().In(1).Elem())
+		if err := fill(message(req), request); err != nil {
+			return nil, err
+		}
+		results := generated.Call([]reflect.Value{reflect.ValueOf(ctx), req})
+		if err, failed := results[1].Interface().(error); failed {
+			return nil, err
+		}
+		return protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(message(results[0]).Interface())
 	}
-	return clients{s, drivers.Calls{Node: s}}
+	return nil, fmt.Errorf("no client has the method %s", method)
 }
 
 // reconnecting is a connection to an endpoint that is dialled again after the daemon
@@ -101,7 +111,7 @@ func (c *reconnecting) NewStream(context.Context, *grpc.StreamDesc, string,
 // operator does on the node what a test needs done, with a version that isn't
 // under test.
 type operator struct {
-	clients
+	drivers.Calls
 	t testing.TB
 }
 
@@ -117,9 +127,9 @@ func (o operator) must(err error) {
 // volumes returns the volumes of a disk.
 func (o operator) volumes(disk uint32) []string {
 	o.t.Helper()
-	resp, err := o.volume.ListVolumesOnDisk(context.Background(), &volumev1.ListVolumesOnDiskRequest{DiskNumber: disk})
+	ids, err := o.ListVolumesOnDisk(context.Background(), disk)
 	o.must(err)
-	return resp.GetVolumeIds()
+	return ids
 }
 
 // rawVolume partitions a disk and returns its only volume.

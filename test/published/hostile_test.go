@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
 	volumev2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v2alpha1"
 )
 
@@ -106,12 +105,11 @@ func TestSystemVolume(t *testing.T) {
 		succeed("GetClosestVolumeIDFromTargetPath", fields{"target_path": kubeletPath + `\dir`}).text("volume_id")
 
 	ctx := context.Background()
-	_, err := o.volume.FormatVolume(ctx, &volumev1.FormatVolumeRequest{VolumeId: system})
-	if status.Code(err) != codes.FailedPrecondition {
+	if err := o.FormatVolume(ctx, system); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("formatting the system volume gives %v", err)
 	}
 	// Mounting it below the kubelet directory would be a way out.
-	if err := o.clients.MountVolume(ctx, system, kubeletPath+`\system`); status.Code(err) != codes.FailedPrecondition {
+	if err := o.MountVolume(ctx, system, kubeletPath+`\system`); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("mounting the system volume gives %v", err)
 	}
 	if err := o.Rmdir(ctx, kubeletPath+`\system`, true); err != nil {

@@ -21,7 +21,7 @@ func newLUN(n *node, i int) storage {
 	return l
 }
 
-func (l lun) driver(c clients) drivers.Driver {
+func (l lun) driver(c drivers.Calls) drivers.Driver {
 	return drivers.NewLocalISCSI(c, portal["target_address"].(string), 3260, l.iqn)
 }
 

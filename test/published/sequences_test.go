@@ -36,7 +36,7 @@ type shipped struct {
 // storage is a volume as it is outside of the node.
 type storage interface {
 	// driver returns the driver of the volume, which calls with c.
-	driver(c clients) drivers.Driver
+	driver(c drivers.Calls) drivers.Driver
 	// grow makes the volume larger, if it has a size. It is staged.
 	grow(n *node, size int64)
 	// wantReleased asserts that unstaging left nothing of it on the node.
@@ -48,14 +48,14 @@ type storage interface {
 // attached is a disk that the cloud attaches.
 type attached struct {
 	disk      uint32
-	newDriver func(c clients) drivers.Driver
+	newDriver func(c drivers.Calls) drivers.Driver
 	// takesOffline tells whether unstaging leaves the disk offline.
 	takesOffline bool
 }
 
-func (a attached) driver(c clients) drivers.Driver { return a.newDriver(c) }
-func (a attached) grow(n *node, size int64)        { n.t.Helper(); n.grow(a.disk, size) }
-func (a attached) remove(n *node)                  { n.t.Helper(); n.detach(a.disk) }
+func (a attached) driver(c drivers.Calls) drivers.Driver { return a.newDriver(c) }
+func (a attached) grow(n *node, size int64)              { n.t.Helper(); n.grow(a.disk, size) }
+func (a attached) remove(n *node)                        { n.t.Helper(); n.detach(a.disk) }
 
 func (a attached) wantReleased(n *node) {
 	n.t.Helper()
@@ -69,7 +69,7 @@ var shippedDrivers = []shipped{
 		name: "EBS", drive: `c:`, grows: true,
 		volume: func(n *node, i int) storage {
 			disk := n.attach(hardware{size: 4 * gib, serial: fmt.Sprintf("vol%017x_00000001.", i)})
-			return attached{disk, func(c clients) drivers.Driver {
+			return attached{disk, func(c drivers.Calls) drivers.Driver {
 				id := fmt.Sprintf("vol%017x", i)
 				return drivers.NewEBS(c, func(ids drivers.DiskIDs) bool { return strings.Contains(ids.SerialNumber, id) })
 			}, true}
@@ -79,7 +79,7 @@ var shippedDrivers = []shipped{
 		name: "Azure Disk", drive: `c:`, grows: true,
 		volume: func(n *node, i int) storage {
 			disk := n.attach(hardware{size: 4 * gib, adapter: 1, lun: i})
-			return attached{disk, func(c clients) drivers.Driver {
+			return attached{disk, func(c drivers.Calls) drivers.Driver {
 				return drivers.NewAzureDisk(c, func(_ uint32, lun string) bool { return lun == fmt.Sprint(i) }, true)
 			}, false}
 		},
@@ -88,7 +88,7 @@ var shippedDrivers = []shipped{
 		name: "GCE PD", drive: ``, grows: true, getsStuck: true,
 		volume: func(n *node, i int) storage {
 			disk := n.attach(hardware{size: 4 * gib, page83: fmt.Sprintf("Google  PersistentDisk  pvc-%d", i), offline: true})
-			return attached{disk, func(c clients) drivers.Driver {
+			return attached{disk, func(c drivers.Calls) drivers.Driver {
 				return drivers.NewGCEPD(c, func(ids drivers.DiskIDs) bool {
 					words := strings.Fields(ids.Page83)
 					return len(words) > 0 && words[len(words)-1] == fmt.Sprintf("pvc-%d", i)

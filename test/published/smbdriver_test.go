@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
-
 	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
@@ -77,19 +75,19 @@ func (s share) volume(n *node, dir string, volumes *drivers.VolumesOnShares) *sm
 	ctx := context.Background()
 	mapped := n.sees(s.path()) == nil
 	if !mapped {
-		_, err := o.smb.NewSmbGlobalMapping(ctx,
-			&smbv1.NewSmbGlobalMappingRequest{RemotePath: s.path(), Username: s.user, Password: s.password})
+		_, err := o.Call(ctx, "NewSmbGlobalMapping",
+			drivers.Fields{"remote_path": s.path(), "username": s.user, "password": s.password})
 		o.must(err)
 	}
 	n.mkdir(s.path() + `\` + dir)
 	if !mapped {
-		_, err := o.smb.RemoveSmbGlobalMapping(ctx, &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: s.path()})
+		_, err := o.Call(ctx, "RemoveSmbGlobalMapping", drivers.Fields{"remote_path": s.path()})
 		o.must(err)
 	}
 	return v
 }
 
-func (v *smbVolume) driver(c clients) drivers.Driver {
+func (v *smbVolume) driver(c drivers.Calls) drivers.Driver {
 	return drivers.NewSMB(c, drivers.SMBVolume{
 		Source: v.source, ID: v.id, Credentials: v.credentials.get, Volumes: v.volumes, Container: container{v.node},
 	})

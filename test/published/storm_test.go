@@ -9,13 +9,15 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
 const stormSize = 64
 
 // storm makes the same call from many clients at once, each with connections of
 // its own, and returns how often each code was the answer.
-func (n *node) storm(call func(clients) error) map[codes.Code]int {
+func (n *node) storm(call func(drivers.Calls) error) map[codes.Code]int {
 	n.t.Helper()
 	answers := map[codes.Code]int{}
 	var mu sync.Mutex // guards answers
@@ -45,7 +47,7 @@ func TestStormsOfStaging(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			c := s.claim(n, 1, false, nil)
-			answers := n.storm(func(cl clients) error { return c.storage.driver(cl).Stage(c.staging) })
+			answers := n.storm(func(cl drivers.Calls) error { return c.storage.driver(cl).Stage(c.staging) })
 			for code := range answers {
 				switch code {
 				case codes.OK, codes.FailedPrecondition, codes.AlreadyExists, codes.Unavailable:

@@ -43,6 +43,8 @@ import (
 	volumev1beta2 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta2"
 	volumev1beta3 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta3"
 	volumev2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v2alpha1"
+
+	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
 // version is one version of a group in the published module.
@@ -274,6 +276,9 @@ func fill(m protoreflect.Message, request fields) error {
 		f := field(m.Descriptor(), name)
 		if f == nil {
 			return fmt.Errorf("%s has no field %s", m.Descriptor().FullName(), name)
+		}
+		if of, ok := v.(drivers.Fields); ok {
+			v = fields(of)
 		}
 		switch v := v.(type) {
 		case fields:
