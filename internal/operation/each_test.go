@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,13 +78,12 @@ func TestInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), overlap/2)
 		defer cancel()
-		count := 0
-		begun := InTurn(ctx, 3, overlap, func(int) (func(), int) {
-			count++
-			return func() { time.Sleep(overlap) }, count
+		var count atomic.Int64
+		begun := InTurn(ctx, 3, overlap, func(int) (func(), int64) {
+			return func() { time.Sleep(overlap) }, count.Add(1)
 		})
-		if time.Sleep(time.Hour); begun != nil || count != 1 {
-			t.Errorf("%v, and %d have begun after the caller's context has ended", begun, count)
+		if time.Sleep(time.Hour); begun != nil || count.Load() != 1 {
+			t.Errorf("%v, and %d have begun after the caller's context has ended", begun, count.Load())
 		}
 	})
 }
