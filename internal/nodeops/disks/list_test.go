@@ -5,6 +5,7 @@ package disks_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func TestListDiskIDs(t *testing.T) {
@@ -179,5 +181,44 @@ func TestRescanPassesOverASickDisk(t *testing.T) {
 	}
 	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
 		t.Errorf("the healthy disk: %+v, %v", stats, err)
+	}
+}
+
+// A disk that says that it has left while it is asked isn't listed with a part of what it is, which
+// could be taken for another disk.
+func TestDiskThatLeavesIsNotListedInPart(t *testing.T) {
+	for _, bus := range []win.BusType{win.BusTypeSAS, win.BusTypeNVMe} {
+		sim, _ := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{BusType: bus, Serial: "vol-1"})
+		// What is known of the disk, as two texts; "" if it isn't listed, or with an error.
+		listed := func() (texts [2]string) {
+			ops := disks.New(sim, disks.Options{})
+			locations, err := ops.ListDiskLocations(t.Context())
+			simtest.Must(t, err)
+			if location, ok := locations[n]; ok {
+				texts[0] = fmt.Sprint(location)
+			}
+			all, err := ops.Hardware(t.Context(), storage.Selector{})
+			simtest.Must(t, err)
+			for _, d := range all {
+				if d.Number == n && d.Error == "" {
+					texts[1] = fmt.Sprint(d, *d.Location.SCSI)
+				}
+			}
+			return texts
+		}
+		whole := listed()
+		for _, call := range []string{win.IoctlStorageQueryProperty.String(), win.IoctlScsiGetAddress.String()} {
+			for skip := range 12 {
+				simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n), Skip: skip, Count: 1},
+					win.ErrorDeviceNotConnected))
+				for i, got := range listed() {
+					if got != "" && got != whole[i] {
+						t.Errorf("without %d of %s: %s, want %s", skip, call, got, whole[i])
+					}
+				}
+				sim.ResetRules()
+			}
+		}
 	}
 }

@@ -455,6 +455,13 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		w.quiet(2 * time.Minute)
 		simtest.Must(t, other.Disk.SetDiskState(ctx, one, false))
 		w.next(20*time.Second, "*1 0")
+		w.quiet(2 * time.Minute)
+		simtest.Must(t, other.Disk.SetDiskState(ctx, one, true))
+		late := watchDisks(t, n, storage.Selector{Number: &one})
+		if c := <-late.changes; len(c.Added) != 1 || !c.Added[0].Online {
+			t.Errorf("who begins to watch is told %+v", c)
+		}
+		late.stop()
 		w.stop()
 	})
 }
