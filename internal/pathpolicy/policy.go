@@ -115,7 +115,7 @@ const (
 // Windows does. A path that begins with one backslash is on the drive of the
 // kubelet directory: kubelet gives drivers such paths.
 func (p *Policy) Parse(path string, maxLength int) (Path, error) {
-	if winname.Length(path) > maxLength {
+	if len(path) > maxLength && winname.Length(path) > maxLength { // a unit takes a byte at least
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
 	}
 	l, err := split(path, p.allowed[0].drive)

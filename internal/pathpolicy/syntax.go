@@ -4,6 +4,7 @@
 package pathpolicy
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -98,6 +99,11 @@ func checkName(name string) error {
 // reserved reports whether Win32 takes name as a device, with whatever behind a
 // dot.
 func reserved(name string) bool {
+	// Nearly all names are told from those of devices by how they begin.
+	if len(name) < 3 || !slices.ContainsFunc([]string{"CON", "PRN", "AUX", "NUL", "COM", "LPT"},
+		func(device string) bool { return strings.EqualFold(name[:3], device) }) {
+		return false
+	}
 	name, _, _ = strings.Cut(name, ".")
 	name = strings.ToUpper(strings.TrimRight(name, " "))
 	switch name {

@@ -37,7 +37,14 @@ func Equal(a, b string) bool { return a == b || Upper(a) == Upper(b) }
 // of the basic plane stay as they are, since a unit is half of one. So do the few letters
 // whose upper case is in another script's block, such as U+017F LATIN SMALL LETTER LONG S.
 // Therefore nothing but an ASCII letter is equal to an ASCII letter.
-func Upper(s string) string { return eachRune(s, upper) }
+func Upper(s string) string {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return eachRune(s, upper)
+		}
+	}
+	return strings.ToUpper(s) // quicker for ASCII, in which the two agree
+}
 
 // Lower returns a name in lower case. It is the same text for all names that are Equal,
 // and for no others.
@@ -91,13 +98,18 @@ func CheckElement(name string) error {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is not allowed", name)
 	case strings.HasSuffix(name, "."), strings.HasSuffix(name, " "):
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q ends in a dot or blank", name)
-	case Length(name) > maxElement:
+	case len(name) > maxElement && Length(name) > maxElement: // a unit takes a byte at least
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "an element is longer than %d characters", maxElement)
 	}
 	for _, r := range name {
-		if unicode.IsControl(r) || strings.ContainsRune(`"<>|?*:/\`, r) {
-			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the character %q is not allowed", r)
+		switch r {
+		case '"', '<', '>', '|', '?', '*', ':', '/', '\\':
+		default:
+			if !unicode.IsControl(r) {
+				continue
+			}
 		}
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the character %q is not allowed", r)
 	}
 	return nil
 }
