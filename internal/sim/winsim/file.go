@@ -76,10 +76,10 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 			return nil, win.ErrorReparsePointEncountered
 		}
 		opened, err := paths.Walk(f.root, f.fs, dir, names, o)
-		if errors.As(err, new(*paths.Reparse)) {
-			return nil, win.ErrorReparsePointEncountered
-		}
 		if err != nil {
+			if errors.As(err, new(*paths.Reparse)) {
+				return nil, win.ErrorReparsePointEncountered
+			}
 			return nil, err
 		}
 		h := handle{object: object, root: f.root, fs: f.fs, file: opened, access: o.Access}

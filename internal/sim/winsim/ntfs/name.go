@@ -21,7 +21,7 @@ func CheckName(name string) error {
 		return win.ErrorInvalidName
 	case !utf8.ValidString(name) && win.StringFromUTF16(win.AppendUTF16(nil, name)) != name: // not WTF-8
 		return win.ErrorInvalidName
-	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:<>?\|`, r) }):
+	case strings.ContainsAny(name, `"*/:<>?\|`), strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 }):
 		return win.ErrorInvalidName
 	case len(name) > maxName && len(win.AppendUTF16(nil, name)) > maxName: // a unit takes a byte at least
 		return win.ErrorInvalidName

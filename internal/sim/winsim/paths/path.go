@@ -302,10 +302,13 @@ func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 		}
 	}
 	file, err := openIn(r, fs, dir, last, o)
+	if err == nil {
+		return file, nil
+	}
 	if link := new(ntfs.Reparse); errors.As(err, &link) {
 		return nil, &Reparse{link, nil}
 	}
-	return file, err
+	return nil, err
 }
 
 // openIn opens name in dir, or dir itself if name is empty.
