@@ -79,7 +79,7 @@ func driveLetter(s string) (string, bool) {
 	if len(s) != 1 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
 		return "", false
 	}
-	return strings.ToUpper(s) + ":", true
+	return string(rune(s[0]&^0x20)) + ":", true
 }
 
 // checkName refuses an element of a path that Windows wouldn't take as the name of
