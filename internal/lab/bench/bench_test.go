@@ -6,18 +6,13 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
-	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -31,75 +26,11 @@ func connect(tb testing.TB, socket string) *grpc.ClientConn {
 	return conn
 }
 
-// echo serves the smallest possible gRPC call at a socket.
-func echo(tb testing.TB) (socket string) {
-	tb.Helper()
-	socket = filepath.Join(tb.TempDir(), "echo.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	go serveBare(l)
-	tb.Cleanup(func() { l.Close() })
-	return socket
-}
-
-// serveBare serves the smallest possible gRPC call.
-func serveBare(l net.Listener) error {
-	s := grpc.NewServer()
-	healthgrpc.RegisterHealthServer(s, health.NewServer())
-	return s.Serve(l)
-}
-
 // processorTime is what this process has had; where that isn't known, how long it runs.
 var processorTime = func() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }
 }()
-
-// BenchmarkPathExists compares a round trip of PathExists over a Unix socket with
-// an empty call to a bare gRPC server, taking turns: the metric x-echo is how many
-// times longer it takes, and x-echo-cpu how many times the processor time, of both ends.
-func BenchmarkPathExists(b *testing.B) {
-	ctx := b.Context()
-	node := simnode.New(b)
-	const path = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1`
-	if err := node.MkdirAll(path); err != nil {
-		b.Fatal(err)
-	}
-	served := connect(b, filepath.Join(node.EndpointDir(), "csi-proxy-filesystem-v1.sock"))
-	empty := healthgrpc.NewHealthClient(connect(b, echo(b)))
-
-	exists := func() error {
-		response := new(filesystemv1.PathExistsResponse)
-		err := served.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv1.PathExistsRequest{Path: path}, response)
-		if err == nil && !response.Exists {
-			err = fmt.Errorf("%s doesn't exist", path)
-		}
-		return err
-	}
-	call := func() error {
-		_, err := empty.Check(ctx, &healthgrpc.HealthCheckRequest{})
-		return err
-	}
-	const turn = 10 // calls: a processor still looks for work for a moment after one
-	var ours, bare, oursCPU, bareCPU time.Duration
-	measure := func(took, cpu *time.Duration, call func() error) {
-		before := processorTime()
-		for range turn {
-			*took += timed(b, call)
-		}
-		*cpu += processorTime() - before
-	}
-	for b.Loop() {
-		measure(&ours, &oursCPU, exists)
-		measure(&bare, &bareCPU, call)
-	}
-	report(b, float64(ours)/float64(bare), "x-echo", 1.15)
-	b.ReportMetric(float64(oursCPU)/float64(bareCPU), "x-echo-cpu")
-	b.ReportMetric(float64(ours.Microseconds())/float64(b.N)/turn, "µs/PathExists")
-	b.ReportMetric(float64(bare.Microseconds())/float64(b.N)/turn, "µs/echo")
-}
 
 func timed(tb testing.TB, f func() error) time.Duration {
 	start := time.Now()

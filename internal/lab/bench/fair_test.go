@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
@@ -45,6 +46,13 @@ func TestMain(m *testing.M) {
 		panic(serveBare(l))
 	}
 	os.Exit(m.Run())
+}
+
+// serveBare serves the smallest possible gRPC call.
+func serveBare(l net.Listener) error {
+	s := grpc.NewServer()
+	healthgrpc.RegisterHealthServer(s, health.NewServer())
+	return s.Serve(l)
 }
 
 // fairCalls are what the flood and the other client call.

@@ -17,7 +17,10 @@ import (
 	"testing"
 	"time"
 
+	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // build builds the daemon and returns its path.
@@ -66,6 +69,73 @@ func shortDir(b *testing.B) string {
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// BenchmarkPathExists compares PathExists of the daemon with an empty call to a bare gRPC server,
+// over Unix sockets, taking turns. Each is a process of its own. The metric x-echo is how many times
+// longer it takes, and x-echo-cpu how many times the processor time, of both ends. A part of it is
+// the simulated node's: x-echo-no-node is without what that takes in process.
+func BenchmarkPathExists(b *testing.B) {
+	const path = kubelet + `\plugins\kubernetes.io\csi\pv\pvc-1`
+	ours, bareServer := startNode(b, build(b)), startServer(b, "", bare)
+	conn := connect(b, filepath.Join(ours.dir, "csi-proxy-filesystem-v1.sock"))
+	if err := conn.Invoke(b.Context(), "/v1.Filesystem/Mkdir", &filesystemv1.MkdirRequest{Path: path},
+		new(filesystemv1.MkdirResponse)); err != nil {
+		b.Fatal(err)
+	}
+	exists := func() error { return pathExists(b.Context(), conn, path) }
+	echo := callOf(bareServer.dir, bare)
+
+	const turn = 10 // calls: a processor still looks for work for a moment after one
+	var took, cpu [2]time.Duration
+	measure := func(i int, s server, call func() error) {
+		before := processorTime() + s.cpu()
+		for range turn {
+			took[i] += timed(b, call)
+		}
+		cpu[i] += processorTime() + s.cpu() - before
+	}
+	for b.Loop() {
+		measure(0, ours, exists)
+		measure(1, bareServer, func() error { return echo(b.Context()) })
+	}
+	calls := float64(b.N) * turn
+	node := openInNode(b, path)
+	report(b, float64(took[0])/float64(took[1]), "x-echo", 1.15)
+	b.ReportMetric((float64(took[0])-calls*float64(node))/float64(took[1]), "x-echo-no-node")
+	b.ReportMetric(float64(cpu[0])/float64(cpu[1]), "x-echo-cpu")
+	b.ReportMetric(float64(took[0].Microseconds())/calls, "µs/PathExists")
+	b.ReportMetric(float64(took[1].Microseconds())/calls, "µs/echo")
+	b.ReportMetric(float64(node.Nanoseconds())/1000, "µs/node")
+}
+
+// openInNode returns how long the simulated node takes for the open and the close of PathExists.
+func openInNode(b *testing.B, path string) time.Duration {
+	sys, err := winsim.Open(winsim.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer sys.Close()
+	if err := sys.MkdirAll(path); err != nil {
+		b.Fatal(err)
+	}
+	look := win.OpenOptions{Access: win.FileReadAttributes | win.Synchronize, Share: win.ShareRead | win.ShareWrite,
+		Disposition: win.FileOpen, Options: win.FileOpenReparsePoint | win.FileOpenForBackup}
+	dir, err := sys.OpenFile(b.Context(), kubelet, look)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dir.Close()
+	const opens = 10_000
+	start := time.Now()
+	for range opens {
+		f, err := dir.OpenAt(b.Context(), strings.TrimPrefix(path, kubelet+`\`), look)
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.Close()
+	}
+	return time.Since(start) / opens
 }
 
 // BenchmarkStart is the time from the start of the process to its first answer.
