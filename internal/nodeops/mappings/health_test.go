@@ -33,11 +33,11 @@ func TestDirectoryNeverCostsTheMapping(t *testing.T) {
 		32: csiproxy.ErrUnavailable, 123: csiproxy.ErrUnavailable, 267: csiproxy.ErrFailedPrecondition,
 		303:  csiproxy.ErrUnavailable,
 		1117: csiproxy.ErrUnavailable, 1463: csiproxy.ErrUnavailable, 1920: csiproxy.ErrUnavailable,
-		1921: csiproxy.ErrUnavailable,
-		4392: csiproxy.ErrUnavailable,
+		1921:                csiproxy.ErrUnavailable,
+		4392:                csiproxy.ErrUnavailable,
+		win.ErrorBadNetName: csiproxy.ErrUnavailable,
 		// These would, of the root of the share.
-		win.ErrorBadNetName: csiproxy.ErrUnavailable, win.ErrorLogonFailure: csiproxy.ErrUnauthenticated,
-		win.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
+		win.ErrorLogonFailure: csiproxy.ErrUnauthenticated, win.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
 	} {
 		t.Run(fmt.Sprint(uint32(number)), func(t *testing.T) {
 			sys := newNode(t)
@@ -116,7 +116,8 @@ func TestDecisions(t *testing.T) {
 		{[]win.Errno{1909}, csiproxy.ErrUnauthenticated, nil},
 		{[]win.Errno{1327, 1331, 1385}, csiproxy.ErrUnauthenticated, []string{another, unknown}},
 		{[]win.Errno{86, 1326, 1330, 1907, 2202}, csiproxy.ErrUnauthenticated, []string{rotated, another, unknown}},
-		{[]win.Errno{67, 1312}, nil, all},
+		{[]win.Errno{67}, csiproxy.ErrNotFound, nil},
+		{[]win.Errno{1312}, nil, all},
 	} {
 		for _, number := range test.numbers {
 			for _, who := range all {
@@ -161,6 +162,41 @@ func TestDecisions(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A mapping of before, which has no connection and gets none, is made again. One that has lost it
+// only now isn't yet, and neither is one of this process.
+func TestDisconnectedMappingOfBefore(t *testing.T) {
+	for name, known := range map[string]bool{"an earlier process's": false, "this process's": true} {
+		t.Run(name, func(t *testing.T) {
+			sys := newNode(t)
+			m := newMappings(t, sys, mappings.Options{})
+			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+			if !known {
+				m = newMappings(t, sys, mappings.Options{})
+			}
+			must(t, sys.SMB().SetState("server", smbserver.State{NoEncryption: true})) // so that access is denied
+			calls := counted(sys, remove)
+			want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice), csiproxy.ErrPermissionDenied)
+			if n := calls()[0]; n != 0 {
+				t.Fatal("the mapping was removed, though it had a connection")
+			}
+			sys.OnCall(func(c winsim.Call) {
+				if c.Name == remove {
+					must(t, sys.SMB().SetState("server", smbserver.State{}))
+				}
+			})
+			err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice)
+			if known {
+				want(t, err, csiproxy.ErrPermissionDenied)
+			} else {
+				must(t, err)
+			}
+			if got := mapped(t, sys); got != `\\server\data` {
+				t.Errorf("mapped is %q", got)
+			}
+		})
 	}
 }
 
@@ -243,7 +279,7 @@ func TestNobodyWaitsBehindASilentServer(t *testing.T) {
 		sys := newNode(t)
 		m := newBounded(t, sys)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorBadNetName))
+		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorNoSuchLogonSession))
 		must(t, sys.DelayUncancellable(winsim.Match{Call: probe, Skip: 1}, time.Minute)) // the look under the lock
 		ended := make(chan error)
 		go func() { ended <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob) }()

@@ -165,7 +165,18 @@ func (m *Mappings) lookOnce(ctx context.Context, w Wanted) (state, error) {
 	if err == nil && w.Staging {
 		return m.compare(ctx, w)
 	}
+	if known, _, _ := m.logOns.Compare(remote, w.credentials); !known && errors.Is(err, win.ErrorAccessDenied) &&
+		disconnected(mappings, remote) {
+		return broken, err
+	}
 	return m.judge(w, err)
+}
+
+// disconnected reports whether the mapping of a share had no connection when it was used last.
+func disconnected(mappings []win.SMBMapping, remote unc.Path) bool {
+	return slices.ContainsFunc(mappings, func(mapping win.SMBMapping) bool {
+		return mapping.Status == win.SMBMappingDisconnected && remote.MappedBy([]win.SMBMapping{mapping})
+	})
 }
 
 // compare says whether a mapping that works is one with the credentials of the caller. One that
@@ -243,8 +254,11 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	}
 	_, sameUser, sameCredentials := m.logOns.Compare(w.remote, w.credentials)
 	switch errno {
-	case win.ErrorBadNetName, win.ErrorNoSuchLogonSession:
+	case win.ErrorNoSuchLogonSession:
 		return broken, err
+	case win.ErrorBadNetName:
+		return kept, &csiproxy.Error{Kind: csiproxy.ErrNotFound, Err: err,
+			Detail: "the share is mapped, but its server has no such share now, or can't be reached"}
 	case win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorPasswordExpired, win.ErrorPasswordMustChange,
 		win.ErrorBadUsername:
 		if sameCredentials {

@@ -23,8 +23,9 @@
 //	there    is there                        any                      kept: success
 //	there    5, but the directory on the     any                      kept: success
 //	         share that is meant is there
-//	there    67 no such share, 1312 logon    any                      made again
-//	         session gone
+//	there    1312 logon session gone         any                      made again
+//	there    5, and Windows lists the        not known                made again
+//	         mapping as disconnected
 //	there    86, 1326, 1330, 1907, 2202:     those of the mapping     kept: Unauthenticated
 //	         the password or the name isn't  others, or not known     made again
 //	         right
@@ -47,7 +48,12 @@
 //     being made again with them. It stays, and works again when the server takes them
 //     again: an account is unlocked, a domain controller learns the password.
 //   - Away servers, networks, sick disks, lack of resources, and errors that nobody has
-//     thought of pass. Windows connects such a mapping again by itself.
+//     thought of pass. Windows connects such a mapping again by itself. 67, no such share, is
+//     one of them: Windows' WebDAV client gives it for a server that is away, and a share that
+//     was removed by mistake comes back.
+//   - After a restart of the node Windows Server 2025 may list a mapping that has lost its
+//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It is
+//     disconnected, and nothing has used it since.
 //   - The root is asked twice: once without the lock of the server, and once with it. But a
 //     refused log-on isn't tried again so soon: see package smblogon.
 //
