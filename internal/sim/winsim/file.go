@@ -75,7 +75,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		case len(names) > 1 && dir.Info().IsReparsePoint():
 			return nil, win.ErrorReparsePointEncountered
 		}
-		opened, err := paths.Walk(f.root, f.fs, dir, names, o)
+		opened, err := f.sys.paths.Walk(f.root, f.fs, dir, names, o)
 		if err != nil {
 			if errors.As(err, new(*paths.Reparse)) {
 				return nil, win.ErrorReparsePointEncountered

@@ -288,6 +288,19 @@ func TestSettings(t *testing.T) {
 				_, err := s.DiskFreeSpace(t.Context(), `C:\file\`)
 				wantErr(t, "free space", err, map[bool]win.Errno{true: win.ErrorInvalidName, false: win.ErrorDirectory}[on])
 			}},
+		"DeleteOnCloseDenied": {Settings{DeleteOnCloseDenied: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				must(t, s.WriteFile(volume+"file", nil))
+				must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+				onClose := existing(win.Delete, win.FileDeleteOnClose)
+				_, err := s.OpenFile(t.Context(), volume+"file", onClose)
+				wantErr(t, "open", err, map[bool]win.Errno{true: win.ErrorAccessDenied, false: win.ErrorWriteProtect}[on])
+				_, err = s.OpenFile(t.Context(), volume+"file", existing(win.Delete, 0))
+				wantErr(t, "open without it", err, win.ErrorWriteProtect)
+				onClose.Disposition = win.FileCreate
+				_, err = s.OpenFile(t.Context(), volume+"new", onClose)
+				wantErr(t, "create", err, win.ErrorWriteProtect)
+			}},
 		"DeletePendingDenied": {Settings{DeletePendingDenied: true},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 				must(t, s.WriteFile(`C:\file`, nil))

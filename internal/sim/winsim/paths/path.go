@@ -256,7 +256,7 @@ func (s *Space) OpenAt(l Location, o win.OpenOptions) (Opened, error) {
 		if err != nil {
 			return Opened{}, err
 		}
-		file, err := Walk(l.Root, fs, fs.Root(), l.Names, o)
+		file, err := s.Walk(l.Root, fs, fs.Root(), l.Names, o)
 		var link *Reparse
 		isLink := errors.As(err, &link)
 		if !isLink {
@@ -281,7 +281,7 @@ type Reparse struct {
 }
 
 // Walk opens the last of names below dir. Those before it must be directories.
-func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions) (*ntfs.Handle, error) {
+func (s *Space) Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions) (*ntfs.Handle, error) {
 	for _, name := range names {
 		if err := ntfs.CheckName(name); err != nil {
 			return nil, err
@@ -301,7 +301,7 @@ func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 			dir = child
 		}
 	}
-	file, err := openIn(r, fs, dir, last, o)
+	file, err := s.openIn(r, fs, dir, last, o)
 	if err == nil {
 		return file, nil
 	}
@@ -312,11 +312,15 @@ func Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.OpenOptions
 }
 
 // openIn opens name in dir, or dir itself if name is empty.
-func openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
+func (s *Space) openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
 	missing := win.ErrorFileNotFound
 	if !r.Writable() {
 		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory |
 			win.FileWriteAttributes | win.Delete | win.WriteDAC
+		onClose := o.Options&win.FileDeleteOnClose != 0 && o.Disposition != win.FileCreate
+		if onClose && s.Settings.DeleteOnCloseDenied {
+			return nil, win.ErrorAccessDenied
+		}
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
 			return nil, win.ErrorWriteProtect
 		}

@@ -100,6 +100,10 @@ type Settings struct {
 	// ErrorDirectory. Unknown: which it is, since Microsoft's model of NTFS and its driver for
 	// FAT disagree.
 	FileAsDirectory win.Errno `also:"123"`
+	// DeleteOnCloseDenied makes an open with FileDeleteOnClose of a file on a volume that is
+	// read-only give ErrorAccessDenied; by itself it gives ErrorWriteProtect, as other opens to
+	// change a file do. Unknown: which NTFS looks at first, the option or the rights.
+	DeleteOnCloseDenied bool
 
 	// LockedFlush is the error of FlushFileBuffers on the handle that has locked a volume; 0 is
 	// none. Unknown: whether there is one, since NTFS treats a locked volume as a dismounted
