@@ -141,6 +141,18 @@ func TestSettings(t *testing.T) {
 				wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
 				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, grow)
 			}},
+		"GrowTooFar": {Settings{GrowTooFar: win.ErrorGenFailure},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				grow := func(by int64) error {
+					d := openDevice(t, s, drivePath(n), readWrite)
+					defer closeHandle(t, d)
+					in := win.GrowPartition{PartitionNumber: 1, BytesToGrow: by}.Encode()
+					_, err := d.Control(t.Context(), win.IoctlDiskGrowPartition, in, nil)
+					return err
+				}
+				wantErr(t, "grow", grow(1<<50), map[bool]win.Errno{true: win.ErrorGenFailure, false: win.ErrorInvalidParameter}[on])
+				wantErr(t, "shrink", grow(-gib), win.ErrorInvalidParameter)
+			}},
 		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 				v := openDevice(t, s, device1(volume), readWrite)

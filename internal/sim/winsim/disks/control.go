@@ -104,7 +104,7 @@ func (m *Manager) changeTable(d *Disk, code win.IoctlCode, in []byte) error {
 		if err != nil {
 			return win.ErrorInsufficientBuffer
 		}
-		change = func() error { return d.growPartition(g) }
+		change = func() error { return d.growPartition(g, m.config.Settings.GrowTooFar) }
 	}
 	switch {
 	// That a table can be replaced while its disk is offline is a guess: diskpart gives

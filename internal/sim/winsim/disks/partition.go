@@ -4,6 +4,7 @@
 package disks
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -183,12 +184,15 @@ func (d *Disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
 // growPartition makes a partition longer (IOCTL_DISK_GROW_PARTITION).
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntdddisk/ni-ntdddisk-ioctl_disk_grow_partition
-func (d *Disk) growPartition(g win.GrowPartition) error {
+func (d *Disk) growPartition(g win.GrowPartition, tooFar win.Errno) error {
 	t, err := gpt.Read(d.media())
 	i := int(g.PartitionNumber) - 1
 	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 ||
-		g.BytesToGrow%d.SectorSize() != 0 || g.BytesToGrow/d.SectorSize() > t.Room(i)-t.Slots[i].Last {
+		g.BytesToGrow%d.SectorSize() != 0 {
 		return win.ErrorInvalidParameter
+	}
+	if g.BytesToGrow/d.SectorSize() > t.Room(i)-t.Slots[i].Last {
+		return cmp.Or(tooFar, win.ErrorInvalidParameter)
 	}
 	t.Slots[i].Last += g.BytesToGrow / d.SectorSize()
 	return t.Write(d.media())

@@ -64,6 +64,9 @@ type Settings struct {
 	// on a handle that was opened before the disk's size was read anew. Unknown: whether
 	// a handle keeps the size.
 	FreshHandleToGrow bool
+	// GrowTooFar is the error of IOCTL_DISK_GROW_PARTITION into what isn't free; 0 is
+	// ErrorInvalidParameter. Unknown: which of the errors of the control code that is.
+	GrowTooFar win.Errno `also:"31"`
 	// FreshHandleToExtend makes FSCTL_EXTEND_VOLUME fail with ErrorInvalidParameter on a
 	// handle that was opened before the partition grew. Unknown: whether a handle keeps
 	// the length; public code opens a new one.
