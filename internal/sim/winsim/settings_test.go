@@ -335,6 +335,17 @@ func TestSettings(t *testing.T) {
 				})
 				wantErr(t, "map", err, map[bool]win.Errno{true: win.ErrorNotSupported, false: win.ErrorAccessDenied}[on])
 			}},
+		"NoServer": {Settings{NoServer: win.ErrorBadNetName},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				newMapping(t, s)
+				must(t, s.SMB().SetState("server", smbserver.State{Unreachable: true}))
+				want := map[bool]win.Errno{true: win.ErrorBadNetName, false: win.ErrorBadNetPath}[on]
+				for _, path := range []string{share, `\\nobody\share`} {
+					wantErr(t, path, errorOf(s.FileAttributes(t.Context(), path)), want)
+				}
+				err := s.CreateSMBGlobalMapping(t.Context(), `\\nobody\share`, win.SMBMappingOptions{Username: "user"})
+				wantErr(t, "map", err, win.ErrorBadNetPath)
+			}},
 		"OnlineAfterOffline": {Settings{NoAutomount: true, OnlineAfterOffline: true},
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 				set := s.settings

@@ -99,7 +99,7 @@ func Open(c Config) (*System, error) {
 		Later: s.later, Running: s.serviceRuns,
 		StartTime: s.delays.Calls[win.CallStartService], StopTime: s.delays.Calls[win.CallStopService],
 	})
-	s.smb = smbserver.New(s.breakShare, func() win.Errno { return s.settings.UnencryptedServer })
+	s.smb = smbserver.New(s.breakShare, &s.settings)
 	s.paths = paths.Space{Settings: &s.settings, Volumes: s.volumes, Shares: s.smb}
 	s.iscsi = iscsitarget.New(wiring{s})
 	s.mu.Lock()

@@ -159,6 +159,10 @@ type Settings struct {
 	// UnencryptedServer is the error of an SMB server that can't encrypt where that is
 	// required; 0 is ErrorAccessDenied. Unknown: which the client gives.
 	UnencryptedServer win.Errno `also:"50,58"`
+	// NoServer is the error of a path on a server that isn't there, or doesn't answer; 0 is
+	// ErrorBadNetPath. Where Windows' WebDAV client is installed, it is ErrorBadNetName.
+	// MSFT_SmbGlobalMapping.Create asks the SMB client alone, and gives ErrorBadNetPath.
+	NoServer win.Errno `also:"67"`
 }
 
 // GoneError is the error of what is open on a disk that has left.

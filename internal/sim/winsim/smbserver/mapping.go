@@ -150,9 +150,10 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 // mapping, which remembers how it went. Nobody who uses paths has credentials of his
 // own, so that a share without a mapping gives ErrorAccessDenied, as pods see it. The
 // other refusals, in the order of the protocol:
-//   - ErrorBadNetPath: there is no server of that name, or it can't be reached
-//   - ErrorAccessDenied, or what New was given: it can't encrypt, and the mapping asks
-//     for that
+//   - ErrorBadNetPath, or what NoServer says: there is no server of that name, or it can't be
+//     reached
+//   - ErrorAccessDenied, or what UnencryptedServer says: it can't encrypt, and the mapping
+//     asks for that
 //   - ErrorLogonFailure: there is no such user, or the password is another one
 //   - ErrorBadNetName: there is no such share
 //   - ErrorAccessDenied: the share isn't for the user
@@ -163,7 +164,12 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 // Source: https://github.com/kubernetes-csi/csi-driver-smb/issues/733,
 // https://learn.microsoft.com/openspecs/windows_protocols/ms-smb2/9a639360-87be-4d49-a1dd-4c6be0c020bd
 // and https://learn.microsoft.com/openspecs/windows_protocols/ms-smb2/652e0c14-5014-4470-999d-b174d7b2da87
-func (n *Network) Connect(server, share string) (*ntfs.FS, error) {
+func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
+	defer func() {
+		if err == win.ErrorBadNetPath && n.settings.NoServer != 0 {
+			err = n.settings.NoServer
+		}
+	}()
 	m, mapped := n.mappings[shareKey(server, share)]
 	if !mapped {
 		if _, err := n.reach(server); err != nil {
@@ -202,7 +208,7 @@ func (n *Network) answer(m *mapping) (*share, error) {
 		return nil, err
 	}
 	if sv.NoEncryption && m.RequirePrivacy {
-		return nil, cmp.Or(n.unencrypted(), win.ErrorAccessDenied)
+		return nil, cmp.Or(n.settings.UnencryptedServer, win.ErrorAccessDenied)
 	}
 	if user, ok := sv.Users[winname.Upper(m.User)]; !ok || !hmac.Equal(user.PasswordHash, m.PasswordHash) {
 		return nil, win.ErrorLogonFailure

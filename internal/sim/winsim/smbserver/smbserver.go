@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
@@ -26,8 +27,7 @@ type Network struct {
 
 	// disconnect breaks what the node has open on the file system of a share.
 	disconnect func(*ntfs.FS)
-	// unencrypted is the error of a server that can't encrypt, 0 for ErrorAccessDenied.
-	unencrypted func() win.Errno
+	settings   *settings.Settings
 
 	// What the state file doesn't have yet.
 	changedServers  map[string]struct{}
@@ -38,11 +38,10 @@ type Network struct {
 
 // New returns a network without servers. It calls disconnect when a share's server
 // ends the node's session: what is open on that file system breaks, and its next use
-// has to connect again. unencrypted gives the error of a server that can't encrypt where
-// that is required, or 0, which stands for ErrorAccessDenied.
-func New(disconnect func(*ntfs.FS), unencrypted func() win.Errno) *Network {
+// has to connect again.
+func New(disconnect func(*ntfs.FS), settings *settings.Settings) *Network {
 	return &Network{
-		servers: map[string]*host{}, mappings: map[string]*mapping{}, disconnect: disconnect, unencrypted: unencrypted,
+		servers: map[string]*host{}, mappings: map[string]*mapping{}, disconnect: disconnect, settings: settings,
 		changedServers: map[string]struct{}{}, changedMappings: map[string]struct{}{}, changedShares: map[*share]struct{}{},
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -24,7 +25,7 @@ var (
 	credentials = win.SMBMappingOptions{Username: "user", Password: password}
 )
 
-func newNetwork() *Network { return New(func(*ntfs.FS) {}, func() win.Errno { return 0 }) }
+func newNetwork() *Network { return New(func(*ntfs.FS) {}, &settings.Settings{}) }
 
 // newShare makes the share for the user of credentials.
 func newShare(t *testing.T, n *Network) {
@@ -261,7 +262,7 @@ func TestDisconnect(t *testing.T) {
 		"server down":      func(n *Network) error { return n.SetState("SERVER", State{Unreachable: true}) },
 	} {
 		var broken []*ntfs.FS
-		n := New(func(fs *ntfs.FS) { broken = append(broken, fs) }, func() win.Errno { return 0 })
+		n := New(func(fs *ntfs.FS) { broken = append(broken, fs) }, &settings.Settings{})
 		newMapping(t, n)
 		must(t, n.AddShare(Share{Server: "elsewhere", Name: "share"}))
 		must(t, n.SetUser("elsewhere", "user", password))
