@@ -182,13 +182,13 @@ func RunOracles(t *testing.T, c Config) {
 					t.Skip(why)
 				}
 			}
-			c.around(t, func(t *testing.T) { o.run(t, c.New(t)) })
+			c.around(t, func(t *testing.T) { o.run(t, c.New(t), c.Which) })
 		})
 	}
 }
 
-func (o Oracle) run(t *testing.T, f *Fixture) {
-	r := oracleRun{f: f, handles: map[string]any{}}
+func (o Oracle) run(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno) win.Errno) {
+	r := oracleRun{f: f, which: which, handles: map[string]any{}}
 	for _, s := range o.Steps {
 		for _, n := range verbs[s.Verb].needs {
 			if !r.f.has(n) {

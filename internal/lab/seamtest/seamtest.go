@@ -86,6 +86,9 @@ type Config struct {
 	Skip map[string]string
 	// Around runs a row, such as synctest.Test; nil for as it is.
 	Around func(t *testing.T, row func(t *testing.T))
+	// Which says which of several errors that a fact allows the system must give; nil allows
+	// each of them.
+	Which func(t *testing.T, allowed []win.Errno) win.Errno
 }
 
 func (c Config) around(t *testing.T, row func(t *testing.T)) {
