@@ -43,6 +43,13 @@ func TestListenAndDial(t *testing.T) {
 			go io.Copy(conn, conn)
 		}
 	}()
+	for range 2 { // Wine loses the first connection to a new pipe, see pipe_wine.go
+		conn, err := Dial(t.Context(), Address("", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
 	conn, err := Dial(t.Context(), Address("", name))
 	if err != nil {
 		t.Fatal(err)
