@@ -110,13 +110,12 @@ func TestDecisions(t *testing.T) {
 	}{
 		{[]win.Errno{0}, nil, nil},
 		{[]win.Errno{5}, csiproxy.ErrPermissionDenied, nil},
-		{[]win.Errno{53, 59, 64, 71, 121, 1203, 1222, 1225, 1231, 1232, 1236, 1311, 1450}, csiproxy.ErrUnavailable, nil},
+		{[]win.Errno{53, 59, 64, 67, 71, 121, 1203, 1222, 1225, 1231, 1232, 1236, 1311, 1450}, csiproxy.ErrUnavailable, nil},
 		{[]win.Errno{2, 3, 32, 55, 123, 303, 1117, 1463, 1920, 1921, 2250, 4392, 59999}, csiproxy.ErrUnavailable, nil},
 		{[]win.Errno{87, 267, 1265, 1789}, csiproxy.ErrFailedPrecondition, nil},
 		{[]win.Errno{1909}, csiproxy.ErrUnauthenticated, nil},
 		{[]win.Errno{1327, 1331, 1385}, csiproxy.ErrUnauthenticated, []string{another, unknown}},
 		{[]win.Errno{86, 1326, 1330, 1907, 2202}, csiproxy.ErrUnauthenticated, []string{rotated, another, unknown}},
-		{[]win.Errno{67}, csiproxy.ErrNotFound, nil},
 		{[]win.Errno{1312}, nil, all},
 	} {
 		for _, number := range test.numbers {

@@ -257,8 +257,7 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	case win.ErrorNoSuchLogonSession:
 		return broken, err
 	case win.ErrorBadNetName:
-		return kept, &csiproxy.Error{Kind: csiproxy.ErrNotFound, Err: err,
-			Detail: "the share is mapped, but its server has no such share now, or can't be reached"}
+		return kept, keptError(err, "its server has no such share now, or can't be reached")
 	case win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorPasswordExpired, win.ErrorPasswordMustChange,
 		win.ErrorBadUsername:
 		if sameCredentials {

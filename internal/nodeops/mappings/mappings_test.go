@@ -301,7 +301,7 @@ func TestHealth(t *testing.T) {
 				bob.Username, secret.New("new"))
 		}, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
 		"the share has gone": {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "",
-			bob, csiproxy.ErrNotFound, []int{0, 0}},
+			bob, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the logon session has gone": {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,22 +331,25 @@ func fail(e win.Errno) func(*winsim.System) error {
 
 // A mapping works again when its server is back, without anybody's help.
 func TestServerComesBack(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
-	must(t, sys.WriteFile(stage+`\file`, []byte("data")))
-	must(t, sys.SMB().SetState("server", smbserver.State{Unreachable: true}))
-	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrUnavailable)
-	must(t, sys.SMB().SetState("server", smbserver.State{}))
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
-	if data, err := sys.ReadFile(stage + `\file`); err != nil || string(data) != "data" {
-		t.Errorf("there is %q, %v", data, err)
+	for _, number := range []win.Errno{0, win.ErrorBadNetName} { // of a server that is away
+		sys := newNode(t)
+		must(t, sys.SetSettings(winsim.Settings{NoServer: number}))
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+		must(t, sys.WriteFile(stage+`\file`, []byte("data")))
+		must(t, sys.SMB().SetState("server", smbserver.State{Unreachable: true}))
+		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrUnavailable)
+		must(t, sys.SMB().SetState("server", smbserver.State{}))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+		if data, err := sys.ReadFile(stage + `\file`); err != nil || string(data) != "data" {
+			t.Errorf("there is %q, %v", data, err)
+		}
+		must(t, sys.Reboot())
+		if got := mapped(t, sys); got != "" {
+			t.Errorf("after a restart %q is mapped", got)
+		}
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 	}
-	must(t, sys.Reboot())
-	if got := mapped(t, sys); got != "" {
-		t.Errorf("after a restart %q is mapped", got)
-	}
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 }
 
 // Windows allows one user for each server. When a password was changed, all mappings
