@@ -52,8 +52,9 @@
 //     one of them: Windows' WebDAV client gives it for a server that is away, and a share that
 //     was removed by mistake comes back.
 //   - After a restart of the node Windows Server 2025 may list a mapping that has lost its
-//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It is
-//     disconnected, and nothing has used it since.
+//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It can't be
+//     told from one that the daemon has made before its own restart. Either has no connection, and
+//     denies access to everybody.
 //   - The root is asked twice: once without the lock of the server, and once with it. But a
 //     refused log-on isn't tried again so soon: see package smblogon.
 //
