@@ -128,14 +128,20 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 	simtest.ErrorAtEachCall(t, operations)
 }
 
+// newOwned returns a node, who owns what is in use on it, and the operations.
+func newOwned(t *testing.T) (*winsim.System, *use.Owner, *files.Filesystem) {
+	t.Helper()
+	sys := newNode(t)
+	paths, err := pathpolicy.New(kubelet)
+	must(t, err)
+	owner := use.New(sys, paths, systemdisk.New(sys))
+	return sys, owner, files.New(sys, paths, files.Options{Owner: owner})
+}
+
 // CleanUp removes a link while another call makes the same one: in the end, it is there.
 func TestLinkIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		paths, err := pathpolicy.New(kubelet)
-		must(t, err)
-		owner := use.New(sys, paths, systemdisk.New(sys))
-		f := files.New(sys, paths, files.Options{Owner: owner})
+		sys, owner, f := newOwned(t)
 		must(t, sys.MkdirAll(kubelet+`\x`))
 		must(t, sys.Symlink(kubelet+`\link`, kubelet+`\x`, true))
 		_, right, err := owner.Link(t.Context(), parse(kubelet+`\link`))
@@ -156,11 +162,7 @@ func TestLinkIsMadeAgain(t *testing.T) {
 // unmounted with the right to itself only.
 func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		paths, err := pathpolicy.New(kubelet)
-		must(t, err)
-		owner := use.New(sys, paths, systemdisk.New(sys))
-		f := files.New(sys, paths, files.Options{Owner: owner})
+		sys, owner, f := newOwned(t)
 		first, _ := newVolume(t, sys)
 		second, _ := newVolume(t, sys)
 		const dir = kubelet + `\x`
