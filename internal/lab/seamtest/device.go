@@ -21,24 +21,7 @@ func deviceOf(volume string) string { return strings.TrimSuffix(volume, `\`) }
 
 func physicalDrive(n disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
 
-// noDrive is a disk that no system has.
-const noDrive = `\\.\PhysicalDrive4000000`
-
 var deviceRows = []row{
-	{
-		method: "Devices.OpenDevice", name: "errors",
-		promise: "Errors: 2 and 3 no such device; 5 not an administrator, or a volume's root directory",
-		test: func(t *testing.T, f *Fixture) {
-			for path, want := range map[string][]win.Errno{
-				noDrive:                          missing,
-				deviceOf(noVolume):               missing,
-				"\\\\.\\PhysicalDrive0\x00":      {win.ErrorInvalidName},
-				`\\?\no#such#device#{interface}`: missing,
-			} {
-				wantErrno(t, path, errorOf(f.System.OpenDevice(t.Context(), path, win.AccessNone)), want...)
-			}
-		},
-	},
 	{
 		method: "Devices.OpenDevice", name: "a root directory",
 		promise: "with one it would name the root directory",
@@ -355,14 +338,6 @@ var diskRows = []row{
 		},
 	},
 	{
-		method: "Device.Control", name: "an unknown code", needs: []need{aDisk},
-		promise: "A device that doesn't know code gives ErrorInvalidFunction, or ErrorNotSupported.",
-		test: func(t *testing.T, f *Fixture) {
-			_, err := f.control(t, physicalDrive(f.NewDisk(t).Number), win.IoctlVolumeOnline, nil, 0)
-			wantErrno(t, "a code for volumes", err, unknown...)
-		},
-	},
-	{
 		method: "Device.ReadAt", name: "of a disk", needs: []need{aDisk},
 		promise: "Both must be multiples of the sector size, or the error is ErrorInvalidParameter. It needs " +
 			"GenericRead. Reading past the end gives fewer bytes without an error.",
@@ -474,31 +449,6 @@ var diskRows = []row{
 			must(t, err)
 			_, err = v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(512<<20/512), nil)
 			wantErrno(t, "FSCTL_EXTEND_VOLUME", err)
-		},
-	},
-	{
-		method: "Device.Flush", name: "of a volume", needs: []need{aDisk},
-		promise: "on a volume it writes out all its files",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			wantErrno(t, "flush", f.device(t, deviceOf(volume), readWrite).Flush(t.Context()))
-		},
-	},
-	{
-		method: "Device.ReadAt", name: "of an offline volume", needs: []need{aDisk},
-		promise: "A volume that is offline gives ErrorNotReady.",
-		test: func(t *testing.T, f *Fixture) {
-			volume := deviceOf(f.partition(t, f.NewDisk(t).Number))
-			read := func() error {
-				_, err := f.device(t, volume, win.GenericRead).ReadAt(t.Context(), make([]byte, 4096), 0)
-				return err
-			}
-			_, err := f.control(t, volume, win.IoctlVolumeOffline, nil, 0)
-			must(t, err)
-			wantErrno(t, "offline", read(), win.ErrorNotReady)
-			_, err = f.control(t, volume, win.IoctlVolumeOnline, nil, 0)
-			must(t, err)
-			wantErrno(t, "online", read())
 		},
 	},
 }

@@ -111,30 +111,6 @@ var fileRows = []row{
 		},
 	},
 	{
-		method: "File.FinalPath", name: "of a deleted file", needs: []need{aDirectory},
-		promise: "a deleted one ErrorFileNotFound or ErrorAccessDenied",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, "file")
-			h := f.openFile(t, f.Directory+`\file`, open(win.Delete))
-			must(t, h.Delete(t.Context()))
-			wantErrno(t, "it", errorOf(h.FinalPath(t.Context())), win.ErrorFileNotFound, win.ErrorAccessDenied)
-		},
-	},
-	{
-		method: "File.Close", name: "of what goes with its handle", needs: []need{aDirectory},
-		promise: "its name goes with the handle, also if the process dies; needs Delete",
-		test: func(t *testing.T, f *Fixture) {
-			dir := f.dir(t)
-			o := creating(win.FileCreate, win.FileDirectoryFile|win.FileDeleteOnClose)
-			o.Access |= win.Delete
-			h, err := dir.OpenAt(t.Context(), "new", o)
-			must(t, err)
-			wantErrno(t, "while it is open", at(t, dir, "new", open(win.FileReadAttributes)))
-			closing(t, h)
-			wantErrno(t, "when it is closed", at(t, dir, "new", open(win.FileReadAttributes)), win.ErrorFileNotFound)
-		},
-	},
-	{
 		method: "File.ReadDir", name: "to the end and again", needs: []need{aDirectory},
 		promise: `gives the next entries of this directory, without "." and "..", some at a time, and when each was made; after the last it returns ErrorNoMoreFiles.`,
 		test: func(t *testing.T, f *Fixture) {
@@ -170,14 +146,6 @@ var fileRows = []row{
 			check("anew", list(t, dir, true), want)
 			empty := f.openFile(t, f.Directory+`\directory`, open(win.FileListDirectory))
 			check("an empty directory", list(t, empty, false), nil)
-		},
-	},
-	{
-		method: "File.ReadDir", name: "without the right", needs: []need{aDirectory},
-		promise: "The handle needs FileListDirectory.",
-		test: func(t *testing.T, f *Fixture) {
-			_, err := f.openFile(t, f.Directory, open(win.FileReadAttributes)).ReadDir(t.Context(), true)
-			wantErrno(t, "a handle for attributes", err, win.ErrorAccessDenied)
 		},
 	},
 	{
@@ -250,28 +218,6 @@ var fileRows = []row{
 		},
 	},
 	{
-		method: "File.Control", name: "errors of reparse points", needs: []need{aDirectory},
-		promise: "FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint where there is none. " +
-			"FsctlSetReparsePoint gives ErrorDirNotEmpty for a directory with entries, and ErrorReparseTagMismatch where " +
-			"there is a reparse point with another tag. With too little room FsctlGetReparsePoint gives ErrorMoreData.",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `plain\`, `full\`, `full\x\`)
-			f.link(t, "link", win.NewSymlink(f.Directory+`\plain`))
-			junction := win.NewJunction(f.Directory + `\plain`).Encode()
-			control := func(name string, code win.IoctlCode, in []byte, out int) error {
-				h := f.openFile(t, f.Directory+`\`+name, open(win.FileReadAttributes|win.FileWriteAttributes, openLink))
-				defer closing(t, h)
-				_, err := h.Control(t.Context(), code, in, make([]byte, out))
-				return err
-			}
-			wantErrno(t, "get of none", control("plain", win.FsctlGetReparsePoint, nil, win.MaximumReparseDataSize),
-				win.ErrorNotAReparsePoint)
-			wantErrno(t, "set on a full directory", control("full", win.FsctlSetReparsePoint, junction, 0), win.ErrorDirNotEmpty)
-			wantErrno(t, "set another tag", control("link", win.FsctlSetReparsePoint, junction, 0), win.ErrorReparseTagMismatch)
-			wantErrno(t, "get into a small buffer", control("link", win.FsctlGetReparsePoint, nil, 32), win.ErrorMoreData)
-		},
-	},
-	{
 		method: "File.Rename", name: "a directory with all that is in it", needs: []need{aDirectory, aReadOnly},
 		promise: "moves this file, or this directory with all that is in it, to the entry name of dir, which is an open " +
 			"directory of the same volume",
@@ -293,43 +239,6 @@ var fileRows = []row{
 		},
 	},
 	{
-		method: "File.Rename", name: "a directory with a link in it", needs: []need{aDirectory},
-		promise: "moves this file, or this directory with all that is in it",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `full\`, `aside\`, `target\`, `target\file`)
-			f.link(t, `full\link`, win.NewSymlink(f.Directory+`\target`))
-			aside := f.openFile(t, f.Directory+`\aside`, open(win.FileListDirectory))
-			must(t, f.openFile(t, f.Directory+`\full`, open(win.Delete, openLink)).Rename(t.Context(), aside, "moved"))
-			wantErrno(t, "the link", at(t, f.dir(t), `aside\moved\link`, open(win.FileReadAttributes, openLink)))
-			wantErrno(t, "what it leads to", at(t, f.dir(t), `target\file`, open(win.FileReadAttributes)))
-		},
-	},
-	{
-		method: "File.Rename", name: "a directory in use", needs: []need{aDirectory},
-		promise: "this is a directory in which something is open",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `full\`, `full\file`, `aside\`)
-			h := f.openFile(t, f.Directory+`\full\file`, open(win.FileListDirectory))
-			full := f.openFile(t, f.Directory+`\full`, open(win.Delete, openLink))
-			aside := f.openFile(t, f.Directory+`\aside`, open(win.FileListDirectory))
-			wantErrno(t, "while a file in it is open", full.Rename(t.Context(), aside, "moved"), win.ErrorAccessDenied)
-			closing(t, h)
-			wantErrno(t, "afterwards", full.Rename(t.Context(), aside, "moved"))
-		},
-	},
-	{
-		method: "File.Rename", name: "names", needs: []need{aDirectory},
-		promise: "123 no name of one element",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, "file", `in\`)
-			h := f.openFile(t, f.Directory+`\file`, open(win.Delete))
-			for _, name := range []string{"", ".", "..", `in\file`, "in/file", "a:b"} {
-				wantErrno(t, name, h.Rename(t.Context(), f.dir(t), name), win.ErrorInvalidName)
-			}
-			wantErrno(t, "the file", at(t, f.dir(t), "file", open(win.FileReadAttributes)))
-		},
-	},
-	{
 		method: "File.Delete", name: "what can be deleted", needs: []need{aDirectory, aReadOnly},
 		promise: "marks the file for deletion, also a read-only one: its name is gone when this handle is closed",
 		test: func(t *testing.T, f *Fixture) {
@@ -340,36 +249,6 @@ var fileRows = []row{
 				wantErrno(t, name, deletion(t, dir, name))
 				wantErrno(t, name+" afterwards", at(t, dir, name, open(win.FileReadAttributes)), win.ErrorFileNotFound)
 			}
-		},
-	},
-	{
-		method: "File.Delete", name: "a directory with entries", needs: []need{aDirectory},
-		promise: "A directory with entries gives ErrorDirNotEmpty.",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `full\`, `full\x\`)
-			dir := f.dir(t)
-			wantErrno(t, "delete it", deletion(t, dir, "full"), win.ErrorDirNotEmpty)
-			wantErrno(t, "what is in it", at(t, dir, `full\x`, open(win.FileReadAttributes)))
-		},
-	},
-	{
-		method: "File.Delete", name: "without the right", needs: []need{aDirectory},
-		promise: "The handle needs Delete access.",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, "file")
-			wantErrno(t, "a handle for attributes", f.openFile(t, f.Directory+`\file`, open(win.FileReadAttributes)).Delete(t.Context()), win.ErrorAccessDenied)
-			wantErrno(t, "the file", at(t, f.dir(t), "file", open(win.FileReadAttributes)))
-		},
-	},
-	{
-		method: "File.Delete", name: "a link itself", needs: []need{aDirectory},
-		promise: "open a link itself, never its target",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `target\`, `target\x\`)
-			f.link(t, "link", win.NewSymlink(f.Directory+`\target`))
-			dir := f.dir(t)
-			wantErrno(t, "delete it", deletion(t, dir, "link"))
-			wantErrno(t, "what it led to", at(t, dir, `target\x`, open(win.FileReadAttributes)))
 		},
 	},
 }

@@ -86,15 +86,6 @@ var healthRows = []row{
 		},
 	},
 	{
-		method: "Volumes.VolumePathNames", name: "of no volume",
-		promise: "Errors: 2 and 3 no such volume; 87 and 123 the volume's name is malformed.",
-		test: func(t *testing.T, f *Fixture) {
-			wantErrno(t, "no volume", errorOf(f.System.VolumePathNames(t.Context(), noVolume)), missing...)
-			_, err := f.System.VolumePathNames(t.Context(), `\\?\csi-proxy\`)
-			wantErrno(t, "no name", err, win.ErrorInvalidParameter, win.ErrorInvalidName)
-		},
-	},
-	{
 		method: "Volumes.RepairVolume", name: "of a healthy volume", needs: []need{aDisk},
 		promise: "RepairNoErrors is the result of a volume without errors.",
 		test: func(t *testing.T, f *Fixture) {
@@ -225,46 +216,6 @@ var healthRows = []row{
 		},
 	},
 	{
-		method: "Device.Control", name: "lock", needs: []need{aDisk},
-		promise: "FsctlLockVolume gives the volume to the handle alone: whoever opens the volume or a file on it " +
-			"afterwards gets ErrorAccessDenied, until FsctlUnlockVolume or the end of the handle.",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			closing(t, f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile)))
-			refused := func(what string) {
-				t.Helper()
-				_, err := f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead)
-				wantErrno(t, what+": open the volume", err, win.ErrorAccessDenied)
-				_, err = f.System.OpenFile(t.Context(), volume+"file", open(win.FileReadAttributes))
-				wantErrno(t, what+": open a file", err, win.ErrorAccessDenied)
-			}
-			admitted := func(what string) {
-				t.Helper()
-				wantErrno(t, what, errorOf(f.System.FileAttributes(t.Context(), volume+"file")))
-			}
-			d := f.device(t, deviceOf(volume), readWrite)
-			must(t, f.lock(t, d))
-			refused("locked")
-			must(t, lock(t, d, win.FsctlUnlockVolume))
-			admitted("unlocked")
-			must(t, f.lock(t, d))
-			refused("locked again")
-			closing(t, d)
-			admitted("after the handle")
-		},
-	},
-	{
-		method: "Device.Flush", name: "under the lock", needs: []need{aDisk},
-		promise: "Flush is FlushFileBuffers",
-		guess:   "NTFS treats a locked volume as a dismounted one; whether it can be flushed isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			d := f.device(t, deviceOf(volume), readWrite)
-			must(t, f.lock(t, d))
-			wantErrno(t, "flush", d.Flush(t.Context()))
-		},
-	},
-	{
 		method: "Volumes.DeleteVolumeMountPoint", name: "whose volume is locked", needs: []need{aDirectory, aDisk},
 		promise: "the directory is free again", guess: "whether the mount manager opens the volume isn't documented",
 		test: func(t *testing.T, f *Fixture) {
@@ -280,19 +231,6 @@ var healthRows = []row{
 			if err != nil {
 				wantErrno(t, "unmount without the lock", f.System.DeleteVolumeMountPoint(t.Context(), point))
 			}
-		},
-	},
-	{
-		method: "Device.Control", name: "lock of a volume in use", needs: []need{aDisk},
-		promise: "It fails with ErrorAccessDenied while anybody has something open on the volume, or the handle has " +
-			"locked it already",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			h := f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
-			d := f.device(t, deviceOf(volume), readWrite)
-			wantErrno(t, "lock", lock(t, d, win.FsctlLockVolume), win.ErrorAccessDenied)
-			closing(t, h)
-			must(t, f.lock(t, d))
 		},
 	},
 	{
@@ -321,25 +259,6 @@ var healthRows = []row{
 			if dirty, err := win.DecodeVolumeIsDirty(out); err != nil || dirty {
 				t.Errorf("a new volume is dirty: %v, %v", dirty, err)
 			}
-		},
-	},
-	{
-		method: "Device.Control", name: "writable", needs: []need{aDisk},
-		promise: "IoctlDiskIsWritable succeeds on a disk or volume that can be written to. Else the error is " +
-			"ErrorWriteProtect.",
-		test: func(t *testing.T, f *Fixture) {
-			d, volume := f.formatted(t)
-			check := func(want ...win.Errno) {
-				t.Helper()
-				for _, path := range []string{physicalDrive(d.Number), deviceOf(volume)} {
-					wantErrno(t, path, errorOf(f.control(t, path, win.IoctlDiskIsWritable, nil, 0)), want...)
-				}
-			}
-			check()
-			readOnly := win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}
-			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskSetDiskAttributes, readOnly.Encode(), 0)
-			must(t, err)
-			check(win.ErrorWriteProtect)
 		},
 	},
 	{

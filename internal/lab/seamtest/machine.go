@@ -87,15 +87,6 @@ var smbRows = []row{
 		},
 	},
 	{
-		method: "SMBMappings.CreateSMBGlobalMapping", name: "of a server that isn't there",
-		promise: "53 and kin the server doesn't answer; 67 no such share",
-		test: func(t *testing.T, f *Fixture) {
-			o := win.SMBMappingOptions{Username: "csi-proxy-nobody", Password: secret.New("hidden")}
-			wantErrno(t, "map", f.System.CreateSMBGlobalMapping(t.Context(), noShare, o),
-				win.ErrorBadNetPath, win.ErrorBadNetName, win.ErrorLogonFailure)
-		},
-	},
-	{
 		method: "SMBMappings.RemoveSMBGlobalMapping", name: "of none",
 		promise: "Error 2250: there is none.",
 		test: func(t *testing.T, f *Fixture) {

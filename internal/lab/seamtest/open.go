@@ -101,18 +101,6 @@ var openRows = []row{
 		},
 	},
 	{
-		method: "File.OpenAt", name: "through a handle for attributes only", needs: []need{aDirectory},
-		promise: "a directory's handle that was opened for attributes only is enough",
-		guess:   "which right to a directory a relative open needs isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			must(t, at(t, f.dir(t), "below", creating(win.FileCreate, win.FileDirectoryFile)))
-			kept := f.openFile(t, f.Directory, open(win.FileReadAttributes, win.FileDirectoryFile))
-			if err := at(t, kept, "below", open(win.FileReadAttributes, openLink)); err != nil {
-				t.Errorf("an open below it: %v", err)
-			}
-		},
-	},
-	{
 		method: "File.OpenAt", name: "refuses names that lead astray", needs: []need{aDirectory},
 		promise: `as do elements that are empty, "." or "..", or that have a slash, a colon, or a character that no name can have`,
 		test: func(t *testing.T, f *Fixture) {
@@ -123,91 +111,6 @@ var openRows = []row{
 					wantErrno(t, fmt.Sprintf("%q", name), at(t, dir, name, o), win.ErrorInvalidName)
 				}
 			}
-		},
-	},
-	{
-		method: "File.OpenAt", name: "isn't led astray", needs: []need{aDirectory},
-		promise: "A reparse point on the way is refused with ErrorReparsePointEncountered; the last element is opened " +
-			"itself with FileOpenReparsePoint and refused without.",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `target\`, `target\x\`)
-			f.link(t, "symlink", win.NewSymlink(f.Directory+`\target`))
-			f.link(t, "junction", win.NewJunction(f.Directory+`\target`))
-			dir := f.dir(t)
-			for name, tag := range map[string]win.ReparseTag{"symlink": win.TagSymlink, "junction": win.TagMountPoint} {
-				wantErrno(t, name+" followed", at(t, dir, name, open(win.FileReadAttributes, win.FileOpenForBackup)),
-					win.ErrorReparsePointEncountered)
-				wantErrno(t, "a path by "+name, at(t, dir, name+`\x`, open(win.FileReadAttributes, openLink)), win.ErrorReparsePointEncountered)
-				h, err := dir.OpenAt(t.Context(), name, open(win.FileReadAttributes, openLink))
-				must(t, err)
-				info, err := h.Info(t.Context())
-				if err != nil || !info.IsReparsePoint() || info.ReparseTag != tag {
-					t.Errorf("%s itself: %+v, %v", name, info, err)
-				}
-				closing(t, h)
-			}
-		},
-	},
-	{
-		method: "File.OpenAt", name: "below what has become a link", needs: []need{aDirectory},
-		promise: "So is everything below a directory that has become a reparse point since it was opened.",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `empty\`, `target\`, `target\x\`)
-			held := f.openFile(t, f.Directory+`\empty`, open(win.FileListDirectory|win.FileWriteAttributes, openLink))
-			_, err := held.Control(t.Context(), win.FsctlSetReparsePoint, win.NewJunction(f.Directory+`\target`).Encode(), nil)
-			must(t, err)
-			wantErrno(t, "below it", at(t, held, "x", open(win.FileReadAttributes)), win.ErrorReparsePointEncountered)
-		},
-	},
-	{
-		method: "Files.OpenFile", name: "full paths only",
-		promise: "and a path that isn't full",
-		test: func(t *testing.T, f *Fixture) {
-			for _, path := range []string{"", "relative", `C:`, `C:relative`, `\rooted`, `1:\x`, `\\?\C:\x\..\y`} {
-				_, err := f.System.OpenFile(t.Context(), path, open(win.FileReadAttributes))
-				wantErrno(t, fmt.Sprintf("%q", path), err, win.ErrorInvalidName)
-				_, err = f.System.FileAttributes(t.Context(), path)
-				wantErrno(t, fmt.Sprintf("attributes of %q", path), err, win.ErrorInvalidName)
-			}
-		},
-	},
-	{
-		method: "Files.OpenFile", name: "of drives and volumes that aren't there",
-		promise: "2 and 3 no such file or directory",
-		test: func(t *testing.T, f *Fixture) {
-			for _, path := range []string{`Q:\x`, noVolume + "x"} {
-				wantErrno(t, path, errorOf(f.System.OpenFile(t.Context(), path, open(win.FileReadAttributes))), missing...)
-			}
-		},
-	},
-	{
-		method: "Files.OpenFile", name: "follows links", needs: []need{aDirectory},
-		promise: "Links on the way are followed; o says whether the last one is.",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `target\`, `target\x\`)
-			f.link(t, "symlink", win.NewSymlink(f.Directory+`\target`))
-			f.link(t, "junction", win.NewJunction(f.Directory+`\target`))
-			f.link(t, "dangling", win.NewSymlink(f.Directory+`\missing`))
-			for _, name := range []string{"symlink", "junction"} {
-				f.openFile(t, f.Directory+`\`+name+`\x`, open(win.FileReadAttributes))
-				for options, isLink := range map[win.CreateOptions]bool{win.FileOpenForBackup: false, openLink: true} {
-					info, err := f.openFile(t, f.Directory+`\`+name, open(win.FileReadAttributes, options)).Info(t.Context())
-					if err != nil || info.IsReparsePoint() != isLink {
-						t.Errorf("%s with options %#x: %+v, %v", name, options, info, err)
-					}
-				}
-			}
-			_, err := f.System.OpenFile(t.Context(), f.Directory+`\dangling`, open(win.FileReadAttributes))
-			wantErrno(t, "a link to nothing", err, missing...)
-		},
-	},
-	{
-		method: "Files.OpenFile", name: "of a link to itself", needs: []need{aDirectory},
-		promise: "1920 and 1921 a link that can't be followed",
-		test: func(t *testing.T, f *Fixture) {
-			f.link(t, "loop", win.NewSymlink(f.Directory+`\loop`))
-			_, err := f.System.OpenFile(t.Context(), f.Directory+`\loop\x`, open(win.FileReadAttributes))
-			wantErrno(t, "a link to itself", err, 1920, 1921)
 		},
 	},
 	{
@@ -285,17 +188,6 @@ var openRows = []row{
 				if a, err := f.System.FileAttributes(t.Context(), f.Directory+`\`+name); err != nil || a&bits != want {
 					t.Errorf("%s: %#x, %v", name, a, err)
 				}
-			}
-		},
-	},
-	{
-		method: "Files.FileAttributes", name: "errors", needs: []need{aDirectory},
-		promise: "Errors are those of OpenFile.",
-		test: func(t *testing.T, f *Fixture) {
-			for name, want := range map[string]win.Errno{
-				"missing": win.ErrorFileNotFound, `missing\x`: win.ErrorPathNotFound, "a?b": win.ErrorInvalidName, "x\x00": win.ErrorInvalidName,
-			} {
-				wantErrno(t, fmt.Sprintf("%q", name), errorOf(f.System.FileAttributes(t.Context(), f.Directory+`\`+name)), want)
 			}
 		},
 	},

@@ -21,14 +21,20 @@ import (
 //go:embed oracle.txt
 var oracleText string
 
-// Oracle is a fact about Windows whose promise isn't ours.
+// contractText has rows of the contract that are plain calls, in the same language.
+//
+//go:embed contract.txt
+var contractText string
+
+// Oracle is a fact about Windows whose promise isn't ours, or a row of the contract.
 type Oracle struct {
 	Name    string // the section's name, a slash, and the case in the source
 	Source  string // who says it: a repository with a file, or a page
 	Windows string // which Windows and file system it holds for
 	Proof   string // the row of docs/windows-proof.md that it stands behind
 	Steps   []OracleStep
-	line    int
+
+	promise, guess string // of a row of the contract
 }
 
 // OracleStep is a call with the statuses that it gives.
@@ -61,22 +67,39 @@ func (s OracleStep) Errnos() []win.Errno {
 
 // Oracles returns all facts.
 func Oracles() []Oracle {
-	all, err := parseOracles(oracleText)
-	if err != nil {
-		panic(err) // the text is part of the program; TestOracles reads it
+	return parsed("oracle.txt", oracleText)
+}
+
+// plainRows are the rows of contract.txt.
+func plainRows() (all []row) {
+	for _, o := range parsed("contract.txt", contractText) {
+		method, name, _ := strings.Cut(o.Name, "/")
+		all = append(all, row{
+			method: method, name: name, promise: o.promise, guess: o.guess, needs: o.needs(),
+			test: func(t *testing.T, f *Fixture) { o.call(t, f, nil) },
+		})
 	}
 	return all
 }
 
-// parseOracles reads the form of oracle.txt.
-func parseOracles(text string) ([]Oracle, error) {
+func parsed(file, text string) []Oracle {
+	all, err := parseOracles(file, text)
+	if err != nil {
+		panic(err) // the text is part of the program; TestOracles and TestContract read it
+	}
+	return all
+}
+
+// parseOracles reads the form of oracle.txt and contract.txt.
+func parseOracles(file, text string) ([]Oracle, error) {
 	var all []Oracle
 	var section string
 	var common Oracle // what holds for the rows that follow
 	for i, line := range strings.Split(text, "\n") {
 		fail := func(format string, args ...any) ([]Oracle, error) {
-			return nil, fmt.Errorf("oracle.txt, line %d: %s", i+1, fmt.Sprintf(format, args...))
+			return nil, fmt.Errorf("%s, line %d: %s", file, i+1, fmt.Sprintf(format, args...))
 		}
+		continues := strings.HasPrefix(line, "\t") && len(all) > 0
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -86,20 +109,35 @@ func parseOracles(text string) ([]Oracle, error) {
 			continue
 		}
 		name, steps, isRow := strings.Cut(line, " | ")
-		if !isRow {
+		switch {
+		case continues:
+			steps = line
+		case !isRow:
 			key, value, _ := strings.Cut(line, ": ")
-			field, ok := map[string]*string{"source": &common.Source, "windows": &common.Windows, "proof": &common.Proof}[key]
+			field, ok := map[string]*string{
+				"source": &common.Source, "windows": &common.Windows, "proof": &common.Proof,
+				"promise": &common.promise, "guess": &common.guess,
+			}[key]
 			if !ok || value == "" {
-				return fail("it is neither a row nor source, windows or proof")
+				return fail("it is neither a row nor source, windows, proof, promise or guess")
+			}
+			if key == "promise" {
+				common.guess = ""
 			}
 			*field = value
 			continue
+		default:
+			row := common
+			row.Name = section + "/" + strings.TrimSpace(name)
+			if section == "" || row.promise == "" && (row.Source == "" || row.Windows == "" || row.Proof == "") {
+				return fail("the row has no section, or neither a promise nor a source, windows and proof")
+			}
+			if slices.ContainsFunc(all, func(o Oracle) bool { return o.Name == row.Name }) {
+				return fail("%s comes twice", row.Name)
+			}
+			all = append(all, row)
 		}
-		row := common
-		row.Name, row.line = section+"/"+strings.TrimSpace(name), i+1
-		if section == "" || row.Source == "" || row.Windows == "" || row.Proof == "" {
-			return fail("the row has no section, source, windows or proof")
-		}
+		row := &all[len(all)-1]
 		for text := range strings.SplitSeq(steps, ";") {
 			step, err := parseStep(text)
 			if err != nil {
@@ -107,13 +145,11 @@ func parseOracles(text string) ([]Oracle, error) {
 			}
 			row.Steps = append(row.Steps, step)
 		}
+	}
+	for _, row := range all {
 		if last := row.Steps[len(row.Steps)-1]; verbs[last.Verb].method == "" {
-			return fail("its last step, %q, is no call", last)
+			return nil, fmt.Errorf("%s: the last step of %s, %q, is no call", file, row.Name, last)
 		}
-		if slices.ContainsFunc(all, func(o Oracle) bool { return o.Name == row.Name }) {
-			return fail("%s comes twice", row.Name)
-		}
-		all = append(all, row)
 	}
 	return all, nil
 }
@@ -187,22 +223,32 @@ func RunOracles(t *testing.T, c Config) {
 	}
 }
 
-func (o Oracle) run(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno) win.Errno) {
-	r := oracleRun{f: f, which: which, handles: map[string]any{}}
+// needs are what the fact can't do without.
+func (o Oracle) needs() (all []need) {
 	for _, s := range o.Steps {
-		for _, n := range verbs[s.Verb].needs {
-			if !r.f.has(n) {
-				t.Skipf("this system doesn't offer %s", n)
-			}
-		}
-		if slices.ContainsFunc(s.Args, onVolume) && !r.f.has(aDisk) {
-			t.Skipf("this system doesn't offer %s", aDisk)
+		all = append(all, verbs[s.Verb].needs...)
+		if slices.ContainsFunc(s.Args, onVolume) {
+			all = append(all, aDisk)
 		}
 	}
+	return all
+}
+
+func (o Oracle) run(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno) win.Errno) {
+	f.skipWithout(t, o.needs())
+	o.call(t, f, which)
+	if t.Failed() {
+		t.Logf("%s says so of %s", o.Source, o.Windows)
+	}
+}
+
+// call makes the calls up to the first that doesn't give what it must.
+func (o Oracle) call(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno) win.Errno) {
+	t.Helper()
+	r := oracleRun{f: f, which: which, handles: map[string]any{}}
 	for _, s := range o.Steps {
-		r.step(t, s)
-		if t.Failed() {
-			t.Fatalf("%s says so of %s", o.Source, o.Windows)
+		if r.step(t, s); t.Failed() {
+			return
 		}
 	}
 }

@@ -156,10 +156,27 @@ func (f *Fixture) has(n need) bool {
 	return false
 }
 
+// skipWithout skips a row that needs what the system doesn't offer.
+func (f *Fixture) skipWithout(t *testing.T, needs []need) {
+	for _, n := range needs {
+		if !f.has(n) {
+			t.Skipf("this system doesn't offer %s", n)
+		}
+	}
+}
+
+// Names returns the names of all rows.
+func Names() (all []string) {
+	for _, r := range rows() {
+		all = append(all, r.method, r.name)
+	}
+	return all
+}
+
 // rows are all rows.
 func rows() []row {
 	return slices.Concat(generalRows, openRows, fileRows, accessRows, deviceRows, diskRows, volumeRows, healthRows,
-		smbRows, iscsiRows, serviceRows, machineRows, numberRows)
+		smbRows, iscsiRows, serviceRows, machineRows, numberRows, plainRows())
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {
@@ -185,11 +202,7 @@ func run(t *testing.T, c Config, which func(row) bool) {
 }
 
 func (r row) run(t *testing.T, f *Fixture) {
-	for _, n := range r.needs {
-		if !f.has(n) {
-			t.Skipf("this system doesn't offer %s", n)
-		}
-	}
+	f.skipWithout(t, r.needs)
 	r.test(t, f)
 	if t.Failed() {
 		promise := "promised"
@@ -239,11 +252,8 @@ var (
 	wantErrno = WantErrno
 )
 
-// Errors that the contract names together.
-var (
-	missing = []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound}
-	unknown = []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported}
-)
+// missing are errors that the contract names together.
+var missing = []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound}
 
 // closing closes what a test has opened.
 func closing(t *testing.T, c interface{ Close() error }) {

@@ -33,15 +33,6 @@ var volumeRows = []row{
 		},
 	},
 	{
-		method: "Volumes.VolumeNameForMountPoint", name: "of what isn't there",
-		promise: "Errors: 2 and 3 nothing there",
-		test: func(t *testing.T, f *Fixture) {
-			for _, path := range []string{`Q:\`, `Q:\dir\`} {
-				wantErrno(t, path, errorOf(f.System.VolumeNameForMountPoint(t.Context(), path)), missing...)
-			}
-		},
-	},
-	{
 		method: "Volumes.VolumeNameForMountPoint", name: "of a volume's own name",
 		promise: "a volume's own name",
 		test: func(t *testing.T, f *Fixture) {
@@ -49,15 +40,6 @@ var volumeRows = []row{
 			if got, err := f.System.VolumeNameForMountPoint(t.Context(), c); err != nil || !strings.EqualFold(got, c) {
 				t.Errorf("%s, %v, want %s", got, err, c)
 			}
-		},
-	},
-	{
-		method: "Volumes.VolumeNameForMountPoint", name: "of no mount point", needs: []need{aDirectory},
-		promise: "87 a junction or link to something else; 4390 a directory that is no mount point, for which 87 is " +
-			"seen, too.",
-		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.VolumeNameForMountPoint(t.Context(), f.Directory+`\`)
-			wantErrno(t, "a plain directory", err, win.ErrorNotAReparsePoint, win.ErrorInvalidParameter)
 		},
 	},
 	{
@@ -91,14 +73,6 @@ var volumeRows = []row{
 		},
 	},
 	{
-		method: "Volumes.VolumeInformation", name: "of no volume",
-		promise: "2 and 3 no such volume",
-		test: func(t *testing.T, f *Fixture) {
-			wantErrno(t, "VolumeInformation", errorOf(f.System.VolumeInformation(t.Context(), noVolume)), missing...)
-			wantErrno(t, "DiskFreeSpace", errorOf(f.System.DiskFreeSpace(t.Context(), noVolume)), missing...)
-		},
-	},
-	{
 		method: "Volumes.VolumeInformation", name: "of raw and formatted ones", needs: []need{aDisk},
 		promise: "1005 no file system that Windows knows (RAW)",
 		test: func(t *testing.T, f *Fixture) {
@@ -110,16 +84,6 @@ var volumeRows = []row{
 			if err != nil || info.FileSystem != "NTFS" || info.Label != "label" {
 				t.Errorf("formatted: %+v, %v", info, err)
 			}
-		},
-	},
-	{
-		method: "Volumes.VolumeInformation", name: "of an offline one", needs: []need{aDisk},
-		promise: "21 the volume is offline",
-		test: func(t *testing.T, f *Fixture) {
-			volume := f.partition(t, f.NewDisk(t).Number)
-			_, err := f.control(t, deviceOf(volume), win.IoctlVolumeOffline, nil, 0)
-			must(t, err)
-			wantErrno(t, "offline", errorOf(f.System.VolumeInformation(t.Context(), volume)), win.ErrorNotReady)
 		},
 	},
 	{
@@ -239,15 +203,6 @@ var volumeRows = []row{
 		},
 	},
 	{
-		method: "Volumes.DeleteVolumeMountPoint", name: "errors", needs: []need{aDirectory},
-		promise: "Errors: 2 and 3 no such directory; 87 and 4390 no mount point",
-		test: func(t *testing.T, f *Fixture) {
-			f.make(t, `plain\`)
-			wantErrno(t, "a plain directory", f.System.DeleteVolumeMountPoint(t.Context(), f.Directory+`\plain\`), win.ErrorNotAReparsePoint, win.ErrorInvalidParameter)
-			wantErrno(t, "nothing", f.System.DeleteVolumeMountPoint(t.Context(), f.Directory+`\missing\`), missing...)
-		},
-	},
-	{
 		method: "Volumes.DeleteVolumeMountPoint", name: "whose volume has gone", needs: []need{aDirectory, aDisk},
 		promise: "the directory is free again", guess: "the field reports errors 2 and 3, too",
 		test: func(t *testing.T, f *Fixture) {
@@ -255,21 +210,6 @@ var volumeRows = []row{
 			f.make(t, `mount\`)
 			must(t, f.System.SetVolumeMountPoint(t.Context(), f.Directory+`\mount\`, volume))
 			d.Detach()
-			wantErrno(t, "unmount", f.System.DeleteVolumeMountPoint(t.Context(), f.Directory+`\mount\`))
-		},
-	},
-	{
-		method: "Volumes.SetVolumeMountPoint", name: "of a directory that is held", needs: []need{aDirectory, aDisk},
-		promise: "a directory that is held open without ShareDelete can be mounted at",
-		guess:   "how Windows opens it isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			f.make(t, `mount\`)
-			f.openFile(t, f.Directory+`\mount`, win.OpenOptions{
-				Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen,
-				Options: win.FileDirectoryFile,
-			})
-			wantErrno(t, "mount", f.System.SetVolumeMountPoint(t.Context(), f.Directory+`\mount\`, volume))
 			wantErrno(t, "unmount", f.System.DeleteVolumeMountPoint(t.Context(), f.Directory+`\mount\`))
 		},
 	},

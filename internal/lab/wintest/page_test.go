@@ -84,6 +84,9 @@ func sources(t *testing.T) map[string]*source {
 	for _, o := range seamtest.Oracles() {
 		all[suite].literals[o.Proof] = true
 	}
+	for _, name := range seamtest.Names() {
+		all[suite].literals[strings.ReplaceAll(name, " ", "_")] = true
+	}
 	for _, s := range all {
 		if s.suite {
 			maps.Copy(s.literals, all[suite].literals)
