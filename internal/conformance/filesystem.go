@@ -149,7 +149,7 @@ var filesystemChecks = []Check{
 				request := fields{"path": t.dir() + name, "context": context}
 				t.do("Mkdir", request)
 				t.want(t.do("PathExists", request).is("exists"), "%v doesn't exist", request)
-				t.do("Rmdir", request.with("force", true))
+				t.do("Rmdir", request.With("force", true))
 				t.want(!t.do("PathExists", request).is("exists"), "%v exists after Rmdir", request)
 			}
 		},

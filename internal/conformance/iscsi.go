@@ -93,7 +93,7 @@ var iscsiChecks = []Check{
 			if t.CHAPUsername == "" {
 				t.notApplicable("it needs a target with CHAP: see --iscsi-chap-username")
 			}
-			t.refused(codes.Unauthenticated, "ConnectTarget", login.with("chap_secret", secret.New("not the secret")))
+			t.refused(codes.Unauthenticated, "ConnectTarget", login.With("chap_secret", secret.New("not the secret")))
 			t.want(len(t.targetDisks()) == 0, "the target has disks after a failed login")
 		},
 	},
@@ -108,7 +108,7 @@ var iscsiChecks = []Check{
 			for range 2 {
 				t.do("SetMutualChapSecret", fields{"secret": t.MutualCHAPSecret})
 			}
-			t.do("ConnectTarget", login.with("auth_type", 2))
+			t.do("ConnectTarget", login.With("auth_type", 2))
 			t.want(len(t.targetDisks()) > 0, "the target has no disks while it is connected")
 		},
 	},
@@ -151,7 +151,7 @@ func (t *trial) refusedPortal(request fields) {
 		}
 		r := request
 		if fieldOf(m.Input(), "iqn") != nil {
-			r = r.with("iqn", unknownTarget)
+			r = r.With("iqn", unknownTarget)
 		}
 		t.refused(codes.InvalidArgument, string(m.Name()), r)
 	}
@@ -230,7 +230,7 @@ func (t *trial) loginRequest() fields {
 	if t.CHAPUsername == "" {
 		return t.target()
 	}
-	return t.target().with("auth_type", 1).with("chap_username", t.CHAPUsername).with("chap_secret", t.CHAPSecret)
+	return t.target().With("auth_type", 1).With("chap_username", t.CHAPUsername).With("chap_secret", t.CHAPSecret)
 }
 
 func (t *trial) targetDisks() []string { return t.do("GetTargetDisks", t.target()).texts("disks") }

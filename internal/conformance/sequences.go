@@ -21,15 +21,10 @@ type driverNode struct{ *trial }
 func (n driverNode) Call(_ context.Context, method string, request drivers.Fields) ([]byte, error) {
 	f := fields{}
 	for name, value := range request {
-		switch v := value.(type) {
-		case drivers.Fields:
-			value = fields(v)
-		case string:
-			if name == "password" {
-				value = secret.New(v)
-			} else if slices.Contains(withDrive, method) && strings.HasPrefix(v, `\`) {
-				value = "C:" + v
-			}
+		if v, ok := value.(string); ok && name == "password" {
+			value = secret.New(v)
+		} else if ok && slices.Contains(withDrive, method) && strings.HasPrefix(v, `\`) {
+			value = "C:" + v
 		}
 		f[name] = value
 	}

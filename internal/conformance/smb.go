@@ -60,7 +60,7 @@ var smbChecks = []Check{
 		Name: "smb.slashes", Group: "smb", Methods: []string{"NewSmbGlobalMapping", "RemoveSmbGlobalMapping"},
 		Promise: "A remote path with slashes, in any case, is the same share.",
 		run: func(t *trial) {
-			request := t.mapping(t.dir()+`\share`).with("remote", strings.ReplaceAll(strings.ToUpper(t.Share), `\`, "/"))
+			request := t.mapping(t.dir()+`\share`).With("remote", strings.ReplaceAll(strings.ToUpper(t.Share), `\`, "/"))
 			t.unmapLater()
 			t.do("NewSmbGlobalMapping", request)
 			t.do("RemoveSmbGlobalMapping", fields{"remote": strings.ReplaceAll(t.Share, `\`, "/")})
@@ -93,7 +93,7 @@ var smbChecks = []Check{
 				{"remote": `\\csi-proxy-conformance.invalid`, "username": "user"},
 				{"remote": unknownShare, "local": "relative", "username": "user"},
 			} {
-				err := t.refused(codes.InvalidArgument, "NewSmbGlobalMapping", request.with("password", secret.New(password)))
+				err := t.refused(codes.InvalidArgument, "NewSmbGlobalMapping", request.With("password", secret.New(password)))
 				t.want(!strings.Contains(err.Error(), password), "the password is in the error")
 			}
 		},
@@ -109,7 +109,7 @@ func (t *trial) mapping(local string) fields {
 	if local == "" {
 		return f
 	}
-	return f.with("local", local)
+	return f.With("local", local)
 }
 
 // unmapLater has the clean-up remove the mapping of the share if there is one. The links

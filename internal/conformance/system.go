@@ -66,7 +66,7 @@ var systemChecks = []Check{
 			}{
 				{"StartService", service, serviceRunning}, {"StartService", service, serviceRunning},
 				{"StopService", service, serviceStopped}, {"StopService", service, serviceStopped},
-				{"StartService", service, serviceRunning}, {"StopService", service.with("force", true), serviceStopped},
+				{"StartService", service, serviceRunning}, {"StopService", service.With("force", true), serviceStopped},
 			} {
 				t.do(step.method, step.fields)
 				got := state()

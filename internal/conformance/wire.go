@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -20,162 +17,16 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/internal/conformance/drivers"
 )
 
-// Checks are written once and run in every version. They name methods as the newest
-// version does, and fields by the words below.
+// fields are a request's fields by word. A password is a secret.Text.
+type fields = drivers.Fields
 
-// olderMethods are the names that methods have in older versions.
-var olderMethods = map[string]string{
-	"GetDiskStats":              "DiskStats",
-	"SetDiskState":              "SetAttachState",
-	"GetDiskState":              "GetAttachState",
-	"UnmountVolume":             "DismountVolume",
-	"GetVolumeStats":            "VolumeStats",
-	"GetDiskNumberFromVolumeID": "GetVolumeDiskNumber",
-	"GetVolumeIDFromTargetPath": "GetVolumeIDFromMount",
-	"CreateSymlink":             "LinkPath",
-	"IsSymlink":                 "IsMountPoint",
-}
-
-// fieldNames are the names of a field in the messages of all versions, by its word. A
-// word that isn't here is the field's only name.
-var fieldNames = map[string][]string{
-	"disk":      {"disk_number", "diskID", "disk_id", "diskNumber"},
-	"disks":     {"diskIDs"},
-	"locations": {"disk_locations"},
-	"online":    {"is_online", "isOnline"},
-	"partition": {"partition_number"},
-	"volume":    {"volume_id"},
-	"volumes":   {"volume_ids"},
-	"path":      {"path", "target_path", "mount"},
-	"source":    {"source_path"},
-	"target":    {"target_path"},
-	"size":      {"size_bytes", "size"},
-	"total":     {"total_bytes", "diskSize", "volumeSize"},
-	"used":      {"used_bytes", "volumeUsedSize"},
-	"isLink":    {"is_symlink", "is_mount_point"},
-	"remote":    {"remote_path"},
-	"local":     {"local_path"},
-	"portal":    {"target_portal"},
-	"address":   {"target_address"},
-	"port":      {"target_port"},
-	"portals":   {"target_portals"},
-	"secret":    {"MutualChapSecret"},
-}
-
-// methodOf returns a service's method by its newest name; nil if it has none.
-func methodOf(service protoreflect.ServiceDescriptor, newest string) protoreflect.MethodDescriptor {
-	if m := service.Methods().ByName(protoreflect.Name(newest)); m != nil {
-		return m
-	}
-	return service.Methods().ByName(protoreflect.Name(olderMethods[newest]))
-}
-
-// fieldOf returns a message's field by its word; nil if it has none.
-func fieldOf(message protoreflect.MessageDescriptor, word string) protoreflect.FieldDescriptor {
-	names, ok := fieldNames[word]
-	if !ok {
-		names = []string{word}
-	}
-	for _, name := range names {
-		if f := message.Fields().ByName(protoreflect.Name(name)); f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
-// fields are a request's fields by word. Values are bool, int, int64, uint32, string,
-// secret.Text, or fields for a message.
-type fields map[string]any
-
-// with returns the fields with one more.
-func (f fields) with(word string, value any) fields {
-	all := maps.Clone(f)
-	all[word] = value
-	return all
-}
-
-// String is without secrets.
-func (f fields) String() string {
-	var parts []string
-	for _, word := range slices.Sorted(maps.Keys(f)) {
-		value := f[word]
-		switch v := value.(type) {
-		case string:
-			if value = strconv.Quote(shortened(v)); strconv.CanBackquote(v) {
-				value = `"` + shortened(v) + `"` // backslashes as they are
-			}
-		case secret.Text:
-			value = "…"
-		}
-		parts = append(parts, fmt.Sprintf("%s: %v", word, value))
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// shortened bounds a text that goes into a result.
-func shortened(s string) string {
-	const limit = 100
-	if len(s) > limit {
-		return s[:limit/2] + "…" + s[len(s)-limit/2:]
-	}
-	return s
-}
-
-// encode fills a message with fields.
-func encode(message protoreflect.Message, f fields) error {
-	for word, value := range f {
-		field := fieldOf(message.Descriptor(), word)
-		if field == nil {
-			return fmt.Errorf("%s has no field for %q", message.Descriptor().FullName(), word)
-		}
-		if nested, ok := value.(fields); ok {
-			if err := encode(message.Mutable(field).Message(), nested); err != nil {
-				return err
-			}
-			continue
-		}
-		v, err := valueOf(field, value)
-		if err != nil {
-			return err
-		}
-		message.Set(field, v)
-	}
-	return nil
-}
-
-// valueOf converts a value to what a field takes: a number becomes decimal text where
-// the field is text, as disk numbers are in older versions.
-func valueOf(field protoreflect.FieldDescriptor, value any) (protoreflect.Value, error) {
-	text := fmt.Sprint(value)
-	if s, ok := value.(secret.Text); ok {
-		text = s.Reveal()
-	}
-	var v any
-	var err error
-	switch field.Kind() {
-	case protoreflect.StringKind:
-		v = text
-	case protoreflect.BoolKind:
-		v, err = strconv.ParseBool(text)
-	case protoreflect.Uint32Kind:
-		var n uint64
-		n, err = strconv.ParseUint(text, 10, 32)
-		v = uint32(n)
-	case protoreflect.Int64Kind:
-		v, err = strconv.ParseInt(text, 10, 64)
-	case protoreflect.EnumKind:
-		var n int64
-		n, err = strconv.ParseInt(text, 10, 32)
-		v = protoreflect.EnumNumber(n)
-	default:
-		err = fmt.Errorf("field %s has the kind %s", field.FullName(), field.Kind())
-	}
-	return protoreflect.ValueOf(v), err
-}
+var (
+	methodOf, fieldOf = drivers.MethodOf, drivers.FieldOf
+	olderMethods      = drivers.OlderMethods
+)
 
 // endpoint is where a version is served.
 type endpoint struct{ group, version string }
@@ -213,7 +64,7 @@ func (c *connection) invoke(ctx context.Context, e endpoint, method string, f fi
 	service, _ := api.Service(e.group, e.version)
 	m := methodOf(service, method)
 	request, response := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
-	if err := encode(request, f); err != nil {
+	if err := drivers.Encode(request, f); err != nil {
 		return answer{}, err
 	}
 	err := c.conn.Invoke(ctx, "/"+api.ServiceName(e.group, e.version)+"/"+string(m.Name()), proto.Message(request),

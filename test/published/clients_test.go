@@ -51,7 +51,7 @@ func (s stubs) Call(ctx context.Context, method string, request drivers.Fields) 
 			continue
 		}
 		req := reflect.New(generated.Type().In(1).Elem())
-		if err := fill(message(req), request); err != nil {
+		if err := drivers.Encode(message(req), request); err != nil {
 			return nil, err
 		}
 		results := generated.Call([]reflect.Value{reflect.ValueOf(ctx), req})

@@ -51,7 +51,7 @@ func TestPlantedLinks(t *testing.T) {
 					`\planted\System32`, `\planted\System32\kernel`, `\planted\new`, `\planted\new\below`, `\root\Windows\System32`,
 					`\root\Program Files`, `\twice\System32`, `\twice\new`, `\relative\System32`, `\relative\new`,
 				} {
-					c.fail(codes.PermissionDenied, string(m.Name()), request.with(string(name), kubeletPath+path))
+					c.fail(codes.PermissionDenied, string(m.Name()), request.With(string(name), kubeletPath+path))
 				}
 			}
 		}

@@ -15,11 +15,11 @@ var portal = fields{"target_address": "10.0.0.1"}
 // the secrets are of its user, and its own.
 func addTarget(n *node, iqn string, more fields, secret, own string) {
 	n.t.Helper()
-	target := more.with("iqn", iqn)
+	target := more.With("iqn", iqn)
 	if target["portals"] == nil {
 		target["portals"] = []fields{{"address": portal["target_address"]}}
 	}
-	n.simCall("AddIscsiTarget", target.with("chap_secret", secret).with("mutual_chap_secret", own))
+	n.simCall("AddIscsiTarget", target.With("chap_secret", secret).With("mutual_chap_secret", own))
 }
 
 // addLUN gives a target a disk.

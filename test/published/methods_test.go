@@ -48,7 +48,7 @@ func TestEveryMethod(t *testing.T) {
 				}
 				request := u.request
 				for name, value := range u.wrong {
-					request = request.with(name, value)
+					request = request.With(name, value)
 				}
 				if u.broken != "" {
 					n.failNext(u.broken, errorAccessDenied)
@@ -66,18 +66,18 @@ var usesOf = map[string]func(n *node) []use{
 	"disk": func(n *node) []use {
 		number := n.attach(hardware{size: gib, page83: "Google  PersistentDisk  pvc-1"})
 		n.t.Cleanup(func() { n.detach(number) })
-		disk, none := fields{"disk_number": number}, fields{"disk_number": noDisk}
+		disk, none := fields{"disk": number}, fields{"disk": noDisk}
 		const list = "CM_Get_Device_Interface_ListW"
 		return []use{
 			{method: "Rescan", broken: list},
 			{method: "ListDiskLocations", broken: list},
 			{method: "ListDiskIDs", broken: list},
-			{"GetDiskNumberByName", fields{"disk_name": "Google  PersistentDisk  pvc-1"}, "disk_number", decimal(number),
+			{"GetDiskNumberByName", fields{"disk_name": "Google  PersistentDisk  pvc-1"}, "disk", decimal(number),
 				fields{"disk_name": "none"}, codes.NotFound, ""},
 			{"PartitionDisk", disk, "", "", none, codes.NotFound, ""},
-			{"SetDiskState", disk.with("is_online", true), "", "", none, codes.NotFound, ""},
-			{"GetDiskState", disk, "is_online", "true", none, codes.NotFound, ""},
-			{"GetDiskStats", disk, "total_bytes", "1073741824", none, codes.NotFound, ""},
+			{"SetDiskState", disk.With("online", true), "", "", none, codes.NotFound, ""},
+			{"GetDiskState", disk, "online", "true", none, codes.NotFound, ""},
+			{"GetDiskStats", disk, "total", "1073741824", none, codes.NotFound, ""},
 		}
 	},
 	"volume": func(n *node) []use {
@@ -87,19 +87,19 @@ var usesOf = map[string]func(n *node) []use{
 		id := n.operator().rawVolume(number)
 		volume, none := fields{"volume_id": id}, fields{"volume_id": noVolume}
 		return []use{
-			{"ListVolumesOnDisk", fields{"disk_number": number}, "", "", fields{"disk_number": noDisk}, codes.NotFound, ""},
+			{"ListVolumesOnDisk", fields{"disk": number}, "", "", fields{"disk": noDisk}, codes.NotFound, ""},
 			{"IsVolumeFormatted", volume, "formatted", "false", none, codes.NotFound, ""},
 			{"FormatVolume", volume, "", "", none, codes.NotFound, ""},
-			{"MountVolume", volume.with("target_path", path), "", "", none, codes.NotFound, ""},
-			{"GetVolumeIDFromTargetPath", fields{"target_path": path}, "volume_id", id,
-				fields{"target_path": kubeletPath}, codes.NotFound, ""},
-			{"GetClosestVolumeIDFromTargetPath", fields{"target_path": path}, "volume_id", id,
-				fields{"target_path": outside}, codes.InvalidArgument, ""},
-			{"GetDiskNumberFromVolumeID", volume, "disk_number", decimal(number), none, codes.NotFound, ""},
+			{"MountVolume", volume.With("path", path), "", "", none, codes.NotFound, ""},
+			{"GetVolumeIDFromTargetPath", fields{"path": path}, "volume_id", id,
+				fields{"path": kubeletPath}, codes.NotFound, ""},
+			{"GetClosestVolumeIDFromTargetPath", fields{"path": path}, "volume_id", id,
+				fields{"path": outside}, codes.InvalidArgument, ""},
+			{"GetDiskNumberFromVolumeID", volume, "disk", decimal(number), none, codes.NotFound, ""},
 			{"GetVolumeStats", volume, "", "", none, codes.NotFound, ""},
 			{"ResizeVolume", volume, "", "", none, codes.NotFound, ""},
 			{"WriteVolumeCache", volume, "", "", none, codes.NotFound, ""},
-			{"UnmountVolume", volume.with("target_path", path), "", "", fields{"volume_id": "x"}, codes.InvalidArgument, ""},
+			{"UnmountVolume", volume.With("path", path), "", "", fields{"volume_id": "x"}, codes.InvalidArgument, ""},
 		}
 	},
 	"filesystem": func(*node) []use {
@@ -108,11 +108,11 @@ var usesOf = map[string]func(n *node) []use{
 		return []use{
 			{"Mkdir", dir, "", "", away, codes.InvalidArgument, ""},
 			{"PathExists", dir, "exists", "true", away, codes.InvalidArgument, ""},
-			{"CreateSymlink", fields{"source_path": dir["path"], "target_path": link["path"]}, "", "",
-				fields{"target_path": outside}, codes.InvalidArgument, ""},
-			{"IsSymlink", link, "is_symlink", "true", away, codes.InvalidArgument, ""},
+			{"CreateSymlink", fields{"source": dir["path"], "target": link["path"]}, "", "",
+				fields{"target": outside}, codes.InvalidArgument, ""},
+			{"IsSymlink", link, "isLink", "true", away, codes.InvalidArgument, ""},
 			{"RmdirContents", dir, "", "", away, codes.InvalidArgument, ""},
-			{"Rmdir", dir.with("force", true), "", "", away, codes.InvalidArgument, ""},
+			{"Rmdir", dir.With("force", true), "", "", away, codes.InvalidArgument, ""},
 		}
 	},
 	"smb": func(*node) []use {
@@ -124,7 +124,7 @@ var usesOf = map[string]func(n *node) []use{
 	},
 	"iscsi": func(n *node) []use {
 		at, nowhere := fields{"target_portal": portal}, fields{"target_portal": fields{}}
-		target := at.with("iqn", "iqn.2026-01.example:target")
+		target := at.With("iqn", "iqn.2026-01.example:target")
 		return []use{
 			{"AddTargetPortal", at, "", "", nowhere, codes.InvalidArgument, ""},
 			{method: "ListTargetPortals", broken: "ReportIScsiSendTargetPortalsExW"},

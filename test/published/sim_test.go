@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/csi-proxy/csi-proxy/test/published/drivers"
 )
 
 // What the cloud, the pods and the power supply do to the simulated node, and what
@@ -86,7 +88,7 @@ func (n *node) simTry(method protoreflect.Name, request fields) (answer, error) 
 	}
 	m := sim.service.Methods().ByName(method)
 	req, resp := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
-	if err := fill(req, request); err != nil {
+	if err := drivers.Encode(req, request); err != nil {
 		return answer{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

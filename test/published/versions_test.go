@@ -5,11 +5,7 @@ package published
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -93,34 +89,6 @@ func (v version) service() protoreflect.ServiceDescriptor {
 	return d.(protoreflect.ServiceDescriptor)
 }
 
-// olderNames are the names that methods and fields of the newest versions have in
-// older ones. The tests are written in the newest names.
-var olderNames = map[protoreflect.Name][]protoreflect.Name{
-	"GetDiskStats":              {"DiskStats"},
-	"SetDiskState":              {"SetAttachState"},
-	"GetDiskState":              {"GetAttachState"},
-	"UnmountVolume":             {"DismountVolume"},
-	"GetVolumeStats":            {"VolumeStats"},
-	"GetDiskNumberFromVolumeID": {"GetVolumeDiskNumber"},
-	"GetVolumeIDFromTargetPath": {"GetVolumeIDFromMount"},
-	"CreateSymlink":             {"LinkPath"},
-	"IsSymlink":                 {"IsMountPoint"},
-
-	"disk_number": {"diskID", "disk_id", "diskNumber"},
-	"is_online":   {"isOnline"},
-	"total_bytes": {"diskSize", "volumeSize"},
-	"used_bytes":  {"volumeUsedSize"},
-	"size_bytes":  {"size"},
-	"target_path": {"path", "mount"},
-	"is_symlink":  {"is_mount_point"},
-}
-
-// namesOf returns a name and its older ones, newest first.
-func namesOf(name string) []protoreflect.Name {
-	newest := protoreflect.Name(name)
-	return append([]protoreflect.Name{newest}, olderNames[newest]...)
-}
-
 // client is a generated client of one version.
 type client struct {
 	version
@@ -139,58 +107,16 @@ func (n *node) client(v version) *client {
 	return &client{version: v, t: n.t, stub: stub, outcome: map[protoreflect.Name]outcome{}}
 }
 
-// fields are the fields of a request, by their newest names. A message in it is
-// fields again, a list []fields or []string.
-type fields map[string]any
-
-// with returns a copy of f with a field set.
-func (f fields) with(name string, value any) fields {
-	g := fields{}
-	maps.Copy(g, f)
-	g[name] = value
-	return g
-}
-
-// without returns a copy of f that lacks some fields.
-func (f fields) without(names ...string) fields {
-	g := maps.Clone(f)
-	for _, name := range names {
-		delete(g, name)
-	}
-	return g
-}
-
-// String is for messages of tests: it leaves out the end of what is long.
-func (f fields) String() string {
-	b, err := json.Marshal(f)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[:min(len(b), 200)])
-}
+// fields are a request's fields by word.
+type fields = drivers.Fields
 
 // method returns the descriptor of a method by its newest name; nil if the version
 // lacks it.
 func (v version) method(name string) protoreflect.MethodDescriptor {
-	for _, candidate := range namesOf(name) {
-		if m := v.service().Methods().ByName(candidate); m != nil {
-			return m
-		}
-	}
-	return nil
+	return drivers.MethodOf(v.service(), name)
 }
 
 func (v version) has(method string) bool { return v.method(method) != nil }
-
-// field returns a field of m by its newest name; nil if m lacks it.
-func field(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
-	for _, candidate := range namesOf(name) {
-		if f := m.Fields().ByName(candidate); f != nil {
-			return f
-		}
-	}
-	return nil
-}
 
 // call calls a method through the generated client.
 func (c *client) call(method string, request fields) (answer, error) {
@@ -201,7 +127,7 @@ func (c *client) call(method string, request fields) (answer, error) {
 	}
 	generated := c.stub.MethodByName(string(m.Name()))
 	req := reflect.New(generated.Type().In(1).Elem())
-	if err := fill(message(req), request); err != nil {
+	if err := drivers.Encode(message(req), request); err != nil {
 		c.t.Fatalf("%s %s: %v", c.version, m.Name(), err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -269,54 +195,7 @@ func message(v reflect.Value) protoreflect.Message {
 	return proto.MessageReflect(v.Interface().(proto.Message))
 }
 
-// fill sets the fields of a request. A number goes into a string field in decimal,
-// as the older versions have it.
-func fill(m protoreflect.Message, request fields) error {
-	for name, v := range request {
-		f := field(m.Descriptor(), name)
-		if f == nil {
-			return fmt.Errorf("%s has no field %s", m.Descriptor().FullName(), name)
-		}
-		if of, ok := v.(drivers.Fields); ok {
-			v = fields(of)
-		}
-		switch v := v.(type) {
-		case fields:
-			if err := fill(m.Mutable(f).Message(), v); err != nil {
-				return err
-			}
-		case []fields:
-			list := m.Mutable(f).List()
-			for _, element := range v {
-				e := list.NewElement()
-				if err := fill(e.Message(), element); err != nil {
-					return err
-				}
-				list.Append(e)
-			}
-		case []string:
-			list := m.Mutable(f).List()
-			for _, text := range v {
-				list.Append(protoreflect.ValueOf(text))
-			}
-		case uint32:
-			if f.Kind() == protoreflect.StringKind {
-				m.Set(f, protoreflect.ValueOf(strconv.FormatUint(uint64(v), 10)))
-				continue
-			}
-			if f.Kind() == protoreflect.EnumKind {
-				m.Set(f, protoreflect.ValueOf(protoreflect.EnumNumber(v)))
-				continue
-			}
-			m.Set(f, protoreflect.ValueOf(v))
-		default:
-			m.Set(f, protoreflect.ValueOf(v))
-		}
-	}
-	return nil
-}
-
-// answer is a response, with its fields by their newest names.
+// answer is a response, with its fields by word.
 type answer struct {
 	t testing.TB
 	m protoreflect.Message
@@ -324,7 +203,7 @@ type answer struct {
 
 func (a answer) get(name string) protoreflect.Value {
 	a.t.Helper()
-	f := field(a.m.Descriptor(), name)
+	f := drivers.FieldOf(a.m.Descriptor(), name)
 	if f == nil {
 		a.t.Fatalf("%s has no field %s", a.m.Descriptor().FullName(), name)
 	}

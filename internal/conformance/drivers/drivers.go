@@ -7,7 +7,7 @@
 //
 // Package conformance calls any daemon with them, and the module test/published, which has links
 // to these files, calls ours with the published client. So this package imports nothing but the
-// standard library.
+// standard library and protobuf's reflection, which the published client has in an old version.
 package drivers
 
 import (
@@ -32,9 +32,6 @@ type Node interface {
 	// in the .proto file; it returns the response as JSON, also with these names.
 	Call(ctx context.Context, method string, request Fields) ([]byte, error)
 }
-
-// Fields are the fields of a request. A message in it is Fields again.
-type Fields = map[string]any
 
 // Calls are the calls that drivers make.
 type Calls struct{ Node }
