@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,8 +86,7 @@ func Each[T any, L runtime.Object, P interface {
 func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []*core.Node) (map[string][]core.Pod, error) {
 	var mu sync.Mutex
 	pods := make(map[string][]core.Pod)
-	var first error
-	InParallel(nodes, func(n *core.Node) {
+	errs := InParallel(nodes, func(n *core.Node) error {
 		var found []core.Pod
 		onNode := meta.ListOptions{FieldSelector: "spec.nodeName=" + n.Name}
 		err := Each(ctx, "pods of node "+n.Name, client.CoreV1().Pods(meta.NamespaceAll).List, onNode, func(p *core.Pod) {
@@ -97,26 +97,26 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []*core.Node
 		mu.Lock()
 		defer mu.Unlock()
 		pods[n.Name] = found
-		if first == nil {
-			first = err
-		}
+		return err
 	})
-	return pods, first
+	return pods, cmp.Or(errs...)
 }
 
-// InParallel calls do for each item, for [Parallel] of them at a time, and returns when all
-// calls have.
-func InParallel[T any](items []T, do func(T)) {
+// InParallel calls do for each item, for [Parallel] of them at a time, and returns the results
+// in the order of the items.
+func InParallel[T, R any](items []T, do func(T) R) []R {
+	results := make([]R, len(items))
 	var calls sync.WaitGroup
 	slots := make(chan struct{}, Parallel)
-	for _, item := range items {
+	for i, item := range items {
 		slots <- struct{}{}
 		calls.Go(func() {
 			defer func() { <-slots }()
-			do(item)
+			results[i] = do(item)
 		})
 	}
 	calls.Wait()
+	return results
 }
 
 // NodeIsReady reports whether kubelet says that its node is ready.

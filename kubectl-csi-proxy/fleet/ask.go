@@ -94,13 +94,13 @@ func (a *Asker) find(ctx context.Context) ([]*core.Node, map[string]*core.Pod, e
 func ask[R any, T interface{ asked() Asked }](ctx context.Context, a *Asker,
 	question func(ctx context.Context, n *core.Node, pod *core.Pod) (R, error),
 	answer func(Asked, R) T) (Answers[T], error) {
-	answers := Answers[T]{Nodes: []T{}}
 	nodes, pods, err := a.find(ctx)
 	if err != nil {
-		return answers, err
+		return Answers[T]{Nodes: []T{}}, err
 	}
 	var mu sync.Mutex
-	cluster.InParallel(nodes, func(n *core.Node) {
+	done := 0
+	answers := cluster.InParallel(nodes, func(n *core.Node) T {
 		asked := Asked{Node: n.Name}
 		var got R
 		err := noPod(n)
@@ -119,13 +119,12 @@ func ask[R any, T interface{ asked() Asked }](ctx context.Context, a *Asker,
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		answers.Nodes = append(answers.Nodes, answer(asked, got))
-		if a.Progress != nil {
-			a.Progress(len(answers.Nodes), len(nodes))
+		if done++; a.Progress != nil {
+			a.Progress(done, len(nodes))
 		}
+		return answer(asked, got)
 	})
-	slices.SortFunc(answers.Nodes, func(a, b T) int { return strings.Compare(a.asked().Node, b.asked().Node) })
-	return answers, context.Cause(ctx)
+	return Answers[T]{answers}, context.Cause(ctx)
 }
 
 // noPod says what to do about a node on which nothing can be run.

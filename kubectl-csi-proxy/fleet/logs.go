@@ -70,16 +70,15 @@ func (a *Asker) serviceLog(ctx context.Context, pod *core.Pod) (_ []byte, err er
 
 // Print writes the lines for people, each after the name of its node if there are several.
 func (l Logs) Print(w io.Writer) error {
+	var lines []string
 	for _, n := range l.Nodes {
 		prefix := ""
 		if len(l.Nodes) > 1 {
 			prefix = n.Node + ": "
 		}
 		for _, line := range n.Lines {
-			if err := table.Line(w, "%s%s", prefix, strings.TrimRight(line, "\r")); err != nil {
-				return err
-			}
+			lines = append(lines, prefix+strings.TrimRight(line, "\r"))
 		}
 	}
-	return printFailed(w, l.Asked())
+	return errors.Join(table.Lines(w, lines...), printFailed(w, l.Asked()))
 }

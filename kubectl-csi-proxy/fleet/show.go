@@ -97,20 +97,16 @@ func size(bytes *int64) string {
 
 // printFailed says which nodes gave no answer.
 func printFailed(w io.Writer, asked []Asked) error {
+	var lines []string
 	if failed := Failed(asked); failed > 0 {
-		fmt.Fprintln(w)
-		if err := table.Line(w, "%d of %d nodes gave no answer:", failed, len(asked)); err != nil {
-			return err
-		}
+		lines = []string{"", fmt.Sprintf("%d of %d nodes gave no answer:", failed, len(asked))}
 	}
 	for _, a := range asked {
 		if a.Error != "" {
-			if err := table.Line(w, "%s: %s", a.Node, a.Error); err != nil {
-				return err
-			}
+			lines = append(lines, a.Node+": "+a.Error)
 		}
 	}
-	return nil
+	return table.Lines(w, lines...)
 }
 
 // Findings are what doctor has found on nodes. Its JSON is the output of "kubectl csi-proxy

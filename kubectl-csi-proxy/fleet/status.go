@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -86,17 +85,13 @@ func ReadStatus(ctx context.Context, client kubernetes.Interface, scraper cluste
 	if err != nil {
 		return Status{}, err
 	}
-	s := Status{OK: true, Nodes: []NodeStatus{}}
-	var mu sync.Mutex
-	cluster.InParallel(nodes, func(n *core.Node) {
-		node := statusOf(ctx, client, scraper, n, pods[n.Name])
-		mu.Lock()
-		defer mu.Unlock()
-		s.OK = s.OK && len(node.Problems) == 0
-		s.Nodes = append(s.Nodes, node)
+	var s Status
+	s.Nodes = cluster.InParallel(nodes, func(n *core.Node) NodeStatus {
+		return statusOf(ctx, client, scraper, n, pods[n.Name])
 	})
-	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int {
-		return cmp.Or(cmp.Compare(min(1, len(b.Problems)), min(1, len(a.Problems))), strings.Compare(a.Node, b.Node))
+	s.OK = s.with(func(n NodeStatus) bool { return len(n.Problems) > 0 }) == 0
+	slices.SortStableFunc(s.Nodes, func(a, b NodeStatus) int {
+		return cmp.Compare(min(1, len(b.Problems)), min(1, len(a.Problems)))
 	})
 	// An interrupted look isn't one that found daemons that don't answer.
 	return s, context.Cause(ctx)
@@ -252,38 +247,25 @@ func (s Status) Print(w io.Writer) error {
 		nodes.Row(n.Node, table.YesNo(len(n.Problems) == 0), n.Mode, n.Version, number(n.Volumes), number(n.Disks),
 			number(n.OfflineDisks), number(n.SilentDisks), hangs, strings.Join(n.Problems, "; "))
 	}
-	if err := nodes.Flush(); err != nil {
-		return err
-	}
-	for _, line := range append([]string{"", s.summary()}, s.hints()...) {
-		if err := table.Line(w, "%s", line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(nodes.Flush(), table.Lines(w, append([]string{"", s.summary()}, s.hints()...)...))
 }
 
 // summary is the status in one line.
 func (s Status) summary() string {
-	well := 0
 	versions := make(map[string]int)
 	for _, n := range s.Nodes {
-		if len(n.Problems) == 0 {
-			well++
-		}
 		if n.Version != "" {
 			versions[n.Version]++
 		}
 	}
-	text := fmt.Sprintf("%d of %d Windows nodes have no problem that can be seen from here.", well, len(s.Nodes))
+	text := fmt.Sprintf("%d of %d Windows nodes have no problem that can be seen from here.",
+		s.with(func(n NodeStatus) bool { return len(n.Problems) == 0 }), len(s.Nodes))
 	if len(versions) > 1 {
-		text += " They run different versions:"
-		separator := " "
+		var all []string
 		for _, v := range slices.Sorted(maps.Keys(versions)) {
-			text += fmt.Sprintf("%s%s on %d", separator, v, versions[v])
-			separator = ", "
+			all = append(all, fmt.Sprintf("%s on %d", v, versions[v]))
 		}
-		text += "."
+		text += " They run different versions: " + strings.Join(all, ", ") + "."
 	}
 	return text
 }

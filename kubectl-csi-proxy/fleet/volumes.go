@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -173,31 +174,20 @@ func (o *owners) mount(raw json.RawMessage, pods []core.Pod) (Mount, error) {
 // Print writes what is mounted for people.
 func (v Volumes) Print(w io.Writer) error {
 	rows := table.New(w, "NODE", "KIND", "POD", "CLAIM", "PERSISTENT VOLUME", "SIZE", "FREE", "PATH", "PROBLEM")
+	var incomplete []string
 	for _, n := range v.Nodes {
+		if n.IncompleteReason != "" {
+			incomplete = append(incomplete, fmt.Sprintf(
+				"%s: the list may be incomplete, since this couldn't be looked at: %s", n.Node, n.IncompleteReason))
+		}
 		for _, owned := range n.Mounts {
 			var m mounted
 			if err := json.Unmarshal(owned.Mount, &m); err != nil {
 				return err
 			}
-			path := m.Path
-			if path == "" {
-				path = m.Target
-			}
 			rows.Row(n.Node, m.Kind, owned.Pod, owned.Claim, owned.PersistentVolume, size(m.Volume.SizeBytes),
-				size(m.Volume.FreeBytes),
-				path, owned.Problem)
+				size(m.Volume.FreeBytes), cmp.Or(m.Path, m.Target), owned.Problem)
 		}
 	}
-	if err := errors.Join(rows.Flush(), printFailed(w, v.Asked())); err != nil {
-		return err
-	}
-	for _, n := range v.Nodes {
-		if n.IncompleteReason != "" {
-			if err := table.Line(w, "%s: the list may be incomplete, since this couldn't be looked at: %s", n.Node,
-				n.IncompleteReason); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return errors.Join(rows.Flush(), printFailed(w, v.Asked()), table.Lines(w, incomplete...))
 }

@@ -6,7 +6,7 @@ package gate
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
@@ -70,15 +70,12 @@ func look(ctx context.Context, client kubernetes.Interface, o Options) (*cluster
 	if err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	cluster.InParallel(nodes, func(n *core.Node) {
-		if p := pods[n.Name]; p != nil {
-			d := askDaemon(ctx, client, o.Scraper, p)
-			mu.Lock()
-			defer mu.Unlock()
-			c.daemons[n.Name] = d
-		}
-	})
+	asked := slices.DeleteFunc(nodes, func(n *core.Node) bool { return pods[n.Name] == nil })
+	for i, d := range cluster.InParallel(asked, func(n *core.Node) Daemon {
+		return askDaemon(ctx, client, o.Scraper, pods[n.Name])
+	}) {
+		c.daemons[asked[i].Name] = d
+	}
 	return c, nil
 }
 

@@ -16,23 +16,20 @@ import (
 // plugins, and the problems.
 func (r Report) Print(w io.Writer) error {
 	if len(r.Nodes) == 0 {
-		_, err := fmt.Fprintln(w, "The cluster has no Windows nodes.")
-		return err
+		return table.Lines(w, "The cluster has no Windows nodes.")
 	}
 	nodes := table.New(w, "NODE", "READY", "CSI DRIVERS", "CSI PROXY", "IN-TREE VOLUMES", "MIGRATED", "PROBLEMS")
 	volumes := 0
 	for _, n := range r.Nodes {
-		var inTree, migrated int
+		inTree := 0
 		for _, v := range n.Volumes {
 			if v.By == ByInTree {
 				inTree++
-			} else {
-				migrated++
 			}
 		}
 		volumes += len(n.Volumes)
 		nodes.Row(n.Name, table.YesNo(n.Ready), strings.Join(n.Drivers, ","), n.Daemon.Version,
-			strconv.Itoa(inTree), strconv.Itoa(migrated), strconv.Itoa(len(n.Problems)))
+			strconv.Itoa(inTree), strconv.Itoa(len(n.Volumes)-inTree), strconv.Itoa(len(n.Problems)))
 	}
 	if err := nodes.Flush(); err != nil {
 		return err
@@ -49,15 +46,13 @@ func (r Report) Print(w io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintln(w)
+	lines := []string{""}
 	for _, n := range r.Nodes {
 		for _, problem := range n.Problems {
-			if err := table.Line(w, "%s: %s", n.Name, problem); err != nil {
-				return err
-			}
+			lines = append(lines, n.Name+": "+problem)
 		}
 	}
-	return table.Line(w, "%s", r.Summary())
+	return table.Lines(w, append(lines, r.Summary())...)
 }
 
 // Summary is the report in one line.

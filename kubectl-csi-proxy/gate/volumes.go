@@ -4,7 +4,6 @@
 package gate
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -22,15 +21,13 @@ var translator = translation.New()
 // attached yet, is known from the pods that use it.
 func (c *clusterState) volumes(n *core.Node) []Volume {
 	// By the name under which kubelet reports a volume of an in-tree plugin.
-	byName := make(map[string]Volume)
-	add := func(reported string, v Volume) Volume {
-		known, ok := byName[reported]
-		if !ok {
-			known = v
-			known.Pods = []string{}
-			byName[reported] = known
+	byName := make(map[string]*Volume)
+	add := func(reported string, v Volume) *Volume {
+		if byName[reported] == nil {
+			v.Pods = []string{}
+			byName[reported] = &v
 		}
-		return known
+		return byName[reported]
 	}
 
 	migrated := make(map[string]bool) // plugins that this kubelet leaves to CSI
@@ -49,9 +46,8 @@ func (c *clusterState) volumes(n *core.Node) []Volume {
 			if migrated[v.Plugin] {
 				v.By = ByCSI
 			}
-			v = add(reported, v)
-			v.Pods = append(v.Pods, pod.Namespace+"/"+pod.Name)
-			byName[reported] = v
+			known := add(reported, v)
+			known.Pods = append(known.Pods, pod.Namespace+"/"+pod.Name)
 		}
 	}
 	for _, attachment := range c.attachments[n.Name] {
@@ -60,9 +56,7 @@ func (c *clusterState) volumes(n *core.Node) []Volume {
 		case source.PersistentVolumeName != nil:
 			if pv := c.pvs[*source.PersistentVolumeName]; pv != nil {
 				if reported, v, ok := ofPV(pv); ok {
-					v = add(reported, v)
-					v.By = ByCSI
-					byName[reported] = v
+					add(reported, v).By = ByCSI
 				}
 			}
 		case source.InlineVolumeSpec != nil:
@@ -71,9 +65,7 @@ func (c *clusterState) volumes(n *core.Node) []Volume {
 			inTree, inTreeErr := translator.TranslateCSIPVToInTree(&core.PersistentVolume{Spec: *source.InlineVolumeSpec})
 			if err == nil && inTreeErr == nil {
 				reported := reportedName(plugin, &inTree.Spec.PersistentVolumeSource, attachment.Name)
-				v := add(reported, Volume{Name: reported, Plugin: plugin, Driver: attachment.Spec.Attacher})
-				v.By = ByCSI
-				byName[reported] = v
+				add(reported, Volume{Name: reported, Plugin: plugin, Driver: attachment.Spec.Attacher}).By = ByCSI
 			}
 		}
 	}
@@ -83,34 +75,33 @@ func (c *clusterState) volumes(n *core.Node) []Volume {
 		if err != nil {
 			continue // of CSI, or of a plugin that stays
 		}
-		v := add(reported, Volume{Name: reported, Plugin: plugin, Driver: driver})
-		v.By = ByInTree
-		byName[reported] = v
+		add(reported, Volume{Name: reported, Plugin: plugin, Driver: driver}).By = ByInTree
 	}
 
-	all := slices.SortedFunc(maps.Values(byName), func(a, b Volume) int { return strings.Compare(a.Name, b.Name) })
-	for i := range all {
-		slices.Sort(all[i].Pods)
+	all := []Volume{}
+	for _, v := range byName {
+		slices.Sort(v.Pods)
+		all = append(all, *v)
 	}
-	return append([]Volume{}, all...)
+	slices.SortFunc(all, func(a, b Volume) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // ofPod returns the volume of a pod and the name under which kubelet reports it, if it is
 // for an in-tree plugin that CSI replaces.
 func (c *clusterState) ofPod(pod *core.Pod, v *core.Volume) (reported string, _ Volume, ok bool) {
+	claim := ""
 	switch {
 	case v.PersistentVolumeClaim != nil:
-		pv := c.claimed[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName]
-		if pv == nil {
-			return "", Volume{}, false
-		}
-		return ofPV(pv)
+		claim = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
-		pv := c.claimed[pod.Namespace+"/"+pod.Name+"-"+v.Name]
-		if pv == nil {
-			return "", Volume{}, false
+		claim = pod.Name + "-" + v.Name
+	}
+	if claim != "" {
+		if pv := c.claimed[pod.Namespace+"/"+claim]; pv != nil {
+			return ofPV(pv)
 		}
-		return ofPV(pv)
+		return "", Volume{}, false
 	}
 	plugin, driver, ok := pluginAndDriver(nil, v)
 	if !ok {

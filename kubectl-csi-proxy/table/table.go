@@ -38,10 +38,19 @@ func (t Table) Row(fields ...string) {
 // Flush writes the rows.
 func (t Table) Flush() error { return t.lines.Flush() }
 
+// Lines writes lines.
+func Lines(w io.Writer, lines ...string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, quote.Terminal(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Line writes a line.
 func Line(w io.Writer, format string, args ...any) error {
-	_, err := fmt.Fprintln(w, quote.Terminal(fmt.Sprintf(format, args...)))
-	return err
+	return Lines(w, fmt.Sprintf(format, args...))
 }
 
 // JSON writes v for programs.
