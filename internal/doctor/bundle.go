@@ -63,7 +63,7 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		{"endpoints.json", endpointStates},
 		{"services.json", servicesWithFlags},
 		{"programs.json", programBuilds},
-		{"disks.json", func(_ context.Context, n *Node) (any, error) { return n.listed() }},
+		{"disks.json", func(ctx context.Context, n *Node) (any, error) { return n.disks(ctx) }},
 		{"volumes.json", volumesAndPaths},
 		{"mounts.json", mountedVolumes},
 		{"mappings.json", mappedShares},
@@ -300,7 +300,7 @@ func isFailure(line string) bool {
 
 // windowsVersion reads which Windows this is.
 func windowsVersion(ctx context.Context, n *Node) (any, error) {
-	w, err := n.windows()
+	w, err := n.windows(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -425,7 +425,7 @@ type volumeState struct {
 }
 
 func volumesAndPaths(ctx context.Context, n *Node) (any, error) {
-	w, err := n.windows()
+	w, err := n.windows(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -471,7 +471,7 @@ type mappedShare struct {
 }
 
 func mappedShares(ctx context.Context, n *Node) (any, error) {
-	w, err := n.windows()
+	w, err := n.windows(ctx)
 	if err != nil {
 		return nil, err
 	}

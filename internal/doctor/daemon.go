@@ -172,11 +172,7 @@ func (n *Node) running(ctx context.Context) (s *Service, known bool) {
 }
 
 // checkService looks at the state of the service.
-func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
-	services, err := n.services(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func checkService(_ context.Context, _ *Node, services []Service) (string, []Finding, error) {
 	var faults []Finding
 	var names []string
 	for _, s := range services {
@@ -208,11 +204,7 @@ func checkService(ctx context.Context, n *Node) (string, []Finding, error) {
 }
 
 // checkAccount looks whether the service has the rights that the daemon needs.
-func checkAccount(ctx context.Context, n *Node) (string, []Finding, error) {
-	services, err := n.services(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+func checkAccount(_ context.Context, n *Node, services []Service) (string, []Finding, error) {
 	if len(services) == 0 {
 		return "", nil, csiproxy.Errorf(csiproxy.ErrNotFound, "no service runs CSI Proxy")
 	}

@@ -124,22 +124,34 @@ type check struct {
 	look func(ctx context.Context, n *Node) (fine string, faults []Finding, err error)
 }
 
+// with is what a check looks at that needs something of the node, and can't be made without it.
+func with[T any](get func(*Node, context.Context) (T, error),
+	look func(context.Context, *Node, T) (string, []Finding, error)) func(context.Context, *Node) (string, []Finding, error) {
+	return func(ctx context.Context, n *Node) (string, []Finding, error) {
+		got, err := get(n, ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		return look(ctx, n, got)
+	}
+}
+
 // checks are all checks, in the order in which they are shown.
 func checks() []check {
 	return []check{
 		{"endpoints", checkEndpoints},
 		{"pipe-owner", checkPipeOwner},
-		{"service", checkService},
-		{"account", checkAccount},
-		{"directories", checkDirectories},
-		{"kubelet-directory", checkKubeletDirectory},
+		{"service", with((*Node).services, checkService)},
+		{"account", with((*Node).services, checkAccount)},
+		{"directories", with((*Node).services, checkDirectories)},
+		{"kubelet-directory", with((*Node).windows, checkKubeletDirectory)},
 		{"iscsi-service", checkISCSIService},
-		{"automatic-mounting", checkAutomaticMounting},
-		{"san-policy", checkSANPolicy},
-		{"bitlocker", checkBitLocker},
-		{"clones", checkClones},
-		{"luns", checkLUNs},
-		{"silent-disks", checkSilentDisks},
+		{"automatic-mounting", with((*Node).windows, checkAutomaticMounting)},
+		{"san-policy", with((*Node).windows, checkSANPolicy)},
+		{"bitlocker", with((*Node).windows, checkBitLocker)},
+		{"clones", with((*Node).disks, checkClones)},
+		{"luns", with((*Node).disks, checkLUNs)},
+		{"silent-disks", with((*Node).disks, checkSilentDisks)},
 		{"mounted-volumes", checkMountedVolumes},
 		{"smb-mappings", checkMappings},
 		{"smb-log-ons", checkLogOns},
@@ -196,8 +208,12 @@ func (n *Node) asked(ctx context.Context) *Node {
 		get := sync.OnceValues(func() ([]Service, error) { return n.Services(ctx) })
 		once.Services = func(context.Context) ([]Service, error) { return get() }
 	}
-	once.listed = sync.OnceValues(func() ([]storage.Disk, error) { return n.disks(ctx) })
-	once.mounted = sync.OnceValues(func() (storage.VolumeList, error) { return n.mounts(ctx) })
+	once.listed = sync.OnceValues(func() ([]storage.Disk, error) {
+		return ask(n, func(s storage.Operations) ([]storage.Disk, error) { return s.ListDisks(ctx, storage.Selector{}) })
+	})
+	once.mounted = sync.OnceValues(func() (storage.VolumeList, error) {
+		return ask(n, func(s storage.Operations) (storage.VolumeList, error) { return s.ListVolumes(ctx) })
+	})
 	return &once
 }
 
@@ -229,7 +245,7 @@ func Problems(findings []Finding) int {
 }
 
 // windows returns the node's Windows, or why there is none.
-func (n *Node) windows() (Windows, error) {
+func (n *Node) windows(context.Context) (Windows, error) {
 	if n.Windows == nil {
 		return nil, n.needsWindows()
 	}
@@ -267,14 +283,7 @@ func ask[T any](n *Node, f func(storage.Operations) (T, error)) (answer T, err e
 }
 
 // disks returns all disks.
-func (n *Node) disks(ctx context.Context) ([]storage.Disk, error) {
-	return ask(n, func(s storage.Operations) ([]storage.Disk, error) { return s.ListDisks(ctx, storage.Selector{}) })
-}
-
-// mounts returns what is mounted where.
-func (n *Node) mounts(ctx context.Context) (storage.VolumeList, error) {
-	return ask(n, func(s storage.Operations) (storage.VolumeList, error) { return s.ListVolumes(ctx) })
-}
+func (n *Node) disks(context.Context) ([]storage.Disk, error) { return n.listed() }
 
 // service returns a service of Windows. The daemon is asked only where Windows can't be: it
 // knows no more, and the published one doesn't tell a service that doesn't exist.

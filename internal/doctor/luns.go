@@ -18,11 +18,7 @@ import (
 // alone, as that of Azure Disk does: two with the same LUN, and the temporary disk of a
 // machine in Azure. Such a driver asks for the locations of all disks, in which those that
 // Windows runs from, and those of protected volumes, are left out.
-func checkLUNs(ctx context.Context, n *Node) (string, []Finding, error) {
-	disks, err := n.listed()
-	if err != nil {
-		return "", nil, err
-	}
+func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Finding, error) {
 	locations, err := n.locations(ctx)
 	if err != nil {
 		return "", nil, err

@@ -20,11 +20,7 @@ import (
 
 // checkKubeletDirectory looks whether the kubelet directory is there, is no link and lies
 // on NTFS.
-func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, error) {
-	w, err := n.windows()
-	if err != nil {
-		return "", nil, err
-	}
+func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []Finding, error) {
 	path := strings.TrimRight(n.KubeletPath, `\`)
 	var faults []Finding
 	for i := range len(path) + 1 {
@@ -76,13 +72,9 @@ func checkKubeletDirectory(ctx context.Context, n *Node) (string, []Finding, err
 
 // checkDirectories looks whether others than administrators can exchange a service's program, or lead
 // its log elsewhere.
-func checkDirectories(ctx context.Context, n *Node) (string, []Finding, error) {
+func checkDirectories(_ context.Context, n *Node, services []Service) (string, []Finding, error) {
 	if n.Writers == nil {
 		return "", nil, n.needsWindows()
-	}
-	services, err := n.services(ctx)
-	if err != nil {
-		return "", nil, err
 	}
 	var faults []Finding
 	look := func(of, dir string) error {
@@ -140,11 +132,7 @@ func number(ctx context.Context, w Windows, key, value string) (number uint32, s
 
 // checkAutomaticMounting looks whether Windows mounts volumes that it sees for the first
 // time.
-func checkAutomaticMounting(ctx context.Context, n *Node) (string, []Finding, error) {
-	w, err := n.windows()
-	if err != nil {
-		return "", nil, err
-	}
+func checkAutomaticMounting(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
 	off, _, err := number(ctx, w, win.RegistryMountManager, win.RegistryNoAutoMount)
 	if err != nil {
 		return "", nil, err
@@ -158,11 +146,7 @@ func checkAutomaticMounting(ctx context.Context, n *Node) (string, []Finding, er
 }
 
 // checkSANPolicy looks which disks come online when they arrive.
-func checkSANPolicy(ctx context.Context, n *Node) (string, []Finding, error) {
-	w, err := n.windows()
-	if err != nil {
-		return "", nil, err
-	}
+func checkSANPolicy(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
 	policy, set, err := number(ctx, w, win.RegistryPartitionManager, win.RegistrySANPolicy)
 	if err != nil {
 		return "", nil, err
@@ -186,11 +170,7 @@ func checkSANPolicy(ctx context.Context, n *Node) (string, []Finding, error) {
 }
 
 // checkBitLocker looks for volumes that BitLocker keeps from being used.
-func checkBitLocker(ctx context.Context, n *Node) (string, []Finding, error) {
-	w, err := n.windows()
-	if err != nil {
-		return "", nil, err
-	}
+func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
 	var faults []Finding
 	deny, _, err := number(ctx, w, win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess)
 	if err != nil {
@@ -215,11 +195,7 @@ func checkBitLocker(ctx context.Context, n *Node) (string, []Finding, error) {
 
 // checkClones looks for disks with the ids of another one, of which Windows keeps one
 // offline.
-func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
-	disks, err := n.listed()
-	if err != nil {
-		return "", nil, err
-	}
+func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []Finding, error) {
 	var faults []Finding
 	const advice = "detach one of them, or start the daemon with -new-ids-for-clones, which gives a clone new ids " +
 		"when it is brought online"
@@ -257,11 +233,7 @@ func checkClones(ctx context.Context, n *Node) (string, []Finding, error) {
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
-func checkSilentDisks(_ context.Context, n *Node) (string, []Finding, error) {
-	disks, err := n.listed()
-	if err != nil {
-		return "", nil, err
-	}
+func checkSilentDisks(_ context.Context, _ *Node, disks []storage.Disk) (string, []Finding, error) {
 	var faults []Finding
 	for _, d := range disks {
 		if d.Error != "" {
