@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -206,24 +207,9 @@ func samePath(a, b string) bool {
 	if strings.EqualFold(a, b) {
 		return true
 	}
-	identity := func(path string) (info windows.ByHandleFileInformation, ok bool) {
-		path16, err := windows.UTF16PtrFromString(path)
-		if err != nil {
-			return info, false
-		}
-		h, err := windows.CreateFile(path16, windows.FILE_READ_ATTRIBUTES,
-			windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
-			nil, windows.OPEN_EXISTING, 0, 0)
-		if err != nil {
-			return info, false
-		}
-		defer windows.CloseHandle(h) // nothing depends on it
-		return info, windows.GetFileInformationByHandle(h, &info) == nil
-	}
-	first, ok1 := identity(a)
-	second, ok2 := identity(b)
-	return ok1 && ok2 && first.VolumeSerialNumber == second.VolumeSerialNumber &&
-		first.FileIndexHigh == second.FileIndexHigh && first.FileIndexLow == second.FileIndexLow
+	first, err1 := os.Stat(a)
+	second, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
 // process is another process.

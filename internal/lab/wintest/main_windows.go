@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
+	"github.com/csi-proxy/csi-proxy/internal/winservice"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -189,7 +190,7 @@ const testTimeout = 25 * time.Minute
 
 // prove runs the test programs and returns the outcome of each test.
 func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
-	if err := endWithChildren(); err != nil {
+	if err := winservice.EndWithChildren(); err != nil {
 		return nil, err
 	}
 	if err := cleanUpServices(); err != nil { // services of an earlier run would keep the pipes
@@ -406,23 +407,4 @@ func serialNumbers() []string {
 		}
 	}
 	return all
-}
-
-// endWithChildren makes Windows end the programs that this one started when it ends for
-// any reason. Services are not among them.
-func endWithChildren() error {
-	job, err := windows.CreateJobObject(nil, nil) // closed by the end of this program
-	if err != nil {
-		return fmt.Errorf("make a job: %w", err)
-	}
-	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
-		return fmt.Errorf("limit the job: %w", err)
-	}
-	if err := windows.AssignProcessToJobObject(job, windows.CurrentProcess()); err != nil {
-		return fmt.Errorf("enter the job: %w", err)
-	}
-	return nil
 }
