@@ -6,6 +6,7 @@ package csinode
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -146,13 +147,6 @@ func (s *Server) volumeAt(volumeID, volumePath string) (rec *record, path string
 
 // isAt reports whether the driver has staged or published the volume at a path.
 func (rec *record) isAt(path string) bool {
-	if samePath(rec.StagingPath, path) {
-		return true
-	}
-	for _, t := range rec.Targets {
-		if samePath(t.Path, path) {
-			return true
-		}
-	}
-	return false
+	return samePath(rec.StagingPath, path) ||
+		slices.ContainsFunc(rec.Targets, func(t target) bool { return samePath(t.Path, path) })
 }

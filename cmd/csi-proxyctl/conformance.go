@@ -120,7 +120,6 @@ func (f *conformanceFlags) addTo(cmd *cobra.Command, p *program) {
 // secret adds a flag for a secret that may be left out.
 func (f *conformanceFlags) secret(cmd *cobra.Command, flag, what string, to *secret.Text) {
 	read := secretFlag(cmd, flag, what)
-	completeFiles(cmd, flag)
 	f.secrets = append(f.secrets, func() (err error) {
 		if cmd.Flag(flag).Changed {
 			*to, err = read()

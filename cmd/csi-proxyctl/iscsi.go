@@ -73,7 +73,6 @@ it logs in with --mutual-chap. The node has only one such secret.
 ` + secretHelp
 	mutualSecret = secretFlag(mutual, "secret-file", "the secret")
 	require(mutual, "secret-file")
-	completeFiles(mutual, "secret-file")
 
 	group := p.group("iscsi", "Work on the node's iSCSI initiator",
 		p.group("portal", "Work on the portals that the initiator knows",
@@ -86,14 +85,22 @@ it logs in with --mutual-chap. The node has only one such secret.
 				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
 					return done, initiator.RemoveTargetPortal(ctx, portal)
 				}),
-			atPortal("discover", "Ask a known portal for its targets", discoverTargets),
+			atPortal("discover", "Ask a known portal for its targets",
+				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
+					targets, err := initiator.DiscoverTargetPortal(ctx, portal)
+					return column("TARGET", "iqn", targets), err
+				}),
 		),
 		connect,
 		atTarget("disconnect", "Log out of a target",
 			func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
 				return done, initiator.DisconnectTarget(ctx, portal, iqn)
 			}),
-		atTarget("disks", "List the disks that a target provides", listTargetDisks),
+		atTarget("disks", "List the disks that a target provides",
+			func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
+				disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
+				return column("DISK", "number", disks), err
+			}),
 		mutual,
 	)
 	group.Long = fmt.Sprintf(`Work on the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
@@ -141,7 +148,6 @@ func newLoginFlags(cmd *cobra.Command) *loginFlags {
 	cmd.Flags().BoolVar(&l.mutualCHAP, "mutual-chap", false,
 		"the target must prove its identity too; see iscsi mutual-chap-secret")
 	cmd.MarkFlagsRequiredTogether("chap-username", "chap-secret-file")
-	completeFiles(cmd, "chap-secret-file")
 	return l
 }
 
@@ -168,14 +174,4 @@ func listPortals(ctx context.Context, c *client.Client, _ []string) (reply, erro
 		r.rows = append(r.rows, []string{portal.Address, strconv.Itoa(int(portal.Port))})
 	}
 	return r, err
-}
-
-func discoverTargets(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-	targets, err := initiator.DiscoverTargetPortal(ctx, portal)
-	return column("TARGET", "iqn", targets), err
-}
-
-func listTargetDisks(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
-	disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
-	return column("DISK", "number", disks), err
 }

@@ -21,6 +21,7 @@ import (
 // The line break at the end of the file isn't part of the secret.
 func secretFlag(cmd *cobra.Command, flag, what string) func() (secret.Text, error) {
 	file := cmd.Flags().String(flag, "", "`file` that holds "+what+"; - for standard input")
+	completeFiles(cmd, flag)
 	return func() (secret.Text, error) {
 		text, err := readInput(cmd, *file)
 		if err != nil {

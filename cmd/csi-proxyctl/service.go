@@ -342,15 +342,6 @@ does. Flags that were changed take effect.`,
 		})
 }
 
-// upgradedJSON is an upgraded service in JSON.
-type upgradedJSON struct {
-	Name     string `json:"name"`
-	Program  string `json:"program"`
-	Version  string `json:"version"`
-	Changed  bool   `json:"changed"`
-	Previous string `json:"previous,omitempty"`
-}
-
 func (p *program) serviceUpgrade() *cobra.Command {
 	var name *string
 	var mayMiss bool
@@ -361,9 +352,7 @@ func (p *program) serviceUpgrade() *cobra.Command {
 				return reply{}, err
 			}
 			u, err := d.Upgrade(ctx, *name, path, mayMiss)
-			result := upgradedJSON{Name: u.Name, Program: u.Program, Version: u.Version, Changed: u.Previous != "",
-				Previous: u.Previous}
-			return line(result, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
+			return line(u, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
 		})
 	c.Long = `Put a new program in the place of the service's. NEW is its path. The service's path and flags
 stay. The program before is kept beside it: for csi-proxy.exe as csi-proxy.previous.exe.
@@ -386,20 +375,14 @@ If that one lacks versions of the API that came later, and no driver on the node
 
 // serviceJSON is the state of a service in JSON.
 type serviceJSON struct {
-	Name             string               `json:"name"`
-	State            string               `json:"state"`
-	Start            string               `json:"start"`
-	ProcessID        uint32               `json:"process_id,omitempty"`
-	ExitCode         uint32               `json:"exit_code"`
-	SpecificExitCode uint32               `json:"specific_exit_code"`
-	CommandLine      string               `json:"command_line"`
-	DisplayName      string               `json:"display_name"`
-	Description      string               `json:"description"`
-	Account          string               `json:"account"`
-	DelayedStart     *bool                `json:"delayed_start,omitempty"`
-	Recovery         *winservice.Recovery `json:"recovery,omitempty"`
-	StopMilliseconds *uint32              `json:"stop_milliseconds,omitempty"`
-	Privileges       []string             `json:"privileges,omitempty"`
+	Name             string `json:"name"`
+	State            string `json:"state"`
+	Start            string `json:"start"` // in words, in the place of the number in Settings
+	ProcessID        uint32 `json:"process_id,omitempty"`
+	ExitCode         uint32 `json:"exit_code"`
+	SpecificExitCode uint32 `json:"specific_exit_code"`
+	Account          string `json:"account"`
+	winservice.Settings
 	// Replaced is the command line of the daemon that uninstall --restore brings back.
 	Replaced string `json:"replaced,omitempty"`
 	// Interrupted is the command that was cut off and must be repeated: "upgrade" or
@@ -441,7 +424,7 @@ func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	rollback, err := d.Pending(s.CommandLine)
+	upgrading, err := d.Pending(s.CommandLine)
 	if err != nil {
 		return reply{}, err
 	}
@@ -453,7 +436,7 @@ func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
 	if replacing {
 		interrupted = "install --replace"
 	}
-	if rollback != "" {
+	if upgrading {
 		interrupted = "upgrade"
 	}
 	if interrupted != "" {
@@ -466,14 +449,8 @@ func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
 		ProcessID:        s.ProcessID,
 		ExitCode:         s.ExitCode,
 		SpecificExitCode: s.SpecificExitCode,
-		CommandLine:      s.CommandLine,
-		DisplayName:      s.DisplayName,
-		Description:      settings.Description,
 		Account:          s.Account,
-		DelayedStart:     settings.DelayedStart,
-		Recovery:         settings.Recovery,
-		StopMilliseconds: settings.StopMilliseconds,
-		Privileges:       settings.Privileges,
+		Settings:         settings,
 		Replaced:         replaced,
 		Interrupted:      interrupted,
 	}

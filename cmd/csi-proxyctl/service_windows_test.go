@@ -80,17 +80,19 @@ func TestService(t *testing.T) {
 
 	ran(t, 3, "service", "status", "--name", name)
 	want := serviceJSON{
-		Name:        name,
-		State:       "stopped",
-		Start:       "automatic",
-		ExitCode:    uint32(windows.ERROR_SERVICE_NEVER_STARTED),
-		CommandLine: daemon + ` -logtostderr=false -windows-service "-log_file=C:\a log"`,
-		DisplayName: "a test",
-		Description: "nothing",
-		Account:     "LocalSystem",
+		Name:     name,
+		State:    "stopped",
+		Start:    "automatic",
+		ExitCode: uint32(windows.ERROR_SERVICE_NEVER_STARTED),
+		Account:  "LocalSystem",
+		Settings: winservice.Settings{
+			CommandLine: daemon + ` -logtostderr=false -windows-service "-log_file=C:\a log"`,
+			DisplayName: "a test", Description: "nothing",
+		},
 	}
 	// internal/winservice tests them
-	settings := cmpopts.IgnoreFields(serviceJSON{}, "DelayedStart", "Recovery", "StopMilliseconds", "Privileges")
+	settings := cmpopts.IgnoreFields(winservice.Settings{}, "Start", "DelayedStart", "Recovery", "StopMilliseconds",
+		"Privileges")
 	ran(t, 0, "service", "install", "--name", name, "--display-name", "a test", "--description", "nothing", daemon,
 		"--", "-logtostderr=false", "-windows-service", `-log_file=C:\a log`)
 	if diff := cmp.Diff(want, status(), settings); diff != "" {

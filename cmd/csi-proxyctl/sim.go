@@ -84,7 +84,6 @@ func (p *program) simLeaf(use, short string, call simCall) *cobra.Command {
 	for _, f := range call.flags {
 		if f.secret {
 			read := secretFlag(cmd, f.name, f.usage)
-			completeFiles(cmd, f.name)
 			before = append(before, func() error { return setSecret(cmd, request, f, read) })
 		} else {
 			v := &fieldFlag{request: request, simFlag: f, fd: fieldOf(method.Input(), f.field)}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -22,11 +21,10 @@ end isn't part of it. A secret is never an argument, since all users of a machin
 arguments of its processes, and shells record them.`
 
 func (p *program) smb() *cobra.Command {
-	var username string
-	var password func() (secret.Text, error)
+	var credentials func() (smb.Credentials, error)
 	mapShare := p.call("map REMOTE [LOCAL]", "Map a share for the whole node",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			text, err := password()
+			as, err := credentials()
 			if err != nil {
 				return reply{}, err
 			}
@@ -34,7 +32,7 @@ func (p *program) smb() *cobra.Command {
 			if len(args) > 1 {
 				local = args[1]
 			}
-			err = c.SMB.NewSMBGlobalMapping(ctx, args[0], local, smb.Credentials{Username: username, Password: text})
+			err = c.SMB.NewSMBGlobalMapping(ctx, args[0], local, as)
 			return line(nil, "the share is mapped. If it was mapped before and works, it keeps the user and password of then: "+
 				"csi-proxyctl smb unmap first, to change them"), err
 		})
@@ -44,12 +42,7 @@ that it has; to give it others, remove it first with csi-proxyctl smb unmap.
 
 ` + secretHelp
 	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`
-	mapShare.Flags().StringVar(&username, "username", "",
-		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
-	password = secretFlag(mapShare, "password-file", "the user's password")
-	require(mapShare, "username")
-	require(mapShare, "password-file")
-	completeFiles(mapShare, "password-file")
+	credentials = credentialFlags(mapShare)
 
 	forget := p.call("forget", "Forget refused log-ons, so that the next ones are made at once",
 		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
@@ -69,6 +62,20 @@ at once.`
 				return c.SMB.RemoveSMBGlobalMapping(ctx, args[0])
 			}),
 	)
+}
+
+// credentialFlags adds the flags for the user of a share to cmd, and returns a function that reads
+// them.
+func credentialFlags(cmd *cobra.Command) func() (smb.Credentials, error) {
+	username := cmd.Flags().String("username", "",
+		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
+	password := secretFlag(cmd, "password-file", "the user's password")
+	require(cmd, "username")
+	require(cmd, "password-file")
+	return func() (smb.Credentials, error) {
+		text, err := password()
+		return smb.Credentials{Username: *username, Password: text}, err
+	}
 }
 
 func refusedLogOns(all []storage.RefusedLogOn) reply {

@@ -20,6 +20,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -80,11 +81,11 @@ func storageIsServed(ctx context.Context, c *client.Client) (bool, error) {
 }
 
 func (p *program) stageShare() *cobra.Command {
-	var password func() (secret.Text, error)
+	var credentials func() (smb.Credentials, error)
 	var r storage.StageShareRequest
 	cmd := p.call("stage-share REMOTE PATH", "Map a share, and make a link to it at a path",
 		func(ctx context.Context, c *client.Client, args []string) (_ reply, err error) {
-			if r.Credentials.Password, err = password(); err != nil {
+			if r.Credentials, err = credentials(); err != nil {
 				return reply{}, err
 			}
 			r.RemotePath, r.StagingPath = args[0], args[1]
@@ -94,12 +95,7 @@ func (p *program) stageShare() *cobra.Command {
 \\server\share or a directory on the share.
 
 ` + secretHelp
-	cmd.Flags().StringVar(&r.Credentials.Username, "username", "",
-		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
-	password = secretFlag(cmd, "password-file", "the user's password")
-	require(cmd, "username")
-	require(cmd, "password-file")
-	completeFiles(cmd, "password-file")
+	credentials = credentialFlags(cmd)
 	return cmd
 }
 
@@ -345,7 +341,6 @@ path. What is done already isn't done again.
 	login = newLoginFlags(cmd)
 	mutualSecret = secretFlag(cmd, mutualSecretFile,
 		"the secret of the target, of 12 to 16 bytes, which becomes the node's for all targets")
-	completeFiles(cmd, mutualSecretFile)
 	flags := cmd.Flags()
 	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
 	flags.BoolVar(&r.ReadOnly, "read-only", false, "let nothing be written to the disk")

@@ -25,6 +25,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,17 +255,11 @@ func (d *Deployer) config(ctx context.Context, name string,
 	config := winservice.Config{
 		Name:         name,
 		DisplayName:  in.DisplayName,
-		Description:  in.Description,
+		Description:  cmp.Or(in.Description, defaultDescription),
 		CommandLine:  line,
 		DelayedStart: in.DelayedStart,
-		StopTimeout:  in.StopTimeout,
+		StopTimeout:  cmp.Or(in.StopTimeout, report.StopTimeout()),
 		Log:          d.Log,
-	}
-	if config.Description == "" {
-		config.Description = defaultDescription
-	}
-	if config.StopTimeout == 0 {
-		config.StopTimeout = report.StopTimeout()
 	}
 	if !in.AllPrivileges {
 		config.Privileges = report.Privileges

@@ -4,6 +4,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,12 +84,8 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 		}
 		in.Args = append(replacedArgs, in.Args...)
 	}
-	if in.DisplayName == "" {
-		in.DisplayName = r.before.Settings.DisplayName
-	}
-	if in.Description == "" {
-		in.Description = r.before.Settings.Description
-	}
+	in.DisplayName = cmp.Or(in.DisplayName, r.before.Settings.DisplayName)
+	in.Description = cmp.Or(in.Description, r.before.Settings.Description)
 	config, report, err := d.config(ctx, name, in)
 	if err != nil {
 		return Installed{}, err

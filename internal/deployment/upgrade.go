@@ -14,12 +14,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
-// Upgraded is what an upgrade has led to.
+// Upgraded is what an upgrade has led to. Its JSON is the output of "csi-proxyctl service upgrade
+// -o json".
 type Upgraded struct {
-	Name     string // of the service
-	Program  string // its path, which is the same as before
-	Version  string // of the program now
-	Previous string // path of the program before; empty if it was the same
+	Name     string `json:"name"`    // of the service
+	Program  string `json:"program"` // its path, which is the same as before
+	Version  string `json:"version"` // of the program now
+	Changed  bool   `json:"changed"`
+	Previous string `json:"previous,omitempty"` // path of the program before; empty if it was the same
 }
 
 // Upgrade puts a new program in the place of the service's. The path and the flags stay.
@@ -91,7 +93,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 	if err := u.exchange(ctx, fresh, report); err != nil {
 		return Upgraded{}, u.rollBack(ctx, err)
 	}
-	result.Previous = beside(program, "previous")
+	result.Changed, result.Previous = true, beside(program, "previous")
 	return result, u.commit(ctx)
 }
 
@@ -213,17 +215,11 @@ func (u *upgrade) putBack(ctx context.Context) error {
 	return u.Files.Remove(u.rollbackFile())
 }
 
-// Pending returns the file with the program before, if an upgrade of the service was cut
-// off; empty if none was.
-func (d *Deployer) Pending(commandLine string) (string, error) {
+// Pending reports whether an upgrade of the service with a command line was cut off.
+func (d *Deployer) Pending(commandLine string) (bool, error) {
 	program, _, err := d.Services.SplitCommandLine(commandLine)
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	file := beside(program, "rollback")
-	interrupted, err := d.Files.Exists(file)
-	if err != nil || !interrupted {
-		return "", err
-	}
-	return file, nil
+	return d.Files.Exists(beside(program, "rollback"))
 }

@@ -125,8 +125,8 @@ type check struct {
 }
 
 // with is what a check looks at that needs something of the node, and can't be made without it.
-func with[T any](get func(*Node, context.Context) (T, error),
-	look func(context.Context, *Node, T) (string, []Finding, error)) func(context.Context, *Node) (string, []Finding, error) {
+func with[T any](get func(*Node, context.Context) (T, error), look func(context.Context, *Node, T) (string, []Finding,
+	error)) func(context.Context, *Node) (string, []Finding, error) {
 	return func(ctx context.Context, n *Node) (string, []Finding, error) {
 		got, err := get(n, ctx)
 		if err != nil {
