@@ -23,7 +23,7 @@ type Disk struct{ group *group }
 // the newest one that is served.
 func (d *Disk) Version(ctx context.Context) (string, error) { return d.group.version(ctx) }
 
-// ListDiskLocations returns where each disk is attached.
+// ListDiskLocations implements [disk.Operations]: where each disk is attached.
 func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
 	locations := make(map[disk.Number]disk.Location)
 	err := d.group.call(ctx, "ListDiskLocations", "",
@@ -50,8 +50,7 @@ func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loca
 	return locations, nil
 }
 
-// ListDiskIDs returns the identities of each disk, offline disks included. It
-// needs version v1beta1.
+// ListDiskIDs implements [disk.Operations]: the identities of each disk. It needs version v1beta1.
 func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs, err error) {
 	err = d.group.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[disk.Number]disk.IDs) error {
 		disks = listed
@@ -84,8 +83,7 @@ func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
 	}
 }
 
-// FindDiskByPage83 returns the disk whose page 83 identifier, as ListDiskIDs returns
-// it, is exactly this one. If there is none, the error is csiproxy.ErrNotFound.
+// FindDiskByPage83 implements [disk.Operations]: the disk with a page 83 identifier.
 func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Number, err error) {
 	const op = "FindDiskByPage83"
 	object := strconv.Quote(page83)
@@ -112,8 +110,7 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 	return n, err
 }
 
-// PartitionDisk makes sure that a disk has a data partition. It doesn't change a disk
-// that has one. When it returns, the partition's volume can be used.
+// PartitionDisk implements [disk.Operations]: a disk gets a data partition, unless it has one.
 func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
 		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
@@ -122,12 +119,12 @@ func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 	)
 }
 
-// Rescan makes Windows see disks that were added, removed or grown.
+// Rescan implements [disk.Operations]: Windows looks for disks that were added, removed or grown.
 func (d *Disk) Rescan(ctx context.Context) error {
 	return d.group.act(ctx, "Rescan", "", &diskv1.RescanRequest{}, &diskv1.RescanResponse{})
 }
 
-// GetDiskStats returns the size of a disk. It needs version v1beta1.
+// GetDiskStats implements [disk.Operations]: the size of a disk. It needs version v1beta1.
 func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
 	err = d.group.call(ctx, "GetDiskStats", diskObject(n),
 		result("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
@@ -140,8 +137,8 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 	return stats, err
 }
 
-// SetDiskState takes a disk online or offline. It is no error if the disk is in that
-// state already. It needs version v1beta2.
+// SetDiskState implements [disk.Operations]: a disk goes online or offline.
+// It needs version v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
 		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online},
@@ -151,7 +148,7 @@ func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) err
 	)
 }
 
-// GetDiskState reports whether a disk is online. It needs version v1beta2.
+// GetDiskState implements [disk.Operations]: whether a disk is online. It needs version v1beta2.
 func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
 	err = d.group.call(ctx, "GetDiskState", diskObject(n),
 		result("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {

@@ -22,7 +22,7 @@ type Filesystem struct{ group *group }
 // chooses the newest one that is served.
 func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.group.version(ctx) }
 
-// PathExists reports whether a path exists. A link exists even if its target is gone.
+// PathExists implements [filesystem.Operations]: whether a path exists.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
 	err = f.group.call(ctx, "PathExists", quote.Text(path),
 		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path},
@@ -37,8 +37,7 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 	return exists, err
 }
 
-// Mkdir creates a directory and the missing ones above it. It is no error if the
-// directory exists.
+// Mkdir implements [filesystem.Operations]: a directory is made, with those above it.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	return f.group.call(ctx, "Mkdir", quote.Text(path),
 		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
@@ -47,9 +46,7 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	)
 }
 
-// Rmdir removes a directory or a link, but never the target of a link. Without force,
-// a directory that isn't empty is csiproxy.ErrFailedPrecondition. With force, its
-// contents are removed too, and a missing path is no error.
+// Rmdir implements [filesystem.Operations]: a directory, file, link or mount point is removed.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.group.call(ctx, "Rmdir", quote.Text(path),
 		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
@@ -58,14 +55,14 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	)
 }
 
-// RmdirContents removes everything in a directory, as Rmdir with force does, and keeps
-// the directory. It needs version v2alpha1.
+// RmdirContents implements [filesystem.Operations]: a directory's contents are removed. It needs
+// version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 	return f.group.act(ctx, "RmdirContents", quote.Text(path), &filesystemv2alpha1.RmdirContentsRequest{Path: path},
 		&filesystemv2alpha1.RmdirContentsResponse{})
 }
 
-// CreateSymlink creates the symbolic link targetPath, which leads to sourcePath.
+// CreateSymlink implements [filesystem.Operations]: targetPath becomes a link to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
 	return f.group.call(ctx, "CreateSymlink", quote.Text(targetPath),
 		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath},
@@ -75,8 +72,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 	)
 }
 
-// IsSymlink reports whether a path is a link or mount point whose target exists.
-// A missing path is csiproxy.ErrNotFound.
+// IsSymlink implements [filesystem.Operations]: whether a path is a link whose target exists.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
 	err = f.group.call(ctx, "IsSymlink", quote.Text(path),
 		result("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {

@@ -23,14 +23,13 @@ type ISCSI struct{ group *group }
 // chooses the newest one that is served.
 func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.version(ctx) }
 
-// AddTargetPortal makes a portal known to the node's initiator. It is no error if the
-// portal is known already.
+// AddTargetPortal implements [iscsi.Operations]: a portal is made known to the node's initiator.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.act(ctx, "AddTargetPortal", portalObject(p),
 		&iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{})
 }
 
-// DiscoverTargetPortal asks a portal for its targets. The portal must be known.
+// DiscoverTargetPortal implements [iscsi.Operations]: a known portal is asked for its targets.
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
 	return ask(ctx, i.group, "DiscoverTargetPortal", portalObject(p),
 		&iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)},
@@ -42,7 +41,7 @@ func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targe
 		})
 }
 
-// ListTargetPortals returns the portals that the initiator knows.
+// ListTargetPortals implements [iscsi.Operations]: the portals that the initiator knows.
 func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, err error) {
 	err = i.group.call(ctx, "ListTargetPortals", "",
 		checkedResult("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{},
@@ -61,16 +60,13 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 	return portals, err
 }
 
-// RemoveTargetPortal makes the initiator forget a portal. An unknown portal is
-// csiproxy.ErrNotFound.
+// RemoveTargetPortal implements [iscsi.Operations]: the initiator forgets a portal.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.act(ctx, "RemoveTargetPortal", portalObject(p),
 		&iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{})
 }
 
-// ConnectTarget logs in to a target, which must have been discovered. It is no error
-// if the node is connected already. If the target refuses the credentials, the error
-// is csiproxy.ErrUnauthenticated.
+// ConnectTarget implements [iscsi.Operations]: the node logs in to a target.
 func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
 	const op = "ConnectTarget"
 	request := &iscsiv1alpha2.ConnectTargetRequest{
@@ -93,17 +89,14 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 		noResult("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
 }
 
-// DisconnectTarget logs out of a target and makes sure that the node doesn't log in
-// to it again by itself. It is no error if the node isn't connected. While a disk of
-// the target is in use, the error is csiproxy.ErrUnavailable.
+// DisconnectTarget implements [iscsi.Operations]: the node logs out of a target.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
 	return i.group.act(ctx, "DisconnectTarget", targetObject(iqn),
 		&iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)},
 		&iscsiv1alpha2.DisconnectTargetResponse{})
 }
 
-// GetTargetDisks returns the disks of the node that a target provides: none if the
-// node isn't connected to it.
+// GetTargetDisks implements [iscsi.Operations]: the disks that a target provides.
 func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (disks []disk.Number, err error) {
 	request := &iscsiv1alpha2.GetTargetDisksRequest{TargetPortal: portal(p), Iqn: string(iqn)}
 	err = i.group.call(ctx, "GetTargetDisks", targetObject(iqn),
@@ -123,9 +116,8 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 	return disks, err
 }
 
-// SetMutualCHAPSecret sets the secret, of 12 to 16 bytes, with which targets prove
-// their identity to this node in MutualCHAP. The whole node has one such secret. It
-// needs version v1alpha2.
+// SetMutualCHAPSecret implements [iscsi.Operations]: the secret with which targets prove who
+// they are. It needs version v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
 		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()},

@@ -22,17 +22,7 @@ type SMB struct{ group *group }
 // the newest one that is served.
 func (s *SMB) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// NewSMBGlobalMapping maps the share of remotePath for the whole node. remotePath is
-// \\server\share or a directory on it. A mapping that works is kept, even if it was
-// made with other credentials. A broken one is made again. If localPath isn't empty,
-// it becomes a directory link to remotePath. The directory above it must exist. It is
-// no error if the link exists; anything else at localPath is
-// csiproxy.ErrAlreadyExists.
-//
-// If the server refuses the credentials, the error is csiproxy.ErrUnauthenticated. If
-// it doesn't have the share, it is csiproxy.ErrNotFound. If it can't be reached, it is
-// csiproxy.ErrUnavailable. If another user has a mapping of the same server, it is
-// csiproxy.ErrFailedPrecondition.
+// NewSMBGlobalMapping implements [smb.Operations]: a share is mapped for the whole node.
 func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
 	return s.group.call(ctx, "NewSMBGlobalMapping", quote.Text(remotePath),
 		noResult("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
@@ -44,9 +34,7 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 	)
 }
 
-// RemoveSMBGlobalMapping removes the mapping of the share of remotePath, even while
-// it is in use. Links to the share stay. If there is no such mapping, the error is
-// csiproxy.ErrNotFound.
+// RemoveSMBGlobalMapping implements [smb.Operations]: the mapping of a share is removed.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
 		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath},

@@ -21,13 +21,13 @@ type System struct{ group *group }
 // chooses the newest one that is served.
 func (s *System) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// GetBIOSSerialNumber returns the serial number in the machine's firmware.
+// GetBIOSSerialNumber implements [system.Operations]: the serial number in the machine's firmware.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
 	return ask(ctx, s.group, "GetBIOSSerialNumber", "", &systemv1alpha1.GetBIOSSerialNumberRequest{},
 		func(r *systemv1alpha1.GetBIOSSerialNumberResponse) string { return r.SerialNumber })
 }
 
-// GetService returns the state of a service.
+// GetService implements [system.Operations]: the state of a service.
 func (s *System) GetService(ctx context.Context, name string) (service system.Service, err error) {
 	return ask(ctx, s.group, "GetService", serviceObject(name), &systemv1alpha1.GetServiceRequest{Name: name},
 		func(r *systemv1alpha1.GetServiceResponse) system.Service {
@@ -37,16 +37,13 @@ func (s *System) GetService(ctx context.Context, name string) (service system.Se
 		})
 }
 
-// StartService starts a service and waits until it runs. It is no error if it runs
-// already.
+// StartService implements [system.Operations]: a service is started.
 func (s *System) StartService(ctx context.Context, name string) error {
 	return s.group.act(ctx, "StartService", serviceObject(name), &systemv1alpha1.StartServiceRequest{Name: name},
 		&systemv1alpha1.StartServiceResponse{})
 }
 
-// StopService stops a service and waits until it has stopped. It is no error if it is
-// stopped already. If running services depend on it, force stops them first; without
-// force, the error is csiproxy.ErrFailedPrecondition.
+// StopService implements [system.Operations]: a service is stopped.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
 	return s.group.act(ctx, "StopService", serviceObject(name),
 		&systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{})

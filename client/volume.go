@@ -23,8 +23,8 @@ type Volume struct{ group *group }
 // chooses the newest one that is served.
 func (v *Volume) Version(ctx context.Context) (string, error) { return v.group.version(ctx) }
 
-// ListVolumesOnDisk returns the volumes of a disk's partition or, for partition 0,
-// of all data partitions. A partition other than 0 needs version v1beta3.
+// ListVolumesOnDisk implements [volume.Operations]: the volumes of a disk's partition or, for
+// partition 0, of all data partitions. A partition other than 0 needs version v1beta3.
 func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (ids []volume.ID, err error) {
 	object := diskObject(n)
 	if partition != 0 {
@@ -63,8 +63,7 @@ func volumeIDs(texts []string) []volume.ID {
 	return ids
 }
 
-// DataVolumeOfDisk returns the only data volume of a disk. If there are several, the
-// error is csiproxy.ErrFailedPrecondition; if there is none, csiproxy.ErrNotFound.
+// DataVolumeOfDisk implements [volume.Operations]: the only data volume of a disk.
 func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume.ID, err error) {
 	err = v.group.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
 		switch len(ids) {
@@ -79,9 +78,7 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 	return id, err
 }
 
-// MountVolume mounts a volume at an empty directory, which it creates if it is
-// missing. It is no error if the volume is mounted there already. If another volume
-// is, the error is csiproxy.ErrFailedPrecondition.
+// MountVolume implements [volume.Operations]: a volume is mounted at a directory.
 func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
 		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath},
@@ -91,7 +88,7 @@ func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath strin
 	)
 }
 
-// UnmountVolume flushes a volume and unmounts it from a directory. The directory stays.
+// UnmountVolume implements [volume.Operations]: a volume is flushed and unmounted from a directory.
 func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
 		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath},
@@ -101,23 +98,21 @@ func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath str
 	)
 }
 
-// IsVolumeFormatted reports whether a volume has a file system.
+// IsVolumeFormatted implements [volume.Operations]: whether a volume has a file system.
 func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
 	return ask(ctx, v.group, "IsVolumeFormatted", volumeObject(id),
 		&volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)},
 		func(r *volumev2alpha1.IsVolumeFormattedResponse) bool { return r.Formatted })
 }
 
-// FormatVolume makes an NTFS file system on a volume. If the volume has a file system
-// or other data, the error is csiproxy.ErrFailedPrecondition. The published daemon
-// formats such a volume.
+// FormatVolume implements [volume.Operations]: a volume gets an NTFS file system. The published
+// daemon formats also a volume that has a file system or other data.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
 	return v.group.act(ctx, "FormatVolume", volumeObject(id), &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)},
 		&volumev2alpha1.FormatVolumeResponse{})
 }
 
-// ResizeVolume grows a volume and its file system to sizeBytes or, for 0, as far as the
-// disk allows. It doesn't change a volume of that size or larger.
+// ResizeVolume implements [volume.Operations]: a volume grows, with its file system.
 func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error {
 	const op = "ResizeVolume"
 	// For one driver's sake, the daemon also accepts a disk number here, meaning the
@@ -133,8 +128,7 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 	)
 }
 
-// GetVolumeStats returns how large a volume is and how much of it is in use. It
-// needs version v1beta1.
+// GetVolumeStats implements [volume.Operations]: how large a volume is. It needs version v1beta1.
 func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
 	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
 		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)},
@@ -149,8 +143,8 @@ func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume
 	return stats, err
 }
 
-// GetDiskNumberFromVolumeID returns the disk that a volume lies on. It needs
-// version v1beta1.
+// GetDiskNumberFromVolumeID implements [volume.Operations]: the disk that a volume lies on.
+// It needs version v1beta1.
 func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n disk.Number, err error) {
 	err = v.group.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
 		result("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
@@ -167,9 +161,8 @@ func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n
 	return n, err
 }
 
-// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or to which
-// a link at the path leads. If there is none, the error is csiproxy.ErrNotFound. It
-// needs version v1beta1.
+// GetVolumeIDFromTargetPath implements [volume.Operations]: the volume that is mounted at a path.
+// It needs version v1beta1.
 func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
 	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", quote.Text(path),
 		result("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
@@ -180,9 +173,8 @@ func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id
 	return id, err
 }
 
-// GetClosestVolumeIDFromTargetPath returns the volume that a path lies on: that of the
-// nearest mount point above it or, if there is none, that of the drive. It needs
-// version v2alpha1.
+// GetClosestVolumeIDFromTargetPath implements [volume.Operations]: the volume that a path lies on.
+// It needs version v2alpha1.
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
 	return ask(ctx, v.group, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
 		&volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
@@ -191,7 +183,7 @@ func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path stri
 		})
 }
 
-// WriteVolumeCache flushes a volume. It needs version v1beta2.
+// WriteVolumeCache implements [volume.Operations]: a volume is flushed. It needs version v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
 	return v.group.act(ctx, "WriteVolumeCache", volumeObject(id),
 		&volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{})

@@ -19,14 +19,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// WatchDisks tells which disks a selector means, and then what changes. The first value has
-// the list, complete, as Added. The call is under way while the caller ranges over the
-// sequence, and ends when the loop is left.
-//
-// The sequence ends with an error, and only then: that of ctx when this ends, or
-// csiproxy.ErrUnavailable when the daemon stops or the connection to it is lost. The client
-// doesn't begin again by itself: call WatchDisks again, after a moment, which begins with the
-// list.
+// WatchDisks implements [storage.Operations]: which disks a selector means, and then what changes.
+// After the daemon has stopped or the connection to it was lost, the client doesn't begin again by
+// itself: call WatchDisks again, after a moment.
 func (s *Storage) WatchDisks(ctx context.Context, wanted storage.Selector) iter.Seq2[storage.DiskChanges, error] {
 	return func(yield func(storage.DiskChanges, error) bool) {
 		request := &storagev1alpha1.WatchDisksRequest{Disk: storagewire.FromSelector(wanted)}
