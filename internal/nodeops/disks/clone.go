@@ -30,11 +30,7 @@ import (
 // offline. So before a disk goes online, certain is false; if it turns out to be a copy, since
 // Windows takes it offline again, AwaitVolumes refuses it.
 func (d *Disks) SettleClone(ctx context.Context, h *use.Disk, layout *win.DriveLayout, newIDs, certain bool) error {
-	ids := tableIDs(layout)
-	if len(ids) == 0 {
-		return nil
-	}
-	original, id, err := d.findOriginal(ctx, h.Number, ids, certain)
+	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout), certain)
 	if err != nil || id == "" {
 		return err
 	}
@@ -114,6 +110,9 @@ func (d *Disks) giveNewIDs(ctx context.Context, h *use.Disk) error {
 // one of ids when it last answered, or with certain.
 func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string,
 	certain bool) (original disk.Number, id string, _ error) {
+	if len(ids) == 0 {
+		return 0, "", nil
+	}
 	shared := func(others []string) string {
 		for _, id := range ids {
 			if slices.Contains(others, id) {

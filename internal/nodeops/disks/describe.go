@@ -167,14 +167,8 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, sa
 		}
 	}
 	descriptor := said.Descriptor
-	if err := d.tolerate(n, "serial number", said.DescriptorErr); err != nil {
-		return s, err
-	}
 	if said.DescriptorErr == nil {
 		s.Bus = bus(descriptor.BusType)
-	}
-	if err := d.tolerate(n, "page 83", said.IdentifiersErr); err != nil {
-		return s, err
 	}
 	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
 	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
@@ -369,16 +363,14 @@ func (d *Disks) explainOffline(ctx context.Context, all []storage.Disk, wanted s
 					original, copied = other.Number, true
 				}
 			}
-		} else if ids := tableIDsOf(*s); len(ids) > 0 {
-			var id string
-			var err error
-			original, id, err = d.findOriginal(ctx, s.Number, ids, false)
+		} else {
+			n, id, err := d.findOriginal(ctx, s.Number, tableIDsOf(*s), false)
 			if unknown := (*csiproxy.Error)(nil); errors.As(err, &unknown) && ctx.Err() == nil {
 				s.OfflineReason = unknown.Detail
 			} else if err != nil {
 				return err
 			}
-			copied = id != ""
+			original, copied = n, id != ""
 		}
 		if copied {
 			s.OfflineReason = fmt.Sprintf("it is a copy of disk %d, which is online", original)

@@ -215,7 +215,7 @@ func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttr
 	}
 	staged, err := d.StagedReadOnly(ctx, h, attributes)
 	if len(staged) > 0 {
-		return win.DiskOffline, err
+		return win.DiskOffline, nil
 	}
 	return Blocking, err
 }
@@ -239,10 +239,8 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk,
 			return nil, err
 		}
 		// A copy can't go online for that. What is mounted with its ids is of its original.
-		if ids := tableIDs(layout); len(ids) > 0 {
-			if _, id, err := d.findOriginal(ctx, h.Number, ids, false); err != nil || id != "" {
-				return nil, err
-			}
+		if _, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout), false); err != nil || id != "" {
+			return nil, err
 		}
 		if _, err := d.Clear(ctx, h, win.DiskOffline); err != nil {
 			return nil, err
