@@ -69,7 +69,13 @@ func TestClones(t *testing.T) {
 			}
 
 			ops = disks.New(sim, disks.Options{NewIDsForClones: true})
+			sim.OnCall(func(c winsim.Call) {
+				if a := sim.Disks()[copied].Attributes; c.Name == win.IoctlDiskSetDriveLayoutEx.String() && a&win.DiskOffline == 0 {
+					t.Error("it is online with the ids of its original")
+				}
+			})
 			simtest.Must(t, ops.PartitionDisk(t.Context(), copied))
+			sim.OnCall(nil)
 			simtest.Must(t, ops.SetDiskState(t.Context(), copied, true))
 			after := layoutOf(t, sim, copied)
 			if len(after.Partitions) != len(before.Partitions) ||
@@ -265,6 +271,34 @@ func TestDiskThatDoesNotAnswerBesideOthers(t *testing.T) {
 			simtest.Must(t, ops.SetDiskState(t.Context(), n, true))
 		}
 	})
+}
+
+// The original of a copy leaves, or stops to answer, right before the copy gets new ids. It keeps
+// those that it has.
+func TestOriginalLeavesMeanwhile(t *testing.T) {
+	for want, leave := range map[error]func(sim *winsim.System, n disk.Number) error{
+		nil: (*winsim.System).DetachDisk,
+		csiproxy.ErrUnavailable: func(sim *winsim.System, n disk.Number) error {
+			return sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n)}, win.ErrorIODevice)
+		},
+	} {
+		sim := simtest.Open(t, winsim.Delays{})
+		original := attach(t, sim, winsim.DiskSpec{})
+		simtest.Partition(t, sim, original, 1)
+		copied := clone(t, sim, original)
+		before := layoutOf(t, sim, copied)
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+				sim.OnCall(nil)
+				simtest.Must(t, leave(sim, original))
+			}
+		})
+		ops := disks.New(sim, disks.Options{NewIDsForClones: true})
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), copied, true), want)
+		if after := layoutOf(t, sim, copied); !slices.Equal(after.Encode(), before.Encode()) {
+			t.Errorf("it has got new ids; want %v", want)
+		}
+	}
 }
 
 // Somebody makes a partition on a copy at each call that gives it new ids. It stays.

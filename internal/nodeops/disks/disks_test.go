@@ -231,6 +231,9 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 	if err := sim.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
 		t.Errorf("its volume can't be used: %v", err)
 	}
+	if got := sim.Calls()[win.IoctlVolumeOffline.String()]; got != 0 {
+		t.Errorf("a volume that went online was taken offline %d times", got)
+	}
 }
 
 // stubborn is a node whose volumes, if automatic mounting has left them offline, go

@@ -72,6 +72,23 @@ func TestListDiskIDs(t *testing.T) {
 	}
 }
 
+// A disk that doesn't answer hides nothing of the one that has its number by now.
+func TestListDiskIDsOfOneNumber(t *testing.T) {
+	sim, ops := newNode(t)
+	one, two := disk.Number(1), disk.Number(2)
+	place := &win.SCSIAddress{PortNumber: 5} // at the same place, it has the same interface
+	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: place})
+	_, err := ops.ListDiskIDs(t.Context())
+	simtest.Must(t, err)
+	simtest.Must(t, sim.DetachDisk(one))
+	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
+	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: place})
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 || ids[one].SerialNumber != "b" {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
 // nvmePlace is the location text of an NVMe disk: that of its controller.
 const nvmePlace = "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"
 

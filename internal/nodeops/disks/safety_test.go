@@ -292,19 +292,43 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 // A disk that was staged read-only goes offline before its volumes are asked where they are mounted. It
 // doesn't become writable.
 func TestStagedDiskGoesOffline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sim, ops := newNode(t)
-		n := formatted(t, sim, winsim.DiskSpec{})
-		simtest.Mount(t, sim, simtest.Kubelet+`\mnt`, sim.VolumesOfDisk(n)[0])
-		setAttributes(t, sim, n, win.DiskReadOnly)
-		sim.OnCall(func(c winsim.Call) {
-			if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, `Harddisk1\`) {
-				sim.OnCall(nil)
-				setAttributes(t, sim, n, disks.Blocking)
+	for _, hidden := range []bool{false, true} { // Windows may not show its table then, and so no volumes
+		synctest.Test(t, func(t *testing.T) {
+			sim, ops := newNode(t)
+			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: hidden}))
+			n := formatted(t, sim, winsim.DiskSpec{})
+			simtest.Mount(t, sim, simtest.Kubelet+`\mnt`, sim.VolumesOfDisk(n)[0])
+			setAttributes(t, sim, n, win.DiskReadOnly)
+			sim.OnCall(func(c winsim.Call) {
+				if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, `Harddisk1\`) ||
+					hidden && c.Name == win.IoctlDiskGetDriveLayoutEx.String() {
+					sim.OnCall(nil)
+					setAttributes(t, sim, n, disks.Blocking)
+				}
+			})
+			simtest.WantKind(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
+			if got := sim.Disks()[1].Attributes; got != disks.Blocking {
+				t.Errorf("it has the attributes %d", got)
 			}
 		})
-		simtest.WantKind(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
-		if got := sim.Disks()[1].Attributes; got != disks.Blocking {
+	}
+}
+
+// A disk doesn't go offline under a volume that is mounted in an allowed directory, be it beside
+// others, or of a volume that is arriving.
+func TestMountedDiskStaysOnline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Second})
+		ops := disks.New(sim, disks.Options{})
+		n := formatted(t, sim, winsim.DiskSpec{})
+		for _, path := range []string{`C:\data`, simtest.Kubelet + `\mnt`} {
+			simtest.Mount(t, sim, path, sim.VolumesOfDisk(n)[0])
+		}
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), n, false), csiproxy.ErrFailedPrecondition)
+		setAttributes(t, sim, n, win.DiskOffline)
+		setAttributes(t, sim, n, 0)
+		simtest.WantKind(t, ops.SetDiskState(t.Context(), n, false), csiproxy.ErrFailedPrecondition)
+		if got := sim.Disks()[1].Attributes; got != 0 {
 			t.Errorf("it has the attributes %d", got)
 		}
 	})
