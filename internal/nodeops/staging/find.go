@@ -162,7 +162,8 @@ func (s *Staging) isMeant(ctx context.Context, wanted storage.Selector,
 func isAnother(wanted storage.Selector, d storage.Disk) bool {
 	tells := (wanted.SerialNumber == "" || d.SerialNumber != "") &&
 		(wanted.Identifier == "" || len(d.Identifiers) > 0) &&
-		(wanted.Adapter == nil && wanted.LUN == nil && wanted.AzureLUN == nil || d.Location.SCSI != nil) &&
+		(wanted.Adapter == nil && wanted.LUN == nil && wanted.AzureLUN == nil && wanted.NVMeNamespace == 0 ||
+			d.Location.SCSI != nil) &&
 		(wanted.AzureLUN == nil || d.Vendor != "" || d.Product != "") &&
 		(wanted.Vendor == "" || d.Vendor != "") && (wanted.Product == "" || d.Product != "") &&
 		(wanted.ISCSI == nil || d.Bus != "" && (d.Bus != storage.BusISCSI || d.ISCSI != nil))
