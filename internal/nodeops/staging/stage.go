@@ -87,17 +87,15 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 	return s.finish(ctx, d, right, extent, r, staged) == nil
 }
 
-// finish returns an error unless the disk of a mounted volume is online, and read-only, or
-// writable, as is asked for. It fills in the volume's size, after it has grown it if that is asked
-// for.
+// finish returns an error unless the disk of a mounted volume is read-only, or writable, as is asked
+// for. It fills in the volume's size, which no offline disk tells, after it has grown it if that is
+// asked for.
 func (s *Staging) finish(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
 	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
 	attributes, err := d.Attributes(ctx)
 	switch {
 	case err != nil:
 		return onDisk(d.Number, err)
-	case attributes&win.DiskOffline != 0:
-		return onDisk(d.Number, opendisk.ErrChanged("it was taken offline after it was prepared"))
 	case (attributes&win.DiskReadOnly != 0) != r.ReadOnly:
 		return onDisk(d.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
 	case r.Grow && !r.ReadOnly:
@@ -255,9 +253,13 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.Disk
 			return refuse(noDataPartition)
 		}
 	}
-	attributes := before
-	if attributes&win.DiskReadOnly == 0 {
-		if attributes&win.DiskOffline == 0 {
+	if before&win.DiskOffline != 0 {
+		if err := s.Disks.SettleClone(ctx, d, layout, false, false); err != nil {
+			return err
+		}
+	}
+	if before&win.DiskReadOnly == 0 {
+		if before&win.DiskOffline == 0 {
 			volumes, paths, err := s.Disks.Mounted(ctx, d)
 			if err != nil {
 				return err
@@ -277,12 +279,6 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.Disk
 			return err
 		}
 		s.options.Logger.Info("disk made read-only", "disk", d.Number)
-		attributes |= win.DiskOffline
-	}
-	if attributes&win.DiskOffline != 0 {
-		if err := s.Disks.SettleClone(ctx, d, layout, false, false); err != nil {
-			return err
-		}
 	}
 	_, err = s.Disks.Clear(ctx, d, win.DiskOffline)
 	if err == nil && hidden {
