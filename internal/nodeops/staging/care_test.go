@@ -135,6 +135,21 @@ func TestNoLeftoverMappingsWithoutAllLinks(t *testing.T) {
 	}
 }
 
+// So is a mount.
+func TestNoLeftoverMountsWithoutAllLinks(t *testing.T) {
+	for _, unknown := range []string{`kubelet\pods`, `kubelet\none`} { // where links may be, and where one leads
+		sim, n := withLeftovers(t)
+		simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: unknown}, win.ErrorAccessDenied))
+		list, err := n.Storage.ListVolumes(t.Context())
+		simtest.Must(t, err)
+		for _, m := range list.Mounts {
+			if m.Kind == storage.MountPoint && m.LeftoverReason != "" {
+				t.Errorf("without %s, a leftover is %+v", unknown, m)
+			}
+		}
+	}
+}
+
 func TestCheckVolume(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
@@ -174,6 +189,8 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	check("a spot fix", true, true, true)
 	check("a volume that was fixed", false, false, false)
+	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.OfflineDamage))
+	check("damage that a spot fix leaves", true, true, false)
 
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: otherPath})
 	wantKind(t, "ReFS", err, csiproxy.ErrUnimplemented)

@@ -5,6 +5,7 @@ package staging_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,12 +192,21 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 	if got := attributesOf(sim, number); got != win.DiskOffline {
 		t.Errorf("unstaged, its attributes are %v", got)
 	}
-	// So does a call that finds it offline and read-only.
-	simtest.Must(t, sim.SetDiskAttributes(number,
-		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
-	if got := attributesOf(sim, number); got != win.DiskOffline {
-		t.Errorf("unstaged again, its attributes are %v", got)
+	// So does a call that finds it offline and read-only. If somebody has brought it online meanwhile,
+	// it stays so.
+	for _, want := range []win.DiskAttributes{win.DiskOffline, 0} {
+		simtest.Must(t, sim.SetDiskAttributes(number,
+			win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.IoctlDiskSetDiskAttributes.String() && want == 0 {
+				simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: win.DiskOffline}))
+			}
+		})
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
+		sim.OnCall(nil)
+		if got := attributesOf(sim, number); got != want {
+			t.Errorf("unstaged again, its attributes are %v, want %v", got, want)
+		}
 	}
 }
 
@@ -233,7 +243,21 @@ func TestReadOnlyOfNobody(t *testing.T) {
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.Must(t, sim.SetDiskAttributes(number,
 		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	var before []win.DiskAttributes // each change of the disk
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+			before = append(before, attributesOf(sim, number))
+		}
+	})
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
+	sim.OnCall(nil)
+	// After the look, it is offline again while it becomes writable.
+	if got := attributesOf(sim, number); got != 0 || fmt.Sprint(before) != "[3 2 3 1]" {
+		t.Errorf("its attributes are %v, and were %d", got, before)
+	}
+	simtest.Must(t, sim.SetDiskAttributes(number,
+		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true)) // also while it is online
 	if got := attributesOf(sim, number); got != 0 {
 		t.Errorf("its attributes are %v", got)
 	}

@@ -97,6 +97,11 @@ func TestLifeOfAShare(t *testing.T) {
 	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
 	}
+
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`)) // by an administrator
+	wantKind(t, "not mapped", n.Storage.PublishVolume(ctx, sharePath, targetPath), csiproxy.ErrFailedPrecondition,
+		"not mapped; it must be staged again")
 }
 
 // A link to another share that takes the place of the staged one at any call stays.
@@ -332,6 +337,10 @@ func TestGetVolume(t *testing.T) {
 	if err != nil || v.Share != `\\filer\data` || v.SizeBytes != 5<<40 || v.Abnormal() {
 		t.Errorf("the share: %+v, %v", v, err)
 	}
+	const windows = simtest.Kubelet + `\windows`
+	simtest.Mount(t, sim, windows, sim.VolumesOfDisk(0)[0])
+	_, err = n.Storage.GetVolume(ctx, windows)
+	wantKind(t, windows, err, csiproxy.ErrPermissionDenied)
 	for _, path := range []string{simtest.Kubelet, simtest.Kubelet + `\none`} {
 		_, err = n.Storage.GetVolume(ctx, path)
 		wantKind(t, path, err, csiproxy.ErrNotFound)

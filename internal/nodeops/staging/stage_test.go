@@ -6,6 +6,7 @@ package staging_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -167,6 +168,24 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
 	_, err := n.Storage.StageVolume(ctx, request)
 	wantKind(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "read-only")
+	simtest.Must(t, sim.WriteImage(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "foreign"}), []byte("XFSB"), 0))
+	empty := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "empty"})
+	simtest.Partition(t, sim, empty, 0)
+	simtest.Must(t, sim.SetDiskAttributes(empty,
+		win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String())
+	for _, name := range []string{"foreign", "empty"} {
+		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial(name), StagingPath: otherPath,
+			ReadOnly: true})
+		wantKind(t, name, err, csiproxy.ErrFailedPrecondition, "no data partition")
+	}
+	if changed()[0] != 0 {
+		t.Error("a disk without a data partition was changed")
+	}
+	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
+	_, err = n.Storage.StageVolume(ctx, request)
+	wantKind(t, "a raw volume", err, csiproxy.ErrFailedPrecondition, "has no file system")
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: request.Disk})
 
 	request.ReadOnly = false
 	stage(t, n, request)
@@ -175,10 +194,21 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	for _, online := range []bool{false, true} { // as it was unstaged, and as a disk may arrive
 		simtest.Must(t, n.Disk.SetDiskState(ctx, number, online))
 		request.ReadOnly = true
+		var changes []win.DiskAttributes // what the disk has before each
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+				changes = append(changes, attributesOf(sim, number))
+			}
+		})
 		for range 2 {
 			if staged := stage(t, n, request); staged.FileSystem != "NTFS" || staged.Formatted || staged.Partitioned {
 				t.Errorf("%+v", staged)
 			}
+		}
+		sim.OnCall(nil)
+		// Windows mounts a file system as the disk is when it comes online.
+		if want := map[bool]string{false: "[1 3]", true: "[0 1 3]"}[online]; fmt.Sprint(changes) != want {
+			t.Errorf("before the changes, its attributes are %d, want %s", changes, want)
 		}
 		if err := sim.WriteFile(stagingPath+file, []byte("changed")); !errors.Is(err, win.ErrorWriteProtect) {
 			t.Errorf("writing: %v", err)
@@ -208,8 +238,19 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	}
 	other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2", Offline: true})
 	simtest.Must(t, sim.WriteImage(other, []byte("XFSB"), 0))
-	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
-		ReadOnly: true})
+	foreign := storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath, ReadOnly: true}
+	ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == "IOCTL_DISK_UPDATE_PROPERTIES" { // it has just gone online
+			cancel()
+		}
+	})
+	_, err = n.Storage.StageVolume(ctx, foreign)
+	sim.OnCall(nil)
+	if a := sim.Disks()[other].Attributes; !errors.Is(err, context.Canceled) || a != win.DiskOffline {
+		t.Errorf("cancelled with %v, a disk of others has the attributes %d", err, a)
+	}
+	_, err = n.Storage.StageVolume(t.Context(), foreign)
 	wantKind(t, "a disk of others", err, csiproxy.ErrFailedPrecondition, "no data partition")
 	if a := sim.Disks()[other].Attributes; a != win.DiskOffline {
 		t.Errorf("a disk of others has the attributes %d", a)
@@ -384,7 +425,14 @@ func TestStageVolumeOfClones(t *testing.T) {
 	request := storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath}
 	_, err = n.Storage.StageVolume(t.Context(), request)
 	wantKind(t, "a clone", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
-	request.NewIDsForClones = true
+	request.NewIDsForClones, request.ReadOnly = true, true
+	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskSetDriveLayoutEx.String())
+	_, err = n.Storage.StageVolume(t.Context(), request)
+	wantKind(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	if got := changed(); got[0] != 0 || got[1] != 0 {
+		t.Errorf("a clone that is refused is changed: %d", got)
+	}
+	request.ReadOnly = false
 	if staged := stage(t, n, request); staged.Formatted || staged.Partitioned {
 		t.Errorf("%+v", staged)
 	}
@@ -474,7 +522,17 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	if staged := stage(t, n, request(1, stagingPath)); staged.SizeBytes < 1<<30 {
 		t.Errorf("LUN 1 is %+v", staged)
 	}
-	stage(t, n, request(0, otherPath))
+	other := stage(t, n, request(0, otherPath))
+	// Whether the other disk is used isn't known by one error.
+	for errno, fails := range map[win.Errno]bool{win.ErrorFileNotFound: false, win.ErrorIODevice: true} {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(other.Disk), Count: 1}, errno))
+		done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		sessions, listErr := sim.ISCSISessions(t.Context())
+		if (err != nil) != fails || listErr != nil || len(sessions) != 1 {
+			t.Errorf("after error %d: %+v, %v, sessions %+v, %v", errno, done, err, sessions, listErr)
+		}
+		stage(t, n, request(1, stagingPath))
+	}
 	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || done.LoggedOut {
 		t.Errorf("the first LUN: %+v", done)
 	}

@@ -56,6 +56,29 @@ func TestLogOutDuringStage(t *testing.T) {
 	})
 }
 
+// A disk that was found, and then seems to be gone, may be there: the call doesn't succeed without it.
+func TestUnstageVolumeOfADiskThatSeemsGone(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	opens := 0
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name != win.CallOpen || !strings.HasPrefix(c.Object, win.PhysicalDrive(number)) {
+			return
+		}
+		if opens++; opens == 2 { // the first one has found it
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(number), Count: 1},
+				win.ErrorFileNotFound))
+		}
+	})
+	r := storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
+	_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), r)
+	sim.OnCall(nil)
+	wantKind(t, "a disk that seems to be gone", err, csiproxy.ErrUnavailable, "try again")
+	if done := unstage(t, n, r); !done.DiskOffline {
+		t.Errorf("then %+v", done)
+	}
+}
+
 // A volume that somebody uses isn't taken from them, unless that is asked for.
 func TestUnstageVolumeInUse(t *testing.T) { synctest.Test(t, testUnstageVolumeInUse) }
 
