@@ -1,0 +1,116 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// rightful are the calls that change what the rights are to, as the test below writes them. The record
+// of a mapping is a link, too.
+var rightful = map[string]string{
+	win.IoctlDiskSetDiskAttributes.String(): "attributes", win.IoctlDiskCreateDisk.String(): "create",
+	win.IoctlDiskSetDriveLayoutEx.String(): "layout", win.IoctlDiskGrowPartition.String(): "grow",
+	win.FsctlExtendVolume.String(): "extend", win.CallFormatVolume: "format", win.CallRepairVolume: "repair",
+	win.CallSetVolumeMountPoint: "mount", win.CallDeleteVolumeMountPoint: "unmount",
+	win.FsctlSetReparsePoint.String(): "link", win.CallDeleteFile: "delete",
+	win.CallCreateSMBGlobalMapping: "map", win.CallRemoveSMBGlobalMapping: "unmap",
+}
+
+// At each change, the operation has the rights that the file order.go of package use says: what keeps
+// other processes out is there. The right to a server has no file.
+func TestRightsAreHeld(t *testing.T) {
+	r := newRig(t)
+	ctx := context.Background()
+	n := r.process()
+	remote := `\\server\data`
+	stageIt := func() error {
+		_, err := n.Storage.StageVolume(ctx, stageRequest)
+		return err
+	}
+	const noLock = "delete:" // it only makes use less
+	r.raw(true)
+	for _, c := range []struct {
+		name string
+		run  func() error
+		want string
+	}{
+		{"StageVolume", stageIt, "attributes: disk, create: disk, layout: disk, format: disk volume, mount: disk volume"},
+		{"PublishVolume", func() error { return n.Storage.PublishVolume(ctx, staging, target) }, "link: volume"},
+		{"UnpublishVolume", func() error { return n.Storage.UnpublishVolume(ctx, target) }, noLock},
+		{"CreateSymlink", func() error { return n.Filesystem.CreateSymlink(ctx, staging, target) }, "link: volume"},
+		{"Rmdir of a link", func() error { return n.Filesystem.Rmdir(ctx, target, false) }, noLock},
+		{"ExpandVolume", func() error {
+			r.must(r.sim.GrowDisk(r.number, 20<<30))
+			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging})
+			return err
+		}, "grow: disk, extend: disk"},
+		{"UnstageVolume", func() error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+			return err
+		}, "unmount: disk volume, delete: disk volume, attributes: disk volume"},
+		{"SetDiskState", func() error { return n.Disk.SetDiskState(ctx, r.number, true) }, "attributes: disk"},
+		{"MountVolume", func() error {
+			id, err := n.Volume.DataVolumeOfDisk(ctx, r.number)
+			r.must(err)
+			r.volume = id
+			return n.Volume.MountVolume(ctx, id, staging)
+		}, "mount: disk volume"},
+		{"UnmountVolume", func() error { return n.Volume.UnmountVolume(ctx, r.volume, staging) }, "unmount: volume"},
+		{"MountVolume again", func() error { return n.Volume.MountVolume(ctx, r.volume, elsewhere) }, "mount: disk volume"},
+		{"Rmdir of a mount point", func() error { return n.Filesystem.Rmdir(ctx, elsewhere, true) }, "unmount: volume, delete:"},
+		{"StageShare", func() error {
+			return n.Storage.StageShare(ctx,
+				storage.StageShareRequest{RemotePath: remote, StagingPath: share, Credentials: user})
+		}, "link: share, map: share"},
+		{"PublishVolume of a share", func() error { return n.Storage.PublishVolume(ctx, share, podShare) }, "link: share"},
+		{"UnpublishVolume of a share", func() error { return n.Storage.UnpublishVolume(ctx, podShare) }, noLock},
+		{"UnstageShare", func() error {
+			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			return err
+		}, "unmap: share, delete: share"},
+		{"NewSmbGlobalMapping", func() error { return n.SMB.NewSMBGlobalMapping(ctx, remote, share, user) },
+			"link: share, map: share"},
+		{"RemoveSmbGlobalMapping", func() error { return n.SMB.RemoveSMBGlobalMapping(ctx, remote) },
+			"unmap: share, delete: share"},
+		{"StageVolume again", stageIt, "mount: disk volume"},
+		{"CleanUp", func() error {
+			r.must(r.sim.Symlink(target, staging+`\none`, true))
+			r.must(r.sim.DetachDisk(r.number))
+			_, err := n.Storage.CleanUp(ctx, true)
+			return err
+		}, "unmount: volume, delete: link"},
+	} {
+		var got []string
+		r.sim.OnCall(func(call winsim.Call) {
+			if rightful[call.Name] == "" {
+				return
+			}
+			entries, err := r.sim.ReadDir(`C:\Windows`)
+			r.must(err)
+			held := rightful[call.Name] + ":"
+			for _, e := range entries {
+				if kind, ok := strings.CutPrefix(e.Name, "csi-proxy-"); ok && strings.HasSuffix(kind, ".lock") {
+					kind, _, _ = strings.Cut(kind, "-")
+					held += " " + kind
+				}
+			}
+			if !slices.Contains(got, held) {
+				got = append(got, held)
+			}
+		})
+		err := c.run()
+		r.sim.OnCall(nil)
+		if all := strings.Join(got, ", "); err != nil || all != c.want {
+			t.Errorf("%s: %s, %v; want %s", c.name, all, err, c.want)
+		}
+	}
+}
