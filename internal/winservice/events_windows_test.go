@@ -35,13 +35,9 @@ func TestEventSource(t *testing.T) {
 	}
 	// As if the installation had ended amid.
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, source, registry.SET_VALUE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer key.Close()
-	if err := errors.Join(key.DeleteValue("EventMessageFile"), key.DeleteValue("TypesSupported")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(key.DeleteValue("EventMessageFile"), key.DeleteValue("TypesSupported")))
 	s.install(t)
 	if got, err := read(); got != want || err != nil {
 		t.Errorf("source is %q, %v; want %q", got, err, want)
@@ -51,9 +47,7 @@ func TestEventSource(t *testing.T) {
 	if log := s.read(t, "log"); log != "" {
 		t.Errorf("the service has logged %q", log)
 	}
-	if err := services.Uninstall(t.Context(), s.Name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.Uninstall(t.Context(), s.Name))
 	if got, err := read(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after Uninstall the source is %q, %v", got, err)
 	}
@@ -62,18 +56,12 @@ func TestEventSource(t *testing.T) {
 func TestEventSourceOfAnotherProgram(t *testing.T) {
 	s := newService(t, "runs")
 	const foreign = `C:\another.dll`
-	if err := eventlog.Install(s.Name, foreign, false, eventlog.Info); err != nil {
-		t.Fatal(err)
-	}
+	must(t, eventlog.Install(s.Name, foreign, false, eventlog.Info))
 	defer eventlog.Remove(s.Name)
 	s.install(t)
-	if err := services.Uninstall(t.Context(), s.Name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.Uninstall(t.Context(), s.Name))
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, sourcesKey+`\`+s.Name, registry.QUERY_VALUE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer key.Close()
 	if file, _, err := key.GetStringValue("EventMessageFile"); file != foreign || err != nil {
 		t.Errorf("the source's file is %q, %v", file, err)
@@ -84,9 +72,7 @@ func TestEventSourceOfAnotherProgram(t *testing.T) {
 func TestWithoutEventSource(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
-	if err := uninstallSource(s.Name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, uninstallSource(s.Name))
 	s.start(t)
 	if log := s.read(t, "log"); strings.Count(log, "\n") != 1 || !strings.Contains(log, s.Name) {
 		t.Errorf("the log is %q", log)

@@ -110,24 +110,16 @@ func newService(t *testing.T, does string) *testService {
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		t.Skip("only an administrator may install services")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	windows.CloseServiceHandle(m)
 
 	s := &testService{dir: t.TempDir()}
 	program := filepath.Join(s.dir, "csi-proxy of a test.exe")
 	self, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(program, self, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(program, self, 0o700))
 	commandLine, err := services.CommandLine(program, asService, does, s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Config = Config{
 		Name:        fmt.Sprintf("csi-proxy-wintest-service-%d", os.Getpid()),
 		DisplayName: "A test of CSI Proxy",
@@ -146,26 +138,20 @@ func newService(t *testing.T, does string) *testService {
 
 func (s *testService) install(t *testing.T) {
 	t.Helper()
-	if err := services.Install(t.Context(), s.Config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.Install(t.Context(), s.Config))
 }
 
 func (s *testService) query(t *testing.T) Status {
 	t.Helper()
 	status, err := services.Query(s.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return status
 }
 
 func (s *testService) open(t *testing.T, rights uint32) *mgr.Service {
 	t.Helper()
 	opened, err := open(s.Name, rights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { opened.Close() })
 	return opened
 }
@@ -173,34 +159,24 @@ func (s *testService) open(t *testing.T, rights uint32) *mgr.Service {
 func (s *testService) start(t *testing.T) Status {
 	t.Helper()
 	opened, err := open(s.Name, windows.SERVICE_START)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(opened.Start(), opened.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(opened.Start(), opened.Close()))
 	return s.await(t, Running)
 }
 
 func (s *testService) stop(t *testing.T) {
 	t.Helper()
 	opened, err := open(s.Name, windows.SERVICE_STOP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = opened.Control(svc.Stop)
-	if err := errors.Join(err, opened.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, opened.Close()))
 }
 
 // endProcess calls end and waits until the service's process has ended.
 func (s *testService) endProcess(t *testing.T, end func()) {
 	t.Helper()
 	process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, s.query(t).ProcessID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer windows.CloseHandle(process)
 	end()
 	if event, err := windows.WaitForSingleObject(process, uint32(timeout.Milliseconds())); err != nil ||
@@ -227,9 +203,7 @@ func (s *testService) await(t *testing.T, want State) Status {
 func (s *testService) read(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(s.dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -278,14 +252,10 @@ func TestUninstallEndsProcess(t *testing.T) {
 			s := newService(t, does)
 			s.install(t)
 			process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, s.start(t).ProcessID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer windows.CloseHandle(process)
 			for range 2 { // the second one does nothing
-				if err := services.Uninstall(t.Context(), s.Name); err != nil {
-					t.Fatal(err)
-				}
+				must(t, services.Uninstall(t.Context(), s.Name))
 			}
 			if event, err := windows.WaitForSingleObject(process, 0); err != nil || event != windows.WAIT_OBJECT_0 {
 				t.Errorf("the process: %#x, %v", event, err)
@@ -311,9 +281,7 @@ func TestFailureIsReported(t *testing.T) {
 			s.install(t)
 			s.start(t)
 			s.endProcess(t, func() {
-				if err := os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600))
 			})
 			if log := s.read(t, "log"); does != "crashes" && !strings.Contains(log, errRun.Error()) {
 				t.Errorf("the log is %q", log)
@@ -340,9 +308,7 @@ func TestInstallAgain(t *testing.T) {
 		windows.SERVICE_NO_CHANGE, nil, nil, nil, nil, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := services.Install(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.Install(t.Context(), other))
 	got := s.query(t)
 	if got.CommandLine != other.CommandLine || got.DisplayName != s.Name || got.Start != Automatic {
 		t.Errorf("installed again: %+v", got)
@@ -378,9 +344,7 @@ func TestPreshutdown(t *testing.T) {
 		{3 * time.Minute, 30 * time.Second, 3 * time.Minute},
 		{10 * time.Second, 100 * 24 * time.Hour, math.MaxUint32 * time.Millisecond},
 	} {
-		if err := setPreshutdown(opened, tt.set); err != nil {
-			t.Fatal(err)
-		}
+		must(t, setPreshutdown(opened, tt.set))
 		if err := extendPreshutdown(s.Name, tt.needed); err != nil {
 			t.Errorf("%v, then %v: %v", tt.set, tt.needed, err)
 		}
@@ -399,9 +363,7 @@ func TestRecovery(t *testing.T) {
 	if errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 		t.Skip("this system keeps no recovery actions, as Wine doesn't")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff([]mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 10 * time.Second}}, actions); diff != "" {
 		t.Errorf("recovery actions (-want +got):\n%s", diff)
 	}
@@ -416,17 +378,13 @@ func TestRecovery(t *testing.T) {
 	} {
 		settings := s.settings(t)
 		settings.Recovery = &want
-		if err := services.Restore(s.Name, settings); err != nil {
-			t.Fatal(err)
-		}
+		must(t, services.Restore(s.Name, settings))
 		if diff := cmp.Diff(&want, s.settings(t).Recovery); diff != "" {
 			t.Errorf("restored recovery (-want +got):\n%s", diff)
 		}
 	}
 	// What sc.exe failure sets.
-	if err := s.open(t, installRights).SetRecoveryActionsOnNonCrashFailures(false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.open(t, installRights).SetRecoveryActionsOnNonCrashFailures(false))
 	if crashesOnly, err := restartsCrashesOnly(s.Name); !crashesOnly || err != nil {
 		t.Errorf("restarts crashes only: %v, %v", crashesOnly, err)
 	}
@@ -436,9 +394,7 @@ func TestInstallWaitsForDeletion(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
 	held := s.open(t, windows.SERVICE_QUERY_STATUS)
-	if err := services.Uninstall(t.Context(), s.Name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.Uninstall(t.Context(), s.Name))
 	ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
 	defer cancel()
 	err := services.Install(ctx, s.Config)
@@ -448,12 +404,8 @@ func TestInstallWaitsForDeletion(t *testing.T) {
 
 	installed := make(chan error, 1)
 	go func() { installed <- services.Install(t.Context(), s.Config) }()
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-installed; err != nil {
-		t.Fatal(err)
-	}
+	must(t, held.Close())
+	must(t, <-installed)
 	s.query(t)
 }
 
@@ -462,9 +414,7 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 	s.install(t)
 	other := filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe")
 	commandLine, err := windows.UTF16PtrFromString(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change := func(line *uint16) {
 		t.Helper()
 		if err := windows.ChangeServiceConfig(s.open(t, installRights).Handle, windows.SERVICE_NO_CHANGE,
@@ -474,9 +424,7 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 		}
 	}
 	ours, err := windows.UTF16PtrFromString(s.CommandLine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { change(ours) }) // or it couldn't be removed
 	change(commandLine)
 	for call, err := range map[string]error{
@@ -495,14 +443,10 @@ func TestServiceOfAnotherProgram(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	valid := newService(t, "runs").Config
 	program, _, err := services.SplitCommandLine(valid.CommandLine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Chdir(filepath.Dir(program))
 	directory := filepath.Join(filepath.Dir(program), "csi-proxy")
-	if err := os.Mkdir(directory, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(directory, 0o700))
 	for name, change := range map[string]func(*Config){
 		"no name":           func(c *Config) { c.Name = "" },
 		"long name":         func(c *Config) { c.Name = strings.Repeat("x", 257) },
@@ -548,13 +492,9 @@ func TestCommandLine(t *testing.T) {
 
 	args := []string{`C:\Program Files\csi-proxy.exe`, `-a=b c\`, `-d="e"`, ``, `\\?\f\`}
 	line, err := services.CommandLine(args[0], args[1:]...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := windows.DecomposeCommandLine(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(args, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", line, diff)
 	}
@@ -563,5 +503,12 @@ func TestCommandLine(t *testing.T) {
 		if line, err := services.CommandLine(args[0], args[1:]...); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %q, %v", args, line, err)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,9 +21,7 @@ import (
 func (s *testService) settings(t *testing.T) Settings {
 	t.Helper()
 	settings, err := services.Settings(s.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return settings
 }
 
@@ -42,9 +40,7 @@ func TestSettings(t *testing.T) {
 	other.StopTimeout = 2 * time.Minute
 	other.DelayedStart = true
 	other.Privileges = []string{"SeBackupPrivilege", "SeManageVolumePrivilege"}
-	if err := services.Install(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.Install(t.Context(), other))
 	second := s.settings(t)
 	if second.CommandLine != other.CommandLine || second.Description != other.Description {
 		t.Errorf("changed: %+v", second)
@@ -54,9 +50,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, start := range []StartType{Automatic, Automatic, Manual, Manual, Disabled} {
 		first.Start = start
-		if err := services.Restore(s.Name, first); err != nil {
-			t.Fatal(err)
-		}
+		must(t, services.Restore(s.Name, first))
 		if diff := cmp.Diff(first, s.settings(t)); diff != "" {
 			t.Errorf("restored (-want +got):\n%s", diff)
 		}
@@ -107,23 +101,17 @@ func TestStartAndStop(t *testing.T) {
 			s := newService(t, does)
 			s.install(t)
 			for range 2 {
-				if err := services.Start(t.Context(), s.Name); err != nil {
-					t.Fatal(err)
-				}
+				must(t, services.Start(t.Context(), s.Name))
 			}
 			status := s.query(t)
 			if status.State != Running {
 				t.Errorf("started: %+v", status)
 			}
 			process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, status.ProcessID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer windows.CloseHandle(process)
 			for range 2 {
-				if err := services.Stop(t.Context(), s.Name); err != nil {
-					t.Fatal(err)
-				}
+				must(t, services.Stop(t.Context(), s.Name))
 			}
 			if event, err := windows.WaitForSingleObject(process, 0); err != nil || event != windows.WAIT_OBJECT_0 {
 				t.Errorf("the process: %#x, %v", event, err)
@@ -145,9 +133,7 @@ func TestStartAndStop(t *testing.T) {
 func TestStartOfFailingService(t *testing.T) {
 	s := newService(t, "fails")
 	s.install(t)
-	if err := os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600))
 	// It may have said that it runs before it fails.
 	err := services.Start(t.Context(), s.Name)
 	if err == nil {
@@ -170,9 +156,7 @@ func TestRecord(t *testing.T) {
 		if want == "" {
 			record = nil
 		}
-		if err := services.SetRecord(s.Name, record); err != nil {
-			t.Fatal(err)
-		}
+		must(t, services.SetRecord(s.Name, record))
 		if got, err := services.Record(s.Name); string(got) != want || err != nil {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
@@ -182,9 +166,7 @@ func TestRecord(t *testing.T) {
 func TestLock(t *testing.T) {
 	for range 2 {
 		unlock, err := Lock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := Lock(); !errors.Is(err, csiproxy.ErrUnavailable) {
 			t.Errorf("locked twice: %v", err)
 		}
@@ -197,14 +179,10 @@ func TestLock(t *testing.T) {
 func TestMakeLogDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "log")
 	for range 2 {
-		if err := services.MakeLogDirectory(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, services.MakeLogDirectory(dir))
 	}
 	descriptor, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Two entries. Wine takes the Administrators for the user who runs it.
 	if got := descriptor.String(); !strings.Contains(got, "(A;OICI;FA;;;SY)") ||
 		strings.Count(got, "(A;OICI;FA;;;") != 2 || strings.Count(got, "(") != 2 {
@@ -213,9 +191,7 @@ func TestMakeLogDirectory(t *testing.T) {
 	// The list of one that is there is its administrator's.
 	before, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
 		windows.DACL_SECURITY_INFORMATION)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := services.MakeLogDirectory(filepath.Dir(dir)); err != nil {
 		t.Error(err)
 	}
@@ -225,9 +201,7 @@ func TestMakeLogDirectory(t *testing.T) {
 		t.Errorf("%v, %v, %v", before, after, err)
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	for _, bad := range []string{file, "log", ""} {
 		if err := services.MakeLogDirectory(bad); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %v", bad, err)
@@ -261,9 +235,7 @@ func TestWriters(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "log")
-	if err := services.MakeLogDirectory(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, services.MakeLogDirectory(dir))
 	for _, dir := range []string{dir, filepath.Join(dir, "missing")} {
 		if names, err := services.Writers(dir); len(names) > 0 || err != nil {
 			t.Errorf("%s: %q, %v", dir, names, err)

@@ -152,9 +152,7 @@ func virtualDisk(t *testing.T) seamtest.Disk {
 	if errors.Is(err, windows.ERROR_PRIVILEGE_NOT_HELD) || errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		t.Skip("only an administrator may attach disks")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -172,18 +170,12 @@ func blockedRead(t *testing.T) func(ctx context.Context) error {
 	t.Helper()
 	const path = `\\.\pipe\csi-proxy-winsys-test-contract`
 	name, err := utf16Ptr(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server, err := windows.CreateNamedPipe(name, windows.PIPE_ACCESS_DUPLEX, windows.PIPE_WAIT, 1, 512, 512, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { windows.CloseHandle(server) })
 	d, err := newSystem(t).OpenDevice(t.Context(), path, win.GenericRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return func(ctx context.Context) error {
 		_, err := d.ReadAt(ctx, make([]byte, 16), 0)

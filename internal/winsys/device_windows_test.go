@@ -17,13 +17,9 @@ func TestDeviceReadAt(t *testing.T) {
 	s := newSystem(t)
 	path := filepath.Join(t.TempDir(), "disk")
 	content := strings.Repeat("0123456789abcdef", 1000)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 	d, err := s.OpenDevice(t.Context(), path, win.GenericRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	tests := []struct{ off, length, want int }{
 		{0, 512, 512},

@@ -57,18 +57,12 @@ func TestDeleteOnClose(t *testing.T) {
 		return f.(*file).deleteOnClose()
 	}
 	for _, sub := range []string{"empty", "full", `full\x`} {
-		if err := os.Mkdir(filepath.Join(root, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(root, sub), 0o700))
 	}
 	for _, file := range []string{"file", "read-only"} {
-		if err := os.WriteFile(filepath.Join(root, file), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(root, file), nil, 0o600))
 	}
-	if err := os.Chmod(filepath.Join(root, "read-only"), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Join(root, "read-only"), 0o400))
 	for _, name := range []string{"empty", "file", "read-only"} {
 		if err := deletion(name); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -89,23 +83,15 @@ func TestDeleteKeepsReadOnly(t *testing.T) {
 	s := newSystem(t)
 	root := t.TempDir()
 	full := filepath.Join(root, "full")
-	if err := os.MkdirAll(filepath.Join(full, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(full, "x"), 0o700))
 	name, err := utf16Ptr(full)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := windows.SetFileAttributes(name, windows.FILE_ATTRIBUTE_READONLY); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, windows.SetFileAttributes(name, windows.FILE_ATTRIBUTE_READONLY))
 	t.Cleanup(func() { windows.SetFileAttributes(name, windows.FILE_ATTRIBUTE_NORMAL) })
 	f, err := s.OpenFile(t.Context(), full, win.OpenOptions{
 		Access: win.Delete | win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	wantErrno(t, "deleteOnClose", f.(*file).deleteOnClose(), win.ErrorDirNotEmpty)
 	if a, err := s.FileAttributes(t.Context(), full); err != nil || a&win.AttributeReadOnly == 0 {
@@ -135,9 +121,7 @@ func TestDeniedDirectory(t *testing.T) {
 	s := newSystem(t)
 	root := t.TempDir()
 	denied := filepath.Join(root, "denied")
-	if err := os.MkdirAll(filepath.Join(denied, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(denied, "x"), 0o700))
 	setDACL(t, filepath.Join(denied, "x"), "D:P(D;;GA;;;WD)")
 	setDACL(t, denied, "D:P(D;;GA;;;WD)")
 	t.Cleanup(func() { // so that the directory can be removed in any case
@@ -154,18 +138,14 @@ func TestDeniedDirectory(t *testing.T) {
 	wantErrno(t, "without backup intent", at(t, dir, "denied", o), win.ErrorAccessDenied)
 	o.Options |= win.FileOpenForBackup
 	f, err := dir.OpenAt(t.Context(), "denied", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	entries, err := f.ReadDir(t.Context(), true)
 	if err != nil || len(entries) != 1 || entries[0].Name != "x" {
 		t.Errorf("entries %v, %v; want x", entries, err)
 	}
 	x, err := f.OpenAt(t.Context(), "x", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := x.Delete(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -181,18 +161,12 @@ func TestDeniedDirectory(t *testing.T) {
 func setDACL(t *testing.T, path, sddl string) {
 	t.Helper()
 	descriptor, err := windows.SecurityDescriptorFromString(sddl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dacl, _, err := descriptor.DACL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT,
 		windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, nil, nil, dacl, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestDeletePending(t *testing.T) {
@@ -203,13 +177,9 @@ func TestDeletePending(t *testing.T) {
 		Access: win.Delete | win.FileReadAttributes, Share: shareAll, Disposition: win.FileCreate,
 		Options: win.FileNonDirectoryFile,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
-	if err := f.(*file).deleteOnClose(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.(*file).deleteOnClose())
 	err = at(t, dir, "x", win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen})
 	wantErrno(t, "opening what is being deleted", err, win.ErrorDeletePending)
 }

@@ -121,9 +121,7 @@ func TestABIOfISCSI(t *testing.T) {
 
 func TestNewTargetPortal(t *testing.T) {
 	portal, err := newTargetPortal(win.ISCSIPortal{Address: "fd00::1", Port: 3261})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := abitest.Load(t, abiDir).Sample("iscsi_portal")
 	if got := unsafe.Slice((*byte)(unsafe.Pointer(portal)), unsafe.Sizeof(*portal)); !bytes.Equal(got, want) {
 		t.Errorf("ISCSI_TARGET_PORTALW is\n%x, want\n%x", got, want)
@@ -269,9 +267,7 @@ func TestDecodeSessionDevices(t *testing.T) {
 func TestDecodePersistentLogins(t *testing.T) {
 	b := abitest.Load(t, abiDir).Sample("iscsi_persistent_login")
 	logins, err := decodePersistentLogins(b, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := win.ISCSIPersistentLogin{
 		Target: "iqn.2026-01.a:1", Initiator: `ROOT\ISCSIPRT\0000_0`, InitiatorPort: 2,
 		Portal: win.ISCSIPortal{Address: "192.0.2.1", Port: 3260},
@@ -431,4 +427,11 @@ func FuzzDecodeISCSI(f *testing.F) {
 		list, err := decodeMultiSZ(b)
 		check("list", len(list), 4, err) // a character and a NUL
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -16,9 +16,7 @@ import (
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -60,9 +58,7 @@ func TestDenyCreation(t *testing.T) {
 				}
 			}
 			back, err := denyCreation(with, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if back[descriptorControl+1]&^1 != without[descriptorControl+1]&^1 ||
 				!bytes.Equal(back[descriptorSize:], without[descriptorSize:]) {
 				t.Errorf("allowed again: % x; want % x", back, without)

@@ -125,14 +125,10 @@ func createService(t *testing.T, name string, startType win.ServiceStartType, do
 	if err == windows.ERROR_ACCESS_DENIED {
 		t.Skip("only an administrator may create services")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer windows.CloseServiceHandle(manager)
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line := windows.ComposeCommandLine([]string{program, asService, string(does), strings.Repeat("long", 500)})
 	var needed *uint16 // names, each with a NUL, and another NUL
 	if len(needs) > 0 {
@@ -149,9 +145,7 @@ func createService(t *testing.T, name string, startType win.ServiceStartType, do
 	service, err := windows.CreateService(manager, name16, display, windows.SERVICE_ALL_ACCESS,
 		windows.SERVICE_WIN32_OWN_PROCESS, uint32(startType), windows.SERVICE_ERROR_NORMAL,
 		windows.StringToUTF16Ptr(line), nil, nil, needed, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		var status windows.SERVICE_STATUS
 		if err := windows.ControlService(service, uint32(controlEnd), &status); err == nil {
@@ -171,9 +165,7 @@ func awaitState(t *testing.T, name string, want win.ServiceState) win.Service {
 	s := newSystem(t)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		got, err := s.QueryService(context.WithoutCancel(t.Context()), name) // also in a cleanup
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got.State == want {
 			return got
 		}
@@ -199,13 +191,9 @@ func TestServiceThatFails(t *testing.T) {
 	const name = "csi-proxy-winsys-testservicethatfails"
 	createService(t, name, win.ServiceDemandStart, "fails")
 	s := newSystem(t)
-	if err := s.StartService(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.StartService(t.Context(), name))
 	awaitState(t, name, win.ServiceRunning)
-	if err := s.StopService(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.StopService(t.Context(), name))
 	got := awaitState(t, name, win.ServiceStopped)
 	if got.ExitCode != win.ErrorServiceSpecificError || got.SpecificExitCode != failure {
 		t.Errorf("it ended with %v, %d", got.ExitCode, got.SpecificExitCode)
@@ -216,9 +204,7 @@ func TestServiceThatDoesNotStop(t *testing.T) {
 	const name = "csi-proxy-winsys-testservicethatdoesnotstop"
 	createService(t, name, win.ServiceDemandStart, "does not stop")
 	s := newSystem(t)
-	if err := s.StartService(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.StartService(t.Context(), name))
 	awaitState(t, name, win.ServiceRunning)
 	wantErrno(t, "stopping it", s.StopService(t.Context(), name), win.ErrorInvalidServiceControl)
 }

@@ -130,9 +130,7 @@ func TestCreateSMBMapping(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := new(mappingProvider)
-			if err := createSMBMapping(p, path, tt.o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, createSMBMapping(p, path, tt.o))
 			want := []string{fmt.Sprintf("%s %[1]s.Create map[RemotePath:%s RequirePrivacy:%t]", smbClass, path, tt.privacy)}
 			if diff := cmp.Diff(want, p.calls); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)

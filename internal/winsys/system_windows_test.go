@@ -26,9 +26,7 @@ var (
 func newSystem(t *testing.T) *System {
 	t.Helper()
 	s, err := Open(Options{Handles: handletrack.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -60,9 +58,7 @@ func wantErrno(t *testing.T, what string, err error, want ...win.Errno) {
 func TestPrivileges(t *testing.T) {
 	var log strings.Builder
 	s, err := Open(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	for _, name := range privileges {
 		if enabled, logged := privilegeEnabled(t, name), strings.Contains(log.String(), name); enabled == logged {
@@ -93,18 +89,14 @@ func TestBackupPrivilegesAreEnabled(t *testing.T) {
 func privilegeEnabled(t *testing.T, name string) bool {
 	t.Helper()
 	var token windows.Token
-	if err := windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY, &token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_QUERY, &token))
 	defer token.Close()
 	luid, err := lookupPrivilege(name)
 	if err != nil {
 		return false
 	}
 	privileges, err := tokenPrivileges(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return privileges[luid]&windows.SE_PRIVILEGE_ENABLED != 0
 }
 
@@ -116,13 +108,9 @@ func TestLeakedHandleIsReported(t *testing.T) {
 
 func leak(t *testing.T, tracker *handletrack.Tracker) {
 	s, err := Open(Options{Handles: tracker})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := s.OpenFile(t.Context(), t.TempDir(), win.OpenOptions{Disposition: win.FileOpen})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Close(); err == nil {
 		t.Error("an open handle isn't reported")
 	} else if tracker != nil && !strings.Contains(err.Error(), "winsys.leak") {
