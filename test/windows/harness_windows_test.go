@@ -171,9 +171,7 @@ func installSimulated(t testing.TB) *service {
 func installProgram(t testing.TB, program string, flags ...string) *service {
 	t.Helper()
 	m, err := mgr.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer m.Disconnect()
 	log := filepath.Join(t.TempDir(), "csi-proxy.log")
 	flags = append([]string{"-windows-service", "-logtostderr=false", "-log_file=" + log}, flags...)
@@ -181,9 +179,7 @@ func installProgram(t testing.TB, program string, flags ...string) *service {
 	name := fmt.Sprintf("%s%d-%d", leftoverPrefix, os.Getpid(), installed)
 	display := fmt.Sprintf("%s (%s)", displayName, name)
 	created, err := m.CreateService(name, program, mgr.Config{DisplayName: display, StartType: mgr.StartManual}, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &service{created, t, display, log}
 	t.Cleanup(s.uninstall)
 	return s
@@ -381,9 +377,7 @@ func (s *steps) run(name string, step func(t *testing.T)) {
 func kubeletDirectory(t testing.TB) string {
 	t.Helper()
 	kubelet := filepath.Join(t.TempDir(), "kubelet")
-	if err := os.Mkdir(kubelet, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(kubelet, 0o700))
 	return kubelet
 }
 

@@ -36,9 +36,7 @@ func TestGuessISCSI(t *testing.T) {
 	s := install(t, "-kubelet-path="+kubelet)
 	s.start()
 	client, err := iscsi.NewClient()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { client.Close() })
 	i := &initiator{client, targetServerPortal(t)}
 
@@ -158,15 +156,11 @@ func (i *initiator) sessionInUse(t *testing.T, path string) {
 	at := fields{"volume_id": ids[0], "target_path": path}
 	volumes.call("MountVolume", at)
 	f, err := os.Create(path + `\open`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	wantCode(t, "DisconnectTarget in use", i.disconnect(target), codes.Unavailable)
 	wantThere(t, path+`\open`)
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	volumes.call("UnmountVolume", at)
 	must(t, i.disconnect(target))
 }
@@ -232,7 +226,7 @@ type initiator struct {
 	portal *api.TargetPortal
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -317,9 +311,7 @@ func (i *initiator) onlyDisk(t *testing.T, target iscsiTarget) uint32 {
 		t.Fatalf("the target has the disks %q, want one", disks)
 	}
 	number, err := strconv.ParseUint(disks[0], 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return uint32(number)
 }
 

@@ -33,9 +33,7 @@ func TestNativeFilesystem(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(kubelet, test.name)
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(dir, 0o700))
 			test.test(t, newest(t, "filesystem"), dir)
 		})
 	}
@@ -71,9 +69,7 @@ func nativeMkdir(t *testing.T, c *client, dir string) {
 func nativeRmdir(t *testing.T, c *client, dir string) {
 	plant(t, dir+`\full\sub\file`)
 	plant(t, dir+`\full\sub\read-only`)
-	if err := os.Chmod(dir+`\full\sub\read-only`, 0o400); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir+`\full\sub\read-only`, 0o400))
 	c.fail(codes.FailedPrecondition, "Rmdir", fields{"path": dir + `\full`})
 	wantThere(t, dir+`\full\sub\file`)
 	for range 2 { // with force what is missing is success
@@ -81,9 +77,7 @@ func nativeRmdir(t *testing.T, c *client, dir string) {
 		wantGone(t, dir+`\full`)
 	}
 
-	if err := os.Mkdir(dir+`\empty`, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir+`\empty`, 0o700))
 	c.call("Rmdir", fields{"path": dir + `\empty`})
 	wantGone(t, dir+`\empty`)
 	c.fail(codes.NotFound, "Rmdir", fields{"path": dir + `\empty`})
@@ -93,15 +87,11 @@ func nativeRmdir(t *testing.T, c *client, dir string) {
 func nativeRmdirInUse(t *testing.T, c *client, dir string) {
 	plant(t, dir+`\used\file`)
 	f, err := os.Open(dir + `\used\file`) // shares reading and writing only
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	c.fail(codes.Unavailable, "Rmdir", fields{"path": dir + `\used`, "force": true})
 	wantThere(t, dir+`\used\file`)
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	c.call("Rmdir", fields{"path": dir + `\used`, "force": true})
 	wantGone(t, dir+`\used`)
 }
@@ -145,9 +135,7 @@ func nativeLinks(t *testing.T, c *client, dir string) {
 	// A link that a pod plants doesn't lead the daemon out of its directories.
 	outside := t.TempDir()
 	plant(t, outside+`\file`)
-	if err := os.Symlink(outside, dir+`\out`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, dir+`\out`))
 	if _, err := c.try("Mkdir", fields{"path": dir + `\out\made`}); err == nil {
 		t.Error("Mkdir followed a link out of the kubelet directory")
 	}
@@ -173,12 +161,8 @@ func nativeOutside(t *testing.T, c *client, dir string) {
 // plant makes a file with its parents.
 func plant(t *testing.T, path string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte("text"), 0o600))
 }
 
 func wantThere(t *testing.T, path string) {

@@ -159,9 +159,7 @@ func ask(command string) ([]byte, error) {
 // for v, it only has to succeed.
 func powershell(t testing.TB, v any, format string, args ...any) {
 	t.Helper()
-	if err := tryPowershell(v, format, args...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tryPowershell(v, format, args...))
 }
 
 // cleanUp runs a pipeline at the end of the test. That it fails doesn't keep what else

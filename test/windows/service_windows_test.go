@@ -67,9 +67,7 @@ func TestLifeOfService(t *testing.T) {
 func TestRecovery(t *testing.T) {
 	notOnWine(t, "its service manager ignores recovery actions")
 	s := installSimulated(t)
-	if err := s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart}}, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetRecoveryActions([]mgr.RecoveryAction{{Type: mgr.ServiceRestart}}, 0))
 	t.Cleanup(func() { // before the service is removed, or the manager starts it once more
 		if err := s.ResetRecoveryActions(); err != nil {
 			t.Error(err)
@@ -78,14 +76,10 @@ func TestRecovery(t *testing.T) {
 	s.start()
 	disks := newest(t, "disk")
 	first, err := s.Query()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before := s.process()
 	defer windows.CloseHandle(before)
-	if err := windows.TerminateProcess(before, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, windows.TerminateProcess(before, 1))
 	s.awaitEnd(before)
 	if !eventually(func() bool {
 		now, err := s.Query()
@@ -107,13 +101,9 @@ func TestSilentConnections(t *testing.T) {
 		newest(t, "disk").call("ListDiskIDs", nil)
 	}
 	silent, err := winio.DialPipe(pipePath("disk", "v1"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
-	if err := silent.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, silent.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, winio.ErrTimeout) {
 		t.Errorf("a silent connection reads %v, want nothing until it times out", err)
 	}
@@ -121,9 +111,7 @@ func TestSilentConnections(t *testing.T) {
 	defer windows.CloseHandle(process)
 	s.stop()
 	s.awaitEnd(process)
-	if err := silent.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, silent.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the daemon's end a silent connection reads %v, want the end", err)
 	}

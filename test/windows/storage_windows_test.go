@@ -153,9 +153,7 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 func wantNoReparsePoint(t *testing.T, path string) {
 	t.Helper()
 	path16, err := windows.UTF16PtrFromString(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const directory, link = windows.FILE_ATTRIBUTE_DIRECTORY, windows.FILE_ATTRIBUTE_REPARSE_POINT
 	attributes, err := windows.GetFileAttributes(path16)
 	if err != nil || attributes&(directory|link) != directory {

@@ -95,18 +95,14 @@ func copyProgram(t testing.TB, from, to, text string) {
 	if err == nil {
 		err = os.WriteFile(to, append(content, text...), 0o700)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // endsWith reports whether copyProgram has written text to the end of a program.
 func endsWith(t testing.TB, program, text string) bool {
 	t.Helper()
 	content, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.HasSuffix(string(content), text)
 }
 
@@ -115,13 +111,9 @@ func endsWith(t testing.TB, program, text string) bool {
 func failingDaemon(t testing.TB, like, does string) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report, err := exec.Command(like, "-check").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program := filepath.Join(adminsOnly(t), "csi-proxy-that-fails.exe")
 	copyProgram(t, self, program, failingMark+does+"\n"+string(report))
 	return program
@@ -133,18 +125,12 @@ func adminsOnly(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "admins")
 	descriptor, err := windows.SecurityDescriptorFromString("O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path, err := windows.UTF16PtrFromString(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	attributes := windows.SecurityAttributes{SecurityDescriptor: descriptor}
 	attributes.Length = uint32(unsafe.Sizeof(attributes))
-	if err := windows.CreateDirectory(path, &attributes); err != nil {
-		t.Fatal(err)
-	}
+	must(t, windows.CreateDirectory(path, &attributes))
 	return dir
 }
 
@@ -243,9 +229,7 @@ func newLoad(t testing.TB, drivers int) *load {
 	l := &load{stop: make(chan struct{})}
 	for range drivers {
 		c, err := filesystemclient.NewClient()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l.callers.Go(func() {
 			defer c.Close()
 			for {
@@ -362,9 +346,7 @@ func TestUpgradeKilled(t *testing.T) {
 		fresh := filepath.Join(t.TempDir(), "csi-proxy.exe")
 		copyProgram(t, simProgram, fresh, text)
 		cmd := exec.Command(ctlProgram, "service", "upgrade", "--name", m.name, fresh)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		// The moments are spread over an upgrade; it doesn't matter which they are.
 		timer := time.AfterFunc(time.Duration(i+1)*150*time.Millisecond, func() { cmd.Process.Kill() })
 		if err := cmd.Wait(); err != nil {
@@ -392,28 +374,20 @@ func publishedService(t *testing.T) (m managed, program, log string) {
 		t.Skip("CSI_PROXY_PUBLISHED_BIN doesn't name the published daemon")
 	}
 	dir := t.TempDir()
-	if err := os.MkdirAll(kubeletPath+`\pods`, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(kubeletPath+`\pods`, 0o700))
 	program = filepath.Join(dir, "published", "csi-proxy.exe")
 	copyProgram(t, published, program, "")
 	log = filepath.Join(dir, "csi-proxy.log")
 	manager, err := mgr.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer manager.Disconnect()
 	s, err := manager.CreateService("csiproxy", program,
 		mgr.Config{DisplayName: displayName + " (published)", StartType: mgr.StartManual},
 		"-windows-service", "-log_file="+log, "-logtostderr=false")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m = managed{t, "csiproxy"}
 	t.Cleanup(func() { m.mustCtl("uninstall") })
-	if err := errors.Join(s.Start(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Start(), s.Close()))
 	address := pipePath("filesystem", "v1")
 	if !eventually(func() bool { conn, err := winio.DialPipe(address, nil); return err == nil && conn.Close() == nil }) {
 		t.Fatal("the published daemon doesn't serve")
@@ -425,14 +399,10 @@ func publishedService(t *testing.T) (m managed, program, log string) {
 func stopAsScripts(t *testing.T, name string) {
 	t.Helper()
 	manager, err := mgr.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer manager.Disconnect()
 	s, err := manager.OpenService(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	if _, err := s.Control(svc.Stop); err != nil {
 		t.Fatal(err)
@@ -456,9 +426,7 @@ func TestReplacePublished(t *testing.T) {
 				stopAsScripts(t, m.name)
 			} else {
 				process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, before.ProcessID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer func() {
 					if err := processEnds(process); err != nil {
 						t.Error(err)
@@ -520,9 +488,7 @@ func TestReplaceKilled(t *testing.T) {
 	// The published daemon's process is ended some seconds after its service has stopped.
 	for _, after := range []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second, 6 * time.Second} {
 		cmd := exec.Command(ctlProgram, "service", "install", "--name", m.name, "--replace", ours)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
 		if err := cmd.Wait(); err != nil {
 			killed++

@@ -101,9 +101,7 @@ type client struct {
 func (v version) connect(t testing.TB) *client {
 	t.Helper()
 	groups, err := v.newClient()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { groups.Close() })
 	return &client{v, t, groups}
 }

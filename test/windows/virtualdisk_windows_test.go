@@ -19,9 +19,7 @@ type virtualDisk struct {
 func newVirtualDisk(t testing.TB, size uint64, sectorSize uint32) *virtualDisk {
 	t.Helper()
 	d, err := virtdisk.New(filepath.Join(t.TempDir(), "disk.vhdx"), size, sectorSize)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -43,7 +41,5 @@ func (d *virtualDisk) grow(t testing.TB, size uint64) {
 
 func (d *virtualDisk) detach(t testing.TB) {
 	t.Helper()
-	if err := d.Detach(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Detach())
 }

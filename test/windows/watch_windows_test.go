@@ -23,12 +23,8 @@ func TestNativeWatchDisks(t *testing.T) {
 	startOnStorage(t)
 	cmd := exec.CommandContext(t.Context(), ctlProgram, "-o", "json", "disk", "watch")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	defer func() {
 		cmd.Process.Kill()
 		cmd.Wait() // that it was killed is no news
