@@ -81,9 +81,7 @@ func TestParseFlags(t *testing.T) {
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			got, err := parseFlags(strings.Fields(test.args), io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			logging := got.logging
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}),
 				cmpopts.IgnoreFields(options{}, "logging")); diff != "" {
@@ -184,9 +182,7 @@ func TestMaxLogBytes(t *testing.T) {
 		"18446744073709551615": 8796093022207 << 20,
 	} {
 		o, err := parseFlags([]string{"-log_file_max_size", size}, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := maxLogBytes(o.logging); got != want {
 			t.Errorf("%s MB: %d bytes, want %d", size, got, want)
 		}

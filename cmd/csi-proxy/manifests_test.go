@@ -15,17 +15,13 @@ import (
 // in test/cluster have written them down.
 func TestManifests(t *testing.T) {
 	content, err := os.ReadFile("../../test/cluster/testdata/command-lines.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var lines []struct {
 		Program string
 		Args    []string
 		In      string
 	}
-	if err := json.Unmarshal(content, &lines); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(content, &lines))
 	parsed := 0
 	for _, line := range lines {
 		args := line.Args

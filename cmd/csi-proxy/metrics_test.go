@@ -80,16 +80,12 @@ func TestSeriesAreFew(t *testing.T) {
 	defer c.Close()
 	sim := dialEndpoint(t, dir, simv1.EndpointName)
 	for i := range 4 {
-		if err := stage(t.Context(), c, sim, i); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stage(t.Context(), c, sim, i))
 	}
 	scrape(t, address) // counts itself
 	body := scrape(t, address)
 	docs, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	families := make(map[string]int)
 	total := 0
 	for line := range strings.Lines(body) {

@@ -19,26 +19,16 @@ func TestRequirePrivacy(t *testing.T) {
 	for arg, succeeds := range map[string]bool{"-require-privacy": false, "-require-privacy=false": true} {
 		t.Run(arg, func(t *testing.T) {
 			o, err := parseFlags([]string{"-node=simulated", arg}, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer resetKlog(o.logging)
 			ctx := t.Context()
 			n, err := openNode(ctx, o, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer n.close()
 			sim := n.control[simv1.EndpointName].(*simcontrol.Service)
-			if err := sim.AddSmbShare(&simv1.SmbShare{Server: "plain", Name: "data"}); err != nil {
-				t.Fatal(err)
-			}
-			if err := sim.SetSmbUser(&simv1.SmbUser{Server: "plain", User: "user", Password: "password"}); err != nil {
-				t.Fatal(err)
-			}
-			if err := sim.SetSmbServer(&simv1.SmbServer{Name: "plain", NoEncryption: true}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sim.AddSmbShare(&simv1.SmbShare{Server: "plain", Name: "data"}))
+			must(t, sim.SetSmbUser(&simv1.SmbUser{Server: "plain", User: "user", Password: "password"}))
+			must(t, sim.SetSmbServer(&simv1.SmbServer{Name: "plain", NoEncryption: true}))
 			err = n.operations.SMB.NewSMBGlobalMapping(ctx, `\\plain\data`, "",
 				smb.Credentials{Username: "user", Password: secret.New("password")})
 			if (err == nil) != succeeds {

@@ -16,9 +16,7 @@ import (
 // start the daemon as a service that logs to where must-gather looks.
 func TestOpenShift(t *testing.T) {
 	page, err := os.ReadFile("../../docs/openshift.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	verbosities := map[string]bool{}
 	for _, line := range strings.Split(string(page), "\n") {
 		if !strings.HasPrefix(line, `{"name":"csi-proxy"`) {

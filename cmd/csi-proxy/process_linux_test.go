@@ -49,9 +49,7 @@ func TestFullLogDisk(t *testing.T) {
 				t.Errorf("%v", state)
 			}
 			written, err := os.ReadFile(filepath.Join(logs, "csi-proxy.log"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !regexp.MustCompile(want).Match(written) || !bytes.Contains(written, []byte("afterwards")) ||
 				bytes.Contains(written, []byte("while-full")) {
 				t.Errorf("the log file has no %s, or too much: %s", want, written)

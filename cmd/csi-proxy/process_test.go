@@ -59,12 +59,8 @@ func startProcess(t *testing.T, kind string, args ...string) *process {
 	p.Env = append(os.Environ(), nodeVariable+"="+kind)
 	p.Stdout = &p.stdout
 	stderr, err := p.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.Start())
 	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
 	p.log = readLog(t, stderr)
 	return p
@@ -79,9 +75,7 @@ func (p *process) end() (log []string, state *os.ProcessState) {
 
 func (p *process) signal(t *testing.T, s os.Signal) {
 	t.Helper()
-	if err := p.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(s))
 }
 
 const served = `"serving" group="volume"` // the last group
@@ -182,9 +176,7 @@ func TestLogFile(t *testing.T) {
 		t.Errorf("%v: %q", state, log)
 	}
 	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.HasPrefix(string(written), "Log file created at: ") {
 		t.Errorf("the log file begins without the line that OpenShift's tests look for: %s", written)
 	}
@@ -218,9 +210,7 @@ func TestLogFileWithoutHeader(t *testing.T) {
 func TestLogFileRotates(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "csi-proxy.log")
 	old := strings.Repeat("an old line\n", 1<<20/12+1)
-	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(old), 0o600))
 	p := startProcess(t, "main", "-endpoint-dir", t.TempDir(), "-logtostderr=false", "-log_file", file,
 		"-log_file_max_size=1", "-alsologtostderr")
 	p.log.await(served)
@@ -251,9 +241,7 @@ func TestLogAtVerbosity2(t *testing.T) {
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
 	const path = `C:\var\lib\kubelet\plugins\new`
-	if err := c.Filesystem.Mkdir(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Filesystem.Mkdir(t.Context(), path))
 	if _, err := c.Volume.GetVolumeIDFromTargetPath(t.Context(), path); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Fatal(err)
 	}

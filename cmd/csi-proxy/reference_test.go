@@ -89,9 +89,7 @@ All flags that the published CSI Proxy has are among them, with the same meaning
 func wantPage(t *testing.T, file, page string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 	if written, err := os.ReadFile(file); err != nil || string(written) != page {
 		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)

@@ -217,9 +217,7 @@ func dialEndpoint(t *testing.T, dir, name string) *grpc.ClientConn {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return pipe.Dial(ctx, pipe.Address(dir, name))
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }

@@ -75,9 +75,7 @@ func call(t *testing.T, dir, method string, request, response proto.Message) err
 	client, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	return client.Invoke(t.Context(), method, request, response)
 }
@@ -159,14 +157,10 @@ func testOptions(t *testing.T) options {
 func scrape(t *testing.T, address string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(body)
 }
 
@@ -221,9 +215,7 @@ func TestServe(t *testing.T) {
 
 func TestServeFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	noNode := errors.New("no node")
 	works := fakeNode(nil)
@@ -288,9 +280,7 @@ func wantNoEndpoints(t *testing.T, dir string) {
 	t.Helper()
 	if runtime.GOOS != "windows" {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range entries {
 			if e.Type() == fs.ModeSocket {
 				t.Errorf("%s is left", e.Name())
@@ -298,9 +288,7 @@ func wantNoEndpoints(t *testing.T, dir string) {
 		}
 	}
 	claimed, err := pipe.Claim(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := claimed.Close(); err != nil {
 		t.Error(err)
 	}
@@ -312,9 +300,7 @@ func TestOneEndpointInTheWay(t *testing.T) {
 	}
 	o := testOptions(t)
 	path := pipe.Address(o.endpointDir, api.EndpointName("filesystem", "v1beta1"))
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("precious"), 0o600))
 	if err := serve(t.Context(), o, slog.New(slog.DiscardHandler), fakeNode(nil), func() {}); err == nil {
 		t.Error("serve succeeds with a file in the way")
 	}
@@ -352,5 +338,12 @@ func TestDrain(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -53,14 +53,10 @@ func installDaemon(t *testing.T, name, program string, args ...string) *installe
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		t.Skip("only an administrator may install services")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer m.Disconnect()
 	s, err := m.CreateService(name, program, mgr.Config{StartType: mgr.StartManual}, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(s.Close(), winservice.Services{}.Uninstall(context.Background(), name)); err != nil {
 			t.Error(err)
@@ -79,9 +75,7 @@ func copyDaemon(t *testing.T, path string) {
 	if err == nil {
 		err = os.WriteFile(path, program, 0o700)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // start starts the service and waits until it is in the state that is wanted.
@@ -186,9 +180,7 @@ func TestService(t *testing.T) {
 				wantNoPipes(t)
 			}
 			text, err := os.ReadFile(log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !strings.HasPrefix(string(text), "Log file created at: ") {
 				t.Errorf("the log begins without the line that OpenShift's tests look for:\n%s", text)
 			}

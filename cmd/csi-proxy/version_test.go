@@ -68,9 +68,7 @@ func TestCheckFlag(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	var report winservice.Report
-	if err := json.Unmarshal([]byte(stdout.String()), &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(stdout.String()), &report))
 	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
 			if !slices.Contains(report.Endpoints, api.EndpointName(group, version)) {

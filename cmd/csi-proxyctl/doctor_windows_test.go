@@ -25,9 +25,7 @@ func TestDoctorAsksWindows(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, &errs)
 		}
 		var findings []doctor.Finding
-		if err := json.Unmarshal([]byte(out.String()), &findings); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(out.String()), &findings))
 		byCheck := map[string]doctor.Finding{}
 		for _, f := range findings {
 			byCheck[f.Check] = f
@@ -56,9 +54,7 @@ func TestSupportBundleOfWindows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bundle.zip")
 	ran(t, 0, "support-bundle", path)
 	z, err := zip.OpenReader(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer z.Close()
 	for _, name := range []string{"findings.json", "windows.json", "services.json", "volumes.json"} {
 		if !slices.ContainsFunc(z.File, func(f *zip.File) bool { return f.Name == name }) {

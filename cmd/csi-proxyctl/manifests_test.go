@@ -14,17 +14,13 @@ import (
 // tests in test/cluster have written them down, and runs none of them.
 func TestManifests(t *testing.T) {
 	content, err := os.ReadFile("../../test/cluster/testdata/command-lines.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var lines []struct {
 		Program string
 		Args    []string
 		In      string
 	}
-	if err := json.Unmarshal(content, &lines); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(content, &lines))
 	parsed := 0
 	for _, line := range lines {
 		if line.Program != "csi-proxyctl" {
@@ -45,5 +41,12 @@ func TestManifests(t *testing.T) {
 	}
 	if parsed < 4 {
 		t.Errorf("only %d command lines of csi-proxyctl", parsed)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -23,9 +23,7 @@ func TestNoControlSequences(t *testing.T) {
 		rows:     [][]string{{evil}},
 		warnings: []string{evil},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.printError(&csiproxy.Error{Detail: evil})
 	if lines := strings.Count(out.String(), "\n"); lines != 2 {
 		t.Errorf("the table %q has %d lines, want 2", out.String(), lines)

@@ -70,9 +70,7 @@ func TestReference(t *testing.T) {
 	const file = "../../docs/csi-proxyctl.md"
 	page := strings.TrimRight(b.String(), "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 	if written, err := os.ReadFile(file); err != nil || string(written) != page {
 		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)
@@ -85,22 +83,16 @@ var commandInDocs = regexp.MustCompile(`\bcsi-proxyctl(?:\.exe)?(?: -o json)?((?
 func TestCommandsInDocs(t *testing.T) {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
 	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	drivers, err := filepath.Glob("../../docs/drivers/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	for _, page := range append(pages, drivers...) {
 		if filepath.Base(page) == "csi-proxyctl.md" {
 			continue // which the program writes
 		}
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// Only what stands in code is a command: csi-proxyctl is also a word of sentences.
 		for _, code := range regexp.MustCompile("`[^`\n]+`|(?m)^ *csi-proxyctl.*$").FindAllString(string(text), -1) {
 			match := commandInDocs.FindStringSubmatch(code)

@@ -24,9 +24,7 @@ func TestSecretFlag(t *testing.T) {
 		"\r": "",
 	} {
 		file := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(content), 0o600))
 		for name, stdin := range map[string]string{file: "other", "-": content} {
 			if got, err := readWith(t.Context(), name, strings.NewReader(stdin)); err != nil || got.Reveal() != want {
 				t.Errorf("%q from %s: %q, %v, want %q", content, name, got.Reveal(), err, want)

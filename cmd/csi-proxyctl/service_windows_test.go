@@ -53,18 +53,14 @@ func TestService(t *testing.T) {
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		t.Skip("only an administrator may install services")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	windows.CloseServiceHandle(m)
 
 	// The tests of other packages run at the same time.
 	name := fmt.Sprintf("csi-proxy-wintest-ctl-%d", os.Getpid())
 	daemon := filepath.Join(t.TempDir(), "csi-proxy.exe")
 	self, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := os.WriteFile(daemon, self, 0o700); err != nil { // it isn't started
 		t.Fatal(err)
 	}
@@ -72,9 +68,7 @@ func TestService(t *testing.T) {
 	status := func() (s serviceJSON) {
 		t.Helper()
 		stdout, _ := ran(t, 0, "service", "status", "--name", name, "-o", "json")
-		if err := json.Unmarshal([]byte(stdout), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(stdout), &s))
 		return s
 	}
 
@@ -114,9 +108,7 @@ func TestService(t *testing.T) {
 func TestServiceThatCannotBeInstalled(t *testing.T) {
 	dir := t.TempDir()
 	another := filepath.Join(dir, "another.exe")
-	if err := os.WriteFile(another, nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(another, nil, 0o700))
 	for _, args := range [][]string{
 		{"--name", `csi\proxy`, os.Args[0]},
 		{"--stop-timeout", "-1s", os.Args[0]},
