@@ -24,16 +24,12 @@ func TestCommandsInRequestsAreText(t *testing.T) {
 	const pods = `C:\var\lib\kubelet\pods`
 	n.AddSMBShare(simnode.SMBShare{Server: "files", Name: "data"})
 	number := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
-	if err := c.Disk.PartitionDisk(t.Context(), number); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Disk.PartitionDisk(t.Context(), number))
 	id, err := c.Volume.DataVolumeOfDisk(t.Context(), number)
 	if err == nil {
 		err = c.Volume.FormatVolume(t.Context(), id)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	for _, command := range []string{
 		"$(calc.exe)", "&calc.exe&", ";calc.exe;", "';calc.exe;'", "`calc.exe`", "%COMSPEC%", "$PSHOME", "%{calc.exe}",
@@ -46,13 +42,9 @@ func TestCommandsInRequestsAreText(t *testing.T) {
 				c.Filesystem.CreateSymlink(t.Context(), dir, link),
 				c.Volume.MountVolume(t.Context(), id, mount),
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			names, err := n.ReadDir(pods)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if want := []string{command, "link " + command,
 				"mount " + command}; !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
 				t.Errorf("the directory has %q, want %q", names, want)

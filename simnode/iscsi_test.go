@@ -24,18 +24,12 @@ func TestISCSI(t *testing.T) {
 		CHAPUser: "user", CHAPSecret: secret.New("one-way-secret"), MutualSecret: secret.New("mutual-secret"),
 		LUNs: []simnode.Disk{{SizeBytes: 1 << 30, Serial: "lun-0"}},
 	})
-	if err := initiator.AddTargetPortal(ctx, portal); err != nil {
-		t.Fatal(err)
-	}
-	if err := initiator.SetMutualCHAPSecret(ctx, secret.New("mutual-secret")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, initiator.AddTargetPortal(ctx, portal))
+	must(t, initiator.SetMutualCHAPSecret(ctx, secret.New("mutual-secret")))
 	login := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "user", Secret: secret.New("one-way-secret")}
 	connect := func() {
 		t.Helper()
-		if err := initiator.ConnectTarget(ctx, portal, iqn, login); err != nil {
-			t.Fatal(err)
-		}
+		must(t, initiator.ConnectTarget(ctx, portal, iqn, login))
 	}
 	wantDisks := func(when string, want ...string) {
 		t.Helper()

@@ -33,9 +33,7 @@ const dir = `C:\var\lib\kubelet\plugins\x`
 func exists(t *testing.T, c *client.Client, path string) bool {
 	t.Helper()
 	is, err := c.Filesystem.PathExists(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return is
 }
 
@@ -50,9 +48,7 @@ func TestClientsOverSocketsAndInMemory(t *testing.T) {
 	n := simnode.New(t)
 	sockets := client.New(client.WithEndpointDir(n.EndpointDir()))
 	defer sockets.Close()
-	if err := n.MkdirAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.MkdirAll(dir))
 	for name, c := range map[string]*client.Client{"sockets": sockets, "memory": n.Client()} {
 		if !exists(t, c, dir) || exists(t, c, dir+`\y`) {
 			t.Errorf("%s: the answers are wrong", name)
@@ -123,9 +119,7 @@ func TestControl(t *testing.T) {
 			dial = append(dial, grpc.WithContextDialer(options.dial))
 		}
 		conn, err := grpc.NewClient(options.target, dial...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		_, err = simv1.Call[simv1.DiskNumber](t.Context(), conn, "AttachDisk",
 			&simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: name})
@@ -142,9 +136,7 @@ func TestControl(t *testing.T) {
 func TestClientGoesOn(t *testing.T) {
 	skipWithoutSockets(t)
 	n := simnode.New(t)
-	if err := n.MkdirAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.MkdirAll(dir))
 	sockets := client.New(client.WithEndpointDir(n.EndpointDir()))
 	defer sockets.Close()
 	for _, event := range []func(){func() {}, n.RestartDaemon, n.Reboot, n.PowerLoss} {
@@ -331,9 +323,7 @@ func TestOptions(t *testing.T) {
 		simnode.WithNodeOptions(node.Options{KubeletPath: `C:\k`, WorkingDirs: []string{`C:\work`}}),
 	}
 	first, err := simnode.Start(options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := first.Operations().Filesystem.Mkdir(t.Context(), `C:\work\x`); err != nil {
 		t.Error(err)
 	}
@@ -343,9 +333,7 @@ func TestOptions(t *testing.T) {
 	if err := first.Symlink(`C:\work\link`, `C:\work\x`); err != nil {
 		t.Error(err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
 	second := simnode.New(t, options...)
 	names, err := second.ReadDir(`C:\work`)
 	if err != nil || strings.Join(names, " ") != "link x" {
@@ -353,5 +341,12 @@ func TestOptions(t *testing.T) {
 	}
 	if err := second.Remove(`C:\work\link`); err != nil {
 		t.Error(err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

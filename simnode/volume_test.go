@@ -18,19 +18,13 @@ func staged(t *testing.T, n *simnode.Node, d simnode.Disk) disk.Number {
 	t.Helper()
 	number := n.AttachDisk(d)
 	c := n.Client()
-	if err := c.Disk.PartitionDisk(t.Context(), number); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Disk.PartitionDisk(t.Context(), number))
 	ids, err := c.Volume.ListVolumesOnDisk(t.Context(), number, 0)
 	if err != nil || len(ids) != 1 {
 		t.Fatalf("volumes %v, %v", ids, err)
 	}
-	if err := c.Volume.FormatVolume(t.Context(), ids[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Volume.MountVolume(t.Context(), ids[0], dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Volume.FormatVolume(t.Context(), ids[0]))
+	must(t, c.Volume.MountVolume(t.Context(), ids[0], dir))
 	return number
 }
 
@@ -51,9 +45,7 @@ func TestHardwareOfDisks(t *testing.T) {
 		t.Errorf("%+v, %v", ids, err)
 	}
 	late := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Late: time.Nanosecond, NeedsRescan: true})
-	if err := n.Client().Disk.Rescan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Client().Disk.Rescan(t.Context()))
 	if d := n.Disks()[3]; d.Number != late || d.Number == 0 {
 		t.Errorf("the disk with the number %d is %+v", late, d)
 	}

@@ -44,9 +44,7 @@ func crash(name string) {
 func openTest(t *testing.T, config Config) *File {
 	t.Helper()
 	f, err := Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -67,9 +65,7 @@ func write(t *testing.T, f *File, lines ...string) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -78,9 +74,7 @@ func read(t *testing.T, name string) string {
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := make(map[string]string)
 	for _, e := range entries {
 		all[e.Name()] = strings.ReplaceAll(read(t, filepath.Join(dir, e.Name())), "\n", " ")
@@ -125,9 +119,7 @@ func TestRotation(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "log")
 			if test.before != "" {
-				if err := os.WriteFile(file, []byte(test.before), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(file, []byte(test.before), 0o600))
 			}
 			f := openTest(t, Config{Name: file, MaxBytes: test.maxBytes, OldFiles: test.oldFiles})
 			write(t, f, strings.Fields(test.lines)...)
@@ -141,9 +133,7 @@ func TestRotation(t *testing.T) {
 func TestRotationFillsGap(t *testing.T) {
 	dir := t.TempDir()
 	for _, old := range []string{"log.2", "log.3"} {
-		if err := os.WriteFile(filepath.Join(dir, old), []byte(old), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, old), []byte(old), 0o600))
 	}
 	f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: 2, OldFiles: 3})
 	write(t, f, "a", "b")
@@ -162,9 +152,7 @@ func TestHeader(t *testing.T) {
 	f := openTest(t, config)
 	write(t, f, "b", "c")
 	wantFiles(t, dir, map[string]string{"log": "header2 c ", "log.1": "header1 a b "})
-	if err := os.Truncate(name, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(name, 0))
 	f.checked = time.Time{} // as if a second had passed
 	write(t, f, "d")
 	wantFiles(t, dir, map[string]string{"log": "header3 d ", "log.1": "header1 a b "})
@@ -181,9 +169,7 @@ func TestOpenMakesDirectory(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	for name, config := range map[string]Config{
 		"no name":         {OldFiles: 1},
 		"negative bound":  {Name: file, MaxBytes: -1, OldFiles: 1},
@@ -238,9 +224,7 @@ func TestChangedUnderneath(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: test.maxBytes, OldFiles: 1})
 				write(t, f, "before")
-				if err := test.change(dir); err != nil {
-					t.Fatal(err)
-				}
+				must(t, test.change(dir))
 				if _, err := os.Stat(f.config.Name); err == nil && name == "removed" {
 					t.Skip("here a removed file looks usable until it is closed, as in Wine")
 				}
@@ -259,24 +243,16 @@ func TestTellsLostLines(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "dir")
 		f := openTest(t, Config{Name: filepath.Join(dir, "log"), OldFiles: 1})
 		// The directory makes place for a file.
-		if err := os.Rename(f.config.Name, dir+".log"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(dir, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(f.config.Name, dir+".log"))
+		must(t, os.Remove(dir))
+		must(t, os.WriteFile(dir, nil, 0o600))
 		time.Sleep(checkInterval)
 		for range 2 {
 			if n, err := f.Write([]byte("lost\n")); n != 0 || err == nil {
 				t.Errorf("Write = %d, %v", n, err)
 			}
 		}
-		if err := os.Remove(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(dir))
 		write(t, f, "after", "the trouble")
 		wantMatch(t, read(t, f.config.Name), `^log file: problems since \S+Z, 2 writes were lost: ".+"\nafter\nthe trouble\n$`)
 	})
@@ -286,9 +262,7 @@ func TestTellsLostLines(t *testing.T) {
 // replaced.
 func TestBrokenHandle(t *testing.T) {
 	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
-	if err := f.file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.file.Close())
 	if _, err := f.Write([]byte("lost\n")); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Write = %v", err)
 	}
@@ -300,17 +274,13 @@ func TestRotationInTheWay(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "log")
 	inTheWay := filepath.Join(name+".1", "precious")
-	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(inTheWay, 0o700))
 	f := openTest(t, Config{Name: name, MaxBytes: 8000, OldFiles: 1})
 	line := strings.Repeat("x", 7999)
 	write(t, f, line, "more", "and more")
 	wantMatch(t, read(t, name), `^x+\nlog file: problems since \S+Z, 0 writes were lost: ".+"\nmore\nand more\n$`)
 
-	if err := os.RemoveAll(name + ".1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(name+".1"))
 	write(t, f, line)
 	if got, want := read(t, name), line+"\n"; got != want {
 		t.Errorf("the log holds %q", got)
@@ -334,9 +304,7 @@ func TestConcurrentWrites(t *testing.T) {
 
 	seen := make(map[string]int)
 	files, err := filepath.Glob(name + "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		content := read(t, file)
 		if len(content) > 100 {
@@ -379,5 +347,12 @@ func TestCrashOutput(t *testing.T) {
 	wantMatch(t, read(t, name), `(?s)^current\n.*panic: as planned.*logfile\.crash`)
 	if got := read(t, name+".1"); got != "rotated\n" {
 		t.Errorf("the old file holds %q", got)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

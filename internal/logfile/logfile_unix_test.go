@@ -19,21 +19,15 @@ func TestFullDisk(t *testing.T) {
 	write(t, f, "before")
 
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	full := limit
 	full.Cur = uint64(len("before\nlo"))
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &full))
 	n, first := f.Write([]byte("lost\n"))
 	_, second := f.Write([]byte("lost too\n"))
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 	if n != 2 || !errors.Is(first, syscall.EFBIG) || !errors.Is(second, syscall.EFBIG) {
 		t.Errorf("Write = %d, %v and then %v", n, first, second)
 	}
@@ -45,9 +39,7 @@ func TestFullDisk(t *testing.T) {
 // TestFIFO: a FIFO that nobody reads is refused, not waited for.
 func TestFIFO(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(name, 0o600))
 	if f, err := Open(Config{Name: name, OldFiles: 1}); err == nil {
 		t.Errorf("a FIFO is a log: %v", f.Close())
 	}

@@ -34,9 +34,7 @@ func TestRotationWithReaders(t *testing.T) {
 			f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: 4000, OldFiles: 2})
 			write(t, f, long("a"), long("a"), long("b"), long("b"), long("c"), long("c"))
 			reader, err := os.Open(filepath.Join(dir, test.opened))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer reader.Close()
 			if err := os.Rename(reader.Name(), reader.Name()); err == nil {
 				t.Fatal("the reader doesn't keep the file from being renamed")
@@ -55,9 +53,7 @@ func TestRotationWithReaders(t *testing.T) {
 func TestReaderSeesCurrentLines(t *testing.T) {
 	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
 	reader, err := os.Open(f.config.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reader.Close()
 	write(t, f, "line")
 	if got, err := io.ReadAll(reader); err != nil || string(got) != "line\n" {
@@ -68,12 +64,8 @@ func TestReaderSeesCurrentLines(t *testing.T) {
 // What the runtime keeps for a crash must not keep a removed file.
 func TestCloseFreesRemovedFile(t *testing.T) {
 	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1, CrashOutput: true})
-	if err := os.Remove(f.config.Name); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(f.config.Name))
+	must(t, f.Close())
 	if _, err := os.Stat(f.config.Name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the removed file is there: %v", err)
 	}

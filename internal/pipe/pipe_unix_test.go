@@ -21,9 +21,7 @@ import (
 func mustClaim(t *testing.T, dir string) *Claimed {
 	t.Helper()
 	c, err := Claim(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -31,9 +29,7 @@ func mustClaim(t *testing.T, dir string) *Claimed {
 func mustListen(t *testing.T, c *Claimed, name string) net.Listener {
 	t.Helper()
 	l, err := c.Listen(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -41,9 +37,7 @@ func mustListen(t *testing.T, c *Claimed, name string) net.Listener {
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info.Mode()
 }
 
@@ -63,19 +57,13 @@ func TestListenAndDial(t *testing.T) {
 	}
 
 	client, err := Dial(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
 
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after closing the listener, the socket gives %v, want not exist", err)
 	}
@@ -88,9 +76,7 @@ func TestSocketModeNeedsNoUmask(t *testing.T) {
 	defer syscall.Umask(old)
 	dir := t.TempDir()
 	l, err := (&net.ListenConfig{Control: ownerOnly}).Listen(t.Context(), "unix", Address(dir, "csi-proxy-disk-v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	if got, want := modeOf(t, Address(dir, "csi-proxy-disk-v1")), fs.ModeSocket|0o600; got != want {
 		t.Errorf("mode of the socket is %v, want %v", got, want)
@@ -111,9 +97,7 @@ func TestClaimIsExclusive(t *testing.T) {
 	}
 	conn.Close()
 
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
 	mustClaim(t, dir)
 }
 
@@ -122,13 +106,9 @@ func TestClaimIsExclusive(t *testing.T) {
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 }
 
 func TestStaleSocketIsReplaced(t *testing.T) {
@@ -136,18 +116,14 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	leaveSocket(t, Address(dir, "csi-proxy-disk-v1"))
 	mustListen(t, mustClaim(t, dir), "csi-proxy-disk-v1")
 	conn, err := Dial(t.Context(), Address(dir, "csi-proxy-disk-v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conn.Close()
 }
 
 func TestLiveSocketIsKept(t *testing.T) {
 	dir := t.TempDir()
 	mustListen(t, mustClaim(t, dir), "csi-proxy-disk-v1")
-	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, lockName)))
 	second := mustClaim(t, dir)
 	if _, err := second.Listen(t.Context(), "csi-proxy-disk-v1"); !errors.Is(err, ErrInUse) {
 		t.Fatalf("listening where another one listens gives %v, want ErrInUse", err)
@@ -171,9 +147,7 @@ func TestFileInTheWayIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := Address(dir, "csi-proxy-disk-v1")
-			if err := put(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put(path))
 			before := modeOf(t, path)
 			if _, err := mustClaim(t, dir).Listen(t.Context(), "csi-proxy-disk-v1"); err == nil {
 				t.Error("listening there succeeds")
@@ -188,12 +162,8 @@ func TestFileInTheWayIsKept(t *testing.T) {
 func TestLockThatIsALinkIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(t.TempDir(), "target")
-	if err := os.WriteFile(target, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, filepath.Join(dir, lockName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(target, []byte("precious"), 0o600))
+	must(t, os.Symlink(target, filepath.Join(dir, lockName)))
 	if _, err := Claim(dir); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("claim gives %v, want ELOOP", err)
 	}
@@ -207,9 +177,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 		t.Skip("only root can give a directory away")
 	}
 	dir := t.TempDir()
-	if err := os.Chown(dir, 12345, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(dir, 12345, -1))
 	if _, err := Claim(dir); err == nil {
 		t.Error("claim of a directory of another user succeeds")
 	}
@@ -278,19 +246,13 @@ func TestCaller(t *testing.T) {
 	dir := t.TempDir()
 	l := mustListen(t, mustClaim(t, dir), "csi-proxy-disk-v1")
 	client, err := Dial(t.Context(), Address(dir, "csi-proxy-disk-v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	process, program := server.(interface{ Caller() (uint32, string) }).Caller()
 	if process != uint32(os.Getpid()) || program != self {
 		t.Errorf("the caller is process %d of %s, want %d of %s", process, program, os.Getpid(), self)
@@ -305,17 +267,20 @@ func TestServer(t *testing.T) {
 	}
 	mustListen(t, mustClaim(t, dir), name)
 	process, program, err := Server(t.Context(), Address(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if runtime.GOOS != "linux" { // others don't tell
 		return
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if process != uint32(os.Getpid()) || program != self {
 		t.Errorf("process %d of %s, want %d of %s", process, program, os.Getpid(), self)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

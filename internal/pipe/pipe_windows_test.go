@@ -17,13 +17,9 @@ import (
 func TestListenAndDial(t *testing.T) {
 	const name = "csi-proxy-test-of-pipe-v1"
 	c, err := Claim(DefaultDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, err := c.Listen(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	if _, err := c.Listen(t.Context(), name); !errors.Is(err, ErrInUse) {
 		t.Errorf("listening twice gives %v, want ErrInUse", err)
@@ -45,15 +41,11 @@ func TestListenAndDial(t *testing.T) {
 	}()
 	for range 2 { // Wine loses the first connection to a new pipe, see pipe_wine.go
 		conn, err := Dial(t.Context(), Address("", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 	}
 	conn, err := Dial(t.Context(), Address("", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	got := make([]byte, 5)
 	if _, err := io.WriteString(conn, "hello"); err != nil {
@@ -66,9 +58,7 @@ func TestListenAndDial(t *testing.T) {
 		t.Errorf("the client's process is %d, want %d", got, os.Getpid())
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := <-programs; !strings.EqualFold(got, self) {
 		t.Errorf("the client's program is %s, want %s", got, self)
 	}
@@ -115,12 +105,8 @@ func TestCheckSecurityDescriptor(t *testing.T) {
 // What D:NO_ACCESS_CONTROL means, which Wine reads as an empty list.
 func TestNullAccessListIsRefused(t *testing.T) {
 	descriptor, err := windows.NewSecurityDescriptor()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := descriptor.SetDACL(nil, true, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, descriptor.SetDACL(nil, true, false))
 	if err := checkAccessList(descriptor); err == nil {
 		t.Error("it is accepted")
 	}
@@ -129,9 +115,7 @@ func TestNullAccessListIsRefused(t *testing.T) {
 func TestPipeHasSecurityDescriptor(t *testing.T) {
 	const sddl = "D:P(A;;FA;;;SY)(A;;FA;;;BA)(A;;0x12019b;;;BU)"
 	c, err := ClaimGuarded("", sddl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkDescriptor(t, c, sddl)
 	checkDescriptor(t, c.Administrators(), "D:P(A;;FA;;;SY)(A;;FA;;;BA)")
 }
@@ -140,9 +124,7 @@ func TestPipeHasSecurityDescriptor(t *testing.T) {
 func checkDescriptor(t *testing.T, c *Claimed, sddl string) {
 	t.Helper()
 	l, err := c.Listen(t.Context(), "csi-proxy-test-of-security-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ended := make(chan struct{})
 	defer func() { l.Close(); <-ended }() // with the connections, so that the name can be used again
 	go func() {
@@ -156,17 +138,20 @@ func checkDescriptor(t *testing.T, c *Claimed, sddl string) {
 		}
 	}()
 	conn, err := Dial(t.Context(), Address("", "csi-proxy-test-of-security-v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	descriptor, err := windows.GetSecurityInfo(windows.Handle(conn.(interface{ Fd() uintptr }).Fd()),
 		windows.SE_KERNEL_OBJECT, windows.DACL_SECURITY_INFORMATION)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Windows gives a pipe's own rights for the generic ones; Wine keeps those.
 	if got := strings.ReplaceAll(descriptor.String(), ";GA;", ";FA;"); got != sddl {
 		t.Errorf("the pipe has %q, want %q", got, sddl)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

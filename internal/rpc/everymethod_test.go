@@ -169,9 +169,7 @@ func TestEveryMethodHasAllStorageFields(t *testing.T) {
 			}
 			for message, text := range map[*dynamicpb.Message]string{request: e.Request, response: e.Response} {
 				one := dynamicpb.NewMessage(message.Descriptor())
-				if err := protojson.Unmarshal([]byte(text), one); err != nil {
-					t.Fatal(err)
-				}
+				must(t, protojson.Unmarshal([]byte(text), one))
 				proto.Merge(message, one)
 			}
 		})

@@ -90,9 +90,7 @@ func TestHardwareTextThatIsNotUTF8(t *testing.T) {
 		systemVersions(node)["v1alpha1"][0]["GetBIOSSerialNumber"],
 	} {
 		resp, err := m.call(t.Context(), m.newRequest())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := proto.Marshal(resp.(proto.Message))
 		if err != nil || !bytes.Contains(text, []byte("\uFFFD")) {
 			t.Errorf("%v is sent as %q, error %v", resp, text, err)

@@ -273,9 +273,7 @@ func operations(node *fakeNode) Operations {
 func services(t *testing.T, node *fakeNode) []*Service {
 	t.Helper()
 	services, err := Services(operations(node))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return services
 }
 
@@ -290,9 +288,7 @@ func connect(t *testing.T, register func(*grpc.Server), options ...grpc.ServerOp
 	conn, err := grpc.NewClient("passthrough:///in-memory",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := conn.Close(); err != nil {
 			t.Error(err)

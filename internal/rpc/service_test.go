@@ -43,9 +43,7 @@ func endpoints(t *testing.T, node *fakeNode, options ...grpc.ServerOption) map[s
 	served := make(map[string]endpoint)
 	for _, service := range services(t, node) {
 		files, err := service.Files()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn := connect(t, func(server *grpc.Server) { service.Register(server) }, options...)
 		e := endpoint{service, conn, make(map[string]protoreflect.MethodDescriptor)}
 		for _, name := range service.Names() {
@@ -95,12 +93,8 @@ func TestServedMethods(t *testing.T) {
 		Methods                 []struct{ Name string }
 	}
 	data, err := os.ReadFile(filepath.Join("..", "..", "api", "testdata", "wire.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &contract); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(data, &contract))
 	node := new(fakeNode)
 	tests := map[string]Operations{
 		"":                       {},
@@ -130,9 +124,7 @@ func TestServedMethods(t *testing.T) {
 			}
 
 			services, err := Services(ops)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := make(map[string][]string)
 			for _, service := range services {
 				server := grpc.NewServer()
@@ -229,9 +221,7 @@ func TestResizeByDiskNumberFails(t *testing.T) {
 func TestReflection(t *testing.T) {
 	for _, service := range services(t, new(fakeNode)) {
 		files, err := service.Files()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn := connect(t, func(server *grpc.Server) {
 			service.Register(server)
 			reflectionpb.RegisterServerReflectionServer(server, reflection.NewServerV1(reflection.ServerOptions{
@@ -240,26 +230,18 @@ func TestReflection(t *testing.T) {
 			}))
 		})
 		stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range service.Names() {
 			err := stream.Send(&reflectionpb.ServerReflectionRequest{
 				MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: name},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			answer, err := stream.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var set descriptorpb.FileDescriptorSet
 			for _, data := range answer.GetFileDescriptorResponse().GetFileDescriptorProto() {
 				file := new(descriptorpb.FileDescriptorProto)
-				if err := proto.Unmarshal(data, file); err != nil {
-					t.Fatal(err)
-				}
+				must(t, proto.Unmarshal(data, file))
 				set.File = append(set.File, file)
 			}
 			found, err := protodesc.NewFiles(&set)
@@ -295,5 +277,12 @@ func BenchmarkServices(b *testing.B) {
 		if _, err := Services(operations(node)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
