@@ -48,9 +48,7 @@ func TestAllBasesAreTested(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.Sort(found)
 	if diff := cmp.Diff(slices.Sorted(slices.Values(manifests.Bases)), found); diff != "" {
 		t.Errorf("the directories with a kustomization.yaml (+) aren't those that are tested (-):\n%s", diff)
@@ -269,9 +267,7 @@ func forComparison(t *testing.T, rendered []byte) map[string]runtime.Object {
 			continue
 		}
 		o, err := meta.Accessor(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		name := strings.Replace(o.GetName(), "csi-proxy-example-driver", "csi-example-driver", 1)
 		o.SetLabels(nil)
@@ -327,21 +323,13 @@ func TestCommandLines(t *testing.T) {
 	}
 	if *update {
 		content, err := json.MarshalIndent(lines, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, append(content, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(file, append(content, '\n'), 0o644))
 	}
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var written []*commandLine
-	if err := json.Unmarshal(content, &written); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(content, &written))
 	if diff := cmp.Diff(written, lines); diff != "" {
 		t.Errorf("%s (-) isn't what the manifests have (+); run go -C test/cluster test -run TestCommandLines -update:\n%s",
 			file, diff)
@@ -475,14 +463,10 @@ func TestFirstVolumes(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		objects := manifests.Decode(t, content)
 		pod := checkVolume(t, file, objects)
 		if pod.OS == nil || pod.OS.Name != core.Windows || pod.NodeSelector[core.LabelOSStable] != "windows" {
@@ -519,9 +503,7 @@ func checkVolume(t *testing.T, file string, objects []runtime.Object) core.PodSp
 func TestSimulated(t *testing.T) {
 	const base = "example-driver/simulated"
 	content, err := os.ReadFile(filepath.Join(manifests.KustomizeDir(t), base, "volume.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	volume, driver := manifests.Decode(t, content), manifests.Decode(t, manifests.Kustomized(t, base))
 	pod := checkVolume(t, "volume.yaml", volume)
 	described := manifests.All[*storage.CSIDriver](driver)[0]
@@ -540,5 +522,12 @@ func TestSimulated(t *testing.T) {
 	if binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != template.Spec.ServiceAccountName ||
 		binding.Subjects[0].Namespace != template.Namespace {
 		t.Errorf("%v: not what the driver's account needs", binding)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -23,13 +23,9 @@ import (
 func runWith(t *testing.T, dir string, programs map[string]string, script string, args ...string) (string, error) {
 	t.Helper()
 	bin := filepath.Join(dir, "bin")
-	if err := os.MkdirAll(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(bin, 0o700))
 	for name, text := range programs {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/bash\n"+text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/bash\n"+text), 0o700))
 	}
 	cmd := exec.Command("bash", append([]string{script}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DIR="+dir, "ARTIFACT_DIR="+dir)
@@ -42,9 +38,7 @@ func runWith(t *testing.T, dir string, programs map[string]string, script string
 func openShiftTest(t *testing.T, dir string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(manifests.KustomizeDir(t), "../openshift/e2e.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var job struct {
 		Steps struct {
 			Test []struct {
@@ -62,9 +56,7 @@ func openShiftTest(t *testing.T, dir string) string {
 	}
 	script.WriteString(job.Steps.Test[0].Commands)
 	file := filepath.Join(dir, "commands.sh")
-	if err := os.WriteFile(file, []byte(script.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(script.String()), 0o600))
 	return file
 }
 
@@ -97,18 +89,14 @@ func TestOpenShiftJob(t *testing.T) {
 				if text == "" {
 					continue
 				}
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
 			out, err := runWith(t, dir, map[string]string{"oc": fakeOC, "sleep": ""}, openShiftTest(t, dir))
 			if (err == nil) != test.ok || !strings.Contains(out, test.want) {
 				t.Errorf("%v, %s", err, out)
 			}
 			calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// It removes what it made, and nothing else.
 			if made, removed := strings.Contains(string(calls), "create namespace csi-proxy-e2e"),
 				strings.Contains(string(calls), "delete namespace csi-proxy-e2e"); made != removed {
@@ -125,9 +113,7 @@ func TestOpenShiftJob(t *testing.T) {
 func checkJobs(t *testing.T, file string) {
 	t.Helper()
 	applied, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := manifests.Decode(t, applied)
 	claims, jobs := manifests.All[*core.PersistentVolumeClaim](objects), manifests.All[*batch.Job](objects)
 	if len(claims) != 1 || len(jobs) != 2 || *claims[0].Spec.StorageClassName != "azurefile-csi" {

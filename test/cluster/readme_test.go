@@ -41,19 +41,13 @@ upgraded and removed. **No version has run on a real Windows node yet.**
 // TestChartReadme: the chart's README is made of values.yaml.
 func TestChartReadme(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(manifests.ChartDir(t), "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, below, _ := strings.Cut(string(text), "\n\n") // the licence's lines are no comment of a value
 	values, err := yaml.Parse(below)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
 	b.WriteString(aboutChart)
-	if err := rows(&b, "", "", values.YNode()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows(&b, "", "", values.YNode()))
 	file := filepath.Join(manifests.ChartDir(t), "README.md")
 	if *update {
 		err = os.WriteFile(file, []byte(b.String()), 0o644)

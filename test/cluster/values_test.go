@@ -121,8 +121,6 @@ func parse(t testing.TB, values string) map[string]any {
 func merge(t testing.TB, values string, others map[string]any) string {
 	t.Helper()
 	merged, err := yaml.Marshal(util.MergeTables(others, parse(t, values)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(merged)
 }

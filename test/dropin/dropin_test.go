@@ -54,13 +54,9 @@ func newNode(t *testing.T) (run func(phase string) string, node func(func(n *sim
 	node = func(f func(n *simnode.Node)) {
 		t.Helper()
 		n, err := simnode.Start(simnode.WithStateFile(state))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f(n)
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Close())
 	}
 	return run, node
 }

@@ -30,9 +30,7 @@ func TestFetchedByVersion(t *testing.T) {
 
 	driver := t.TempDir()
 	page, err := os.ReadFile("../../docs/library.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	replaces := regexp.MustCompile(`(?m)^replace .* main$`).FindAllString(string(page), -1)
 	if len(replaces) != 2 {
 		t.Fatalf("docs/library.md has the lines %q, want two that replace a module by a version", replaces)
@@ -40,9 +38,7 @@ func TestFetchedByVersion(t *testing.T) {
 	write(t, filepath.Join(driver, "go.mod"), "module example.org/driver\n\ngo 1.25.0\n\n"+
 		"require github.com/kubernetes-csi/csi-proxy/v2 v2.0.0-alpha.1\n\n"+strings.Join(replaces, "\n")+"\n")
 	source, err := os.ReadFile("testdata/driver/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, filepath.Join(driver, "main.go"), string(source))
 
 	// A module cache of its own, so that these versions don't get into anybody else's.
@@ -77,21 +73,13 @@ func offer(t *testing.T, proxy string, m module.Version, folder string) {
 		}
 	}
 	dir := filepath.Join(proxy, m.Path, "@v")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	archive, err := os.Create(filepath.Join(dir, m.Version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer archive.Close()
-	if err := zip.Create(archive, m, files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, zip.Create(archive, m, files))
 	goMod, err := os.ReadFile(filepath.Join("../..", folder, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, filepath.Join(dir, m.Version+".mod"), string(goMod))
 	for _, query := range []string{m.Version, "main"} {
 		write(t, filepath.Join(dir, query+".info"), fmt.Sprintf(`{"Version":%q}`, m.Version))
@@ -107,9 +95,7 @@ func (f file) Open() (io.ReadCloser, error) { return os.Open(f.path) }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 func run(t *testing.T, cmd *exec.Cmd) []byte {
@@ -121,4 +107,11 @@ func run(t *testing.T, cmd *exec.Cmd) []byte {
 		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
 	}
 	return out
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

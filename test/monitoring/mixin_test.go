@@ -25,16 +25,12 @@ func TestMixin(t *testing.T) {
 		text, err := vm.EvaluateAnonymousSnippet("user.jsonnet", `
 			local mixin = (import 'mixin.libsonnet') + { _config+:: `+config+` };
 			{ rules: std.manifestYamlDoc(mixin.prometheusAlerts), dashboards: mixin.grafanaDashboards }`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var made struct {
 			Rules      string
 			Dashboards map[string]any
 		}
-		if err := json.Unmarshal([]byte(text), &made); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &made))
 		var dashboard, rules, chartRules any
 		read(t, "dashboard.json", json.Unmarshal, &dashboard)
 		if !reflect.DeepEqual(made.Dashboards, map[string]any{"csi-proxy.json": dashboard}) {
@@ -43,9 +39,7 @@ func TestMixin(t *testing.T) {
 		read(t, "rules.yml", func(text []byte, into any) error {
 			return yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), standard, selector)), into)
 		}, &chartRules)
-		if err := yaml.Unmarshal([]byte(made.Rules), &rules); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(made.Rules), &rules))
 		if !reflect.DeepEqual(rules, chartRules) || !strings.Contains(fmt.Sprint(rules), selector) {
 			t.Errorf("with the selector %s the mixin has other rules than the chart", selector)
 		}
@@ -59,7 +53,5 @@ func read(t *testing.T, name string, decode func([]byte, any) error, into any) {
 	if err == nil {
 		err = decode(text, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

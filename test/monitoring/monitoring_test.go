@@ -74,9 +74,7 @@ func TestRules(t *testing.T) {
 		if err == nil {
 			err = yaml.Unmarshal(text, into)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	fires, silent := make(map[string]bool), make(map[string]bool)
 	for _, test := range tests.Tests {
@@ -108,9 +106,7 @@ func start(t *testing.T, text string, program string, args ...string) string {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	var seen []string
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
@@ -143,9 +139,7 @@ func startNode(t *testing.T) *node {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	n.sim = conn
 	await(t, "the daemon is ready", func() error {
@@ -208,19 +202,13 @@ type prometheus struct{ address string }
 func startPrometheus(t *testing.T, n *node) *prometheus {
 	t.Helper()
 	rules, err := filepath.Abs(filepath.Join(files, "rules.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\n"+
 		"scrape_configs:\n  - job_name: csi-proxy\n    static_configs: [{targets: [%q]}]\n", rules, n.metrics)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
 	l, err := net.Listen("tcp", "127.0.0.1:0") // Prometheus doesn't tell a port that it has chosen
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &prometheus{l.Addr().String()}
 	l.Close()
 	start(t, "Server is ready", "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
@@ -264,13 +252,9 @@ type panel struct {
 func panels(t *testing.T) []panel {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(files, "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var dashboard struct{ Panels []panel }
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &dashboard))
 	return dashboard.Panels
 }
 
@@ -350,5 +334,12 @@ func TestDashboardAndAlert(t *testing.T) {
 	}
 	if queries < 20 {
 		t.Errorf("only %d queries were found in the dashboard", queries)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -228,16 +228,12 @@ func startDaemon(t *testing.T) *daemonProcess {
 	t.Helper()
 	path := build(t, "cmd/csi-proxy", "csi-proxy")
 	ports, err := freePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ip := address(t)
 	dir := t.TempDir()
 	endpoints := filepath.Join(dir, "node")
 	p, err := run(dir, path, "-endpoint-dir="+endpoints, "-metrics-bind-address="+net.JoinHostPort(ip, ports[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := &daemonProcess{program: p, endpoints: endpoints, ip: ip}
 	t.Cleanup(d.stop)
 	if _, err := fmt.Sscan(ports[0], &d.port); err != nil {
@@ -276,9 +272,7 @@ func probePaths(t *testing.T) []string {
 func address(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, a := range addresses {
 		if network, ok := a.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
 			return network.IP.String()
@@ -293,9 +287,7 @@ func makeNode(t *testing.T, name string) {
 	n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name,
 		Labels: map[string]string{core.LabelOSStable: "windows", core.LabelHostname: name}}}
 	n, err := cluster.client.CoreV1().Nodes().Create(t.Context(), n, meta.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
 	if _, err := cluster.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -306,9 +298,7 @@ func makeNode(t *testing.T, name string) {
 func setAttached(t *testing.T, node, volume string) {
 	t.Helper()
 	n, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.Status.VolumesAttached = []core.AttachedVolume{{Name: core.UniqueVolumeName(volume)}}
 	n.Status.VolumesInUse = []core.UniqueVolumeName{core.UniqueVolumeName(volume)}
 	if _, err := cluster.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
@@ -319,9 +309,7 @@ func setAttached(t *testing.T, node, volume string) {
 func annotate(t *testing.T, node, version string) {
 	t.Helper()
 	n, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.Annotations = map[string]string{"csi-proxy.dev/version": version}
 	if _, err := cluster.client.CoreV1().Nodes().Update(t.Context(), n, meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -351,9 +339,7 @@ func makeDaemonPod(t *testing.T, node string, d *daemonProcess) {
 	pod.Spec.Containers[0].Ports[0].ContainerPort = d.port
 	pod.Spec.Containers[0].Ports[0].HostPort = d.port
 	pod, err := cluster.client.CoreV1().Pods("csi-proxy").Create(t.Context(), pod, meta.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod.Status.Phase = core.PodRunning
 	pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}
 	pod.Status.PodIPs = []core.PodIP{{IP: d.ip}}
@@ -410,9 +396,7 @@ func tokenOf(t *testing.T, account string) string {
 	t.Helper()
 	request, err := cluster.client.CoreV1().ServiceAccounts("csi-proxy").CreateToken(t.Context(), account,
 		&authentication.TokenRequest{}, meta.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return request.Status.Token
 }
 
@@ -470,12 +454,8 @@ func startPlugin(t *testing.T, plugin, token string, args ...string) startedChec
 	var stdout bytes.Buffer
 	command.Stdout = &stdout
 	stderr, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, command.Start())
 	// It never has that many.
 	lines := make(chan string, 1000)
 	go func() {
@@ -498,4 +478,11 @@ func startPlugin(t *testing.T, plugin, token string, args ...string) startedChec
 func runCheck(t *testing.T, plugin, token string, args ...string) result {
 	t.Helper()
 	return startCheck(t, plugin, token, args...).wait()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -43,9 +43,7 @@ func startKubelet(t *testing.T, node string, d *daemonProcess) (ran *atomic.Int3
 			remotecommand.SupportedStreamingProtocols)
 	})
 	l, err := net.Listen("tcp", net.JoinHostPort(d.ip, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewUnstartedServer(mux)
 	s.Listener.Close()
 	s.Listener = l
@@ -53,9 +51,7 @@ func startKubelet(t *testing.T, node string, d *daemonProcess) (ran *atomic.Int3
 	t.Cleanup(s.Close)
 
 	n, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.Status.Addresses = []core.NodeAddress{{Type: core.NodeInternalIP, Address: d.ip}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(l.Addr().(*net.TCPAddr).Port)
 	if _, err := cluster.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
@@ -90,22 +86,14 @@ func (e executor) ExecInContainer(ctx context.Context, _, _, container string, c
 func checkDump(t *testing.T, path string) {
 	t.Helper()
 	dump, err := zip.OpenReader(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer dump.Close()
 	f, err := dump.Open("nodes/win-1/support-bundle.zip")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(f)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 	bundle, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := bundle.Open("disks.json"); err != nil {
 		t.Error(err)
 	}

@@ -137,9 +137,7 @@ type applier struct {
 func newApplier(t *testing.T) *applier {
 	t.Helper()
 	client, err := dynamic.NewForConfig(cluster.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(
 		memory.NewMemCacheClient(cluster.client.Discovery()))}
 }
@@ -169,9 +167,7 @@ func (a *applier) apply(t *testing.T, document []byte, dryRun []string) error {
 
 func (a *applier) really(t *testing.T, document []byte) {
 	t.Helper()
-	if err := a.apply(t, document, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.apply(t, document, nil))
 }
 
 func read(t *testing.T, document []byte) *unstructured.Unstructured {
