@@ -27,13 +27,9 @@ const repository = "../../.."
 func readPage(t *testing.T) (text string, rows []Row) {
 	t.Helper()
 	b, err := os.ReadFile(repository + "/docs/windows-proof.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows, err = parsePage(string(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b), rows
 }
 
@@ -78,9 +74,7 @@ func sources(t *testing.T) map[string]*source {
 		all[dir].add(f, strings.HasSuffix(name, "_test.go"))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, o := range seamtest.Oracles() {
 		all[suite].literals[o.Proof] = true
 	}
@@ -196,9 +190,7 @@ func TestPageNamesTests(t *testing.T) {
 func TestChecksArePacked(t *testing.T) {
 	_, rows := readPage(t)
 	makefile, err := os.ReadFile(repository + "/packaging/release.mk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := regexp.MustCompile(`(?m)^WINTEST_PACKAGES = (.*)$`).FindStringSubmatch(string(makefile))
 	if m == nil {
 		t.Fatal("packaging/release.mk has no WINTEST_PACKAGES")
@@ -246,9 +238,7 @@ func TestPageHasCalls(t *testing.T) {
 				continue
 			}
 			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, form := range forms {
 				for _, m := range form.FindAllSubmatch(b, -1) {
 					calls[string(m[1])] = dir

@@ -135,13 +135,9 @@ Proven by: b
 func evaluated(t *testing.T) []Line {
 	t.Helper()
 	rows, err := parsePage(samplePage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := Outcomes{}
-	if err := o.Add("x/y", strings.NewReader(strings.ReplaceAll(log, "@", "\x16"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Add("x/y", strings.NewReader(strings.ReplaceAll(log, "@", "\x16"))))
 	want := []Test{{"x/y", "TestCutOff"}, {"x/y", "TestDisk/512/size"}}
 	if diff := cmp.Diff(want, o.Failed()); diff != "" {
 		t.Errorf("failed tests (-want +got):\n%s", diff)
@@ -183,22 +179,14 @@ func TestWithoutNames(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeReport(&b, Head{Windows: "10.0.1"}, evaluated(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeReport(&b, Head{Windows: "10.0.1"}, evaluated(t)))
 	head, lines, err := readReport(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	second := []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}
 	updated, err := updatePage(samplePage, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows, err := parsePage(updated)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]string{}
 	for _, r := range rows {
 		got[r.ID] = r.Result
@@ -229,5 +217,12 @@ func TestUpdate(t *testing.T) {
 		if _, err := updatePage(samplePage, []Report{r}); err == nil {
 			t.Errorf("a report of %s is taken", name)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -35,9 +35,7 @@ func builtImage(t *testing.T, flags ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	for name, contents := range map[string]string{"daemon": "the daemon", "ctl": "the command line"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600))
 	}
 	args := append([]string{"build", "-version=v1.2.3", "-commit=0123abc", "-created=1767225600"}, flags...)
 	var out bytes.Buffer
@@ -52,13 +50,9 @@ func builtImage(t *testing.T, flags ...string) []byte {
 func unpacked(t *testing.T, archive []byte) (v1.ImageIndex, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image.tar")
-	if err := os.WriteFile(file, archive, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, archive, 0o600))
 	index, err := readArchive(file, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return index, file
 }
 
@@ -66,13 +60,9 @@ func unpacked(t *testing.T, archive []byte) (v1.ImageIndex, string) {
 func firstImage(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	image, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return image
 }
 
@@ -81,9 +71,7 @@ func firstImage(t *testing.T, index v1.ImageIndex) v1.Image {
 func TestIndex(t *testing.T) {
 	index, _ := unpacked(t, builtImage(t))
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
@@ -106,16 +94,12 @@ func TestConfig(t *testing.T) {
 		t.Errorf("the image isn't valid: %v", err)
 	}
 	raw, err := image.RawConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if bytes.Contains(raw, []byte("os.version")) {
 		t.Error("the image names a version of Windows, so it doesn't run on others")
 	}
 	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if config.OS != "windows" || config.Architecture != "amd64" || config.Created.Unix() != 1767225600 ||
 		len(config.History) != 2 {
 		t.Errorf("the config is %s", raw)
@@ -168,9 +152,7 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%s has the attributes %s, want %s", e.header.Name, got, attributes)
 		}
 		sd, err := base64.StdEncoding.DecodeString(e.header.PAXRecords["MSWINDOWS.rawsd"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// The users' entry: read and execute, nothing else.
 		if users := "00031800" + "a9001200" + "01020000000000052000000021020000"; strings.Count(hex.EncodeToString(sd),
 			users) != 1 {
@@ -193,22 +175,16 @@ func entriesOf(t *testing.T, layer v1.Layer) (entries []layerEntry) {
 		t.Errorf("the layer's type is %s, %v", mediaType, err)
 	}
 	r, err := layer.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	for archive := tar.NewReader(r); ; {
 		header, err := archive.Next()
 		if err == io.EOF {
 			return entries
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		contents, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if header.ModTime.Unix() != 0 {
 			t.Errorf("%s has the time %v", header.Name, header.ModTime)
 		}
@@ -243,26 +219,18 @@ func TestPush(t *testing.T) {
 	defer server.Close()
 	index, archive := unpacked(t, builtImage(t))
 	want, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	reference := strings.TrimPrefix(server.URL, "http://") + "/csi-proxy:v1.2.3"
 	var out bytes.Buffer
-	if err := run([]string{"push", archive, reference}, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run([]string{"push", archive, reference}, &out))
 	if got := strings.TrimSpace(out.String()); got != reference+"@"+want.String() {
 		t.Errorf("it prints %q, want %s@%s", got, reference, want)
 	}
 	tag, err := name.NewTag(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pushed, err := remote.Get(tag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if pushed.MediaType != types.OCIImageIndex || pushed.Digest != want {
 		t.Errorf("the tag is a %s with digest %s, want an index with %s", pushed.MediaType, pushed.Digest, want)
 	}
@@ -271,9 +239,7 @@ func TestPush(t *testing.T) {
 	}
 
 	image, err := firstImage(t, index).Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	statements := attached(t, tag.Digest(image.String()))
 	if _, ok := statements[predicateBill]; ok || len(statements) != 1 {
 		t.Errorf("an image without bills of materials has the statements %v", statements)
@@ -295,35 +261,25 @@ type statement struct {
 func attached(t *testing.T, image name.Digest) map[string][]statement {
 	t.Helper()
 	list, err := remote.Referrers(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := list.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("the registry lists %+v for %s, %v", manifest, image, err)
 	}
 	attestation, err := remote.Image(image.Digest(manifest.Manifests[0].Digest.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if m, err := attestation.Manifest(); err != nil || m.ArtifactType != attestationType ||
 		m.Subject.Digest.String() != image.DigestStr() {
 		t.Errorf("it lists %+v for %s, %v", m, image, err)
 	}
 	layers, err := attestation.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	statements := map[string][]statement{}
 	for _, layer := range layers {
 		content, err := layer.Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var s statement
-		if err := errors.Join(json.NewDecoder(content).Decode(&s), content.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(json.NewDecoder(content).Decode(&s), content.Close()))
 		statements[s.PredicateType] = append(statements[s.PredicateType], s)
 	}
 	return statements
@@ -338,5 +294,12 @@ func TestWrongArguments(t *testing.T) {
 		if err := run(args, io.Discard); err == nil {
 			t.Errorf("run(%q) succeeds", args)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

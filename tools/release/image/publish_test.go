@@ -37,15 +37,11 @@ func TestPublish(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	cmd := exec.Command("make", "-C", repository, "publish", "REGISTRY="+host, "VERSION=v0.0.1-test")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Run())
 
 	tag := func(image string) name.Tag {
 		tag, err := name.NewTag(host + "/" + image)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return tag
 	}
 	if _, err := remote.Image(tag("charts/csi-proxy:0.0.1-test")); err != nil {
@@ -62,9 +58,7 @@ func TestPublish(t *testing.T) {
 	}
 	root := t.TempDir()
 	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, layer := range layers {
 		for _, e := range entriesOf(t, layer) {
 			path := filepath.Join(root, e.header.Name)
@@ -73,15 +67,11 @@ func TestPublish(t *testing.T) {
 			} else {
 				err = os.WriteFile(path, e.contents, e.header.FileInfo().Mode().Perm())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 	}
 	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	inside := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", config.Config.Env, &syscall.SysProcAttr{Chroot: root}
@@ -90,9 +80,7 @@ func TestPublish(t *testing.T) {
 	var output bytes.Buffer
 	node := inside(append(config.Config.Entrypoint, config.Config.Cmd...)...)
 	node.Stdout, node.Stderr = &output, &output
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Start())
 	stop := func() error {
 		if err := node.Process.Signal(syscall.SIGTERM); err != nil {
 			return err
@@ -128,13 +116,9 @@ func TestPublish(t *testing.T) {
 func pulled(t *testing.T, tag name.Tag) map[string]v1.Image {
 	t.Helper()
 	index, err := remote.Index(tag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	images := map[string]v1.Image{}
 	for _, m := range manifest.Manifests {
 		if m.Platform.OS == "unknown" {

@@ -31,9 +31,7 @@ func newDisk(size, sectorSize int64) Disk {
 func windowsTable(t testing.TB, d Disk) *Table {
 	t.Helper()
 	table, err := New(d, win.NewGUID(), 128)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table.Slots[0] = Partition{
 		Type: win.PartitionTypeMicrosoftReserved, ID: win.NewGUID(), Name: "Microsoft reserved partition",
 		First: table.FirstUsable, Last: 16*mib/d.SectorSize - 1,
@@ -43,9 +41,7 @@ func windowsTable(t testing.TB, d Disk) *Table {
 		First: 16 * mib / d.SectorSize, Last: (d.Size/mib-1)*mib/d.SectorSize - 1,
 		Attributes: win.GPTAttributeNoDriveLetter,
 	}
-	if err := table.Write(d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, table.Write(d))
 	return table
 }
 
@@ -69,9 +65,7 @@ func TestUsableRange(t *testing.T) {
 	for _, tc := range []struct{ sectorSize, first, tail int64 }{{512, 34, 33}, {4096, 6, 5}} {
 		d := newDisk(64*mib, tc.sectorSize)
 		table, err := New(d, win.NewGUID(), 128)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if table.FirstUsable != tc.first || table.LastUsable != d.sectors()-1-tc.tail {
 			t.Errorf("sectors of %d: usable are %d to %d of %d", tc.sectorSize, table.FirstUsable, table.LastUsable, d.sectors())
 		}
@@ -170,9 +164,7 @@ func TestValidate(t *testing.T) {
 		{"on the backup entries", []Partition{used(100, 2015)}, false},
 	} {
 		table, err := New(newDisk(mib, 512), win.NewGUID(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		copy(table.Slots, tc.slots)
 		if err := table.Validate(); (err == nil) != tc.ok {
 			t.Errorf("%s: %v", tc.name, err)
@@ -197,9 +189,7 @@ func TestFitAndRoom(t *testing.T) {
 	if err := table.Fit(d); err != nil || table.LastUsable != 128*mib/512-34 {
 		t.Errorf("after growth the last usable sector is %d, %v", table.LastUsable, err)
 	}
-	if err := table.Write(d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, table.Write(d))
 	flip(t, d, 512) // the backup must be where it can be found
 	if _, err := Read(d); err != nil {
 		t.Error(err)
@@ -232,9 +222,7 @@ func TestMBR(t *testing.T) {
 	want := MBR{Signature: 0x12345678,
 		Partitions: [4]MBRPartition{{Type: 7, Bootable: true, First: 2048, Sectors: 1000},
 			{Type: 12, First: 4096, Sectors: 1}}}
-	if err := want.Write(d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, want.Write(d))
 	got, err := ReadMBR(d)
 	if err != nil || got != want {
 		t.Errorf("read %+v, %v", got, err)
@@ -248,9 +236,7 @@ func TestMBR(t *testing.T) {
 		"at the record":  {{Type: 7, Sectors: 10}},
 		"overlap":        {{Type: 7, First: 10, Sectors: 10}, {Type: 7, First: 19, Sectors: 10}},
 	} {
-		if err := (MBR{Partitions: p}).Write(d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (MBR{Partitions: p}).Write(d))
 		if _, err := ReadMBR(d); !errors.Is(err, ErrNoTable) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -345,16 +331,10 @@ func export(t *testing.T, d Disk) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "disk.img")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
-	if err := f.Truncate(d.Size); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Image.(*sparse.Image).Export(f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Truncate(d.Size))
+	must(t, d.Image.(*sparse.Image).Export(f))
 	return name
 }
 
@@ -413,17 +393,13 @@ func TestSgdisk(t *testing.T) {
 //	  -u 3:0fc63daf-8483-4772-8e79-3d69d8477de4 -c 3:Grüße -A 3:set:63 disk.img
 func TestReadForeign(t *testing.T) {
 	b, err := os.ReadFile("testdata/sgdisk.gpt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := newDisk(64*mib, 512)
 	if _, err := d.Image.WriteAt(b, 0); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Read(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := &Table{FirstUsable: 34, LastUsable: d.sectors() - 34, Slots: make([]Partition, 128)}
 	want.DiskID, _ = win.ParseGUID("8f4b5a3e-2d1c-4b6f-9a7e-102030405060")
 	want.Slots[2] = Partition{Type: win.PartitionTypeBasicData, First: 4096, Last: 8191,
@@ -447,5 +423,12 @@ func TestFdisk(t *testing.T) {
 	}
 	if strings.Contains(out, "corrupt") || strings.Contains(out, "mismatch") {
 		t.Errorf("fdisk found a fault:\n%s", out)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

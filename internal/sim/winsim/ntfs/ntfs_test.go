@@ -137,14 +137,10 @@ func TestOpenErrors(t *testing.T) {
 	mustOpen(t, f, `dir\file`, writeFile).Close()
 	mustOpen(t, f, "link", makeDir).Close()
 	l := mustOpen(t, f, "link", toReparse)
-	if err := l.SetReparse(win.NewJunction(`C:\x`).Encode()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.SetReparse(win.NewJunction(`C:\x`).Encode()))
 	l.Close()
 	readOnly := mustOpen(t, f, "readonly", writeFile)
-	if err := readOnly.SetAttributes(win.AttributeReadOnly); err != nil {
-		t.Fatal(err)
-	}
+	must(t, readOnly.SetAttributes(win.AttributeReadOnly))
 	readOnly.Close()
 	link, _ := f.Root().Lookup("link")
 
@@ -221,16 +217,12 @@ func TestDelete(t *testing.T) {
 	f := New(64*mebi, 0)
 	mustOpen(t, f, "dir", makeDir).Close()
 	file := mustOpen(t, f, `dir\file`, writeFile)
-	if err := file.Write([]byte("abc"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.Write([]byte("abc"), 0))
 	wantErr(t, "without the right", file.Delete(), win.ErrorAccessDenied)
 	dir := mustOpen(t, f, "dir", toDelete)
 	wantErr(t, "not empty", dir.Delete(), win.ErrorDirNotEmpty)
 	root, _, err := f.Open(f.Root(), "", toDelete)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantErr(t, "root", root.Delete(), win.ErrorAccessDenied)
 	root.Close()
 
@@ -347,9 +339,7 @@ func TestReadDir(t *testing.T) {
 	slices.SortFunc(want, func(a, b string) int { return strings.Compare(strings.ToUpper(a), strings.ToUpper(b)) })
 
 	h, _, err := f.Open(f.Root(), "", openDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer h.Close()
 	list := func(restart bool) (names []string) {
 		for {
@@ -357,9 +347,7 @@ func TestReadDir(t *testing.T) {
 			if err == win.ErrorNoMoreFiles {
 				return names
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, e := range entries {
 				names = append(names, e.Name)
 			}
@@ -491,4 +479,11 @@ func TestPowerLoss(t *testing.T) {
 		t.Errorf("after a flush of the volume: %q", got)
 	}
 	checkInvariants(t, f)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

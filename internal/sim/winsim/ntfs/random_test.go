@@ -159,9 +159,7 @@ func runRandom(t *testing.T, script []byte) {
 				records = append(records, Record{id, data})
 			}
 			restored, err := Restore(records)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			checkInvariants(t, restored)
 			if diff := cmp.Diff(dump(f), dump(restored)); diff != "" {
 				t.Fatal(diff)
@@ -195,9 +193,7 @@ func records(t *testing.T) map[uint64][]byte {
 	f := New(4*mebi, 0)
 	mustOpen(t, f, "d", makeDir).Close()
 	file := mustOpen(t, f, `d\file`, writeFile)
-	if err := file.Write([]byte("abc"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.Write([]byte("abc"), 0))
 	file.Close()
 	m := map[uint64][]byte{}
 	for _, r := range f.TakeChanges() {
@@ -211,9 +207,7 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	edit := func(id uint64, change func(*nodeRecord)) func(map[uint64][]byte) {
 		return func(m map[uint64][]byte) {
 			var r nodeRecord
-			if err := json.Unmarshal(m[id], &r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(m[id], &r))
 			change(&r)
 			m[id] = encode(r)
 		}
@@ -273,16 +267,12 @@ func TestRestoreDeep(t *testing.T) {
 	dir := fs.Root()
 	for range levels {
 		h, _, err := fs.Open(dir, "d", win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dir = h.Node()
 		h.Close()
 	}
 	restored, err := Restore(fs.TakeChanges())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	depth := -1 // without the root
 	for n, ok := restored.Root(), true; ok; n, ok = n.Lookup("d") {
 		depth++
