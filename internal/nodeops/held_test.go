@@ -66,7 +66,8 @@ func TestRightsAreHeld(t *testing.T) {
 		}, "mount: disk volume"},
 		{"UnmountVolume", func() error { return n.Volume.UnmountVolume(ctx, r.volume, staging) }, "unmount: volume"},
 		{"MountVolume again", func() error { return n.Volume.MountVolume(ctx, r.volume, elsewhere) }, "mount: disk volume"},
-		{"Rmdir of a mount point", func() error { return n.Filesystem.Rmdir(ctx, elsewhere, true) }, "unmount: volume, delete:"},
+		{"Rmdir of a mount point", func() error { return n.Filesystem.Rmdir(ctx, elsewhere, true) },
+			"unmount: volume, " + noLock},
 		{"StageShare", func() error {
 			return n.Storage.StageShare(ctx,
 				storage.StageShareRequest{RemotePath: remote, StagingPath: share, Credentials: user})
