@@ -26,12 +26,11 @@ func diskVersions(ops disk.Operations) versions {
 			}
 			return resp, err
 		}),
-		"PartitionDisk": unary(func(ctx context.Context,
-			req *diskv1.PartitionDiskRequest) (*diskv1.PartitionDiskResponse, error) {
-			return &diskv1.PartitionDiskResponse{}, ops.PartitionDisk(ctx, disk.Number(req.DiskNumber))
+		"PartitionDisk": action(func(ctx context.Context, req *diskv1.PartitionDiskRequest) error {
+			return ops.PartitionDisk(ctx, disk.Number(req.DiskNumber))
 		}),
-		"Rescan": unary(func(ctx context.Context, _ *diskv1.RescanRequest) (*diskv1.RescanResponse, error) {
-			return &diskv1.RescanResponse{}, ops.Rescan(ctx)
+		"Rescan": action(func(ctx context.Context, _ *diskv1.RescanRequest) error {
+			return ops.Rescan(ctx)
 		}),
 		"ListDiskIDs": unary(func(ctx context.Context, _ *diskv1.ListDiskIDsRequest) (*diskv1.ListDiskIDsResponse, error) {
 			disks, err := ops.ListDiskIDs(ctx)
@@ -47,9 +46,8 @@ func diskVersions(ops disk.Operations) versions {
 			stats, err := ops.GetDiskStats(ctx, disk.Number(req.DiskNumber))
 			return &diskv1.GetDiskStatsResponse{TotalBytes: stats.SizeBytes}, err
 		}),
-		"SetDiskState": unary(func(ctx context.Context,
-			req *diskv1.SetDiskStateRequest) (*diskv1.SetDiskStateResponse, error) {
-			return &diskv1.SetDiskStateResponse{}, ops.SetDiskState(ctx, disk.Number(req.DiskNumber), req.IsOnline)
+		"SetDiskState": action(func(ctx context.Context, req *diskv1.SetDiskStateRequest) error {
+			return ops.SetDiskState(ctx, disk.Number(req.DiskNumber), req.IsOnline)
 		}),
 		"GetDiskState": unary(func(ctx context.Context,
 			req *diskv1.GetDiskStateRequest) (*diskv1.GetDiskStateResponse, error) {
@@ -70,13 +68,12 @@ func diskVersions(ops disk.Operations) versions {
 			}
 			return resp, err
 		}),
-		"PartitionDisk": unary(func(ctx context.Context,
-			req *diskv1beta2.PartitionDiskRequest) (*diskv1beta2.PartitionDiskResponse, error) {
+		"PartitionDisk": action(func(ctx context.Context, req *diskv1beta2.PartitionDiskRequest) error {
 			n, err := parseDiskNumber(req.DiskID)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return &diskv1beta2.PartitionDiskResponse{}, ops.PartitionDisk(ctx, n)
+			return ops.PartitionDisk(ctx, n)
 		}),
 		"Rescan": current["Rescan"],
 	}
@@ -109,13 +106,12 @@ func diskVersions(ops disk.Operations) versions {
 		}),
 	}
 	attachState := methods{
-		"SetAttachState": unary(func(ctx context.Context,
-			req *diskv1beta2.SetAttachStateRequest) (*diskv1beta2.SetAttachStateResponse, error) {
+		"SetAttachState": action(func(ctx context.Context, req *diskv1beta2.SetAttachStateRequest) error {
 			n, err := parseDiskNumber(req.DiskID)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return &diskv1beta2.SetAttachStateResponse{}, ops.SetDiskState(ctx, n, req.IsOnline)
+			return ops.SetDiskState(ctx, n, req.IsOnline)
 		}),
 		"GetAttachState": unary(func(ctx context.Context,
 			req *diskv1beta2.GetAttachStateRequest) (*diskv1beta2.GetAttachStateResponse, error) {

@@ -19,17 +19,14 @@ func filesystemVersions(ops filesystem.Operations) versions {
 			exists, err := ops.PathExists(ctx, req.Path)
 			return &filesystemv2alpha1.PathExistsResponse{Exists: exists}, err
 		}),
-		"Mkdir": unary(func(ctx context.Context,
-			req *filesystemv2alpha1.MkdirRequest) (*filesystemv2alpha1.MkdirResponse, error) {
-			return &filesystemv2alpha1.MkdirResponse{}, ops.Mkdir(ctx, req.Path)
+		"Mkdir": action(func(ctx context.Context, req *filesystemv2alpha1.MkdirRequest) error {
+			return ops.Mkdir(ctx, req.Path)
 		}),
-		"Rmdir": unary(func(ctx context.Context,
-			req *filesystemv2alpha1.RmdirRequest) (*filesystemv2alpha1.RmdirResponse, error) {
-			return &filesystemv2alpha1.RmdirResponse{}, ops.Rmdir(ctx, req.Path, req.Force)
+		"Rmdir": action(func(ctx context.Context, req *filesystemv2alpha1.RmdirRequest) error {
+			return ops.Rmdir(ctx, req.Path, req.Force)
 		}),
-		"CreateSymlink": unary(func(ctx context.Context,
-			req *filesystemv2alpha1.CreateSymlinkRequest) (*filesystemv2alpha1.CreateSymlinkResponse, error) {
-			return &filesystemv2alpha1.CreateSymlinkResponse{}, ops.CreateSymlink(ctx, req.SourcePath, req.TargetPath)
+		"CreateSymlink": action(func(ctx context.Context, req *filesystemv2alpha1.CreateSymlinkRequest) error {
+			return ops.CreateSymlink(ctx, req.SourcePath, req.TargetPath)
 		}),
 		"IsSymlink": unary(func(ctx context.Context,
 			req *filesystemv2alpha1.IsSymlinkRequest) (*filesystemv2alpha1.IsSymlinkResponse, error) {
@@ -38,9 +35,8 @@ func filesystemVersions(ops filesystem.Operations) versions {
 		}),
 	}
 	contents := methods{
-		"RmdirContents": unary(func(ctx context.Context,
-			req *filesystemv2alpha1.RmdirContentsRequest) (*filesystemv2alpha1.RmdirContentsResponse, error) {
-			return &filesystemv2alpha1.RmdirContentsResponse{}, ops.RmdirContents(ctx, req.Path)
+		"RmdirContents": action(func(ctx context.Context, req *filesystemv2alpha1.RmdirContentsRequest) error {
+			return ops.RmdirContents(ctx, req.Path)
 		}),
 	}
 

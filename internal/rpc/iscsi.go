@@ -15,13 +15,12 @@ import (
 
 func iscsiVersions(ops iscsi.Operations) versions {
 	first := methods{
-		"AddTargetPortal": unary(func(ctx context.Context,
-			req *iscsiv1alpha2.AddTargetPortalRequest) (*iscsiv1alpha2.AddTargetPortalResponse, error) {
+		"AddTargetPortal": action(func(ctx context.Context, req *iscsiv1alpha2.AddTargetPortalRequest) error {
 			p, err := portal(req.TargetPortal)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return &iscsiv1alpha2.AddTargetPortalResponse{}, ops.AddTargetPortal(ctx, p)
+			return ops.AddTargetPortal(ctx, p)
 		}),
 		"DiscoverTargetPortal": unary(func(ctx context.Context,
 			req *iscsiv1alpha2.DiscoverTargetPortalRequest) (*iscsiv1alpha2.DiscoverTargetPortalResponse, error) {
@@ -36,13 +35,12 @@ func iscsiVersions(ops iscsi.Operations) versions {
 			}
 			return resp, err
 		}),
-		"RemoveTargetPortal": unary(func(ctx context.Context,
-			req *iscsiv1alpha2.RemoveTargetPortalRequest) (*iscsiv1alpha2.RemoveTargetPortalResponse, error) {
+		"RemoveTargetPortal": action(func(ctx context.Context, req *iscsiv1alpha2.RemoveTargetPortalRequest) error {
 			p, err := portal(req.TargetPortal)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return &iscsiv1alpha2.RemoveTargetPortalResponse{}, ops.RemoveTargetPortal(ctx, p)
+			return ops.RemoveTargetPortal(ctx, p)
 		}),
 		"ListTargetPortals": unary(func(ctx context.Context,
 			_ *iscsiv1alpha2.ListTargetPortalsRequest) (*iscsiv1alpha2.ListTargetPortalsResponse, error) {
@@ -56,11 +54,10 @@ func iscsiVersions(ops iscsi.Operations) versions {
 			}
 			return resp, err
 		}),
-		"ConnectTarget": unary(func(ctx context.Context,
-			req *iscsiv1alpha2.ConnectTargetRequest) (*iscsiv1alpha2.ConnectTargetResponse, error) {
+		"ConnectTarget": action(func(ctx context.Context, req *iscsiv1alpha2.ConnectTargetRequest) error {
 			p, err := portal(req.TargetPortal)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			a := iscsi.Authentication{Username: req.ChapUsername, Secret: secret.New(req.ChapSecret)}
 			switch req.AuthType {
@@ -71,17 +68,16 @@ func iscsiVersions(ops iscsi.Operations) versions {
 			case iscsiv1alpha2.AuthenticationType_MUTUAL_CHAP:
 				a.Type = iscsi.MutualCHAP
 			default:
-				return nil, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", req.AuthType)
+				return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", req.AuthType)
 			}
-			return &iscsiv1alpha2.ConnectTargetResponse{}, ops.ConnectTarget(ctx, p, iscsi.IQN(req.Iqn), a)
+			return ops.ConnectTarget(ctx, p, iscsi.IQN(req.Iqn), a)
 		}),
-		"DisconnectTarget": unary(func(ctx context.Context,
-			req *iscsiv1alpha2.DisconnectTargetRequest) (*iscsiv1alpha2.DisconnectTargetResponse, error) {
+		"DisconnectTarget": action(func(ctx context.Context, req *iscsiv1alpha2.DisconnectTargetRequest) error {
 			p, err := portal(req.TargetPortal)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return &iscsiv1alpha2.DisconnectTargetResponse{}, ops.DisconnectTarget(ctx, p, iscsi.IQN(req.Iqn))
+			return ops.DisconnectTarget(ctx, p, iscsi.IQN(req.Iqn))
 		}),
 		"GetTargetDisks": unary(func(ctx context.Context,
 			req *iscsiv1alpha2.GetTargetDisksRequest) (*iscsiv1alpha2.GetTargetDisksResponse, error) {
@@ -98,9 +94,8 @@ func iscsiVersions(ops iscsi.Operations) versions {
 		}),
 	}
 	mutualCHAP := methods{
-		"SetMutualChapSecret": unary(func(ctx context.Context,
-			req *iscsiv1alpha2.SetMutualChapSecretRequest) (*iscsiv1alpha2.SetMutualChapSecretResponse, error) {
-			return &iscsiv1alpha2.SetMutualChapSecretResponse{}, ops.SetMutualCHAPSecret(ctx, secret.New(req.MutualChapSecret))
+		"SetMutualChapSecret": action(func(ctx context.Context, req *iscsiv1alpha2.SetMutualChapSecretRequest) error {
+			return ops.SetMutualCHAPSecret(ctx, secret.New(req.MutualChapSecret))
 		}),
 	}
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
@@ -57,6 +58,11 @@ func unary[Request, Response proto.Message](call func(context.Context, Request) 
 			return call(ctx, req.(Request))
 		},
 	}
+}
+
+// action makes a method of a handler function without a result, whose response is empty.
+func action[Request proto.Message](do func(context.Context, Request) error) method {
+	return unary(func(ctx context.Context, req Request) (*emptypb.Empty, error) { return &emptypb.Empty{}, do(ctx, req) })
 }
 
 // streaming makes a method of a handler function that sends any number of responses. It is

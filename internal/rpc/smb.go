@@ -14,14 +14,12 @@ import (
 
 func smbVersions(ops smb.Operations) versions {
 	current := methods{
-		"NewSmbGlobalMapping": unary(func(ctx context.Context,
-			req *smbv1.NewSmbGlobalMappingRequest) (*smbv1.NewSmbGlobalMappingResponse, error) {
+		"NewSmbGlobalMapping": action(func(ctx context.Context, req *smbv1.NewSmbGlobalMappingRequest) error {
 			c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
-			return &smbv1.NewSmbGlobalMappingResponse{}, ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
+			return ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
 		}),
-		"RemoveSmbGlobalMapping": unary(func(ctx context.Context,
-			req *smbv1.RemoveSmbGlobalMappingRequest) (*smbv1.RemoveSmbGlobalMappingResponse, error) {
-			return &smbv1.RemoveSmbGlobalMappingResponse{}, ops.RemoveSMBGlobalMapping(ctx, req.RemotePath)
+		"RemoveSmbGlobalMapping": action(func(ctx context.Context, req *smbv1.RemoveSmbGlobalMappingRequest) error {
+			return ops.RemoveSMBGlobalMapping(ctx, req.RemotePath)
 		}),
 	}
 

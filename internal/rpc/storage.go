@@ -40,13 +40,11 @@ func storageVersions(ops storage.Operations) versions {
 			done, err := ops.UnstageVolume(ctx, r)
 			return storagewire.FromUnstaged(done), err
 		}),
-		"PublishVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.PublishVolumeRequest) (*storagev1alpha1.PublishVolumeResponse, error) {
-			return &storagev1alpha1.PublishVolumeResponse{}, ops.PublishVolume(ctx, req.StagingPath, req.TargetPath)
+		"PublishVolume": action(func(ctx context.Context, req *storagev1alpha1.PublishVolumeRequest) error {
+			return ops.PublishVolume(ctx, req.StagingPath, req.TargetPath)
 		}),
-		"UnpublishVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.UnpublishVolumeRequest) (*storagev1alpha1.UnpublishVolumeResponse, error) {
-			return &storagev1alpha1.UnpublishVolumeResponse{}, ops.UnpublishVolume(ctx, req.TargetPath)
+		"UnpublishVolume": action(func(ctx context.Context, req *storagev1alpha1.UnpublishVolumeRequest) error {
+			return ops.UnpublishVolume(ctx, req.TargetPath)
 		}),
 		"ExpandVolume": unary(func(ctx context.Context,
 			req *storagev1alpha1.ExpandVolumeRequest) (*storagev1alpha1.ExpandVolumeResponse, error) {
@@ -67,9 +65,8 @@ func storageVersions(ops storage.Operations) versions {
 			list, err := ops.ListVolumes(ctx)
 			return storagewire.FromVolumes(list), err
 		}),
-		"StageShare": unary(func(ctx context.Context,
-			req *storagev1alpha1.StageShareRequest) (*storagev1alpha1.StageShareResponse, error) {
-			return &storagev1alpha1.StageShareResponse{}, ops.StageShare(ctx, storagewire.ToStageShare(req))
+		"StageShare": action(func(ctx context.Context, req *storagev1alpha1.StageShareRequest) error {
+			return ops.StageShare(ctx, storagewire.ToStageShare(req))
 		}),
 		"UnstageShare": unary(func(ctx context.Context,
 			req *storagev1alpha1.UnstageShareRequest) (*storagev1alpha1.UnstageShareResponse, error) {

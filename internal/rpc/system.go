@@ -29,13 +29,11 @@ func systemVersions(ops system.Operations) versions {
 				Status:      systemv1alpha1.ServiceStatus(s.Status),
 			}, err
 		}),
-		"StartService": unary(func(ctx context.Context,
-			req *systemv1alpha1.StartServiceRequest) (*systemv1alpha1.StartServiceResponse, error) {
-			return &systemv1alpha1.StartServiceResponse{}, ops.StartService(ctx, req.Name)
+		"StartService": action(func(ctx context.Context, req *systemv1alpha1.StartServiceRequest) error {
+			return ops.StartService(ctx, req.Name)
 		}),
-		"StopService": unary(func(ctx context.Context,
-			req *systemv1alpha1.StopServiceRequest) (*systemv1alpha1.StopServiceResponse, error) {
-			return &systemv1alpha1.StopServiceResponse{}, ops.StopService(ctx, req.Name, req.Force)
+		"StopService": action(func(ctx context.Context, req *systemv1alpha1.StopServiceRequest) error {
+			return ops.StopService(ctx, req.Name, req.Force)
 		}),
 	}
 	return versions{"v1alpha1": {current}}

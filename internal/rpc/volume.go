@@ -19,26 +19,22 @@ func volumeVersions(ops volume.Operations) versions {
 			ids, err := ops.ListVolumesOnDisk(ctx, disk.Number(req.DiskNumber), req.PartitionNumber)
 			return &volumev2alpha1.ListVolumesOnDiskResponse{VolumeIds: volumeIDStrings(ids)}, err
 		}),
-		"MountVolume": unary(func(ctx context.Context,
-			req *volumev2alpha1.MountVolumeRequest) (*volumev2alpha1.MountVolumeResponse, error) {
-			return &volumev2alpha1.MountVolumeResponse{}, ops.MountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
+		"MountVolume": action(func(ctx context.Context, req *volumev2alpha1.MountVolumeRequest) error {
+			return ops.MountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
 		}),
-		"UnmountVolume": unary(func(ctx context.Context,
-			req *volumev2alpha1.UnmountVolumeRequest) (*volumev2alpha1.UnmountVolumeResponse, error) {
-			return &volumev2alpha1.UnmountVolumeResponse{}, ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
+		"UnmountVolume": action(func(ctx context.Context, req *volumev2alpha1.UnmountVolumeRequest) error {
+			return ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
 		}),
 		"IsVolumeFormatted": unary(func(ctx context.Context,
 			req *volumev2alpha1.IsVolumeFormattedRequest) (*volumev2alpha1.IsVolumeFormattedResponse, error) {
 			formatted, err := ops.IsVolumeFormatted(ctx, volume.ID(req.VolumeId))
 			return &volumev2alpha1.IsVolumeFormattedResponse{Formatted: formatted}, err
 		}),
-		"FormatVolume": unary(func(ctx context.Context,
-			req *volumev2alpha1.FormatVolumeRequest) (*volumev2alpha1.FormatVolumeResponse, error) {
-			return &volumev2alpha1.FormatVolumeResponse{}, ops.FormatVolume(ctx, volume.ID(req.VolumeId))
+		"FormatVolume": action(func(ctx context.Context, req *volumev2alpha1.FormatVolumeRequest) error {
+			return ops.FormatVolume(ctx, volume.ID(req.VolumeId))
 		}),
-		"ResizeVolume": unary(func(ctx context.Context,
-			req *volumev2alpha1.ResizeVolumeRequest) (*volumev2alpha1.ResizeVolumeResponse, error) {
-			return &volumev2alpha1.ResizeVolumeResponse{}, resizeVolume(ctx, ops, req.VolumeId, req.SizeBytes)
+		"ResizeVolume": action(func(ctx context.Context, req *volumev2alpha1.ResizeVolumeRequest) error {
+			return resizeVolume(ctx, ops, req.VolumeId, req.SizeBytes)
 		}),
 		"GetVolumeStats": unary(func(ctx context.Context,
 			req *volumev2alpha1.GetVolumeStatsRequest) (*volumev2alpha1.GetVolumeStatsResponse, error) {
@@ -55,9 +51,8 @@ func volumeVersions(ops volume.Operations) versions {
 			id, err := ops.GetVolumeIDFromTargetPath(ctx, req.TargetPath)
 			return &volumev2alpha1.GetVolumeIDFromTargetPathResponse{VolumeId: string(id)}, err
 		}),
-		"WriteVolumeCache": unary(func(ctx context.Context,
-			req *volumev2alpha1.WriteVolumeCacheRequest) (*volumev2alpha1.WriteVolumeCacheResponse, error) {
-			return &volumev2alpha1.WriteVolumeCacheResponse{}, ops.WriteVolumeCache(ctx, volume.ID(req.VolumeId))
+		"WriteVolumeCache": action(func(ctx context.Context, req *volumev2alpha1.WriteVolumeCacheRequest) error {
+			return ops.WriteVolumeCache(ctx, volume.ID(req.VolumeId))
 		}),
 	}
 	closest := methods{
@@ -79,19 +74,16 @@ func volumeVersions(ops volume.Operations) versions {
 			ids, err := ops.ListVolumesOnDisk(ctx, n, 0)
 			return &volumev1beta2.ListVolumesOnDiskResponse{VolumeIds: volumeIDStrings(ids)}, err
 		}),
-		"MountVolume": unary(func(ctx context.Context,
-			req *volumev1beta2.MountVolumeRequest) (*volumev1beta2.MountVolumeResponse, error) {
-			return &volumev1beta2.MountVolumeResponse{}, ops.MountVolume(ctx, volume.ID(req.VolumeId), req.Path)
+		"MountVolume": action(func(ctx context.Context, req *volumev1beta2.MountVolumeRequest) error {
+			return ops.MountVolume(ctx, volume.ID(req.VolumeId), req.Path)
 		}),
-		"DismountVolume": unary(func(ctx context.Context,
-			req *volumev1beta2.DismountVolumeRequest) (*volumev1beta2.DismountVolumeResponse, error) {
-			return &volumev1beta2.DismountVolumeResponse{}, ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.Path)
+		"DismountVolume": action(func(ctx context.Context, req *volumev1beta2.DismountVolumeRequest) error {
+			return ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.Path)
 		}),
 		"IsVolumeFormatted": stable["IsVolumeFormatted"],
 		"FormatVolume":      stable["FormatVolume"],
-		"ResizeVolume": unary(func(ctx context.Context,
-			req *volumev1beta2.ResizeVolumeRequest) (*volumev1beta2.ResizeVolumeResponse, error) {
-			return &volumev1beta2.ResizeVolumeResponse{}, resizeVolume(ctx, ops, req.VolumeId, req.Size)
+		"ResizeVolume": action(func(ctx context.Context, req *volumev1beta2.ResizeVolumeRequest) error {
+			return resizeVolume(ctx, ops, req.VolumeId, req.Size)
 		}),
 	}
 	lookUps := methods{
