@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
@@ -45,8 +46,8 @@ type message[T any] interface {
 }
 
 // noResult is a way whose response is empty.
-func noResult(method string, request, response proto.Message) way {
-	return way{method, request, response, func() error { return nil }}
+func noResult(method string, request proto.Message) way {
+	return result(method, request, func(*emptypb.Empty) {})
 }
 
 // result is a way with a result, which read gets from the response.
@@ -65,8 +66,8 @@ func checkedResult[T any, Response message[T]](method string, request proto.Mess
 }
 
 // act calls an operation that has no result, by the method of its name.
-func (g *group) act(ctx context.Context, op, object string, request, response proto.Message) error {
-	return g.call(ctx, op, object, noResult(op, request, response))
+func (g *group) act(ctx context.Context, op, object string, request proto.Message) error {
+	return g.call(ctx, op, object, noResult(op, request))
 }
 
 // ask does an operation that has one way and a result, which read gets from the response.

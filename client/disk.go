@@ -113,15 +113,14 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 // PartitionDisk implements [disk.Operations]: a disk gets a data partition, unless it has one.
 func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
-		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}, &diskv1.PartitionDiskResponse{}),
-		noResult("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()},
-			&diskv1beta2.PartitionDiskResponse{}),
+		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}),
+		noResult("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}),
 	)
 }
 
 // Rescan implements [disk.Operations]: Windows looks for disks that were added, removed or grown.
 func (d *Disk) Rescan(ctx context.Context) error {
-	return d.group.act(ctx, "Rescan", "", &diskv1.RescanRequest{}, &diskv1.RescanResponse{})
+	return d.group.act(ctx, "Rescan", "", &diskv1.RescanRequest{})
 }
 
 // GetDiskStats implements [disk.Operations]: the size of a disk. It needs version v1beta1.
@@ -141,10 +140,8 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 // It needs version v1beta2.
 func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
-		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online},
-			&diskv1.SetDiskStateResponse{}),
-		noResult("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online},
-			&diskv1beta2.SetAttachStateResponse{}),
+		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}),
+		noResult("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}),
 	)
 }
 

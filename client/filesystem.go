@@ -40,35 +40,33 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 // Mkdir implements [filesystem.Operations]: a directory is made, with those above it.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	return f.group.call(ctx, "Mkdir", quote.Text(path),
-		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}, &filesystemv2alpha1.MkdirResponse{}),
-		noResult("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)},
-			&filesystemv1beta1.MkdirResponse{}),
+		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}),
+		result("Mkdir", &filesystemv1beta1.MkdirRequest{Path: path, Context: pathContext(path)},
+			func(*filesystemv1beta1.MkdirResponse) {}),
 	)
 }
 
 // Rmdir implements [filesystem.Operations]: a directory, file, link or mount point is removed.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.group.call(ctx, "Rmdir", quote.Text(path),
-		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}, &filesystemv2alpha1.RmdirResponse{}),
-		noResult("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force},
-			&filesystemv1beta1.RmdirResponse{}),
+		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}),
+		result("Rmdir", &filesystemv1beta1.RmdirRequest{Path: path, Context: pathContext(path), Force: force},
+			func(*filesystemv1beta1.RmdirResponse) {}),
 	)
 }
 
 // RmdirContents implements [filesystem.Operations]: a directory's contents are removed. It needs
 // version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
-	return f.group.act(ctx, "RmdirContents", quote.Text(path), &filesystemv2alpha1.RmdirContentsRequest{Path: path},
-		&filesystemv2alpha1.RmdirContentsResponse{})
+	return f.group.act(ctx, "RmdirContents", quote.Text(path), &filesystemv2alpha1.RmdirContentsRequest{Path: path})
 }
 
 // CreateSymlink implements [filesystem.Operations]: targetPath becomes a link to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
 	return f.group.call(ctx, "CreateSymlink", quote.Text(targetPath),
-		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath},
-			&filesystemv2alpha1.CreateSymlinkResponse{}),
-		noResult("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath},
-			&filesystemv1beta1.LinkPathResponse{}),
+		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}),
+		result("LinkPath", &filesystemv1beta1.LinkPathRequest{SourcePath: sourcePath, TargetPath: targetPath},
+			func(*filesystemv1beta1.LinkPathResponse) {}),
 	)
 }
 

@@ -26,7 +26,7 @@ func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.ve
 // AddTargetPortal implements [iscsi.Operations]: a portal is made known to the node's initiator.
 func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.act(ctx, "AddTargetPortal", portalObject(p),
-		&iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.AddTargetPortalResponse{})
+		&iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)})
 }
 
 // DiscoverTargetPortal implements [iscsi.Operations]: a known portal is asked for its targets.
@@ -63,7 +63,7 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 // RemoveTargetPortal implements [iscsi.Operations]: the initiator forgets a portal.
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
 	return i.group.act(ctx, "RemoveTargetPortal", portalObject(p),
-		&iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)}, &iscsiv1alpha2.RemoveTargetPortalResponse{})
+		&iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)})
 }
 
 // ConnectTarget implements [iscsi.Operations]: the node logs in to a target.
@@ -85,15 +85,13 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 			Detail: fmt.Sprintf("unknown authentication type %d", a.Type),
 		}
 	}
-	return i.group.call(ctx, op, targetObject(iqn),
-		noResult("ConnectTarget", request, &iscsiv1alpha2.ConnectTargetResponse{}))
+	return i.group.act(ctx, op, targetObject(iqn), request)
 }
 
 // DisconnectTarget implements [iscsi.Operations]: the node logs out of a target.
 func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
 	return i.group.act(ctx, "DisconnectTarget", targetObject(iqn),
-		&iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)},
-		&iscsiv1alpha2.DisconnectTargetResponse{})
+		&iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)})
 }
 
 // GetTargetDisks implements [iscsi.Operations]: the disks that a target provides.
@@ -120,8 +118,7 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 // they are. It needs version v1alpha2.
 func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
-		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()},
-			&iscsiv1alpha2.SetMutualChapSecretResponse{}),
+		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}),
 	)
 }
 

@@ -27,19 +27,18 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 	return s.group.call(ctx, "NewSMBGlobalMapping", quote.Text(remotePath),
 		noResult("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
 			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
-		}, &smbv1.NewSmbGlobalMappingResponse{}),
-		noResult("NewSmbGlobalMapping", &smbv1beta1.NewSmbGlobalMappingRequest{
+		}),
+		result("NewSmbGlobalMapping", &smbv1beta1.NewSmbGlobalMappingRequest{
 			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
-		}, &smbv1beta1.NewSmbGlobalMappingResponse{}),
+		}, func(*smbv1beta1.NewSmbGlobalMappingResponse) {}),
 	)
 }
 
 // RemoveSMBGlobalMapping implements [smb.Operations]: the mapping of a share is removed.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
-		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath},
-			&smbv1.RemoveSmbGlobalMappingResponse{}),
-		noResult("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath},
-			&smbv1beta1.RemoveSmbGlobalMappingResponse{}),
+		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}),
+		result("RemoveSmbGlobalMapping", &smbv1beta1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath},
+			func(*smbv1beta1.RemoveSmbGlobalMappingResponse) {}),
 	)
 }

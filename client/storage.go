@@ -55,14 +55,13 @@ func (s *Storage) UnstageVolume(ctx context.Context,
 // PublishVolume implements [storage.Operations]: a pod gets a link to a staged path.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
 	return s.group.act(ctx, "PublishVolume", quote.Text(targetPath),
-		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
-		&storagev1alpha1.PublishVolumeResponse{})
+		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath})
 }
 
 // UnpublishVolume implements [storage.Operations]: a pod's link is removed.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
 	return s.group.act(ctx, "UnpublishVolume", quote.Text(targetPath),
-		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath}, &storagev1alpha1.UnpublishVolumeResponse{})
+		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath})
 }
 
 // ExpandVolume implements [storage.Operations]: the volume at a path grows to the size of its disk.
@@ -85,8 +84,7 @@ func (s *Storage) ListVolumes(ctx context.Context) (list storage.VolumeList, err
 
 // StageShare implements [storage.Operations]: a share is mapped and linked at a path.
 func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) error {
-	return s.group.act(ctx, "StageShare", quote.Text(r.RemotePath), storagewire.FromStageShare(r),
-		&storagev1alpha1.StageShareResponse{})
+	return s.group.act(ctx, "StageShare", quote.Text(r.RemotePath), storagewire.FromStageShare(r))
 }
 
 // UnstageShare implements [storage.Operations]: the link to a share is removed.

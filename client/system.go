@@ -39,14 +39,13 @@ func (s *System) GetService(ctx context.Context, name string) (service system.Se
 
 // StartService implements [system.Operations]: a service is started.
 func (s *System) StartService(ctx context.Context, name string) error {
-	return s.group.act(ctx, "StartService", serviceObject(name), &systemv1alpha1.StartServiceRequest{Name: name},
-		&systemv1alpha1.StartServiceResponse{})
+	return s.group.act(ctx, "StartService", serviceObject(name), &systemv1alpha1.StartServiceRequest{Name: name})
 }
 
 // StopService implements [system.Operations]: a service is stopped.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
 	return s.group.act(ctx, "StopService", serviceObject(name),
-		&systemv1alpha1.StopServiceRequest{Name: name, Force: force}, &systemv1alpha1.StopServiceResponse{})
+		&systemv1alpha1.StopServiceRequest{Name: name, Force: force})
 }
 
 func serviceObject(name string) string { return "service " + strconv.Quote(name) }

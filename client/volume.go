@@ -81,20 +81,16 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume
 // MountVolume implements [volume.Operations]: a volume is mounted at a directory.
 func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
-		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath},
-			&volumev2alpha1.MountVolumeResponse{}),
-		noResult("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath},
-			&volumev1beta2.MountVolumeResponse{}),
+		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}),
+		noResult("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}),
 	)
 }
 
 // UnmountVolume implements [volume.Operations]: a volume is flushed and unmounted from a directory.
 func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
-		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath},
-			&volumev2alpha1.UnmountVolumeResponse{}),
-		noResult("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath},
-			&volumev1beta2.DismountVolumeResponse{}),
+		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}),
+		noResult("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}),
 	)
 }
 
@@ -108,8 +104,7 @@ func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted
 // FormatVolume implements [volume.Operations]: a volume gets an NTFS file system. The published
 // daemon formats also a volume that has a file system or other data.
 func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
-	return v.group.act(ctx, "FormatVolume", volumeObject(id), &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)},
-		&volumev2alpha1.FormatVolumeResponse{})
+	return v.group.act(ctx, "FormatVolume", volumeObject(id), &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)})
 }
 
 // ResizeVolume implements [volume.Operations]: a volume grows, with its file system.
@@ -121,10 +116,8 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
 	return v.group.call(ctx, op, volumeObject(id),
-		noResult("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes},
-			&volumev2alpha1.ResizeVolumeResponse{}),
-		noResult("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes},
-			&volumev1beta2.ResizeVolumeResponse{}),
+		noResult("ResizeVolume", &volumev2alpha1.ResizeVolumeRequest{VolumeId: string(id), SizeBytes: sizeBytes}),
+		noResult("ResizeVolume", &volumev1beta2.ResizeVolumeRequest{VolumeId: string(id), Size: sizeBytes}),
 	)
 }
 
@@ -186,7 +179,7 @@ func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path stri
 // WriteVolumeCache implements [volume.Operations]: a volume is flushed. It needs version v1beta2.
 func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
 	return v.group.act(ctx, "WriteVolumeCache", volumeObject(id),
-		&volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)}, &volumev2alpha1.WriteVolumeCacheResponse{})
+		&volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)})
 }
 
 func volumeObject(id volume.ID) string { return "volume " + quote.Text(string(id)) }
