@@ -221,36 +221,28 @@ func hasAzureLUN(wanted uint32, d Disk) bool {
 func (s Selector) String() string {
 	var parts []string
 	add := func(format string, a ...any) { parts = append(parts, fmt.Sprintf(format, a...)) }
-	if s.Number != nil {
-		add("the number %d", *s.Number)
+	number := func(format string, n *uint32) {
+		if n != nil {
+			add(format, *n)
+		}
 	}
-	if s.SerialNumber != "" {
-		add("the serial number %q", s.SerialNumber)
+	text := func(what, text string) {
+		if text != "" {
+			add("the %s %q", what, text)
+		}
 	}
-	if s.Identifier != "" {
-		add("the identifier %q", s.Identifier)
-	}
-	if s.Adapter != nil {
-		add("the adapter %d", *s.Adapter)
-	}
-	if s.Port != nil {
-		add("the port %d", *s.Port)
-	}
-	if s.LUN != nil {
-		add("the LUN %d", *s.LUN)
-	}
-	if s.AzureLUN != nil {
-		add("the LUN %d of Azure", *s.AzureLUN)
-	}
+	number("the number %d", (*uint32)(s.Number))
+	text("serial number", s.SerialNumber)
+	text("identifier", s.Identifier)
+	number("the adapter %d", s.Adapter)
+	number("the port %d", s.Port)
+	number("the LUN %d", s.LUN)
+	number("the LUN %d of Azure", s.AzureLUN)
 	if s.NVMeNamespace != 0 {
 		add("the NVMe namespace %d", s.NVMeNamespace)
 	}
-	if s.Vendor != "" {
-		add("the vendor %q", s.Vendor)
-	}
-	if s.Product != "" {
-		add("the product %q", s.Product)
-	}
+	text("vendor", s.Vendor)
+	text("product", s.Product)
 	if s.ISCSI != nil {
 		add("the iSCSI LUN %d of target %q", s.ISCSI.LUN, s.ISCSI.IQN)
 	}
