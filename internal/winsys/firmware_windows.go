@@ -9,10 +9,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// FirmwareTable is GetSystemFirmwareTable of the SMBIOS: a RawSMBIOSData with the
-// table.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/sysinfoapi/nf-sysinfoapi-getsystemfirmwaretable
+// FirmwareTable implements [win.Firmware].
 func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -15,19 +15,15 @@ import (
 
 const storageNamespace = `root\Microsoft\Windows\Storage`
 
-// FormatVolume is MSFT_Volume.Format: a quick format without questions. Once it has
-// begun, the end of ctx doesn't stop it.
-//
-// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
+// FormatVolume implements [win.FileSystems]. Once it has begun, the end of ctx
+// doesn't stop it.
 func (s *System) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
 	return wmi.Connect(ctx, storageNamespace, func(services *wmi.Services) error {
 		return formatVolume(ctx, storageProvider{services}, volume, o)
 	})
 }
 
-// RepairVolume is MSFT_Volume.Repair. Once it has begun, the end of ctx doesn't stop it.
-//
-// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/repair-msft-volume
+// RepairVolume implements [win.FileSystems].
 func (s *System) RepairVolume(ctx context.Context, volume string,
 	mode win.RepairMode) (result win.RepairResult, err error) {
 	err = wmi.Connect(ctx, storageNamespace, func(services *wmi.Services) (err error) {
@@ -37,9 +33,7 @@ func (s *System) RepairVolume(ctx context.Context, volume string,
 	return result, err
 }
 
-// OfflineReasons is a query for MSFT_Disk.
-//
-// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/msft-disk
+// OfflineReasons implements [win.Devices].
 func (s *System) OfflineReasons(ctx context.Context) (reasons map[disk.Number]win.OfflineReason, err error) {
 	err = wmi.Connect(ctx, storageNamespace, func(services *wmi.Services) (err error) {
 		reasons, err = offlineReasons(ctx, storageProvider{services})

@@ -24,8 +24,7 @@ import (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/
 
-// AddISCSISendTargetPortal is AddIScsiSendTargetPortalW, which asks the portal for
-// its targets. The initiator remembers the portal, even after a restart.
+// AddISCSISendTargetPortal implements [win.ISCSIPortals].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-addiscsisendtargetportalw
 func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
@@ -43,8 +42,7 @@ func (s *System) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPor
 	})
 }
 
-// RefreshISCSISendTargetPortal is RefreshIScsiSendTargetPortalW: it asks a portal for
-// its targets again.
+// RefreshISCSISendTargetPortal implements [win.ISCSIPortals].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-refreshiscsisendtargetportalw
 func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
@@ -63,8 +61,7 @@ func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal,
 	}, func(buf []byte) ([]win.ISCSIPortal, error) { return decodePortals(buf, count) })
 }
 
-// ISCSITargets is ReportIScsiTargetsW of the targets that the initiator knows, without
-// asking the portals.
+// ISCSITargets implements [win.ISCSIPortals].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-reportiscsitargetsw
 func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
@@ -73,8 +70,7 @@ func (s *System) ISCSITargets(ctx context.Context) ([]string, error) {
 	}, decodeMultiSZ)
 }
 
-// ISCSIDiscoveryMechanisms is GetIScsiTargetInformationW(DiscoveryMechanisms): how the
-// initiator came to know a target.
+// ISCSIDiscoveryMechanisms implements [win.ISCSIPortals].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
 func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
@@ -89,8 +85,7 @@ func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([
 	}, decodeMultiSZ)
 }
 
-// LoginISCSITarget is LoginIScsiTargetW, for a session that ends with the node's next
-// shutdown. The initiator must have discovered the target.
+// LoginISCSITarget implements [win.ISCSISessions].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
 func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.ISCSISessionID, error) {
@@ -108,8 +103,7 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (win.IS
 	return session, err
 }
 
-// LogoutISCSITarget is LogoutIScsiTarget. It is refused while a device of the session
-// is in use.
+// LogoutISCSITarget implements [win.ISCSISessions].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-logoutiscsitarget
 func (s *System) LogoutISCSITarget(ctx context.Context, id win.ISCSISessionID) error {
@@ -192,8 +186,7 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 	return iscsiStatus(removeISCSIPersistentTarget(initiator, login.initiatorPortNumber, target, &login.portal))
 }
 
-// SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret: it sets the node's
-// secret for mutual CHAP, which is the same for all targets.
+// SetISCSIInitiatorCHAPSecret implements [win.ISCSISessions].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
 func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {

@@ -39,9 +39,7 @@ func toGUID(g win.GUID) windows.GUID {
 	}
 }
 
-// ReenumerateDevice is CM_Reenumerate_DevNode for the device behind an interface or, if
-// the path is empty, for the root of all devices. It waits until the bus was asked, but
-// not until the devices found have started.
+// ReenumerateDevice implements [win.Devices].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_reenumerate_devnode
 func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) error {
@@ -92,11 +90,8 @@ func cm(ret windows.CONFIGRET) error {
 	return errno(ret)
 }
 
-// NotifyArrivals signals arrived when interfaces of a class come or go, until stop is
-// called. Signals that weren't received yet are merged. An interface may arrive before
-// its device answers. Notices begin before NotifyArrivals returns, so the caller misses
-// no arrival if it lists the interfaces afterwards. If Windows sends no notices, the
-// interfaces are listed every second instead.
+// NotifyArrivals implements [win.Notices]. If Windows sends no notices, the interfaces are
+// listed every second instead.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_register_notification
 func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {

@@ -34,9 +34,7 @@ func (h *handle) ProcessIDs(ctx context.Context) ([]win.ProcessID, error) {
 	return decodeProcessIDs(b)
 }
 
-// ProcessImage is QueryFullProcessImageNameW.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
+// ProcessImage implements [win.Processes].
 func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

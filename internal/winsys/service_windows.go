@@ -72,8 +72,7 @@ func (s *System) QueryService(ctx context.Context, name string) (queried win.Ser
 	return queried, err
 }
 
-// StartService is StartServiceW without arguments. It returns when the service's
-// process has begun, at most 30 seconds later, but maybe before the service runs.
+// StartService implements [win.Services].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (s *System) StartService(ctx context.Context, name string) error {
@@ -82,8 +81,7 @@ func (s *System) StartService(ctx context.Context, name string) error {
 	})
 }
 
-// StopService is ControlService with SERVICE_CONTROL_STOP. It returns when the
-// service has accepted the control, but maybe before it has stopped.
+// StopService implements [win.Services].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
 func (s *System) StopService(ctx context.Context, name string) error {
@@ -93,8 +91,7 @@ func (s *System) StopService(ctx context.Context, name string) error {
 	})
 }
 
-// ActiveDependentServices is EnumDependentServicesW for services that aren't stopped.
-// They are in the reverse order of their start.
+// ActiveDependentServices implements [win.Services].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-enumdependentservicesw
 func (s *System) ActiveDependentServices(ctx context.Context, name string) (names []string, err error) {

@@ -36,17 +36,15 @@ func (s *System) SMBConnections(ctx context.Context) (connections []win.SMBConne
 	return connections, err
 }
 
-// CreateSMBGlobalMapping makes a global mapping without a drive letter, and connects to
-// the server. The mapping ends with a restart. Once the call has begun, the end of ctx
-// doesn't stop it.
+// CreateSMBGlobalMapping implements [win.SMBMappings]. Once the call has begun, the end of
+// ctx doesn't stop it.
 func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
 	return wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) error {
 		return createSMBMapping(smbServices{services}, remotePath, o)
 	})
 }
 
-// RemoveSMBGlobalMapping removes the global mappings of a share, even if files are open.
-// If there is none, the error is [win.ErrorNotConnected].
+// RemoveSMBGlobalMapping implements [win.SMBMappings].
 func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return wmi.Connect(ctx, smbNamespace, func(services *wmi.Services) error {
 		return removeSMBMapping(ctx, smbServices{services}, remotePath)
