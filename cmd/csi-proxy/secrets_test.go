@@ -54,9 +54,7 @@ func (n *secretsNode) try(what string, succeeds bool, err error) {
 // must ends the test if a call of the simulated node's control fails.
 func (n *secretsNode) must(_ any, err error) {
 	n.t.Helper()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 }
 
 // What authenticates the node is in nothing that the daemon writes, serves as

@@ -81,9 +81,7 @@ func copyDaemon(t *testing.T, path string) {
 // start starts the service and waits until it is in the state that is wanted.
 func (s *installedService) start(want svc.State) svc.Status {
 	s.t.Helper()
-	if err := s.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Start())
 	return s.await(want)
 }
 
@@ -92,9 +90,7 @@ func (s *installedService) await(want svc.State) svc.Status {
 	s.t.Helper()
 	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		status, err := s.Query()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		if status.State == want {
 			return status
 		}
@@ -108,13 +104,9 @@ func (s *installedService) await(want svc.State) svc.Status {
 func (s *installedService) stop() {
 	s.t.Helper()
 	status, err := s.Query()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, status.ProcessId)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer windows.CloseHandle(process)
 	if _, err := s.Control(svc.Stop); err != nil {
 		s.t.Fatal(err)

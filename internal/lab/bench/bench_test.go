@@ -121,9 +121,7 @@ func atOnce(b *testing.B, aim float64, stage func(_ context.Context, n *simnode.
 func waitForDisks(b *testing.B, node *simnode.Node, want int) {
 	for {
 		ids, err := node.Operations().Disk.ListDiskIDs(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if len(ids) == want {
 			return
 		}

@@ -165,9 +165,7 @@ func besideFlood(b *testing.B, f func(context.Context) error, called, flooded se
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), floodedDir+"="+flooded.dir, floodedCall+"="+call)
 	cmd.Stdout, cmd.Stderr = &answered, os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Start())
 	time.Sleep(500 * time.Millisecond) // until all clients are there
 	for range 300 {
 		before := called.cpu()
@@ -175,9 +173,7 @@ func besideFlood(b *testing.B, f func(context.Context) error, called, flooded se
 		worked = append(worked, called.cpu()-before)
 		time.Sleep(time.Millisecond)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Process.Kill())
 	_ = cmd.Wait() // killed
 	return took, worked, answered.Len()
 }
@@ -207,9 +203,7 @@ func startServer(b *testing.B, binary, call string) server {
 	dir := shortDir(b)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), bareSocket+"="+filepath.Join(dir, bareEndpoint))
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
@@ -229,9 +223,7 @@ func startNode(b *testing.B, binary string) server {
 	b.Cleanup(func() { stop(b, p) })
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, simv1.EndpointName+".sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer conn.Close()
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()

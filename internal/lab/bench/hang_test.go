@@ -185,9 +185,7 @@ func TestSoakHang(t *testing.T) {
 // connections.
 func BenchmarkClients(b *testing.B) {
 	node := simnode.New(b)
-	if err := node.MkdirAll(kubelet + `\pods`); err != nil {
-		b.Fatal(err)
-	}
+	must(b, node.MkdirAll(kubelet+`\pods`))
 	files := filepath.Join(node.EndpointDir(), "csi-proxy-filesystem-v1.sock")
 	const calls = 1600
 	exists := func(conn *grpc.ClientConn) error { return pathExists(b.Context(), conn, kubelet+`\pods`) }
@@ -198,9 +196,7 @@ func BenchmarkClients(b *testing.B) {
 	dial := func(clients int) (conns []*grpc.ClientConn) {
 		for range clients {
 			conn := connect(b, files)
-			if err := exists(conn); err != nil {
-				b.Fatal(err)
-			}
+			must(b, exists(conn))
 			conns = append(conns, conn)
 		}
 		return conns
@@ -233,4 +229,11 @@ func BenchmarkClients(b *testing.B) {
 	b.ReportMetric(float64(healthEight)/float64(healthMany), "x-8-health")
 	b.ReportMetric(calls*float64(b.N)/eight.Seconds(), "calls/s-with-8")
 	b.ReportMetric(calls*float64(b.N)/many.Seconds(), "calls/s-with-32")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -37,9 +37,7 @@ func build(b *testing.B) string {
 func start(b *testing.B, binary, dir string) *os.Process {
 	b.Helper()
 	cmd := exec.Command(binary, "-endpoint-dir="+dir)
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Start())
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
 	for {
@@ -52,9 +50,7 @@ func start(b *testing.B, binary, dir string) *os.Process {
 }
 
 func stop(b *testing.B, p *os.Process) {
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		b.Fatal(err)
-	}
+	must(b, p.Signal(syscall.SIGTERM))
 	if _, err := p.Wait(); err != nil {
 		b.Fatal(err)
 	}
@@ -64,9 +60,7 @@ func stop(b *testing.B, p *os.Process) {
 func shortDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -112,27 +106,19 @@ func BenchmarkPathExists(b *testing.B) {
 // openInNode returns how long the simulated node takes for the open and the close of PathExists.
 func openInNode(b *testing.B, path string) time.Duration {
 	sys, err := winsim.Open(winsim.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer sys.Close()
-	if err := sys.MkdirAll(path); err != nil {
-		b.Fatal(err)
-	}
+	must(b, sys.MkdirAll(path))
 	look := win.OpenOptions{Access: win.FileReadAttributes | win.Synchronize, Share: win.ShareRead | win.ShareWrite,
 		Disposition: win.FileOpen, Options: win.FileOpenReparsePoint | win.FileOpenForBackup}
 	dir, err := sys.OpenFile(b.Context(), kubelet, look)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer dir.Close()
 	const opens = 10_000
 	start := time.Now()
 	for range opens {
 		f, err := dir.OpenAt(b.Context(), strings.TrimPrefix(path, kubelet+`\`), look)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		f.Close()
 	}
 	return time.Since(start) / opens
@@ -160,15 +146,11 @@ func BenchmarkIdle(b *testing.B) {
 		p := start(b, binary, dir)
 		alone += residentKiB(b, p.Pid)
 		sockets, err := filepath.Glob(filepath.Join(dir, "*.sock"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		var open []net.Conn
 		for i := range connections {
 			c, err := net.Dial("unix", sockets[i%len(sockets)])
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			open = append(open, c)
 		}
 		// When a later connection is served, all these are accepted.
@@ -198,15 +180,11 @@ func callOnce(b *testing.B, dir string) {
 func residentKiB(b *testing.B, pid int) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			return kib
 		}
 	}

@@ -53,9 +53,7 @@ func BenchmarkStageVolume(b *testing.B) {
 				n.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Offline: true, Serial: "vol-0"})
 				waitForDisks(b, n, 2)
 				path := stagingDir + `\vol-0\globalmount`
-				if err := state.prepare(n, path); err != nil {
-					b.Fatal(err)
-				}
+				must(b, state.prepare(n, path))
 				before := total(n.Calls())
 				took = timed(b, func() error { return f(b.Context(), n, "vol-0", path) })
 				return took, total(n.Calls()) - before
@@ -173,9 +171,7 @@ func stagingPath(i int) string { return fmt.Sprintf(`%s\vol-%d\globalmount`, sta
 func perObject(b *testing.B, n *simnode.Node, objects int, aim float64, f func() error) {
 	before := total(n.Calls())
 	for b.Loop() {
-		if err := f(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, f())
 	}
 	each := float64(b.N) * float64(objects)
 	report(b, float64(total(n.Calls())-before)/each, "calls/each", aim)
