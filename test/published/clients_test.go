@@ -119,9 +119,7 @@ func (n *node) operator() operator { return operator{n.clients(nil), n.t} }
 
 func (o operator) must(err error) {
 	o.t.Helper()
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 }
 
 // volumes returns the volumes of a disk.

@@ -26,9 +26,7 @@ func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	sockets, err := os.ReadDir(n.path("run"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, s := range sockets {
 		if strings.HasSuffix(s.Name(), ".sock") {
@@ -56,9 +54,7 @@ func TestDescriptors(t *testing.T) {
 		t.Run(v.String(), func(t *testing.T) {
 			published := v.service().ParentFile()
 			served, err := n.reflected(v, string(v.service().FullName()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(describe(published), describe(served)); diff != "" {
 				t.Errorf("the daemon's description differs (-published +daemon):\n%s", diff)
 			}

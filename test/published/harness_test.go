@@ -112,14 +112,10 @@ func newNode(t testing.TB, flags ...string) *node {
 	t.Helper()
 	// The path of a socket has to be short, which t.TempDir isn't.
 	dir, err := os.MkdirTemp("", "node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := &node{&machine{dir: dir, flags: flags}, t}
 	t.Cleanup(n.discard)
-	if err := n.start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.start())
 	return n
 }
 
@@ -281,9 +277,7 @@ func (m *machine) dial(group, version string, options ...grpc.DialOption) (*grpc
 func (n *node) mustDial(group, version string, options ...grpc.DialOption) *grpc.ClientConn {
 	n.t.Helper()
 	conn, err := n.dial(group, version, options...)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return conn
 }
 
@@ -303,9 +297,7 @@ func (m *machine) ctl(args ...string) (string, error) {
 func (n *node) sim(args ...string) string {
 	n.t.Helper()
 	out, err := n.ctl(append([]string{"sim"}, args...)...)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return out
 }
 
@@ -315,5 +307,12 @@ func (n *node) simInto(v any, args ...string) {
 	out := n.sim(args...)
 	if err := json.Unmarshal([]byte(out), v); err != nil {
 		n.t.Fatalf("sim %s printed %q: %v", strings.Join(args, " "), out, err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

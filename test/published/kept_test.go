@@ -23,8 +23,6 @@ func TestKeptConnection(t *testing.T) {
 		if _, err := client.ListDiskIDs(ctx, &diskv1.ListDiskIDsRequest{}, grpc.WaitForReady(true)); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.restart(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.restart())
 	}
 }

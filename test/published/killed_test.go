@@ -84,9 +84,7 @@ func testKilledWithinCall(n *node, s shipped, call string, k int) bool {
 	defer end()
 	live(n, s, c, fmt.Sprintf("killed within call %d of %s", k, call))
 
-	if err := retried(func() error { return c.Stage(c.staging) }); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, retried(func() error { return c.Stage(c.staging) }))
 	if s.grows {
 		o := n.operator()
 		if size := o.size(o.mounted(c.nodeStaging)); size < 7*gib {
@@ -94,13 +92,9 @@ func testKilledWithinCall(n *node, s shipped, call string, k int) bool {
 		}
 	}
 	killed, err := end()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.sim("rules", "clear")
-	if err := c.Unstage(c.staging); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, c.Unstage(c.staging))
 	c.remove(n)
 	return killed
 }

@@ -190,9 +190,7 @@ func testDriver(t *testing.T, n *node, s shipped, c claim) {
 	unpublish()
 
 	publish()
-	if err := n.restart(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.restart())
 	n.wantText(c.data, "of a pod")
 	n.reboot()
 	if s.endsWithReboot {

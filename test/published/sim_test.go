@@ -174,9 +174,7 @@ func (n *node) countCalls() (map[string]int, error) {
 func (n *node) calls() map[string]int {
 	n.t.Helper()
 	calls, err := n.countCalls()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return calls
 }
 

@@ -60,9 +60,7 @@ func TestStormsOfStaging(t *testing.T) {
 				}
 			}
 			live(n, s, c, "after a storm")
-			if err := c.Stage(c.staging); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Stage(c.staging))
 			if a, ok := c.storage.(attached); ok {
 				if volumes := n.operator().volumes(a.disk); len(volumes) != 1 {
 					t.Errorf("the disk has the volumes %q", volumes)

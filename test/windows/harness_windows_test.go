@@ -216,9 +216,7 @@ func (s *service) written() string {
 // which the daemon says when it serves.
 func (s *service) start() {
 	s.t.Helper()
-	if err := s.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Start())
 	s.await(svc.Running)
 	if onWine() {
 		wakeOnWine(s.t)
@@ -290,9 +288,7 @@ func eventually(ok func() bool) bool {
 func (s *service) process() windows.Handle {
 	s.t.Helper()
 	process, err := s.openProcess()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if process == 0 {
 		s.t.Fatal("the service has no process")
 	}
@@ -319,9 +315,7 @@ func (s *service) openProcess() (windows.Handle, error) {
 // the manager knows.
 func (s *service) kill() {
 	s.t.Helper()
-	if err := s.terminate(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.terminate())
 }
 
 // terminate is kill with an error.
@@ -341,9 +335,7 @@ func (s *service) terminate() error {
 // awaitEnd waits until a process has ended.
 func (s *service) awaitEnd(process windows.Handle) {
 	s.t.Helper()
-	if err := processEnds(process); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, processEnds(process))
 }
 
 func processEnds(process windows.Handle) error {

@@ -155,9 +155,7 @@ func (m managed) ctl(args ...string) (string, error) {
 func (m managed) mustCtl(args ...string) string {
 	m.t.Helper()
 	out, err := m.ctl(args...)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	return out
 }
 
@@ -170,9 +168,7 @@ func (m managed) state() (s struct {
 	Interrupted string
 }) {
 	m.t.Helper()
-	if err := json.Unmarshal([]byte(m.mustCtl("status")), &s); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, json.Unmarshal([]byte(m.mustCtl("status")), &s))
 	return s
 }
 

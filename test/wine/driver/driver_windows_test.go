@@ -85,18 +85,14 @@ func (s *system) VolumeInformation(context.Context, string) (win.VolumeInformati
 func TestDisk(t *testing.T) {
 	load(t)
 	win32, err := winsys.Open(winsys.Options{Handles: handletrack.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := win32.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	n, err := nodeops.New(&system{win32}, nodeops.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := &double{t, win32}
 	ctx := t.Context()
 
@@ -141,14 +137,10 @@ func TestDisk(t *testing.T) {
 	})
 
 	t.Run("partition", func(t *testing.T) {
-		if err := n.Disk.SetDiskState(ctx, number, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Disk.SetDiskState(ctx, number, false))
 		d.take()
 		for range 2 { // the second time there is nothing to do
-			if err := n.Disk.PartitionDisk(ctx, number); err != nil {
-				t.Fatal(err)
-			}
+			must(t, n.Disk.PartitionDisk(ctx, number))
 		}
 		const front, back = 34 * 512, 33 * 512
 		layout := d.layout()
@@ -182,9 +174,7 @@ func TestDisk(t *testing.T) {
 	t.Run("grow", func(t *testing.T) {
 		d.grow(2 * gib)
 		d.take()
-		if err := n.Volume.ResizeVolume(ctx, volumeName, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Volume.ResizeVolume(ctx, volumeName, 0))
 		layout := d.layout()
 		data := layout.Partitions[1]
 		if want := int64(2*gib - 17*mib); data.Length != want {
@@ -217,9 +207,7 @@ type double struct {
 func (d *double) open(access win.Access) device.Handle {
 	d.t.Helper()
 	h, err := device.Open(d.t.Context(), d.sys, win.PhysicalDrive(number), access)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return h
 }
 
@@ -230,9 +218,7 @@ func (d *double) take() []string {
 	defer h.Close()
 	text := make([]byte, 16<<10)
 	n, err := h.Control(d.t.Context(), ioctlTakeRecord, nil, text)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return strings.FieldsFunc(string(text[:n]), func(r rune) bool { return r == '\n' })
 }
 
@@ -260,9 +246,7 @@ func (d *double) layout() *win.DriveLayout {
 	h := d.open(win.AccessNone)
 	defer h.Close()
 	layout, err := h.Layout(d.t.Context())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return layout
 }
 
@@ -277,26 +261,25 @@ func load(t *testing.T) {
 		t.Skip("CSI_PROXY_TEST_DRIVER names no driver")
 	}
 	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := mgr.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer m.Disconnect()
 	s, err := m.CreateService("csi-proxy-test-disk", `\??\`+path, mgr.Config{
 		ServiceType: windows.SERVICE_KERNEL_DRIVER, StartType: mgr.StartManual,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(s.Delete(), s.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.Start(); err != nil {
+	must(t, s.Start())
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

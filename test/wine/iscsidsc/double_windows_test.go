@@ -40,9 +40,7 @@ func load(t *testing.T) (*winsys.System, *double) {
 		install(t, built)
 	}
 	sys, err := winsys.Open(winsys.Options{Handles: handletrack.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := sys.Close(); err != nil {
 			t.Error(err)
@@ -57,24 +55,16 @@ func load(t *testing.T) (*winsys.System, *double) {
 func install(t *testing.T, built string) {
 	t.Helper()
 	dir, err := windows.GetSystemDirectory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := os.ReadFile(built)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := os.OpenFile(filepath.Join(dir, "iscsidsc.dll"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		t.Fatal("this Windows has an iSCSI initiator: ", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.Write(b)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 }
 
 // wide is a text that a function gets in UTF-16. It gets a string as its bytes.
@@ -98,15 +88,11 @@ func (d *double) call(function string, args ...any) uintptr {
 			continue
 		case wide:
 			p, err := windows.UTF16PtrFromString(string(arg))
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			must(d.t, err)
 			text = unsafe.Pointer(p)
 		case string:
 			p, err := windows.BytePtrFromString(arg)
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			must(d.t, err)
 			text = unsafe.Pointer(p)
 		case []byte:
 			text = unsafe.Pointer(&arg[0])
@@ -156,9 +142,7 @@ func (d *double) fail(function string, status win.Errno) {
 // discover adds a portal.
 func (d *double) discover(sys *winsys.System, p win.ISCSIPortal) {
 	d.t.Helper()
-	if err := sys.AddISCSISendTargetPortal(d.t.Context(), p); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, sys.AddISCSISendTargetPortal(d.t.Context(), p))
 	d.take()
 }
 
@@ -184,5 +168,12 @@ func (d *double) want(call string, got, want error) {
 	d.t.Helper()
 	if !errors.Is(got, want) {
 		d.t.Errorf("%s: %v, want %v", call, got, want)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

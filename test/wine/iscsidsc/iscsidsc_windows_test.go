@@ -272,9 +272,7 @@ func TestGrowingBuffers(t *testing.T) {
 			var sessions []win.ISCSISession
 			for _, name := range targets[:20] {
 				id, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: name, Portal: portals[0]})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				sessions = append(sessions, win.ISCSISession{ID: id, Target: name, Portals: portals[:1]})
 			}
 			if got, err := sys.ISCSISessions(ctx); err != nil || !cmp.Equal(got, sessions) {
