@@ -217,6 +217,13 @@ func (h Handle) GrowPartition(ctx context.Context, g win.GrowPartition) error {
 	return err
 }
 
+// AwaitReady waits until all volumes of a disk are ready for use, as far as Windows knows that.
+// Other calls through the handle wait meanwhile. The handle needs GenericRead.
+func (h Handle) AwaitReady(ctx context.Context) error {
+	_, err := h.control(ctx, win.IoctlDiskAreVolumesReady, nil, nil)
+	return err
+}
+
 // Extents returns on which parts of which disks a volume lies.
 func (h Handle) Extents(ctx context.Context) ([]win.DiskExtent, error) {
 	out, err := h.controlGrowing(ctx, win.IoctlVolumeGetVolumeDiskExtents, nil, 256)

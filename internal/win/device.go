@@ -66,6 +66,15 @@ const (
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_disk_is_writable
 	IoctlDiskIsWritable IoctlCode = 0x00070024
+	// IoctlDiskAreVolumesReady has neither input nor output, and returns when all volumes of the
+	// disk are ready for use. A context that ends interrupts it. Other calls on the handle wait
+	// meanwhile, so it needs one of its own.
+	//
+	// Not documented: its errors, and what it does while the disk is offline. Microsoft's driver
+	// for CD drives always says that the volumes are ready.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/fileio/ioctl-disk-are-volumes-ready
+	IoctlDiskAreVolumesReady IoctlCode = 0x0007421C
 	// IoctlDiskSetDiskAttributes takes a disk offline or online. The volumes of a disk
 	// that is offline are gone, and come again, with their names, when it is online.
 	IoctlDiskSetDiskAttributes IoctlCode = 0x0007C0F4
@@ -129,6 +138,7 @@ var ioctlNames = map[IoctlCode]string{
 	IoctlDiskGetDiskAttributes:      "IOCTL_DISK_GET_DISK_ATTRIBUTES",
 	IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
 	IoctlDiskIsWritable:             "IOCTL_DISK_IS_WRITABLE",
+	IoctlDiskAreVolumesReady:        "IOCTL_DISK_ARE_VOLUMES_READY",
 	FsctlLockVolume:                 "FSCTL_LOCK_VOLUME",
 	FsctlUnlockVolume:               "FSCTL_UNLOCK_VOLUME",
 	FsctlDismountVolume:             "FSCTL_DISMOUNT_VOLUME",

@@ -66,7 +66,8 @@ func onlyReads(code win.IoctlCode) bool {
 	case win.IoctlStorageGetDeviceNumber, win.IoctlStorageQueryProperty, win.IoctlScsiGetAddress,
 		win.IoctlDiskGetDriveGeometryEx, win.IoctlDiskGetLengthInfo, win.IoctlDiskGetDriveLayoutEx,
 		win.IoctlDiskGetDiskAttributes, win.IoctlVolumeGetVolumeDiskExtents,
-		win.IoctlDiskIsWritable, win.FsctlIsVolumeDirty, win.FsctlGetNtfsVolumeData, win.FsctlGetRefsVolumeData,
+		win.IoctlDiskIsWritable, win.IoctlDiskAreVolumesReady, win.FsctlIsVolumeDirty, win.FsctlGetNtfsVolumeData,
+		win.FsctlGetRefsVolumeData,
 		win.FsctlGetReparsePoint:
 		return true
 	}
