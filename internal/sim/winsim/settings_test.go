@@ -4,6 +4,8 @@
 package winsim
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -206,6 +208,26 @@ func TestSettings(t *testing.T) {
 					wantErr(t, "repair", errorOf(s.RepairVolume(t.Context(), volume, win.RepairScan)), want)
 					wantErr(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
 					time.Sleep(3 * time.Second)
+				}
+			}},
+		"NoVolumesReady": {Settings{NoVolumesReady: win.ErrorNotSupported},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				wantSwitched(t, "the question", volumesReady(t.Context(), t, s, n), on, win.ErrorNotSupported)
+			}},
+		"VolumesReadyEarly": {Settings{VolumesReadyEarly: true},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))
+				wantErr(t, "the question", volumesReady(t.Context(), t, s, n), 0)
+				if got, want := len(s.VolumesOfDisk(n)), map[bool]int{true: 0, false: 2}[on]; got != want {
+					t.Errorf("then there are %d volumes; want %d", got, want)
+				}
+			}},
+		"VolumesReadyNever": {Settings{VolumesReadyNever: true},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := volumesReady(ctx, t, s, n); errors.Is(err, context.DeadlineExceeded) != on || !on && err != nil {
+					t.Errorf("the question: %v", err)
 				}
 			}},
 		"BindFilterInvalid": {Settings{BindFilterInvalid: true},

@@ -66,7 +66,7 @@ type System struct {
 	iscsi      *iscsitarget.Network
 	file       *statefile.File
 	pending    int       // arrivals on their way
-	arrived    sync.Cond // on mu: pending went down
+	arrived    sync.Cond // on mu: pending went down, or a call may have changed something
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -141,6 +141,7 @@ func (s *System) Close() error {
 	}
 	s.closed = true
 	s.stop()
+	s.arrived.Broadcast()
 	s.settle()
 	return s.file.Close()
 }
@@ -198,6 +199,7 @@ func (s *System) control(f func() error) error {
 		return errClosed
 	}
 	err := f()
+	s.arrived.Broadcast()
 	if commitErr := s.commit(); commitErr != nil {
 		return commitErr
 	}

@@ -79,6 +79,13 @@ type Settings struct {
 	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
 	// whether each change gives a notice.
 	NoNotices bool
+	// NoVolumesReady is the error of IOCTL_DISK_ARE_VOLUMES_READY; 0 is none. Unknown: whether
+	// each Windows, and each driver, knows it; in Microsoft's WSL it fails while a disk isn't ready.
+	NoVolumesReady win.Errno `also:"1,21,50,87"`
+	// VolumesReadyEarly makes it return at once, and VolumesReadyNever not before its caller
+	// gives up. By itself it returns when the disk has the volumes of its partitions. Unknown:
+	// whether it does; public code that calls it still waits or asks again afterwards.
+	VolumesReadyEarly, VolumesReadyNever bool
 	// LateStorageManagement makes storage management know a volume only two seconds after it
 	// has come: its calls give ErrorRetry before. Unknown: how far its list lags behind.
 	LateStorageManagement bool

@@ -173,6 +173,16 @@ func (m *Manager) arrives(d *disks.Disk, unique string) {
 	}
 }
 
+// Ready reports whether the volumes of all partitions of d have arrived.
+//
+// Guess: IOCTL_DISK_ARE_VOLUMES_READY waits for no volume of a disk that is offline.
+func (m *Manager) Ready(d *disks.Disk) bool {
+	return !slices.ContainsFunc(d.DataPartitions(), func(p disks.DataPartition) bool {
+		_, arriving := m.arriving[p.Unique]
+		return arriving
+	})
+}
+
 // managed is how long after a volume storage management learns of it, if it does so late.
 const managed = 2 * time.Second
 
