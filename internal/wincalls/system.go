@@ -311,7 +311,11 @@ type device struct {
 }
 
 func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	n, err := get(ctx, d.sys, code.String(), d.sys.deviceObject(d.path),
+	o := d.sys.deviceObject(d.path)
+	if code == win.IoctlDiskAreVolumesReady {
+		o.kind = arrivals
+	}
+	n, err := get(ctx, d.sys, code.String(), o,
 		func() (int, error) { return d.Device.Control(ctx, code, in, out) })
 	if err == nil && code == win.IoctlStorageGetDeviceNumber {
 		d.sys.names.learn(d.path, out[:min(n, len(out))])

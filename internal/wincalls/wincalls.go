@@ -73,12 +73,13 @@ const (
 	mappings
 	targets // and portals
 	services
-	machine // the device tree, firmware, registry
-	repairs // of volumes: they take from seconds to hours
+	machine  // the device tree, firmware, registry
+	repairs  // of volumes: they take from seconds to hours
+	arrivals // of volumes: calls that wait for them take no places of those that do something
 )
 
 var kinds = []string{"files", "disks", "volumes", "smb-servers", "smb-mappings", "iscsi", "services", "machine",
-	"repairs"}
+	"repairs", "volume-arrivals"}
 
 // Patience returns how long a call may take before it counts as overdue. Most calls are
 // answered in milliseconds. Those that write out caches, wait for hardware or ask another
@@ -103,6 +104,8 @@ var mayTakeLonger = map[string]bool{
 	win.CallFlush: true, win.CallFormatVolume: true, win.CallSetVolumeMountPoint: true,
 	win.CallDeleteVolumeMountPoint: true,
 	win.CallReenumerateDevice:      true,
+
+	win.IoctlDiskAreVolumesReady.String(): true, // it waits as long as package opendisk lets it
 
 	win.IoctlDiskSetDiskAttributes.String(): true, win.IoctlDiskCreateDisk.String(): true,
 	win.IoctlDiskSetDriveLayoutEx.String(): true, win.IoctlDiskUpdateProperties.String(): true,

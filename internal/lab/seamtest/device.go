@@ -5,6 +5,7 @@ package seamtest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -428,6 +429,26 @@ var diskRows = []row{
 			must(t, err)
 			if l := f.layout(t, n); len(l.Partitions) != 0 || l.Style != win.StyleGPT {
 				t.Errorf("style %v, partitions %+v", l.Style, l.Partitions)
+			}
+		},
+	},
+	{
+		method: "Device.Control", name: "until the volumes are ready", needs: []need{aDisk},
+		promise: "IOCTL_DISK_ARE_VOLUMES_READY returns when the volumes of a disk that goes online have their names",
+		guess:   "what ready means isn't documented; public code still waits or asks again afterwards",
+		test: func(t *testing.T, f *Fixture) {
+			n := f.NewDisk(t).Number
+			f.partition(t, n)
+			f.setOffline(t, n, true)
+			f.setOffline(t, n, false)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			begin := time.Now()
+			d := f.device(t, physicalDrive(n), win.GenericRead)
+			wantErrno(t, "wait", errorOf(d.Control(ctx, win.IoctlDiskAreVolumesReady, nil, nil)))
+			t.Logf("it returned after %v", time.Since(begin))
+			if names := f.volumesOf(t, n); len(names) != 1 {
+				t.Errorf("the disk has the volumes %q", names)
 			}
 		},
 	},
