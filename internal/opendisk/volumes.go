@@ -15,7 +15,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/device"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -30,6 +29,8 @@ type Windows interface {
 type Finder struct {
 	sys      Windows
 	byDevice atomic.Bool // this Windows has told the volume of a partition by the partition's device
+	// noReady: this Windows doesn't know IOCTL_DISK_ARE_VOLUMES_READY, or can't be interrupted in it.
+	noReady atomic.Bool
 }
 
 // NewFinder returns a finder of volumes of the node sys.
@@ -118,16 +119,7 @@ func (d *Disk) AwaitVolumes(
 	}
 	done, err := look()
 	if err == nil && !done {
-		// Looks come when volumes arrive, and from time to time, since several changes may
-		// give one notice, a volume may need a moment after its notice, and some changes give
-		// none.
-		polling := operation.Polling{Patience: patience}
-		arrived, stop, noticeErr := f.sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
-		if noticeErr == nil {
-			defer stop()
-			polling.Wake, polling.First = arrived, withNotices
-		} // else polling does alone
-		done, err = operation.Poll(ctx, polling, look)
+		done, err = f.await(ctx, d.Number, patience, look)
 	}
 	if err == nil && !done && keep != nil {
 		err = d.Verify(ctx)
@@ -142,10 +134,6 @@ func (d *Disk) AwaitVolumes(
 	}
 	return found, nil
 }
-
-// withNotices is the time between two looks where Windows gives notices: until one comes, a look
-// would find nothing. It is as long as it gets where there are none.
-const withNotices = 250 * time.Millisecond
 
 // volumesOfPartitions asks for the volume of each partition by its device: one
 // call for each, however many volumes the node has.
