@@ -251,7 +251,9 @@ func TestSequencesWithEachSetting(t *testing.T) {
 		for _, s := range sequences {
 			t.Run(s.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := newSlowRig(t, winsim.RealisticDelays())
+					delays := winsim.RealisticDelays()
+					delays.VolumeArrival = time.Second // so that Windows is asked whether volumes are ready
+					r := newSlowRig(t, delays)
 					s.prepare(r)
 					r.sim.Settle()
 					r.must(r.sim.SetSettings(set))
