@@ -67,13 +67,15 @@ func (f *Finder) await(ctx context.Context, n disk.Number, patience time.Duratio
 }
 
 // ask asks Windows to answer when all volumes of disk n are ready, and calls answered when it has,
-// or won't. end ends the question.
+// or won't. end ends the question. A panic is the caller's: here it would end the process.
 func (f *Finder) ask(ctx context.Context, n disk.Number, answered func()) (end func()) {
 	ctx, given := wincalls.Optional(ctx)
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	ended := make(chan struct{})
+	var died any
 	go func() {
 		defer close(ended)
+		defer func() { died = recover() }()
 		defer given()
 		defer answered()
 		f.awaitReady(ctx, n)
@@ -82,6 +84,9 @@ func (f *Finder) ask(ctx context.Context, n disk.Number, answered func()) (end f
 		cancel()
 		select {
 		case <-ended:
+			if died != nil {
+				panic(died)
+			}
 		case <-time.After(interruptPatience):
 			f.noReady.Store(true)
 		}

@@ -175,6 +175,27 @@ func TestEndOfReady(t *testing.T) {
 	}
 }
 
+// A panic in the question is that of who waits: in the daemon it ends a call, and not the process.
+func TestPanicInReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{VolumeArrival: arrival})
+		d, partitions := arriving(t, sim, sim)
+		defer d.Close()
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == askReady {
+				panic("it died")
+			}
+		})
+		defer func() {
+			if p := recover(); p != "it died" {
+				t.Errorf("the panic is %v", p)
+			}
+		}()
+		_, err := d.AwaitVolumes(t.Context(), opendisk.NewFinder(sim), partitions, time.Minute, nil)
+		t.Error(err)
+	})
+}
+
 // Questions take no places of other calls on the disk, however many wait for its volumes.
 func TestReadyTakesNoPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
