@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -173,6 +174,7 @@ func TestSearchForVolumes(t *testing.T) {
 			for i, searched := range []bool{true, untold} {
 				n := simtest.Attach(t, sim, winsim.DiskSpec{})
 				simtest.Partition(t, sim, n, 1)
+				simtest.Partition(t, sim, simtest.Attach(t, sim, winsim.DiskSpec{}), 1) // of the same number
 				d, err := opendisk.Open(t.Context(), sim, n, win.AccessNone)
 				simtest.Must(t, err)
 				defer d.Close()
@@ -182,6 +184,9 @@ func TestSearchForVolumes(t *testing.T) {
 				found, err := d.AwaitVolumes(t.Context(), finder, opendisk.DataPartitions(layout), time.Minute, nil)
 				if got := searches()[0]; err != nil || len(found) != 1 || (got > 0) != searched {
 					t.Errorf("partitions untold %t, disk %d: %v after %d searches, %v", untold, i, found, got, err)
+				}
+				if names := slices.Collect(maps.Values(found)); !slices.Equal(names, sim.VolumesOfDisk(n)) {
+					t.Errorf("partitions untold %t, disk %d: found %q, it has %q", untold, i, names, sim.VolumesOfDisk(n))
 				}
 			}
 		}
@@ -207,5 +212,23 @@ func TestMountedAtFile(t *testing.T) {
 		if paths, err := opendisk.MountedAt(ctx, sys, name); err != nil || !slices.Equal(paths, []string{`C:\`}) {
 			t.Errorf("with error %d: mounted at %q, %v", errno, paths, err)
 		}
+	}
+}
+
+// stale is a node whose mount manager has a record of a mount point where another volume is by now.
+type stale struct{ win.VolumeNames }
+
+func (stale) VolumePathNames(context.Context, string) ([]string, error) {
+	return []string{`C:\stale\`}, nil
+}
+
+func (stale) VolumeNameForMountPoint(context.Context, string) (string, error) {
+	return `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, nil
+}
+
+func TestMountedAtAnother(t *testing.T) {
+	const name = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
+	if paths, err := opendisk.MountedAt(t.Context(), stale{}, name); err != nil || len(paths) != 0 {
+		t.Errorf("mounted at %q, %v", paths, err)
 	}
 }

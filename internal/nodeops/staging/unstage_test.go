@@ -261,6 +261,22 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 			if done := unstage(t, n, request); !done.Unmounted || !done.DiskOffline {
 				t.Errorf("error %d, nobody has come: %+v", errno, done)
 			}
+			// Its caller gives up in the midst of that, which is brought to its end.
+			stage(t, n, r)
+			ctx, cancel := context.WithCancel(operation.Inline(t.Context()))
+			unmounts := 0
+			sim.OnCall(func(c winsim.Call) {
+				if c.Name == win.CallDeleteVolumeMountPoint {
+					unmounts++
+				} else if unmounts == 2 {
+					cancel()
+				}
+			})
+			_, err = n.Storage.UnstageVolume(ctx, request)
+			sim.OnCall(nil)
+			if csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition || !errors.Is(err, context.Canceled) {
+				t.Errorf("error %d, cancelled: %v", errno, err)
+			}
 		}
 	}
 }

@@ -153,6 +153,9 @@ func TestExclusion(t *testing.T) {
 func TestAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
+		// One that is just ready with it has its file pending deletion.
+		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: "csi-proxy-volume", Count: 1},
+			win.ErrorDeletePending))
 		_, held, err := n.process().Volume(t.Context(), n.id)
 		simtest.Must(t, err)
 		begun := time.Now()
@@ -434,6 +437,12 @@ func TestLinksAmong(t *testing.T) {
 		links, err := use.Default(sim).LinksAmong(t.Context(), all, volume.ID(id))
 		if !slices.Equal(links, c.want) || c.kind == nil && err != nil || !errors.Is(err, c.kind) {
 			t.Errorf("%s: %q, %v", name, links, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = use.Default(sim).LinksAmong(ctx, all, volume.ID(id))
+		if csiproxy.KindOf(err) == csiproxy.ErrUnavailable || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, cancelled: %v", name, err)
 		}
 	}
 }

@@ -214,6 +214,9 @@ func TestUnmountKeepsWhatCannotBeFlushed(t *testing.T) {
 	if err := n.volumes.UnmountVolume(t.Context(), id, staging); !errors.Is(err, win.ErrorIODevice) {
 		t.Errorf("got %v", err)
 	}
+	// It seems to be gone, and isn't.
+	n.do(n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: string(id[:20]), Count: 1}, win.ErrorDeviceNotConnected))
+	simtest.WantKind(t, n.volumes.UnmountVolume(t.Context(), id, staging), csiproxy.ErrUnavailable)
 	if got := n.mountedAt(staging); !got.Equal(id) {
 		t.Errorf("mounted is %q", got)
 	}
