@@ -251,6 +251,9 @@ func TestErrorsOfTheServer(t *testing.T) {
 			if strings.Contains(err.Error(), alice.Password.Reveal()) || strings.Contains(err.Error(), "alice") {
 				t.Errorf("the error shows the credentials: %v", err)
 			}
+			if test.number == win.ErrorAccessDenied && !strings.Contains(err.Error(), "-require-privacy=false") {
+				t.Errorf("the error doesn't tell what may help: %v", err)
+			}
 			if got := mapped(t, sys); got != "" {
 				t.Errorf("mapped is %q", got)
 			}
@@ -396,6 +399,17 @@ func TestCredentialConflict(t *testing.T) {
 			if !errors.Is(err, number) || !strings.Contains(err.Error(), words) {
 				t.Errorf("%v: %v", number, err)
 			}
+		}
+	})
+	t.Run("the other mapping can't be removed", func(t *testing.T) {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
+		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
+		must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, win.ErrorIODevice))
+		err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)
+		if got := mapped(t, sys); !errors.Is(err, win.ErrorIODevice) || got != `\\server\logs` {
+			t.Errorf("mapped is %q, %v", got, err)
 		}
 	})
 	t.Run("the other mapping works", func(t *testing.T) {
