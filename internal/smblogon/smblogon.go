@@ -165,6 +165,55 @@ func (m *Memory) Probe(path unc.Path, probe func() error) error {
 	return err
 }
 
+// Look calls probe, which is Probe for the share of path, for who only tells what is wrong with
+// it. It waits a moment for others that look at shares of the same session, and returns the answer
+// of RefusedBeside, if there is one.
+func (m *Memory) Look(ctx context.Context, path unc.Path, probe func() error) error {
+	id, _ := m.session(path)
+	end, err := m.beginFirst(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := m.RefusedBeside(path); err != nil {
+		return err
+	}
+	return probe()
+}
+
+// RefusedBeside returns the answer of the server to a probe of another share that was refused a
+// moment ago, if the share of path is mapped with the same credentials: Windows has one session
+// with a server for them. It is no proof for who would remove the mapping of path.
+func (m *Memory) RefusedBeside(path unc.Path) error {
+	id, prefix := m.session(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.refused {
+		if !time.Now().Before(r.next) {
+			continue
+		}
+		for _, other := range slices.Sorted(maps.Keys(r.probes)) {
+			root, _, below := strings.Cut(strings.TrimPrefix(other, prefix), `\`)
+			if strings.HasPrefix(other, prefix) && !below && prefix+root != path.Root() &&
+				m.mapped[other].user == id.user && m.mapped[other].password == id.password {
+				m.heldBack++
+				return r.probes[other]
+			}
+		}
+	}
+	return nil
+}
+
+// session is what the mappings of a server with the same credentials share, and what their roots
+// begin with. Which credentials those of an earlier process have isn't known, but they are the same.
+func (m *Memory) session(path unc.Path) (id identity, prefix string) {
+	m.mu.Lock()
+	id = m.mapped[path.Root()]
+	m.mu.Unlock()
+	id.account = m.hash("server " + path.Server())
+	return id, `\\` + path.Server() + `\`
+}
+
 // beginFirst waits while another log-on with the same credentials is under way, unless they are
 // known to be good. Otherwise many shares would be tried at once with a wrong password.
 func (m *Memory) beginFirst(ctx context.Context, id identity) (end func(), _ error) {
@@ -360,5 +409,5 @@ func account(remote unc.Path, username string) string {
 	case domain != "" && domain != ".":
 		return winname.Upper(username)
 	}
-	return `\\` + winname.Upper(remote.Server()+`\`+name)
+	return winname.Upper(remote.Server() + `\` + name)
 }

@@ -139,14 +139,16 @@ func TestHeldBack(t *testing.T) {
 			s.wantLogOns(t, name, test.logOns)
 		})
 	}
-	for _, same := range []string{"app", `.\app`, `\app`, "APP"} {
+	for _, same := range []string{"app", `.\app`, `\app`, "APP", `filer\app`} {
 		s := newServer()
 		s.logOn(t, data, "app", "wrong")
 		s.logOns = 0
 		s.logOn(t, logs, same, "wrong")
 		s.wantLogOns(t, "the server's own account "+same, 0)
-		s.logOn(t, `\\other\data`, same, "wrong")
-		s.wantLogOns(t, "another server's account "+same, 1)
+		if same != `filer\app` {
+			s.logOn(t, `\\other\data`, same, "wrong")
+			s.wantLogOns(t, "another server's account "+same, 1)
+		}
 	}
 	s := newServer()
 	s.logOn(t, data, "app@corp.example", "wrong")
@@ -286,7 +288,10 @@ func TestProbes(t *testing.T) {
 		s.wantLogOns(t, "a share that was refused", 1)
 		s.logOn(t, `\\filer\new`, user, "right")
 		s.wantLogOns(t, "a new mapping with the same credentials", 0)
-		// A share that isn't known to be refused may have a session that still works.
+		if err := s.memory.RefusedBeside(path(t, logs)); !errors.Is(err, win.ErrorLogonFailure) {
+			t.Error(err)
+		}
+		// That is no proof: its session may still work.
 		probe(logs, "changed")
 		s.wantLogOns(t, "another share", 1)
 		probe(data, "right")
@@ -318,6 +323,62 @@ func TestProbes(t *testing.T) {
 			t.Errorf("still refused: %+v", left)
 		}
 	})
+}
+
+// To look at shares of one server at once costs one log-on in a window, if the password is wrong,
+// and each is asked if it is right.
+func TestLook(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		for password, want := range map[string]int{"right": 10, "changed": 1} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				share := func(i int) string { return fmt.Sprintf(`\\filer\data%d`, i) }
+				for i := range 10 {
+					if known {
+						s.logOn(t, share(i), user, "right")
+					}
+				}
+				s.password = password
+				look := func(remote, password string) error {
+					at := path(t, remote)
+					return s.memory.Look(t.Context(), at, func() error {
+						return s.memory.Probe(at, func() error {
+							time.Sleep(10 * time.Millisecond)
+							return s.answer(password)
+						})
+					})
+				}
+				for window := range 3 {
+					s.logOns = 0
+					var callers sync.WaitGroup
+					for i := range 10 {
+						callers.Go(func() {
+							if err := look(share(i), "right"); (err != nil) != (want == 1) {
+								t.Error(err)
+							}
+						})
+					}
+					callers.Wait()
+					s.wantLogOns(t, fmt.Sprint("known ", known, ", the password is ", password, ", window ", window), want)
+					look(`\\other\data0`, password)
+					s.wantLogOns(t, "another server", 1)
+					time.Sleep(2 * time.Minute)
+				}
+				if known && want == 1 { // one is made again, and the others fail yet
+					s.memory.Unmapped(path(t, share(0)))
+					s.logOn(t, share(0), user, "changed")
+					look(share(1), "right")
+					s.logOns = 0
+					look(share(0), "changed")
+					look(share(2), "right")
+					s.wantLogOns(t, "the mapping that was made again", 1)
+					time.Sleep(2 * time.Minute)
+					look(share(2), "right")
+					s.wantLogOns(t, "another share after the window", 1)
+				}
+			})
+		}
+	}
 }
 
 // What a pod has put on a share can't have the share's account held back.

@@ -81,6 +81,12 @@ func (p *Prober) Probe(ctx context.Context, path unc.Path) error {
 	return err
 }
 
+// Look is Probe for the share of path, for who only tells what is wrong with it: see
+// smblogon.Memory.Look.
+func (p *Prober) Look(ctx context.Context, path unc.Path) error {
+	return p.logOns.Look(ctx, path, func() error { return p.Probe(ctx, path.Share()) })
+}
+
 // Forget makes the next caller for the mappings, or for a path on the share of root, begin
 // again, since what is under way may have seen what was before a change.
 func (p *Prober) Forget(root unc.Path) {

@@ -48,7 +48,7 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 			Message: "the share isn't mapped"}}
 		return d, nil
 	}
-	err = m.options.Shares.Probe(ctx, remote.Share())
+	err = m.options.Shares.Look(ctx, remote)
 	if err == nil {
 		space, spaceErr := m.sys.DiskFreeSpace(ctx, remote.Root()+`\`)
 		d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Available), int64(space.Total-space.Free)
