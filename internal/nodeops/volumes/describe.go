@@ -126,7 +126,12 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	if data, err := h.FileSystemData(ctx, d.FileSystem); err == nil {
 		d.AllocationUnitBytes = data.BytesPerCluster
 	} // else it is neither NTFS nor ReFS
-	if dirty, err := h.IsDirty(ctx); err == nil && dirty {
+	dirty, err := h.IsDirty(ctx)
+	switch {
+	case errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported): // a file system without it
+	case err != nil:
+		add(d, storage.Dirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
+	case dirty:
 		add(d, storage.Dirty, false, "its file system is to be checked by Windows")
 	}
 }

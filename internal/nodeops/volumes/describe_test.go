@@ -41,7 +41,10 @@ func TestDescribe(t *testing.T) {
 			`disk 1, "vol 1", NTFS, 0 bytes, clusters of 4096`, "Unreadable!"},
 		"read-only": {formatted, func(s subject) error { return s.sim.SetVolumeReadOnly(string(s.id), true) },
 			all + ", read-only", "ReadOnly"},
-		"dirty": {formatted, func(s subject) error { return s.sim.SetVolumeDirty(string(s.id), true) }, all, "Dirty"},
+		"dirty": {formatted, func(s subject) error { return s.sim.SetVolumeDirty(string(s.id), true) },
+			all, "Dirty"},
+		"maybe dirty":         {formatted, fail("FSCTL_IS_VOLUME_DIRTY", win.ErrorIODevice), all, "Dirty"},
+		"that is never dirty": {formatted, fail("FSCTL_IS_VOLUME_DIRTY", win.ErrorInvalidFunction), all, none},
 		"on a read-only disk": {formatted, func(s subject) error {
 			return s.sim.SetDiskAttributes(s.number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly})
 		}, all + ", read-only", none},

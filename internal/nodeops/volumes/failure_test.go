@@ -145,7 +145,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			number := *v.Disk
 			v.Disk = nil
 			return []any{number, v}, nil
-		}, "FSCTL_GET_NTFS_VOLUME_DATA partly, FSCTL_IS_VOLUME_DIRTY"},
+		}, "FSCTL_GET_NTFS_VOLUME_DATA partly"},
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {
 			s := c.subject(newNode(t))
