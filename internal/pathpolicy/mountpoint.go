@@ -109,6 +109,14 @@ func (p *Policy) Nowhere(ctx context.Context, sys System, path Path) (why string
 	return why, err
 }
 
+// LeadsOutside reports whether err says that a path leads out of the allowed directories, or through
+// too many links, and not that Windows can't tell where it leads.
+func LeadsOutside(err error) bool {
+	kind := csiproxy.KindOf(err)
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return !windows && (kind == csiproxy.ErrPermissionDenied || kind == csiproxy.ErrFailedPrecondition)
+}
+
 func (e Entry) deniesCreation(ctx context.Context) (denied bool, _ error) {
 	err := e.With(ctx, win.OpenOptions{Access: win.ReadControl, Disposition: win.FileOpen}, func(f *File) (err error) {
 		denied, err = f.handle.CreationDenied(ctx)

@@ -21,7 +21,7 @@ import (
 func (s *Staging) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, error) {
 	return operation.Get(ctx, s.options.Runner, "CleanUp", "", func(ctx context.Context) (storage.Leftovers, error) {
 		ctx = operation.Inline(ctx)
-		list, err := s.ListVolumes(ctx)
+		list, err := s.list(ctx, true)
 		if err != nil {
 			return storage.Leftovers{}, err
 		}

@@ -197,3 +197,58 @@ func TestCheckVolume(t *testing.T) {
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: simtest.Kubelet})
 	wantKind(t, "no volume", err, csiproxy.ErrNotFound)
 }
+
+// A disk that doesn't tell whether it is online may have the volume of a mount: then it isn't known
+// whether that is left over, and CleanUp says so.
+func TestCleanUpWithoutAStateOfADisk(t *testing.T) {
+	sim, n := newNode(t)
+	volume, number := simtest.Volume(t, sim)
+	simtest.Mount(t, sim, otherPath, volume)
+	simtest.Must(t, sim.DetachDisk(number))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String()}, win.ErrorIODevice))
+	for _, remove := range []bool{false, true} {
+		found, err := n.Storage.CleanUp(t.Context(), remove)
+		if err != nil || len(found.Mounts) > 0 || !strings.Contains(found.IncompleteReason, otherPath) ||
+			!strings.Contains(found.IncompleteReason, "1117") {
+			t.Errorf("remove %t: %+v, %v", remove, found, err)
+		}
+	}
+	if list, err := n.Storage.ListVolumes(t.Context()); err != nil || !list.Complete() || len(list.Mounts) != 1 {
+		t.Errorf("what is mounted is known: %+v, %v", list, err)
+	}
+	sim.ResetRules()
+	done, err := n.Storage.CleanUp(t.Context(), true)
+	if err != nil || len(done.Mounts) != 1 || done.IncompleteReason != "" {
+		t.Errorf("when it tells: %+v, %v", done, err)
+	}
+}
+
+// A link of which Windows doesn't tell where it leads isn't listed as one that is fine. One that
+// leads where nobody may go is no concern of anybody's.
+func TestLinksThatCannotBeFollowed(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\d\unreadable`))
+	simtest.Must(t, sim.MkdirAll(`C:\elsewhere`))
+	simtest.Must(t, sim.Symlink(simtest.Kubelet+`\d\outside`, `C:\elsewhere`, true))
+	for link, to := range map[string]string{
+		`unknown`: `\d\unreadable`, `outside`: `\d\outside\f`, `itself`: `\itself`, `nothing`: `\none`, `fine`: `\d`,
+	} {
+		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\`+link, simtest.Kubelet+to, true))
+	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `unreadable`}, win.ErrorIODevice))
+	list, err := n.Storage.ListVolumes(t.Context())
+	simtest.Must(t, err)
+	for _, m := range list.Mounts {
+		said := ""
+		if m.Volume.Abnormal() {
+			said = string(m.Volume.Conditions[0].Reason)
+		}
+		want := map[string]string{
+			simtest.Kubelet + `\unknown`: string(storage.Unreadable),
+			simtest.Kubelet + `\nothing`: "it leads to nothing",
+		}[m.Path]
+		if said+m.LeftoverReason != want {
+			t.Errorf("%s: %q %+v, want %q", m.Path, m.LeftoverReason, m.Volume.Conditions, want)
+		}
+	}
+}

@@ -114,39 +114,48 @@ func silent(err error) bool {
 // ListVolumes implements [storage.Operations].
 func (s *Staging) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
 	return operation.Get(ctx, s.options.Runner, "ListVolumes", "", func(ctx context.Context) (storage.VolumeList, error) {
-		ctx = systemdisk.Once(ctx) // or it would be asked for each volume
-		links, incomplete, err := s.Paths.Links(ctx, s.Sys)
-		if err != nil {
-			return storage.VolumeList{}, err
-		}
-		list := storage.VolumeList{Mounts: make([]storage.Mount, len(links))}
-		mountPoints := make(map[string]bool)
-		for _, l := range links {
-			mountPoints[winname.Lower(l.Path.String())] = l.Link.IsMountPoint()
-		}
-		err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
-			list.Mounts[i], err = s.mounted(ctx, links[i], mountPoints)
-			return err
-		})
-		if err != nil {
-			return storage.VolumeList{}, err
-		}
-		if err := s.markGone(ctx, list.Mounts, links, incomplete == nil); err != nil {
-			return storage.VolumeList{}, err
-		}
-		slices.SortFunc(list.Mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
-		unused, err := s.unusedMappings(ctx, list.Mounts, incomplete == nil)
-		if ctx.Err() != nil {
-			return storage.VolumeList{}, ctx.Err()
-		}
-		list.Mounts = append(list.Mounts, unused...)
-		list.IncompleteReason = incompleteReason(incomplete, err)
-		return list, nil
+		return s.list(ctx, false)
 	})
 }
 
-// incompleteReason says what is missing in a list: links, mappings or nothing.
-func incompleteReason(links, mappings error) string {
+// list is ListVolumes. For who asks for leftovers, the list is incomplete also if it isn't known of
+// each mount whether it is one.
+func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.VolumeList, _ error) {
+	ctx = systemdisk.Once(ctx) // or it would be asked for each volume
+	links, incomplete, err := s.Paths.Links(ctx, s.Sys)
+	if err != nil {
+		return list, err
+	}
+	mounts := make([]storage.Mount, len(links))
+	mountPoints := make(map[string]bool)
+	for _, l := range links {
+		mountPoints[winname.Lower(l.Path.String())] = l.Link.IsMountPoint()
+	}
+	err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
+		mounts[i], err = s.mounted(ctx, links[i], mountPoints)
+		return err
+	})
+	if err != nil {
+		return list, err
+	}
+	undecided, err := s.markGone(ctx, mounts, links, incomplete == nil)
+	if err != nil {
+		return list, err
+	}
+	if !leftovers {
+		undecided = nil
+	}
+	slices.SortFunc(mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
+	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil)
+	if ctx.Err() != nil {
+		return list, ctx.Err()
+	}
+	return storage.VolumeList{Mounts: append(mounts, unused...),
+		IncompleteReason: incompleteReason(incomplete, err, undecided)}, nil
+}
+
+// incompleteReason says what is missing in a list: links, mappings, leftovers or nothing.
+func incompleteReason(links, mappings, undecided error) string {
 	var texts []string
 	if links != nil {
 		texts = append(texts, "not all directories could be looked at: "+links.Error())
@@ -154,31 +163,37 @@ func incompleteReason(links, mappings error) string {
 	if mappings != nil {
 		texts = append(texts, "Windows doesn't tell which shares are mapped, and whether they are used: "+mappings.Error())
 	}
+	if undecided != nil {
+		texts = append(texts, "whether each mount is left over isn't known: "+undecided.Error())
+	}
 	return strings.Join(texts, "; ")
 }
 
 // markGone marks the mounts of volumes that aren't on the node, if it is known that no link
 // leads to them: pods that have ended have left these. Mounts where kubelet has none are an
-// administrator's.
+// administrator's. undecided is why it isn't known of one.
 func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink,
-	complete bool) error {
+	complete bool) (undecided, _ error) {
 	for i, m := range mounts {
 		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
 			!s.Paths.IsOfKubelet(all[i].Path) {
 			continue
 		}
 		gone, err := s.isGone(ctx, m.Volume.VolumeID)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		var links []string
+		if gone {
+			links, err = s.Owner.LinksAmong(ctx, all, m.Volume.VolumeID)
 		}
-		if err != nil || !gone { // then it stays
-			continue
-		}
-		if links, err := s.Owner.LinksAmong(ctx, all, m.Volume.VolumeID); err == nil && len(links) == 0 {
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil: // then it stays
+			undecided = &csiproxy.Error{Object: quote.Text(m.Path), Err: err}
+		case gone && len(links) == 0:
 			mounts[i].LeftoverReason = "the disk of the volume has left the node"
 		}
 	}
-	return ctx.Err()
+	return undecided, nil
 }
 
 // listedAtOnce is how many volumes and shares a list asks at one time.
@@ -213,8 +228,12 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink,
 	// A link that lies in a volume has a path that isn't parsed. It is the pod's.
 	if path, err := s.Volumes.Parse(m.Path); err == nil {
 		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
-		if err == nil { // else it leads outside, say, and isn't ours
+		switch {
+		case err == nil:
 			m.LeftoverReason = why
+		case !pathpolicy.LeadsOutside(err): // such a link isn't ours
+			m.Volume.Conditions = storage.Conditions{{Reason: storage.Unreadable, Inaccessible: true,
+				Message: "where it leads can't be found out: " + err.Error()}}
 		}
 	}
 	return m, ctx.Err()

@@ -150,10 +150,8 @@ func (o *Owner) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.
 			return false, nil
 		}
 	}
-	if kind := csiproxy.KindOf(err); kind == csiproxy.ErrPermissionDenied || kind == csiproxy.ErrFailedPrecondition {
-		if _, windows := csiproxy.WindowsErrorOf(err); !windows {
-			return false, nil // it leads outside, or through too many links
-		}
+	if pathpolicy.LeadsOutside(err) {
+		return false, nil
 	}
 	return err == nil && id.Equal(volume.ID(on)), err
 }
