@@ -63,8 +63,9 @@ type visited struct {
 	descriptor win.DeviceDescriptor
 	ids        []string // in its table, as it last said. See findOriginal.
 	idsAt      time.Time
-	silent     bool   // it hasn't answered its last question in time
-	trouble    string // why it is skipped; "" if it isn't
+	silent     bool              // it hasn't answered its last question in time
+	asking     *wincalls.Tracker // of the question that it doesn't answer, or of another one
+	trouble    string            // why it is skipped; "" if it isn't
 }
 
 // newVisits returns the visits of a class of devices. onSkipped, which may be nil, is called with
@@ -150,8 +151,13 @@ func (v *visits) one(ctx context.Context, path string, q question) (any, error) 
 func (v *visits) begin(ctx context.Context, path string, q question) (run func(), _ end) {
 	patience, flight := q.patience, flight{path, q.name}
 	ask := func(ctx context.Context) (any, error) {
+		v.update(path, func(d *visited) {
+			if _, hangs := d.asking.Oldest(); !hangs {
+				d.asking = wincalls.TrackerOf(ctx)
+			}
+		})
 		value, err := q.ask(ctx, path)
-		v.update(path, func(d *visited) { d.silent = false })
+		v.update(path, func(d *visited) { d.silent = d.silent && isRefused(err) })
 		return value, err
 	}
 	var wait func(context.Context, time.Duration) (any, error)
@@ -173,9 +179,21 @@ func (v *visits) begin(ctx context.Context, path string, q question) (run func()
 			err = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered for %v or longer", v.patience)
 			v.update(path, func(d *visited) { d.silent = true })
 		}
+		if isRefused(err) {
+			if call, ok := v.of(path).asking.Oldest(); ok { // the same text for whichever question
+				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%v", call)
+			}
+		}
 		v.report(path, err)
 		return value, err
 	}
+}
+
+// isRefused reports whether err says that an earlier call hasn't been answered, and so is no answer of
+// Windows itself.
+func isRefused(err error) bool {
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return errors.Is(err, csiproxy.ErrUnavailable) && !windows
 }
 
 // of returns what is remembered of a device.
@@ -249,6 +267,19 @@ func (v *visits) count() {
 	if changed {
 		v.onSkipped(count)
 	}
+}
+
+// Unnumbered returns a device that no list of disks has, since it doesn't answer and its number isn't
+// known, and why; "" if there is none.
+func (d *Disks) Unnumbered() (path, why string) {
+	d.visits.mu.Lock()
+	defer d.visits.mu.Unlock()
+	for at, v := range d.visits.known {
+		if v.trouble != "" && !v.numbered && (path == "" || at < path) {
+			path, why = at, v.trouble
+		}
+	}
+	return path, why
 }
 
 // answer is what a disk gave: its number, and the value that was asked for.

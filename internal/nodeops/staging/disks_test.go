@@ -4,11 +4,14 @@
 package staging_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -204,5 +207,46 @@ func TestListDisksChecksTheSelector(t *testing.T) {
 	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}); !errors.Is(err,
 		csiproxy.ErrInvalidArgument) {
 		t.Error(err)
+	}
+}
+
+// A disk that doesn't answer may be the one that is looked for: each error says so, with the call that
+// Windows hasn't answered and since when, and in the same words for each attempt.
+func TestSilentDiskMayBeMeant(t *testing.T) {
+	for hung, want := range map[string]string{
+		win.CallOpen: `it may be \\?\`, win.IoctlStorageQueryProperty.String(): "it may be disk 1, ",
+	} {
+		for _, deadline := range []time.Duration{0, 3 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				sim, n := newNode(t)
+				simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+				simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: hung, Object: win.PhysicalDrive(1)}, time.Hour))
+				since := time.Now().UTC().Format(time.RFC3339)
+				r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Wait: 10 * time.Second}
+				n.Storage.StageVolume(t.Context(), r) // until the disk is known not to answer
+				_, err := n.Storage.ListDisks(t.Context(), storage.Selector{})
+				simtest.Must(t, err)
+				texts := make(map[string]bool)
+				for range 3 {
+					ctx, cancel := t.Context(), func() {}
+					if deadline > 0 {
+						ctx, cancel = context.WithTimeout(ctx, deadline)
+					}
+					_, err := n.Storage.StageVolume(ctx, r)
+					cancel()
+					texts[err.Error()] = true
+					for _, part := range []string{want, "Windows has not answered " + hung, since} {
+						if !strings.Contains(err.Error(), part) {
+							t.Errorf("%s: %v, want %q", hung, err, part)
+						}
+					}
+				}
+				if len(texts) != 1 {
+					t.Errorf("%s: %d texts: %v", hung, len(texts), texts)
+				}
+				sim.ResetRules()
+				time.Sleep(2 * time.Hour)
+			})
+		}
 	}
 }

@@ -59,14 +59,14 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 	var rescan time.Time
 	interval := firstRescan
 	look := func() (bool, error) {
-		var err error
-		all, err = s.Disks.Hardware(ctx, wanted)
+		now, err := s.Disks.Hardware(ctx, wanted)
 		if err == nil && wanted.ISCSI != nil {
-			err = s.addTargets(ctx, all, s.Initiator.LUNs)
+			err = s.addTargets(ctx, now, s.Initiator.LUNs)
 		}
 		if err != nil {
 			return false, err
 		}
+		all = now
 		matching = slices.DeleteFunc(slices.Clone(all), func(d storage.Disk) bool { return !wanted.Matches(d) })
 		return len(matching) > 0, nil
 	}
@@ -89,12 +89,12 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 	}
 	switch {
 	case ctx.Err() != nil:
-		return 0, fmt.Errorf("while waiting for a disk with %v: %w", wanted, ctx.Err())
+		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.unanswering(all), ctx.Err())
 	case err != nil:
 		return 0, err
 	case !found:
-		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s", wanted, max(patience, 0),
-			listed("the node has", all))
+		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(patience, 0),
+			listed("the node has", all), s.unanswering(all))
 	}
 	if len(matching) > 1 {
 		return s.only(ctx, wanted, matching)
@@ -121,6 +121,20 @@ func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []
 		listed("", others))
 }
 
+// unanswering says which disk can't be asked, so that it isn't known whether it is the one that is
+// looked for, and why. It is "" if all can be.
+func (s *Staging) unanswering(all []storage.Disk) string {
+	for _, d := range all {
+		if d.Error != "" {
+			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", d.Number, d.Error)
+		}
+	}
+	if path, why := s.Disks.Unnumbered(); path != "" {
+		return fmt.Sprintf("; it may be %s, which can't be asked: %s", path, why)
+	}
+	return ""
+}
+
 // maxListed bounds how many disks an error names.
 const maxListed = 10
 
@@ -131,11 +145,7 @@ func listed(what string, disks []storage.Disk) string {
 	}
 	var names []string
 	for _, d := range disks[:min(len(disks), maxListed)] {
-		name := d.String()
-		if d.Error != "" {
-			name += ", which doesn't answer"
-		}
-		names = append(names, name)
+		names = append(names, d.String())
 	}
 	if more := len(disks) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
