@@ -201,7 +201,11 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 		"when it is brought online"
 	seen := map[string]storage.Disk{}
 	told := map[disk.Number]bool{}
+	var untold error
 	for _, d := range disks {
+		if d.Error != "" && d.Style == "" {
+			untold = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s doesn't tell its id: %s", d, d.Error)
+		}
 		if d.DiskID == "" || d.Style == storage.RAW {
 			continue
 		}
@@ -217,8 +221,9 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 		told[first.Number], told[d.Number] = true, true
 	}
 	unexplained := func(d storage.Disk) bool { return !d.Online && d.Error == "" && !told[d.Number] }
+	fine := fmt.Sprintf("no two of %d disks have the same id", len(disks))
 	if n.Windows == nil || !slices.ContainsFunc(disks, unexplained) {
-		return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, nil
+		return fine, faults, untold
 	}
 	reasons, err := n.Windows.OfflineReasons(ctx)
 	if err != nil {
@@ -229,7 +234,7 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 			faults = append(faults, problem(advice, "%s is offline, since it has the ids of another disk", d))
 		}
 	}
-	return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, nil
+	return fine, faults, untold
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
