@@ -6,7 +6,7 @@ package storage
 import "encoding/json"
 
 // MarshalJSON writes what isn't known of a disk as null: SizeBytes if it is 0; and of a disk
-// with an Error, Online and ReadOnly if neither is set, and lists without entries.
+// with an Error, Online and ReadOnly if neither is set, and texts and lists that are empty.
 func (d Disk) MarshalJSON() ([]byte, error) {
 	type fields Disk
 	if d.Error == "" {
@@ -15,11 +15,24 @@ func (d Disk) MarshalJSON() ([]byte, error) {
 	unknown := d.Error != "" && !d.Online && !d.ReadOnly
 	return json.Marshal(struct {
 		fields
-		SizeBytes *int64 `json:"size_bytes"`
-		Online    *bool  `json:"online"`
-		ReadOnly  *bool  `json:"read_only"`
-	}{fields(d), known(d.SizeBytes, d.SizeBytes != 0), known(d.Online, !unknown), known(d.ReadOnly, !unknown)})
+		SizeBytes    *int64          `json:"size_bytes"`
+		Online       *bool           `json:"online"`
+		ReadOnly     *bool           `json:"read_only"`
+		SerialNumber *string         `json:"serial_number"`
+		Vendor       *string         `json:"vendor"`
+		Product      *string         `json:"product"`
+		Bus          *Bus            `json:"bus"`
+		Text         *string         `json:"location"`
+		Style        *PartitionStyle `json:"partition_style"`
+	}{
+		fields(d), known(d.SizeBytes, d.SizeBytes != 0), known(d.Online, !unknown), known(d.ReadOnly, !unknown),
+		told(d, d.SerialNumber), told(d, d.Vendor), told(d, d.Product), told(d, d.Bus), told(d, d.Location.Text),
+		told(d, d.Style),
+	})
 }
+
+// told returns a text that a disk has told; nil if it is empty since the disk has an Error.
+func told[T ~string](d Disk, text T) *T { return known(text, text != "" || d.Error == "") }
 
 // MarshalJSON writes what isn't known of a volume as null: all sizes if SizeBytes is 0, and
 // ReadOnly if no file system is known.
