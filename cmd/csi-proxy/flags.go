@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/didyoumean"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -41,14 +42,8 @@ type options struct {
 	node     string // nodeWindows or nodeSimulated
 	simState string // file; empty to forget
 
-	kubeletPath             string
-	workingDirs             []string
-	protectedVolumes        []string
-	overwriteRecognizedData bool
-	newIDsForClones         bool
-	silentDiskTimeout       time.Duration
-	writableMountPoints     bool
-	requirePrivacy          bool
+	nodeops.Options
+	requirePrivacy bool
 
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
@@ -81,32 +76,32 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"Windows only csi-proxy-sim.exe has")
 	flags.StringVar(&o.simState, "sim-state", "",
 		"the `file` that keeps the simulated node when the daemon ends; without one it is forgotten")
-	flags.StringVar(&o.kubeletPath, "kubelet-path", node.DefaultKubeletPath,
+	flags.StringVar(&o.KubeletPath, "kubelet-path", node.DefaultKubeletPath,
 		"the `directory` of kubelet on the node; drivers' paths are accepted below it")
 	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated",
 		func(dir string) error {
 			if dir == "" {
 				return errors.New("it must not be empty")
 			}
-			o.workingDirs = append(o.workingDirs, dir)
+			o.WorkingDirs = append(o.WorkingDirs, dir)
 			return nil
 		})
 	flags.Func("protected-volume",
 		"a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
 			"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
 			"and -working-dir are protected anyhow", func(volume string) error {
-			o.protectedVolumes = append(o.protectedVolumes, volume)
+			o.ProtectedVolumes = append(o.ProtectedVolumes, volume)
 			return nil
 		})
-	flags.BoolVar(&o.overwriteRecognizedData, "overwrite-recognized-data", false,
+	flags.BoolVar(&o.AllowRecognizedData, "overwrite-recognized-data", false,
 		"partition disks and format volumes also if they hold data of another system that is\n"+
 			"recognised; a volume with a file system that Windows knows is refused in any case")
-	flags.BoolVar(&o.newIDsForClones, "new-ids-for-clones", false,
+	flags.BoolVar(&o.NewIDsForClones, "new-ids-for-clones", false,
 		"give a disk new ids, when it is to go online, if a disk that is online has the same ones, as the\n"+
 			"disk of a snapshot next to its original does; without this flag it is refused")
-	flags.DurationVar(&o.silentDiskTimeout, "silent-disk-timeout", node.DefaultSilentDiskTimeout,
+	flags.DurationVar(&o.SilentDiskTimeout, "silent-disk-timeout", node.DefaultSilentDiskTimeout,
 		"how long the calls on all disks wait for one that does not answer before they pass it over")
-	flags.BoolVar(&o.writableMountPoints, "writable-mount-points", false,
+	flags.BoolVar(&o.WritableMountPoints, "writable-mount-points", false,
 		"leave the directory that a volume was unmounted from as it is; without this flag an entry in\n"+
 			"its access list denies everybody new files there, so that no pod writes to the node's disk")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
@@ -224,7 +219,7 @@ func (o *options) check() error {
 		return fmt.Errorf("-sim-state: it goes with -node=%s only", nodeSimulated)
 	case o.windowsService && runtime.GOOS != "windows":
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
-	case o.kubeletPath == "":
+	case o.KubeletPath == "":
 		return errors.New("-kubelet-path: it must not be empty")
 	case o.webConfig != "" && o.metricsAddress == "":
 		return errors.New("-web.config.file: it goes with -metrics-bind-address")
@@ -234,8 +229,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-max-calls-per-client=%d: it must be 1 or more", o.limits.CallsPerClient)
 	case o.gracePeriod < 0:
 		return fmt.Errorf("-grace-period=%v: it must not be negative", o.gracePeriod)
-	case o.silentDiskTimeout <= 0:
-		return fmt.Errorf("-silent-disk-timeout=%v: it must be more than 0", o.silentDiskTimeout)
+	case o.SilentDiskTimeout <= 0:
+		return fmt.Errorf("-silent-disk-timeout=%v: it must be more than 0", o.SilentDiskTimeout)
 	}
 	for flag, address := range map[string]string{
 		"metrics-bind-address": o.metricsAddress, "health-bind-address": o.healthAddress,

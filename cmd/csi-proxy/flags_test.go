@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/server"
 )
@@ -23,36 +24,32 @@ import (
 func TestParseFlags(t *testing.T) {
 	defaults := options{
 		node:           defaultNode(),
-		kubeletPath:    `C:\var\lib\kubelet`,
+		Options:        nodeops.Options{KubeletPath: `C:\var\lib\kubelet`, SilentDiskTimeout: 5 * time.Second},
 		requirePrivacy: true,
 		endpointDir:    pipe.DefaultDir(),
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
 		limits:         server.Limits{Calls: 4096, CallsPerClient: 256},
 		gracePeriod:    25 * time.Second,
 		logFormat:      formatText,
-
-		silentDiskTimeout: 5 * time.Second,
 	}
 	service := defaults
 	service.windowsService = true
 	all := options{
-		version:                 true,
-		node:                    nodeSimulated,
-		simState:                "node.state",
-		kubeletPath:             `D:\kubelet`,
-		workingDirs:             []string{`C:\a`, `C:\b`},
-		protectedVolumes:        []string{`D:`, `E:`},
-		overwriteRecognizedData: true,
-		newIDsForClones:         true,
-		silentDiskTimeout:       2 * time.Second,
-		endpointDir:             "e",
-		pipeSecurity:            "D:P(A;;GA;;;SY)",
-		limits:                  server.Limits{Calls: 100, CallsPerClient: 10},
-		metricsAddress:          ":9090",
-		webConfig:               "web.yml",
-		healthAddress:           ":29811",
-		gracePeriod:             time.Minute,
-		logFormat:               formatJSON,
+		version:  true,
+		node:     nodeSimulated,
+		simState: "node.state",
+		Options: nodeops.Options{
+			KubeletPath: `D:\kubelet`, WorkingDirs: []string{`C:\a`, `C:\b`}, ProtectedVolumes: []string{`D:`, `E:`},
+			AllowRecognizedData: true, NewIDsForClones: true, SilentDiskTimeout: 2 * time.Second,
+		},
+		endpointDir:    "e",
+		pipeSecurity:   "D:P(A;;GA;;;SY)",
+		limits:         server.Limits{Calls: 100, CallsPerClient: 10},
+		metricsAddress: ":9090",
+		webConfig:      "web.yml",
+		healthAddress:  ":29811",
+		gracePeriod:    time.Minute,
+		logFormat:      formatJSON,
 	}
 	for _, test := range []struct {
 		args string

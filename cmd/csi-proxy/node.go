@@ -27,20 +27,9 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, fmt.Errorf("open %s node: %w", o.node, err)
 	}
 	metrics := nodemetrics.NewNode()
-	n, err := nodeops.New(sys, nodeops.Options{
-		KubeletPath:         o.kubeletPath,
-		WorkingDirs:         o.workingDirs,
-		ProtectedVolumes:    o.protectedVolumes,
-		AllowRecognizedData: o.overwriteRecognizedData,
-		NewIDsForClones:     o.newIDsForClones,
-		SilentDiskTimeout:   o.silentDiskTimeout,
-		WritableMountPoints: o.writableMountPoints,
-		SMBWithoutPrivacy:   !o.requirePrivacy,
-		Logger:              log,
-		OnOperation:         metrics.Operation,
-		OnWindowsCall:       metrics.WindowsCall,
-		OnSkippedDisks:      metrics.SkippedDisks,
-	})
+	o.SMBWithoutPrivacy, o.Logger = !o.requirePrivacy, log
+	o.OnOperation, o.OnWindowsCall, o.OnSkippedDisks = metrics.Operation, metrics.WindowsCall, metrics.SkippedDisks
+	n, err := nodeops.New(sys, o.Options)
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}

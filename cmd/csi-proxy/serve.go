@@ -38,7 +38,7 @@ type openedNode struct {
 func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready func()) (err error) {
 	build := currentBuild()
 	log.Info("csi-proxy starts", "version", build.Version, "commit", build.Commit, "node", o.node,
-		"allowedPaths", append([]string{o.kubeletPath}, o.workingDirs...))
+		"allowedPaths", append([]string{o.KubeletPath}, o.WorkingDirs...))
 
 	claimed, err := pipe.ClaimGuarded(o.endpointDir, o.pipeSecurity)
 	if errors.Is(err, pipe.ErrInUse) {
