@@ -21,29 +21,45 @@ import (
 // Nobody reports that it waits. But if the processors are idle at a look, the work that has had
 // its turn since the look before must be waiting. The zero value is ready.
 type Turns struct {
-	mu          sync.Mutex // guards all below, and what is in turns; held for moments
-	running     []*Turn
-	waiting     []*Turn
-	processes   map[any]*turnsOf
-	connections map[any]*turnsOf
-	given       uint64
-	looking     bool // the next look is due
+	mu        sync.Mutex // guards all below, and what is in processes, connections and turns; held for moments
+	running   []*Turn
+	waiting   []*Turn
+	processes map[any]*process
+	given     uint64
+	looking   bool // the next look is due
+
+	latest *process  // on whose connection something has come last
+	shared time.Time // when something came that wasn't from the same process as before
 }
 
 // Turn is the right of a piece of work to run.
 type Turn struct {
-	turns               *Turns
-	process, connection *turnsOf
-	processKey, connKey any
-	begin               chan struct{} // closed when it may run; nil if it didn't wait
-	looks               int           // while it runs
+	of    *Connection
+	begin chan struct{} // closed when it may run; nil if it didn't wait
+	looks int           // while it runs
 }
 
-// turnsOf is what a process or a connection has.
-type turnsOf struct {
-	turns   int    // running or waiting, or waiting for something else
-	running int    // those that count
+// process is what a process has.
+type process struct {
+	users   int    // connections and turns
+	running int    // turns that count
 	last    uint64 // which turn of all was its last
+
+	waiting int           // turns
+	passing int           // connections that were let pass since the last look, and brought no work yet
+	look    uint64        // counts looks at passing
+	looked  time.Time     // when that was
+	stopped []*Connection // that may not pass yet
+}
+
+// Connection is one connection of a process.
+type Connection struct {
+	turns   *Turns
+	key     any // of the process
+	process *process
+	last    uint64        // which turn of all was its last
+	passed  uint64        // at which look of the process it was let pass; 0 if its work has come
+	pass    chan struct{} // closed when it may pass, while it may not
 }
 
 const (
@@ -55,14 +71,112 @@ const (
 	// maxLooks is after how many looks work has no turn any more, however busy the
 	// processors are.
 	maxLooks = 100
+	// crowd is how much work of a process may wait for its turn, for each processor, before its
+	// connections are stopped. Beside 300 clients of another process, one of a hundred
+	// PathExists of a client waited for 10 calls of theirs with 2, for 40 with 4, for 130 with 8,
+	// and for 300 without stops.
+	crowd = 2
+	// alone is for how long nothing may have come from other processes before a process counts
+	// as the only one, whose connections aren't stopped.
+	alone = 10 * time.Second
 )
 
-// Begin returns when work of a connection of a process may run, or with ctx's error. Both
-// are values that can be compared.
-func (t *Turns) Begin(ctx context.Context, process, connection any) (*Turn, error) {
+// Connect returns a new connection of a process, which is a value that can be compared.
+func (t *Turns) Connect(key any) *Connection {
 	t.mu.Lock()
-	turn := &Turn{turns: t, processKey: process, connKey: connection}
-	turn.process, turn.connection = of(&t.processes, process), of(&t.connections, connection)
+	defer t.mu.Unlock()
+	return &Connection{turns: t, key: key, process: t.use(key)}
+}
+
+// use returns what a process has, for one more user.
+func (t *Turns) use(key any) *process {
+	if t.processes == nil {
+		t.processes = make(map[any]*process)
+	}
+	p := t.processes[key]
+	if p == nil {
+		p = &process{look: 1}
+		t.processes[key] = p
+	}
+	p.users++
+	return p
+}
+
+// Close ends a connection. Its work may go on.
+func (c *Connection) Close() {
+	c.turns.mu.Lock()
+	defer c.turns.mu.Unlock()
+	c.disuse()
+}
+
+// disuse takes back what use did.
+func (c *Connection) disuse() {
+	if c.process.users--; c.process.users == 0 {
+		delete(c.turns.processes, c.key)
+	}
+}
+
+// Pass returns when what has come on a connection may be looked at, or when closed is closed.
+// That is at once, unless much work of its process waits for its turn, or is about to, and there
+// are other processes. Then the connections of the process pass some at a time, with pauses. In
+// these, Go's runtime sees what has come from the others: for as long as there is a goroutine to
+// run, it looks for that only every ten milliseconds.
+func (c *Connection) Pass(closed <-chan struct{}) {
+	t := c.turns
+	t.mu.Lock()
+	p := c.process
+	now := time.Now()
+	if t.latest != nil && p != t.latest {
+		t.shared = now
+	}
+	t.latest = p
+	if len(p.stopped) == 0 && now.Sub(p.looked) >= lookInterval {
+		p.lookAgain(now)
+	}
+	if c.passed == p.look {
+		p.passing--
+	}
+	if len(p.stopped) == 0 && (p.room() > 0 || now.Sub(t.shared) >= alone) {
+		c.passed = p.look
+		p.passing++
+		t.mu.Unlock()
+		return
+	}
+	c.passed, c.pass = 0, make(chan struct{})
+	p.stopped = append(p.stopped, c)
+	t.look()
+	t.mu.Unlock()
+	select {
+	case <-c.pass:
+	case <-closed:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if i := slices.Index(p.stopped, c); i >= 0 {
+			p.stopped = slices.Delete(p.stopped, i, i+1)
+		}
+	}
+}
+
+// room returns how many more connections may pass.
+func (p *process) room() int { return crowd*runtime.GOMAXPROCS(0) - p.waiting - p.passing }
+
+// lookAgain forgets the connections that passed before: what they brought wasn't work.
+func (p *process) lookAgain(now time.Time) {
+	p.look++
+	p.passing, p.looked = 0, now
+}
+
+// Begin returns when work of a connection may run, or with ctx's error.
+func (c *Connection) Begin(ctx context.Context) (*Turn, error) {
+	t := c.turns
+	t.mu.Lock()
+	p := t.use(c.key)
+	c.process = p // another one only if the connection has been closed, and nothing was left
+	turn := &Turn{of: c}
+	if c.passed == p.look {
+		p.passing--
+	}
+	c.passed = 0
 	if t.room(turn) && len(t.waiting) == 0 {
 		t.give(turn)
 		t.mu.Unlock()
@@ -70,6 +184,7 @@ func (t *Turns) Begin(ctx context.Context, process, connection any) (*Turn, erro
 	}
 	turn.begin = make(chan struct{})
 	t.waiting = append(t.waiting, turn)
+	p.waiting++
 	t.next()
 	t.look()
 	t.mu.Unlock()
@@ -82,43 +197,26 @@ func (t *Turns) Begin(ctx context.Context, process, connection any) (*Turn, erro
 	}
 }
 
-// of returns what a process or connection has, for one more turn.
-func of(all *map[any]*turnsOf, key any) *turnsOf {
-	if *all == nil {
-		*all = make(map[any]*turnsOf)
-	}
-	o := (*all)[key]
-	if o == nil {
-		o = new(turnsOf)
-		(*all)[key] = o
-	}
-	o.turns++
-	return o
-}
-
 // End ends a turn, whose work has ended.
 func (turn *Turn) End() {
-	t := turn.turns
+	t := turn.of.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	p := turn.of.process
 	if i := slices.Index(t.waiting, turn); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
+		p.waiting--
 	}
 	if i := slices.Index(t.running, turn); i >= 0 {
 		t.running = slices.Delete(t.running, i, i+1)
-		turn.process.running--
+		p.running--
 	}
-	if turn.process.turns--; turn.process.turns == 0 {
-		delete(t.processes, turn.processKey)
-	}
-	if turn.connection.turns--; turn.connection.turns == 0 {
-		delete(t.connections, turn.connKey)
-	}
+	turn.of.disuse()
 	t.next()
 }
 
 func (t *Turns) room(turn *Turn) bool {
-	return turn.process.running < ofProcess() && len(t.running) < 2*ofProcess()
+	return turn.of.process.running < ofProcess() && len(t.running) < 2*ofProcess()
 }
 
 // ofProcess returns how many turns a process may have at one time: so that half of the
@@ -139,6 +237,7 @@ func (t *Turns) next() {
 		}
 		turn := t.waiting[next]
 		t.waiting = slices.Delete(t.waiting, next, next+1)
+		turn.of.process.waiting--
 		t.give(turn)
 		close(turn.begin)
 	}
@@ -146,28 +245,28 @@ func (t *Turns) next() {
 
 // before reports whether the turn comes before another one that has waited for longer.
 func (turn *Turn) before(other *Turn) bool {
-	if a, b := turn.process, other.process; a != b {
+	if a, b := turn.of.process, other.of.process; a != b {
 		return a.running < b.running || a.running == b.running && a.last < b.last
 	}
-	return turn.connection.last < other.connection.last
+	return turn.of.last < other.of.last
 }
 
 func (t *Turns) give(turn *Turn) {
 	t.given++
-	turn.process.last, turn.connection.last = t.given, t.given
-	turn.process.running++
+	turn.of.process.last, turn.of.last = t.given, t.given
+	turn.of.process.running++
 	t.running = append(t.running, turn)
 }
 
-// look has the turns looked at soon, if somebody waits.
+// look has the turns looked at soon: somebody waits, or is stopped.
 func (t *Turns) look() {
-	if len(t.waiting) > 0 && !t.looking {
+	if !t.looking {
 		t.looking = true
 		time.AfterFunc(lookInterval, t.lookNow)
 	}
 }
 
-// lookNow takes the turns of those that wait for something else.
+// lookNow takes the turns of those that wait for something else, and lets connections pass.
 func (t *Turns) lookNow() {
 	begun := time.Now()
 	runtime.Gosched() // lets all others run first that could
@@ -178,11 +277,28 @@ func (t *Turns) lookNow() {
 		turn.looks++
 		waits := idle && turn.looks > 1 || turn.looks > maxLooks
 		if waits {
-			turn.process.running--
+			turn.of.process.running--
 		}
 		return waits
 	})
 	t.next()
+	stopped := 0
+	for _, p := range t.processes {
+		if len(p.stopped) == 0 {
+			continue
+		}
+		p.lookAgain(begun)
+		n := min(max(p.room(), 0), len(p.stopped))
+		for _, c := range p.stopped[:n] {
+			c.passed = p.look
+			close(c.pass)
+		}
+		p.stopped = slices.Delete(p.stopped, 0, n)
+		p.passing += n
+		stopped += len(p.stopped)
+	}
 	t.looking = false
-	t.look()
+	if len(t.waiting)+stopped > 0 {
+		t.look()
+	}
 }

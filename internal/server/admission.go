@@ -108,7 +108,7 @@ func (a admitting) bound(method string, handler grpc.MethodHandler) grpc.MethodH
 			a.server.calls.received(begun, r.bytes)
 			c.begin()
 			if undecodable = r.err; undecodable == nil {
-				turn, undecodable = a.server.turn(ctx, c)
+				turn, undecodable = takeTurn(ctx, c)
 			}
 			return undecodable
 		}, interceptor)
@@ -161,13 +161,9 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-min(max(left/20, minAnswerTime), maxAnswerTime, left/2)))
 }
 
-// turn returns when a call may run: clients take turns on the processors.
-func (s *Server) turn(ctx context.Context, c *conn) (*fairshare.Turn, error) {
-	var process any = c.client
-	if c.caller.process != 0 {
-		process = c.caller.process
-	}
-	turn, err := s.turns.Begin(ctx, process, c)
+// takeTurn returns when a call may run: clients take turns on the processors.
+func takeTurn(ctx context.Context, c *conn) (*fairshare.Turn, error) {
+	turn, err := c.turns.Begin(ctx)
 	if err != nil {
 		return nil, csiproxy.Errorf(err, "the daemon is busy: until this call's deadline, the processors were needed for "+
 			"other calls; try again later")

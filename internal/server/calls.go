@@ -72,6 +72,7 @@ type Calls struct {
 // take what they can get, so what is left is shared as package fairshare says.
 type calls struct {
 	limits Limits
+	turns  fairshare.Turns // of calls, on the processors
 
 	mu        sync.Mutex // guards all below, and what is in clients and calls
 	processes map[uint32]*client

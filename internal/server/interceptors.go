@@ -72,7 +72,7 @@ func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 	}
 	defer s.end(ctx, c, begun)
 	c.begin()
-	turn, err := s.turn(ctx, c)
+	turn, err := takeTurn(ctx, c)
 	if err != nil {
 		return toStatus(info.FullMethod, err)
 	}

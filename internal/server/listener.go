@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/fairshare"
 )
 
 const (
@@ -224,6 +226,11 @@ func (l *listener) awaitFirstByte(c *conn) {
 	tooMany := c // if the client has gone
 	if err == nil && !c.isClosed() {
 		c.client = l.calls.connect(processOf(c.Conn))
+		var process any = c.client
+		if c.caller.process != 0 {
+			process = c.caller.process
+		}
+		c.turns = l.calls.turns.Connect(process)
 		tooMany = l.addOpen(c)
 	}
 	l.mu.Unlock()
@@ -315,9 +322,9 @@ func (l *listener) connections() Connections {
 //
 // Reading pauses when its calls are refused or given up, and when it sends much without making
 // calls. So a client that makes and resets calls as fast as it can, repeats what was refused, or
-// sends nothing but pings leaves the processors to others. If
-// the client reads nothing for writeTimeout, the connection is closed, and the answers that
-// wait to be written are dropped.
+// sends nothing but pings leaves the processors to others. It pauses too while many calls of its
+// process wait for the processors: see fairshare.Connection.Pass. If the client reads nothing
+// for writeTimeout, the connection is closed, and the answers that wait to be written are dropped.
 type conn struct {
 	net.Conn
 	listener *listener
@@ -325,12 +332,13 @@ type conn struct {
 	first    [1]byte
 	unread   bool
 
-	client   *client      // nil while it is silent
-	caller   caller       // unknown while it is silent
-	calls    atomic.Int32 // under way, with their requests
-	used     atomic.Bool  // it has had calls
-	lastCall atomic.Int64 // when one began or ended last, or the first byte came; in Unix nanoseconds
-	pause    atomic.Int64 // before the next read, a time.Duration
+	client   *client               // nil while it is silent
+	turns    *fairshare.Connection // nil while it is silent
+	caller   caller                // unknown while it is silent
+	calls    atomic.Int32          // under way, with their requests
+	used     atomic.Bool           // it has had calls
+	lastCall atomic.Int64          // when one began or ended last, or the first byte came; in Unix nanoseconds
+	pause    atomic.Int64          // before the next read, a time.Duration
 
 	withoutCall atomic.Int64 // bytes that were read since a call began with its whole request
 
@@ -357,6 +365,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	// Otherwise a connection that always has more to read would fill the memory with calls.
 	runtime.Gosched()
 	n, err := c.Conn.Read(p)
+	if err == nil {
+		c.turns.Pass(c.closed)
+	}
 	c.withoutCall.Add(int64(n))
 	return n, err
 }
@@ -405,6 +416,7 @@ func (c *conn) Close() error {
 		client := c.client
 		c.listener.mu.Unlock()
 		if client != nil {
+			c.turns.Close()
 			c.listener.calls.disconnect(client)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/fairshare"
 )
 
 // wantConnections checks what the server says of its connections, and that it
@@ -181,7 +183,7 @@ func TestConnGivesItsFirstByteOnce(t *testing.T) {
 		defer client.Close()
 		io.WriteString(client, "bc")
 	}()
-	c := &conn{Conn: server, first: [1]byte{'a'}, unread: true}
+	c := &conn{Conn: server, first: [1]byte{'a'}, unread: true, turns: new(fairshare.Turns).Connect(1)}
 	if n, err := c.Read(nil); n != 0 || err != nil && !errors.Is(err, io.EOF) {
 		t.Errorf("reading nothing gives %d, %v", n, err)
 	}
@@ -276,7 +278,7 @@ func TestMuchWithoutCall(t *testing.T) {
 				}
 			}
 		}()
-		c := &conn{Conn: inner, closed: make(chan struct{})}
+		c := &conn{Conn: inner, closed: make(chan struct{}), turns: new(fairshare.Turns).Connect(1)}
 		read := func(bytes int) (took time.Duration) {
 			begun := time.Now()
 			for bytes > 0 {
@@ -300,5 +302,39 @@ func TestMuchWithoutCall(t *testing.T) {
 			t.Errorf("after a call, they take %v", took)
 		}
 		inner.Close()
+	})
+}
+
+// What has come on a connection waits if many other connections of its process have brought
+// something at the same time.
+func TestManyConnectionsThatBringSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns fairshare.Turns
+		read := func(process int) time.Duration {
+			inner, client := net.Pipe()
+			defer client.Close()
+			go io.WriteString(client, "a")
+			c := &conn{Conn: inner, closed: make(chan struct{}), turns: turns.Connect(process)}
+			begun := time.Now()
+			if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
+				t.Fatalf("got %d bytes, %v", n, err)
+			}
+			return time.Since(begun)
+		}
+		read(2)
+		waited := func() bool {
+			for range 1000 {
+				if read(1) > 0 {
+					return true
+				}
+			}
+			return false
+		}
+		if !waited() {
+			t.Error("none of 1,000 connections of a process waited")
+		}
+		if took := read(2); took > 0 {
+			t.Errorf("a connection of another process waited for %v", took)
+		}
 	})
 }

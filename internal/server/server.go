@@ -28,7 +28,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/csi-proxy/csi-proxy/internal/fairshare"
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
@@ -113,7 +112,6 @@ const (
 type Server struct {
 	endpoints []*endpoint
 	calls     *calls
-	turns     fairshare.Turns
 	refusals  complaints
 	drain     drain
 	grace     time.Duration
