@@ -215,12 +215,18 @@ func TestSettings(t *testing.T) {
 				wantSwitched(t, "the question", volumesReady(t.Context(), t, s, n), on, win.ErrorNotSupported)
 			}},
 		"VolumesReadyEarly": {Settings{VolumesReadyEarly: true},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))
-				wantErr(t, "the question", volumesReady(t.Context(), t, s, n), 0)
-				if got, want := len(s.VolumesOfDisk(n)), map[bool]int{true: 0, false: 2}[on]; got != want {
-					t.Errorf("then there are %d volumes; want %d", got, want)
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				slow := newNode(t, Delays{VolumeArrival: time.Second})
+				must(t, slow.SetSettings(s.settings))
+				n := attach(t, slow, DiskSpec{})
+				createGPT(t, slow, n)
+				must(t, setLayout(slow, t, n, data(mib, gib)))
+				begin := time.Now()
+				wantErr(t, "the question", volumesReady(t.Context(), t, slow, n), 0)
+				if took := time.Since(begin); (took == 0) != on {
+					t.Errorf("it took %v", took)
 				}
+				slow.Settle()
 			}},
 		"VolumesReadyNever": {Settings{VolumesReadyNever: true},
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
