@@ -29,6 +29,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
@@ -167,7 +168,7 @@ func (m *Memory) Probe(path unc.Path, probe func() error) error {
 
 // Look calls probe, which is Probe for the share of path, for who only tells what is wrong with
 // it. It waits a moment for others that look at shares of the same session, and returns the answer
-// of RefusedBeside, if there is one.
+// of refusedBeside, if there is one.
 func (m *Memory) Look(ctx context.Context, path unc.Path, probe func() error) error {
 	id, _ := m.session(path)
 	end, err := m.beginFirst(ctx, id)
@@ -175,16 +176,17 @@ func (m *Memory) Look(ctx context.Context, path unc.Path, probe func() error) er
 		return err
 	}
 	defer end()
-	if err := m.RefusedBeside(path); err != nil {
+	if err := m.refusedBeside(path); err != nil {
 		return err
 	}
 	return probe()
 }
 
-// RefusedBeside returns the answer of the server to a probe of another share that was refused a
+// refusedBeside returns the answer of the server to a probe of another share that was refused a
 // moment ago, if the share of path is mapped with the same credentials: Windows has one session
-// with a server for them. It is no proof for who would remove the mapping of path.
-func (m *Memory) RefusedBeside(path unc.Path) error {
+// with a server for them. It is no proof for who would remove or use the mapping of path: behind a
+// name of DFS there are several servers.
+func (m *Memory) refusedBeside(path unc.Path) error {
 	id, prefix := m.session(path)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +199,8 @@ func (m *Memory) RefusedBeside(path unc.Path) error {
 			if strings.HasPrefix(other, prefix) && !below && prefix+root != path.Root() &&
 				m.mapped[other].user == id.user && m.mapped[other].password == id.password {
 				m.heldBack++
-				return r.probes[other]
+				return &csiproxy.Error{Detail: "it isn't asked, to keep the account from being locked, since its server refuses " +
+					"the same credentials for " + quote.Text(other), Err: r.probes[other]}
 			}
 		}
 	}

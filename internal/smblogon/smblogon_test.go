@@ -288,10 +288,12 @@ func TestProbes(t *testing.T) {
 		s.wantLogOns(t, "a share that was refused", 1)
 		s.logOn(t, `\\filer\new`, user, "right")
 		s.wantLogOns(t, "a new mapping with the same credentials", 0)
-		if err := s.memory.RefusedBeside(path(t, logs)); !errors.Is(err, win.ErrorLogonFailure) {
+		look := func() error { t.Error("it is asked"); return nil }
+		if err := s.memory.Look(t.Context(), path(t, logs), look); csiproxy.KindOf(err) != csiproxy.ErrUnauthenticated ||
+			!strings.Contains(err.Error(), data) {
 			t.Error(err)
 		}
-		// That is no proof: its session may still work.
+		// Who would use it asks: its session may still work.
 		probe(logs, "changed")
 		s.wantLogOns(t, "another share", 1)
 		probe(data, "right")

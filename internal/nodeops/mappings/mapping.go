@@ -158,20 +158,15 @@ func (m *Mappings) lookOnce(ctx context.Context, w Wanted) (state, error) {
 		return missing, nil
 	}
 	// The status in the list tells how things were when the mapping was used last.
-	known, _, same := m.logOns.Compare(remote, w.credentials)
-	if same { // so the mapping stays in either case
-		err = m.logOns.RefusedBeside(remote)
-	}
-	if err == nil {
-		err = m.options.Shares.Probe(ctx, remote.Share())
-	}
+	err = m.options.Shares.Probe(ctx, remote.Share())
 	if errors.Is(err, win.ErrorAccessDenied) && !remote.IsShare() && m.options.Shares.Probe(ctx, remote) == nil {
 		err = nil
 	}
 	if err == nil && w.Staging {
 		return m.compare(ctx, w)
 	}
-	if !known && errors.Is(err, win.ErrorAccessDenied) && disconnected(mappings, remote) {
+	if known, _, _ := m.logOns.Compare(remote, w.credentials); !known && errors.Is(err, win.ErrorAccessDenied) &&
+		disconnected(mappings, remote) {
 		return broken, err
 	}
 	return m.judge(w, err)

@@ -10,9 +10,11 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Pods with a wrong secret don't have the account locked: the node tries it once in a while.
@@ -60,4 +62,28 @@ func TestProbesOfARefusedMappingAreHeldBack(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 	})
+}
+
+// To describe all shares of a server that refuses their password costs one log-on.
+func TestDescribingRefusedShares(t *testing.T) {
+	sys := newNode(t)
+	m := newMappings(t, sys, mappings.Options{})
+	shares := []string{`\\server\data`, `\\server\logs`}
+	for _, share := range shares {
+		must(t, m.NewSMBGlobalMapping(t.Context(), share, "", alice))
+	}
+	must(t, sys.SMB().SetUser("server", alice.Username, secret.New("changed")))
+	calls := counted(sys, probe)
+	for _, share := range shares {
+		remote, err := unc.Parse(share)
+		must(t, err)
+		d, err := m.Describe(t.Context(), remote)
+		must(t, err)
+		if len(d.Conditions) != 1 || d.Conditions[0].Reason != storage.ShareRefused {
+			t.Errorf("%s: %+v", share, d.Conditions)
+		}
+	}
+	if n := calls()[0]; n != 1 {
+		t.Errorf("there were %d probes", n)
+	}
 }
