@@ -157,7 +157,7 @@ func (v *visits) begin(ctx context.Context, path string, q question) (run func()
 			}
 		})
 		value, err := q.ask(ctx, path)
-		v.update(path, func(d *visited) { d.silent = d.silent && isRefused(err) })
+		v.update(path, func(d *visited) { d.silent = false })
 		return value, err
 	}
 	var wait func(context.Context, time.Duration) (any, error)
