@@ -40,11 +40,6 @@ type nodeRecord struct {
 	Processes []Process `json:",omitempty"`
 }
 
-// parts are all that keep state in the file, in the order in which it is restored.
-func (s *System) parts() []statefile.Part {
-	return []statefile.Part{itself{s}, s.disks, s.volumes, s.services, s.iscsi, s.smb}
-}
-
 // commit makes durable all that changed since the last time.
 func (s *System) commit() error {
 	s.save()
@@ -53,7 +48,7 @@ func (s *System) commit() error {
 
 // save hands what changed to the file.
 func (s *System) save() {
-	for _, p := range s.parts() {
+	for _, p := range s.parts {
 		p.Save(s.file)
 	}
 }

@@ -65,8 +65,9 @@ type System struct {
 	smb        *smbserver.Network
 	iscsi      *iscsitarget.Network
 	file       *statefile.File
-	pending    int       // arrivals on their way
-	arrived    sync.Cond // on mu: pending went down, or a call may have changed something
+	parts      []statefile.Part // all that keep state in the file, in the order in which it is restored
+	pending    int              // arrivals on their way
+	arrived    sync.Cond        // on mu: pending went down, or a call may have changed something
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -108,7 +109,8 @@ func Open(c Config) (*System, error) {
 	if c.CopyOf != "" {
 		open, path = statefile.Copy, c.CopyOf
 	}
-	file, isNew, err := open(path, s.parts()...)
+	s.parts = []statefile.Part{itself{s}, s.disks, s.volumes, s.services, s.iscsi, s.smb}
+	file, isNew, err := open(path, s.parts...)
 	if err != nil {
 		s.stop()
 		return nil, err

@@ -171,12 +171,15 @@ func (m *Manager) ByPath(path string) (*Disk, bool) {
 
 // physicalDrive reads \\.\PhysicalDriveN.
 func physicalDrive(path string) (number disk.Number, ok bool) {
-	const prefix = `\\.\PhysicalDrive`
-	path = Dotted(path)
-	if len(path) <= len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
+	const prefix = "PhysicalDrive"
+	name, ok := strings.CutPrefix(path, `\\.\`)
+	if !ok {
+		name, ok = strings.CutPrefix(path, `\\?\`)
+	}
+	if !ok || len(name) <= len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
 		return 0, false
 	}
-	digits := path[len(prefix):]
+	digits := name[len(prefix):]
 	n, err := strconv.ParseUint(digits, 10, 32)
 	return disk.Number(n), err == nil && n != win.NoNumber && digits == strconv.FormatUint(n, 10)
 }
@@ -191,15 +194,14 @@ func Dotted(path string) string {
 
 // diskOfInterface reads the id of the disk in a path that InterfacePath may have made.
 func diskOfInterface(path string) (id uint64, ok bool) {
-	parts := strings.Split(path, "#")
-	if len(parts) != 4 || !strings.EqualFold(parts[0], `\\?\scsi`) {
+	_, path, _ = strings.Cut(path, "#") // after \\?\scsi
+	_, path, _ = strings.Cut(path, "#") // after the device
+	_, path, _ = strings.Cut(path, "&")
+	digits, _, ok := strings.Cut(path, "&")
+	if !ok {
 		return 0, false
 	}
-	instance := strings.Split(parts[2], "&")
-	if len(instance) < 2 {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(instance[1], 16, 64)
+	id, err := strconv.ParseUint(digits, 16, 64)
 	return id, err == nil
 }
 
