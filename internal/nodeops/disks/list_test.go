@@ -76,13 +76,15 @@ func TestListDiskIDs(t *testing.T) {
 func TestListDiskIDsOfOneNumber(t *testing.T) {
 	sim, ops := newNode(t)
 	one, two := disk.Number(1), disk.Number(2)
-	place := &win.SCSIAddress{PortNumber: 5} // at the same place, it has the same interface
-	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: place})
+	first, second := &win.SCSIAddress{PortNumber: 4}, &win.SCSIAddress{PortNumber: 5} // the interface goes by the place
+	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &two, SCSI: first})
+	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: second})
 	_, err := ops.ListDiskIDs(t.Context())
 	simtest.Must(t, err)
 	simtest.Must(t, sim.DetachDisk(one))
-	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
-	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: place})
+	simtest.Must(t, sim.DetachDisk(two))
+	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one, SCSI: first})
+	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: second})
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 || ids[one].SerialNumber != "b" {
 		t.Errorf("%v, %v", ids, err)

@@ -165,6 +165,10 @@ func TestLinkInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := newNode(t)
+			must(t, sys.MkdirAll(stage)) // which only a staging replaces
+			want(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice),
+				csiproxy.ErrAlreadyExists)
+			must(t, sys.Remove(stage))
 			must(t, prepare(sys))
 			before, err := sys.ReadDir(kubelet + `\plugins`)
 			must(t, err)

@@ -259,6 +259,66 @@ func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
 	}
 }
 
+// A mapping stays while not all links are known, though a driver asks for its removal, and removes
+// the last link that is known.
+func TestUnmapWithUnknownLinks(t *testing.T) {
+	for _, linked := range []bool{false, true} {
+		sys := newNode(t)
+		m := newMappings(t, sys, mappings.Options{})
+		data, err := unc.Parse(`\\server\data`)
+		must(t, err)
+		must(t, m.NewSMBGlobalMapping(t.Context(), data.String(), stage, alice))
+		if !linked {
+			must(t, sys.Remove(stage))
+		}
+		const hidden = kubelet + `\hidden`
+		must(t, sys.MkdirAll(hidden))
+		must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, win.ErrorAccessDenied))
+		must(t, m.RemoveSMBGlobalMapping(t.Context(), data.String()))
+		if linked {
+			must(t, sys.Remove(stage))
+		}
+		m.Unlinked(t.Context(), data, stage)
+		if got := mapped(t, sys); got != data.String() {
+			t.Errorf("linked %t: mapped is %q", linked, got)
+		}
+		sys.ResetRules()
+		must(t, m.RemoveSMBGlobalMapping(t.Context(), data.String()))
+		if got := mapped(t, sys); got != "" {
+			t.Errorf("linked %t: once all are known, mapped is %q", linked, got)
+		}
+	}
+}
+
+// connected is a node that tells other connections than it has.
+type connected struct {
+	*winsim.System
+	to []win.SMBConnection
+}
+
+func (c connected) SMBConnections(context.Context) ([]win.SMBConnection, error) { return c.to, nil }
+
+// The opens of all connections to a share count. Without a connection, the user of a mapping isn't known,
+// so it may be the caller.
+func TestConnectionsOfAMapping(t *testing.T) {
+	sys := newNode(t)
+	data, err := unc.Parse(`\\server\data`)
+	must(t, err)
+	must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), data.String(), stage, alice))
+	one := win.SMBConnection{Server: "server", Share: "data", Credential: alice.Username}
+	used := one
+	used.Opens = 1
+	m := newMappings(t, connected{sys, []win.SMBConnection{used, one}}, mappings.Options{})
+	if unused, err := m.IsUnused(t.Context(), data); unused || err != nil {
+		t.Errorf("unused %t, %v", unused, err)
+	}
+	m = newMappings(t, connected{sys, nil}, mappings.Options{}) // of another process
+	w, err := m.Parse(data.String(), stage+"2", alice)
+	must(t, err)
+	w.Staging = true
+	must(t, m.Map(t.Context(), w))
+}
+
 // Many pods start at once.
 func TestConcurrently(t *testing.T) {
 	sys := newNode(t)

@@ -230,6 +230,33 @@ func TestReadOnlyOfASwappedDisk(t *testing.T) {
 	})
 }
 
+// Another disk takes the place of one that has just gone offline so that it can be staged read-only: it
+// stays as it is.
+func TestReadOnlyOfADiskThatIsSwapped(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	stage(t, n, r)
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	simtest.Must(t, n.Disk.SetDiskState(t.Context(), number, true))
+	changes, swapped := 0, false
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+			changes++
+		} else if changes == 1 && !swapped {
+			simtest.Must(t, sim.SwapDisk(number, winsim.DiskSpec{Serial: "stranger"}, true))
+			swapped = true
+		}
+	})
+	r.ReadOnly = true
+	_, err := n.Storage.StageVolume(operation.Inline(t.Context()), r)
+	sim.OnCall(nil)
+	wantKind(t, "a swapped disk", err, csiproxy.ErrUnavailable, "another identity")
+	if changes != 1 {
+		t.Errorf("the attributes were set %d times", changes)
+	}
+}
+
 // A disk that nobody has staged inherits no wish: it may be read-only since the one before it
 // at its place was.
 func TestReadOnlyOfNobody(t *testing.T) {

@@ -443,6 +443,31 @@ func TestStageVolumeOfClones(t *testing.T) {
 	}
 }
 
+// The original of a copy goes online while that is staged read-only. The copy doesn't get new ids for that.
+func TestStageVolumeOfACloneReadOnly(t *testing.T) {
+	sim, n := newNode(t)
+	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	number, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
+	simtest.Must(t, err)
+	sim.Settle()
+	written := simtest.Counted(sim, win.IoctlDiskSetDriveLayoutEx.String())
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, "Harddisk") {
+			sim.OnCall(nil)
+			simtest.Must(t, sim.SetOfflineReason(number, win.OfflineCollision))
+			simtest.Must(t, sim.SetDiskAttributes(original, win.SetDiskAttributes{Mask: win.DiskOffline}))
+		}
+	})
+	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath,
+		ReadOnly: true, NewIDsForClones: true})
+	wantKind(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	if written()[0] != 0 {
+		t.Error("it was written to")
+	}
+}
+
 // A target that proves its identity: its secret becomes the node's before the login, and only
 // if there is one.
 func TestStageVolumeWithMutualCHAP(t *testing.T) {
