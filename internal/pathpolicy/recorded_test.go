@@ -4,6 +4,7 @@
 package pathpolicy_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -114,6 +115,23 @@ func TestRecordedLinks(t *testing.T) {
 		must(t, sys.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline}))
 		sys.Settle()
 		wantFound(t, sys, 1, volume+`link`)
+	})
+	t.Run("below an open directory", func(t *testing.T) {
+		sys, p := newNode(t), newPolicy(t)
+		deep := strings.Repeat(`\n`, 9)
+		below := kubelet + `\other` + deep
+		makeLink(t, sys, kubelet+deep+`\n`) // at the same path below another one
+		makeLink(t, sys, below)
+		var got []string
+		must(t, p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\other`), func(e pathpolicy.Entry) error {
+			dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
+			must(t, err)
+			incomplete, err := dir.Links(t.Context(), func(l pathpolicy.FoundLink) { got = append(got, l.Path.String()) })
+			return errors.Join(incomplete, err)
+		}))
+		if len(got) != 1 || got[0] != below {
+			t.Errorf("found %q", got)
+		}
 	})
 	t.Run("not to be looked at", func(t *testing.T) {
 		sys := newNode(t)
