@@ -4,7 +4,6 @@
 package ntfs
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,88 +127,6 @@ func TestNames(t *testing.T) {
 		if err == nil {
 			h.Close()
 		}
-	}
-}
-
-func TestOpenErrors(t *testing.T) {
-	f := New(64*mebi, 0)
-	mustOpen(t, f, "dir", makeDir).Close()
-	mustOpen(t, f, `dir\file`, writeFile).Close()
-	mustOpen(t, f, "link", makeDir).Close()
-	l := mustOpen(t, f, "link", toReparse)
-	must(t, l.SetReparse(win.NewJunction(`C:\x`).Encode()))
-	l.Close()
-	readOnly := mustOpen(t, f, "readonly", writeFile)
-	must(t, readOnly.SetAttributes(win.AttributeReadOnly))
-	readOnly.Close()
-	link, _ := f.Root().Lookup("link")
-
-	for _, c := range []struct {
-		what, path string
-		o          win.OpenOptions
-		want       error
-	}{
-		{"missing", "none", openDir, win.ErrorFileNotFound},
-		{"below a file", `dir\file\x`, openDir, win.ErrorPathNotFound},
-		{"file as directory", `dir\file`, openDir, win.ErrorDirectory},
-		{"directory as file", "dir", writeFile, win.ErrorAccessDenied},
-		{"create a link's name", "link", with(makeDir, func(o *win.OpenOptions) { o.Options = win.FileDirectoryFile }),
-			win.ErrorAlreadyExists},
-		{"unknown disposition", "dir", win.OpenOptions{Disposition: 4}, win.ErrorInvalidParameter},
-		{"unknown disposition of a missing one", "none", win.OpenOptions{Disposition: 4}, win.ErrorInvalidParameter},
-		{"write read-only", "readonly", writeFile, win.ErrorAccessDenied},
-		{"delete read-only", "readonly", toDelete, nil},
-		{"link itself", "link", openDir, nil},
-	} {
-		t.Run(c.what, func(t *testing.T) { wantErr(t, c.path, openErr(t, f, c.path, c.o), c.want) })
-	}
-
-	follow := with(openDir, func(o *win.OpenOptions) { o.Options = win.FileDirectoryFile })
-	var r *Reparse
-	if err := openErr(t, f, "link", follow); !errors.As(err, &r) || r.Node != link {
-		t.Errorf("open the link: %v, want the reparse point", err)
-	}
-	wantErr(t, "open below the link", openErr(t, f, `link\below`, follow), win.ErrorReparsePointEncountered)
-	wantErr(t, "create below the link", openErr(t, f, `link\below`, makeDir), win.ErrorReparsePointEncountered)
-	if f.Handles() != 0 {
-		t.Errorf("%d handles are open", f.Handles())
-	}
-}
-
-func TestShareModes(t *testing.T) {
-	const read, write, del, attributes = win.FileListDirectory, win.FileAddSubdirectory, win.Delete,
-		win.FileWriteAttributes
-	for _, c := range []struct {
-		first       win.Access
-		firstShare  win.Share
-		second      win.Access
-		secondShare win.Share
-		want        error
-	}{
-		{read, shareAll, del, shareAll, nil},
-		{read, shareAll &^ win.ShareDelete, del, shareAll, win.ErrorSharingViolation},
-		{win.FileTraverse, shareAll &^ win.ShareDelete, del, shareAll, win.ErrorSharingViolation},
-		{attributes, 0, del, shareAll, nil}, // attribute access takes no part
-		{read, 0, attributes, 0, nil},
-		{del, shareAll, read, shareAll &^ win.ShareDelete, win.ErrorSharingViolation},
-		{read, win.ShareRead, read, win.ShareRead, nil},
-		{read, win.ShareRead, read, 0, win.ErrorSharingViolation},
-		{read, win.ShareRead, write, shareAll, win.ErrorSharingViolation},
-		{write, win.ShareRead, read, win.ShareRead, win.ErrorSharingViolation},
-		{write, shareAll, win.GenericRead, win.ShareWrite, nil},
-		{read, win.ShareRead, win.GenericWrite, shareAll, win.ErrorSharingViolation},
-	} {
-		t.Run(fmt.Sprintf("%x/%x then %x/%x", c.first, c.firstShare, c.second, c.secondShare), func(t *testing.T) {
-			f := New(64*mebi, 0)
-			mustOpen(t, f, "d", makeDir).Close()
-			o := openDir
-			o.Access, o.Share = c.first, c.firstShare
-			first := mustOpen(t, f, "d", o)
-			o.Access, o.Share = c.second, c.secondShare
-			wantErr(t, "second open", openErr(t, f, "d", o), c.want)
-			first.Close()
-			wantErr(t, "open after close", openErr(t, f, "d", o), nil)
-		})
 	}
 }
 
