@@ -133,12 +133,11 @@ func TestErrorAtEachCall(t *testing.T) {
 			unstaged(t, sim, n)
 			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
 		}, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
-		"unstage a target that isn't named": {stagedTarget, unstageIt(storage.Selector{})},
-		"stage a target":                    {attachTarget, stageIt(storage.StageVolumeRequest{Disk: target})},
-		"unstage":                           {staged, unstageIt(serial("vol-1"))},
-		"unstage read-only":                 {stagedReadOnly, unstageIt(serial("vol-1"))},
-		"unstage a target":                  {stagedTarget, unstageIt(target)},
-		"unstage what is away":              {away, unstageIt(serial("vol-1"))},
+		"stage a target":       {attachTarget, stageIt(storage.StageVolumeRequest{Disk: target})},
+		"unstage":              {staged, unstageIt(serial("vol-1"))},
+		"unstage read-only":    {stagedReadOnly, unstageIt(serial("vol-1"))},
+		"unstage a target":     {stagedTarget, unstageIt(target)},
+		"unstage what is away": {away, unstageIt(serial("vol-1"))},
 		"unstage what was staged": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.DeleteVolumeMountPoint(t.Context(), stagingPath+`\`))
