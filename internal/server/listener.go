@@ -214,7 +214,7 @@ func (l *listener) add(c *conn) (oldest *conn) {
 	return l.silent.Remove(l.silent.Front()).(*conn)
 }
 
-// awaitFirstByte hands c on when its first byte is there.
+// awaitFirstByte hands c on when its first byte is there, and its process may have it looked at.
 func (l *listener) awaitFirstByte(c *conn) {
 	_, err := io.ReadFull(c.Conn, c.first[:])
 	if err == nil {
@@ -240,6 +240,7 @@ func (l *listener) awaitFirstByte(c *conn) {
 	if tooMany == c {
 		return
 	}
+	c.turns.Pass(c.closed)
 	select {
 	case l.first <- c:
 	case <-l.closing:
