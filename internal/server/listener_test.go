@@ -234,6 +234,7 @@ func TestEvictedAtItsFirstByte(t *testing.T) {
 		}()
 		close(comes)
 		time.Sleep(time.Second) // they pass some at a time
+		synctest.Wait()
 		if len(accepted) != maxSilent || accepted[evicted] {
 			t.Errorf("%d connections are handed on, want %d; the closed one: %v", len(accepted), maxSilent, accepted[evicted])
 		}
