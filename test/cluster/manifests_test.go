@@ -234,6 +234,8 @@ func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 	for base, values := range map[string]string{
 		"hostprocess":            "",
 		"service":                "mode: service",
+		"azure/hostprocess":      "protectedVolumes: ['D:']",
+		"azure/service":          "{mode: service, protectedVolumes: ['D:']}",
 		"remove-service":         "mode: removeService",
 		"upgrade-gate":           "upgradeGate: {rbac: {enabled: true}}",
 		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",

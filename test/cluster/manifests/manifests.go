@@ -62,6 +62,8 @@ func root(t testing.TB) string {
 var Bases = []string{
 	"hostprocess",
 	"service",
+	"azure/hostprocess",
+	"azure/service",
 	"remove-service",
 	"example-driver/classic",
 	"example-driver/hostprocess",
