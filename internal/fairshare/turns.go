@@ -289,6 +289,9 @@ func (t *Turns) lookNow() {
 		}
 		p.lookAgain(begun)
 		n := min(max(p.room(), 0), len(p.stopped))
+		if begun.Sub(t.shared) >= alone {
+			n = len(p.stopped)
+		}
 		for _, c := range p.stopped[:n] {
 			c.passed = p.look
 			close(c.pass)

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,6 +294,34 @@ func TestPassAlone(t *testing.T) {
 		}
 		if took := time.Since(start); took != 0 {
 			t.Errorf("1,000 connections passed in %v", took)
+		}
+	})
+}
+
+// Connections that are stopped pass when there are no other processes any more, however much
+// work still waits.
+func TestPassOnceAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns Turns
+		turns.Connect(2).Pass(nil)
+		c := turns.Connect(1)
+		c.Pass(nil)
+		time.Sleep(alone - lookInterval)
+		var passed atomic.Int32
+		for range 1000 {
+			go func() {
+				turns.Connect(1).Pass(nil)
+				passed.Add(1)
+			}()
+		}
+		synctest.Wait()
+		if got := passed.Load(); got == 1000 {
+			t.Error("no connection was stopped")
+		}
+		time.Sleep(2 * lookInterval)
+		synctest.Wait()
+		if got := passed.Load(); got != 1000 {
+			t.Errorf("%d of 1,000 connections passed once their process was alone", got)
 		}
 	})
 }
