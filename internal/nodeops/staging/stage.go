@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -339,11 +340,16 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 	if err != nil {
 		return err
 	}
-	for _, at := range s.Owner.Allowed(mounted) {
-		if other, err := s.Volumes.Parse(at); err != nil || !other.Equal(path) {
-			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-				"volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(at))
-		}
+	elsewhere := s.Owner.Allowed(mounted)
+	if slices.ContainsFunc(elsewhere, func(at string) bool {
+		other, err := s.Volumes.Parse(at)
+		return err == nil && other.Equal(path)
+	}) {
+		elsewhere = nil // MountVolume has mounted it there, too
+	}
+	if len(elsewhere) > 0 {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(elsewhere[0]))
 	}
 	if err := s.Volumes.Mount(ctx, d, right, path); err != nil {
 		return err

@@ -161,6 +161,22 @@ func TestStageVolumeNamesTheDifference(t *testing.T) {
 	wantKind(t, "another partition", err, csiproxy.ErrNotFound, "no data partition 7")
 }
 
+// MountVolume mounts a volume at a second path. Staging it at either one answers the same, whether
+// its disk is online already or not.
+func TestStageVolumeThatIsMountedTwice(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	first := stage(t, n, request)
+	simtest.Must(t, n.Volume.MountVolume(t.Context(), first.VolumeID, otherPath))
+	for _, path := range []string{stagingPath, otherPath} {
+		simtest.Must(t, sim.SetOfflineReason(number, win.OfflinePolicy))
+		request.StagingPath = path
+		stage(t, n, request)
+		stage(t, n, request)
+	}
+}
+
 func TestStageVolumeReadOnly(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
