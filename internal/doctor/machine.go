@@ -247,5 +247,5 @@ func checkSilentDisks(_ context.Context, _ *Node, disks []storage.Disk) (string,
 				"%s: %s", d, d.Error))
 		}
 	}
-	return fmt.Sprintf("all %d disks answer", len(disks)), faults, nil
+	return fmt.Sprintf("all %d disks with a known number answer", len(disks)), faults, nil
 }
