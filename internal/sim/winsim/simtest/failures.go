@@ -214,7 +214,8 @@ func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[strin
 		t.Errorf("%+v, and the operation has no error (-want +got):\n%s", m, cmp.Diff(without, got))
 		return
 	case errors.Is(err, ErrUnknown): // which is no error of a call
-	case m.times == 0 && m.errno.Gone() && csiproxy.KindOf(err) == csiproxy.ErrNotFound: // what is always gone isn't there
+	case m.times == 0 && (m.errno.Gone() || m.errno == win.ErrorNotReady) &&
+		csiproxy.KindOf(err) == csiproxy.ErrNotFound: // what is always gone, or never ready, isn't there
 	case m.times == 1 && csiproxy.KindOf(err) == csiproxy.ErrUnavailable:
 	// A disk that refuses to say what it is, and had said it, is taken for another one.
 	case m.errno == 0 && !errors.Is(err, context.Canceled),
