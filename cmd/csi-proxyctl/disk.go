@@ -18,23 +18,11 @@ import (
 )
 
 func (p *program) disk() *cobra.Command {
-	// The argument of these commands is a disk.
-	numbered := func(name, short string,
-		do func(context.Context, *client.Disk, disk.Number) (reply, error)) *cobra.Command {
-		return p.call(name+" DISK", short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			n, err := parseDisk(args[0])
-			if err != nil {
-				return reply{}, err
-			}
-			return do(ctx, c.Disk, n)
-		})
-	}
-	setState := func(online bool) func(context.Context, *client.Disk, disk.Number) (reply, error) {
-		return func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-			return done, disks.SetDiskState(ctx, n, online)
+	setState := func(online bool) func(*client.Disk, context.Context, disk.Number) error {
+		return func(disks *client.Disk, ctx context.Context, n disk.Number) error {
+			return disks.SetDiskState(ctx, n, online)
 		}
 	}
-
 	return p.group("disk", "Work on disks, identified by their Windows disk numbers",
 		p.call("list", "List all disks with their properties, and where they are mounted",
 			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
@@ -48,26 +36,16 @@ func (p *program) disk() *cobra.Command {
 				return listDisks(ctx, c.Disk)
 			}),
 		p.watchDisks(),
-		p.call("ids", "List the identities of all disks", listDiskIDs),
-		p.call("locations", "List where the disks are attached", listDiskLocations),
-		numbered("partition", "Make sure that a disk has a data partition",
-			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-				return done, disks.PartitionDisk(ctx, n)
-			}),
-		p.action("rescan", "Make Windows look for new, removed and grown disks",
-			func(ctx context.Context, c *client.Client, _ []string) error { return c.Disk.Rescan(ctx) }),
-		numbered("stats", "Show the size of a disk",
-			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-				stats, err := disks.GetDiskStats(ctx, n)
-				return line(stats, exactSize(stats.SizeBytes)), err
-			}),
-		numbered("online", "Take a disk online", setState(true)),
-		numbered("offline", "Take a disk offline", setState(false)),
-		numbered("state", "Show whether a disk is online",
-			func(ctx context.Context, disks *client.Disk, n disk.Number) (reply, error) {
-				online, err := disks.GetDiskState(ctx, n)
-				return line(map[string]bool{"online": online}, onlineOffline(online)), err
-			}),
+		p.method("ids", "List the identities of all disks", (*client.Disk).ListDiskIDs, showDiskIDs),
+		p.method("locations", "List where the disks are attached", (*client.Disk).ListDiskLocations, showDiskLocations),
+		p.method("partition DISK", "Make sure that a disk has a data partition", (*client.Disk).PartitionDisk, nil),
+		p.method("rescan", "Make Windows look for new, removed and grown disks", (*client.Disk).Rescan, nil),
+		p.method("stats DISK", "Show the size of a disk", (*client.Disk).GetDiskStats,
+			func(stats disk.Stats) reply { return line(stats, exactSize(stats.SizeBytes)) }),
+		p.method("online DISK", "Take a disk online", setState(true), nil),
+		p.method("offline DISK", "Take a disk offline", setState(false), nil),
+		p.method("state DISK", "Show whether a disk is online", (*client.Disk).GetDiskState,
+			answer("online", onlineOffline)),
 	)
 }
 
@@ -143,12 +121,11 @@ func (r *reply) tolerate(err error) error {
 	return nil
 }
 
-func listDiskIDs(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+func showDiskIDs(all map[disk.Number]disk.IDs) reply {
 	type numbered struct {
 		Number disk.Number `json:"number"`
 		disk.IDs
 	}
-	all, err := c.Disk.ListDiskIDs(ctx)
 	r := reply{header: []string{"DISK", "SERIAL NUMBER", "PAGE 83"}}
 	list := []numbered{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
@@ -156,15 +133,14 @@ func listDiskIDs(ctx context.Context, c *client.Client, _ []string) (reply, erro
 		r.rows = append(r.rows, []string{n.String(), all[n].SerialNumber, all[n].Page83})
 	}
 	r.json = list
-	return r, err
+	return r
 }
 
-func listDiskLocations(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+func showDiskLocations(all map[disk.Number]disk.Location) reply {
 	type numbered struct {
 		Number disk.Number `json:"number"`
 		disk.Location
 	}
-	all, err := c.Disk.ListDiskLocations(ctx)
 	r := reply{header: []string{"DISK", "ADAPTER", "BUS", "TARGET", "LUN"}}
 	list := []numbered{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
@@ -173,7 +149,7 @@ func listDiskLocations(ctx context.Context, c *client.Client, _ []string) (reply
 		r.rows = append(r.rows, []string{n.String(), l.Adapter, l.Bus, l.Target, l.LUNID})
 	}
 	r.json = list
-	return r, err
+	return r
 }
 
 // parseDisk reads a disk number from the command line.

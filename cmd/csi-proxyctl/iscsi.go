@@ -16,42 +16,24 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func (p *program) iscsi() *cobra.Command {
-	// The argument of commands of atPortal is a portal; those of atTarget are a portal and a target.
-	atPortal := func(name, short string,
-		do func(context.Context, *client.ISCSI, iscsi.Portal) (reply, error)) *cobra.Command {
-		return p.call(name+" PORTAL", short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+	var login *loginFlags
+	connect := p.action("connect PORTAL IQN", "Log in to a target",
+		func(ctx context.Context, c *client.Client, args []string) error {
 			portal, err := parsePortal(args[0])
 			if err != nil {
-				return reply{}, err
+				return err
 			}
-			return do(ctx, c.ISCSI, portal)
-		})
-	}
-	atTarget := func(name, short string,
-		do func(context.Context, *client.ISCSI, iscsi.Portal, iscsi.IQN) (reply, error)) *cobra.Command {
-		return p.call(name+" PORTAL IQN", short,
-			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-				portal, err := parsePortal(args[0])
-				if err != nil {
-					return reply{}, err
-				}
-				return do(ctx, c.ISCSI, portal, iscsi.IQN(args[1]))
-			})
-	}
-
-	var login *loginFlags
-	connect := atTarget("connect", "Log in to a target",
-		func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
 			authentication, err := login.authentication()
 			if err != nil {
-				return reply{}, err
+				return err
 			}
-			return done, initiator.ConnectTarget(ctx, portal, iqn, authentication)
+			return c.ISCSI.ConnectTarget(ctx, portal, iscsi.IQN(args[1]), authentication)
 		})
 	connect.Long = `Log in to a target of a known portal. See iscsi portal add.
 
@@ -59,13 +41,13 @@ func (p *program) iscsi() *cobra.Command {
 	login = newLoginFlags(connect)
 
 	var mutualSecret func() (secret.Text, error)
-	mutual := p.call("mutual-chap-secret", "Set the secret with which targets prove their identity",
-		func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
+	mutual := p.action("mutual-chap-secret", "Set the secret with which targets prove their identity",
+		func(ctx context.Context, c *client.Client, _ []string) error {
 			s, err := mutualSecret()
 			if err != nil {
-				return reply{}, err
+				return err
 			}
-			return done, c.ISCSI.SetMutualCHAPSecret(ctx, s)
+			return c.ISCSI.SetMutualCHAPSecret(ctx, s)
 		})
 	mutual.Long = `Set the secret, of 12 to 16 bytes, with which targets prove their identity to this node when
 it logs in with --mutual-chap. The node has only one such secret.
@@ -76,31 +58,16 @@ it logs in with --mutual-chap. The node has only one such secret.
 
 	group := p.group("iscsi", "Work on the node's iSCSI initiator",
 		p.group("portal", "Work on the portals that the initiator knows",
-			atPortal("add", "Make a portal known",
-				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-					return done, initiator.AddTargetPortal(ctx, portal)
-				}),
-			p.call("list", "List the known portals", listPortals),
-			atPortal("remove", "Forget a portal",
-				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-					return done, initiator.RemoveTargetPortal(ctx, portal)
-				}),
-			atPortal("discover", "Ask a known portal for its targets",
-				func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal) (reply, error) {
-					targets, err := initiator.DiscoverTargetPortal(ctx, portal)
-					return column("TARGET", "iqn", targets), err
-				}),
+			p.method("add PORTAL", "Make a portal known", (*client.ISCSI).AddTargetPortal, nil),
+			p.method("list", "List the known portals", (*client.ISCSI).ListTargetPortals, showPortals),
+			p.method("remove PORTAL", "Forget a portal", (*client.ISCSI).RemoveTargetPortal, nil),
+			p.method("discover PORTAL", "Ask a known portal for its targets", (*client.ISCSI).DiscoverTargetPortal,
+				func(targets []iscsi.IQN) reply { return column("TARGET", "iqn", targets) }),
 		),
 		connect,
-		atTarget("disconnect", "Log out of a target",
-			func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
-				return done, initiator.DisconnectTarget(ctx, portal, iqn)
-			}),
-		atTarget("disks", "List the disks that a target provides",
-			func(ctx context.Context, initiator *client.ISCSI, portal iscsi.Portal, iqn iscsi.IQN) (reply, error) {
-				disks, err := initiator.GetTargetDisks(ctx, portal, iqn)
-				return column("DISK", "number", disks), err
-			}),
+		p.method("disconnect PORTAL IQN", "Log out of a target", (*client.ISCSI).DisconnectTarget, nil),
+		p.method("disks PORTAL IQN", "List the disks that a target provides", (*client.ISCSI).GetTargetDisks,
+			func(disks []disk.Number) reply { return column("DISK", "number", disks) }),
 		mutual,
 	)
 	group.Long = fmt.Sprintf(`Work on the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
@@ -167,11 +134,10 @@ func (l *loginFlags) authentication() (iscsi.Authentication, error) {
 	return iscsi.Authentication{}, nil
 }
 
-func listPortals(ctx context.Context, c *client.Client, _ []string) (reply, error) {
-	portals, err := c.ISCSI.ListTargetPortals(ctx)
+func showPortals(portals []iscsi.Portal) reply {
 	r := reply{json: list(portals), header: []string{"ADDRESS", "PORT"}}
 	for _, portal := range portals {
 		r.rows = append(r.rows, []string{portal.Address, strconv.Itoa(int(portal.Port))})
 	}
-	return r, err
+	return r
 }

@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -21,8 +22,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 func main() {
@@ -267,6 +270,46 @@ func (p *program) call(use, short string,
 		cmd.ValidArgsFunction = p.completeVolumes
 	}
 	return cmd
+}
+
+// method is a call of one method of the client, given as (*client.Disk).PartitionDisk. The
+// arguments of the command are those of the method. show makes the reply of its answer; nil
+// prints nothing.
+func (p *program) method(use, short string, method, show any) *cobra.Command {
+	m := reflect.ValueOf(method)
+	if m.Type().NumIn() != 1+len(strings.Fields(use)) || // its group and its context come before its arguments
+		show != nil && reflect.TypeOf(show).In(0) != m.Type().Out(0) {
+		panic(fmt.Sprintf("%s: %T, %T", use, method, show)) // a mistake of this program
+	}
+	return p.call(use, short, func(ctx context.Context, c *client.Client, args []string) (reply, error) {
+		group := reflect.ValueOf(c).Elem().FieldByName(m.Type().In(0).Elem().Name())
+		in := []reflect.Value{group, reflect.ValueOf(ctx)}
+		for _, text := range args {
+			arg, err := parseArgument(text, m.Type().In(len(in)))
+			if err != nil {
+				return reply{}, err
+			}
+			in = append(in, arg)
+		}
+		out := m.Call(in)
+		if err, _ := out[len(out)-1].Interface().(error); err != nil || show == nil {
+			return done, err
+		}
+		return reflect.ValueOf(show).Call(out[:1])[0].Interface().(reply), nil
+	})
+}
+
+// parseArgument reads an argument of a command as what a method takes.
+func parseArgument(text string, as reflect.Type) (reflect.Value, error) {
+	var arg any = text
+	var err error
+	switch as {
+	case reflect.TypeFor[disk.Number]():
+		arg, err = parseDisk(text)
+	case reflect.TypeFor[iscsi.Portal]():
+		arg, err = parsePortal(text)
+	}
+	return reflect.ValueOf(arg).Convert(as), err
 }
 
 // action is a call that prints nothing.

@@ -55,6 +55,11 @@ type reply struct {
 // line is a reply of one line.
 func line(json any, text string) reply { return reply{json: json, rows: [][]string{{text}}} }
 
+// answer shows an answer of one value, whose key in JSON is given.
+func answer[T any](key string, text func(T) string) func(T) reply {
+	return func(value T) reply { return line(map[string]T{key: value}, text(value)) }
+}
+
 // column is a list of what has nothing but a name, which is its key in JSON.
 func column[T any](header, key string, all []T) reply {
 	r, objects := reply{header: []string{header}}, []map[string]T{}

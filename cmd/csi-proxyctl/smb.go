@@ -57,10 +57,8 @@ at once.`
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		mapShare,
 		forget,
-		p.action("unmap REMOTE", "Remove the mapping of a share, or let it go with the last of several links to the share",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.SMB.RemoveSMBGlobalMapping(ctx, args[0])
-			}),
+		p.method("unmap REMOTE", "Remove the mapping of a share, or let it go with the last of several links to the share",
+			(*client.SMB).RemoveSMBGlobalMapping, nil),
 	)
 }
 

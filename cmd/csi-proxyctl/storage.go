@@ -41,27 +41,12 @@ func (p *program) storage() *cobra.Command {
 		disks,
 		p.stage(),
 		p.unstage(),
-		p.action("publish STAGING TARGET", "Make a link to a staged path for a pod",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.Storage.PublishVolume(ctx, args[0], args[1])
-			}),
-		p.action("unpublish TARGET", "Remove the link for a pod",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.Storage.UnpublishVolume(ctx, args[0])
-			}),
+		p.method("publish STAGING TARGET", "Make a link to a staged path for a pod", (*client.Storage).PublishVolume, nil),
+		p.method("unpublish TARGET", "Remove the link for a pod", (*client.Storage).UnpublishVolume, nil),
 		p.expand(),
-		p.call("volume PATH", `Show what is mounted at a path, or a share by \\server\share, and what is wrong with it`,
-			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-				v, err := c.Storage.GetVolume(ctx, args[0])
-				total, used, free := volumeSizes(v)
-				return reply{
-					json: v, header: []string{"VOLUME", "DISK", "SERIAL NUMBER", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE",
-						"STATE"},
-					rows: [][]string{{volumeName(v), diskText(v), v.SerialNumber, fileSystemText(v), v.Label, total, used, free,
-						volumeState(v)}},
-				}, err
-			}),
-		p.call("volumes", "List what is mounted where", listMounts),
+		p.method("volume PATH", `Show what is mounted at a path, or a share by \\server\share, and what is wrong with it`,
+			(*client.Storage).GetVolume, showVolume),
+		p.method("volumes", "List what is mounted where", (*client.Storage).ListVolumes, showMounts),
 		p.stageShare(),
 		p.unstageShare(),
 		p.cleanUp(),
@@ -100,14 +85,10 @@ func (p *program) stageShare() *cobra.Command {
 }
 
 func (p *program) moveAside() *cobra.Command {
-	cmd := p.call("move-aside PATH", "Make room at a staging path where somebody has left files",
-		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			moved, err := c.Storage.MoveAside(ctx, args[0])
-			if err != nil {
-				return reply{}, err
-			}
+	cmd := p.method("move-aside PATH", "Make room at a staging path where somebody has left files",
+		(*client.Storage).MoveAside, func(moved storage.MovedAside) reply {
 			if moved.MovedTo == "" {
-				return line(moved, "there is nothing to move"), nil
+				return line(moved, "there is nothing to move")
 			}
 			r := reply{json: moved, header: []string{"ENTRY", "SINCE", "MOVED TO"}}
 			for _, e := range moved.Entries {
@@ -120,7 +101,7 @@ func (p *program) moveAside() *cobra.Command {
 			if moved.MoreEntries {
 				r.warnings = append(r.warnings, fmt.Sprintf("more was moved; these are the first %d entries", len(moved.Entries)))
 			}
-			return r, nil
+			return r
 		})
 	cmd.Long = `Move the directory PATH, with all that is in it, to another directory on the same disk, and list its
 entries. PATH is free then, and a volume can be staged there. Windows mounts a volume only at an
@@ -216,12 +197,11 @@ func (p *program) everyMinute(f func()) (stop func()) {
 // shares is for what is mapped and staged of SMB shares.
 func (p *program) shares() *cobra.Command {
 	return p.group("share", "Show the node's SMB shares",
-		p.call("list", "List the shares that are mapped or staged",
-			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
-				list, err := c.Storage.ListVolumes(ctx)
+		p.method("list", "List the shares that are mapped or staged", (*client.Storage).ListVolumes,
+			func(list storage.VolumeList) reply {
 				list.Mounts = slices.DeleteFunc(list.Mounts,
 					func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
-				return mountsReply(list), err
+				return showMounts(list)
 			}),
 	)
 }
@@ -273,12 +253,17 @@ func volumeState(v storage.Volume) string {
 	return cmp.Or(strings.Join(states, "; "), "ok")
 }
 
-func listMounts(ctx context.Context, c *client.Client, _ []string) (reply, error) {
-	list, err := c.Storage.ListVolumes(ctx)
-	return mountsReply(list), err
+func showVolume(v storage.Volume) reply {
+	total, used, free := volumeSizes(v)
+	return reply{
+		json:   v,
+		header: []string{"VOLUME", "DISK", "SERIAL NUMBER", "FILE SYSTEM", "LABEL", "SIZE", "USED", "FREE", "STATE"},
+		rows: [][]string{{volumeName(v), diskText(v), v.SerialNumber, fileSystemText(v), v.Label, total, used, free,
+			volumeState(v)}},
+	}
 }
 
-func mountsReply(list storage.VolumeList) reply {
+func showMounts(list storage.VolumeList) reply {
 	r := reply{json: list, header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
 	if !list.Complete() {
 		r.warnings = append(r.warnings,

@@ -22,10 +22,7 @@ func (p *program) system() *cobra.Command {
 
 	services := p.group("service", "Work on Windows services",
 		p.call("get NAME", "Show the state of a service", showService),
-		p.action("start NAME", "Start a service, and wait until it runs",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.System.StartService(ctx, args[0])
-			}),
+		p.method("start NAME", "Start a service, and wait until it runs", (*client.System).StartService, nil),
 		stop,
 	)
 	services.Long = `Work on the Windows services of the node, through CSI Proxy, as a CSI driver does. NAME is the
@@ -33,11 +30,8 @@ one in the service manager, not the display name. CSI Proxy's own service is ins
 removed by "csi-proxyctl service", which talks to Windows itself.`
 
 	return p.group("system", "Work on the node's firmware data and Windows services",
-		p.call("bios", "Show the serial number in the machine's firmware",
-			func(ctx context.Context, c *client.Client, _ []string) (reply, error) {
-				serial, err := c.System.GetBIOSSerialNumber(ctx)
-				return line(map[string]string{"serial_number": serial}, serial), err
-			}),
+		p.method("bios", "Show the serial number in the machine's firmware", (*client.System).GetBIOSSerialNumber,
+			func(serial string) reply { return line(map[string]string{"serial_number": serial}, serial) }),
 		services,
 	)
 }

@@ -33,7 +33,8 @@ func (p *program) volume() *cobra.Command {
 			if err != nil {
 				return reply{}, err
 			}
-			return listMounts(ctx, c, nil)
+			mounts, err := c.Storage.ListVolumes(ctx)
+			return showMounts(mounts), err
 		})
 	list.Flags().Uint32Var(&partition, "partition", 0, "`number` of a partition; 0 for all data partitions")
 
@@ -73,43 +74,24 @@ func (p *program) volume() *cobra.Command {
 
 	return p.group("volume", `Work on volumes, identified by \\?\Volume{guid}\`,
 		list,
-		p.action("mount VOLUME PATH", "Mount a volume at a directory",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.Volume.MountVolume(ctx, volume.ID(args[0]), args[1])
-			}),
-		p.action("unmount VOLUME PATH", "Unmount a volume from a directory",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.Volume.UnmountVolume(ctx, volume.ID(args[0]), args[1])
-			}),
-		p.call("formatted VOLUME", "Show whether a volume has a file system",
-			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-				formatted, err := c.Volume.IsVolumeFormatted(ctx, volume.ID(args[0]))
-				return line(map[string]bool{"formatted": formatted}, yesNo(formatted)), err
-			}),
-		p.action("format VOLUME", "Make an NTFS file system on a volume that has none",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.Volume.FormatVolume(ctx, volume.ID(args[0]))
-			}),
+		p.method("mount VOLUME PATH", "Mount a volume at a directory", (*client.Volume).MountVolume, nil),
+		p.method("unmount VOLUME PATH", "Unmount a volume from a directory", (*client.Volume).UnmountVolume, nil),
+		p.method("formatted VOLUME", "Show whether a volume has a file system", (*client.Volume).IsVolumeFormatted,
+			answer("formatted", yesNo)),
+		p.method("format VOLUME", "Make an NTFS file system on a volume that has none", (*client.Volume).FormatVolume, nil),
 		resize,
-		p.call("stats VOLUME", "Show the size and use of a volume", showVolumeStats),
-		p.call("disk VOLUME", "Show the disk that a volume lies on",
-			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-				n, err := c.Volume.GetDiskNumberFromVolumeID(ctx, volume.ID(args[0]))
-				return line(map[string]disk.Number{"disk_number": n}, n.String()), err
-			}),
+		p.method("stats VOLUME", "Show the size and use of a volume", (*client.Volume).GetVolumeStats, showVolumeStats),
+		p.method("disk VOLUME", "Show the disk that a volume lies on", (*client.Volume).GetDiskNumberFromVolumeID,
+			answer("disk_number", disk.Number.String)),
 		at,
-		p.action("flush VOLUME", "Write a volume's cache to its disk",
-			func(ctx context.Context, c *client.Client, args []string) error {
-				return c.Volume.WriteVolumeCache(ctx, volume.ID(args[0]))
-			}),
+		p.method("flush VOLUME", "Write a volume's cache to its disk", (*client.Volume).WriteVolumeCache, nil),
 	)
 }
 
-func showVolumeStats(ctx context.Context, c *client.Client, args []string) (reply, error) {
-	stats, err := c.Volume.GetVolumeStats(ctx, volume.ID(args[0]))
+func showVolumeStats(stats volume.Stats) reply {
 	return reply{
 		json:   stats,
 		header: []string{"SIZE", "USED", "FREE"},
 		rows:   [][]string{{size(stats.SizeBytes), size(stats.UsedBytes), size(stats.SizeBytes - stats.UsedBytes)}},
-	}, err
+	}
 }
