@@ -68,11 +68,11 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		{"mounts.json", mountedVolumes},
 		{"mappings.json", mappedShares},
 	} {
-		got, err := answerOf(ctx, n, part.get)
+		got, err := inTime(ctx, func() (any, error) { return part.get(ctx, n) })
 		z.json(part.name, got, err)
 	}
 	for _, c := range eventChannels(ctx, n) {
-		got, err := answerOf(ctx, n, c.read)
+		got, err := inTime(ctx, func() (string, error) { return c.read(ctx, n) })
 		z.found(c.file(), got, err)
 	}
 	for _, page := range []struct{ name, path string }{{"metrics.txt", "/metrics"}, {"daemon.txt", "/debug/daemon"}} {
@@ -125,25 +125,6 @@ missing.txt     what is not here, and why
 Passwords are in none of these, nor are the names of their users but in the Windows event log.
 `
 
-// answerOf gets an answer, or gives up when ctx ends.
-func answerOf(ctx context.Context, n *Node, get func(context.Context, *Node) (any, error)) (any, error) {
-	type answer struct {
-		got any
-		err error
-	}
-	answers := make(chan answer, 1) // for one that comes too late
-	go func() {
-		got, err := get(ctx, n)
-		answers <- answer{got, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.got, a.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // bundle is a zip that is being written.
 type bundle struct {
 	*zip.Writer
@@ -169,23 +150,23 @@ func (z *bundle) text(name, text string) {
 }
 
 // found adds a text, or says why it is missing.
-func (z *bundle) found(name string, got any, err error) {
+func (z *bundle) found(name, text string, err error) {
 	if err != nil {
 		z.missing = append(z.missing, fmt.Sprintf("%s: %v", name, err))
 	}
-	if text, ok := got.(string); ok && (text != "" || err == nil) {
+	if text != "" || err == nil {
 		z.text(name, mask.Text(text))
 	}
 }
 
 // pageOf returns what the first of the addresses that has the page answers.
-func pageOf(ctx context.Context, addresses []string, path string) (any, error) {
+func pageOf(ctx context.Context, addresses []string, path string) (string, error) {
 	errs := []error{errors.New("the daemon has no address that is known here, by -metrics-bind-address or " +
 		"-health-bind-address")}
 	for _, address := range addresses {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		answer, err := http.DefaultClient.Do(request)
 		if err != nil {
@@ -205,7 +186,7 @@ func pageOf(ctx context.Context, addresses []string, path string) (any, error) {
 	if len(errs) > 1 {
 		errs = errs[1:]
 	}
-	return nil, errors.Join(errs...)
+	return "", errors.Join(errs...)
 }
 
 func (z *bundle) json(name string, v any, err error) {
@@ -464,12 +445,6 @@ func mountedVolumes(_ context.Context, n *Node) (any, error) {
 	return list, nil
 }
 
-// mappedShare is a mapping in a bundle.
-type mappedShare struct {
-	RemotePath string
-	Status     win.SMBMappingStatus // at its last use
-}
-
 func mappedShares(ctx context.Context, n *Node) (any, error) {
 	w, err := n.windows(ctx)
 	if err != nil {
@@ -479,9 +454,5 @@ func mappedShares(ctx context.Context, n *Node) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares := []mappedShare{}
-	for _, m := range mappings {
-		shares = append(shares, mappedShare(m))
-	}
-	return shares, nil
+	return append([]win.SMBMapping{}, mappings...), nil
 }

@@ -175,26 +175,36 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	defer cancel()
 	n = n.asked(ctx)
 	all := checks()
-	answers := make([]chan []Finding, len(all))
+	findings := make([][]Finding, len(all))
+	var made sync.WaitGroup
 	for i, c := range all {
-		answers[i] = make(chan []Finding, 1) // for an answer that comes too late
-		go func() { answers[i] <- c.findings(ctx, n) }()
-	}
-	var findings []Finding
-	for i, c := range all {
-		select {
-		case f := <-answers[i]:
-			findings = append(findings, f...)
-		case <-ctx.Done():
-			select {
-			case f := <-answers[i]:
-				findings = append(findings, f...)
-			default:
-				findings = append(findings, c.unknown(csiproxy.Errorf(csiproxy.ErrUnavailable, "there was no answer in time")))
+		made.Go(func() {
+			found, err := inTime(ctx, func() ([]Finding, error) { return c.findings(ctx, n), nil })
+			if err != nil {
+				found = []Finding{c.unknown(err)}
 			}
-		}
+			findings[i] = found
+		})
 	}
-	return findings
+	made.Wait()
+	return slices.Concat(findings...)
+}
+
+// inTime returns what get returns, or an error if ctx ends before that.
+func inTime[T any](ctx context.Context, get func() (T, error)) (got T, err error) {
+	answered := make(chan struct{})
+	var answer T
+	var failure error
+	go func() {
+		defer close(answered)
+		answer, failure = get()
+	}()
+	select {
+	case <-answered:
+		return answer, failure
+	case <-ctx.Done():
+		return got, csiproxy.Errorf(csiproxy.ErrUnavailable, "there was no answer in time")
+	}
 }
 
 // asked is a node of which each question that several checks have is asked once.

@@ -49,9 +49,9 @@ func eventChannels(ctx context.Context, n *Node) []eventChannel {
 }
 
 // read returns the channel's events, a line each, and whatever kept some from it.
-func (c eventChannel) read(ctx context.Context, n *Node) (any, error) {
+func (c eventChannel) read(ctx context.Context, n *Node) (string, error) {
 	if n.Events == nil {
-		return nil, n.needsWindows()
+		return "", n.needsWindows()
 	}
 	events, err := n.Events(ctx, c.name, c.query, mostEvents)
 	errs := []error{err}
