@@ -33,6 +33,7 @@ import (
 // a mounted volume and a mapped share.
 type fixture struct {
 	*doctor.Node
+	t         *testing.T
 	sim       *winsim.System
 	endpoints []client.Endpoint
 	owners    map[string]uint32 // of endpoints; 4000 if not here
@@ -59,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 	c := smb.Credentials{Username: "user", Password: secret.New("password")}
 	simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\filer\data`, simtest.Kubelet+`\share`, c))
 	f := &fixture{
-		sim: sim,
+		t: t, sim: sim,
 		endpoints: []client.Endpoint{
 			{Group: "disk", Version: "v1", Address: "disk-v1", Served: true},
 			{Group: "storage", Version: "v1alpha1", Address: "storage-v1alpha1", Served: true},
@@ -102,338 +103,225 @@ func newFixture(t *testing.T) *fixture {
 
 // azure attaches a disk with LUN 1 and a volume as Azure does, with a file if it has a name, and
 // returns its drive.
-func azure(t *testing.T, f *fixture, serial, name string) (letter string) {
-	t.Helper()
-	_, _, letter = simtest.Lettered(t, f.sim, winsim.DiskSpec{Serial: serial, SCSI: onItsOwnBus(f)})
+func (f *fixture) azure(serial, name string) (letter string) {
+	f.t.Helper()
+	_, _, letter = simtest.Lettered(f.t, f.sim, winsim.DiskSpec{Serial: serial, SCSI: f.onItsOwnBus()})
 	if name != "" {
-		simtest.Must(t, f.sim.WriteFile(letter+name, nil))
+		f.must(f.sim.WriteFile(letter+name, nil))
 	}
 	return letter[:2]
 }
 
 // onItsOwnBus is an address with LUN 1 on a bus that has no other disk.
-func onItsOwnBus(f *fixture) *win.SCSIAddress {
+func (f *fixture) onItsOwnBus() *win.SCSIAddress {
 	return &win.SCSIAddress{PortNumber: uint8(10 + len(f.sim.Disks())), LUN: 1}
 }
 
+func (f *fixture) must(err error) { f.t.Helper(); simtest.Must(f.t, err) }
+
+// eachEndpoint is a fault of all endpoints: nobody serves them, for err.
+func eachEndpoint(err error) func(*fixture) {
+	return func(f *fixture) {
+		for i := range f.endpoints {
+			f.endpoints[i].Served, f.endpoints[i].Err = false, err
+		}
+	}
+}
+
+// registered is a number in the registry.
+func registered(key, value string, number uint32) func(*fixture) {
+	return func(f *fixture) { f.must(f.sim.SetRegistryNumber(key, value, number)) }
+}
+
+func sanPolicy(p win.SANPolicy) func(*fixture) {
+	return registered(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(p))
+}
+
+// cloned is a clone of the volume's disk.
+func cloned(settings winsim.Settings) func(*fixture) {
+	return func(f *fixture) {
+		f.must(f.sim.SetSettings(settings))
+		_, err := f.sim.CloneDisk(1, winsim.DiskSpec{Serial: "clone"})
+		f.must(err)
+		f.sim.Settle()
+	}
+}
+
+// withoutLayout is a disk that doesn't tell its partitions.
+func withoutLayout(f *fixture) {
+	f.must(f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"}, win.ErrorIODevice))
+}
+
+const (
+	warns   = doctor.Warning
+	problem = doctor.Problem
+	unknown = doctor.Unknown
+)
+
 // Each fault is found by its check, and by no other. Without a fault all checks are fine.
 func TestFaults(t *testing.T) {
-	attachVolume := func(t *testing.T, f *fixture) string {
-		volume, _ := simtest.Volume(t, f.sim)
-		return volume
-	}
 	for name, test := range map[string]struct {
-		make    func(t *testing.T, f *fixture)
 		check   string
 		verdict doctor.Verdict
 		says    string
 		also    string // the checks that have an opinion on the fault, too
+		make    func(f *fixture)
 	}{
-		"none": {make: func(*testing.T, *fixture) {}},
-		"no daemon": {
-			make: func(_ *testing.T, f *fixture) {
-				for i := range f.endpoints {
-					f.endpoints[i].Served = false
-				}
-			},
-			check: "endpoints", verdict: doctor.Problem, says: "isn't running",
-		},
-		"an older daemon": {
-			make:  func(_ *testing.T, f *fixture) { f.endpoints[1].Served = false },
-			check: "endpoints", verdict: doctor.Warning, says: "storage v1alpha1",
-		},
-		"a daemon that hangs": {
-			make: func(_ *testing.T, f *fixture) {
-				f.endpoints[0].Served, f.endpoints[0].Err = false, errors.New("no answer")
-			},
-			check: "endpoints", verdict: doctor.Problem, says: "disk-v1 doesn't answer: no answer",
-		},
-		"no access to the pipes": {
-			make: func(_ *testing.T, f *fixture) {
-				for i := range f.endpoints {
-					f.endpoints[i].Served, f.endpoints[i].Err = false, fs.ErrPermission
-				}
-			},
-			check: "endpoints", verdict: doctor.Unknown, says: "this account may not connect to the endpoints",
-		},
-		"the published daemon has the pipes": {
-			make: func(_ *testing.T, f *fixture) {
+		"none":                   {"", "", "", "", func(*fixture) {}},
+		"no daemon":              {"endpoints", problem, "isn't running", "", eachEndpoint(nil)},
+		"no access to the pipes": {"endpoints", unknown, "this account may not connect", "", eachEndpoint(fs.ErrPermission)},
+		"an older daemon": {"endpoints", warns, "storage v1alpha1", "",
+			func(f *fixture) { f.endpoints[1].Served = false }},
+		"a daemon that hangs": {"endpoints", problem, "disk-v1 doesn't answer: no answer", "",
+			func(f *fixture) { f.endpoints[0].Served, f.endpoints[0].Err = false, errors.New("no answer") }},
+		"the published daemon has the pipes": {"pipe-owner", problem, `the published CSI Proxy, process 5000 ` +
+			`(C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`, "endpoints",
+			func(f *fixture) {
 				f.endpoints[1].Served = false
 				f.owners["disk-v1"] = otherProcess
-			},
-			check: "pipe-owner", verdict: doctor.Problem, also: "endpoints",
-			says: `the published CSI Proxy, process 5000 (C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`,
-		},
-		"another daemon has a pipe": {
-			make:  func(_ *testing.T, f *fixture) { f.owners["disk-v1"] = otherProcess },
-			check: "pipe-owner", verdict: doctor.Problem, says: `process 5000 (C:\etc\csi-proxy-old.exe) has disk-v1`,
-		},
-		"a process that was left behind": {
-			make: func(_ *testing.T, f *fixture) {
-				f.service[0].Running, f.service[0].State, f.service[0].ProcessID = false, "stopped", 0
-			},
-			check: "pipe-owner", verdict: doctor.Warning, says: "no service of CSI Proxy runs", also: "service",
-		},
-		"a program that isn't CSI Proxy": {
-			make: func(_ *testing.T, f *fixture) {
+			}},
+		"another daemon has a pipe": {"pipe-owner", problem, `process 5000 (C:\etc\csi-proxy-old.exe) has disk-v1`, "",
+			func(f *fixture) { f.owners["disk-v1"] = otherProcess }},
+		"a process that was left behind": {"pipe-owner", warns, "no service of CSI Proxy runs", "service",
+			func(f *fixture) {
+				f.service[0] = doctor.Service{Name: "csi-proxy", State: "stopped", Account: "LocalSystem"}
+			}},
+		"a program that isn't CSI Proxy": {"pipe-owner", problem, "isn't CSI Proxy", "",
+			func(f *fixture) {
 				f.Node.Server = func(context.Context, string) (uint32, string, error) {
 					return daemonProcess, `C:\csi-proxy\squatter.exe`, nil
 				}
-			},
-			check: "pipe-owner", verdict: doctor.Problem, says: "isn't CSI Proxy",
-		},
-		"the service has failed": {
-			make: func(_ *testing.T, f *fixture) {
-				for i := range f.endpoints {
-					f.endpoints[i].Served = false
-				}
+			}},
+		"the service has failed": {"service", problem, "csi-proxy is stopped; its exit code is 1066 (1)", "endpoints",
+			func(f *fixture) {
+				eachEndpoint(nil)(f)
 				f.service[0] = doctor.Service{Name: "csi-proxy", State: "stopped", ExitCode: 1066, SpecificExitCode: 1,
 					Account: "LocalSystem"}
-			},
-			check: "service", verdict: doctor.Problem, says: "csi-proxy is stopped; its exit code is 1066 (1)",
-			also: "endpoints",
-		},
-		"the service is disabled": {
-			make: func(_ *testing.T, f *fixture) {
-				for i := range f.endpoints {
-					f.endpoints[i].Served = false
-				}
+			}},
+		"the service is disabled": {"service", problem, "disabled", "endpoints",
+			func(f *fixture) {
+				eachEndpoint(nil)(f)
 				f.service[0].Running, f.service[0].Disabled = false, true
-			},
-			check: "service", verdict: doctor.Problem, says: "disabled", also: "endpoints",
-		},
-		"two services": {
-			make: func(_ *testing.T, f *fixture) {
+			}},
+		"two services": {"service", problem, "more than one service of CSI Proxy: csi-proxy, csiproxy", "",
+			func(f *fixture) {
 				f.service = append(f.service, doctor.Service{Name: "csiproxy", Running: true, Account: "LocalSystem"})
-			},
-			check: "service", verdict: doctor.Problem, says: "more than one service of CSI Proxy: csi-proxy, csiproxy",
-		},
-		"another account": {
-			make:  func(_ *testing.T, f *fixture) { f.service[0].Account = `.\csi` },
-			check: "account", verdict: doctor.Warning, says: `runs as .\csi`,
-		},
-		"too few privileges": {
-			make:  func(_ *testing.T, f *fixture) { f.service[0].Privileges = []string{"sebackupprivilege"} },
-			check: "account", verdict: doctor.Problem, says: "that the daemon needs: SeRestorePrivilege",
-		},
-		"a program that all users can exchange": {
-			make: func(_ *testing.T, f *fixture) {
-				f.writers = map[string][]string{`C:\k`: {"Everyone"}}
-			},
-			check: "directories", verdict: doctor.Warning, says: `the program of the service csi-proxy, C:\k: Everyone`,
-		},
-		"a log that all users can lead elsewhere": {
-			make: func(_ *testing.T, f *fixture) {
-				f.writers = map[string][]string{`C:\log`: {"Everyone"}}
-			},
-			check: "directories", verdict: doctor.Warning, says: `the log of the service csi-proxy, C:\log: Everyone`,
-		},
-		"no kubelet directory": {
-			make:  func(_ *testing.T, f *fixture) { f.KubeletPath = `C:\var\lib\other` },
-			check: "kubelet-directory", verdict: doctor.Problem, says: `there is no C:\var\lib\other`,
-		},
-		"the kubelet directory is a link": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Junction(`C:\kubelet`, simtest.Kubelet))
+			}},
+		"another account": {"account", warns, `runs as .\csi`, "", func(f *fixture) { f.service[0].Account = `.\csi` }},
+		"too few privileges": {"account", problem, "that the daemon needs: SeRestorePrivilege", "",
+			func(f *fixture) { f.service[0].Privileges = []string{"sebackupprivilege"} }},
+		"a program that all users can exchange": {"directories", warns,
+			`the program of the service csi-proxy, C:\k: Everyone`, "",
+			func(f *fixture) { f.writers = map[string][]string{`C:\k`: {"Everyone"}} }},
+		"a log that all users can lead elsewhere": {"directories", warns,
+			`the log of the service csi-proxy, C:\log: Everyone`, "",
+			func(f *fixture) { f.writers = map[string][]string{`C:\log`: {"Everyone"}} }},
+		"no kubelet directory": {"kubelet-directory", problem, `there is no C:\var\lib\other`, "",
+			func(f *fixture) { f.KubeletPath = `C:\var\lib\other` }},
+		"the kubelet directory is a link": {"kubelet-directory", warns, `C:\kubelet is a link`, "",
+			func(f *fixture) {
+				f.must(f.sim.Junction(`C:\kubelet`, simtest.Kubelet))
 				f.KubeletPath = `C:\kubelet`
-			},
-			check: "kubelet-directory", verdict: doctor.Warning, says: `C:\kubelet is a link`,
-		},
-		"a link on the way to the kubelet directory": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Junction(`C:\data`, `C:\var`))
+			}},
+		"a link on the way to the kubelet directory": {"kubelet-directory", warns, `C:\data is a link`, "",
+			func(f *fixture) {
+				f.must(f.sim.Junction(`C:\data`, `C:\var`))
 				f.KubeletPath = `C:\data\lib\kubelet`
-			},
-			check: "kubelet-directory", verdict: doctor.Warning, says: `C:\data is a link`,
-		},
-		"the kubelet directory is a file": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.WriteFile(`C:\var\file`, []byte("x")))
+			}},
+		"the kubelet directory is a file": {"kubelet-directory", problem,
+			`C:\var\file, on the way to the kubelet directory, is a file`, "",
+			func(f *fixture) {
+				f.must(f.sim.WriteFile(`C:\var\file`, []byte("x")))
 				f.KubeletPath = `C:\var\file`
-			},
-			check: "kubelet-directory", verdict: doctor.Problem,
-			says: `C:\var\file, on the way to the kubelet directory, is a file`,
-		},
-		"the kubelet directory is on ReFS": {
-			make: func(t *testing.T, f *fixture) {
-				volume := attachVolume(t, f)
-				simtest.Must(t, f.sim.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "ReFS"}))
-				simtest.Mount(t, f.sim, `C:\data`, volume)
-				simtest.Must(t, f.sim.MkdirAll(`C:\data\kubelet`))
+			}},
+		"the kubelet directory is on ReFS": {"kubelet-directory", problem, "lies on ReFS", "",
+			func(f *fixture) {
+				volume, _ := simtest.Volume(f.t, f.sim)
+				f.must(f.sim.FormatVolume(f.t.Context(), volume, win.FormatOptions{FileSystem: "ReFS"}))
+				simtest.Mount(f.t, f.sim, `C:\data`, volume)
+				f.must(f.sim.MkdirAll(`C:\data\kubelet`))
 				f.KubeletPath = `C:\data\kubelet\`
-			},
-			check: "kubelet-directory", verdict: doctor.Problem, says: "lies on ReFS",
-		},
-		"MSiSCSI disabled": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Services().Remove(services.ISCSIInitiator))
-				simtest.Must(t, f.sim.Services().Add(services.Spec{Name: services.ISCSIInitiator, StartType: win.ServiceDisabled}))
-			},
-			check: "iscsi-service", verdict: doctor.Warning, says: "is disabled",
-		},
-		"no MSiSCSI": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Services().Remove(services.ISCSIInitiator))
-			},
-			check: "iscsi-service", verdict: doctor.Warning, says: "there is no service MSiSCSI",
-		},
-		"automatic mounting off": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetSettings(winsim.Settings{NoAutomount: true}))
-			},
-			check: "automatic-mounting", verdict: doctor.Warning, says: "automatic mounting is off",
-		},
-		"SAN policy OfflineAll": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
-					uint32(win.SANOfflineAll)))
-			},
-			check: "san-policy", verdict: doctor.Warning, says: "OfflineAll",
-		},
-		"SAN policy OfflineInternal": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
-					uint32(win.SANOfflineInternal)))
-			},
-			check: "san-policy", verdict: doctor.Warning, says: "OfflineInternal",
-		},
-		"SAN policy OfflineShared": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
-					uint32(win.SANOfflineShared)))
-			},
-		},
-		"a SAN policy of the future": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy, 9))
-			},
-			check: "san-policy", verdict: doctor.Unknown, says: "9",
-		},
-		"BitLocker has locked a volume": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetVolumeLocked(attachVolume(t, f), true))
-			},
-			check: "bitlocker", verdict: doctor.Problem, says: "locked the volume",
-		},
-		"BitLocker's policy denies writing": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetRegistryNumber(win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess, 1))
-			},
-			check: "bitlocker", verdict: doctor.Problem, says: "read-only",
-		},
-		"a clone": {
-			make: func(t *testing.T, f *fixture) {
-				_, err := f.sim.CloneDisk(1, winsim.DiskSpec{Serial: "clone"})
-				simtest.Must(t, err)
-				f.sim.Settle()
-			},
-			check: "clones", verdict: doctor.Problem, says: "have the same id",
-		},
-		"a clone whose table Windows doesn't show": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
-				_, err := f.sim.CloneDisk(1, winsim.DiskSpec{Serial: "clone"})
-				simtest.Must(t, err)
-				f.sim.Settle()
-			},
-			check: "clones", verdict: doctor.Problem, says: "is offline, since it has the ids of another disk",
-		},
-		"two disks with one LUN": {
-			make: func(t *testing.T, f *fixture) {
-				azure(t, f, "data-1", "")
-				azure(t, f, "data-2", "")
-			},
-			check: "luns", verdict: doctor.Warning, says: "have the same LUN, 1: ",
-		},
-		"two disks with one LUN where no driver looks at that": {
-			make: func(t *testing.T, f *fixture) {
+			}},
+		"MSiSCSI disabled": {"iscsi-service", warns, "is disabled", "",
+			func(f *fixture) {
+				f.must(f.sim.Services().Remove(services.ISCSIInitiator))
+				f.must(f.sim.Services().Add(services.Spec{Name: services.ISCSIInitiator, StartType: win.ServiceDisabled}))
+			}},
+		"no MSiSCSI": {"iscsi-service", warns, "there is no service MSiSCSI", "",
+			func(f *fixture) { f.must(f.sim.Services().Remove(services.ISCSIInitiator)) }},
+		"automatic mounting off": {"automatic-mounting", warns, "automatic mounting is off", "",
+			func(f *fixture) { f.must(f.sim.SetSettings(winsim.Settings{NoAutomount: true})) }},
+		"SAN policy OfflineAll":      {"san-policy", warns, "OfflineAll", "", sanPolicy(win.SANOfflineAll)},
+		"SAN policy OfflineInternal": {"san-policy", warns, "OfflineInternal", "", sanPolicy(win.SANOfflineInternal)},
+		"SAN policy OfflineShared":   {"", "", "", "", sanPolicy(win.SANOfflineShared)},
+		"a SAN policy of the future": {"san-policy", unknown, "9", "", sanPolicy(9)},
+		"BitLocker has locked a volume": {"bitlocker", problem, "locked the volume", "",
+			func(f *fixture) {
+				volume, _ := simtest.Volume(f.t, f.sim)
+				f.must(f.sim.SetVolumeLocked(volume, true))
+			}},
+		"BitLocker's policy denies writing": {"bitlocker", problem, "read-only", "",
+			registered(win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess, 1)},
+		"a clone": {"clones", problem, "have the same id", "", cloned(winsim.Settings{})},
+		"a clone whose table Windows doesn't show": {"clones", problem,
+			"is offline, since it has the ids of another disk", "", cloned(winsim.Settings{OfflineLayoutRAW: true})},
+		"two disks with one LUN": {"luns", warns, "have the same LUN, 1: ", "",
+			func(f *fixture) {
+				f.azure("data-1", "")
+				f.azure("data-2", "")
+			}},
+		"two disks with one LUN where no driver looks at that": {"", "", "", "",
+			func(f *fixture) {
 				for _, serial := range []string{"one", "two"} {
-					simtest.Attach(t, f.sim, winsim.DiskSpec{Serial: serial, VendorID: "VMware", SCSI: onItsOwnBus(f)})
+					simtest.Attach(f.t, f.sim, winsim.DiskSpec{Serial: serial, VendorID: "VMware", SCSI: f.onItsOwnBus()})
 				}
-			},
-		},
-		"Azure's temporary disk": {
-			make:  func(t *testing.T, f *fixture) { azure(t, f, "temporary", "DATALOSS_WARNING_README.txt") },
-			check: "luns", verdict: doctor.Warning, says: "is Azure's temporary disk, at ",
-		},
-		"Azure's temporary disk that is protected, and a data disk with its LUN": {
-			make: func(t *testing.T, f *fixture) {
-				letter := azure(t, f, "temporary", "DATALOSS_WARNING_README.txt")
-				azure(t, f, "data", "")
+			}},
+		"Azure's temporary disk": {"luns", warns, "is Azure's temporary disk, at ", "",
+			func(f *fixture) { f.azure("temporary", "DATALOSS_WARNING_README.txt") }},
+		"Azure's temporary disk that is protected, and a data disk with its LUN": {"", "", "", "",
+			func(f *fixture) {
+				letter := f.azure("temporary", "DATALOSS_WARNING_README.txt")
+				f.azure("data", "")
 				n, err := nodeops.New(f.sim, nodeops.Options{ProtectedVolumes: []string{letter}})
-				simtest.Must(t, err)
+				f.must(err)
 				f.Daemon = doctor.Operations{Disk: n.Disk}
-			},
-		},
-		"a disk that answers with errors": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"},
-					win.ErrorIODevice))
-			},
-			check: "silent-disks", verdict: doctor.Problem, says: "disk 1", also: "mounted-volumes clones",
-		},
-		"a disk of which it isn't known whether it is a clone": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"},
-					win.ErrorIODevice))
-			},
-			check: "clones", verdict: doctor.Unknown, says: "doesn't tell its id", also: "mounted-volumes silent-disks",
-		},
-		"the server of a mapping is gone": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true}))
-			},
-			check: "smb-mappings", verdict: doctor.Problem, says: `the share \\filer\data, at C:\var\lib\kubelet\share: `,
-		},
-		"a server that refuses a log-on": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SMB().AddShare(smbserver.Share{Server: "nas", Name: "data"}))
+			}},
+		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes clones", withoutLayout},
+		"a disk of which it isn't known whether it is a clone": {"clones", unknown, "doesn't tell its id",
+			"mounted-volumes silent-disks", withoutLayout},
+		"the server of a mapping is gone": {"smb-mappings", problem,
+			`the share \\filer\data, at C:\var\lib\kubelet\share: `, "",
+			func(f *fixture) { f.must(f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true})) }},
+		"a server that refuses a log-on": {"smb-log-ons", problem, `the server of \\nas\data has refused a log-on`, "",
+			func(f *fixture) {
+				f.must(f.sim.SMB().AddShare(smbserver.Share{Server: "nas", Name: "data"}))
 				c := smb.Credentials{Username: "nobody", Password: secret.New("wrong")}
-				err := f.Local.Storage.StageShare(t.Context(),
+				err := f.Local.Storage.StageShare(f.t.Context(),
 					storage.StageShareRequest{RemotePath: `\\nas\data`, StagingPath: simtest.Kubelet + `\other`, Credentials: c})
 				if !errors.Is(err, csiproxy.ErrUnauthenticated) {
-					t.Errorf("staged: %v", err)
+					f.t.Errorf("staged: %v", err)
 				}
-			},
-			check: "smb-log-ons", verdict: doctor.Problem, says: `the server of \\nas\data has refused a log-on`,
-		},
-		"a volume that needs a repair": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true))
-			},
-			check: "mounted-volumes", verdict: doctor.Problem, says: `the volume at C:\var\lib\kubelet\plugins\volume: `,
-		},
-		"a link to nothing": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Symlink(simtest.Kubelet+`\dangling`, simtest.Kubelet+`\none`, true))
-			},
-			check: "leftovers", verdict: doctor.Warning,
-			says: `the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`,
-		},
-		"many links to nothing": {
-			make: func(t *testing.T, f *fixture) {
+			}},
+		"a volume that needs a repair": {"mounted-volumes", problem, `the volume at C:\var\lib\kubelet\plugins\volume: `, "",
+			func(f *fixture) { f.must(f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true)) }},
+		"a link to nothing": {"leftovers", warns,
+			`the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`, "",
+			func(f *fixture) { f.must(f.sim.Symlink(simtest.Kubelet+`\dangling`, simtest.Kubelet+`\none`, true)) }},
+		"many links to nothing": {"leftovers", warns, "5 more: csi-proxyctl storage volumes", "",
+			func(f *fixture) {
 				for i := range 25 {
-					simtest.Must(t, f.sim.Symlink(fmt.Sprintf(simtest.Kubelet+`\dangling-%d`, i), simtest.Kubelet+`\none`, true))
+					f.must(f.sim.Symlink(fmt.Sprintf(simtest.Kubelet+`\dangling-%d`, i), simtest.Kubelet+`\none`, true))
 				}
-			},
-			check: "leftovers", verdict: doctor.Warning, says: "5 more: csi-proxyctl storage volumes",
-		},
-		"a mount of a disk that has left": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.DetachDisk(1))
-			},
-			check: "leftovers", verdict: doctor.Warning, says: `the mount point C:\var\lib\kubelet\plugins\volume, to `,
-		},
-		"a mapping without a user": {
-			make: func(t *testing.T, f *fixture) {
-				simtest.Must(t, f.sim.Remove(simtest.Kubelet+`\share`))
-			},
-			check: "leftovers", verdict: doctor.Warning, says: `the mapping of \\filer\data: `,
-		},
+			}},
+		"a mount of a disk that has left": {"leftovers", warns,
+			`the mount point C:\var\lib\kubelet\plugins\volume, to `, "",
+			func(f *fixture) { f.must(f.sim.DetachDisk(1)) }},
+		"a mapping without a user": {"leftovers", warns, `the mapping of \\filer\data: `, "",
+			func(f *fixture) { f.must(f.sim.Remove(simtest.Kubelet + `\share`)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			test.make(t, f)
+			test.make(f)
 			findings := doctor.Examine(t.Context(), f.Node)
 			found := false
 			for _, got := range findings {
@@ -481,22 +369,28 @@ func TestNothingToAsk(t *testing.T) {
 // What the daemon doesn't serve, the node is asked for; what it answers counts.
 func TestDaemonFirst(t *testing.T) {
 	f := newFixture(t)
-	local := f.Local
-	for name, test := range map[string]struct {
-		daemon doctor.Operations
-		want   doctor.Verdict
-	}{
-		"no daemon":                {refusing(csiproxy.ErrUnavailable, local), doctor.OK},
-		"a daemon without the API": {refusing(csiproxy.ErrUnimplemented, local), doctor.OK},
-		"a daemon that fails":      {refusing(csiproxy.ErrPermissionDenied, local), doctor.Unknown},
+	for kind, want := range map[error]doctor.Verdict{
+		csiproxy.ErrUnavailable:      doctor.OK, // there is no daemon
+		csiproxy.ErrUnimplemented:    doctor.OK, // it lacks the API
+		csiproxy.ErrPermissionDenied: doctor.Unknown,
 	} {
-		f.Daemon = test.daemon
+		f.Daemon.Storage = refusing{f.Local.Storage, kind}
 		for _, got := range doctor.Examine(t.Context(), f.Node) {
-			if got.Check == "silent-disks" && got.Verdict != test.want {
-				t.Errorf("%s: %+v", name, got)
+			if got.Check == "silent-disks" && got.Verdict != want {
+				t.Errorf("%v: %+v", kind, got)
 			}
 		}
 	}
+}
+
+// refusing is a daemon's operations that fail.
+type refusing struct {
+	storage.Operations
+	kind error
+}
+
+func (r refusing) ListDisks(context.Context, storage.Selector) ([]storage.Disk, error) {
+	return nil, csiproxy.Errorf(r.kind, "refused")
 }
 
 // A check that gets no answer keeps no other from its finding.
