@@ -33,10 +33,8 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}
-	metrics.Watch(n.Load)
-	metrics.WatchLogOns(n.RefusedLogOns)
-	metrics.WatchUnstages(n.RefusedUnstages)
-	metrics.LookAt(nodemetrics.Inventory{
+	metrics.Watch(nodemetrics.Sources{
+		Load: n.Load, LogOns: n.RefusedLogOns, Unstages: n.RefusedUnstages,
 		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, LinksToNothing: n.LinksToNothing,
 	})
 	stop := n.KeepDirectories()

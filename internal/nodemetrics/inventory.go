@@ -11,20 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Inventory looks at what the node has. Each function is called from time to time, and
-// never twice at once.
-type Inventory struct {
-	// Disks returns how many disks there are, by state.
-	Disks func(context.Context) (map[string]int, error)
-	// StagedVolumes returns how many volumes are mounted below the allowed directories.
-	StagedVolumes func(context.Context) (int, error)
-	// Mappings returns how many SMB global mappings there are, by state.
-	Mappings func(context.Context) (map[string]int, error)
-	// LinksToNothing returns how many links in the allowed directories lead to nothing, or
-	// to a directory whose volume was unmounted.
-	LinksToNothing func(context.Context) (int, error)
-}
-
 const (
 	// lookInterval is the least time between two looks: they ask each disk and volume, and
 	// WMI, so that scraping more often costs nothing.
@@ -79,19 +65,6 @@ type look struct {
 	done  chan struct{}  // closed when it has ended; nil if none has begun
 	saw   time.Time      // when the last one that succeeded has ended
 	seen  map[string]int // what it saw, by state; the state is "" if there are none
-}
-
-// LookAt shows the inventory, until CloseInventory.
-func (n *Node) LookAt(what Inventory) {
-	i := n.inventory
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.looks = []*look{
-		{of: "disks", every: lookInterval, desc: disksDesc, see: what.Disks},
-		{of: "links", every: linksInterval, desc: linksDesc, see: count(what.LinksToNothing)},
-		{of: "smb-mappings", every: lookInterval, desc: mappingsDesc, see: what.Mappings},
-		{of: "volumes", every: lookInterval, desc: volumesDesc, see: count(what.StagedVolumes)},
-	}
 }
 
 // count is a look that sees no states.

@@ -9,7 +9,6 @@ package nodemetrics
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,10 +26,28 @@ type Node struct {
 	errors     *prometheus.CounterVec
 	callErrors *prometheus.CounterVec
 	skipped    prometheus.Gauge
-	load       atomic.Pointer[func() []wincalls.Load]
-	logOns     atomic.Pointer[func() (refused int, heldBack uint64)]
-	unstages   atomic.Pointer[func() (refused int)]
+	sources    Sources
 	inventory  *inventory
+}
+
+// Sources tell what is asked for when the metrics are read. Without a function, its metrics
+// are missing.
+type Sources struct {
+	// Load is what the calls to Windows have to do.
+	Load func() []wincalls.Load
+	// LogOns returns how many accounts SMB servers have refused lately, and how many log-ons
+	// weren't made because of that.
+	LogOns func() (refused int, heldBack uint64)
+	// Unstages returns at how many paths UnstageVolume was refused lately.
+	Unstages func() int
+
+	// The inventory. Each of its functions is called from time to time, and never twice at
+	// once. Disks and Mappings return how many disks and SMB global mappings there are, by
+	// state; StagedVolumes how many volumes are mounted below the allowed directories; and
+	// LinksToNothing how many links there lead to nothing, or to a directory whose volume was
+	// unmounted.
+	Disks, Mappings               func(context.Context) (map[string]int, error)
+	StagedVolumes, LinksToNothing func(context.Context) (int, error)
 }
 
 // Descriptions of what is asked for when the metrics are read.
@@ -44,9 +61,6 @@ var (
 	hanging = prometheus.NewDesc("csi_proxy_windows_hanging_call_start_time_seconds",
 		"Since when a call to Windows hangs, as Unix time, by call and object. Only of calls that are overdue, the "+
 			"oldest ten of a kind.", []string{"call", "object"}, nil)
-)
-
-var (
 	refusedAccounts = prometheus.NewDesc("csi_proxy_smb_refused_accounts",
 		"Accounts whose log-on an SMB server has refused lately.", nil, nil)
 	heldBack = prometheus.NewDesc("csi_proxy_smb_log_ons_held_back_total",
@@ -118,30 +132,33 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
 	}
 	n.collectLoad(ch)
-	if logOns := n.logOns.Load(); logOns != nil {
-		accounts, calls := (*logOns)()
+	if n.sources.LogOns != nil {
+		accounts, calls := n.sources.LogOns()
 		ch <- prometheus.MustNewConstMetric(refusedAccounts, prometheus.GaugeValue, float64(accounts))
 		ch <- prometheus.MustNewConstMetric(heldBack, prometheus.CounterValue, float64(calls))
 	}
-	if unstages := n.unstages.Load(); unstages != nil {
-		ch <- prometheus.MustNewConstMetric(refusedUnstages, prometheus.GaugeValue, float64((*unstages)()))
+	if n.sources.Unstages != nil {
+		ch <- prometheus.MustNewConstMetric(refusedUnstages, prometheus.GaugeValue, float64(n.sources.Unstages()))
 	}
 }
 
-// Watch takes the load of the calls to Windows from load whenever the metrics are read.
-func (n *Node) Watch(load func() []wincalls.Load) { n.load.Store(&load) }
-
-// WatchLogOns takes from logOns, whenever the metrics are read, how many accounts SMB servers
-// have refused lately, and how many log-ons weren't made because of that.
-func (n *Node) WatchLogOns(logOns func() (refused int, heldBack uint64)) { n.logOns.Store(&logOns) }
-
-// WatchUnstages has the node's volumes collected that refuse to be unstaged.
-func (n *Node) WatchUnstages(unstages func() (refused int)) { n.unstages.Store(&unstages) }
+// Watch asks sources whenever the metrics are read, until CloseInventory. It comes before the
+// metrics are registered.
+func (n *Node) Watch(sources Sources) {
+	n.sources = sources
+	if sources.Disks != nil {
+		n.inventory.looks = []*look{
+			{of: "disks", every: lookInterval, desc: disksDesc, see: sources.Disks},
+			{of: "links", every: linksInterval, desc: linksDesc, see: count(sources.LinksToNothing)},
+			{of: "smb-mappings", every: lookInterval, desc: mappingsDesc, see: sources.Mappings},
+			{of: "volumes", every: lookInterval, desc: volumesDesc, see: count(sources.StagedVolumes)},
+		}
+	}
+}
 
 // collectLoad collects what the calls to Windows have to do now.
 func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
-	load := n.load.Load()
-	if load == nil {
+	if n.sources.Load == nil {
 		return
 	}
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
@@ -149,7 +166,7 @@ func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
 	}
 	type name struct{ call, object string }
 	told := make(map[name]bool) // the calls come with the oldest first
-	for _, l := range (*load)() {
+	for _, l := range n.sources.Load() {
 		gauge(underWay, float64(l.Running), l.Pool, "running")
 		gauge(underWay, float64(l.Overdue), l.Pool, "overdue")
 		gauge(underWay, float64(l.Waiting), l.Pool, "waiting")

@@ -103,8 +103,7 @@ func TestFailuresStartAtZero(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	n := NewNode()
-	n.WatchLogOns(func() (int, uint64) { return 2, 30 })
-	n.WatchUnstages(func() int { return 4 })
+	n.Watch(Sources{LogOns: func() (int, uint64) { return 2, 30 }, Unstages: func() int { return 4 }})
 	all := values(t, n)
 	if all["csi_proxy_smb_refused_accounts"] != 2 || all["csi_proxy_smb_log_ons_held_back_total"] != 30 ||
 		all["csi_proxy_refused_unstages"] != 4 {
@@ -115,12 +114,12 @@ func TestRefusals(t *testing.T) {
 func TestLoad(t *testing.T) {
 	n := NewNode()
 	since := time.UnixMilli(1795284778500)
-	n.Watch(func() []wincalls.Load {
+	n.Watch(Sources{Load: func() []wincalls.Load {
 		return []wincalls.Load{{Pool: "disks", Running: 3, Overdue: 2, Waiting: 1, Refused: 7, Hanging: []wincalls.Call{
 			{Name: "CreateFileW", Object: `\\.\PhysicalDrive1`, Since: since},
 			{Name: "CreateFileW", Object: `\\.\PhysicalDrive1`, Since: since.Add(time.Second)},
 		}}}
-	})
+	}})
 	want := map[string]float64{
 		"csi_proxy_windows_calls disks running":                                            3,
 		"csi_proxy_windows_calls disks overdue":                                            2,
@@ -139,7 +138,7 @@ func TestInventory(t *testing.T) {
 		defer n.CloseInventory()
 		var looked, staged, links int
 		hang := make(chan struct{})
-		n.LookAt(Inventory{
+		n.Watch(Sources{
 			Disks: func(context.Context) (map[string]int, error) {
 				looked++
 				return map[string]int{"online": 2, "offline": looked}, nil
