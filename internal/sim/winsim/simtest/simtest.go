@@ -24,14 +24,6 @@ const Kubelet = `C:\var\lib\kubelet`
 // Passwords take most of the time of a test with thousands of nodes.
 func init() { credential.Rounds = 1 }
 
-// Must ends the test if a step of its preparation fails.
-func Must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Open starts a node that ends with the test, and fails the test if handles are
 // left open then, with the stacks that opened them. OnWindows sets its switches.
 func Open(t testing.TB, delays winsim.Delays) *winsim.System {
