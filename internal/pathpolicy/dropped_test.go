@@ -89,9 +89,7 @@ func TestErrorAtEachCall(t *testing.T) {
 func TestAside(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	must(t, p.ReachMaking(t.Context(), sys, mustParse(t, p, kubelet+`\a\b`), func(e pathpolicy.Entry) error {
-		if to := e.Aside("now").String(); to != kubelet+`\csi-proxy-moved-aside\now\a\b` {
-			t.Errorf("it goes to %s", to)
-		}
+		simtest.Want(t, "where it goes to", e.Aside("now").String(), kubelet+`\csi-proxy-moved-aside\now\a\b`)
 		return nil
 	}))
 }

@@ -4,7 +4,6 @@
 package pathpolicy_test
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -148,9 +147,7 @@ func TestKeptMeetsLink(t *testing.T) {
 		kept := k.kept() // never behind a bind filter, where each call walks
 		for _, name := range []string{`System32`, `none`} {
 			_, err := k.p.Exists(t.Context(), k.sys, mustParse(t, k.p, kubelet+`\dir\`+name))
-			if !errors.Is(err, csiproxy.ErrPermissionDenied) {
-				t.Errorf("%s behind a junction outside: %v", name, err)
-			}
+			simtest.WantErrorOf(t, name+" behind a junction outside", err, csiproxy.ErrPermissionDenied)
 		}
 		if kept && !k.kept() {
 			t.Error("a link is no reason to let the directory go")
@@ -197,9 +194,7 @@ func TestKeptErrorIsConfirmed(t *testing.T) {
 		fail.Count = 2
 		must(t, k.sys.Fail(fail, win.ErrorAccessDenied))
 		_, err := k.p.Exists(t.Context(), k.sys, mustParse(t, k.p, kubelet+`\dir\a`))
-		if !errors.Is(err, win.ErrorAccessDenied) {
-			t.Errorf("an error that stays: %v", err)
-		}
+		simtest.WantErrorOf(t, "an error that stays", err, win.ErrorAccessDenied)
 		if k.kept() {
 			t.Errorf("%q are open after an error", k.sys.OpenHandles())
 		}
@@ -230,9 +225,7 @@ func TestKeptIsLetGoInUse(t *testing.T) {
 		opens := simtest.Counted(k.sys, win.CallOpen)
 		k.want(t, kubelet+`\dir\a`, true)
 		k.sys.OnCall(nil)
-		if n := opens(); n[0] != 0 {
-			t.Error("the handle was closed under the call")
-		}
+		simtest.Want(t, "opens during the call", opens()[0], 0)
 		if k.kept() {
 			t.Errorf("%q are open", k.sys.OpenHandles())
 		}

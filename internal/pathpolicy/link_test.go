@@ -14,6 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -98,9 +99,7 @@ func TestMakeSymlink(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet))
 	must(t, p.Reach(t.Context(), sys, mustParse(t, p, kubelet), func(e pathpolicy.Entry) error {
 		_, err := e.MakeSymlink(t.Context(), source, false, func(pathpolicy.Link) bool { return true })
-		if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-			t.Errorf("in place of an allowed directory: %v", err)
-		}
+		simtest.WantErrorOf(t, "in place of an allowed directory", err, csiproxy.ErrInvalidArgument)
 		return nil
 	}))
 }
@@ -254,9 +253,7 @@ func TestLinksTellErrorsOfClosing(t *testing.T) {
 			err = c.do(e)
 			return nil
 		})
-		if !errors.Is(err, win.ErrorIODevice) {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, err, win.ErrorIODevice)
 	}
 }
 

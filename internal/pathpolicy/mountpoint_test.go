@@ -123,9 +123,7 @@ func TestUnmountTwiceAtOneTime(t *testing.T) {
 			if err != nil && !pathpolicy.Missing(err) {
 				t.Errorf("error %v", err)
 			}
-			if got := mountedAt(t, sys, path); got != "" {
-				t.Errorf("mounted is %s", got)
-			}
+			simtest.Want(t, "mounted", mountedAt(t, sys, path), "")
 		})
 	}
 }
@@ -267,9 +265,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			mountThere()
 			must(t, sys.WriteFile(path+`\first`, nil))
 			unmountThere()
-			if err := sys.WriteFile(path+`\x`, nil); !errors.Is(err, win.ErrorAccessDenied) {
-				t.Errorf("a file in the unmounted directory: %v", err)
-			}
+			simtest.WantErrorOf(t, "a file in the unmounted directory", sys.WriteFile(path+`\x`, nil), win.ErrorAccessDenied)
 			mountThere()
 			must(t, sys.WriteFile(path+`\second`, nil))
 			unmountThere()
@@ -408,9 +404,7 @@ func TestUnmountOfLostRecords(t *testing.T) {
 	_ = p.Reach(t.Context(), unclosable{sys}, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 		dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 		must(t, err)
-		if err := dir.Unmount(t.Context()); !errors.Is(err, win.ErrorIODevice) {
-			t.Errorf("what is open can't be closed: %v", err)
-		}
+		simtest.WantErrorOf(t, "what is open can't be closed", dir.Unmount(t.Context()), win.ErrorIODevice)
 		return nil
 	})
 }

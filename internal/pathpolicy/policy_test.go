@@ -11,6 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -19,9 +20,7 @@ const kubelet = `C:\var\lib\kubelet`
 func mustPolicy(t testing.TB, dirs ...string) *Policy {
 	t.Helper()
 	p, err := New(dirs[0], dirs[1:]...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return p
 }
 
@@ -174,9 +173,7 @@ func TestPathEqual(t *testing.T) {
 	p := mustPolicy(t, kubelet, `Z:\work`, `a:\work`)
 	parse := func(s string) Path {
 		path, err := p.Parse(s, MaxPath)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		return path
 	}
 	a := parse(kubelet + `\a\ä`)
@@ -199,9 +196,7 @@ func TestPathEqual(t *testing.T) {
 			t.Errorf("%v equals %v: %v", c.a, c.b, got)
 		}
 	}
-	if got := inVolume.String(); got != `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\a` {
-		t.Errorf("path in a volume: %s", got)
-	}
+	simtest.Want(t, "path in a volume", inVolume.String(), `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\a`)
 }
 
 func TestIsBelow(t *testing.T) {
@@ -244,9 +239,7 @@ func TestIsOfKubelet(t *testing.T) {
 		`D:\work\lib\kubelet\pods\x`: false,
 	} {
 		parsed, err := p.Parse(path, MaxPath)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		if got := p.IsOfKubelet(parsed); got != want {
 			t.Errorf("%s is kubelet's: %v", path, got)
 		}
@@ -304,9 +297,7 @@ func FuzzTarget(f *testing.F) {
 	}
 	p := mustPolicy(f, kubelet)
 	dir, err := p.Parse(kubelet+`\a\b`, MaxPath)
-	if err != nil {
-		f.Fatal(err)
-	}
+	simtest.Must(f, err)
 	const volume = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 	f.Fuzz(func(t *testing.T, target string, relative bool) {
 		r := win.ReparsePoint{Tag: win.TagSymlink, SubstituteName: target, Relative: relative}

@@ -12,6 +12,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -64,9 +65,7 @@ func TestProtects(t *testing.T) {
 			}
 			must(t, sys.Remove(kubelet+`\mnt`))
 		}
-		if got := strings.Join(got, " "); got != c.want {
-			t.Errorf("protected are %s, want %s", got, c.want)
-		}
+		simtest.Want(t, "protected", strings.Join(got, " "), c.want)
 	}
 
 	failed := errors.New("of the check")

@@ -15,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -62,15 +63,11 @@ func TestReachTellsErrorsOfClosing(t *testing.T) {
 			want = win.ErrorBusy
 		}
 		err := p.Reach(t.Context(), unclosable{sys}, path, func(pathpolicy.Entry) error { return earlier })
-		if !errors.Is(err, want) {
-			t.Errorf("after %v: %v", earlier, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("after %v", earlier), err, want)
 	}
 	made := func(pathpolicy.Entry) error { return nil }
 	err := p.ReachMaking(t.Context(), unclosable{sys}, mustParse(t, p, kubelet), made)
-	if !errors.Is(err, win.ErrorIODevice) {
-		t.Errorf("of the allowed directory: %v", err)
-	}
+	simtest.WantErrorOf(t, "of the allowed directory", err, win.ErrorIODevice)
 }
 
 // recording notes how files are opened by their paths.
@@ -120,9 +117,7 @@ func TestReachHolds(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\elsewhere`))
 
 	err := p.Reach(t.Context(), sys, mustParse(t, p, `\VAR\lib\kubelet\A\b\c`), func(e pathpolicy.Entry) error {
-		if got := e.Path(); got != kubelet+`\A\b\c` {
-			t.Errorf("path %s", got)
-		}
+		simtest.Want(t, "path", e.Path(), kubelet+`\A\b\c`)
 		f, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 		if err != nil {
 			return err
@@ -142,14 +137,10 @@ func TestReachHolds(t *testing.T) {
 			t.Errorf("info %v, %v", info, err)
 		}
 		_, err = f.Entry("x").Open(t.Context(), win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
-		if !errors.Is(err, csiproxy.ErrPermissionDenied) {
-			t.Errorf("create in a directory that has become a link: %v", err)
-		}
+		simtest.WantErrorOf(t, "create in a directory that has become a link", err, csiproxy.ErrPermissionDenied)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	if open := sys.OpenHandles(); len(open) > 0 {
 		t.Errorf("still open: %q", open)
 	}
@@ -252,9 +243,7 @@ func TestReachRefuses(t *testing.T) {
 		must(t, sys.MkdirAll(link))
 		must(t, sys.SetReparsePoint(link, r))
 		_, err := reach(t, sys, p, link+`\x`)
-		if !errors.Is(err, csiproxy.ErrPermissionDenied) {
-			t.Errorf("%s: %v, want permission denied", name, err)
-		}
+		simtest.WantErrorOf(t, name, err, csiproxy.ErrPermissionDenied)
 		if e := new(csiproxy.Error); errors.As(err, &e) && e.Object != link {
 			t.Errorf("%s: the error is about %s", name, e.Object)
 		}
@@ -364,9 +353,7 @@ func TestReachMaking(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := making(kubelet + `\evil\x\y`); !errors.Is(err, csiproxy.ErrPermissionDenied) {
-		t.Errorf("behind a link outside: %v", err)
-	}
+	simtest.WantErrorOf(t, "behind a link outside", making(kubelet+`\evil\x\y`), csiproxy.ErrPermissionDenied)
 	if _, err := sys.ReadDir(`C:\Windows\x`); !errors.Is(err, win.ErrorFileNotFound) {
 		t.Errorf("C:\\Windows\\x: %v", err)
 	}
@@ -422,9 +409,7 @@ func TestReachWaits(t *testing.T) {
 
 				start := time.Now()
 				err = p.Reach(ctx, sys, mustParse(t, p, kubelet+`\busy\x`), func(pathpolicy.Entry) error { return nil })
-				if !errors.Is(err, c.want) {
-					t.Errorf("error %v, want %v", err, c.want)
-				}
+				simtest.WantError(t, err, c.want)
 				if took := time.Since(start); c.took != 0 && took != c.took {
 					t.Errorf("it took %v, want %v", took, c.took)
 				}
@@ -467,9 +452,7 @@ func TestReachFailures(t *testing.T) {
 func eachCallFails(t *testing.T, sys *winsim.System, run func() error) {
 	t.Helper()
 	before := sys.Calls()
-	if err := run(); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, run())
 	failed := 0
 	for name, n := range sys.Calls() {
 		for skip := range n - before[name] {
