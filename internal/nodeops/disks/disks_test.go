@@ -37,14 +37,10 @@ func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number 
 func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
 	t.Helper()
 	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.AccessNone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	defer h.Close()
 	layout, err := h.Layout(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return layout
 }
 
@@ -83,13 +79,9 @@ func TestPartitionDisk(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sim, ops := newNode(t)
-			if err := sim.SetSettings(winsim.Settings{AutomaticMSR: c.automatic}); err != nil {
-				t.Fatal(err)
-			}
+			simtest.Must(t, sim.SetSettings(winsim.Settings{AutomaticMSR: c.automatic}))
 			n := attach(t, sim, winsim.DiskSpec{SectorSize: c.sectorSize})
-			if err := ops.PartitionDisk(t.Context(), n); err != nil {
-				t.Fatal(err)
-			}
+			simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 			layout := layoutOf(t, sim, n)
 			want := []part{
 				{win.PartitionTypeMicrosoftReserved, c.usable, 16 << 20, 0, "Microsoft reserved partition", true},
@@ -118,26 +110,18 @@ func TestPartitionDiskOffline(t *testing.T) {
 	t.Run("a raw disk is brought online", func(t *testing.T) {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
-		if err := ops.PartitionDisk(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 		if online, err := ops.GetDiskState(t.Context(), n); err != nil || !online {
 			t.Errorf("online is %v, %v", online, err)
 		}
-		if len(sim.VolumesOfDisk(n)) != 1 {
-			t.Error("it has no volume")
-		}
+		simtest.Want(t, "volumes of the disk", len(sim.VolumesOfDisk(n)), 1)
 	})
 	t.Run("a partitioned disk stays as it is", func(t *testing.T) {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{})
-		if err := errors.Join(ops.PartitionDisk(t.Context(), n), ops.SetDiskState(t.Context(), n, false)); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, errors.Join(ops.PartitionDisk(t.Context(), n), ops.SetDiskState(t.Context(), n, false)))
 		before := writes(sim)
-		if err := ops.PartitionDisk(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 		if online, err := ops.GetDiskState(t.Context(), n); err != nil || online || writes(sim) != before {
 			t.Errorf("online is %v, %v; %d writes", online, err, writes(sim)-before)
 		}
@@ -149,15 +133,10 @@ func TestPartitionDiskRefusesForeignData(t *testing.T) {
 	n := attach(t, sim, winsim.DiskSpec{})
 	plant(t, sim, n, 0, "XFSB")
 	err := ops.PartitionDisk(t.Context(), n)
-	if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "XFS") {
-		t.Errorf("a disk with XFS gave %v", err)
-	}
-	if style := layoutOf(t, sim, n).Style; style != win.StyleRAW {
-		t.Errorf("the disk has style %d now", style)
-	}
-	if err := disks.New(sim, disks.Options{AllowRecognizedData: true}).PartitionDisk(t.Context(), n); err != nil {
-		t.Errorf("with AllowRecognizedData: %v", err)
-	}
+	simtest.WantErrorOf(t, "a disk with XFS", err, csiproxy.ErrFailedPrecondition, "XFS")
+	simtest.Want(t, "style of the disk", layoutOf(t, sim, n).Style, win.StyleRAW)
+	simtest.WantErrorOf(t, "with AllowRecognizedData",
+		disks.New(sim, disks.Options{AllowRecognizedData: true}).PartitionDisk(t.Context(), n), nil)
 }
 
 func TestPartitionDiskTakesLeftovers(t *testing.T) {
@@ -171,9 +150,7 @@ func TestPartitionDiskTakesLeftovers(t *testing.T) {
 
 func plant(t *testing.T, sim *winsim.System, n disk.Number, offset int64, s string) {
 	t.Helper()
-	if err := sim.WriteImage(n, []byte(s), offset); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, sim.WriteImage(n, []byte(s), offset))
 }
 
 // mbr is a boot sector with one partition, or none if kind is 0.
@@ -192,48 +169,32 @@ func TestPartitionDiskOnMBR(t *testing.T) {
 	with, without := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
 	plant(t, sim, with, 0, mbr(7))
 	plant(t, sim, without, 0, mbr(0))
-	if err := ops.Rescan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := ops.PartitionDisk(t.Context(), with); err != nil {
-		t.Errorf("with a partition: %v", err)
-	}
-	if err := ops.PartitionDisk(t.Context(), without); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("without partitions: %v", err)
-	}
+	simtest.Must(t, ops.Rescan(t.Context()))
+	simtest.WantErrorOf(t, "with a partition", ops.PartitionDisk(t.Context(), with), nil)
+	simtest.WantErrorOf(t, "without partitions", ops.PartitionDisk(t.Context(), without), csiproxy.ErrFailedPrecondition)
 }
 
 func TestPartitionDiskTooSmall(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{SizeBytes: 17 << 20})
-	if err := ops.PartitionDisk(t.Context(), n); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("17 MiB gave %v", err)
-	}
+	simtest.WantErrorOf(t, "17 MiB", ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
 	simtest.Partition(t, sim, n, 0)
-	if err := ops.PartitionDisk(t.Context(), n); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("17 MiB with a GPT gave %v", err)
-	}
+	simtest.WantErrorOf(t, "17 MiB with a GPT", ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
 }
 
 func TestPartitionDiskWithoutAutomount(t *testing.T) {
 	sim, ops := newNode(t)
-	if err := sim.SetSettings(winsim.Settings{NoAutomount: true}); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
 	n := attach(t, sim, winsim.DiskSpec{})
-	if err := ops.PartitionDisk(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 	volumes := sim.VolumesOfDisk(n)
 	if len(volumes) != 1 {
 		t.Fatal("it has no volume")
 	}
-	if err := sim.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
-		t.Errorf("its volume can't be used: %v", err)
-	}
-	if got := sim.Calls()[win.IoctlVolumeOffline.String()]; got != 0 {
-		t.Errorf("a volume that went online was taken offline %d times", got)
-	}
+	simtest.WantErrorOf(t, "its volume can't be used",
+		sim.FormatVolume(t.Context(), volumes[0], win.FormatOptions{FileSystem: "NTFS"}), nil)
+	simtest.Want(t, "times that a volume which went online was taken offline",
+		sim.Calls()[win.IoctlVolumeOffline.String()], 0)
 }
 
 // stubborn is a node whose volumes, if automatic mounting has left them offline, go
@@ -270,27 +231,22 @@ func (d stubbornDevice) Control(ctx context.Context, code win.IoctlCode, in, out
 // use never is.
 func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
 	sim, _ := newNode(t)
-	if err := sim.SetSettings(winsim.Settings{NoAutomount: true}); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
 	var told []string
 	ops := disks.New(stubborn{sim, &told}, disks.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
 	partition := func(want ...string) {
 		t.Helper()
 		told = nil
-		if err := ops.PartitionDisk(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	}
 	online, offline := win.IoctlVolumeOnline.String(), win.IoctlVolumeOffline.String()
 	partition(online, offline, online)
-	if err := sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}); err != nil {
-		t.Errorf("its volume can't be used: %v", err)
-	}
+	simtest.WantErrorOf(t, "its volume can't be used",
+		sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}), nil)
 	partition() // it isn't even opened
 }
 
@@ -298,12 +254,8 @@ func TestPartitionDiskWaitsForTheVolume(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 150 * time.Millisecond})
 	ops := disks.New(sim, disks.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
-	if err := ops.PartitionDisk(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
-	if len(sim.VolumesOfDisk(n)) != 1 {
-		t.Error("it has no volume")
-	}
+	simtest.Must(t, ops.PartitionDisk(t.Context(), n))
+	simtest.Want(t, "volumes of the disk", len(sim.VolumesOfDisk(n)), 1)
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
@@ -312,9 +264,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	n := attach(t, sim, winsim.DiskSpec{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := ops.PartitionDisk(ctx, n); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	simtest.WantError(t, ops.PartitionDisk(ctx, n), context.DeadlineExceeded)
 }
 
 func TestUnknownDisk(t *testing.T) {
@@ -337,9 +287,7 @@ func TestSetDiskState(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
 	for _, online := range []bool{true, true, false, false, true} {
-		if err := ops.SetDiskState(t.Context(), n, online); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, ops.SetDiskState(t.Context(), n, online))
 		if got, err := ops.GetDiskState(t.Context(), n); err != nil || got != online {
 			t.Fatalf("the state is %v, %v after it was set to %v", got, err, online)
 		}
@@ -357,13 +305,9 @@ func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
 	ops := disks.New(sim, disks.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
-	if err := ops.PartitionDisk(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 	for _, online := range []bool{false, true} {
-		if err := ops.SetDiskState(t.Context(), n, online); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, ops.SetDiskState(t.Context(), n, online))
 		if got := len(sim.VolumesOfDisk(n)) == 1; got != online {
 			t.Errorf("online %v: the volume is there: %v", online, got)
 		}
@@ -373,25 +317,17 @@ func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
 func TestGoingOfflineFlushesVolumes(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{})
-	if err := ops.PartitionDisk(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 	before := sim.Calls()["FlushFileBuffers"]
-	if err := ops.SetDiskState(t.Context(), n, false); err != nil {
-		t.Fatal(err)
-	}
-	if got := sim.Calls()["FlushFileBuffers"] - before; got != 1 {
-		t.Errorf("%d volumes were flushed, want 1", got)
-	}
+	simtest.Must(t, ops.SetDiskState(t.Context(), n, false))
+	simtest.Want(t, "flushed volumes", sim.Calls()["FlushFileBuffers"]-before, 1)
 }
 
 // A disk that has just arrived may refuse for a moment.
 func TestSetDiskStateRetriesOnAFreshDisk(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{Offline: true})
-	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_SET_DISK_ATTRIBUTES", Count: 2}, win.ErrorWriteProtect); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_SET_DISK_ATTRIBUTES", Count: 2}, win.ErrorWriteProtect))
 	if err := ops.SetDiskState(t.Context(), n, true); err != nil {
 		t.Error(err)
 	}

@@ -50,9 +50,7 @@ func TestListDiskIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := ops.ListDiskIDs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	if _, ok := got[0]; !ok {
 		t.Error("the system disk is missing")
 	}
@@ -127,9 +125,7 @@ func TestListDiskLocations(t *testing.T) {
 			SCSI: &win.SCSIAddress{PortNumber: 8}}),
 	}
 	got, err := ops.ListDiskLocations(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	for _, n := range none {
 		if l, ok := got[n]; ok {
 			t.Errorf("disk %d, which has no location of use, is listed: %+v", n, l)
@@ -146,19 +142,13 @@ func TestRescan(t *testing.T) {
 	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(sim.GrowDisk(grown, 20*gibibyte), sim.DetachDisk(removed)); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, errors.Join(sim.GrowDisk(grown, 20*gibibyte), sim.DetachDisk(removed)))
 	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 10*gibibyte {
 		t.Errorf("before: %+v, %v", stats, err)
 	}
-	if err := ops.Rescan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, ops.Rescan(t.Context()))
 	ids, err := ops.ListDiskIDs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	found := false
 	for _, id := range ids {
 		found = found || id.SerialNumber == "new"
@@ -177,9 +167,7 @@ func TestRescanWaitsForArrivals(t *testing.T) {
 	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := ops.Rescan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, ops.Rescan(t.Context()))
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
 		t.Errorf("after the rescan: %v, %v", ids, err)
 	}
@@ -188,16 +176,11 @@ func TestRescanWaitsForArrivals(t *testing.T) {
 func TestRescanPassesOverASickDisk(t *testing.T) {
 	sim, ops := newNode(t)
 	sick, grown := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
-	if err := sim.GrowDisk(grown, 20*gibibyte); err != nil {
-		t.Fatal(err)
-	}
-	if err := sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)},
-		win.ErrorIODevice); err != nil {
-		t.Fatal(err)
-	}
-	if err := ops.Rescan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, sim.GrowDisk(grown, 20*gibibyte))
+	simtest.Must(t,
+		sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)},
+			win.ErrorIODevice))
+	simtest.Must(t, ops.Rescan(t.Context()))
 	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
 		t.Errorf("the healthy disk: %+v, %v", stats, err)
 	}

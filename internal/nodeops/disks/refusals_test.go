@@ -43,23 +43,17 @@ func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
 			n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
 			prepare(t, sim, n)
 			before := sim.Calls()["IOCTL_DISK_CREATE_DISK"]
-			simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
+			simtest.WantError(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
 			infos := sim.Disks()
-			if got := infos[len(infos)-1].Attributes; got != win.DiskOffline|win.DiskReadOnly {
-				t.Errorf("the disk has attributes %d", got)
-			}
-			if sim.Calls()["IOCTL_DISK_CREATE_DISK"] != before {
-				t.Error("it was written to")
-			}
+			simtest.Want(t, "attributes of the disk", infos[len(infos)-1].Attributes, win.DiskOffline|win.DiskReadOnly)
+			simtest.Want(t, "writes to it", sim.Calls()["IOCTL_DISK_CREATE_DISK"], before)
 		})
 	}
 	t.Run("too small", func(t *testing.T) {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{SizeBytes: 17 << 20, Offline: true})
-		simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
-		if writes(sim) != 0 {
-			t.Error("it was written to")
-		}
+		simtest.WantError(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
+		simtest.Want(t, "writes to it", writes(sim), 0)
 	})
 }
 
@@ -79,9 +73,7 @@ func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
 		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, win.NewGUID(), 1<<20, gibibyte
 		simtest.Must(t, h.SetLayout(t.Context(), &win.DriveLayout{Style: win.StyleGPT, Partitions: []win.Partition{p}}))
 		h.Close()
-		if err := ops.PartitionDisk(t.Context(), n); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
 	}
 }
 
@@ -102,7 +94,7 @@ func TestPartitionDiskBringsTheDiskOnlineAgain(t *testing.T) {
 				}
 			})
 			err := ops.PartitionDisk(t.Context(), n)
-			simtest.WantKind(t, err, want)
+			simtest.WantError(t, err, want)
 			if err == nil && len(sim.VolumesOfDisk(n)) != 1 {
 				t.Errorf("offline %d times: it has no volume", times)
 			}
@@ -146,9 +138,8 @@ func TestPartitionDiskRefusesADamagedTable(t *testing.T) {
 			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
-			if err := disks.New(sim, disks.Options{AllowRecognizedData: true}).PartitionDisk(t.Context(), n); err != nil {
-				t.Errorf("with AllowRecognizedData: %v", err)
-			}
+			simtest.WantErrorOf(t, "with AllowRecognizedData",
+				disks.New(sim, disks.Options{AllowRecognizedData: true}).PartitionDisk(t.Context(), n), nil)
 		})
 	}
 }
@@ -171,9 +162,7 @@ func TestSystemDisks(t *testing.T) {
 			"PartitionDisk": ops.PartitionDisk(t.Context(), n), "online": ops.SetDiskState(t.Context(), n, true),
 			"offline": ops.SetDiskState(t.Context(), n, false),
 		} {
-			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), why) {
-				t.Errorf("%s of disk %d: %v", name, n, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%s of disk %d", name, n), err, csiproxy.ErrFailedPrecondition, why)
 		}
 	}
 	locations, err := ops.ListDiskLocations(t.Context())
@@ -187,10 +176,10 @@ func TestSystemDisks(t *testing.T) {
 	for _, call := range []string{win.CallSystemWindowsDirectory, win.CallRegistryStrings} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: call}, win.ErrorAccessDenied))
 		before := writes(sim)
-		simtest.WantKind(t, ops.PartitionDisk(t.Context(), data), csiproxy.ErrUnavailable)
-		simtest.WantKind(t, ops.SetDiskState(t.Context(), data, false), csiproxy.ErrUnavailable)
+		simtest.WantError(t, ops.PartitionDisk(t.Context(), data), csiproxy.ErrUnavailable)
+		simtest.WantError(t, ops.SetDiskState(t.Context(), data, false), csiproxy.ErrUnavailable)
 		_, err := ops.ListDiskLocations(t.Context())
-		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		if writes(sim) != before {
 			t.Errorf("%s fails: a disk was changed", call)
 		}
@@ -230,13 +219,11 @@ func TestAcceptedButNotDone(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	offline, raw := attach(t, sim, winsim.DiskSpec{Offline: true}), attach(t, sim, winsim.DiskSpec{})
 	ops := disks.New(deaf{sim, win.IoctlDiskSetDiskAttributes}, disks.Options{})
-	simtest.WantKind(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
-	simtest.WantKind(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
+	simtest.WantError(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
+	simtest.WantError(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
 	ops = disks.New(deaf{sim, win.IoctlDiskCreateDisk}, disks.Options{})
 	if err := ops.PartitionDisk(t.Context(), raw); err == nil || !strings.Contains(err.Error(), "partition style 2") {
 		t.Errorf("got %v", err)
 	}
-	if writes(sim) != 0 {
-		t.Error("it was written to")
-	}
+	simtest.Want(t, "writes to it", writes(sim), 0)
 }

@@ -99,7 +99,7 @@ func TestPartitionDiskBesideAnotherProcess(t *testing.T) {
 				busy = true
 				defer func() { busy = false }()
 				if err := other.PartitionDisk(operation.Inline(t.Context()), n); err != nil {
-					simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+					simtest.WantError(t, err, csiproxy.ErrUnavailable)
 					return
 				}
 				name := sim.VolumesOfDisk(n)[0]
@@ -159,7 +159,7 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 				simtest.Must(t, err)
 				before := sim.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"]
 				begun, attributes := time.Now(), sim.Disks()[n].Attributes
-				simtest.WantKind(t, c.run(t.Context(), ops, n), csiproxy.ErrUnavailable)
+				simtest.WantError(t, c.run(t.Context(), ops, n), csiproxy.ErrUnavailable)
 				if took := time.Since(begun); took < 10*time.Second || sim.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"] != before ||
 					sim.Disks()[n].Attributes&win.DiskOffline != attributes&win.DiskOffline {
 					t.Errorf("it was changed, or wasn't waited for: %v", took)
@@ -244,7 +244,7 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 		attach(t, sim, winsim.DiskSpec{SizeBytes: gibibyte, Offline: true})
 		right.Release()
 		for range 2 {
-			simtest.WantKind(t, <-ended, csiproxy.ErrNotFound)
+			simtest.WantError(t, <-ended, csiproxy.ErrNotFound)
 		}
 		if infos := sim.Disks(); layoutOf(t, sim, n).Style != win.StyleRAW ||
 			infos[len(infos)-1].Attributes != win.DiskOffline {
@@ -306,10 +306,8 @@ func TestStagedDiskGoesOffline(t *testing.T) {
 					setAttributes(t, sim, n, disks.Blocking)
 				}
 			})
-			simtest.WantKind(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
-			if got := sim.Disks()[1].Attributes; got != disks.Blocking {
-				t.Errorf("it has the attributes %d", got)
-			}
+			simtest.WantError(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
+			simtest.Want(t, "its attributes", sim.Disks()[1].Attributes, disks.Blocking)
 		})
 	}
 }
@@ -324,13 +322,11 @@ func TestMountedDiskStaysOnline(t *testing.T) {
 		for _, path := range []string{`C:\data`, simtest.Kubelet + `\mnt`} {
 			simtest.Mount(t, sim, path, sim.VolumesOfDisk(n)[0])
 		}
-		simtest.WantKind(t, ops.SetDiskState(t.Context(), n, false), csiproxy.ErrFailedPrecondition)
+		simtest.WantError(t, ops.SetDiskState(t.Context(), n, false), csiproxy.ErrFailedPrecondition)
 		setAttributes(t, sim, n, win.DiskOffline)
 		setAttributes(t, sim, n, 0)
-		simtest.WantKind(t, ops.SetDiskState(t.Context(), n, false), csiproxy.ErrFailedPrecondition)
-		if got := sim.Disks()[1].Attributes; got != 0 {
-			t.Errorf("it has the attributes %d", got)
-		}
+		simtest.WantError(t, ops.SetDiskState(t.Context(), n, false), csiproxy.ErrFailedPrecondition)
+		simtest.Want(t, "its attributes", sim.Disks()[1].Attributes, 0)
 	})
 }
 

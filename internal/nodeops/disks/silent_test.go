@@ -6,7 +6,6 @@ package disks_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -117,9 +116,8 @@ func TestGivingUpOnASilentDisk(t *testing.T) {
 			ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), patience)
 			_, err := ops.ListDiskIDs(ctx)
 			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered "+win.CallOpen) {
-				t.Errorf("after %v, the error is %v", patience, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("after %v, the error is", patience), err, context.DeadlineExceeded,
+				"has not answered "+win.CallOpen)
 		}
 		sim.ResetRules()
 		synctest.Wait()
@@ -198,10 +196,8 @@ func TestWhatIsNoDisk(t *testing.T) {
 		t.Errorf("a tape: %v, %v", ids, err)
 	}
 	before := writes(sim)
-	simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
-	if writes(sim) != before {
-		t.Error("a tape was partitioned")
-	}
+	simtest.WantError(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
+	simtest.Want(t, "writes to a tape", writes(sim), before)
 }
 
 // What a disk answers before it is ready isn't its identity.
@@ -210,10 +206,8 @@ func TestADiskThatIsNotReady(t *testing.T) {
 	n := attach(t, sim, winsim.DiskSpec{})
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String()}, win.ErrorNotReady))
 	before := writes(sim)
-	simtest.WantKind(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrUnavailable)
-	if writes(sim) != before {
-		t.Error("it was written to")
-	}
+	simtest.WantError(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrUnavailable)
+	simtest.Want(t, "writes to it", writes(sim), before)
 }
 
 // numbered is a node whose disks say other numbers.
@@ -261,9 +255,7 @@ func TestRescanAsksTheWholeTreeSeldom(t *testing.T) {
 			t.Helper()
 			roots = 0
 			simtest.Must(t, ops.Rescan(t.Context()))
-			if roots != want {
-				t.Errorf("the whole tree was asked %d times, want %d", roots, want)
-			}
+			simtest.Want(t, "questions to the whole tree", roots, want)
 		}
 		_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true})
 		simtest.Must(t, err)
@@ -336,5 +328,5 @@ func TestRescanWithoutThePrivilege(t *testing.T) {
 	sim, ops := newNode(t)
 	simtest.Must(t, ops.Rescan(t.Context()))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReenumerateDevice}, win.ErrorAccessDenied))
-	simtest.WantKind(t, ops.Rescan(t.Context()), csiproxy.ErrPermissionDenied)
+	simtest.WantError(t, ops.Rescan(t.Context()), csiproxy.ErrPermissionDenied)
 }
