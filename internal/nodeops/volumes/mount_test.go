@@ -137,16 +137,14 @@ func TestMountRefusals(t *testing.T) {
 		kubelet + `\none`: nil, kubelet + `\empty`: nil,
 	} {
 		id, err := n.volumes.MountedAtPath(ctx, n.path(path))
-		if simtest.WantKind(t, err, want); id != "" {
+		if simtest.WantError(t, err, want); id != "" {
 			t.Errorf("mounted at %s is %q", path, id)
 		}
 	}
 	entries, err := n.sim.ReadDir(`C:\Windows`)
 	n.do(err)
 	for _, e := range entries {
-		if e.Name != "System32" {
-			t.Errorf(`C:\Windows has %s`, e.Name)
-		}
+		simtest.Want(t, "an entry of C:\\Windows", e.Name, "System32")
 	}
 }
 
@@ -175,9 +173,8 @@ func TestMountBesideSomebodyElse(t *testing.T) {
 // A bad path is the caller's fault, whatever there is of the volume.
 func TestMountChecksThePathFirst(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.MountVolume(t.Context(), unknown, `C:\Windows`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-		t.Errorf("got %v", err)
-	}
+	simtest.WantError(t, n.volumes.MountVolume(t.Context(), unknown, `C:\Windows`),
+		csiproxy.ErrInvalidArgument)
 }
 
 func TestUnmountWhereNothingIs(t *testing.T) {
@@ -211,12 +208,10 @@ func TestUnmountKeepsWhatCannotBeFlushed(t *testing.T) {
 	_, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
 	n.do(n.sim.Fail(winsim.Match{Call: "FlushFileBuffers", Count: 1}, win.ErrorIODevice))
-	if err := n.volumes.UnmountVolume(t.Context(), id, staging); !errors.Is(err, win.ErrorIODevice) {
-		t.Errorf("got %v", err)
-	}
+	simtest.WantError(t, n.volumes.UnmountVolume(t.Context(), id, staging), win.ErrorIODevice)
 	// It seems to be gone, and isn't.
 	n.do(n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: string(id[:20]), Count: 1}, win.ErrorDeviceNotConnected))
-	simtest.WantKind(t, n.volumes.UnmountVolume(t.Context(), id, staging), csiproxy.ErrUnavailable)
+	simtest.WantError(t, n.volumes.UnmountVolume(t.Context(), id, staging), csiproxy.ErrUnavailable)
 	if got := n.mountedAt(staging); !got.Equal(id) {
 		t.Errorf("mounted is %q", got)
 	}
@@ -321,7 +316,7 @@ func TestClosestVolumeOfADrive(t *testing.T) {
 	n.do(err)
 	n.do(n.sim.Symlink(`C:\link`, `X:\missing`, true))
 	_, err = volumes.New(n.sim, paths, volumes.Options{}).GetClosestVolumeIDFromTargetPath(t.Context(), `C:\link`)
-	simtest.WantKind(t, err, csiproxy.ErrNotFound)
+	simtest.WantError(t, err, csiproxy.ErrNotFound)
 	system, err := n.sim.VolumeNameForMountPoint(t.Context(), `C:\`)
 	n.do(err)
 	for _, path := range []string{`C:\`, `C:\Windows`} {
@@ -369,12 +364,8 @@ func TestMountRefusesProtectedVolumes(t *testing.T) {
 		lettered:          nil, // Windows gives letters to CSI volumes by itself
 	} {
 		path := kubelet + `\` + string(id)[len(`\\?\`):len(id)-1]
-		if err := v.MountVolume(ctx, id, path); csiproxy.KindOf(err) != want {
-			t.Errorf("%s: %v, want %v", id, err, want)
-		}
-		if got := n.mountedAt(path); (got != "") != (want == nil) {
-			t.Errorf("mounted is %q", got)
-		}
+		simtest.WantErrorOf(t, string(id), v.MountVolume(ctx, id, path), want)
+		simtest.Want(t, "mounted", n.mountedAt(path) != "", want == nil)
 	}
 }
 
@@ -396,9 +387,7 @@ func TestSlashesAndErrors(t *testing.T) {
 		}
 	}
 	n.do(n.volumes.UnmountVolume(ctx, id, `C:/var`+strings.ReplaceAll(staging[len(`C:\var`):], `\`, `/`)))
-	if got := n.mountedAt(staging); got != "" {
-		t.Errorf("mounted is %q", got)
-	}
+	simtest.Want(t, "mounted", n.mountedAt(staging), "")
 	for _, path := range []string{`//server/share`, `/??/C:/var/lib/kubelet/x`, `//?/C:/var/lib/kubelet/x`, `C:/Windows`} {
 		if err := n.volumes.MountVolume(ctx, id, path); !errors.Is(err, csiproxy.ErrInvalidArgument) ||
 			!strings.Contains(err.Error(), path) {
@@ -422,9 +411,7 @@ func TestMountOnReFS(t *testing.T) {
 	n.do(err)
 	_, id := n.formatted(winsim.DiskSpec{})
 	err = volumes.New(n.sim, paths, volumes.Options{}).MountVolume(t.Context(), id, `D:\kubelet\x`)
-	if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "ReFS") {
-		t.Errorf("error %v", err)
-	}
+	simtest.WantError(t, err, csiproxy.ErrFailedPrecondition, "ReFS")
 }
 
 // DeleteVolumeMountPointW doesn't know the mount point, or says so: it goes all the same,

@@ -134,7 +134,7 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 			_, right, err := use.Default(n.sim).Disk(t.Context(), number) // of another process
 			n.do(err)
 			before := changes()
-			simtest.WantKind(t, run(), csiproxy.ErrUnavailable)
+			simtest.WantError(t, run(), csiproxy.ErrUnavailable)
 			if changes() != before {
 				t.Errorf("disk %d was changed", number)
 			}
@@ -350,9 +350,7 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := counted(); got[0] != 1 {
-			t.Errorf("it was grown %d times", got[0])
-		}
+		simtest.Want(t, "growths", counted()[0], 1)
 	})
 }
 
@@ -386,9 +384,7 @@ func TestFormatVolumeThatFailsHalfWay(t *testing.T) {
 			}
 		})
 		err := n.volumes.FormatVolume(t.Context(), id)
-		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "the format has failed") {
-			t.Errorf("the error is %v", err)
-		}
+		simtest.WantError(t, err, csiproxy.ErrUnavailable, "the format has failed")
 	})
 }
 
@@ -410,10 +406,8 @@ func TestFormatVolumeOfADiskSwappedMeanwhile(t *testing.T) {
 		})
 		err := n.volumes.FormatVolume(t.Context(), id)
 		n.sim.OnCall(nil)
-		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
-		if formats != 1 {
-			t.Errorf("%d formats were tried", formats)
-		}
+		simtest.WantError(t, err, csiproxy.ErrUnavailable)
+		simtest.Want(t, "formats", formats, 1)
 	})
 }
 
@@ -458,7 +452,7 @@ func TestResizeVolumeThatHasMoved(t *testing.T) {
 	extends := simtest.Counted(n.sim, win.FsctlExtendVolume.String())
 	err = volumes.New(moved{n.sim, id, &now}, paths, volumes.Options{}).ResizeVolume(t.Context(), id, 0)
 	n.sim.OnCall(nil)
-	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	if got := extends()[0]; !now || got != 0 {
 		t.Errorf("the partition is grown: %v; the file system was grown %d times", now, got)
 	}
@@ -478,10 +472,8 @@ func TestFormatVolumeThatHasMoved(t *testing.T) {
 		formats := simtest.Counted(n.sim, win.CallFormatVolume)
 		err = volumes.New(moved{n.sim, id, &now}, paths, volumes.Options{}).FormatVolume(t.Context(), id)
 		n.sim.OnCall(nil)
-		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
-		if got := formats()[0]; got != 1 {
-			t.Errorf("%d formats were tried", got)
-		}
+		simtest.WantError(t, err, csiproxy.ErrUnavailable)
+		simtest.Want(t, "formats", formats()[0], 1)
 	})
 }
 
@@ -499,9 +491,7 @@ func TestSystemVolumes(t *testing.T) {
 			"FormatVolume": n.volumes.FormatVolume(t.Context(), id),
 			"ResizeVolume": n.volumes.ResizeVolume(t.Context(), id, 0),
 		} {
-			if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), why) {
-				t.Errorf("%s of %s: %v", name, why, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%s of %s", name, why), err, csiproxy.ErrFailedPrecondition, why)
 		}
 	}
 	_, data := n.formatted(winsim.DiskSpec{})
@@ -511,9 +501,7 @@ func TestSystemVolumes(t *testing.T) {
 		"FormatVolume": n.volumes.FormatVolume(t.Context(), data),
 		"ResizeVolume": n.volumes.ResizeVolume(t.Context(), data, 0),
 	} {
-		if !errors.Is(err, csiproxy.ErrUnavailable) {
-			t.Errorf("%s while the registry can't be read: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name+" while the registry can't be read", err, csiproxy.ErrUnavailable)
 	}
 	n.sim.ResetRules()
 
@@ -529,7 +517,7 @@ func TestDataVolumeOfDiskCountsPartitions(t *testing.T) {
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "Partition2"}, win.ErrorFileNotFound))
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallFindVolumes}, win.ErrorNotSupported))
 		_, err := n.volumes.DataVolumeOfDisk(t.Context(), number)
-		simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
+		simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
 	})
 }
 
@@ -590,7 +578,7 @@ func TestResizeVolumeSizes(t *testing.T) {
 		before := size(n, id)
 		n.do(n.sim.GrowDisk(number, disk20))
 		err := n.volumes.ResizeVolume(t.Context(), id, c.asked)
-		simtest.WantKind(t, err, c.kind)
+		simtest.WantError(t, err, c.kind)
 		if c.kind != nil && !(strings.Contains(err.Error(), fmt.Sprint(c.asked)) &&
 			strings.Contains(err.Error(), fmt.Sprint(int64(disk20)))) {
 			t.Errorf("the sizes aren't in: %v", err)
@@ -620,10 +608,8 @@ func TestResizeVolumeThatCannotGrow(t *testing.T) {
 	n.do(err)
 	ops := volumes.New(exFAT{n.sim}, paths, volumes.Options{})
 	n.do(ops.ResizeVolume(t.Context(), id, 0))
-	simtest.WantKind(t, ops.ResizeVolume(t.Context(), id, 15*gibibyte), csiproxy.ErrUnimplemented)
-	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"] + n.sim.Calls()["FSCTL_EXTEND_VOLUME"]; got != 0 {
-		t.Errorf("it was grown %d times", got)
-	}
+	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 15*gibibyte), csiproxy.ErrUnimplemented)
+	simtest.Want(t, "growths", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]+n.sim.Calls()["FSCTL_EXTEND_VOLUME"], 0)
 }
 
 // A volume on a dynamic disk begins where a partition begins, too, but isn't that
@@ -635,10 +621,8 @@ func TestResizeVolumeOnADynamicDisk(t *testing.T) {
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)
 	ops := volumes.New(dynamic{n.sim}, paths, volumes.Options{})
-	simtest.WantKind(t, ops.ResizeVolume(t.Context(), id, 0), csiproxy.ErrFailedPrecondition)
-	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]; got != 0 {
-		t.Errorf("it was grown %d times", got)
-	}
+	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 0), csiproxy.ErrFailedPrecondition)
+	simtest.Want(t, "growths", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)
 }
 
 // dynamic is a node whose data partitions are those of dynamic disks (LDM).
@@ -676,7 +660,5 @@ func TestResizeVolumeOfAFullPartition(t *testing.T) {
 	n := newNode(t)
 	_, id := n.formatted(winsim.DiskSpec{SectorSize: 4096})
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
-	if got := n.sim.Calls()["FSCTL_EXTEND_VOLUME"]; got != 0 {
-		t.Errorf("the file system was grown %d times", got)
-	}
+	simtest.Want(t, "growths of the file system", n.sim.Calls()["FSCTL_EXTEND_VOLUME"], 0)
 }

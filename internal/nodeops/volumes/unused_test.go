@@ -84,7 +84,7 @@ func TestUnmountUnused(t *testing.T) {
 			err := s.unmountUnused(t.Context(), c.force)
 			s.sim.OnCall(nil)
 			s.sim.ResetRules()
-			simtest.WantKind(t, err, c.kind)
+			simtest.WantError(t, err, c.kind)
 			for _, text := range c.says {
 				if err == nil || !strings.Contains(err.Error(), text) {
 					t.Errorf("the error is %v, want %q in it", err, text)
@@ -93,15 +93,13 @@ func TestUnmountUnused(t *testing.T) {
 			if got := volumes.IsInUse(err); got != c.inUse {
 				t.Errorf("in use: %v, want %v: %v", got, c.inUse, err)
 			}
-			if got := s.mountedAt(staging) != ""; got != c.mounted {
-				t.Errorf("mounted: %v, want %v", got, c.mounted)
-			}
+			simtest.Want(t, "mounted", s.mountedAt(staging) != "", c.mounted)
 			if c.inUse {
 				err = s.volumes.InUse(t.Context(), s.id, err)
 				for range 11 {
 					use(s)
 				}
-				simtest.WantKind(t, err, csiproxy.ErrFailedPrecondition)
+				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
 				many := s.volumes.InUse(t.Context(), s.id, err)
 				for text, err := range map[string]error{
 					"it is in use by process 2000 (" + image + "); end that use, or force the unmount": err,

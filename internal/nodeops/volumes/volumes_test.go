@@ -57,9 +57,7 @@ func (n *node) with(o volumes.Options) {
 	if err == nil {
 		paths, err = paths.Protect(nil, systemdisk.New(n.sim).Protected)
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	simtest.Must(n.t, err)
 	n.owner = use.Default(n.sim)
 	o.Owner = n.owner
 	n.disks = disks.New(n.sim, disks.Options{Owner: o.Owner})
@@ -70,9 +68,7 @@ func (n *node) with(o volumes.Options) {
 func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
 	n.t.Helper()
 	number := simtest.Attach(n.t, n.sim, spec)
-	if err := n.disks.PartitionDisk(n.t.Context(), number); err != nil {
-		n.t.Fatal(err)
-	}
+	simtest.Must(n.t, n.disks.PartitionDisk(n.t.Context(), number))
 	ids, err := n.volumes.ListVolumesOnDisk(n.t.Context(), number, 0)
 	if err != nil || len(ids) != 1 {
 		n.t.Fatalf("volumes %q, %v", ids, err)
@@ -84,17 +80,13 @@ func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
 func (n *node) formatted(spec winsim.DiskSpec) (disk.Number, volume.ID) {
 	n.t.Helper()
 	number, id := n.attach(spec)
-	if err := n.volumes.FormatVolume(n.t.Context(), id); err != nil {
-		n.t.Fatal(err)
-	}
+	simtest.Must(n.t, n.volumes.FormatVolume(n.t.Context(), id))
 	return number, id
 }
 
 func (n *node) do(err error) {
 	n.t.Helper()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	simtest.Must(n.t, err)
 }
 
 // dataOffset is where the data partition of a disk begins.
@@ -194,9 +186,7 @@ func TestFormatVolumeByManyAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if formatted != 1 {
-		t.Errorf("it was formatted %d times", formatted)
-	}
+	simtest.Want(t, "formats", formatted, 1)
 }
 
 // Virus scanners open each new volume for a moment.
@@ -208,9 +198,7 @@ func TestFormatVolumeWaitsForOthers(t *testing.T) {
 
 	_, other := n.attach(winsim.DiskSpec{})
 	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format"}, win.ErrorIODevice))
-	if err := n.volumes.FormatVolume(t.Context(), other); !errors.Is(err, win.ErrorIODevice) {
-		t.Errorf("a broken volume: %v", err)
-	}
+	simtest.WantErrorOf(t, "a broken volume", n.volumes.FormatVolume(t.Context(), other), win.ErrorIODevice)
 }
 
 // No call loses data, however often or wrongly it comes.
@@ -226,18 +214,14 @@ func TestFormatVolumeRefusesData(t *testing.T) {
 		before := n.sim.Calls()["MSFT_Volume.Format"]
 		for _, allow := range []bool{false, name == "NTFS"} {
 			n.with(volumes.Options{AllowRecognizedData: allow})
-			if err := n.volumes.FormatVolume(t.Context(), id); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-				t.Errorf("%s: %v", name, err)
-			}
+			simtest.WantErrorOf(t, name, n.volumes.FormatVolume(t.Context(), id), csiproxy.ErrFailedPrecondition)
 		}
 		if n.sim.Calls()["MSFT_Volume.Format"] != before {
 			t.Errorf("%s: it was formatted", name)
 		}
 	}
 	n.with(volumes.Options{AllowRecognizedData: true})
-	if err := n.volumes.FormatVolume(t.Context(), extID); err != nil {
-		t.Errorf("with AllowRecognizedData: %v", err)
-	}
+	simtest.WantErrorOf(t, "with AllowRecognizedData", n.volumes.FormatVolume(t.Context(), extID), nil)
 }
 
 func TestIsVolumeFormattedNeverGuesses(t *testing.T) {
@@ -279,15 +263,11 @@ func TestBadVolumeIDs(t *testing.T) {
 		errs := n.every(id)
 		errs["UnmountVolume"] = n.volumes.UnmountVolume(t.Context(), id, staging)
 		for op, err := range errs {
-			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-				t.Errorf("%s of %q: %v", op, id, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%s of %q", op, id), err, csiproxy.ErrInvalidArgument)
 		}
 	}
 	for op, err := range n.every(unknown) {
-		if !errors.Is(err, csiproxy.ErrNotFound) {
-			t.Errorf("%s of an unknown volume: %v", op, err)
-		}
+		simtest.WantErrorOf(t, op+" of an unknown volume", err, csiproxy.ErrNotFound)
 	}
 }
 
@@ -344,9 +324,7 @@ func TestWriteVolumeCache(t *testing.T) {
 	}
 
 	n.do(n.sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
-	if err := n.volumes.WriteVolumeCache(t.Context(), id); err != nil {
-		t.Errorf("a read-only volume: %v", err)
-	}
+	simtest.WantErrorOf(t, "a read-only volume", n.volumes.WriteVolumeCache(t.Context(), id), nil)
 }
 
 func size(n *node, id volume.ID) (fileSystem int64) {
@@ -378,9 +356,7 @@ func TestResizeVolume(t *testing.T) {
 		}
 	}
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	if err := n.volumes.ResizeVolume(t.Context(), id, -1); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-		t.Errorf("a negative size: %v", err)
-	}
+	simtest.WantErrorOf(t, "a negative size", n.volumes.ResizeVolume(t.Context(), id, -1), csiproxy.ErrInvalidArgument)
 	if err := n.volumes.ResizeVolume(t.Context(), id, 20*gibibyte+21*mebibyte); !errors.Is(err,
 		csiproxy.ErrFailedPrecondition) || size(n, id) != original {
 		t.Errorf("more than the disk has: %v, size %d", err, size(n, id))
@@ -401,9 +377,7 @@ func TestResizeVolume(t *testing.T) {
 	before := grows()
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 15*gibibyte))
-	if grows() != before {
-		t.Error("a repetition, or a smaller size, changed the partition")
-	}
+	simtest.Want(t, "growths after a repetition and a smaller size", grows(), before)
 }
 
 func TestResizeVolumeKeepsFiles(t *testing.T) {
@@ -437,12 +411,8 @@ func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	id = volume.ID(n.sim.VolumesOfDisk(mbr)[0])
 	n.do(n.volumes.FormatVolume(t.Context(), id))
 	// The simulator grows no partition of such a disk.
-	if err := n.volumes.ResizeVolume(t.Context(), id, 0); !errors.Is(err, win.ErrorInvalidParameter) {
-		t.Errorf("on an MBR disk: %v", err)
-	}
-	if got := changes()[0]; got != 0 {
-		t.Errorf("the table was changed %d times", got)
-	}
+	simtest.WantErrorOf(t, "on an MBR disk", n.volumes.ResizeVolume(t.Context(), id, 0), win.ErrorInvalidParameter)
+	simtest.Want(t, "changes of the table", changes()[0], 0)
 }
 
 // mbrTable is the first sector of an MBR disk with one partition, of 512 MiB from 1 MiB on.
@@ -473,9 +443,7 @@ func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
 	if got := size(n, id); got < 19*gibibyte {
 		t.Errorf("size %d", got)
 	}
-	if got := strings.Join(calls, " "); got != "told told table told grow told" {
-		t.Errorf("the calls are %s", got)
-	}
+	simtest.Want(t, "the calls", strings.Join(calls, " "), "told told table told grow told")
 }
 
 // What a check finds is told, and a volume that storage management doesn't know yet is waited for.
@@ -508,12 +476,9 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	if got := size(n, ids[0]); got != before {
 		t.Errorf("the first of two adjacent partitions grew from %d to %d", before, got)
 	}
-	if err := n.volumes.ResizeVolume(t.Context(), ids[0], 2*gibibyte); !errors.Is(err, csiproxy.ErrResourceExhausted) {
-		t.Errorf("into the next partition: %v", err)
-	}
-	if got := n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]; got != 0 {
-		t.Errorf("Windows was asked %d times to grow into the next partition", got)
-	}
+	simtest.WantErrorOf(t, "into the next partition", n.volumes.ResizeVolume(t.Context(), ids[0], 2*gibibyte),
+		csiproxy.ErrResourceExhausted)
+	simtest.Want(t, "growths into the next partition", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)
 }
 
 func TestParseID(t *testing.T) {
