@@ -127,23 +127,21 @@ func TestMoveAsideRefuses(t *testing.T) {
 		simtest.Kubelet + `\..\..\Windows`: {csiproxy.ErrInvalidArgument, ""},
 	} {
 		_, err := n.Storage.MoveAside(t.Context(), path)
-		wantKind(t, path, err, want.kind, want.word)
+		simtest.WantErrorOf(t, path, err, want.kind, want.word)
 	}
 	h, err := sim.Hold(otherPath+file,
 		win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead, Disposition: win.FileOpen})
 	simtest.Must(t, err)
 	_, err = n.Storage.MoveAside(t.Context(), otherPath)
-	wantKind(t, "while a file is open", err, csiproxy.ErrFailedPrecondition, "has a file in it open")
+	simtest.WantErrorOf(t, "while a file is open", err, csiproxy.ErrFailedPrecondition, "has a file in it open")
 	simtest.Must(t, h.Close())
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
 	_, err = n.Storage.MoveAside(t.Context(), simtest.Kubelet)
-	wantKind(t, "the kubelet directory", err, csiproxy.ErrInvalidArgument, "allowed directory")
+	simtest.WantErrorOf(t, "the kubelet directory", err, csiproxy.ErrInvalidArgument, "allowed directory")
 	if _, err := sim.ReadFile(otherPath + file); err != nil {
 		t.Error(err)
 	}
-	if found := aside(t, sim); len(found) != 0 {
-		t.Errorf("moved aside are %v", found)
-	}
+	simtest.Want(t, "entries moved aside", len(aside(t, sim)), 0)
 }
 
 // A directory stays if something below it is used: a volume that is mounted there, however deep,
@@ -212,7 +210,7 @@ func TestMoveAsideAboveUse(t *testing.T) {
 			if !c.free {
 				for _, path := range []string{dir, simtest.Kubelet + `\way\above`} {
 					_, err := n.Storage.MoveAside(t.Context(), path)
-					wantKind(t, path, err, csiproxy.ErrFailedPrecondition, c.path, "name the staging directory itself")
+					simtest.WantErrorOf(t, path, err, csiproxy.ErrFailedPrecondition, c.path, "name the staging directory itself")
 				}
 				if _, err := sim.ReadLink(c.path); err != nil {
 					t.Error(err)
@@ -246,7 +244,7 @@ func TestMoveAsideAboveUnknown(t *testing.T) {
 	} {
 		simtest.Must(t, sim.Fail(fails, win.ErrorIODevice))
 		_, err := n.Storage.MoveAside(t.Context(), path)
-		wantKind(t, path, err, csiproxy.ErrUnavailable, "can't be found out")
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrUnavailable, "can't be found out")
 		sim.ResetRules()
 	}
 }

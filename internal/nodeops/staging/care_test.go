@@ -47,9 +47,7 @@ func TestCleanUp(t *testing.T) {
 		t.Errorf("the file is %q, %v", data, err)
 	}
 	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
-	if got := mappings(t, sim); got != `\\filer\data` {
-		t.Errorf("mapped are %s", got)
-	}
+	simtest.Want(t, "mapped", mappings(t, sim), `\\filer\data`)
 }
 
 // A mount where kubelet has none may be an administrator's: it stays, though its disk has left.
@@ -106,7 +104,7 @@ func TestListsWithoutMappings(t *testing.T) {
 		t.Errorf("the share is %+v", m)
 	}
 	_, err = n.Storage.GetVolume(ctx, sharePath)
-	wantKind(t, "GetVolume of the share", err, csiproxy.ErrUnavailable)
+	simtest.WantErrorOf(t, "GetVolume of the share", err, csiproxy.ErrUnavailable)
 
 	left, err := n.Storage.CleanUp(ctx, true)
 	if err != nil || left.IncompleteReason != list.IncompleteReason || len(left.Mounts) != 1 ||
@@ -114,9 +112,7 @@ func TestListsWithoutMappings(t *testing.T) {
 		t.Errorf("cleaned up are %+v, %v", left, err)
 	}
 	sim.ResetRules()
-	if got := mappings(t, sim); got != `\\filer\data \\filer\other` {
-		t.Errorf("mapped are %s", got)
-	}
+	simtest.Want(t, "mapped", mappings(t, sim), `\\filer\data \\filer\other`)
 }
 
 // A mapping is a leftover only if all links are known.
@@ -130,9 +126,7 @@ func TestNoLeftoverMappingsWithoutAllLinks(t *testing.T) {
 		t.Errorf("cleaned up are %+v, %v", left, err)
 	}
 	sim.ResetRules()
-	if got := mappings(t, sim); got != `\\filer\data` {
-		t.Errorf("mapped are %s", got)
-	}
+	simtest.Want(t, "mapped", mappings(t, sim), `\\filer\data`)
 }
 
 // So is a mount.
@@ -171,10 +165,10 @@ func TestCheckVolume(t *testing.T) {
 	check("a damaged volume", false, true, false)
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: targetPath, SpotFix: true})
-	wantKind(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
+	simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, win.ErrorAccessDenied))
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
-	wantKind(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
+	simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
 	sim.ResetRules()
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	sim.OnCall(func(c winsim.Call) {
@@ -184,8 +178,8 @@ func TestCheckVolume(t *testing.T) {
 		}
 	})
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
-	wantKind(t, "a volume that is published during the scan", err, csiproxy.ErrFailedPrecondition, "it is published at",
-		targetPath)
+	simtest.WantErrorOf(t, "a volume that is published during the scan", err,
+		csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	check("a spot fix", true, true, true)
 	check("a volume that was fixed", false, false, false)
@@ -193,9 +187,9 @@ func TestCheckVolume(t *testing.T) {
 	check("damage that a spot fix leaves", true, true, false)
 
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: otherPath})
-	wantKind(t, "ReFS", err, csiproxy.ErrUnimplemented)
+	simtest.WantErrorOf(t, "ReFS", err, csiproxy.ErrUnimplemented)
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: simtest.Kubelet})
-	wantKind(t, "no volume", err, csiproxy.ErrNotFound)
+	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
 // A disk that doesn't tell whether it is online may have the volume of a mount: then it isn't known

@@ -21,10 +21,11 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	wantKind(t, "nothing staged", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition,
-		"neither a volume nor a share")
+	simtest.WantErrorOf(t, "nothing staged", n.Storage.PublishVolume(ctx, stagingPath, targetPath),
+		csiproxy.ErrFailedPrecondition, "neither a volume nor a share")
 	simtest.Must(t, sim.MkdirAll(stagingPath))
-	wantKind(t, "a plain directory", n.Storage.PublishVolume(ctx, stagingPath, targetPath), csiproxy.ErrFailedPrecondition)
+	simtest.WantErrorOf(t, "a plain directory", n.Storage.PublishVolume(ctx, stagingPath, targetPath),
+		csiproxy.ErrFailedPrecondition)
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 
 	simtest.Must(t, sim.MkdirAll(targetPath)) // empty, as a call that died leaves it
@@ -45,7 +46,7 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 	}
 	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
 		"a mount point": stagingPath} {
-		wantKind(t, "unpublish "+what, n.Storage.UnpublishVolume(ctx, path), csiproxy.ErrFailedPrecondition)
+		simtest.WantErrorOf(t, "unpublish "+what, n.Storage.UnpublishVolume(ctx, path), csiproxy.ErrFailedPrecondition)
 	}
 	for _, path := range []string{directory, stagingPath, targetPath} {
 		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
@@ -66,7 +67,7 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
 	_, err := n.Storage.ExpandVolume(t.Context(), request)
-	wantKind(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
+	simtest.WantErrorOf(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
 
 	// The cloud grows the disk while the call waits.
 	var once sync.Once
@@ -81,7 +82,7 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	_, err = n.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
-	wantKind(t, "no volume", err, csiproxy.ErrNotFound)
+	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
 // Who has changed a volume sees that, though another caller's look is under way meanwhile.

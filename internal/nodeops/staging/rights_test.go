@@ -164,19 +164,15 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
 	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
-	if got := attributesOf(sim, number); got != win.DiskReadOnly {
-		t.Errorf("online, its attributes are %v", got)
-	}
+	simtest.Want(t, "its attributes online", attributesOf(sim, number), win.DiskReadOnly)
 	// Windows takes it offline, as after errors. Its volume doesn't show then.
 	takeOffline(t, sim, number)
 	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
 	_, err := n.Storage.StageVolume(ctx, writable)
-	wantKind(t, "staged writable", err, csiproxy.ErrFailedPrecondition, "read-only", stagingPath)
+	simtest.WantErrorOf(t, "staged writable", err, csiproxy.ErrFailedPrecondition, "read-only", stagingPath)
 	takeOffline(t, sim, number)
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
-	if got := attributesOf(sim, number); got != win.DiskReadOnly {
-		t.Errorf("online again, its attributes are %v", got)
-	}
+	simtest.Want(t, "its attributes online again", attributesOf(sim, number), win.DiskReadOnly)
 	if err := sim.WriteFile(stagingPath+file, []byte("x")); err == nil {
 		t.Error("it can be written to")
 	}
@@ -189,9 +185,7 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	sim.OnCall(nil)
-	if got := attributesOf(sim, number); got != win.DiskOffline {
-		t.Errorf("unstaged, its attributes are %v", got)
-	}
+	simtest.Want(t, "its attributes unstaged", attributesOf(sim, number), win.DiskOffline)
 	// So does a call that finds it offline and read-only. If somebody has brought it online meanwhile,
 	// it stays so.
 	for _, want := range []win.DiskAttributes{win.DiskOffline, 0} {
@@ -204,9 +198,7 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 		})
 		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
 		sim.OnCall(nil)
-		if got := attributesOf(sim, number); got != want {
-			t.Errorf("unstaged again, its attributes are %v, want %v", got, want)
-		}
+		simtest.Want(t, "its attributes unstaged again", attributesOf(sim, number), want)
 	}
 }
 
@@ -251,10 +243,8 @@ func TestReadOnlyOfADiskThatIsSwapped(t *testing.T) {
 	r.ReadOnly = true
 	_, err := n.Storage.StageVolume(operation.Inline(t.Context()), r)
 	sim.OnCall(nil)
-	wantKind(t, "a swapped disk", err, csiproxy.ErrUnavailable, "another identity")
-	if changes != 1 {
-		t.Errorf("the attributes were set %d times", changes)
-	}
+	simtest.WantErrorOf(t, "a swapped disk", err, csiproxy.ErrUnavailable, "another identity")
+	simtest.Want(t, "changes of the attributes", changes, 1)
 }
 
 // A disk that nobody has staged inherits no wish: it may be read-only since the one before it
@@ -285,9 +275,7 @@ func TestReadOnlyOfNobody(t *testing.T) {
 	simtest.Must(t, sim.SetDiskAttributes(number,
 		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true)) // also while it is online
-	if got := attributesOf(sim, number); got != 0 {
-		t.Errorf("its attributes are %v", got)
-	}
+	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 }
@@ -298,11 +286,9 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	wantKind(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath,
+	simtest.WantErrorOf(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath,
 		"unmount it first")
-	if got := attributesOf(sim, number); got != 0 {
-		t.Errorf("its attributes are %v", got)
-	}
+	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
 	// A broken disk must get offline, too.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames}, win.ErrorIODevice))
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
@@ -310,8 +296,8 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
 	// One error proves nothing.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, win.ErrorIODevice))
-	wantKind(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition,
-		stagingPath)
+	simtest.WantErrorOf(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false),
+		csiproxy.ErrFailedPrecondition, stagingPath)
 }
 
 // A volume is mounted at each call of UnstageVolume, by the published API and of another
@@ -337,9 +323,7 @@ func TestMountDuringUnstage(t *testing.T) {
 		case mounted := <-ended:
 			if mounted == nil {
 				simtest.Must(t, sim.WriteFile(otherPath+file, []byte("precious")))
-				if got := attributesOf(sim, 1); got != 0 {
-					t.Errorf("the disk of a mounted volume has the attributes %v", got)
-				}
+				simtest.Want(t, "attributes of the disk of a mounted volume", attributesOf(sim, 1), 0)
 			}
 		case <-time.After(time.Minute): // the last round, which has no other call
 		}
@@ -360,7 +344,7 @@ func TestMountAtTheStagingPathDuringUnstage(t *testing.T) {
 		}
 	})
 	_, err := n.Storage.UnstageVolume(t.Context(), r)
-	wantKind(t, "while it is mounted", err, csiproxy.ErrUnavailable, name)
+	simtest.WantErrorOf(t, "while it is mounted", err, csiproxy.ErrUnavailable, name)
 }
 
 // A published volume isn't unstaged without force, and the error names the links.
@@ -374,12 +358,12 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 	simtest.Must(t, sim.Symlink(second, targetPath, true)) // by way of another link
 	r := storage.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(ctx, r)
-	wantKind(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first")
+	simtest.WantErrorOf(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first")
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 	// What isn't known isn't empty.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, win.ErrorAccessDenied))
 	_, err = n.Storage.UnstageVolume(ctx, r)
-	wantKind(t, "unknown links", err, csiproxy.ErrUnavailable, "not all links")
+	simtest.WantErrorOf(t, "unknown links", err, csiproxy.ErrUnavailable, "not all links")
 	sim.ResetRules()
 	r.Force = true
 	if done := unstage(t, n, r); !done.Unmounted {
@@ -483,13 +467,13 @@ func TestPublishVolumeOutsideOfVolumes(t *testing.T) {
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, sim.MkdirAll(stagingPath+`\sub`))
-	wantKind(t, "inside", n.Storage.PublishVolume(ctx, stagingPath, stagingPath+`\sub`), csiproxy.ErrFailedPrecondition, "into a mounted volume")
+	simtest.WantErrorOf(t, "inside", n.Storage.PublishVolume(ctx, stagingPath, stagingPath+`\sub`), csiproxy.ErrFailedPrecondition, "into a mounted volume")
 	if _, err := sim.ReadDir(stagingPath + `\sub`); err != nil {
 		t.Errorf("the user's directory: %v", err)
 	}
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	wantKind(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"), csiproxy.ErrFailedPrecondition,
-		"not a staging path")
+	simtest.WantErrorOf(t, "from a link", n.Storage.PublishVolume(ctx, targetPath, targetPath+"2"),
+		csiproxy.ErrFailedPrecondition, "not a staging path")
 }
 
 // The mount of a volume whose disk is only offline, or to which a link leads, is no leftover.
@@ -650,6 +634,6 @@ func TestWriteAfterUnstage(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(stagingPath))
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 	_, err := n.Storage.StageVolume(ctx, r)
-	wantKind(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20",
+	simtest.WantErrorOf(t, "not empty", err, csiproxy.ErrFailedPrecondition, "it has data.txt (since 20",
 		"csi-proxyctl storage move-aside PATH")
 }

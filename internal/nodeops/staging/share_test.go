@@ -100,8 +100,8 @@ func TestLifeOfAShare(t *testing.T) {
 
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`)) // by an administrator
-	wantKind(t, "not mapped", n.Storage.PublishVolume(ctx, sharePath, targetPath), csiproxy.ErrFailedPrecondition,
-		"not mapped; it must be staged again")
+	simtest.WantErrorOf(t, "not mapped", n.Storage.PublishVolume(ctx, sharePath, targetPath),
+		csiproxy.ErrFailedPrecondition, "not mapped; it must be staged again")
 }
 
 // A link to another share that takes the place of the staged one at any call stays.
@@ -137,13 +137,10 @@ func TestUnstageVolumeOfAShare(t *testing.T) {
 	for _, path := range []string{sharePath, share2Path} {
 		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, path)))
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done !=
-		(storage.UnstagedVolume{Unmounted: true}) {
-		t.Errorf("the first: %+v", done)
-	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}); done != (storage.UnstagedVolume{}) {
-		t.Errorf("the first again: %+v", done)
-	}
+	simtest.Want(t, "the first", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}),
+		storage.UnstagedVolume{Unmounted: true})
+	simtest.Want(t, "the first again", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}),
+		storage.UnstagedVolume{})
 	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: share2Path}); done !=
 		(storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, mapped are %s", done, mappings(t, sim))
@@ -153,17 +150,18 @@ func TestUnstageVolumeOfAShare(t *testing.T) {
 func TestStageShareRefuses(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
-	wantKind(t, "no such share", n.Storage.StageShare(ctx, shareRequest(`\\filer\none`, sharePath)), csiproxy.ErrNotFound)
-	wantKind(t, "no such directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data\none`, sharePath)), csiproxy.ErrNotFound, "no such directory")
+	simtest.WantErrorOf(t, "no such share", n.Storage.StageShare(ctx, shareRequest(`\\filer\none`, sharePath)), csiproxy.ErrNotFound)
+	simtest.WantErrorOf(t, "no such directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data\none`, sharePath)), csiproxy.ErrNotFound, "no such directory")
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 
 	other := shareRequest(`\\filer\data`, share2Path)
 	other.Credentials.Username = `EXAMPLE\other`
-	wantKind(t, "another user", n.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition, "another user")
+	simtest.WantErrorOf(t, "another user", n.Storage.StageShare(ctx, other),
+		csiproxy.ErrFailedPrecondition, "another user")
 	other = shareRequest(`\\filer\data`, share2Path)
 	other.Credentials.Password = secret.New("guess")
 	err := n.Storage.StageShare(ctx, other)
-	wantKind(t, "another password", err, csiproxy.ErrFailedPrecondition, "another password")
+	simtest.WantErrorOf(t, "another password", err, csiproxy.ErrFailedPrecondition, "another password")
 	if err != nil && strings.Contains(err.Error(), "guess") {
 		t.Errorf("the error %v has the password", err)
 	}
@@ -172,26 +170,23 @@ func TestStageShareRefuses(t *testing.T) {
 	simtest.Must(t, err)
 	other = shareRequest(`\\filer\data`, share2Path)
 	other.Credentials.Username = `EXAMPLE\other`
-	wantKind(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition,
+	simtest.WantErrorOf(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition,
 		"another user")
 	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
 
-	wantKind(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
-	wantKind(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
 
 	directory := simtest.Kubelet + `\plugins\directory`
 	simtest.Must(t, sim.MkdirAll(directory))
 	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
-	wantKind(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
+	simtest.WantErrorOf(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
 	_, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: directory})
-	wantKind(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition, "directory with entries")
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: directory}); done != (storage.UnstagedVolume{}) {
-		t.Errorf("unstage a directory by UnstageVolume: %+v", done)
-	}
-	wantKind(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
-	if got := mappings(t, sim); got != `\\filer\data` {
-		t.Errorf("after all that was refused, mapped are %s", got)
-	}
+	simtest.WantErrorOf(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition, "directory with entries")
+	simtest.Want(t, "a directory unstaged by UnstageVolume",
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: directory}), storage.UnstagedVolume{})
+	simtest.WantErrorOf(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
+	simtest.Want(t, "mapped after all that was refused", mappings(t, sim), `\\filer\data`)
 	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
@@ -237,7 +232,7 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 		"a path outside, without its name": {StagingPath: `C:\Windows\x`},
 	} {
 		_, err := n.Storage.UnstageShare(ctx, r)
-		wantKind(t, what, err, csiproxy.ErrInvalidArgument)
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
 	}
 
 	// A StageShare that died before it made the link is made good by a call that names the
@@ -268,7 +263,7 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 		plugins + `\link`: "it leads to " + plugins + `\full`,
 	} {
 		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path})
-		wantKind(t, path, err, csiproxy.ErrFailedPrecondition, "no share is staged there", is)
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrFailedPrecondition, "no share is staged there", is)
 		if done != (storage.UnstagedShare{}) {
 			t.Errorf("%s: %+v", path, done)
 		}
@@ -280,7 +275,7 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 		}
 	}
 	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: plugins + `\link`})
-	wantKind(t, "a link of somebody else, by UnstageVolume", err, csiproxy.ErrFailedPrecondition)
+	simtest.WantErrorOf(t, "a link of somebody else, by UnstageVolume", err, csiproxy.ErrFailedPrecondition)
 	// All is still there.
 	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
 	for _, path := range []string{`\file`, `\link\directory`, `\empty`} {
@@ -309,7 +304,7 @@ func TestWhatCountsAsStaged(t *testing.T) {
 	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, win.ErrorAccessDenied))
 	_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
-	wantKind(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
+	simtest.WantErrorOf(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
 	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
 	if err != nil || !done.Unmapped {
 		t.Errorf("counted: %+v, %v", done, err)
@@ -340,14 +335,14 @@ func TestGetVolume(t *testing.T) {
 	const windows = simtest.Kubelet + `\windows`
 	simtest.Mount(t, sim, windows, sim.VolumesOfDisk(0)[0])
 	_, err = n.Storage.GetVolume(ctx, windows)
-	wantKind(t, windows, err, csiproxy.ErrPermissionDenied)
+	simtest.WantErrorOf(t, windows, err, csiproxy.ErrPermissionDenied)
 	for _, path := range []string{simtest.Kubelet, simtest.Kubelet + `\none`} {
 		_, err = n.Storage.GetVolume(ctx, path)
-		wantKind(t, path, err, csiproxy.ErrNotFound)
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrNotFound)
 	}
 	for _, path := range []string{`\\?\C:\Windows`, `\\filer`, `\\.\pipe\csi`} {
 		_, err = n.Storage.GetVolume(ctx, path)
-		wantKind(t, path, err, csiproxy.ErrInvalidArgument)
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrInvalidArgument)
 	}
 }
 
@@ -482,9 +477,7 @@ func TestGetVolumeSeesTheCallersOwnMapping(t *testing.T) {
 		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != storage.ShareNotMapped {
 			t.Errorf("after the mapping was removed: %+v, %v", v, err)
 		}
-		if early := <-first; early.Share != `\\filer\data` {
-			t.Errorf("the first look saw %+v", early)
-		}
+		simtest.Want(t, "what the first look saw", (<-first).Share, `\\filer\data`)
 	})
 }
 
@@ -553,7 +546,9 @@ func TestListRefusedLogOns(t *testing.T) {
 		ctx := t.Context()
 		wrong := shareRequest(`\\filer\data`, sharePath)
 		wrong.Credentials.Password = secret.New("wrong")
-		stage := func() { wantKind(t, "a wrong password", n.Storage.StageShare(ctx, wrong), csiproxy.ErrUnauthenticated) }
+		stage := func() {
+			simtest.WantErrorOf(t, "a wrong password", n.Storage.StageShare(ctx, wrong), csiproxy.ErrUnauthenticated)
+		}
 		list := func(forget bool, want ...storage.RefusedLogOn) {
 			t.Helper()
 			got, err := n.Storage.ListRefusedLogOns(ctx, forget)

@@ -116,9 +116,9 @@ func TestPublishedShareIsNotUnstaged(t *testing.T) {
 			simtest.Must(t, sim.MkdirAll(targetPath[:strings.LastIndex(targetPath, `\`)]))
 			simtest.Must(t, sim.Symlink(targetPath, target, true))
 			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
-			wantKind(t, "UnstageShare", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
+			simtest.WantErrorOf(t, "UnstageShare", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
 			_, err = n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
-			wantKind(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
+			simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
 			simtest.Must(t, sim.WriteFile(targetPath+file, nil))
 			// By force the link goes, and the mapping stays for the pod.
 			if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath,
@@ -168,7 +168,7 @@ func TestPasswordAfterARestart(t *testing.T) {
 		simtest.Must(t, sim.Remove(sharePath))
 		n, err := nodeops.New(sim, nodeops.Options{})
 		simtest.Must(t, err)
-		wantKind(t, "a wrong password", n.Storage.StageShare(t.Context(), wrong), csiproxy.ErrUnauthenticated)
+		simtest.WantErrorOf(t, "a wrong password", n.Storage.StageShare(t.Context(), wrong), csiproxy.ErrUnauthenticated)
 		simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\other`, secret.New("password")))
 		simtest.Must(t, n.Storage.StageShare(t.Context(), other))
 	})
@@ -177,16 +177,16 @@ func TestPasswordAfterARestart(t *testing.T) {
 		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, sharePath)))
 		n, err := nodeops.New(sim, nodeops.Options{})
 		simtest.Must(t, err)
-		wantKind(t, "another user", n.Storage.StageShare(t.Context(), other), csiproxy.ErrFailedPrecondition, "another user")
+		simtest.WantErrorOf(t, "another user", n.Storage.StageShare(t.Context(), other),
+			csiproxy.ErrFailedPrecondition, "another user")
 		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, share2Path)))
 		simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 	})
 	t.Run("an administrator's", func(t *testing.T) {
 		sim, n := newShares(t)
 		mappingsOfOthers["an administrator's"](t, sim, n)
-		wantKind(t, "another user", n.Storage.StageShare(t.Context(), other), csiproxy.ErrFailedPrecondition, "another user")
-		if got := mappings(t, sim); got != `\\filer\data` {
-			t.Errorf("mapped are %s", got)
-		}
+		simtest.WantErrorOf(t, "another user", n.Storage.StageShare(t.Context(), other),
+			csiproxy.ErrFailedPrecondition, "another user")
+		simtest.Want(t, "mapped", mappings(t, sim), `\\filer\data`)
 	})
 }

@@ -36,35 +36,17 @@ func serial(s string) storage.Selector { return storage.Selector{SerialNumber: s
 
 func pointer[T any](v T) *T { return &v }
 
-// wantKind fails the test unless err is of a class and names all of the words.
-func wantKind(t *testing.T, what string, err, kind error, words ...string) {
-	t.Helper()
-	if csiproxy.KindOf(err) != kind {
-		t.Errorf("%s: %v, want %v", what, err, kind)
-		return
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%s: %v doesn't say %q", what, err, word)
-		}
-	}
-}
-
 func stage(t *testing.T, n *nodeops.Node, r storage.StageVolumeRequest) storage.StagedVolume {
 	t.Helper()
 	staged, err := n.Storage.StageVolume(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return staged
 }
 
 func unstage(t *testing.T, n *nodeops.Node, r storage.UnstageVolumeRequest) storage.UnstagedVolume {
 	t.Helper()
 	done, err := n.Storage.UnstageVolume(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return done
 }
 
@@ -108,9 +90,8 @@ func TestLifeOfAVolume(t *testing.T) {
 		!done.DiskOffline || done.LoggedOut {
 		t.Errorf("unstaged: %+v", done)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); done != (storage.UnstagedVolume{}) {
-		t.Errorf("unstaged again: %+v", done)
-	}
+	simtest.Want(t, "unstaged again", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}),
+		storage.UnstagedVolume{})
 	online, err := n.Disk.GetDiskState(ctx, number)
 	if err != nil || online {
 		t.Errorf("online %v, %v", online, err)
@@ -142,23 +123,23 @@ func TestStageVolumeNamesTheDifference(t *testing.T) {
 	other := request
 	other.StagingPath = otherPath
 	_, err := n.Storage.StageVolume(ctx, other)
-	wantKind(t, "another path", err, csiproxy.ErrFailedPrecondition, "staged at another path", stagingPath)
+	simtest.WantErrorOf(t, "another path", err, csiproxy.ErrFailedPrecondition, "staged at another path", stagingPath)
 	other = request
 	other.Format.FileSystem = storage.ReFS
 	_, err = n.Storage.StageVolume(ctx, other)
-	wantKind(t, "another file system", err, csiproxy.ErrFailedPrecondition, "NTFS", "ReFS")
+	simtest.WantErrorOf(t, "another file system", err, csiproxy.ErrFailedPrecondition, "NTFS", "ReFS")
 	other = request
 	other.ReadOnly = true
 	_, err = n.Storage.StageVolume(ctx, other)
-	wantKind(t, "read-only", err, csiproxy.ErrFailedPrecondition, "staged writable", "unstage it there first")
+	simtest.WantErrorOf(t, "read-only", err, csiproxy.ErrFailedPrecondition, "staged writable", "unstage it there first")
 	other = request
 	other.Disk = serial("vol-2")
 	_, err = n.Storage.StageVolume(ctx, other)
-	wantKind(t, "another volume", err, csiproxy.ErrFailedPrecondition, "another volume is mounted there")
+	simtest.WantErrorOf(t, "another volume", err, csiproxy.ErrFailedPrecondition, "another volume is mounted there")
 	other = request
 	other.Partition = 7
 	_, err = n.Storage.StageVolume(ctx, other)
-	wantKind(t, "another partition", err, csiproxy.ErrNotFound, "no data partition 7")
+	simtest.WantErrorOf(t, "another partition", err, csiproxy.ErrNotFound, "no data partition 7")
 }
 
 // MountVolume mounts a volume at a second path. Staging it at either one answers the same, whether
@@ -183,7 +164,7 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
 	_, err := n.Storage.StageVolume(ctx, request)
-	wantKind(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "read-only")
+	simtest.WantErrorOf(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "read-only")
 	simtest.Must(t, sim.WriteImage(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "foreign"}), []byte("XFSB"), 0))
 	empty := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "empty"})
 	simtest.Partition(t, sim, empty, 0)
@@ -193,14 +174,12 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	for _, name := range []string{"foreign", "empty"} {
 		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial(name), StagingPath: otherPath,
 			ReadOnly: true})
-		wantKind(t, name, err, csiproxy.ErrFailedPrecondition, "no data partition")
+		simtest.WantErrorOf(t, name, err, csiproxy.ErrFailedPrecondition, "no data partition")
 	}
-	if changed()[0] != 0 {
-		t.Error("a disk without a data partition was changed")
-	}
+	simtest.Want(t, "changes of a disk without a data partition", changed()[0], 0)
 	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
 	_, err = n.Storage.StageVolume(ctx, request)
-	wantKind(t, "a raw volume", err, csiproxy.ErrFailedPrecondition, "has no file system")
+	simtest.WantErrorOf(t, "a raw volume", err, csiproxy.ErrFailedPrecondition, "has no file system")
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: request.Disk})
 
 	request.ReadOnly = false
@@ -226,13 +205,11 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		if want := map[bool]string{false: "[1 3]", true: "[0 1 3]"}[online]; fmt.Sprint(changes) != want {
 			t.Errorf("before the changes, its attributes are %d, want %s", changes, want)
 		}
-		if err := sim.WriteFile(stagingPath+file, []byte("changed")); !errors.Is(err, win.ErrorWriteProtect) {
-			t.Errorf("writing: %v", err)
-		}
+		simtest.WantErrorOf(t, "writing", sim.WriteFile(stagingPath+file, []byte("changed")), win.ErrorWriteProtect)
 		writable := request
 		writable.ReadOnly = false
 		_, err = n.Storage.StageVolume(ctx, writable)
-		wantKind(t, "writable", err, csiproxy.ErrFailedPrecondition, "staged read-only")
+		simtest.WantErrorOf(t, "writable", err, csiproxy.ErrFailedPrecondition, "staged read-only")
 		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 		stage(t, n, writable)
 		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
@@ -248,10 +225,8 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
 	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
 	_, err := n.Storage.StageVolume(t.Context(), request)
-	wantKind(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "no data partition")
-	if a := sim.Disks()[number].Attributes; a != win.DiskOffline {
-		t.Errorf("a refused disk has the attributes %d", a)
-	}
+	simtest.WantErrorOf(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "no data partition")
+	simtest.Want(t, "attributes of a refused disk", sim.Disks()[number].Attributes, win.DiskOffline)
 	other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2", Offline: true})
 	simtest.Must(t, sim.WriteImage(other, []byte("XFSB"), 0))
 	foreign := storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath, ReadOnly: true}
@@ -267,10 +242,8 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 		t.Errorf("cancelled with %v, a disk of others has the attributes %d", err, a)
 	}
 	_, err = n.Storage.StageVolume(t.Context(), foreign)
-	wantKind(t, "a disk of others", err, csiproxy.ErrFailedPrecondition, "no data partition")
-	if a := sim.Disks()[other].Attributes; a != win.DiskOffline {
-		t.Errorf("a disk of others has the attributes %d", a)
-	}
+	simtest.WantErrorOf(t, "a disk of others", err, csiproxy.ErrFailedPrecondition, "no data partition")
+	simtest.Want(t, "attributes of a disk of others", sim.Disks()[other].Attributes, win.DiskOffline)
 	request.ReadOnly = false
 	first := stage(t, n, request)
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
@@ -314,7 +287,7 @@ func TestStageVolumeOfADiskThatGoesOffline(t *testing.T) {
 			}
 		})
 		_, err := n.Storage.StageVolume(t.Context(), request)
-		wantKind(t, "a disk that doesn't stay online", err, csiproxy.ErrUnavailable, "went offline again")
+		simtest.WantErrorOf(t, "a disk that doesn't stay online", err, csiproxy.ErrUnavailable, "went offline again")
 	})
 }
 
@@ -350,13 +323,13 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 	before := sim.Disks()
 	_, err := n.Storage.StageVolume(ctx,
 		storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
-	wantKind(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
+	simtest.WantErrorOf(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
 	_, err = n.Storage.StageVolume(ctx,
 		storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number)}, StagingPath: stagingPath})
-	wantKind(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
+	simtest.WantErrorOf(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
 	_, err = n.Storage.StageVolume(ctx,
 		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
-	wantKind(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
+	simtest.WantErrorOf(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
 	for i, after := range sim.Disks() {
 		if after.Attributes != before[i].Attributes || len(sim.VolumesOfDisk(after.Number)) != 0 && !after.System {
 			t.Errorf("%+v was %+v", after, before[i])
@@ -386,11 +359,11 @@ func TestStageVolumeWaits(t *testing.T) {
 
 	_, err = n.Storage.StageVolume(t.Context(),
 		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
-	wantKind(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
+	simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
 	ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), 10*time.Millisecond)
 	defer cancel()
 	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
-	wantKind(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
+	simtest.WantErrorOf(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
 }
 
 func TestStageVolumeNeverWritesOverData(t *testing.T) {
@@ -399,7 +372,7 @@ func TestStageVolumeNeverWritesOverData(t *testing.T) {
 	simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 0))
 	_, err := n.Storage.StageVolume(t.Context(),
 		storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	wantKind(t, "a foreign disk", err, csiproxy.ErrFailedPrecondition, "LUKS", "disk 1")
+	simtest.WantErrorOf(t, "a foreign disk", err, csiproxy.ErrFailedPrecondition, "LUKS", "disk 1")
 }
 
 func TestStageVolumeFormats(t *testing.T) {
@@ -440,11 +413,11 @@ func TestStageVolumeOfClones(t *testing.T) {
 
 	request := storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath}
 	_, err = n.Storage.StageVolume(t.Context(), request)
-	wantKind(t, "a clone", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	simtest.WantErrorOf(t, "a clone", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
 	request.NewIDsForClones, request.ReadOnly = true, true
 	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskSetDriveLayoutEx.String())
 	_, err = n.Storage.StageVolume(t.Context(), request)
-	wantKind(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	simtest.WantErrorOf(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
 	if got := changed(); got[0] != 0 || got[1] != 0 {
 		t.Errorf("a clone that is refused is changed: %d", got)
 	}
@@ -478,10 +451,8 @@ func TestStageVolumeOfACloneReadOnly(t *testing.T) {
 	})
 	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath,
 		ReadOnly: true, NewIDsForClones: true})
-	wantKind(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
-	if written()[0] != 0 {
-		t.Error("it was written to")
-	}
+	simtest.WantErrorOf(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	simtest.Want(t, "writes to it", written()[0], 0)
 }
 
 // A target that proves its identity: its secret becomes the node's before the login, and only
@@ -511,7 +482,7 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 	refused := func(what, mutual string, kind error) {
 		t.Helper()
 		_, err := n.Storage.StageVolume(t.Context(), request(mutual))
-		wantKind(t, what, err, kind)
+		simtest.WantErrorOf(t, what, err, kind)
 		if mutual != "" && err != nil && strings.Contains(err.Error(), mutual) {
 			t.Errorf("%s: the error %v has the secret", what, err)
 		}
@@ -520,22 +491,16 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 	oneWay := request("other 12 byte")
 	oneWay.Login.Type = iscsi.OneWayCHAP
 	_, err := n.Storage.StageVolume(t.Context(), oneWay)
-	wantKind(t, "a mutual secret for a login that isn't mutual", err, csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "a mutual secret for a login that isn't mutual", err, csiproxy.ErrInvalidArgument)
 	refused("no secret, of a node without one", "", csiproxy.ErrUnauthenticated)
-	if set != 0 {
-		t.Errorf("the secret was set %d times", set)
-	}
+	simtest.Want(t, "times that the secret was set", set, 0)
 	refused("a wrong secret", "wrong 12 byte", csiproxy.ErrUnauthenticated)
 	stage(t, n, request("other 12 byte"))
-	if set != 2 {
-		t.Errorf("the secret was set %d times, want once for each login", set)
-	}
+	simtest.Want(t, "times that the secret was set, once for each login", set, 2)
 	stage(t, n, request("wrong 12 byte")) // the node is connected
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	stage(t, n, request("")) // with the node's
-	if set != 2 {
-		t.Errorf("the secret was set %d times, also without a login", set)
-	}
+	simtest.Want(t, "times that the secret was set, also without a login", set, 2)
 }
 
 // The disks of a target: it is logged in to when needed, and out of with the last one.
@@ -558,7 +523,7 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	wrong := request(0, stagingPath)
 	wrong.Login.Secret = secret.New("wrong secret!")
 	_, err := n.Storage.StageVolume(t.Context(), wrong)
-	wantKind(t, "a wrong secret", err, csiproxy.ErrUnauthenticated)
+	simtest.WantErrorOf(t, "a wrong secret", err, csiproxy.ErrUnauthenticated)
 
 	if staged := stage(t, n, request(1, stagingPath)); staged.SizeBytes < 1<<30 {
 		t.Errorf("LUN 1 is %+v", staged)
@@ -643,12 +608,12 @@ func TestBadStorageRequests(t *testing.T) {
 				Secret: secret.New("short")}}},
 	} {
 		_, err := n.Storage.StageVolume(ctx, r)
-		wantKind(t, what, err, csiproxy.ErrInvalidArgument)
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
 	}
 	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\Windows`})
-	wantKind(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
 	_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: -1})
-	wantKind(t, "a negative size", err, csiproxy.ErrInvalidArgument)
-	wantKind(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
-	wantKind(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "a negative size", err, csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
 }

@@ -73,7 +73,7 @@ func TestUnstageVolumeOfADiskThatSeemsGone(t *testing.T) {
 	r := storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
 	_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()), r)
 	sim.OnCall(nil)
-	wantKind(t, "a disk that seems to be gone", err, csiproxy.ErrUnavailable, "try again")
+	simtest.WantErrorOf(t, "a disk that seems to be gone", err, csiproxy.ErrUnavailable, "try again")
 	if done := unstage(t, n, r); !done.DiskOffline {
 		t.Errorf("then %+v", done)
 	}
@@ -90,7 +90,7 @@ func testUnstageVolumeInUse(t *testing.T) {
 	process, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
 	simtest.Must(t, err)
 	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
-	wantKind(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
+	simtest.WantErrorOf(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
 	refused := func(what string, want int) {
 		t.Helper()
 		if got := n.RefusedUnstages(); got != want {
@@ -102,7 +102,7 @@ func testUnstageVolumeInUse(t *testing.T) {
 	refused("when nobody has asked again", 0)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
 	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
-	wantKind(t, "in use by somebody", err, csiproxy.ErrFailedPrecondition, "it is in use; ")
+	simtest.WantErrorOf(t, "in use by somebody", err, csiproxy.ErrFailedPrecondition, "it is in use; ")
 	refused("after another one", 1)
 	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
@@ -185,7 +185,7 @@ func TestUnstageVolumeWaits(t *testing.T) {
 					t.Errorf("after %v: %v, want %v within %v", took, err, test.want, test.within)
 				}
 				if test.want != nil {
-					wantKind(t, "refused", err, test.want, fmt.Sprintf("in use by process %d", process))
+					simtest.WantErrorOf(t, "refused", err, test.want, fmt.Sprintf("in use by process %d", process))
 				}
 				time.Sleep(time.Minute)
 			})
@@ -247,7 +247,7 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 				}
 			})
 			done, err := n.Storage.UnstageVolume(t.Context(), request)
-			wantKind(t, "somebody has come", err, csiproxy.ErrFailedPrecondition)
+			simtest.WantErrorOf(t, "somebody has come", err, csiproxy.ErrFailedPrecondition)
 			if _, readErr := sim.ReadFile(stagingPath + file); done.Unmounted || (readErr == nil) != restored ||
 				restored && !strings.Contains(err.Error(), fmt.Sprintf("process %d", process)) {
 				t.Errorf("error %d: %+v, %v; then %v", errno, done, err, readErr)
@@ -300,7 +300,7 @@ func TestUnstageVolumeThatLeaves(t *testing.T) {
 	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(t.Context(), request)
 	sim.OnCall(nil)
-	wantKind(t, "it leaves", err, csiproxy.ErrUnavailable)
+	simtest.WantErrorOf(t, "it leaves", err, csiproxy.ErrUnavailable)
 	if got := mounts()[0]; got != 0 {
 		t.Errorf("Windows is asked %d times to mount it again: %v", got, err)
 	}
@@ -324,7 +324,7 @@ func TestUnstageVolumeWhoseDiskLeaves(t *testing.T) {
 	})
 	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(t.Context(), request)
-	wantKind(t, "its disk leaves", err, csiproxy.ErrUnavailable, "has left the node")
+	simtest.WantErrorOf(t, "its disk leaves", err, csiproxy.ErrUnavailable, "has left the node")
 	if done := unstage(t, n, request); done.Unmounted {
 		t.Errorf("the repeated call: %+v", done)
 	}
@@ -338,7 +338,7 @@ func TestUnstageVolumeOfTwo(t *testing.T) {
 	sim.Settle()
 	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	_, err := n.Storage.StageVolume(t.Context(), request)
-	wantKind(t, "two partitions", err, csiproxy.ErrFailedPrecondition, "2 data partitions")
+	simtest.WantErrorOf(t, "two partitions", err, csiproxy.ErrFailedPrecondition, "2 data partitions")
 	request.Partition = 1
 	stage(t, n, request)
 	request.Partition, request.StagingPath = 2, otherPath
@@ -360,7 +360,7 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	_, err := n.Storage.StageVolume(t.Context(),
 		storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
-	wantKind(t, "another volume at the path", err, csiproxy.ErrFailedPrecondition)
+	simtest.WantErrorOf(t, "another volume at the path", err, csiproxy.ErrFailedPrecondition)
 	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"),
 		StagingPath: stagingPath}); done.Unmounted || !done.DiskOffline {
 		t.Errorf("undoing it: %+v", done)

@@ -56,9 +56,7 @@ func (w *watch) next(within time.Duration, want string) storage.DiskChanges {
 	begun := time.Now()
 	select {
 	case c := <-w.changes:
-		if got := text(c); got != want {
-			w.t.Errorf("told %q, want %q", got, want)
-		}
+		simtest.Want(w.t, "told", text(c), want)
 		if took := time.Since(begun); took > within {
 			w.t.Errorf("%q is told after %v, want within %v", want, took, within)
 		}
@@ -170,9 +168,7 @@ func TestWatchDisks(t *testing.T) {
 				}
 				simtest.Must(t, sim.GrowDisk(b, 20<<30))
 				simtest.Must(t, n.Disk.Rescan(ctx))
-				if c := w.next(polled, "*2 b"); c.Changed[0].SizeBytes != 20<<30 {
-					t.Errorf("it has %d bytes", c.Changed[0].SizeBytes)
-				}
+				simtest.Want(t, "its size", w.next(polled, "*2 b").Changed[0].SizeBytes, 20<<30)
 				w.quiet(time.Minute)
 				_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("b"), StagingPath: stagingPath})
 				simtest.Must(t, err)
@@ -201,7 +197,7 @@ func TestWatchDisksOfASelector(t *testing.T) {
 		w.stop()
 
 		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}))
-		wantKind(t, "a bad selector", err, csiproxy.ErrInvalidArgument)
+		simtest.WantErrorOf(t, "a bad selector", err, csiproxy.ErrInvalidArgument)
 	})
 }
 
@@ -367,9 +363,8 @@ func TestWatchDisksOfASlowCaller(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			if now := sim.Calls(); now[win.CallDeviceInterfaces] != calls[win.CallDeviceInterfaces] {
-				t.Error("the disks are looked at while the caller is busy")
-			}
+			simtest.Want(t, "looks while the caller is busy", sim.Calls()[win.CallDeviceInterfaces],
+				calls[win.CallDeviceInterfaces])
 		}
 		if want := []string{"+0 system", "+1 vol-1-199", "+2 vol-2-199"}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
@@ -431,9 +426,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		}
 		sim.Settle()
 		w := watchDisks(t, n, storage.Selector{})
-		if c := <-w.changes; len(c.Added) != 61 {
-			t.Errorf("%d disks are told", len(c.Added))
-		}
+		simtest.Want(t, "disks that are told", len((<-w.changes).Added), 61)
 		for _, online := range []bool{false, true} {
 			w.quiet(2 * time.Minute)
 			simtest.Must(t, n.Disk.SetDiskState(ctx, one, online))
@@ -509,7 +502,7 @@ func TestWatchDisksThatHangs(t *testing.T) {
 		w.quiet(30 * time.Second)
 		w.stop()
 		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{}))
-		wantKind(t, "behind a call that hangs", err, csiproxy.ErrUnavailable, win.CallDeviceInterfaces)
+		simtest.WantErrorOf(t, "behind a call that hangs", err, csiproxy.ErrUnavailable, win.CallDeviceInterfaces)
 		sim.ResetRules()
 	})
 }
@@ -540,7 +533,7 @@ func TestWatchDisksWithoutTheInitiator(t *testing.T) {
 
 		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallISCSISessions}, 2*time.Hour))
 		err = <-lun.ended
-		wantKind(t, "a watch of a LUN", err, context.DeadlineExceeded)
+		simtest.WantErrorOf(t, "a watch of a LUN", err, context.DeadlineExceeded)
 		all.quiet(time.Minute)
 		number := disk.Number(1)
 		simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
