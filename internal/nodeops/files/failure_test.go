@@ -6,6 +6,7 @@ package files_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -111,9 +112,7 @@ func atEachCall(t *testing.T, happens func(t *testing.T, sys *winsim.System, c w
 				if open := sys.OpenHandles(); len(open) > 0 {
 					t.Errorf("call %d, %s: still open: %q", i, call, open)
 				}
-				if err := run(t.Context(), f); err != nil {
-					t.Errorf("call %d, %s: repeated: %v", i, call, err)
-				}
+				simtest.WantErrorOf(t, fmt.Sprintf("call %d, %s: repeated", i, call), run(t.Context(), f), nil)
 				if diff := cmp.Diff(after, tree(t, sys, kubelet)); diff != "" {
 					t.Errorf("call %d, %s: repeated (-want +got):\n%s", i, call, diff)
 				}

@@ -5,6 +5,7 @@ package files_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/google/go-cmp/cmp"
 )
@@ -35,9 +37,7 @@ func TestBadPaths(t *testing.T) {
 			"CreateSymlink at":     func() error { return f.CreateSymlink(t.Context(), kubelet+`\x`, path) },
 			"CreateSymlink toward": func() error { return f.CreateSymlink(t.Context(), path, kubelet+`\x`) },
 		} {
-			if err := run(); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-				t.Errorf("%s %q: %v, want an invalid argument", name, path, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%s %q", name, path), run(), csiproxy.ErrInvalidArgument)
 		}
 	}
 	if open := len(sys.Calls()); open != 0 {
@@ -110,9 +110,7 @@ func TestMkdir(t *testing.T) {
 		kubelet + `\share\x`:       csiproxy.ErrPermissionDenied,
 	} {
 		for range 2 { // repeated
-			if err := f.Mkdir(t.Context(), path); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", path, err, want)
-			}
+			simtest.WantErrorOf(t, path, f.Mkdir(t.Context(), path), want)
 		}
 		if want == nil {
 			if _, err := sys.ReadDir(path[:2] + strings.TrimPrefix(path, `C:`)); path[0] == 'C' && err != nil {
@@ -246,9 +244,8 @@ func TestCreateSymlink(t *testing.T) {
 		{kubelet + `\unmapped`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
 		{kubelet + `\evil\System32`, kubelet + `\link`, csiproxy.ErrPermissionDenied},
 	} {
-		if err := f.CreateSymlink(t.Context(), c.source, c.target); !errors.Is(err, c.want) {
-			t.Errorf("%s at %s: %v, want %v", c.source, c.target, err, c.want)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("%s at %s", c.source, c.target), f.CreateSymlink(t.Context(), c.source, c.target),
+			c.want)
 	}
 
 	for link, want := range map[string]string{
@@ -293,9 +290,7 @@ func TestCreateSymlinkCleansUp(t *testing.T) {
 	create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
 
 	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), win.ErrorPrivilegeNotHeld))
-	if err := create(); !errors.Is(err, csiproxy.ErrPermissionDenied) {
-		t.Errorf("error %v", err)
-	}
+	simtest.WantError(t, create(), csiproxy.ErrPermissionDenied)
 	if exists, err := f.PathExists(t.Context(), kubelet+`\link`); exists || err != nil {
 		t.Errorf("what was made: %v, %v", exists, err)
 	}
@@ -303,12 +298,8 @@ func TestCreateSymlinkCleansUp(t *testing.T) {
 	// If that fails too, the caller hears of it, and a driver's Rmdir heals it.
 	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), win.ErrorPrivilegeNotHeld))
 	must(t, sys.Fail(failOnce("SetFileInformationByHandle"), win.ErrorIODevice))
-	if err := create(); !errors.Is(err, csiproxy.ErrPermissionDenied) {
-		t.Errorf("error %v", err)
-	}
-	if err := create(); !errors.Is(err, csiproxy.ErrAlreadyExists) {
-		t.Errorf("over what is left: %v", err)
-	}
+	simtest.WantError(t, create(), csiproxy.ErrPermissionDenied)
+	simtest.WantErrorOf(t, "over what is left", create(), csiproxy.ErrAlreadyExists)
 	must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))
 	must(t, create())
 }
@@ -334,9 +325,8 @@ func TestCreateSymlinkWhereOneVanishes(t *testing.T) {
 				must(t, sys.Symlink(kubelet+`\link`, `C:\Windows`, true))
 			}
 		})
-		if err := f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`); csiproxy.KindOf(err) != want {
-			t.Errorf("of one that vanishes %d times: %v", vanishes, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("of one that vanishes %d times", vanishes),
+			f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`), want)
 		sys.OnCall(nil)
 		if removed == 0 {
 			t.Error("none has vanished")
@@ -376,12 +366,8 @@ func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
 			}
 		}
 	})
-	if err := create(); err != nil {
-		t.Errorf("the first: %v", err)
-	}
-	if err := <-second; err != nil {
-		t.Errorf("the second: %v", err)
-	}
+	simtest.WantErrorOf(t, "the first", create(), nil)
+	simtest.WantErrorOf(t, "the second", <-second, nil)
 }
 
 func TestErrorsAndObserver(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/google/go-cmp/cmp"
 )
@@ -111,9 +112,7 @@ func TestRmdir(t *testing.T) {
 		if exists, err := f.PathExists(t.Context(), path); exists || err != nil {
 			t.Errorf("%s afterwards: %v, %v", name, exists, err)
 		}
-		if err := f.Rmdir(t.Context(), path, false); !errors.Is(err, csiproxy.ErrNotFound) {
-			t.Errorf("%s again: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name+" again", f.Rmdir(t.Context(), path, false), csiproxy.ErrNotFound)
 		if err := f.Rmdir(t.Context(), path, true); err != nil {
 			t.Errorf("%s again with force: %v", name, err)
 		}
@@ -139,20 +138,13 @@ func TestRmdir(t *testing.T) {
 		{dir + `\evil\sub`, csiproxy.ErrPermissionDenied, csiproxy.ErrPermissionDenied, csiproxy.ErrPermissionDenied},
 		{kubelet, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument, csiproxy.ErrInvalidArgument},
 	} {
-		if err := f.Rmdir(t.Context(), c.path, false); !errors.Is(err, c.only) {
-			t.Errorf("%s without force: %v, want %v", c.path, err, c.only)
-		}
-		if err := f.RmdirContents(t.Context(), c.path); !errors.Is(err, c.contents) {
-			t.Errorf("contents of %s: %v, want %v", c.path, err, c.contents)
-		}
-		if err := f.Rmdir(t.Context(), c.path, true); !errors.Is(err, c.force) {
-			t.Errorf("%s with force: %v, want %v", c.path, err, c.force)
-		}
+		simtest.WantErrorOf(t, c.path+" without force", f.Rmdir(t.Context(), c.path, false), c.only)
+		simtest.WantErrorOf(t, fmt.Sprintf("contents of %s", c.path), f.RmdirContents(t.Context(), c.path), c.contents)
+		simtest.WantErrorOf(t, c.path+" with force", f.Rmdir(t.Context(), c.path, true), c.force)
 	}
 	for _, name := range []string{`evil`, `mnt`} {
-		if err := f.RmdirContents(t.Context(), dir+`\`+name); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-			t.Errorf("contents of %s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("contents of %s", name), f.RmdirContents(t.Context(), dir+`\`+name),
+			csiproxy.ErrFailedPrecondition)
 	}
 	if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
 		t.Errorf("the surroundings changed:\n%s", diff)
@@ -180,9 +172,7 @@ func TestRmdirWithoutMountManager(t *testing.T) {
 	} {
 		mount(t, sys, kubelet+`\mnt`, volume)
 		must(t, sys.Fail(winsim.Match{Call: "DeleteVolumeMountPointW"}, errno))
-		if err := f.Rmdir(t.Context(), kubelet+`\mnt`, false); !errors.Is(err, want) {
-			t.Errorf("%v: %v, want %v", errno, err, want)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("%v", errno), f.Rmdir(t.Context(), kubelet+`\mnt`, false), want)
 		exists, err := f.PathExists(t.Context(), kubelet+`\mnt`)
 		if exists != (want != nil) || err != nil {
 			t.Errorf("%v: afterwards %v, %v", errno, exists, err)
@@ -212,9 +202,7 @@ func TestRmdirBusy(t *testing.T) {
 			}
 		})
 		for range 2 {
-			if err := f.Rmdir(t.Context(), dir, true); !errors.Is(err, csiproxy.ErrUnavailable) {
-				t.Errorf("error %v", err)
-			}
+			simtest.WantError(t, f.Rmdir(t.Context(), dir, true), csiproxy.ErrUnavailable)
 			want := map[string]string{dir: "directory", dir + `\busy`: "directory", dir + `\busy\data`: "file data"}
 			if diff := cmp.Diff(want, tree(t, sys, dir)); diff != "" {
 				t.Error(diff)
@@ -253,9 +241,7 @@ func TestRmdirRace(t *testing.T) {
 		})
 		err := f.Rmdir(t.Context(), dir, true)
 		sys.OnCall(nil)
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, err, c.want)
 		if files == 0 {
 			t.Errorf("%s: none was made", name)
 		}

@@ -55,23 +55,17 @@ func TestUnlink(t *testing.T) {
 			for _, says := range []error{nil, errNotNow} { // that it isn't meant, or an error
 				removed, err := f.UnlinkIf(t.Context(), path, func(context.Context) (bool, error) { return false, says })
 				if c.unlinkIf == nil && was && says != nil {
-					if !errors.Is(err, says) {
-						t.Errorf("the error is %v", err)
-					}
+					simtest.WantError(t, err, says)
 				} else {
-					simtest.WantKind(t, err, c.unlinkIf)
+					simtest.WantError(t, err, c.unlinkIf)
 				}
 				if removed || is() != was {
 					t.Errorf("it was removed, as it is said: %v", removed)
 				}
 			}
-			simtest.WantKind(t, f.Unlink(t.Context(), path), c.unlink)
-			if is() != c.stays {
-				t.Errorf("it stays: %v", is())
-			}
-			if len(tree(t, sys, kubelet+`\full`)) != 2 {
-				t.Error("what it led to has gone")
-			}
+			simtest.WantError(t, f.Unlink(t.Context(), path), c.unlink)
+			simtest.Want(t, "it stays", is(), c.stays)
+			simtest.Want(t, "entries of what it led to", len(tree(t, sys, kubelet+`\full`)), 2)
 		})
 	}
 	sys := newNode(t)
@@ -180,7 +174,7 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		})
 		err = f.Rmdir(t.Context(), dir, true)
 		sys.OnCall(nil)
-		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		if got, err := sys.VolumeNameForMountPoint(t.Context(), dir+`\`); err != nil || got != second {
 			t.Errorf("mounted is %q, %v", got, err)
 		}
