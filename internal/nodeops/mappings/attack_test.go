@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -110,9 +111,7 @@ func TestLinkToShareIsNotFollowed(t *testing.T) {
 		"CreateSymlink to there": f.CreateSymlink(t.Context(), stage+`\kept`, kubelet+`\plugins\link`),
 		"NewSMBGlobalMapping":    m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage+`\link`, alice),
 	} {
-		if csiproxy.KindOf(err) != csiproxy.ErrPermissionDenied {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, err, csiproxy.ErrPermissionDenied)
 	}
 	want(t, f.RmdirContents(t.Context(), stage), csiproxy.ErrFailedPrecondition)
 	must(t, f.Rmdir(t.Context(), stage, true))

@@ -11,6 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // democratic-csi tells an error that it can pass over by the published daemon's text.
@@ -51,9 +52,7 @@ func TestUnmapWithOneBackslash(t *testing.T) {
 	m := newMappings(t, sys, mappings.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\server\data`))
-	if got := mapped(t, sys); got != "" {
-		t.Errorf("mapped is %s", got)
-	}
+	simtest.Want(t, "mapped", mapped(t, sys), "")
 	for _, path := range []string{`\server`, `server\data`, `\\\server\data`, `\?\UNC\server`, `\.\pipe\x`} {
 		want(t, m.RemoveSMBGlobalMapping(t.Context(), path), csiproxy.ErrInvalidArgument)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 )
 
@@ -14,9 +15,7 @@ import (
 // that is left may be the caller's own, and whether the mapping is to go with the last one.
 func TestDrivers(t *testing.T) {
 	remote, err := unc.Parse(`\\server\data`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	unlinks := func(path string) func(*drivers) { return func(d *drivers) { d.unlinkedAt(remote, path) } }
 	asks := func(links int, stays bool) func(*drivers) { return func(d *drivers) { d.asked(remote, links, stays) } }
 	maps := func(path string) func(*drivers) { return func(d *drivers) { d.mapped(remote, path) } }

@@ -233,9 +233,7 @@ func TestFailedStagingIsUndone(t *testing.T) {
 	must(t, err)
 	w.Staging = true
 	want(t, m.Map(t.Context(), w), csiproxy.ErrNotFound)
-	if got := mapped(t, sys); got != "" {
-		t.Errorf("mapped is %q", got)
-	}
+	simtest.Want(t, "mapped", mapped(t, sys), "")
 	if _, err := sys.ReadDir(`C:\Windows\csi-proxy-mappings`); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a record is left: %v", err)
 	}
@@ -262,9 +260,7 @@ func TestFailedStagingBesideAnotherCall(t *testing.T) {
 		calls := counted(sys, remove)
 		want(t, <-ended, csiproxy.ErrNotFound)
 		must(t, <-ended)
-		if got := calls()[0]; got != 0 {
-			t.Errorf("the mapping was removed %d times", got)
-		}
+		simtest.Want(t, "removals of the mapping", calls()[0], 0)
 	})
 }
 
@@ -280,9 +276,7 @@ func TestRecordIsNotDropped(t *testing.T) {
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `csi-proxy-mappings\`}, win.ErrorAccessDenied))
-		if err := do(m); !errors.Is(err, win.ErrorAccessDenied) {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, do(m), win.ErrorAccessDenied)
 	}
 }
 
@@ -350,9 +344,7 @@ func TestMappingIsAlwaysRemoved(t *testing.T) {
 		}
 	})
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrUnavailable)
-	if made != 4 {
-		t.Errorf("it was made %d times", made)
-	}
+	simtest.Want(t, "creations", made, 4)
 }
 
 // Who asks for the removal of a mapping that others have removed is told, also if links are left.

@@ -6,7 +6,6 @@ package mappings_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -55,27 +54,19 @@ func TestServerDoesNotAnswer(t *testing.T) {
 				// As the daemon calls: nothing else takes the wait off it.
 				ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Second)
 				defer cancel()
-				if err := m.NewSMBGlobalMapping(ctx, `\\dead\data`, "", alice); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("the error is %v", err)
-				}
+				simtest.WantError(t, m.NewSMBGlobalMapping(ctx, `\\dead\data`, "", alice), context.DeadlineExceeded)
 			})
 		}
 		callers.Wait()
-		if took := time.Since(begin); took != time.Second {
-			t.Errorf("the callers were kept for %v", took)
-		}
-		if n := calls()[0]; n != 1 {
-			t.Errorf("the server was asked %d times", n)
-		}
+		simtest.Want(t, "the time that the callers were kept", time.Since(begin), time.Second)
+		simtest.Want(t, "questions to the server", calls()[0], 1)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\alive\data`, "", alice))
 		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\dead\data`)) // nothing is locked
 		// What the server says at last is about the mapping that was.
 		sys.ResetRules()
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
-		if took := time.Since(begin); took != time.Second {
-			t.Errorf("others were kept for %v", took-time.Second)
-		}
+		simtest.Want(t, "the time that others were kept", time.Since(begin), time.Second)
 		time.Sleep(time.Hour)
 	})
 }

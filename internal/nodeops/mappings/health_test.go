@@ -17,6 +17,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -71,9 +72,7 @@ func TestRootIsClosed(t *testing.T) {
 	})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\sub`, "", alice))
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\missing`, "", alice), csiproxy.ErrPermissionDenied)
-	if calls != 2 {
-		t.Errorf("the root was looked at %d times", calls)
-	}
+	simtest.Want(t, "looks at the root", calls, 2)
 }
 
 // That a directory can be used says nothing of a root that is denied as such, or is broken.
@@ -87,9 +86,7 @@ func TestRootIsAskedItself(t *testing.T) {
 	must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, win.ErrorNoSuchLogonSession)) // it is looked at twice
 	calls := counted(sys, create)
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\sub`, "", alice))
-	if got := calls()[0]; got != 1 {
-		t.Errorf("it was made %d times again", got)
-	}
+	simtest.Want(t, "creations", calls()[0], 1)
 }
 
 // The decisions of the package comment: the mapping was made by alice; the root of the
@@ -154,9 +151,7 @@ func TestDecisions(t *testing.T) {
 					}
 					if !renewed {
 						want(t, err, test.kind)
-						if got := mapped(t, sys); got != `\\server\data \\server\logs` {
-							t.Errorf("mapped is %q", got)
-						}
+						simtest.Want(t, "mapped", mapped(t, sys), `\\server\data \\server\logs`)
 					}
 				})
 			}
@@ -192,9 +187,7 @@ func TestDisconnectedMappingOfBefore(t *testing.T) {
 			} else {
 				must(t, err)
 			}
-			if got := mapped(t, sys); got != `\\server\data` {
-				t.Errorf("mapped is %q", got)
-			}
+			simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 		})
 	}
 }
@@ -221,9 +214,7 @@ func TestConflictRemovesNothingInVain(t *testing.T) {
 			}
 			calls := counted(sys, remove)
 			want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob), csiproxy.ErrFailedPrecondition)
-			if n := calls()[0]; n != 0 {
-				t.Errorf("%d mappings were removed", n)
-			}
+			simtest.Want(t, "removed mappings", calls()[0], 0)
 		})
 	}
 }

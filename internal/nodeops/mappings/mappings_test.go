@@ -5,6 +5,7 @@ package mappings_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ const (
 
 var (
 	must    = simtest.Must
-	want    = simtest.WantKind
+	want    = simtest.WantError
 	counted = simtest.Counted
 	alice   = smb.Credentials{Username: `CORP\alice`, Password: secret.New("Tr0ub4dor&3")}
 	bob     = smb.Credentials{Username: `bob`, Password: secret.New("hunter2")}
@@ -83,9 +84,7 @@ func TestMap(t *testing.T) {
 	sys := newNode(t)
 	m := newMappings(t, sys, mappings.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `//SERVER/Data/`, stage, alice))
-	if got := mapped(t, sys); got != `\\server\data` {
-		t.Errorf("mapped is %q", got)
-	}
+	simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	must(t, sys.WriteFile(stage+`\file`, []byte("data")))
 	data, err := sys.ReadFile(`\\server\data\file`)
 	if err != nil || string(data) != "data" {
@@ -104,9 +103,7 @@ func TestMap(t *testing.T) {
 	// A mapping of another share of the same server has the same session.
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\Server\DATA\sub\`))
-	if got := mapped(t, sys); got != `\\server\logs` {
-		t.Errorf("mapped is %q", got)
-	}
+	simtest.Want(t, "mapped", mapped(t, sys), `\\server\logs`)
 	if _, err := sys.ReadDir(kubelet + `\plugins`); err != nil {
 		t.Error(err)
 	}
@@ -258,9 +255,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 			if test.number == win.ErrorAccessDenied && !strings.Contains(err.Error(), "-require-privacy=false") {
 				t.Errorf("the error doesn't tell what may help: %v", err)
 			}
-			if got := mapped(t, sys); got != "" {
-				t.Errorf("mapped is %q", got)
-			}
+			simtest.Want(t, "mapped", mapped(t, sys), "")
 			if entries, err := sys.ReadDir(kubelet + `\plugins`); err != nil || len(entries) != 0 {
 				t.Errorf("the local path is there: %v, %v", entries, err)
 			}
@@ -352,9 +347,7 @@ func TestServerComesBack(t *testing.T) {
 			t.Errorf("there is %q, %v", data, err)
 		}
 		must(t, sys.Reboot())
-		if got := mapped(t, sys); got != "" {
-			t.Errorf("after a restart %q is mapped", got)
-		}
+		simtest.Want(t, "mapped after a restart", mapped(t, sys), "")
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 	}
 }
@@ -373,9 +366,7 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, sys.WriteFile(stage+`\file`, []byte("data")))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\new`, "", changed))
-		if got := mapped(t, sys); got != `\\server\data \\server\logs \\server\new` {
-			t.Errorf("mapped is %q", got)
-		}
+		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data \\server\logs \\server\new`)
 		if data, err := sys.ReadFile(stage + `\file`); err != nil || string(data) != "data" {
 			t.Errorf("through the other mapping there is %q, %v", data, err)
 		}
@@ -400,9 +391,7 @@ func TestCredentialConflict(t *testing.T) {
 			must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 			must(t, sys.Fail(winsim.Match{Call: create, Skip: 1, Count: 1}, number))
 			err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)
-			if !errors.Is(err, number) || !strings.Contains(err.Error(), words) {
-				t.Errorf("%v: %v", number, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%v", number), err, number, words)
 		}
 	})
 	t.Run("the other mapping can't be removed", func(t *testing.T) {
@@ -433,9 +422,7 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, win.ErrorNetNameDeleted))
 		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob), csiproxy.ErrFailedPrecondition)
-		if got := mapped(t, sys); got != `\\server\data` {
-			t.Errorf("mapped is %q", got)
-		}
+		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
 	t.Run("the other mapping is another user's", func(t *testing.T) {
 		sys := newNode(t)
@@ -443,9 +430,7 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob))
-		if got := mapped(t, sys); got != `\\server\logs` {
-			t.Errorf("mapped is %q: bob has alice's share", got)
-		}
+		simtest.Want(t, "mapped, or bob has alice's share", mapped(t, sys), `\\server\logs`)
 	})
 	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
 		sys := newNode(t)
@@ -453,9 +438,7 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))
-		if got := mapped(t, sys); got != `\\server\logs` {
-			t.Errorf("mapped is %q", got)
-		}
+		simtest.Want(t, "mapped", mapped(t, sys), `\\server\logs`)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)) // its driver stages it again
 	})
 	t.Run("the new ones aren't good for the others", func(t *testing.T) {
@@ -466,9 +449,7 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, sys.Fail(winsim.Match{Call: create, Object: `\\server\private`}, win.ErrorAccessDenied))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
-		if got := mapped(t, sys); got != `\\server\data` {
-			t.Errorf("mapped is %q", got)
-		}
+		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
 }
 

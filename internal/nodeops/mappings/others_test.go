@@ -5,7 +5,6 @@ package mappings_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -35,9 +35,7 @@ func TestMadeBySomebodyElse(t *testing.T) {
 		}
 	})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob))
-	if got := mapped(t, sys); got != `\\server\data` {
-		t.Errorf("mapped is %q", got)
-	}
+	simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 
 	sys.OnCall(nil)
 	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
@@ -100,9 +98,7 @@ func TestLooksBeginAnewAfterAChange(t *testing.T) {
 				if strings.Join(got, " ") != test.want || err != nil {
 					t.Errorf("after the change, mapped are %q, %v", got, err)
 				}
-				if err := <-before; !errors.Is(err, win.ErrorIODevice) {
-					t.Errorf("who looked before the change got %v", err)
-				}
+				simtest.WantErrorOf(t, "who looked before the change got", <-before, win.ErrorIODevice)
 			})
 		})
 	}
@@ -177,9 +173,7 @@ func TestAskedForBeforeItGoes(t *testing.T) {
 		must(t, err)
 		m.Unlinked(t.Context(), remote, stage)
 		must(t, <-asked)
-		if got := mapped(t, sys); got != `\\server\data` {
-			t.Errorf("mapped is %q", got)
-		}
+		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
 }
 
@@ -230,9 +224,7 @@ func TestFailedCallTakesNoRights(t *testing.T) {
 		if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice); err == nil {
 			t.Error("a mapping that can't be used is no error")
 		}
-		if took := time.Since(begun); took != 0 {
-			t.Errorf("it has waited for %v", took)
-		}
+		simtest.Want(t, "the time that it has waited", time.Since(begun), 0)
 	})
 }
 
@@ -334,9 +326,7 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if got := mapped(t, sys); got != `\\server\data \\server\logs` {
-		t.Errorf("mapped is %q", got)
-	}
+	simtest.Want(t, "mapped", mapped(t, sys), `\\server\data \\server\logs`)
 	if diff := cmp.Diff([]int{0}, calls()); diff != "" {
 		t.Error("a mapping was removed")
 	}

@@ -10,6 +10,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -35,9 +36,7 @@ func TestWrongPasswordIsHeldBack(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := calls()[0]; n != 1 {
-			t.Errorf("there were %d log-ons in 10 seconds", n)
-		}
+		simtest.Want(t, "log-ons in 10 seconds", calls()[0], 1)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 	})
 }
@@ -83,7 +82,5 @@ func TestDescribingRefusedShares(t *testing.T) {
 			t.Errorf("%s: %+v", share, d.Conditions)
 		}
 	}
-	if n := calls()[0]; n != 1 {
-		t.Errorf("there were %d probes", n)
-	}
+	simtest.Want(t, "probes", calls()[0], 1)
 }
