@@ -5,6 +5,7 @@ package initiator_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 )
@@ -173,9 +175,7 @@ func TestAnotherProcess(t *testing.T) {
 						err := call(operation.Inline(t.Context()), i, portal)
 						sys.OnCall(nil)
 						more = at < calls
-						if err != nil {
-							t.Errorf("before call %d: %v", at, err)
-						}
+						simtest.WantErrorOf(t, fmt.Sprintf("before call %d", at), err, nil)
 						must(t, call(t.Context(), i, portal))
 						if n := len(sessionsOf(t, sys)); what == "ConnectTarget" && n != 1 || what == "DisconnectTarget" && n != 0 {
 							t.Errorf("before call %d: there are %d sessions", at, n)

@@ -13,6 +13,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -136,9 +137,7 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if n := logins()[0]; n != 1 {
-		t.Errorf("there were %d logins", n)
-	}
+	simtest.Want(t, "logins", logins()[0], 1)
 	logouts := counted(sys, logout)
 	for range 16 {
 		callers.Go(func() {
@@ -148,7 +147,5 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if n := logouts()[0]; n != 1 {
-		t.Errorf("there were %d logouts", n)
-	}
+	simtest.Want(t, "logouts", logouts()[0], 1)
 }

@@ -5,7 +5,6 @@ package initiator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -37,7 +36,7 @@ const (
 
 var (
 	must    = simtest.Must
-	want    = simtest.WantKind
+	want    = simtest.WantError
 	counted = simtest.Counted
 	portal  = iscsi.Portal{Address: "10.0.0.1"}
 	noAuth  iscsi.Authentication
@@ -119,9 +118,7 @@ func TestConnect(t *testing.T) {
 			}
 		}
 		must(t, i.ConnectTarget(ctx, portal, iscsi.IQN(strings.ToUpper(string(name))), noAuth))
-		if n := sys.Calls()[login]; n != 1 {
-			t.Errorf("there were %d logins", n)
-		}
+		simtest.Want(t, "logins", sys.Calls()[login], 1)
 		must(t, i.ConnectTarget(ctx, portal, other, noAuth))
 		must(t, i.DisconnectTarget(ctx, portal, name))
 		must(t, i.DisconnectTarget(ctx, portal, name))
@@ -197,13 +194,9 @@ func TestPortalsThatWindowsDoesNotTell(t *testing.T) {
 		"AddTargetPortal": i.AddTargetPortal(t.Context(), portal), "DiscoverTargetPortal": discoverErr,
 		"RemoveTargetPortal": i.RemoveTargetPortal(t.Context(), portal),
 	} {
-		if !errors.Is(err, win.ErrorIODevice) {
-			t.Errorf("%s: %v", what, err)
-		}
+		simtest.WantErrorOf(t, what, err, win.ErrorIODevice)
 	}
-	if n := calls()[0]; n != 0 {
-		t.Errorf("it was added %d times", n)
-	}
+	simtest.Want(t, "additions", calls()[0], 0)
 }
 
 func TestInvalidArguments(t *testing.T) {
@@ -238,9 +231,7 @@ func TestInvalidArguments(t *testing.T) {
 		"a long mutual one":  i.SetMutualCHAPSecret(ctx, secret.New("größegrößegröße")), // bytes count
 		"no mutual one":      i.SetMutualCHAPSecret(ctx, secret.Text{}),
 	} {
-		if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-			t.Errorf("%s: %v", what, err)
-		}
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
 		if strings.Contains(fmt.Sprint(err), "secretsecre") {
 			t.Errorf("%s: the error shows the secret: %v", what, err)
 		}
@@ -350,9 +341,7 @@ func TestLateDisks(t *testing.T) {
 				if err != nil || len(disks) != test.disks || time.Since(begin) > test.most {
 					t.Errorf("after %v: disks %v, %v", time.Since(begin), disks, err)
 				}
-				if n := sys.Calls()[login]; n != 1 {
-					t.Errorf("there were %d logins", n)
-				}
+				simtest.Want(t, "logins", sys.Calls()[login], 1)
 			})
 		})
 	}
@@ -403,9 +392,7 @@ func TestPersistentLogin(t *testing.T) {
 		return targets
 	}
 	want(t, i.DisconnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name), csiproxy.ErrFailedPrecondition)
-	if got := persistent(); len(got) != 2 {
-		t.Errorf("the persistent logins are %q", got)
-	}
+	simtest.Want(t, "persistent logins", len(persistent()), 2)
 	must(t, i.DisconnectTarget(t.Context(), portal, name))
 	if got := persistent(); len(got) != 1 || got[0] != string(other) {
 		t.Errorf("the persistent logins are %q", got)
