@@ -167,17 +167,17 @@ func TestUsers(t *testing.T) {
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
 		win.ErrorDeviceNotConnected))
 	_, err = o.Away(t.Context(), n.id)
-	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
 		win.ErrorDeviceNotConnected))
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallFindVolumes, Count: 1}, win.ErrorAccessDenied))
 	_, err = o.Away(t.Context(), n.id)
-	simtest.WantKind(t, err, csiproxy.ErrPermissionDenied)
+	simtest.WantError(t, err, csiproxy.ErrPermissionDenied)
 	const hidden = simtest.Kubelet + `\hidden`
 	simtest.Must(t, n.sim.MkdirAll(hidden))
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `hidden`}, win.ErrorAccessDenied))
 	_, err = o.LinksTo(t.Context(), n.id)
-	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	awaited, err = o.MountsAway(t.Context())
 	is("a mount may be away", awaited, true, err)
 	n.sim.ResetRules()

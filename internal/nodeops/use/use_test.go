@@ -6,6 +6,7 @@ package use_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ func TestAnotherProcess(t *testing.T) {
 		simtest.Must(t, err)
 		begun := time.Now()
 		_, _, err = n.process().Volume(t.Context(), n.id)
-		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		if took := time.Since(begun); took < 10*time.Second ||
 			!strings.Contains(err.Error(), "another process of CSI Proxy is changing the volume") {
 			t.Errorf("after %v: %v", took, err)
@@ -246,9 +247,7 @@ func TestDiskIsSwapped(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if err := d.Verify(ctx); err != nil {
-			t.Errorf("swapped at call %d: %v", at, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("swapped at call %d", at), d.Verify(ctx), nil)
 		d.Release()
 	}
 }
@@ -268,7 +267,7 @@ func TestTryVolume(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, _, err = other.TryVolume(ctx, n.id)
-			simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+			simtest.WantError(t, err, csiproxy.ErrUnavailable)
 			if ctx.Err() != nil {
 				t.Errorf("%s: it waits on: %v", where, err)
 			}
@@ -394,10 +393,8 @@ func TestMountedAtKeepsChanging(t *testing.T) {
 		}
 	})
 	_, _, _, err := n.process().MountedAt(t.Context(), parse(t, mountPath))
-	simtest.WantKind(t, err, csiproxy.ErrUnavailable)
-	if rights != 4 {
-		t.Errorf("it was tried %d times", rights)
-	}
+	simtest.WantError(t, err, csiproxy.ErrUnavailable)
+	simtest.Want(t, "attempts", rights, 4)
 }
 
 // A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
