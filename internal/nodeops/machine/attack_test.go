@@ -49,9 +49,8 @@ func prepared(t *testing.T, running bool) (*winsim.System, *machine.Machine) {
 
 func checkStates(t *testing.T, m *machine.Machine, want [3]system.Status) {
 	t.Helper()
-	if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")}; got != want {
-		t.Errorf("the services are %v, want %v", got, want)
-	}
+	simtest.Want(t, "the services", [3]system.Status{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")},
+		want)
 }
 
 // Before each call, the service is replaced by another one of its name. Neither that nor

@@ -6,6 +6,7 @@ package machine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -24,7 +25,7 @@ import (
 
 var (
 	must = simtest.Must
-	want = simtest.WantKind
+	want = simtest.WantError
 )
 
 // newMachine returns a machine with a service base, on which middle depends, on which
@@ -100,9 +101,7 @@ func TestGetService(t *testing.T) {
 		}
 	}
 	must(t, m.StartService(t.Context(), "base"))
-	if got := status(t, m, "base"); got != system.Running {
-		t.Errorf("a running one is %v", got)
-	}
+	simtest.Want(t, "a running service", status(t, m, "base"), system.Running)
 	_, err := m.GetService(t.Context(), "nothing")
 	want(t, err, csiproxy.ErrNotFound)
 }
@@ -113,9 +112,7 @@ func TestInvalidNames(t *testing.T) {
 	for _, name := range []string{"", "a/b", `a\b`, "a\x00", "a\xff", strings.Repeat("x", 257), strings.Repeat("\U0001F600", 129)} {
 		_, err := m.GetService(t.Context(), name)
 		for _, err := range []error{err, m.StartService(t.Context(), name), m.StopService(t.Context(), name, true)} {
-			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-				t.Errorf("%q: %v", name, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%q", name), err, csiproxy.ErrInvalidArgument)
 		}
 	}
 	if diff := cmp.Diff(calls, sys.Calls()); diff != "" {
@@ -200,7 +197,5 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if got := status(t, m, "base"); got != system.Stopped {
-		t.Errorf("base is %v", got)
-	}
+	simtest.Want(t, "service base", status(t, m, "base"), system.Stopped)
 }
