@@ -170,15 +170,11 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 					log.Reset()
 					return lines
 				}
-				if err := s.run(context.Background(), r, n); err != nil {
-					t.Fatal(err)
-				}
+				simtest.Must(t, s.run(context.Background(), r, n))
 				if diff := cmp.Diff(changes[s.name], logged()); diff != "" {
 					t.Errorf("the first run; if it is right, add the lines to changes (-want +got):\n%s", diff)
 				}
-				if err := s.again(s.run(context.Background(), r, n)); err != nil {
-					t.Fatal(err)
-				}
+				simtest.Must(t, s.again(s.run(context.Background(), r, n)))
 				if again := logged(); len(again) > 0 && !slices.Contains(repeats, s.name) {
 					t.Errorf("a second run, which has nothing to do, logs %q", again)
 				}

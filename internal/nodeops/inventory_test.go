@@ -33,9 +33,7 @@ func TestInventory(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"online": 2, "offline": 1}, disks); diff != "" {
 		t.Errorf("disks, of which disk %d has volume %s (-want +got):\n%s", first, volume, diff)
 	}
-	if staged != 1 {
-		t.Errorf("%d volumes are staged, want 1", staged)
-	}
+	simtest.Want(t, "staged volumes", staged, 1)
 	want := map[string]int{"ok": 1, "paused": 0, "disconnected": 0, "network_error": 0, "connecting": 0, "reconnecting": 0}
 	if diff := cmp.Diff(want, mappings); diff != "" {
 		t.Errorf("mappings (-want +got):\n%s", diff)

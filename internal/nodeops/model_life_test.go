@@ -141,9 +141,7 @@ func (m *model) grow(v *pv) {
 	defer func() { <-m.power }()
 	for _, info := range m.sim.Disks() {
 		if info.Spec.Serial == v.name {
-			if err := m.sim.GrowDisk(info.Number, v.size); err != nil {
-				m.t.Errorf("grow %s: %v", v.name, err)
-			}
+			simtest.WantErrorOf(m.t, fmt.Sprintf("grow %s", v.name), m.sim.GrowDisk(info.Number, v.size), nil)
 		}
 	}
 }

@@ -133,17 +133,11 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 				if _, err := n.Disk.GetDiskStats(others, number); err != nil {
 					t.Errorf("a disk: %v", err)
 				}
-				if err := n.Filesystem.Mkdir(others, simtest.Kubelet+`\dir`); err != nil {
-					t.Errorf("a directory: %v", err)
-				}
+				simtest.WantErrorOf(t, "a directory", n.Filesystem.Mkdir(others, simtest.Kubelet+`\dir`), nil)
 				if test.other != nil {
-					if err := test.other(others, n); err != nil {
-						t.Errorf("beside those: %v", err)
-					}
+					simtest.WantErrorOf(t, "beside those", test.other(others, n), nil)
 				}
-				if took := time.Since(begin); took != 0 {
-					t.Errorf("the others were kept for %v", took)
-				}
+				simtest.Want(t, "the time that the others were kept", time.Since(begin), 0)
 				for range cap(ended) {
 					if err := <-ended; err == nil {
 						t.Error("a call that was kept waiting succeeded")

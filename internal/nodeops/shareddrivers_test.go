@@ -126,9 +126,8 @@ func TestShareDrivers(t *testing.T) {
 							}
 						}
 						for other := i + 1; other < volumes; other++ {
-							if err := r.sim.WriteFile(v.staging(other)+file, nil); err != nil {
-								t.Errorf("volume %d after volume %d was unstaged: %v", other, i, err)
-							}
+							simtest.WantErrorOf(t, fmt.Sprintf("volume %d after volume %d was unstaged", other, i),
+								r.sim.WriteFile(v.staging(other)+file, nil), nil)
 						}
 						if !published && i+1 < volumes {
 							v.publish(i + 1)

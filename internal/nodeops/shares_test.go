@@ -152,9 +152,7 @@ func TestStageSharesThatFailTogether(t *testing.T) {
 					ended <- n.Storage.StageShare(t.Context(),
 						storage.StageShareRequest{RemotePath: second.remote, StagingPath: share + "2", Credentials: user})
 				}()
-				if err := <-first; !errors.Is(err, csiproxy.ErrNotFound) {
-					t.Errorf("the first: %v", err)
-				}
+				simtest.WantErrorOf(t, "the first", <-first, csiproxy.ErrNotFound)
 				if len(ended) > 0 || removals.Load() != 0 || !r.isMapped() {
 					t.Errorf("while the second one is under way, ended: %v, there were %d removals, mapped: %v", len(ended) > 0,
 						removals.Load(), r.isMapped())
@@ -162,9 +160,7 @@ func TestStageSharesThatFailTogether(t *testing.T) {
 				if err := <-ended; (err == nil) != second.keeps {
 					t.Errorf("the second: %v", err)
 				}
-				if r.isMapped() != second.keeps {
-					t.Errorf("mapped in the end: %v", r.isMapped())
-				}
+				simtest.Want(t, "mapped in the end", r.isMapped(), second.keeps)
 			})
 		})
 	}
