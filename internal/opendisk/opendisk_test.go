@@ -76,7 +76,7 @@ func TestVerify(t *testing.T) {
 			defer d.Close()
 			simtest.Must(t, d.Verify(t.Context()))
 			sys.swapped = true
-			simtest.WantKind(t, d.Verify(t.Context()), csiproxy.ErrUnavailable)
+			simtest.WantError(t, d.Verify(t.Context()), csiproxy.ErrUnavailable)
 			sys.swapped = false
 			simtest.Must(t, d.Verify(t.Context()))
 			simtest.Must(t, sim.DetachDisk(number))

@@ -92,9 +92,7 @@ func TestAwaitReady(t *testing.T) {
 						t.Errorf("left open when nothing is under way any more: %q", open)
 					}
 				}
-				if got := asked()[0]; got != test.asked {
-					t.Errorf("Windows was asked %d times; want %d", got, test.asked)
-				}
+				simtest.Want(t, "questions to Windows", asked()[0], test.asked)
 			})
 		})
 	}
@@ -187,9 +185,7 @@ func TestPanicInReady(t *testing.T) {
 			}
 		})
 		defer func() {
-			if p := recover(); p != "it died" {
-				t.Errorf("the panic is %v", p)
-			}
+			simtest.Want(t, "the panic", recover(), "it died")
 		}()
 		_, err := d.AwaitVolumes(t.Context(), opendisk.NewFinder(sim), partitions, time.Minute, nil)
 		t.Error(err)

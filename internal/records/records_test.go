@@ -46,9 +46,7 @@ func TestRecords(t *testing.T) {
 		for _, first := range []bool{true, false} {
 			isNew, release, err := records.Links.Make(ctx, sim, one.Name, one.About)
 			simtest.Must(t, err)
-			if isNew != first {
-				t.Errorf("the record is new: %v, want %v", isNew, first)
-			}
+			simtest.Want(t, "the record is new", isNew, first)
 			simtest.Must(t, records.Links.Drop(ctx, sim, one.Name, nil))
 			wantRecords(t, sim, one) // it is being made
 			release()
@@ -116,9 +114,7 @@ func TestErrors(t *testing.T) {
 		"Drop": func() error { return records.Links.Drop(ctx, sim, "one", nil) },
 	} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: "CreateFileW"}, win.ErrorAccessDenied))
-		if err := f(); !errors.Is(err, win.ErrorAccessDenied) {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, f(), win.ErrorAccessDenied)
 		sim.ResetRules()
 	}
 	wantRecords(t, sim, records.Record{Name: "one", About: `C:\one`})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -38,9 +39,7 @@ func (m medium) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
 func recognise(t *testing.T, b []byte) string {
 	t.Helper()
 	found, err := Recognise(t.Context(), medium{b: b}, int64(len(b)), sector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return found
 }
 
@@ -90,9 +89,7 @@ func TestLeftoversAreNotRecognised(t *testing.T) {
 	for range 20 {
 		b := make([]byte, 1<<20)
 		random.Read(b)
-		if got := recognise(t, b); got != "" {
-			t.Errorf("random bytes recognised as %q", got)
-		}
+		simtest.Want(t, "random bytes", recognise(t, b), "")
 	}
 }
 
@@ -130,9 +127,7 @@ func TestMDOnOddSizes(t *testing.T) {
 	}
 	b := make([]byte, size)
 	copy(b[size-8<<10:], "\xfc\x4e\x2b\xa9") // nobody writes one there
-	if got := recognise(t, b); got != "" {
-		t.Errorf("not aligned: %q", got)
-	}
+	simtest.Want(t, "what isn't aligned", recognise(t, b), "")
 }
 
 // The copy of a boot sector is in the last sector, of 512 bytes or of 4096.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -64,9 +65,7 @@ func (s *server) wantLogOns(t *testing.T, what string, want int) {
 func path(t *testing.T, remote string) unc.Path {
 	t.Helper()
 	p, err := unc.Parse(remote)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return p
 }
 
@@ -105,12 +104,8 @@ func TestWindow(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				want := "[0s 15s 45s 1m45s 3m45s 5m45s 7m45s 9m45s 11m45s]"
-				if got := fmt.Sprint(at); got != want {
-					t.Errorf("log-ons at %s, want %s", got, want)
-				}
-				if n := s.memory.HeldBack(); n != 12*60-9 {
-					t.Errorf("%d were held back", n)
-				}
+				simtest.Want(t, "times of log-ons", fmt.Sprint(at), want)
+				simtest.Want(t, "log-ons held back", s.memory.HeldBack(), 12*60-9)
 			})
 		})
 	}
@@ -188,9 +183,7 @@ func TestNoAnswerAfterTheWindow(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		s.refusal = win.ErrorBadNetPath
 		for range 3 {
-			if err := s.logOn(t, data, user, "wrong"); !errors.Is(err, win.ErrorBadNetPath) {
-				t.Error(err)
-			}
+			simtest.WantError(t, s.logOn(t, data, user, "wrong"), win.ErrorBadNetPath)
 		}
 		s.wantLogOns(t, "while it is away", 4)
 	})
@@ -246,9 +239,7 @@ func TestAtOnce(t *testing.T) {
 				}
 				callers.Wait()
 				s.wantLogOns(t, name, test.logOns)
-				if took := time.Since(begin); took != test.all {
-					t.Errorf("it took %v", took)
-				}
+				simtest.Want(t, "the time that it took", time.Since(begin), test.all)
 			})
 		})
 	}
@@ -281,9 +272,7 @@ func TestProbes(t *testing.T) {
 		s.logOns = 0
 		s.password = "changed"
 		for range 10 {
-			if err := probe(data, "right"); !errors.Is(err, win.ErrorLogonFailure) {
-				t.Error(err)
-			}
+			simtest.WantError(t, probe(data, "right"), win.ErrorLogonFailure)
 		}
 		s.wantLogOns(t, "a share that was refused", 1)
 		s.logOn(t, `\\filer\new`, user, "right")
@@ -321,9 +310,7 @@ func TestProbes(t *testing.T) {
 			}
 		}
 		s.wantLogOns(t, "taken again", 2)
-		if left := s.memory.Refused(); len(left) != 0 {
-			t.Errorf("still refused: %+v", left)
-		}
+		simtest.Want(t, "still refused", len(s.memory.Refused()), 0)
 	})
 }
 
@@ -408,9 +395,7 @@ func TestProbeOfAnUnknownMapping(t *testing.T) {
 	}
 	s.wantLogOns(t, "the share", 1)
 	s.memory.Unmapped(path(t, data))
-	if refused := s.memory.Refused(); len(refused) != 0 {
-		t.Errorf("of a share that isn't mapped any more: %+v", refused)
-	}
+	simtest.Want(t, "refusals of a share that isn't mapped any more", len(s.memory.Refused()), 0)
 }
 
 // What is told of a refusal says which server and share, and never who.
@@ -426,9 +411,7 @@ func TestRefused(t *testing.T) {
 			{RemotePath: data, Err: win.ErrorLogonFailure, Since: begin, NextAttempt: begin.Add(15 * time.Second)},
 			{RemotePath: logs, Err: win.ErrorLogonFailure, Since: begin, NextAttempt: begin.Add(15 * time.Second)},
 		})
-		if got := fmt.Sprint(s.memory.Refused()); got != want {
-			t.Errorf("refused are %s, want %s", got, want)
-		}
+		simtest.Want(t, "refused", fmt.Sprint(s.memory.Refused()), want)
 		if got := fmt.Sprint(s.memory.Forget()); got != want || len(s.memory.Refused()) != 0 {
 			t.Errorf("forgotten are %s, want %s", got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/smblogon"
 	"github.com/csi-proxy/csi-proxy/internal/smbprobe"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
@@ -74,9 +75,7 @@ func (n *network) set(delay time.Duration, err error) {
 func path(t *testing.T, s string) unc.Path {
 	t.Helper()
 	p, err := unc.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	return p
 }
 
@@ -93,9 +92,7 @@ func TestProbeIsShared(t *testing.T) {
 		var callers sync.WaitGroup
 		for _, s := range []string{`\\server\share`, `\\SERVER\Share\`, `//server/share`} {
 			callers.Go(func() {
-				if err := p.Probe(t.Context(), path(t, s)); !errors.Is(err, win.ErrorBadNetPath) {
-					t.Errorf("%s: %v", s, err)
-				}
+				simtest.WantErrorOf(t, s, p.Probe(t.Context(), path(t, s)), win.ErrorBadNetPath)
 			})
 			synctest.Wait() // so that it is the first that makes the call
 		}
@@ -133,9 +130,8 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 func TestProbeWithoutDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network, p *smbprobe.Prober) {
 		n.set(24*time.Hour, nil)
-		if err := p.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, csiproxy.ErrUnavailable) {
-			t.Errorf("a server that doesn't answer gives %v", err)
-		}
+		simtest.WantErrorOf(t, "a server that doesn't answer", p.Probe(t.Context(), path(t, `\\server\share`)),
+			csiproxy.ErrUnavailable)
 		time.Sleep(24 * time.Hour)
 	})
 }
@@ -190,9 +186,7 @@ func TestMappings(t *testing.T) {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}
-		if calls := n.made(""); calls != 3 {
-			t.Errorf("WMI was asked %d times", calls)
-		}
+		simtest.Want(t, "questions to WMI", n.made(""), 3)
 	})
 }
 

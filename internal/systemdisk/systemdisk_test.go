@@ -82,7 +82,7 @@ func TestNotToBeFoundOut(t *testing.T) {
 	} {
 		simtest.Must(t, sim.SetRegistryStrings(c.key, c.value, c.path))
 		_, err := disks.Disk(t.Context(), 7)
-		simtest.WantKind(t, err, csiproxy.ErrUnavailable)
+		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		simtest.Must(t, sim.SetRegistryStrings(c.key, c.value))
 	}
 	// Four calls are made for each question, and none of them to a disk.
@@ -98,8 +98,6 @@ func BenchmarkCheck(b *testing.B) {
 	sim := simtest.Open(b, winsim.Delays{})
 	disks := systemdisk.New(sim)
 	for b.Loop() {
-		if err := disks.Check(b.Context(), 7); err != nil {
-			b.Fatal(err)
-		}
+		simtest.Must(b, disks.Check(b.Context(), 7))
 	}
 }

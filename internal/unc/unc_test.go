@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
@@ -61,9 +62,7 @@ func TestParseRefuses(t *testing.T) {
 func TestEqual(t *testing.T) {
 	parse := func(s string) unc.Path {
 		p, err := unc.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		return p
 	}
 	p := parse(`\\server\share\Sub`)

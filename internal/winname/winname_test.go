@@ -4,11 +4,12 @@
 package winname_test
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/winname"
 )
 
@@ -56,9 +57,7 @@ func TestEachCharacter(t *testing.T) {
 			t.Errorf("%U becomes ASCII", r)
 		}
 	}
-	if got := winname.Lower(`\\Server\C$`); got != `\\server\c$` {
-		t.Errorf("lower case: %s", got)
-	}
+	simtest.Want(t, "lower case", winname.Lower(`\\Server\C$`), `\\server\c$`)
 }
 
 func TestLength(t *testing.T) {
@@ -92,9 +91,7 @@ func TestChecks(t *testing.T) {
 			}
 		}
 		for _, s := range c.bad {
-			if err := c.check(s); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-				t.Errorf("%s %q: %v", what, s, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%s %q", what, s), c.check(s), csiproxy.ErrInvalidArgument)
 		}
 	}
 }
