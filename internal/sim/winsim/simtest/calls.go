@@ -4,19 +4,8 @@
 package simtest
 
 import (
-	"testing"
-
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 )
-
-// WantKind fails the test if err isn't of a class of csiproxy; nil is success.
-func WantKind(t testing.TB, err, kind error) {
-	t.Helper()
-	if csiproxy.KindOf(err) != kind {
-		t.Errorf("the error is %v, want %v", err, kind)
-	}
-}
 
 // Counted returns how often some calls were made since Counted was called.
 func Counted(sys *winsim.System, names ...string) func() []int {
