@@ -6,8 +6,9 @@ package client
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -29,91 +30,111 @@ func (s *Storage) Ready(ctx context.Context) error {
 	return connectError(s.group.ready(ctx))
 }
 
+// task does an operation by the method of its name. The fields of the request and the result go by
+// their names in the API: see package storagewire.
+func task[Result any](ctx context.Context, s *Storage, op, object string, r any) (result Result, err error) {
+	request, response := storagewire.NewRequest(op), storagewire.NewResponse(op)
+	if err := storagewire.EncodeRequest(r, request); err != nil {
+		return result, &csiproxy.Error{Op: op, Object: object, Err: err}
+	}
+	err = s.group.call(ctx, op, object, way{op, request, response, func() (err error) {
+		result, err = decoded[Result](response)
+		return err
+	}})
+	return result, err
+}
+
+// decoded returns the result in a response.
+func decoded[Result any](response proto.Message) (Result, error) {
+	result, err := storagewire.Decode[Result](response)
+	if err != nil {
+		var none Result
+		return none, malformed("an invalid value: %v", err)
+	}
+	return result, nil
+}
+
 // ListDisks implements [storage.Operations]: the disks that a selector means.
-func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) (disks []storage.Disk, err error) {
-	return ask(ctx, s.group, "ListDisks", "", &storagev1alpha1.ListDisksRequest{Disk: storagewire.FromSelector(wanted)},
-		func(r *storagev1alpha1.ListDisksResponse) []storage.Disk { return storagewire.ToDisks(r.Disks) })
+func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	type request struct{ Disk storage.Selector }
+	type result struct{ Disks []storage.Disk }
+	found, err := task[result](ctx, s, "ListDisks", "", request{wanted})
+	return found.Disks, err
 }
 
 // StageVolume implements [storage.Operations]: a disk's volume is made usable at a path.
-func (s *Storage) StageVolume(ctx context.Context,
-	r storage.StageVolumeRequest) (staged storage.StagedVolume, err error) {
-	request, err := storagewire.FromStageVolume(r)
-	if err != nil {
-		return staged, &csiproxy.Error{Op: "StageVolume", Object: "at " + quote.Text(r.StagingPath), Err: err}
-	}
-	return ask(ctx, s.group, "StageVolume", "at "+quote.Text(r.StagingPath), request, storagewire.ToStaged)
+func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
+	return task[storage.StagedVolume](ctx, s, "StageVolume", "at "+quote.Text(r.StagingPath), r)
 }
 
 // UnstageVolume implements [storage.Operations]: what is staged at a path is unstaged.
-func (s *Storage) UnstageVolume(ctx context.Context,
-	r storage.UnstageVolumeRequest) (done storage.UnstagedVolume, err error) {
-	return ask(ctx, s.group, "UnstageVolume", "at "+quote.Text(r.StagingPath), storagewire.FromUnstageVolume(r),
-		storagewire.ToUnstaged)
+func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
+	return task[storage.UnstagedVolume](ctx, s, "UnstageVolume", "at "+quote.Text(r.StagingPath), r)
 }
 
 // PublishVolume implements [storage.Operations]: a pod gets a link to a staged path.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
-	return s.group.act(ctx, "PublishVolume", quote.Text(targetPath),
-		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath})
+	type request struct{ StagingPath, TargetPath string }
+	_, err := task[struct{}](ctx, s, "PublishVolume", quote.Text(targetPath), request{stagingPath, targetPath})
+	return err
 }
 
 // UnpublishVolume implements [storage.Operations]: a pod's link is removed.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
-	return s.group.act(ctx, "UnpublishVolume", quote.Text(targetPath),
-		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath})
+	type request struct{ TargetPath string }
+	_, err := task[struct{}](ctx, s, "UnpublishVolume", quote.Text(targetPath), request{targetPath})
+	return err
 }
 
 // ExpandVolume implements [storage.Operations]: the volume at a path grows to the size of its disk.
-func (s *Storage) ExpandVolume(ctx context.Context,
-	r storage.ExpandVolumeRequest) (done storage.ExpandedVolume, err error) {
-	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.Path), storagewire.FromExpandVolume(r),
-		storagewire.ToExpanded)
+func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
+	return task[storage.ExpandedVolume](ctx, s, "ExpandVolume", "at "+quote.Text(r.Path), r)
 }
 
 // GetVolume implements [storage.Operations]: what is known of the volume or share at a path.
-func (s *Storage) GetVolume(ctx context.Context, path string) (v storage.Volume, err error) {
-	return ask(ctx, s.group, "GetVolume", quote.Text(path), &storagev1alpha1.GetVolumeRequest{Path: path},
-		func(m *storagev1alpha1.GetVolumeResponse) storage.Volume { return storagewire.ToVolume(m.Volume) })
+func (s *Storage) GetVolume(ctx context.Context, path string) (storage.Volume, error) {
+	type result struct{ Volume storage.Volume }
+	found, err := task[result](ctx, s, "GetVolume", quote.Text(path), atPath{path})
+	return found.Volume, err
 }
 
+// atPath is a request that has only a path.
+type atPath struct{ Path string }
+
 // ListVolumes implements [storage.Operations]: what is mounted where.
-func (s *Storage) ListVolumes(ctx context.Context) (list storage.VolumeList, err error) {
-	return ask(ctx, s.group, "ListVolumes", "", &storagev1alpha1.ListVolumesRequest{}, storagewire.ToVolumes)
+func (s *Storage) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
+	return task[storage.VolumeList](ctx, s, "ListVolumes", "", struct{}{})
 }
 
 // StageShare implements [storage.Operations]: a share is mapped and linked at a path.
 func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) error {
-	return s.group.act(ctx, "StageShare", quote.Text(r.RemotePath), storagewire.FromStageShare(r))
+	_, err := task[struct{}](ctx, s, "StageShare", quote.Text(r.RemotePath), r)
+	return err
 }
 
 // UnstageShare implements [storage.Operations]: the link to a share is removed.
-func (s *Storage) UnstageShare(ctx context.Context,
-	r storage.UnstageShareRequest) (done storage.UnstagedShare, err error) {
-	return ask(ctx, s.group, "UnstageShare", "at "+quote.Text(r.StagingPath), storagewire.FromUnstageShare(r),
-		storagewire.ToUnstagedShare)
+func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
+	return task[storage.UnstagedShare](ctx, s, "UnstageShare", "at "+quote.Text(r.StagingPath), r)
 }
 
 // MoveAside implements [storage.Operations]: what lies in a staging directory goes elsewhere.
-func (s *Storage) MoveAside(ctx context.Context, path string) (moved storage.MovedAside, err error) {
-	return ask(ctx, s.group, "MoveAside", quote.Text(path), &storagev1alpha1.MoveAsideRequest{Path: path},
-		storagewire.ToMovedAside)
+func (s *Storage) MoveAside(ctx context.Context, path string) (storage.MovedAside, error) {
+	return task[storage.MovedAside](ctx, s, "MoveAside", quote.Text(path), atPath{path})
 }
 
 // CleanUp implements [storage.Operations]: what nobody needs any more is listed or removed.
-func (s *Storage) CleanUp(ctx context.Context, remove bool) (leftovers storage.Leftovers, err error) {
-	return ask(ctx, s.group, "CleanUp", "", &storagev1alpha1.CleanUpRequest{Remove: remove}, storagewire.ToLeftovers)
+func (s *Storage) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, error) {
+	return task[storage.Leftovers](ctx, s, "CleanUp", "", struct{ Remove bool }{remove})
 }
 
 // ListRefusedLogOns implements [storage.Operations]: the log-ons that SMB servers refused lately.
-func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) (refused []storage.RefusedLogOn, err error) {
-	return ask(ctx, s.group, "ListRefusedLogOns", "", &storagev1alpha1.ListRefusedLogOnsRequest{Forget: forget},
-		storagewire.ToRefusedLogOns)
+func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) ([]storage.RefusedLogOn, error) {
+	type result struct{ Refused []storage.RefusedLogOn }
+	all, err := task[result](ctx, s, "ListRefusedLogOns", "", struct{ Forget bool }{forget})
+	return all.Refused, err
 }
 
 // CheckVolume implements [storage.Operations]: a volume's file system is scanned for errors.
-func (s *Storage) CheckVolume(ctx context.Context,
-	r storage.CheckVolumeRequest) (done storage.CheckedVolume, err error) {
-	return ask(ctx, s.group, "CheckVolume", "at "+quote.Text(r.Path),
-		&storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix}, storagewire.ToChecked)
+func (s *Storage) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
+	return task[storage.CheckedVolume](ctx, s, "CheckVolume", "at "+quote.Text(r.Path), r)
 }

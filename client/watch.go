@@ -10,11 +10,9 @@ import (
 	"iter"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -24,20 +22,20 @@ import (
 // itself: call WatchDisks again, after a moment.
 func (s *Storage) WatchDisks(ctx context.Context, wanted storage.Selector) iter.Seq2[storage.DiskChanges, error] {
 	return func(yield func(storage.DiskChanges, error) bool) {
-		request := &storagev1alpha1.WatchDisksRequest{Disk: storagewire.FromSelector(wanted)}
-		err := receive(ctx, s.group, "WatchDisks", request, func(m *storagev1alpha1.WatchDisksResponse) bool {
-			return yield(storagewire.ToChanges(m), nil)
-		})
-		if err != nil {
+		if err := s.watchDisks(ctx, wanted, yield); err != nil {
 			yield(storage.DiskChanges{}, err)
 		}
 	}
 }
 
-// receive calls a method whose responses are a stream, and passes them to tell until that
-// returns false. The method has the operation's name. The stream's end is an error.
-func receive[T any, Response message[T]](ctx context.Context, g *group, op string, request proto.Message,
-	tell func(Response) bool) error {
+// watchDisks passes changes to yield until that returns false. The stream's end is an error.
+func (s *Storage) watchDisks(ctx context.Context, wanted storage.Selector,
+	yield func(storage.DiskChanges, error) bool) error {
+	const op = "WatchDisks"
+	g, request := s.group, storagewire.NewRequest(op)
+	if err := storagewire.EncodeRequest(struct{ Disk storage.Selector }{wanted}, request); err != nil {
+		return &csiproxy.Error{Op: op, Err: err}
+	}
 	version, err := g.version(ctx)
 	if err != nil {
 		return &csiproxy.Error{Op: op, Err: err}
@@ -61,7 +59,7 @@ func receive[T any, Response message[T]](ctx context.Context, g *group, op strin
 	}
 	_ = stream.CloseSend()
 	for {
-		response := Response(new(T))
+		response := storagewire.NewResponse(op)
 		err := stream.RecvMsg(response)
 		if errors.Is(err, io.EOF) {
 			return &csiproxy.Error{Op: op, Kind: csiproxy.ErrUnavailable, Detail: "the daemon has ended the call"}
@@ -69,7 +67,11 @@ func receive[T any, Response message[T]](ctx context.Context, g *group, op strin
 		if err != nil {
 			return failure(op, "", request, g.lost(ctx, l, err))
 		}
-		if !tell(response) {
+		changes, err := decoded[storage.DiskChanges](response)
+		if err != nil {
+			return &csiproxy.Error{Op: op, Err: err}
+		}
+		if !yield(changes, nil) {
 			return nil
 		}
 	}

@@ -47,6 +47,13 @@ type methods map[protoreflect.Name]method
 func unary[Request, Response proto.Message](call func(context.Context, Request) (Response, error)) method {
 	var request Request
 	var response Response
+	return answer(request, response, func(ctx context.Context, req proto.Message) (proto.Message, error) {
+		return call(ctx, req.(Request))
+	})
+}
+
+// answer makes a method of a handler function for requests and responses of the types of these two.
+func answer(request, response proto.Message, call func(context.Context, proto.Message) (proto.Message, error)) method {
 	return method{
 		request:    request.ProtoReflect().Descriptor(),
 		response:   response.ProtoReflect().Descriptor(),
@@ -55,7 +62,7 @@ func unary[Request, Response proto.Message](call func(context.Context, Request) 
 			if _, bounded := ctx.Deadline(); !bounded { // nobody here waits for less than the result
 				ctx = operation.Inline(ctx)
 			}
-			return call(ctx, req.(Request))
+			return call(ctx, req.(proto.Message))
 		},
 	}
 }

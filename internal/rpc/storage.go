@@ -6,109 +6,105 @@ package rpc
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func storageVersions(ops storage.Operations) versions {
-	current := methods{
-		"ListDisks": unary(func(ctx context.Context,
-			req *storagev1alpha1.ListDisksRequest) (*storagev1alpha1.ListDisksResponse, error) {
-			selector, err := storagewire.ToSelector(req.Disk)
-			if err != nil {
-				return nil, err
+	type (
+		nothing struct{}
+		atPath  struct{ Path string }
+		disk    struct{ Disk storage.Selector }
+		disks   struct{ Disks []storage.Disk }
+		publish struct{ StagingPath, TargetPath string }
+		target  struct{ TargetPath string }
+		volume  struct{ Volume storage.Volume }
+		remove  struct{ Remove bool }
+		forget  struct{ Forget bool }
+		refused struct{ Refused []storage.RefusedLogOn }
+	)
+	current := methods{"WatchDisks": streaming(func(ctx context.Context,
+		req *storagev1alpha1.WatchDisksRequest, send func(*storagev1alpha1.WatchDisksResponse) error) error {
+		r, err := storagewire.Decode[disk](req)
+		if err != nil {
+			return err
+		}
+		for changes, err := range ops.WatchDisks(ctx, r.Disk) {
+			resp := new(storagev1alpha1.WatchDisksResponse)
+			if err == nil {
+				err = storagewire.EncodeResponse(changes, resp)
 			}
-			disks, err := ops.ListDisks(ctx, selector)
-			return &storagev1alpha1.ListDisksResponse{Disks: storagewire.FromDisks(disks)}, err
-		}),
-		"StageVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.StageVolumeRequest) (*storagev1alpha1.StageVolumeResponse, error) {
-			r, err := storagewire.ToStageVolume(req)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				err = send(resp)
 			}
-			staged, err := ops.StageVolume(ctx, r)
-			return storagewire.FromStaged(staged), err
-		}),
-		"UnstageVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.UnstageVolumeRequest) (*storagev1alpha1.UnstageVolumeResponse, error) {
-			r, err := storagewire.ToUnstageVolume(req)
-			if err != nil {
-				return nil, err
-			}
-			done, err := ops.UnstageVolume(ctx, r)
-			return storagewire.FromUnstaged(done), err
-		}),
-		"PublishVolume": action(func(ctx context.Context, req *storagev1alpha1.PublishVolumeRequest) error {
-			return ops.PublishVolume(ctx, req.StagingPath, req.TargetPath)
-		}),
-		"UnpublishVolume": action(func(ctx context.Context, req *storagev1alpha1.UnpublishVolumeRequest) error {
-			return ops.UnpublishVolume(ctx, req.TargetPath)
-		}),
-		"ExpandVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.ExpandVolumeRequest) (*storagev1alpha1.ExpandVolumeResponse, error) {
-			r, err := storagewire.ToExpandVolume(req)
-			if err != nil {
-				return nil, err
-			}
-			done, err := ops.ExpandVolume(ctx, r)
-			return storagewire.FromExpanded(done), err
-		}),
-		"GetVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.GetVolumeRequest) (*storagev1alpha1.GetVolumeResponse, error) {
-			v, err := ops.GetVolume(ctx, req.Path)
-			return &storagev1alpha1.GetVolumeResponse{Volume: storagewire.FromVolume(v)}, err
-		}),
-		"ListVolumes": unary(func(ctx context.Context,
-			_ *storagev1alpha1.ListVolumesRequest) (*storagev1alpha1.ListVolumesResponse, error) {
-			list, err := ops.ListVolumes(ctx)
-			return storagewire.FromVolumes(list), err
-		}),
-		"StageShare": action(func(ctx context.Context, req *storagev1alpha1.StageShareRequest) error {
-			return ops.StageShare(ctx, storagewire.ToStageShare(req))
-		}),
-		"UnstageShare": unary(func(ctx context.Context,
-			req *storagev1alpha1.UnstageShareRequest) (*storagev1alpha1.UnstageShareResponse, error) {
-			done, err := ops.UnstageShare(ctx, storagewire.ToUnstageShare(req))
-			return storagewire.FromUnstagedShare(done), err
-		}),
-		"CleanUp": unary(func(ctx context.Context,
-			req *storagev1alpha1.CleanUpRequest) (*storagev1alpha1.CleanUpResponse, error) {
-			leftovers, err := ops.CleanUp(ctx, req.Remove)
-			return storagewire.FromLeftovers(leftovers), err
-		}),
-		"CheckVolume": unary(func(ctx context.Context,
-			req *storagev1alpha1.CheckVolumeRequest) (*storagev1alpha1.CheckVolumeResponse, error) {
-			done, err := ops.CheckVolume(ctx, storage.CheckVolumeRequest{Path: req.Path, SpotFix: req.SpotFix})
-			return storagewire.FromChecked(done), err
-		}),
-		"MoveAside": unary(func(ctx context.Context,
-			req *storagev1alpha1.MoveAsideRequest) (*storagev1alpha1.MoveAsideResponse, error) {
-			moved, err := ops.MoveAside(ctx, req.Path)
-			return storagewire.FromMovedAside(moved), err
-		}),
-		"ListRefusedLogOns": unary(func(ctx context.Context,
-			req *storagev1alpha1.ListRefusedLogOnsRequest) (*storagev1alpha1.ListRefusedLogOnsResponse, error) {
-			refused, err := ops.ListRefusedLogOns(ctx, req.Forget)
-			return storagewire.FromRefusedLogOns(refused), err
-		}),
-		"WatchDisks": streaming(func(ctx context.Context,
-			req *storagev1alpha1.WatchDisksRequest, send func(*storagev1alpha1.WatchDisksResponse) error) error {
-			selector, err := storagewire.ToSelector(req.Disk)
 			if err != nil {
 				return err
 			}
-			for changes, err := range ops.WatchDisks(ctx, selector) {
-				if err != nil {
-					return err
-				}
-				if err := send(storagewire.FromChanges(changes)); err != nil {
-					return err
-				}
-			}
-			return nil
+		}
+		return nil
+	})}
+	for op, method := range map[protoreflect.Name]func(op string) method{
+		"StageVolume":   task(ops.StageVolume),
+		"UnstageVolume": task(ops.UnstageVolume),
+		"ExpandVolume":  task(ops.ExpandVolume),
+		"UnstageShare":  task(ops.UnstageShare),
+		"CheckVolume":   task(ops.CheckVolume),
+		"StageShare": task(func(ctx context.Context, r storage.StageShareRequest) (nothing, error) {
+			return nothing{}, ops.StageShare(ctx, r)
 		}),
+		"ListDisks": task(func(ctx context.Context, r disk) (disks, error) {
+			found, err := ops.ListDisks(ctx, r.Disk)
+			return disks{found}, err
+		}),
+		"PublishVolume": task(func(ctx context.Context, r publish) (nothing, error) {
+			return nothing{}, ops.PublishVolume(ctx, r.StagingPath, r.TargetPath)
+		}),
+		"UnpublishVolume": task(func(ctx context.Context, r target) (nothing, error) {
+			return nothing{}, ops.UnpublishVolume(ctx, r.TargetPath)
+		}),
+		"GetVolume": task(func(ctx context.Context, r atPath) (volume, error) {
+			v, err := ops.GetVolume(ctx, r.Path)
+			return volume{v}, err
+		}),
+		"ListVolumes": task(func(ctx context.Context, _ nothing) (storage.VolumeList, error) {
+			return ops.ListVolumes(ctx)
+		}),
+		"CleanUp": task(func(ctx context.Context, r remove) (storage.Leftovers, error) {
+			return ops.CleanUp(ctx, r.Remove)
+		}),
+		"MoveAside": task(func(ctx context.Context, r atPath) (storage.MovedAside, error) {
+			return ops.MoveAside(ctx, r.Path)
+		}),
+		"ListRefusedLogOns": task(func(ctx context.Context, r forget) (refused, error) {
+			all, err := ops.ListRefusedLogOns(ctx, r.Forget)
+			return refused{all}, err
+		}),
+	} {
+		current[op] = method(string(op))
 	}
 	return versions{"v1alpha1": {current}}
+}
+
+// task makes a method of a function that does an operation. The method's messages have the operation's
+// name, and the fields of its request and result go by their names in the API: see package storagewire.
+func task[Request, Result any](do func(context.Context, Request) (Result, error)) func(op string) method {
+	return func(op string) method {
+		return answer(storagewire.NewRequest(op), storagewire.NewResponse(op),
+			func(ctx context.Context, req proto.Message) (proto.Message, error) {
+				r, err := storagewire.Decode[Request](req)
+				if err != nil {
+					return nil, err
+				}
+				result, err := do(ctx, r)
+				if err != nil {
+					return nil, err
+				}
+				resp := storagewire.NewResponse(op)
+				return resp, storagewire.EncodeResponse(result, resp)
+			})
+	}
 }

@@ -26,142 +26,77 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// converter turns a message into the Go type and back.
-type converter func(proto.Message) (proto.Message, error)
+// thereAndBack tests a message, and the struct of its fields. Each field comes through, and none comes
+// in the place of another. So a field that is new in one of them fails here until the other has it.
+// It adds the names of the messages to tested.
+func thereAndBack[T any](t *testing.T, m proto.Message, tested map[protoreflect.FullName]bool) {
+	t.Helper()
+	wiretest.Fill(m)
+	check := func(without any) {
+		t.Helper()
+		v, err := Decode[T](m)
+		got := m.ProtoReflect().New().Interface()
+		if err == nil {
+			err = EncodeRequest(v, got)
+		}
+		if diff := cmp.Diff(m, got, protocmp.Transform(), protocmp.IgnoreEmptyMessages()); diff != "" || err != nil {
+			t.Errorf("%T without %v: %v (-want +got):\n%s", m, without, err, diff)
+		}
+	}
+	check(nil)
+	wiretest.EachField(m, func(f protoreflect.FieldDescriptor) {
+		tested[f.Parent().FullName()] = true
+		if f.Message() == nil { // a message that is missing may become an empty one
+			check(f.Name())
+		}
+	})
 
-func pure[M proto.Message, T any](to func(M) T, from func(T) M) converter {
-	return func(m proto.Message) (proto.Message, error) { return from(to(m.(M))), nil }
-}
-
-func failing[M proto.Message, T any](to func(M) (T, error), from func(T) M) converter {
-	return func(m proto.Message) (proto.Message, error) {
-		v, err := to(m.(M))
-		return from(v), err
+	var zero T
+	for _, v := range []T{filled[T](t), zero} {
+		m := m.ProtoReflect().New().Interface()
+		if err := EncodeResponse(v, m); err != nil {
+			t.Errorf("%+v: %v", v, err)
+		}
+		got, err := Decode[T](m)
+		if diff := cmp.Diff(v, got); diff != "" || err != nil {
+			t.Errorf("%T there and back: %v (-want +got):\n%s", v, err, diff)
+		}
 	}
 }
 
-// A message that has no converter is part of one that has, or simple.
-var converters = map[proto.Message]converter{
-	&storagev1alpha1.DiskSelector{}: failing(ToSelector, FromSelector),
-	&storagev1alpha1.Disk{}:         pure(ToDisk, FromDisk),
-	&storagev1alpha1.StageVolumeRequest{}: func(m proto.Message) (proto.Message, error) {
-		r, err := ToStageVolume(m.(*storagev1alpha1.StageVolumeRequest))
-		if err != nil {
-			return nil, err
-		}
-		return FromStageVolume(r)
-	},
-	&storagev1alpha1.StageVolumeResponse{}:       pure(ToStaged, FromStaged),
-	&storagev1alpha1.UnstageVolumeRequest{}:      failing(ToUnstageVolume, FromUnstageVolume),
-	&storagev1alpha1.UnstageVolumeResponse{}:     pure(ToUnstaged, FromUnstaged),
-	&storagev1alpha1.ExpandVolumeRequest{}:       failing(ToExpandVolume, FromExpandVolume),
-	&storagev1alpha1.ExpandVolumeResponse{}:      pure(ToExpanded, FromExpanded),
-	&storagev1alpha1.ListVolumesResponse{}:       pure(ToVolumes, FromVolumes),
-	&storagev1alpha1.StageShareRequest{}:         pure(ToStageShare, FromStageShare),
-	&storagev1alpha1.UnstageShareRequest{}:       pure(ToUnstageShare, FromUnstageShare),
-	&storagev1alpha1.UnstageShareResponse{}:      pure(ToUnstagedShare, FromUnstagedShare),
-	&storagev1alpha1.CleanUpResponse{}:           pure(ToLeftovers, FromLeftovers),
-	&storagev1alpha1.MoveAsideResponse{}:         pure(ToMovedAside, FromMovedAside),
-	&storagev1alpha1.CheckVolumeResponse{}:       pure(ToChecked, FromChecked),
-	&storagev1alpha1.ListRefusedLogOnsResponse{}: pure(ToRefusedLogOns, FromRefusedLogOns),
-	&storagev1alpha1.WatchDisksResponse{}:        pure(ToChanges, FromChanges),
-}
-
-// simple are the messages that client and package rpc build themselves, with their fields.
-// What is new here must be added there, and to the tests' tables of all methods there.
-var simple = map[string]string{
-	"ListDisksRequest": "disk", "ListDisksResponse": "disks", "WatchDisksRequest": "disk",
-	"PublishVolumeRequest": "staging_path target_path", "PublishVolumeResponse": "",
-	"UnpublishVolumeRequest": "target_path", "UnpublishVolumeResponse": "",
-	"GetVolumeRequest": "path", "GetVolumeResponse": "volume", "ListVolumesRequest": "",
-	"StageShareResponse": "", "CleanUpRequest": "remove", "CheckVolumeRequest": "path spot_fix",
-	"ListRefusedLogOnsRequest": "forget", "MoveAsideRequest": "path",
-}
-
-// Each field of each message comes through both ways, and none comes in the place of
-// another. So a field that is new in the .proto file fails here until both ways have it.
 func TestThereAndBack(t *testing.T) {
 	tested := map[protoreflect.FullName]bool{}
-	for m, convert := range converters {
-		wiretest.Fill(m)
-		check := func(without any) {
-			t.Helper()
-			got, err := convert(m)
-			if diff := cmp.Diff(m, got, protocmp.Transform(), protocmp.IgnoreEmptyMessages()); diff != "" || err != nil {
-				t.Errorf("%s without %v: %v (-want +got):\n%s", m.ProtoReflect().Descriptor().Name(), without, err, diff)
-			}
-		}
-		check(nil)
-		wiretest.EachField(m, func(f protoreflect.FieldDescriptor) {
-			tested[f.Parent().FullName()] = true
-			// A message that is missing becomes an empty one, and without a target there is no
-			// LUN of it.
-			if f.Message() == nil && f.Name() != "iscsi_iqn" {
-				check(f.Name())
-			}
-		})
+	for m, test := range map[proto.Message]func(*testing.T, proto.Message, map[protoreflect.FullName]bool){
+		new(storagev1alpha1.DiskSelector):          thereAndBack[storage.Selector],
+		new(storagev1alpha1.Disk):                  thereAndBack[storage.Disk],
+		new(storagev1alpha1.StageVolumeRequest):    thereAndBack[storage.StageVolumeRequest],
+		new(storagev1alpha1.StageVolumeResponse):   thereAndBack[storage.StagedVolume],
+		new(storagev1alpha1.UnstageVolumeRequest):  thereAndBack[storage.UnstageVolumeRequest],
+		new(storagev1alpha1.UnstageVolumeResponse): thereAndBack[storage.UnstagedVolume],
+		new(storagev1alpha1.ExpandVolumeRequest):   thereAndBack[storage.ExpandVolumeRequest],
+		new(storagev1alpha1.ExpandVolumeResponse):  thereAndBack[storage.ExpandedVolume],
+		new(storagev1alpha1.ListVolumesResponse):   thereAndBack[storage.VolumeList],
+		new(storagev1alpha1.StageShareRequest):     thereAndBack[storage.StageShareRequest],
+		new(storagev1alpha1.UnstageShareRequest):   thereAndBack[storage.UnstageShareRequest],
+		new(storagev1alpha1.UnstageShareResponse):  thereAndBack[storage.UnstagedShare],
+		new(storagev1alpha1.CleanUpResponse):       thereAndBack[storage.Leftovers],
+		new(storagev1alpha1.MoveAsideResponse):     thereAndBack[storage.MovedAside],
+		new(storagev1alpha1.CheckVolumeRequest):    thereAndBack[storage.CheckVolumeRequest],
+		new(storagev1alpha1.CheckVolumeResponse):   thereAndBack[storage.CheckedVolume],
+		new(storagev1alpha1.RefusedLogOn):          thereAndBack[storage.RefusedLogOn],
+		new(storagev1alpha1.WatchDisksResponse):    thereAndBack[storage.DiskChanges],
+	} {
+		test(t, m, tested)
 	}
-
+	// Package rpc tests that requests and responses with fields of their own come through.
 	messages := storagev1alpha1.File_csiproxy_storage_v1alpha1_storage_proto.Messages()
 	for i := range messages.Len() {
-		m := messages.Get(i)
-		var fields []string
-		for i := range m.Fields().Len() {
-			fields = append(fields, string(m.Fields().Get(i).Name()))
-		}
-		known, isSimple := simple[string(m.Name())]
-		switch {
-		case tested[m.FullName()] == isSimple:
-			t.Errorf("%s has a place in converters: %v, and in simple: %v", m.Name(), !isSimple, isSimple)
-		case isSimple && strings.Join(fields, " ") != known:
-			t.Errorf("%s has the fields %q, and in simple are %q", m.Name(), fields, known)
+		name := string(messages.Get(i).Name())
+		ownFields := strings.HasSuffix(name, "Request") || strings.HasSuffix(name, "Response")
+		if !ownFields && !tested[messages.Get(i).FullName()] {
+			t.Errorf("%s isn't tested", name)
 		}
 	}
-}
-
-// The Go types have nothing that the messages don't.
-func TestGoTypesThereAndBack(t *testing.T) {
-	for _, s := range []storage.Selector{filled[storage.Selector](t), {}} {
-		got, err := ToSelector(FromSelector(s))
-		same(t, s, got, err)
-	}
-	for _, d := range []storage.Disk{filled[storage.Disk](t), {}} {
-		same(t, d, ToDisk(FromDisk(d)), nil)
-	}
-	stage := filled[storage.StageVolumeRequest](t)
-	stage.Wait = 90 * time.Second
-	for _, r := range []storage.StageVolumeRequest{stage, {}} {
-		m, err := FromStageVolume(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := ToStageVolume(m)
-		same(t, r, got, err)
-	}
-	for _, v := range []storage.VolumeList{filled[storage.VolumeList](t), {}} {
-		same(t, v, ToVolumes(FromVolumes(v)), nil)
-	}
-	same(t, filled[storage.DiskChanges](t), ToChanges(FromChanges(filled[storage.DiskChanges](t))), nil)
-	same(t, filled[storage.StageShareRequest](t), ToStageShare(FromStageShare(filled[storage.StageShareRequest](t))), nil)
-	same(t, filled[storage.UnstageShareRequest](t),
-		ToUnstageShare(FromUnstageShare(filled[storage.UnstageShareRequest](t))), nil)
-	same(t, filled[storage.Leftovers](t), ToLeftovers(FromLeftovers(filled[storage.Leftovers](t))), nil)
-	checked := storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: time.Hour}
-	same(t, checked, ToChecked(FromChecked(checked)), nil)
-	staged := filled[storage.StagedVolume](t)
-	same(t, staged, ToStaged(FromStaged(staged)), nil)
-	unstaged := filled[storage.UnstagedVolume](t)
-	same(t, unstaged, ToUnstaged(FromUnstaged(unstaged)), nil)
-	unstagedShare := filled[storage.UnstagedShare](t)
-	same(t, unstagedShare, ToUnstagedShare(FromUnstagedShare(unstagedShare)), nil)
-	expanded := filled[storage.ExpandedVolume](t)
-	same(t, expanded, ToExpanded(FromExpanded(expanded)), nil)
-	unstage, err := ToUnstageVolume(FromUnstageVolume(filled[storage.UnstageVolumeRequest](t)))
-	same(t, filled[storage.UnstageVolumeRequest](t), unstage, err)
-	expand := filled[storage.ExpandVolumeRequest](t)
-	expand.Wait = time.Hour
-	got, err := ToExpandVolume(FromExpandVolume(expand))
-	same(t, expand, got, err)
 }
 
 // filled returns a value with something else in each of its fields, so that one that is
@@ -177,8 +112,15 @@ func filled[T any](t *testing.T) T {
 func fill(t *testing.T, v reflect.Value, n *int) {
 	t.Helper()
 	*n++
-	if v.Type() == reflect.TypeFor[secret.Text]() {
-		v.Set(reflect.ValueOf(secret.New("secret " + strconv.Itoa(*n))))
+	switch field := v.Addr().Interface().(type) {
+	case *secret.Text:
+		*field = secret.New("secret " + strconv.Itoa(*n))
+		return
+	case *time.Duration:
+		*field = time.Duration(*n) * time.Second
+		return
+	case *time.Time:
+		*field = time.Unix(int64(*n), 0).UTC()
 		return
 	}
 	switch v.Kind() {
@@ -208,64 +150,74 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	}
 }
 
-var secrets = cmp.Comparer(func(a, b secret.Text) bool { return a.Reveal() == b.Reveal() })
-
-func same[T any](t *testing.T, want, got T, err error) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, secrets); diff != "" || err != nil {
-		t.Errorf("%T there and back: %v (-want +got):\n%s", want, err, diff)
-	}
-}
-
 // A time that isn't the default doesn't become it.
 func TestWait(t *testing.T) {
 	for wait, want := range map[time.Duration]time.Duration{
 		0: 0, time.Nanosecond: time.Millisecond, -1: -time.Millisecond, -time.Hour: -time.Millisecond,
 		time.Second + 1: time.Second,
 	} {
-		if got, err := toWait(fromWait(wait)); got != want || err != nil {
-			t.Errorf("%v: %v, %v, want %v", wait, got, err, want)
+		m := new(storagev1alpha1.ExpandVolumeRequest)
+		err := EncodeRequest(storage.ExpandVolumeRequest{Wait: wait}, m)
+		got, decodeErr := Decode[storage.ExpandVolumeRequest](m)
+		if got.Wait != want || err != nil || decodeErr != nil {
+			t.Errorf("%v: %v, %v, %v, want %v", wait, got.Wait, err, decodeErr, want)
 		}
 	}
-	if got, err := toWait(math.MinInt64); got != -time.Millisecond || err != nil {
-		t.Errorf("%v, %v", got, err)
-	}
-	if _, err := toWait(math.MaxInt64); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-		t.Error(err)
+	m := &storagev1alpha1.ExpandVolumeRequest{WaitMilliseconds: math.MinInt64}
+	if got, err := Decode[storage.ExpandVolumeRequest](m); got.Wait != -time.Millisecond || err != nil {
+		t.Errorf("%v, %v", got.Wait, err)
 	}
 }
 
-// What isn't known mustn't become a login without CHAP.
-func TestUnknownAuthentication(t *testing.T) {
-	unknown := iscsi.Authentication{Type: 7}
-	_, err := FromStageVolume(storage.StageVolumeRequest{Login: storage.Login{Authentication: unknown}})
+// What isn't known mustn't become something else: no CHAP, or another port.
+func TestRefusals(t *testing.T) {
+	unknown := storage.Login{Authentication: iscsi.Authentication{Type: 7}}
+	err := EncodeRequest(storage.StageVolumeRequest{Login: unknown}, new(storagev1alpha1.StageVolumeRequest))
 	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}
-	_, err = ToStageVolume(&storagev1alpha1.StageVolumeRequest{Login: &storagev1alpha1.ISCSILogin{AuthType: 7}})
-	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-		t.Error(err)
+	for _, r := range []*storagev1alpha1.StageVolumeRequest{
+		{Login: &storagev1alpha1.ISCSILogin{AuthType: 7}},
+		{Disk: &storagev1alpha1.DiskSelector{Iscsi: &storagev1alpha1.ISCSISelector{PortalPort: math.MaxUint16 + 1}}},
+		{WaitMilliseconds: math.MaxInt64},
+	} {
+		if _, err := Decode[storage.StageVolumeRequest](r); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%v: %v", r, err)
+		}
 	}
 }
 
-func TestNoSelectorMeansAllDisks(t *testing.T) {
-	if s, err := ToSelector(nil); err != nil || !s.IsZero() {
-		t.Errorf("%+v, %v", s, err)
+// How to log in goes by what it means, whatever the numbers and names are at both ends.
+func TestLogin(t *testing.T) {
+	for auth, want := range map[iscsi.AuthType]storagev1alpha1.AuthenticationType{
+		iscsi.NoAuth:     storagev1alpha1.AuthenticationType_NONE,
+		iscsi.OneWayCHAP: storagev1alpha1.AuthenticationType_ONE_WAY_CHAP,
+		iscsi.MutualCHAP: storagev1alpha1.AuthenticationType_MUTUAL_CHAP,
+	} {
+		login := storage.Login{MutualSecret: secret.New("m"),
+			Authentication: iscsi.Authentication{Type: auth, Username: "u", Secret: secret.New("s")}}
+		want := &storagev1alpha1.ISCSILogin{AuthType: want, ChapUsername: "u", ChapSecret: "s", MutualChapSecret: "m"}
+		m := new(storagev1alpha1.ISCSILogin)
+		if err := EncodeRequest(login, m); !proto.Equal(m, want) || err != nil {
+			t.Errorf("%v, %v, want %v", m, err, want)
+		}
+		if got, err := Decode[storage.Login](m); !cmp.Equal(got, login) || err != nil {
+			t.Errorf("%v from %v, %v", got, m, err)
+		}
 	}
 }
 
-func TestPortOutOfRange(t *testing.T) {
-	_, err := ToSelector(&storagev1alpha1.DiskSelector{Iscsi: &storagev1alpha1.ISCSISelector{PortalPort: math.MaxUint16 +
-		1}})
-	if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-		t.Error(err)
-	}
-}
-
-// One byte that isn't UTF-8 doesn't fail the whole list.
+// One byte that isn't UTF-8 doesn't fail the whole list. In a request it does.
 func TestHardwareTextIsMadeValid(t *testing.T) {
-	m := FromDisk(storage.Disk{SerialNumber: "a\xff", Identifiers: []storage.Identifier{{Text: "\xfe"}}})
-	if m.SerialNumber != "a\uFFFD" || m.Identifiers[0].Text != "\uFFFD" {
-		t.Errorf("%q %q", m.SerialNumber, m.Identifiers[0].Text)
+	d := storage.Disk{SerialNumber: "a\xff", Identifiers: []storage.Identifier{{Text: "\xfe"}},
+		Partitions: []storage.Partition{{Paths: []string{"\xfd"}}}}
+	m := new(storagev1alpha1.Disk)
+	err := EncodeResponse(d, m)
+	if m.SerialNumber != "a\uFFFD" || m.Identifiers[0].Text != "\uFFFD" || m.Partitions[0].Paths[0] != "\uFFFD" ||
+		err != nil {
+		t.Errorf("%v, %v", m, err)
+	}
+	if err := EncodeRequest(d, m); m.SerialNumber != "a\xff" || err != nil {
+		t.Errorf("%v, %v", m, err)
 	}
 }
