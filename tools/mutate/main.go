@@ -174,6 +174,7 @@ func (b *build) instrumented(patterns []string) ([]*score, error) {
 	alone := map[string]map[int]bool{} // the lines of each file where changes don't compile
 	for {
 		overlay := map[string]string{}
+		sources := map[string]string{} // the file that each one of the overlay stands for
 		var scores []*score
 		id := 1
 		write := func(name, text string) error {
@@ -198,6 +199,7 @@ func (b *build) instrumented(patterns []string) ([]*score, error) {
 				if err != nil {
 					return nil, err
 				}
+				sources[overlay[filepath.Join(p.Dir, name)]] = file
 				id += len(changes)
 				s.changes = append(s.changes, changes...)
 			}
@@ -223,20 +225,19 @@ func (b *build) instrumented(patterns []string) ([]*score, error) {
 		if err == nil {
 			return scores, nil
 		}
-		places := regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`).FindAllSubmatch(said, -1)
-		if len(places) == 0 {
-			return nil, fmt.Errorf("%w: %s", err, said)
-		}
-		for _, place := range places {
+		added := false
+		for _, place := range regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`).FindAllSubmatch(said, -1) {
 			file := filepath.Clean(string(place[1]))
+			file = cmp.Or(sources[file], file) // with -trimpath, errors name the file of the overlay
 			line, _ := strconv.Atoi(string(place[2]))
 			if alone[file] == nil {
 				alone[file] = map[int]bool{}
 			}
-			if alone[file][line] {
-				return nil, fmt.Errorf("%w: %s", err, said)
-			}
+			added = added || !alone[file][line] // a line may have several errors
 			alone[file][line] = true
+		}
+		if !added {
+			return nil, fmt.Errorf("%w: %s", err, said)
 		}
 	}
 }
