@@ -71,7 +71,8 @@ func TestRun(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.mod": "module example.org/m\n\ngo 1.26\n",
 		"x/x.go": "package x\n\nvar calls int\n\nfunc Larger(a, b int) int {\n\tcalls++\n\tif a > b {\n\t\treturn " +
-			"a\n\t}\n\treturn b\n}\n\n// Its changes don't compile.\nfunc Untyped() (_, _ int64) { const n = 2; return n * 3, n * 4 }\n",
+			"a\n\t}\n\treturn b\n}\n\n" +
+			"// Its changes don't compile.\nfunc Untyped() (_, _ int64) { const n = 2; return n * 3, n * 4 }\n",
 		"y/y_test.go": "package y\n\nimport (\n\t\"testing\"\n\n\t\"example.org/m/x\"\n)\n\nfunc Test(t *testing.T) " +
 			"{\n\tif x.Larger(1, 2) != 2 || x.Larger(2, 1) != 2 {\n\t\tt.Error()\n\t}\n}\n",
 		"known":       "# a comment\nx/x.go Larger: a > b → a >= b\tof two that are equal either is the larger one\n",

@@ -150,46 +150,6 @@ var healthRows = []row{
 		},
 	},
 	{
-		method: "SMBMappings.SMBConnections", name: "of a mapping", needs: []need{aShare},
-		promise: "the connection of a global mapping is listed", guess: "that it always is isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			share := f.unmapped(t)
-			must(t, f.System.CreateSMBGlobalMapping(t.Context(), share.Path, share.options()))
-			connections, err := f.System.SMBConnections(t.Context())
-			if err != nil || !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
-				return strings.EqualFold(`\\`+c.Server+`\`+c.Share, share.Path) && strings.HasSuffix(strings.ToLower(c.Credential), strings.ToLower(share.Username))
-			}) {
-				t.Errorf("%+v, %v", connections, err)
-			}
-		},
-	},
-	{
-		method: "SMBMappings.SMBConnections", name: "counts what is open", needs: []need{aShare},
-		promise: "Opens is how many handles are open on the share through the connection.",
-		guess:   "the client may keep a handle open for a while after its last user has closed it",
-		test: func(t *testing.T, f *Fixture) {
-			share := f.unmapped(t)
-			must(t, f.System.CreateSMBGlobalMapping(t.Context(), share.Path, share.options()))
-			opens := func() (n uint64) {
-				connections, err := f.System.SMBConnections(t.Context())
-				must(t, err)
-				for _, c := range connections {
-					if strings.EqualFold(`\\`+c.Server+`\`+c.Share, share.Path) {
-						n += c.Opens
-					}
-				}
-				return n
-			}
-			before := opens()
-			for range 2 {
-				f.openFile(t, share.Path+`\`, open(win.FileListDirectory))
-			}
-			if now := opens(); now < before+2 {
-				t.Errorf("%d are open with two more than the %d of before", now, before)
-			}
-		},
-	},
-	{
 		method: "File.ProcessIDs", name: "this process", needs: []need{aDirectory},
 		promise: "This process, whose handle it is, is among them.",
 		test: func(t *testing.T, f *Fixture) {

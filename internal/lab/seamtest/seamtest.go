@@ -20,7 +20,6 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Fixture is a system with what it offers to tests. What is its zero value isn't there,
@@ -39,8 +38,6 @@ type Fixture struct {
 	NewDisk func(t *testing.T) Disk
 	// Blocked makes a call that only reads and that doesn't end before ctx does.
 	Blocked func(t *testing.T) func(ctx context.Context) error
-	Share   *Share
-	Target  *Target
 	// NewServices adds services for a test.
 	NewServices func(t *testing.T) Services
 	// StringsValue is a value of the registry that has strings, with its key.
@@ -53,20 +50,6 @@ type Fixture struct {
 type Disk struct {
 	Number disk.Number
 	Detach func() // takes it away from the node
-}
-
-// Share is an SMB share, with a user who may use it.
-type Share struct {
-	Path     string // \\server\share, which isn't mapped
-	Username string
-	Password secret.Text
-}
-
-// Target is an iSCSI target without authentication, with one LUN, and its portal, which
-// the initiator doesn't know.
-type Target struct {
-	IQN    string
-	Portal win.ISCSIPortal
 }
 
 // Services are the names of services that are stopped: one that starts and stops, one that
@@ -125,8 +108,6 @@ const (
 	aReadOnly  need = "a way to make files read-only"
 	aDisk      need = "an expendable disk"
 	aBlocked   need = "a call that doesn't end"
-	aShare     need = "a share"
-	aTarget    need = "an iSCSI target"
 	services   need = "services"
 	aValue     need = "a value of the registry"
 	aNumber    need = "a number in the registry"
@@ -142,10 +123,6 @@ func (f *Fixture) has(n need) bool {
 		return f.NewDisk != nil
 	case aBlocked:
 		return f.Blocked != nil
-	case aShare:
-		return f.Share != nil
-	case aTarget:
-		return f.Target != nil
 	case services:
 		return f.NewServices != nil
 	case aValue:
@@ -176,7 +153,7 @@ func Names() (all []string) {
 // rows are all rows.
 func rows() []row {
 	return slices.Concat(generalRows, openRows, fileRows, accessRows, deviceRows, diskRows, volumeRows, healthRows,
-		smbRows, iscsiRows, serviceRows, machineRows, numberRows, plainRows())
+		smbRows, serviceRows, machineRows, numberRows, plainRows())
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {

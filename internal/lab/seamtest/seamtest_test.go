@@ -106,7 +106,9 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// Each method of the seam has a row that isn't a guess.
+// Each method of the seam has a row that isn't a guess, but those of the iSCSI initiator: the suite
+// knows no target on Windows, and Wine has no initiator. Both sides have tests of their own, of package
+// iscsitarget of the simulated node and of test/wine/iscsidsc.
 func TestMethodsHaveRows(t *testing.T) {
 	has := map[string]bool{}
 	for _, r := range rows() {
@@ -115,12 +117,11 @@ func TestMethodsHaveRows(t *testing.T) {
 		}
 	}
 	interfaces := []reflect.Type{reflect.TypeFor[win.File](), reflect.TypeFor[win.Device]()}
-	methods := 0
+	methods := reflect.TypeFor[win.ISCSIInitiator]().NumMethod()
 	for _, i := range []reflect.Type{
 		reflect.TypeFor[win.Devices](), reflect.TypeFor[win.Notices](), reflect.TypeFor[win.Volumes](),
 		reflect.TypeFor[win.Files](), reflect.TypeFor[win.Processes](), reflect.TypeFor[win.SMBMappings](),
-		reflect.TypeFor[win.ISCSIInitiator](), reflect.TypeFor[win.Services](), reflect.TypeFor[win.Firmware](),
-		reflect.TypeFor[win.Registry](),
+		reflect.TypeFor[win.Services](), reflect.TypeFor[win.Firmware](), reflect.TypeFor[win.Registry](),
 	} {
 		interfaces = append(interfaces, i)
 		methods += i.NumMethod()

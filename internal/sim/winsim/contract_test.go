@@ -11,12 +11,9 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // The simulated node keeps the contract.
@@ -30,19 +27,11 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 	sys := simtest.Open(t, winsim.Delays{})
 	const directory = simtest.Kubelet + `\contract`
 	simtest.Must(t, sys.MkdirAll(directory))
-	share := &seamtest.Share{Path: `\\server\share`, Username: "user", Password: secret.New("password")}
-	simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "share"}))
-	simtest.Must(t, sys.SMB().SetUser("server", share.Username, share.Password))
-	target := &seamtest.Target{IQN: "iqn.2026-01.com.example:lun",
-		Portal: win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}}
-	simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: target.IQN, Portals: []win.ISCSIPortal{target.Portal}},
-		winsim.DiskSpec{SizeBytes: 1 << 30}))
-	simtest.Must(t, sys.StartService(t.Context(), services.ISCSIInitiator))
 	simtest.Must(t, sys.SetRegistryNumber(win.RegistryPartitionManager, win.RegistrySANPolicy,
 		uint32(win.SANOfflineShared)))
 	sys.Settle()
 	return &seamtest.Fixture{
-		System: sys, Directory: directory, Settle: sys.Settle, Share: share, Target: target,
+		System: sys, Directory: directory, Settle: sys.Settle,
 		SetReadOnly: func(t *testing.T, path string, readOnly bool) {
 			t.Helper()
 			var a win.FileAttributes
