@@ -24,17 +24,6 @@ func physicalDrive(n disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive
 
 var deviceRows = []row{
 	{
-		method: "Devices.OpenDevice", name: "a root directory",
-		promise: "with one it would name the root directory",
-		test: func(t *testing.T, f *Fixture) {
-			d, err := f.System.OpenDevice(t.Context(), f.systemVolume(t), win.GenericRead)
-			wantErrno(t, "a volume with a backslash", err, win.ErrorAccessDenied)
-			if err == nil {
-				closing(t, d)
-			}
-		},
-	},
-	{
 		method: "Devices.OpenDevice", name: "any case",
 		promise: "Names of devices, volumes and files compare without regard to case.",
 		test: func(t *testing.T, f *Fixture) {
@@ -121,16 +110,6 @@ var deviceRows = []row{
 		},
 	},
 	{
-		method: "Device.Control", name: "rights",
-		promise: "A handle that lacks code's RequiredAccess gives ErrorAccessDenied.",
-		test: func(t *testing.T, f *Fixture) {
-			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
-			for _, code := range []win.IoctlCode{win.IoctlDiskCreateDisk, win.IoctlVolumeOnline, win.IoctlVolumeOffline} {
-				wantErrno(t, code.String(), errorOf(d.Control(t.Context(), code, nil, nil)), win.ErrorAccessDenied)
-			}
-		},
-	},
-	{
 		method: "Device.Control", name: "of a volume",
 		promise: "It returns the number of bytes that the driver put into out.",
 		test: func(t *testing.T, f *Fixture) {
@@ -142,14 +121,6 @@ var deviceRows = []row{
 			if err != nil || n != 12 || number.DeviceType != win.FileDeviceDisk {
 				t.Errorf("%d bytes: %+v, %v", n, number, err)
 			}
-		},
-	},
-	{
-		method: "Device.Flush", name: "without the right",
-		promise: "needs GenericWrite, without which the error is ErrorAccessDenied",
-		test: func(t *testing.T, f *Fixture) {
-			wantErrno(t, "flush", f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone).Flush(t.Context()),
-				win.ErrorAccessDenied)
 		},
 	},
 }
@@ -339,37 +310,6 @@ var diskRows = []row{
 		},
 	},
 	{
-		method: "Device.ReadAt", name: "of a disk", needs: []need{aDisk},
-		promise: "Both must be multiples of the sector size, or the error is ErrorInvalidParameter. It needs " +
-			"GenericRead. Reading past the end gives fewer bytes without an error.",
-		test: func(t *testing.T, f *Fixture) {
-			drive := physicalDrive(f.NewDisk(t).Number)
-			d := f.device(t, drive, win.GenericRead)
-			out := make([]byte, 8)
-			_, err := d.Control(t.Context(), win.IoctlDiskGetLengthInfo, nil, out)
-			must(t, err)
-			size, err := win.DecodeInt64(out)
-			must(t, err)
-			for _, c := range []struct {
-				off  int64
-				n    int
-				want int
-			}{{0, 4096, 4096}, {size - 4096, 4096, 4096}, {size - 4096, 16384, 4096}, {size, 4096, 0}, {size + 1<<20, 4096, 0},
-				{0, 0, 0}} {
-				n, err := d.ReadAt(t.Context(), make([]byte, c.n), c.off)
-				if err != nil || n != c.want {
-					t.Errorf("%d bytes at %d of %d: %d, %v", c.n, c.off, size, n, err)
-				}
-			}
-			for off, n := range map[int64]int{1: 512, 0: 100, -512: 512} {
-				_, err := d.ReadAt(t.Context(), make([]byte, n), off)
-				wantErrno(t, fmt.Sprintf("%d bytes at %d", n, off), err, win.ErrorInvalidParameter)
-			}
-			_, err = f.device(t, drive, win.AccessNone).ReadAt(t.Context(), make([]byte, 512), 0)
-			wantErrno(t, "without the right", err, win.ErrorAccessDenied)
-		},
-	},
-	{
 		method: "Device.Control", name: "partitions", needs: []need{aDisk},
 		promise: "IoctlDiskSetDriveLayoutEx replaces the whole partition table: a partition that it leaves out is gone. " +
 			"The volumes of new partitions arrive afterwards.",
@@ -450,26 +390,6 @@ var diskRows = []row{
 			if names := f.volumesOf(t, n); len(names) != 1 {
 				t.Errorf("the disk has the volumes %q", names)
 			}
-		},
-	},
-	{
-		method: "Device.Control", name: "through handles of before", needs: []need{aDisk},
-		promise: "FSCTL_EXTEND_VOLUME takes a handle that was opened before the partition grew",
-		guess:   "whether a handle keeps the length isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			d, volume := f.formatted(t)
-			v := f.device(t, deviceOf(volume), readWrite)
-			number := uint32(0)
-			for _, p := range f.layout(t, d.Number).Partitions {
-				if p.Type == win.PartitionTypeBasicData {
-					number = p.Number
-				}
-			}
-			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskGrowPartition,
-				win.GrowPartition{PartitionNumber: number, BytesToGrow: 256 << 20}.Encode(), 0)
-			must(t, err)
-			_, err = v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(512<<20/512), nil)
-			wantErrno(t, "FSCTL_EXTEND_VOLUME", err)
 		},
 	},
 }

@@ -54,67 +54,6 @@ func (f *Fixture) lock(t *testing.T, d win.Device) (err error) {
 // healthRows are about who uses a volume, and in which state it is.
 var healthRows = []row{
 	{
-		method: "Volumes.VolumePathNames", name: "where it is mounted", needs: []need{aDirectory, aDisk},
-		promise: `where the volume with a name is mounted, by the mount manager's records: drives (C:\) and directories, with a backslash at the end.`,
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			f.make(t, `mount\`)
-			point := f.Directory + `\mount\`
-			listed := func() bool {
-				paths, err := f.System.VolumePathNames(t.Context(), volume)
-				must(t, err)
-				return slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, point) })
-			}
-			must(t, f.System.SetVolumeMountPoint(t.Context(), point, volume))
-			if !listed() {
-				t.Error("the mount point isn't listed")
-			}
-			must(t, f.System.DeleteVolumeMountPoint(t.Context(), point))
-			if listed() {
-				t.Error("the mount point is listed when it was removed")
-			}
-		},
-	},
-	{
-		method: "Volumes.VolumePathNames", name: "of C:",
-		promise: `drives (C:\) and directories`,
-		test: func(t *testing.T, f *Fixture) {
-			paths, err := f.System.VolumePathNames(t.Context(), f.systemVolume(t))
-			if err != nil || !slices.Contains(paths, `C:\`) {
-				t.Errorf("%q, %v", paths, err)
-			}
-		},
-	},
-	{
-		method: "Volumes.RepairVolume", name: "of a healthy volume", needs: []need{aDisk},
-		promise: "RepairNoErrors is the result of a volume without errors.",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			for _, mode := range []win.RepairMode{win.RepairScan, win.RepairSpotFix} {
-				if got, err := f.System.RepairVolume(t.Context(), volume, mode); err != nil || got != win.RepairNoErrors {
-					t.Errorf("mode %d: %d, %v", mode, got, err)
-				}
-			}
-		},
-	},
-	{
-		method: "Volumes.RepairVolume", name: "of no volume",
-		promise: "1237 storage management doesn't know the volume, or not yet",
-		test: func(t *testing.T, f *Fixture) {
-			wantErrno(t, "scan", errorOf(f.System.RepairVolume(t.Context(), noVolume, win.RepairScan)), win.ErrorRetry)
-		},
-	},
-	{
-		method: "Volumes.RepairVolume", name: "of one in use", needs: []need{aDisk},
-		promise: "a spot fix of a volume in use fails with error 5", guess: "what it then says and does isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			f.openFile(t, volume+"file", creating(win.FileCreate, win.FileNonDirectoryFile))
-			_, err := f.System.RepairVolume(t.Context(), volume, win.RepairSpotFix)
-			wantErrno(t, "spot fix", err, win.ErrorAccessDenied)
-		},
-	},
-	{
 		method: "Devices.OfflineReasons", name: "are told",
 		promise: "why each disk is offline that is.",
 		test: func(t *testing.T, f *Fixture) {
@@ -173,24 +112,6 @@ var healthRows = []row{
 				t.Errorf("%q, %v", image, err)
 			}
 			wantErrno(t, "no process", errorOf(f.System.ProcessImage(t.Context(), 0xFFFFFFF0)), win.ErrorInvalidParameter)
-		},
-	},
-	{
-		method: "Volumes.DeleteVolumeMountPoint", name: "whose volume is locked", needs: []need{aDirectory, aDisk},
-		promise: "the directory is free again", guess: "whether the mount manager opens the volume isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			f.make(t, `in\`)
-			point := f.Directory + `\in\`
-			must(t, f.System.SetVolumeMountPoint(t.Context(), point, volume))
-			d := f.device(t, deviceOf(volume), readWrite)
-			must(t, f.lock(t, d))
-			err := f.System.DeleteVolumeMountPoint(t.Context(), point)
-			closing(t, d)
-			wantErrno(t, "unmount", err)
-			if err != nil {
-				wantErrno(t, "unmount without the lock", f.System.DeleteVolumeMountPoint(t.Context(), point))
-			}
 		},
 	},
 	{

@@ -227,8 +227,13 @@ func RunOracles(t *testing.T, c Config) {
 func (o Oracle) needs() (all []need) {
 	for _, s := range o.Steps {
 		all = append(all, verbs[s.Verb].needs...)
-		if slices.ContainsFunc(s.Args, onVolume) {
-			all = append(all, aDisk)
+		for _, arg := range s.Args {
+			if n, ok := offered[arg]; ok {
+				all = append(all, n)
+			}
+			if onVolume(arg) {
+				all = append(all, aDisk)
+			}
 		}
 	}
 	return all

@@ -53,4 +53,13 @@ var statuses = map[string]win.Errno{
 	"ERROR_NOT_A_REPARSE_POINT":  win.ErrorNotAReparsePoint,
 	"ERROR_DIR_NOT_EMPTY":        win.ErrorDirNotEmpty,
 	"ERROR_DIR_NOT_ROOT":         144,
+
+	"ERROR_DEPENDENT_SERVICES_RUNNING": win.ErrorDependentServicesRunning,
+	"ERROR_NOT_CONNECTED":              win.ErrorNotConnected,
+	"ERROR_RETRY":                      win.ErrorRetry,
+	"ERROR_SEM_TIMEOUT":                win.ErrorSemTimeout,
+	"ERROR_SERVICE_ALREADY_RUNNING":    win.ErrorServiceAlreadyRunning,
+	"ERROR_SERVICE_DISABLED":           win.ErrorServiceDisabled,
+	"ERROR_SERVICE_DOES_NOT_EXIST":     win.ErrorServiceDoesNotExist,
+	"ERROR_SERVICE_NOT_ACTIVE":         win.ErrorServiceNotActive,
 }

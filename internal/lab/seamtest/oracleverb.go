@@ -34,34 +34,49 @@ func init() { // the functions below look verbs up
 		"readonly": {args: 1, needs: []need{aReadOnly}, run: runReadOnly},
 		"close":    {args: 1, run: runClose},
 		"protect":  {args: 1, needs: []need{aDisk}, run: runProtect},
+		"detach":   {needs: []need{aDisk}, run: runDetach},
 		// Files.
 		"open":     {method: "Files.OpenFile", args: 1, more: true, needs: []need{aDirectory}, run: runOpen},
 		"at":       {method: "File.OpenAt", args: 2, more: true, needs: []need{aDirectory}, run: runAt},
-		"attr":     {method: "Files.FileAttributes", args: 1, needs: []need{aDirectory}, run: runAttr},
+		"attr":     {method: "Files.FileAttributes", args: 1, more: true, needs: []need{aDirectory}, run: runAttr},
 		"is":       {method: "File.Info", args: 2, needs: []need{aDirectory}, run: runIs},
 		"list":     {method: "File.ReadDir", args: 1, needs: []need{aDirectory}, run: runList},
-		"listed":   {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
+		"listed":   {method: "File.ReadDir", args: 2, more: true, needs: []need{aDirectory}, run: runListed},
 		"unlisted": {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
 		"delete":   {method: "File.Delete", args: 1, needs: []need{aDirectory}, run: runDelete},
 		"rename":   {method: "File.Rename", args: 3, needs: []need{aDirectory}, run: runRename},
 		"getrp":    {method: "File.Control", args: 1, more: true, needs: []need{aDirectory}, run: runGetReparse},
 		"setrp":    {method: "File.Control", args: 2, more: true, needs: []need{aDirectory}, run: runSetReparse},
 		"delrp":    {method: "File.Control", args: 2, needs: []need{aDirectory}, run: runDeleteReparse},
-		"final":    {method: "File.FinalPath", args: 1, needs: []need{aDirectory}, run: runFinal},
+		"final":    {method: "File.FinalPath", args: 1, more: true, needs: []need{aDirectory}, run: runFinal},
+		"volume":   {method: "File.Volume", args: 2, needs: []need{aDirectory}, run: runVolume},
+		"deny":     {method: "File.DenyCreation", args: 1, needs: []need{aDirectory}, run: runDeny},
+		"allow":    {method: "File.DenyCreation", args: 1, needs: []need{aDirectory}, run: runDeny},
+		"denied":   {method: "File.CreationDenied", args: 1, needs: []need{aDirectory}, run: runDenied},
+		"allowed":  {method: "File.CreationDenied", args: 1, needs: []need{aDirectory}, run: runDenied},
 		// Devices.
 		"dev":   {method: "Devices.OpenDevice", args: 1, more: true, run: runDevice},
-		"ctl":   {method: "Device.Control", args: 2, more: true, needs: []need{aDisk}, run: runControl},
-		"read":  {method: "Device.ReadAt", args: 3, more: true, needs: []need{aDisk}, run: runRead},
-		"flush": {method: "Device.Flush", args: 1, needs: []need{aDisk}, run: runFlush},
+		"ctl":   {method: "Device.Control", args: 2, more: true, run: runControl},
+		"read":  {method: "Device.ReadAt", args: 3, more: true, run: runRead},
+		"flush": {method: "Device.Flush", args: 1, run: runFlush},
 		// Volumes.
 		"mount":   {method: "Volumes.SetVolumeMountPoint", args: 2, run: runMount},
 		"unmount": {method: "Volumes.DeleteVolumeMountPoint", args: 1, run: runUnmount},
 		"volname": {method: "Volumes.VolumeNameForMountPoint", args: 1, more: true, run: runVolumeName},
 		"paths":   {method: "Volumes.VolumePathNames", args: 1, more: true, run: runPaths},
-		"volinfo": {method: "Volumes.VolumeInformation", args: 1, run: runVolumeInformation},
+		"nopath":  {method: "Volumes.VolumePathNames", args: 2, run: runPaths},
+		"volinfo": {method: "Volumes.VolumeInformation", args: 1, more: true, run: runVolumeInformation},
 		"free":    {method: "Volumes.DiskFreeSpace", args: 1, run: runFree},
+		"format":  {method: "Volumes.FormatVolume", args: 2, more: true, run: runFormat},
+		"repair":  {method: "Volumes.RepairVolume", args: 2, run: runRepair},
 		// Shares.
-		"map": {method: "SMBMappings.CreateSMBGlobalMapping", args: 1, run: runMap},
+		"map":   {method: "SMBMappings.CreateSMBGlobalMapping", args: 1, run: runMap},
+		"unmap": {method: "SMBMappings.RemoveSMBGlobalMapping", args: 1, run: runUnmap},
+		// Services.
+		"service":    {method: "Services.QueryService", args: 1, more: true, run: runService},
+		"start":      {method: "Services.StartService", args: 1, run: runStart},
+		"stop":       {method: "Services.StopService", args: 1, run: runStop},
+		"dependents": {method: "Services.ActiveDependentServices", args: 1, more: true, run: runDependents},
 	}
 }
 
@@ -72,6 +87,12 @@ type oracleRun struct {
 	handles map[string]any                          // win.File or win.Device
 	disk    *Disk
 	volumes map[string]string // by V: (formatted) and R: (raw)
+	offered map[string]string // services by the words for them
+}
+
+// offered are the words for what a system has for the test.
+var offered = map[string]need{
+	"@plain": services, "@disabled": services, "@top": services, "@middle": services, "@base": services,
 }
 
 // onVolume reports whether an argument needs a disk of the test's own.
@@ -117,7 +138,7 @@ func (r *oracleRun) drive(t *testing.T) *Disk {
 	return r.disk
 }
 
-// path returns the path that an argument means: below V: or R:, or, after abs:, as it is;
+// path returns the path that an argument means: below V:, R: or C:, or, after abs:, as it is;
 // else below the test's directory, which is ".".
 func (r *oracleRun) path(t *testing.T, name string) string {
 	t.Helper()
@@ -126,6 +147,9 @@ func (r *oracleRun) path(t *testing.T, name string) string {
 	}
 	if onVolume(name) {
 		return r.volume(t, name[:2]) + strings.TrimPrefix(name[2:], `\`)
+	}
+	if rest, ok := strings.CutPrefix(name, "C:"); ok {
+		return r.f.systemVolume(t) + strings.TrimPrefix(rest, `\`)
 	}
 	if name == "." {
 		return r.f.Directory
@@ -175,12 +199,13 @@ var (
 		"r": win.FileListDirectory, "w": win.FileAddFile, "a": win.FileAddSubdirectory, "x": win.FileTraverse,
 		"ra": win.FileReadAttributes,
 		"wa": win.FileWriteAttributes, "del": win.Delete, "gr": win.GenericRead, "gw": win.GenericWrite,
+		"rc": win.ReadControl, "dac": win.WriteDAC,
 	}
 	sharings     = map[string]win.Share{"+r": win.ShareRead, "+w": win.ShareWrite, "+d": win.ShareDelete, "+none": 0}
 	dispositions = map[string]win.Disposition{"create": win.FileCreate, "openif": win.FileOpenIf}
 	openOptions  = map[string]win.CreateOptions{
 		"dir": win.FileDirectoryFile, "nondir": win.FileNonDirectoryFile, "link": openLink, "backup": win.FileOpenForBackup,
-		"onclose": win.FileDeleteOnClose,
+		"onclose": win.FileDeleteOnClose, "nofollow": win.FileOpenReparsePoint,
 	}
 )
 
@@ -219,16 +244,13 @@ func openWords(t *testing.T, words []string) win.OpenOptions {
 
 func runMake(t *testing.T, r *oracleRun, s OracleStep) error {
 	for _, name := range s.Args {
-		options := win.FileNonDirectoryFile
-		if trimmed := strings.TrimSuffix(name, `\`); trimmed != name {
-			name, options = trimmed, win.FileDirectoryFile
-		}
-		h, err := r.f.System.OpenFile(t.Context(), r.path(t, name), creating(win.FileCreate, options))
-		if err != nil {
-			return err
-		}
-		closing(t, h)
+		r.f.make(t, r.path(t, name))
 	}
+	return nil
+}
+
+func runDetach(t *testing.T, r *oracleRun, _ OracleStep) error {
+	r.drive(t).Detach()
 	return nil
 }
 
@@ -245,8 +267,15 @@ func reparsePoint(t *testing.T, r *oracleRun, kind, target string) win.ReparsePo
 }
 
 func runLink(t *testing.T, r *oracleRun, s OracleStep) error {
-	r.f.link(t, s.Args[0], reparsePoint(t, r, s.Args[1], s.Args[2]))
-	return nil
+	o := creating(win.FileCreate, win.FileDirectoryFile|openLink)
+	o.Access |= win.FileWriteAttributes
+	h, err := r.f.System.OpenFile(t.Context(), r.path(t, s.Args[0]), o)
+	if err != nil {
+		return err
+	}
+	defer closing(t, h)
+	_, err = h.Control(t.Context(), win.FsctlSetReparsePoint, reparsePoint(t, r, s.Args[1], s.Args[2]).Encode(), nil)
+	return err
 }
 
 func runReadOnly(t *testing.T, r *oracleRun, s OracleStep) error {
@@ -291,23 +320,26 @@ func runAt(t *testing.T, r *oracleRun, s OracleStep) error {
 	return r.keep(t, s, h, err)
 }
 
+// runAttr asks for the attributes, and compares what they say, as runIs does, if a second argument
+// says so.
 func runAttr(t *testing.T, r *oracleRun, s OracleStep) error {
-	_, err := r.f.System.FileAttributes(t.Context(), r.path(t, s.Args[0]))
+	attributes, err := r.f.System.FileAttributes(t.Context(), r.path(t, s.Args[0]))
+	if err == nil && len(s.Args) > 1 {
+		wantKind(t, s, win.FileInfo{Attributes: attributes}, s.Args[1])
+	}
 	return err
 }
 
-// runIs compares what a handle is: file, dir, symlink, junction, or dir-symlink.
-func runIs(t *testing.T, r *oracleRun, s OracleStep) error {
-	info, err := r.file(t, s.Args[0]).Info(t.Context())
-	if err != nil {
-		return err
-	}
+// wantKind compares what a file is: file or dir, then -symlink, -junction or -other, or -link if there
+// is no tag to tell these apart, and then -read-only.
+func wantKind(t *testing.T, s OracleStep, info win.FileInfo, want string) {
+	t.Helper()
 	is := "file"
 	if info.IsDir() {
 		is = "dir"
 	}
 	switch {
-	case info.IsReparsePoint() != (info.ReparseTag != 0):
+	case !info.IsReparsePoint() && info.ReparseTag != 0:
 		is = fmt.Sprintf("%+v", info)
 	case info.ReparseTag == win.TagSymlink:
 		is += "-symlink"
@@ -315,11 +347,23 @@ func runIs(t *testing.T, r *oracleRun, s OracleStep) error {
 		is += "-junction"
 	case info.ReparseTag != 0:
 		is += "-other"
+	case info.IsReparsePoint():
+		is += "-link"
 	}
-	if is != s.Args[1] {
+	if info.Attributes&win.AttributeReadOnly != 0 {
+		is += "-read-only"
+	}
+	if is != want {
 		t.Errorf("%s: it is a %s", s, is)
 	}
-	return nil
+}
+
+func runIs(t *testing.T, r *oracleRun, s OracleStep) error {
+	info, err := r.file(t, s.Args[0]).Info(t.Context())
+	if err == nil {
+		wantKind(t, s, info, s.Args[1])
+	}
+	return err
 }
 
 func runList(t *testing.T, r *oracleRun, s OracleStep) error {
@@ -327,11 +371,14 @@ func runList(t *testing.T, r *oracleRun, s OracleStep) error {
 	return err
 }
 
+// runListed looks for a name, and compares what it is if a third argument says so.
 func runListed(t *testing.T, r *oracleRun, s OracleStep) error {
-	listed := slices.ContainsFunc(list(t, r.file(t, s.Args[0]), true),
-		func(e win.DirEntry) bool { return e.Name == s.Args[1] })
-	if listed != (s.Verb == "listed") {
+	entries := list(t, r.file(t, s.Args[0]), true)
+	i := slices.IndexFunc(entries, func(e win.DirEntry) bool { return e.Name == s.Args[1] })
+	if listed := i >= 0; listed != (s.Verb == "listed") {
 		t.Errorf("%s: it is listed: %t", s, listed)
+	} else if listed && len(s.Args) > 2 {
+		wantKind(t, s, entries[i].FileInfo, s.Args[2])
 	}
 	return nil
 }
@@ -352,12 +399,21 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
+// runGetReparse gets a reparse point, in a buffer of as many bytes as a second argument says. With two
+// more, a kind and a target, it compares them.
 func runGetReparse(t *testing.T, r *oracleRun, s OracleStep) error {
 	room := win.MaximumReparseDataSize
-	if len(s.Args) > 1 {
+	if len(s.Args) == 2 {
 		room = number(t, s.Args[1])
 	}
-	_, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlGetReparsePoint, nil, make([]byte, room))
+	out := make([]byte, room)
+	n, err := r.file(t, s.Args[0]).Control(t.Context(), win.FsctlGetReparsePoint, nil, out)
+	if err == nil && len(s.Args) > 2 {
+		want := reparsePoint(t, r, s.Args[1], s.Args[2])
+		if got, err := win.DecodeReparsePoint(out[:n]); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", s, got, err, want)
+		}
+	}
 	return err
 }
 
@@ -405,19 +461,48 @@ func runDeleteReparse(t *testing.T, r *oracleRun, s OracleStep) error {
 	return err
 }
 
+// runFinal asks for the path of what is open, and compares it with that of a second handle if there is one.
 func runFinal(t *testing.T, r *oracleRun, s OracleStep) error {
-	_, err := r.file(t, s.Args[0]).FinalPath(t.Context())
+	path, err := r.file(t, s.Args[0]).FinalPath(t.Context())
+	if err == nil && len(s.Args) > 1 {
+		if want, err := r.file(t, s.Args[1]).FinalPath(t.Context()); err != nil || path != want {
+			t.Errorf("%s: %s, and %s, %v", s, path, want, err)
+		}
+	}
 	return err
 }
 
-// runDevice opens "disk", V: or R: without the backslash, or, after abs:, a path.
+// runVolume compares the volume that a file is on.
+func runVolume(t *testing.T, r *oracleRun, s OracleStep) error {
+	got, err := r.file(t, s.Args[0]).Volume(t.Context())
+	if err == nil && !strings.EqualFold(got, r.path(t, s.Args[1])) {
+		t.Errorf("%s: it is on %s", s, got)
+	}
+	return err
+}
+
+func runDeny(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.file(t, s.Args[0]).DenyCreation(t.Context(), s.Verb == "deny")
+}
+
+func runDenied(t *testing.T, r *oracleRun, s OracleStep) error {
+	denied, err := r.file(t, s.Args[0]).CreationDenied(t.Context())
+	if err == nil && denied != (s.Verb == "denied") {
+		t.Errorf("%s: denied %t", s, denied)
+	}
+	return err
+}
+
+// runDevice opens "disk", the device of V:, R: or C:, the root directory C:\, or, after abs:, a path.
 func runDevice(t *testing.T, r *oracleRun, s OracleStep) error {
-	path := strings.TrimPrefix(s.Args[0], "abs:")
-	switch {
-	case s.Args[0] == "disk":
+	var path string
+	switch arg := s.Args[0]; arg {
+	case "disk":
 		path = physicalDrive(r.drive(t).Number)
-	case onVolume(s.Args[0]):
-		path = deviceOf(r.volume(t, s.Args[0]))
+	case "V:", "R:", "C:":
+		path = deviceOf(r.path(t, arg))
+	default:
+		path = r.path(t, arg)
 	}
 	var access win.Access
 	for _, word := range s.Args[1:] {
@@ -447,6 +532,10 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 			in = win.EncodePropertyQuery(win.PropertyDevice)
 		case key == "in" && value == "beyond": // a growth of the first partition by more than the disk has
 			in = win.GrowPartition{PartitionNumber: 1, BytesToGrow: 1 << 50}.Encode()
+		case key == "in" && value == "grow": // a growth of the first partition to twice its size
+			in = win.GrowPartition{PartitionNumber: 1, BytesToGrow: partitionSize}.Encode()
+		case key == "in" && value == "grown": // the sectors of the partition that has grown
+			in = win.EncodeInt64(2 * partitionSize / 512)
 		case key == "in" && value == "sectors": // of the whole partition
 			in = win.EncodeInt64(partitionSize / 512)
 		case key == "in" && value == "offline":
@@ -502,15 +591,54 @@ func runVolumeName(t *testing.T, r *oracleRun, s OracleStep) error {
 // runPaths asks where a volume is mounted, and looks for a path if a second argument says so.
 func runPaths(t *testing.T, r *oracleRun, s OracleStep) error {
 	paths, err := r.f.System.VolumePathNames(t.Context(), r.path(t, s.Args[0]))
-	if err == nil && len(s.Args) > 1 &&
-		!slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, r.path(t, s.Args[1])) }) {
-		t.Errorf("%s: there are %q", s, paths)
+	if err == nil && len(s.Args) > 1 {
+		mounted := slices.ContainsFunc(paths, func(p string) bool { return strings.EqualFold(p, r.path(t, s.Args[1])) })
+		if mounted != (s.Verb == "paths") {
+			t.Errorf("%s: there are %q", s, paths)
+		}
 	}
 	return err
 }
 
+// runVolumeInformation compares the file system, and its label, if more arguments say so.
 func runVolumeInformation(t *testing.T, r *oracleRun, s OracleStep) error {
-	_, err := r.f.System.VolumeInformation(t.Context(), r.path(t, s.Args[0]))
+	info, err := r.f.System.VolumeInformation(t.Context(), r.path(t, s.Args[0]))
+	want := s.Args[1:]
+	if got := []string{info.FileSystem, info.Label}; err == nil && !slices.Equal(got[:len(want)], want) {
+		t.Errorf("%s: it has %q", s, got)
+	}
+	return err
+}
+
+// runFormat formats a volume with a file system, and with label= and cluster=.
+func runFormat(t *testing.T, r *oracleRun, s OracleStep) error {
+	o := win.FormatOptions{FileSystem: s.Args[1]}
+	for _, arg := range s.Args[2:] {
+		switch key, value, _ := strings.Cut(arg, "="); key {
+		case "label":
+			o.Label = value
+		case "cluster":
+			o.ClusterSize = uint32(number(t, value))
+		default:
+			t.Fatalf("a format has no %q", arg)
+		}
+	}
+	if slices.Contains(s.Errnos(), win.ErrorRetry) {
+		return r.f.System.FormatVolume(t.Context(), r.path(t, s.Args[0]), o)
+	}
+	return r.f.format(t, r.path(t, s.Args[0]), o)
+}
+
+// runRepair scans or repairs a volume, which must have no errors.
+func runRepair(t *testing.T, r *oracleRun, s OracleStep) error {
+	mode, ok := map[string]win.RepairMode{"scan": win.RepairScan, "spotfix": win.RepairSpotFix}[s.Args[1]]
+	if !ok {
+		t.Fatalf("there is no repair %q", s.Args[1])
+	}
+	result, err := r.f.System.RepairVolume(t.Context(), r.path(t, s.Args[0]), mode)
+	if err == nil && result != win.RepairNoErrors {
+		t.Errorf("%s: result %d", s, result)
+	}
 	return err
 }
 
@@ -523,4 +651,66 @@ func runFree(t *testing.T, r *oracleRun, s OracleStep) error {
 func runMap(t *testing.T, r *oracleRun, s OracleStep) error {
 	o := win.SMBMappingOptions{Username: "csi-proxy-nobody", Password: secret.New("hidden")}
 	return r.f.System.CreateSMBGlobalMapping(t.Context(), r.path(t, s.Args[0]), o)
+}
+
+func runUnmap(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.f.System.RemoveSMBGlobalMapping(t.Context(), r.path(t, s.Args[0]))
+}
+
+// service is the name of a service: one that the system has for the test, or any other.
+func (r *oracleRun) service(t *testing.T, arg string) string {
+	t.Helper()
+	if offered[arg] != services {
+		return arg
+	}
+	if r.offered == nil {
+		s := r.f.NewServices(t)
+		r.offered = map[string]string{"@plain": s.Plain, "@disabled": s.Disabled,
+			"@top": s.Chain[0], "@middle": s.Chain[1], "@base": s.Chain[2]}
+	}
+	return r.offered[arg]
+}
+
+// runService asks for a service. With a second argument, it waits until the service is running, or has
+// stopped without an error.
+func runService(t *testing.T, r *oracleRun, s OracleStep) error {
+	name := r.service(t, s.Args[0])
+	got, err := r.f.System.QueryService(t.Context(), name)
+	if err != nil || len(s.Args) == 1 {
+		return err
+	}
+	want, ok := map[string]win.ServiceState{"running": win.ServiceRunning, "stopped": win.ServiceStopped}[s.Args[1]]
+	if !ok {
+		t.Fatalf("a service has no state %q", s.Args[1])
+	}
+	r.f.await(t, s.String(), func() bool {
+		got, err = r.f.System.QueryService(t.Context(), name)
+		must(t, err)
+		return got.State == want
+	})
+	if got.ExitCode != 0 {
+		t.Errorf("%s: exit code %v", s, got.ExitCode)
+	}
+	return nil
+}
+
+func runStart(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.f.System.StartService(t.Context(), r.service(t, s.Args[0]))
+}
+
+func runStop(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.f.System.StopService(t.Context(), r.service(t, s.Args[0]))
+}
+
+// runDependents compares the services that need one, in their order.
+func runDependents(t *testing.T, r *oracleRun, s OracleStep) error {
+	names, err := r.f.System.ActiveDependentServices(t.Context(), r.service(t, s.Args[0]))
+	var want []string
+	for _, arg := range s.Args[1:] {
+		want = append(want, r.service(t, arg))
+	}
+	if err == nil && !slices.EqualFunc(names, want, strings.EqualFold) {
+		t.Errorf("%s: there are %q", s, names)
+	}
+	return err
 }

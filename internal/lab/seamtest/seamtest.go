@@ -152,8 +152,8 @@ func Names() (all []string) {
 
 // rows are all rows.
 func rows() []row {
-	return slices.Concat(generalRows, openRows, fileRows, accessRows, deviceRows, diskRows, volumeRows, healthRows,
-		smbRows, serviceRows, machineRows, numberRows, plainRows())
+	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, machineRows,
+		numberRows, plainRows())
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {
@@ -194,9 +194,6 @@ const (
 	shareAll  = win.ShareRead | win.ShareWrite | win.ShareDelete
 	readWrite = win.GenericRead | win.GenericWrite
 	openLink  = win.FileOpenReparsePoint | win.FileOpenForBackup
-
-	// noVolume is the name of a volume that no system has.
-	noVolume = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 )
 
 // Must ends the test if a step of its preparation fails.
@@ -288,17 +285,19 @@ func (f *Fixture) openFile(t *testing.T, path string, o win.OpenOptions) win.Fil
 	return h
 }
 
-// make makes files, and directories, whose names end in a backslash, below the test's
-// directory.
-func (f *Fixture) make(t *testing.T, names ...string) {
+// make makes files, and directories, whose paths end in a backslash.
+func (f *Fixture) make(t *testing.T, paths ...string) {
 	t.Helper()
-	dir := f.dir(t)
-	for _, name := range names {
+	for _, path := range paths {
 		options := win.FileNonDirectoryFile
-		if trimmed := strings.TrimSuffix(name, `\`); trimmed != name {
-			name, options = trimmed, win.FileDirectoryFile
+		if trimmed := strings.TrimSuffix(path, `\`); trimmed != path {
+			path, options = trimmed, win.FileDirectoryFile
 		}
-		must(t, at(t, dir, name, creating(win.FileCreate, options)))
+		h, err := f.System.OpenFile(t.Context(), path, creating(win.FileCreate, options))
+		if err != nil {
+			t.Fatalf("make %s: %v", path, err)
+		}
+		closing(t, h)
 	}
 }
 
