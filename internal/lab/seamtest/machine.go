@@ -51,30 +51,6 @@ var machineRows = []row{
 		},
 	},
 	{
-		method: "Registry.RegistryStrings", name: "of none",
-		promise: "Errors: 2 no such key or value",
-		test: func(t *testing.T, f *Fixture) {
-			for _, key := range []string{`SYSTEM\csi-proxy-none`, win.RegistrySetup} {
-				wantErrno(t, key, errorOf(f.System.RegistryStrings(t.Context(), key, "csi-proxy-none")), win.ErrorFileNotFound)
-			}
-		},
-	},
-	{
-		method: "Registry.RegistryStrings", name: "in any case", needs: []need{aValue},
-		promise: "its strings without empty ones",
-		test: func(t *testing.T, f *Fixture) {
-			key, value := f.StringsValue[0], f.StringsValue[1]
-			want, err := f.System.RegistryStrings(t.Context(), key, value)
-			if err != nil || len(want) == 0 || slices.Contains(want, "") {
-				t.Errorf("%q, %v", want, err)
-			}
-			got, err := f.System.RegistryStrings(t.Context(), strings.ToLower(key), strings.ToUpper(value))
-			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("in another case %q, %v", got, err)
-			}
-		},
-	},
-	{
 		method: "Registry.SystemWindowsDirectory", name: "is there",
 		promise: "the directory that Windows runs from",
 		test: func(t *testing.T, f *Fixture) {

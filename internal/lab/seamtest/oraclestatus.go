@@ -62,4 +62,5 @@ var statuses = map[string]win.Errno{
 	"ERROR_SERVICE_DISABLED":           win.ErrorServiceDisabled,
 	"ERROR_SERVICE_DOES_NOT_EXIST":     win.ErrorServiceDoesNotExist,
 	"ERROR_SERVICE_NOT_ACTIVE":         win.ErrorServiceNotActive,
+	"ERROR_UNSUPPORTED_TYPE":           win.ErrorUnsupportedType,
 }

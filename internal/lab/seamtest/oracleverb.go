@@ -77,6 +77,9 @@ func init() { // the functions below look verbs up
 		"start":      {method: "Services.StartService", args: 1, run: runStart},
 		"stop":       {method: "Services.StopService", args: 1, run: runStop},
 		"dependents": {method: "Services.ActiveDependentServices", args: 1, more: true, run: runDependents},
+		// The registry.
+		"regnum": {method: "Registry.RegistryNumber", args: 1, more: true, run: runNumber},
+		"regstr": {method: "Registry.RegistryStrings", args: 1, more: true, run: runStrings},
 	}
 }
 
@@ -93,6 +96,7 @@ type oracleRun struct {
 // offered are the words for what a system has for the test.
 var offered = map[string]need{
 	"@plain": services, "@disabled": services, "@top": services, "@middle": services, "@base": services,
+	"@strings": aValue, "@number": aNumber,
 }
 
 // onVolume reports whether an argument needs a disk of the test's own.
@@ -711,6 +715,48 @@ func runDependents(t *testing.T, r *oracleRun, s OracleStep) error {
 	}
 	if err == nil && !slices.EqualFunc(names, want, strings.EqualFold) {
 		t.Errorf("%s: there are %q", s, names)
+	}
+	return err
+}
+
+// registryValue is a key with a value: what the system has for the test, or what the arguments name.
+func registryValue(t *testing.T, r *oracleRun, args []string) (key, value string) {
+	t.Helper()
+	switch {
+	case args[0] == "@strings":
+		args = r.f.StringsValue[:]
+	case args[0] == "@number":
+		args = r.f.NumberValue[:]
+	case len(args) != 2:
+		t.Fatalf("%q is no key with a value", args)
+	}
+	return args[0], args[1]
+}
+
+// runNumber asks for a number that isn't 0, also by names in another case.
+func runNumber(t *testing.T, r *oracleRun, s OracleStep) error {
+	key, value := registryValue(t, r, s.Args)
+	want, err := r.f.System.RegistryNumber(t.Context(), key, value)
+	if err != nil {
+		return err
+	}
+	got, err := r.f.System.RegistryNumber(t.Context(), strings.ToLower(key), strings.ToUpper(value))
+	if err == nil && (want == 0 || got != want) {
+		t.Errorf("%s: %d, and in another case %d", s, want, got)
+	}
+	return err
+}
+
+// runStrings asks for strings, of which there are some and none is empty, also by names in another case.
+func runStrings(t *testing.T, r *oracleRun, s OracleStep) error {
+	key, value := registryValue(t, r, s.Args)
+	want, err := r.f.System.RegistryStrings(t.Context(), key, value)
+	if err != nil {
+		return err
+	}
+	got, err := r.f.System.RegistryStrings(t.Context(), strings.ToLower(key), strings.ToUpper(value))
+	if err == nil && (len(want) == 0 || slices.Contains(want, "") || !slices.Equal(got, want)) {
+		t.Errorf("%s: %q, and in another case %q", s, want, got)
 	}
 	return err
 }

@@ -152,8 +152,7 @@ func Names() (all []string) {
 
 // rows are all rows.
 func rows() []row {
-	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, machineRows,
-		numberRows, plainRows())
+	return slices.Concat(generalRows, fileRows, deviceRows, diskRows, volumeRows, healthRows, machineRows, plainRows())
 }
 
 func run(t *testing.T, c Config, which func(row) bool) {
