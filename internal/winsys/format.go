@@ -5,27 +5,15 @@ package winsys
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// storageManagement are the calls of the storage management provider.
-type storageManagement interface {
-	// findVolume returns the object path of the MSFT_Volume with the given name, or
-	// "" if the provider doesn't know it.
-	findVolume(ctx context.Context, name string) (string, error)
-	// updateCache is MSFT_StorageSetting.UpdateHostStorageCache.
-	updateCache(ctx context.Context) error
-	// format is MSFT_Volume.Format; it returns the method's result.
-	format(ctx context.Context, volume string, o win.FormatOptions) (uint32, error)
-	// repair is MSFT_Volume.Repair; it returns the method's result, and its Output.
-	repair(ctx context.Context, volume string, mode win.RepairMode) (result, output uint32, err error)
-	// offlineDisks calls f with the number and the OfflineReason of each MSFT_Disk that is
-	// offline.
-	offlineDisks(ctx context.Context, f func(number, reason uint32)) error
-}
+const storageNamespace = `root\Microsoft\Windows\Storage`
 
 // formatVolume formats a volume. It doesn't wait: the caller has just looked at what the
 // volume holds.
@@ -33,42 +21,79 @@ type storageManagement interface {
 // The provider of the Windows storage management classes keeps a cache of disks,
 // partitions and volumes that lags behind the partition manager. If it doesn't know the
 // volume yet, the cache is updated and the error is [win.ErrorRetry].
-func formatVolume(ctx context.Context, m storageManagement, name string, o win.FormatOptions) error {
-	volume, err := knownVolume(ctx, m, name)
+func formatVolume(ctx context.Context, c classes, name string, o win.FormatOptions) error {
+	volume, err := knownVolume(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	result, err := m.format(ctx, volume, o)
+	result, err := execute(c, "MSFT_Volume", volume, "Format", formatOptions(o))
 	return resultError(err, "Format", result)
 }
 
 // knownVolume returns the object path of a volume.
-func knownVolume(ctx context.Context, m storageManagement, name string) (string, error) {
-	volume, err := m.findVolume(ctx, name)
-	if err != nil || volume != "" {
-		return volume, err
+func knownVolume(ctx context.Context, c classes, name string) (path string, err error) {
+	errFound := errors.New("found")
+	err = c.find(ctx, "SELECT * FROM MSFT_Volume", func(o object) error {
+		volume, err := o.String("Path") // \\?\Volume{guid}\
+		if err != nil || !strings.EqualFold(volume, name) {
+			return err
+		}
+		if path, err = o.String("__PATH"); err != nil {
+			return err
+		}
+		return errFound
+	})
+	switch {
+	case err == errFound:
+		return path, nil
+	case err != nil:
+		return "", err
 	}
-	if err := m.updateCache(ctx); err != nil {
+	if _, err := execute(c, "MSFT_StorageSetting", "MSFT_StorageSetting", "UpdateHostStorageCache", nil); err != nil {
 		return "", err
 	}
 	return "", fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, win.ErrorRetry)
 }
 
 // repairVolume checks or repairs a volume, and waits until that is done.
-func repairVolume(ctx context.Context, m storageManagement, name string,
-	mode win.RepairMode) (win.RepairResult, error) {
-	volume, err := knownVolume(ctx, m, name)
+func repairVolume(ctx context.Context, c classes, name string, mode win.RepairMode) (win.RepairResult, error) {
+	volume, err := knownVolume(ctx, c, name)
 	if err != nil {
 		return 0, err
 	}
-	result, output, err := m.repair(ctx, volume, mode)
+	var result, output uint32
+	in := map[string]any{repairParameters[mode]: true}
+	err = c.call("MSFT_Volume", volume, "Repair", in, func(out object) (err error) {
+		if result, err = out.Uint32("ReturnValue"); err != nil || result != 0 {
+			return err
+		}
+		output, err = out.Uint32("Output")
+		return err
+	})
 	return win.RepairResult(output), resultError(err, "Repair", result)
 }
 
-// offlineReasons lists the disks that are offline.
-func offlineReasons(ctx context.Context, m storageManagement) (map[disk.Number]win.OfflineReason, error) {
+// offlineReasons lists the disks that are offline. It selects all properties of all disks: an
+// object of a part of them may lack what the provider fills in later.
+func offlineReasons(ctx context.Context, c classes) (map[disk.Number]win.OfflineReason, error) {
 	reasons := map[disk.Number]win.OfflineReason{}
-	err := m.offlineDisks(ctx, func(number, reason uint32) { reasons[disk.Number(number)] = win.OfflineReason(reason) })
+	err := c.find(ctx, "SELECT * FROM MSFT_Disk", func(o object) error {
+		offline, err := o.Get("IsOffline")
+		if err != nil || offline != true {
+			return err
+		}
+		number, err := o.Uint32("Number")
+		if err != nil {
+			return err
+		}
+		reason, err := o.Get("OfflineReason")
+		if err != nil {
+			return err
+		}
+		value, _ := reason.(int64) // NULL: none is known
+		reasons[disk.Number(number)] = win.OfflineReason(value)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@
 package winsys
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -18,53 +18,17 @@ import (
 
 const volumeName = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 
-// provider is a storage management provider that comes to know the volume when its
-// cache has been updated some times.
-type provider struct {
-	updates   int // until the volume is known
-	result    uint32
-	output    uint32
-	err       error             // of findVolume and offlineDisks
-	offline   map[uint32]uint32 // reasons by disk number
-	calls     []string
-	formatted win.FormatOptions
+// volumes are what the provider knows of volumes.
+var volumes = []properties{
+	{"Path": `\\?\Volume{other}\`, "__PATH": "other"},
+	{"Path": `\\?\VOLUME{01234567-89ab-cdef-0123-456789abcdef}\`, "__PATH": "the volume"},
 }
 
-func (p *provider) findVolume(_ context.Context, name string) (string, error) {
-	p.calls = append(p.calls, "find")
-	if p.updates > 0 || p.err != nil {
-		return "", p.err
-	}
-	return "path of " + name, nil
-}
-
-func (p *provider) updateCache(context.Context) error {
-	p.calls = append(p.calls, "update")
-	p.updates--
-	return nil
-}
-
-func (p *provider) format(_ context.Context, volume string, o win.FormatOptions) (uint32, error) {
-	p.calls = append(p.calls, "format "+volume)
-	p.formatted = o
-	return p.result, nil
-}
-
-func (p *provider) repair(_ context.Context, volume string, mode win.RepairMode) (result, output uint32, err error) {
-	p.calls = append(p.calls, "repair "+volume+" "+repairParameters[mode])
-	return p.result, p.output, nil
-}
-
-func (p *provider) offlineDisks(_ context.Context, f func(number, reason uint32)) error {
-	for number, reason := range p.offline {
-		f(number, reason)
-	}
-	return p.err
-}
+const updateCache = "MSFT_StorageSetting MSFT_StorageSetting.UpdateHostStorageCache map[]"
 
 // The caller has just looked at the volume: it isn't waited for here.
 func TestFormatVolumeDoesNotWait(t *testing.T) {
-	p := &provider{updates: 1}
+	p := &provider{objects: volumes[:1], late: volumes[1:]}
 	o := win.FormatOptions{FileSystem: "NTFS", ClusterSize: 8192}
 	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, win.ErrorRetry) {
 		t.Errorf("a volume that the provider doesn't know: %v", err)
@@ -72,9 +36,9 @@ func TestFormatVolumeDoesNotWait(t *testing.T) {
 	if err := formatVolume(t.Context(), p, volumeName, o); err != nil {
 		t.Error(err)
 	}
-	want := []string{"find", "update", "find", "format path of " + volumeName}
-	if !slices.Equal(p.calls, want) || p.formatted != o {
-		t.Errorf("calls %q with %+v; want %q with %+v", p.calls, p.formatted, want, o)
+	want := []string{updateCache, fmt.Sprintf("the volume MSFT_Volume.Format %v", formatOptions(o))}
+	if !slices.Equal(p.calls, want) {
+		t.Errorf("calls %q; want %q", p.calls, want)
 	}
 }
 
@@ -84,15 +48,25 @@ func TestFormatVolumeFails(t *testing.T) {
 		43006: win.ErrorWriteProtect, 4: win.ErrorGenFailure, 99999: win.ErrorGenFailure,
 	}
 	for result, want := range tests {
-		err := formatVolume(t.Context(), &provider{result: result}, volumeName, win.FormatOptions{})
+		err := formatVolume(t.Context(), &provider{objects: volumes, result: result}, volumeName, win.FormatOptions{})
 		if !errors.Is(err, want) {
 			t.Errorf("result %d gives %v; want %v", result, err, want)
 		}
 	}
-	p := &provider{err: win.ErrorServiceNotActive}
-	if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != win.ErrorServiceNotActive ||
-		len(p.calls) != 1 {
-		t.Errorf("error %v after %q; want ErrorServiceNotActive at once", err, p.calls)
+	for failing, calls := range map[string]int{"SELECT * FROM MSFT_Volume": 0, "UpdateHostStorageCache": 1} {
+		p := &provider{failing: map[string]error{failing: win.ErrorServiceNotActive}}
+		err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{})
+		if err != win.ErrorServiceNotActive || len(p.calls) != calls {
+			t.Errorf("error %v of %s after %q; want ErrorServiceNotActive at once", err, failing, p.calls)
+		}
+	}
+	for _, missing := range []string{"Path", "__PATH"} {
+		o := maps.Clone(volumes[1])
+		delete(o, missing)
+		p := &provider{objects: []properties{o}}
+		if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != win.ErrorNotFound || p.calls != nil {
+			t.Errorf("a volume without %s: %v after %q", missing, err, p.calls)
+		}
 	}
 }
 
@@ -121,9 +95,9 @@ func TestRepairVolume(t *testing.T) {
 	for mode, parameter := range map[win.RepairMode]string{
 		win.RepairScan: "Scan", win.RepairSpotFix: "SpotFix", win.RepairOffline: "OfflineScanAndFix",
 	} {
-		p := &provider{output: 3}
+		p := &provider{objects: volumes, output: 3}
 		got, err := repairVolume(t.Context(), p, volumeName, mode)
-		want := []string{"find", "repair path of " + volumeName + " " + parameter}
+		want := []string{"the volume MSFT_Volume.Repair map[" + parameter + ":true]"}
 		if err != nil || got != 3 || !slices.Equal(p.calls, want) {
 			t.Errorf("mode %d: %d, %v after %q; want 3 after %q", mode, got, err, p.calls, want)
 		}
@@ -132,24 +106,39 @@ func TestRepairVolume(t *testing.T) {
 		43001: win.ErrorNotSupported, 43007: win.ErrorIODevice, 43008: win.ErrorIODevice, 43010: win.ErrorBusy,
 		43013: win.ErrorAccessDenied, 43014: win.ErrorUnrecognizedVolume, 2: win.ErrorGenFailure,
 	} {
-		if _, err := repairVolume(t.Context(), &provider{result: result}, volumeName, win.RepairScan); !errors.Is(err, want) {
-			t.Errorf("result %d gives %v; want %v", result, err, want)
+		p := &provider{objects: volumes, result: result, output: 3}
+		if got, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); !errors.Is(err, want) || got != 0 {
+			t.Errorf("result %d gives %d, %v; want %v", result, got, err, want)
 		}
 	}
-	if _, err := repairVolume(t.Context(), &provider{updates: 1}, volumeName, win.RepairScan); !errors.Is(err,
-		win.ErrorRetry) {
+	for _, failing := range []string{"SELECT * FROM MSFT_Volume", "Repair"} {
+		p := &provider{objects: volumes, failing: map[string]error{failing: win.ErrorServiceNotActive}}
+		if _, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); err != win.ErrorServiceNotActive {
+			t.Errorf("%s fails, and the error is %v", failing, err)
+		}
+	}
+	if _, err := repairVolume(t.Context(), &provider{}, volumeName, win.RepairScan); !errors.Is(err, win.ErrorRetry) {
 		t.Errorf("a volume that the provider doesn't know: %v", err)
 	}
 }
 
 func TestOfflineReasons(t *testing.T) {
-	got, err := offlineReasons(t.Context(), &provider{offline: map[uint32]uint32{1: 4, 7: 0}})
+	disks := []properties{
+		{"IsOffline": false, "Number": uint32(0)},
+		{"IsOffline": true, "Number": uint32(1), "OfflineReason": int64(4)},
+		{"IsOffline": true, "Number": uint32(7), "OfflineReason": nil}, // NULL
+	}
+	got, err := offlineReasons(t.Context(), &provider{objects: disks})
 	want := map[disk.Number]win.OfflineReason{1: win.OfflineCollision, 7: win.OfflineUnknown}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got, err := offlineReasons(t.Context(),
-		&provider{err: win.ErrorServiceNotActive}); err != win.ErrorServiceNotActive || got != nil {
-		t.Errorf("%v, %v", got, err)
+	for _, missing := range []string{"IsOffline", "Number", "OfflineReason"} {
+		o := maps.Clone(disks[1])
+		delete(o, missing)
+		got, err := offlineReasons(t.Context(), &provider{objects: []properties{o}})
+		if err != win.ErrorNotFound || got != nil {
+			t.Errorf("a disk without %s: %v, %v", missing, got, err)
+		}
 	}
 }

@@ -14,36 +14,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/winsys/wmi"
 )
 
+// The global mappings are objects of MSFT_SmbGlobalMapping. Microsoft documents its
+// sibling MSFT_SmbMapping, and the commands of PowerShell that call it.
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbmapping
+// and https://learn.microsoft.com/powershell/module/smbshare/new-smbglobalmapping
 const (
 	smbNamespace = `root\Microsoft\Windows\SMB`
 	smbClass     = "MSFT_SmbGlobalMapping"
-	// smbQuery selects all mappings: texts from outside are compared here and never
-	// become part of a query. It selects all properties, since an object that lacks
-	// its keys has no path.
+	// smbQuery selects all properties, since an object that lacks its keys has no path.
 	smbQuery = "SELECT * FROM " + smbClass
 
 	smbConnectionQuery = "SELECT * FROM MSFT_SmbConnection"
 )
 
-// smbClasses are the calls of WMI that mappings need.
-type smbClasses interface {
-	// find calls f with each object that a query selects.
-	find(ctx context.Context, query string, f func(smbObject) error) error
-	// execute executes a method of the object with the given path, or of the class
-	// if path is its name, and returns the method's result.
-	execute(class, path, method string, in map[string]any) (result uint32, err error)
-}
-
-// smbObject is an object of smbClass.
-type smbObject interface {
-	String(property string) (string, error)
-	Uint32(property string) (uint32, error)
-	// Uint64 is that of a property that is an unsigned integer of 64 bits.
-	Uint64(property string) (uint64, error)
-}
-
-func listSMBConnections(ctx context.Context, c smbClasses) (connections []win.SMBConnection, err error) {
-	err = c.find(ctx, smbConnectionQuery, func(o smbObject) (err error) {
+func listSMBConnections(ctx context.Context, c classes) (connections []win.SMBConnection, err error) {
+	err = c.find(ctx, smbConnectionQuery, func(o object) (err error) {
 		var found win.SMBConnection
 		for property, value := range map[string]*string{
 			"ServerName": &found.Server, "ShareName": &found.Share, "UserName": &found.UserName, "Credential": &found.Credential,
@@ -64,8 +50,8 @@ func listSMBConnections(ctx context.Context, c smbClasses) (connections []win.SM
 	return connections, nil
 }
 
-func listSMBMappings(ctx context.Context, c smbClasses) (mappings []win.SMBMapping, err error) {
-	err = c.find(ctx, smbQuery, func(o smbObject) error {
+func listSMBMappings(ctx context.Context, c classes) (mappings []win.SMBMapping, err error) {
+	err = c.find(ctx, smbQuery, func(o object) error {
 		remotePath, err := o.String("RemotePath")
 		if err != nil {
 			return err
@@ -85,7 +71,7 @@ func listSMBMappings(ctx context.Context, c smbClasses) (mappings []win.SMBMappi
 
 // createSMBMapping leaves out LocalPath and Persistent. Without a user name the
 // node's own account is taken, as the published daemon does.
-func createSMBMapping(c smbClasses, remotePath string, o win.SMBMappingOptions) error {
+func createSMBMapping(c classes, remotePath string, o win.SMBMappingOptions) error {
 	in := map[string]any{"RemotePath": remotePath, "RequirePrivacy": o.RequirePrivacy}
 	if o.Username != "" {
 		credential, err := smbCredential(o)
@@ -95,7 +81,7 @@ func createSMBMapping(c smbClasses, remotePath string, o win.SMBMappingOptions) 
 		defer clear(credential)
 		in["Credential"] = credential
 	}
-	result, err := c.execute(smbClass, smbClass, "Create", in)
+	result, err := execute(c, smbClass, smbClass, "Create", in)
 	if err != nil {
 		return err
 	}
@@ -132,9 +118,9 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 
 // removeSMBMapping removes all mappings of the share, each by the path that its object
 // has.
-func removeSMBMapping(ctx context.Context, c smbClasses, remotePath string) error {
+func removeSMBMapping(ctx context.Context, c classes, remotePath string) error {
 	var paths []string
-	err := c.find(ctx, smbQuery, func(o smbObject) error {
+	err := c.find(ctx, smbQuery, func(o object) error {
 		remote, err := o.String("RemotePath")
 		if err != nil || !strings.EqualFold(remote, remotePath) {
 			return err
@@ -156,7 +142,7 @@ func removeSMBMapping(ctx context.Context, c smbClasses, remotePath string) erro
 		return win.ErrorNotConnected
 	}
 	for _, path := range paths {
-		result, err := c.execute(smbClass, path, "Remove", map[string]any{"Force": true})
+		result, err := execute(c, smbClass, path, "Remove", map[string]any{"Force": true})
 		if err != nil {
 			return err
 		}

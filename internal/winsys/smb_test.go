@@ -4,10 +4,8 @@
 package winsys
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -16,71 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsys/wmi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
-
-// mappingProvider plays the provider of MSFT_SmbGlobalMapping and notes what it is asked.
-type mappingProvider struct {
-	objects []properties
-	queries []string
-	calls   []string
-	result  uint32           // of each method
-	failing map[string]error // by query or method
-	secrets []wmi.Secret     // as they came, not copied
-	seen    []string         // the secrets as text, at the time of the call
-}
-
-// properties are those of an object.
-type properties map[string]any
-
-func (p properties) String(name string) (string, error) {
-	s, ok := p[name].(string)
-	if !ok {
-		return "", win.ErrorNotFound
-	}
-	return s, nil
-}
-
-func (p properties) Uint32(name string) (uint32, error) {
-	n, ok := p[name].(uint32)
-	if !ok {
-		return 0, win.ErrorNotFound
-	}
-	return n, nil
-}
-
-func (p properties) Uint64(name string) (uint64, error) {
-	n, ok := p[name].(uint64)
-	if !ok {
-		return 0, win.ErrorNotFound
-	}
-	return n, nil
-}
-
-func (p *mappingProvider) find(ctx context.Context, query string, f func(smbObject) error) error {
-	p.queries = append(p.queries, query)
-	if err := p.failing[query]; err != nil {
-		return err
-	}
-	for _, o := range p.objects {
-		if err := f(o); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-func (p *mappingProvider) execute(class, path, method string, in map[string]any) (uint32, error) {
-	in = maps.Clone(in)
-	if s, ok := in["Credential"].(wmi.Secret); ok {
-		p.secrets = append(p.secrets, s)
-		p.seen = append(p.seen, string(utf16.Decode(s)))
-		delete(in, "Credential")
-	}
-	p.calls = append(p.calls, fmt.Sprintf("%s %s.%s %v", path, class, method, in))
-	return p.result, p.failing[method]
-}
 
 // mapping is an object as the provider has it.
 func mapping(path, remotePath string, status win.SMBMappingStatus) properties {
@@ -88,7 +23,7 @@ func mapping(path, remotePath string, status win.SMBMappingStatus) properties {
 }
 
 func TestListSMBMappings(t *testing.T) {
-	p := &mappingProvider{objects: []properties{
+	p := &provider{objects: []properties{
 		mapping("1", `\\server\share`, win.SMBMappingOK),
 		mapping("2", `\\SERVER\Other`, win.SMBMappingDisconnected),
 	}}
@@ -129,7 +64,7 @@ func TestCreateSMBMapping(t *testing.T) {
 		"nobody":            {win.SMBMappingOptions{Password: secret.New("p")}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := new(mappingProvider)
+			p := new(provider)
 			must(t, createSMBMapping(p, path, tt.o))
 			want := []string{fmt.Sprintf("%s %[1]s.Create map[RemotePath:%s RequirePrivacy:%t]", smbClass, path, tt.privacy)}
 			if diff := cmp.Diff(want, p.calls); diff != "" {
@@ -158,7 +93,7 @@ func TestCreateSMBMappingRefuses(t *testing.T) {
 		"a password that isn't":   {Username: "u", Password: secret.New("hidden\xff")},
 		"half of a pair, in UTF8": {Username: "u", Password: secret.New("hidden\xed\xa0\x80")},
 	} {
-		p := new(mappingProvider)
+		p := new(provider)
 		err := createSMBMapping(p, `\\server\share`, o)
 		if !errors.Is(err, win.ErrorInvalidParameter) || p.calls != nil {
 			t.Errorf("%s: error %v, calls %q", name, err, p.calls)
@@ -188,7 +123,7 @@ func TestRemoveSMBMapping(t *testing.T) {
 		`*`:                         nil,
 		``:                          nil,
 	} {
-		p := &mappingProvider{objects: objects}
+		p := &provider{objects: objects}
 		err := removeSMBMapping(t.Context(), p, remotePath)
 		if wanted := error(win.ErrorNotConnected); want == nil && err != wanted || want != nil && err != nil {
 			t.Errorf("%s: error %v", remotePath, err)
@@ -207,7 +142,7 @@ func TestRemoveSMBMapping(t *testing.T) {
 }
 
 func TestRemoveSMBMappingWithoutPath(t *testing.T) {
-	p := &mappingProvider{objects: []properties{mapping("", `\\server\share`, win.SMBMappingOK)}}
+	p := &provider{objects: []properties{mapping("", `\\server\share`, win.SMBMappingOK)}}
 	if err := removeSMBMapping(t.Context(), p, `\\server\share`); !errors.Is(err, win.ErrorGenFailure) || p.calls != nil {
 		t.Errorf("error %v, calls %q", err, p.calls)
 	}
@@ -216,13 +151,13 @@ func TestRemoveSMBMappingWithoutPath(t *testing.T) {
 func TestSMBErrors(t *testing.T) {
 	const path = `\\server\share`
 	o := win.SMBMappingOptions{Username: "user", Password: secret.New("hidden")}
-	operations := map[string]func(p *mappingProvider) error{
-		"Create": func(p *mappingProvider) error { return createSMBMapping(p, path, o) },
-		"Remove": func(p *mappingProvider) error { return removeSMBMapping(t.Context(), p, path) },
-		smbQuery: func(p *mappingProvider) error { _, err := listSMBMappings(t.Context(), p); return err },
+	operations := map[string]func(p *provider) error{
+		"Create": func(p *provider) error { return createSMBMapping(p, path, o) },
+		"Remove": func(p *provider) error { return removeSMBMapping(t.Context(), p, path) },
+		smbQuery: func(p *provider) error { _, err := listSMBMappings(t.Context(), p); return err },
 	}
 	for name, operation := range operations {
-		p := &mappingProvider{objects: []properties{mapping("1", path, win.SMBMappingOK)},
+		p := &provider{objects: []properties{mapping("1", path, win.SMBMappingOK)},
 			failing: map[string]error{name: win.ErrorBadNetPath}}
 		if err := operation(p); err != win.ErrorBadNetPath {
 			t.Errorf("%s: error %v; want that of the call", name, err)
@@ -238,7 +173,7 @@ func TestSMBErrors(t *testing.T) {
 		for result, want := range map[uint32]win.Errno{
 			1219: win.ErrorSessionCredentialConflict, 0x80070043: win.ErrorBadNetName, 0x80041003: win.ErrorAccessDenied,
 		} {
-			err := operation(&mappingProvider{objects: p.objects, result: result})
+			err := operation(&provider{objects: p.objects, result: result})
 			if !errors.Is(err, want) {
 				t.Errorf("%s with result %#x: error %v; want %v", name, result, err, want)
 			}
@@ -250,7 +185,7 @@ func TestSMBErrors(t *testing.T) {
 }
 
 func TestListSMBConnections(t *testing.T) {
-	p := &mappingProvider{objects: []properties{{
+	p := &provider{objects: []properties{{
 		"ServerName": "server", "ShareName": "share", "UserName": `NT AUTHORITY\SYSTEM`, "Credential": `DOMAIN\user`, "NumOpens": uint64(3),
 	}}}
 	got, err := listSMBConnections(t.Context(), p)

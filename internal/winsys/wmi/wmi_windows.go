@@ -181,16 +181,6 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 	return &Object{out}, nil
 }
 
-// Execute is Call, but returns only the ReturnValue.
-func (s *Services) Execute(class, path, method string, in map[string]any) (result uint32, err error) {
-	out, err := s.Call(class, path, method, in)
-	if err != nil {
-		return 0, err
-	}
-	defer out.Close()
-	return out.Uint32("ReturnValue")
-}
-
 // providerError is the error of a call that has just failed with r on this thread.
 // Providers leave an object, an MSFT_WmiError, with their own error number. Only that
 // number is used: the object's texts are localized, and may contain parameters of the
