@@ -288,12 +288,16 @@ func TestABIDecode(t *testing.T) {
 	check("refs_volume_data", refs, err, sampleREFS)
 	descriptor, err := DecodeDeviceDescriptor(abi.Sample("device_descriptor"))
 	check("device_descriptor", descriptor, err, sampleDescriptor)
+	descriptor, err = DecodeDeviceDescriptor(sampleDescriptor.Encode()) // with the texts in another order
+	check("our own device_descriptor", descriptor, err, sampleDescriptor)
 	namespaceID, err := DecodeNVMeNamespaceQuery(abi.Sample("nvme_namespace_query"))
 	check("nvme_namespace_query", namespaceID, err, uint32(3))
 	namespace, err := DecodeNVMeNamespace(abi.Sample("nvme_namespace"))
 	check("nvme_namespace", namespace, err, sampleNamespace)
 	location, err := DecodeDeviceLocation(abi.Sample("device_location"))
 	check("device_location", location, err, sampleLocation)
+	location, err = DecodeDeviceLocation(sampleLocation.Encode())
+	check("our own device_location", location, err, sampleLocation)
 	ids, err := DecodeDeviceIDs(deviceIDSample(abi))
 	check("device_ids", ids, err, []Identifier{sampleIdentifier, sampleIdentifier})
 	point, err := DecodeReparsePoint(reparseSample(abi, "reparse_symlink",

@@ -9,61 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStoragePropertiesRoundTrip(t *testing.T) {
-	for _, d := range []DeviceDescriptor{
-		{BusType: BusTypeSCSI, VendorID: "Msft    ", ProductID: "Virtual Disk    ", SerialNumber: "  0123  "},
-		{BusType: BusTypeNVMe, RemovableMedia: true},
-	} {
-		got, err := DecodeDeviceDescriptor(d.Encode())
-		if err != nil || got != d {
-			t.Errorf("STORAGE_DEVICE_DESCRIPTOR: %+v, %v, want %+v", got, err, d)
-		}
-	}
-	for _, ids := range [][]Identifier{
-		nil,
-		{{CodeSetBinary, 3, AssociationDevice, []byte{1, 2, 3, 4, 5}},
-			{CodeSetASCII, 1, AssociationPort, []byte("Google  PersistentDisk")}},
-	} {
-		got, err := DecodeDeviceIDs(EncodeDeviceIDs(ids))
-		if err != nil || !cmp.Equal(got, ids) {
-			t.Errorf("STORAGE_DEVICE_ID_DESCRIPTOR: %+v, %v, want %+v", got, err, ids)
-		}
-	}
-	for _, l := range []DeviceLocation{{1, 0, 2, 3, "PCI Slot 3 : Adapter 1 : Port 0 : Target 2 : LUN 3"}, {}} {
-		got, err := DecodeDeviceLocation(l.Encode())
-		if err != nil || got != l {
-			t.Errorf("STORAGE_DEVICE_LOCATION_DESCRIPTOR: %+v, %v, want %+v", got, err, l)
-		}
-	}
-	number := DeviceNumber{FileDeviceDisk, 3, NoNumber}
-	if got, err := DecodeDeviceNumber(number.Encode()); err != nil || got != number {
-		t.Errorf("STORAGE_DEVICE_NUMBER: %+v, %v", got, err)
-	}
-	address := SCSIAddress{1, 2, 3, 4}
-	if got, err := DecodeSCSIAddress(address.Encode()); err != nil || got != address {
-		t.Errorf("SCSI_ADDRESS: %+v, %v", got, err)
-	}
-	geometry := DiskGeometryEx{4096, 10 << 30}
-	if got, err := DecodeDiskGeometryEx(geometry.Encode()); err != nil || got != geometry {
-		t.Errorf("DISK_GEOMETRY_EX: %+v, %v", got, err)
-	}
-	if got, err := DecodeGetDiskAttributes(EncodeGetDiskAttributes(DiskOffline)); err != nil || got != DiskOffline {
-		t.Errorf("GET_DISK_ATTRIBUTES: %v, %v", got, err)
-	}
-	if got, err := DecodePropertyQuery(EncodePropertyQuery(PropertyDeviceLocation)); err != nil ||
-		got != PropertyDeviceLocation {
-		t.Errorf("STORAGE_PROPERTY_QUERY: %v, %v", got, err)
-	}
-	extents := []DiskExtent{{1, 16 << 20, 5 << 30}, {2, 0, 7}}
-	if got, err := DecodeDiskExtents(EncodeDiskExtents(extents)); err != nil || !cmp.Equal(got, extents) {
-		t.Errorf("VOLUME_DISK_EXTENTS: %+v, %v", got, err)
-	}
-	data := FileSystemData{100, 12, 6, 512, 4096}
-	if got, err := DecodeNTFSVolumeData(EncodeNTFSVolumeData(data)); err != nil || got != data {
-		t.Errorf("NTFS_VOLUME_DATA_BUFFER: %+v, %v", got, err)
-	}
-}
-
 // Old drivers mark a missing string with an offset of all ones.
 func TestMissingSerialNumber(t *testing.T) {
 	b := DeviceDescriptor{BusType: BusTypeSCSI}.Encode()
