@@ -30,16 +30,16 @@ type crash struct {
 }
 
 var (
-	daemonDies = crash{name: "CSI Proxy is killed", do: func(s *scenario) error { s.daemon.kill(); return s.startDaemon() }}
+	daemonDies = crash{name: "CSI Proxy is killed", do: func(s *scenario) error { s.daemon.Kill(); return s.startDaemon() }}
 	driverDies = crash{name: "the driver is killed", do: func(s *scenario) error {
-		s.driver.kill()
+		s.driver.Kill()
 		return errors.Join(s.startDriver(), s.served(s.ctx))
 	}}
 	kubeletDies = crash{
 		name: "kubelet is killed", kubelet: true, do: func(s *scenario) error { return s.cluster.startKubelet() },
 	}
 	upgrade = crash{name: "CSI Proxy is upgraded", gentle: true, do: func(s *scenario) error {
-		s.daemon.end(syscall.SIGTERM)
+		s.daemon.End(syscall.SIGTERM)
 		return s.startDaemon()
 	}}
 	reboot    = crash{name: "the node restarts", kubelet: true, windows: true, do: func(s *scenario) error { return s.restart("Reboot") }}
@@ -52,9 +52,9 @@ var (
 // restart ends all that runs on the node, and starts it again: CSI Proxy, the driver, then kubelet.
 func (s *scenario) restart(how string) error {
 	s.cluster.stopKubelet()
-	s.driver.kill()
+	s.driver.Kill()
 	_, err := sim[simv1.Empty](s.ctx, s.node, how, &simv1.Empty{})
-	s.daemon.kill()
+	s.daemon.Kill()
 	return errors.Join(err, s.startDaemon(), s.startDriver(), s.served(s.ctx), s.cluster.startKubelet())
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/test/kubelet/controlplane"
 )
 
 // node is the simulated Windows node: CSI Proxy and the driver, with all that they keep.
@@ -26,7 +27,7 @@ type node struct {
 	options
 	dir            string // its own
 	address        string // where the driver serves, as gRPC calls it
-	daemon, driver *program
+	daemon, driver *controlplane.Program
 	control        *grpc.ClientConn // of the simulated hardware, and of what pods do with files
 }
 
@@ -69,7 +70,7 @@ func (n *node) startDaemon() (err error) {
 	defer cancel()
 	for n.control.GetState() == connectivity.Ready { // with the one before, so that calls would fail
 		if !n.control.WaitForStateChange(ctx, connectivity.Ready) {
-			return fmt.Errorf("the connection to %s, which has ended, stays: %w", n.daemon.name, ctx.Err())
+			return fmt.Errorf("the connection to %s, which has ended, stays: %w", n.daemon.Name, ctx.Err())
 		}
 	}
 	n.daemon, err = start(n.dir, "csi-proxy", n.csiProxy, "-node=simulated", "-endpoint-dir="+n.endpoints(),
@@ -101,14 +102,14 @@ func (n *node) served(ctx context.Context) error {
 	}
 	defer conn.Close()
 	if _, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
-		return fmt.Errorf("the driver doesn't serve at %s: %w; %s ends with\n%s", n.address, err, n.driver.log, n.driver.lastLog())
+		return fmt.Errorf("the driver doesn't serve at %s: %w; %s", n.address, err, n.driver.LastLog())
 	}
 	return nil
 }
 
 func (n *node) stop() error {
-	n.driver.kill()
-	n.daemon.kill()
+	n.driver.Kill()
+	n.daemon.Kill()
 	return n.control.Close()
 }
 

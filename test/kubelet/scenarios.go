@@ -280,8 +280,8 @@ func boot(s *scenario) {
 		default:
 			if c.method == stage {
 				// As on a node that starts: the driver is there, CSI Proxy isn't yet.
-				s.daemon.kill()
-				s.driver.kill()
+				s.daemon.Kill()
+				s.driver.Kill()
 				if err := s.startDriver(); err != nil {
 					s.wrong("%v", err)
 				}

@@ -25,12 +25,12 @@ var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-resizer"}
 // startSidecars starts the real helpers of a driver's Controller, in the place of the lab's. They use
 // the API server as an account, if one is given.
 func (c *cluster) startSidecars(bin, address, account string) error {
-	kubeconfig, err := c.writeKubeconfig("kubeconfig-sidecars", account)
-	if err != nil {
+	kubeconfig := filepath.Join(c.dir, "kubeconfig-sidecars")
+	if err := c.Kubeconfig(kubeconfig, c.Config.BearerToken, account); err != nil {
 		return err
 	}
 	for _, name := range sidecars {
-		if err := c.start(c.dir, name,
+		if err := c.start(name,
 			filepath.Join(bin, name), "--csi-address="+address, "--kubeconfig="+kubeconfig, "--timeout=2m", "--v=4"); err != nil {
 			return err
 		}

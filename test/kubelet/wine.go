@@ -6,6 +6,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/csi-proxy/csi-proxy/test/kubelet/controlplane"
 )
 
 // With -windows, kubelet, CSI Proxy and the driver are Windows programs, and the lab runs where
@@ -26,10 +28,10 @@ func (o options) inNode(path string) string {
 // startRelay has the lab reach CSI Proxy's named pipe for the control of the simulated node, which
 // only Windows programs can open.
 func (l *lab) startRelay() error {
-	ports, err := freePorts(2)
+	ports, err := controlplane.FreePorts(2)
 	if err != nil {
 		return err
 	}
 	l.wire.driver, l.control = "127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1]
-	return l.cluster.start(l.dir, "relay", filepath.Join(filepath.Dir(l.csiProxy), "kubelet-relay.exe"), l.control)
+	return l.cluster.start("relay", filepath.Join(filepath.Dir(l.csiProxy), "kubelet-relay.exe"), l.control)
 }

@@ -6,7 +6,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -15,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apps "k8s.io/api/apps/v1"
 	authentication "k8s.io/api/authentication/v1"
@@ -24,9 +22,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/csi-proxy/csi-proxy/test/cluster/manifests"
+	"github.com/csi-proxy/csi-proxy/test/kubelet/controlplane"
 )
 
 const driver = "disk.csi.azure.com"
@@ -135,7 +133,7 @@ func TestCheck(t *testing.T) {
 	checkStatus(t, apply, plugin, daemon)
 
 	// The daemon ends.
-	daemon.stop()
+	daemon.Kill()
 	if r := check("-l", "kubernetes.io/hostname=win-1"); r.code != 1 ||
 		!strings.Contains(r.stdout, "CSI Proxy doesn't tell its version") {
 		t.Errorf("a daemon that doesn't answer: %v", r)
@@ -150,7 +148,7 @@ func checkStatus(t *testing.T, apply *applier, plugin string, d *daemonProcess) 
 		apply.really(t, document)
 	}
 	as := func(group string, args ...string) result {
-		return startPlugin(t, plugin, cluster.config.BearerToken,
+		return startPlugin(t, plugin, cluster.Config.BearerToken,
 			append(args, "--as", "somebody", "--as-group", group)...).wait()
 	}
 	r := as("csi-proxy:viewers", "status", "-o", "json")
@@ -216,7 +214,7 @@ func build(t *testing.T, dir, name string) string {
 
 // daemonProcess is a csi-proxy on a simulated node.
 type daemonProcess struct {
-	*program
+	*controlplane.Program
 	endpoints string // the directory
 	ip        string
 	port      int32
@@ -227,33 +225,27 @@ type daemonProcess struct {
 func startDaemon(t *testing.T) *daemonProcess {
 	t.Helper()
 	path := build(t, "cmd/csi-proxy", "csi-proxy")
-	ports, err := freePorts(1)
+	ports, err := controlplane.FreePorts(1)
 	must(t, err)
 	ip := address(t)
 	dir := t.TempDir()
 	endpoints := filepath.Join(dir, "node")
-	p, err := run(dir, path, "-endpoint-dir="+endpoints, "-metrics-bind-address="+net.JoinHostPort(ip, ports[0]))
+	p, err := controlplane.Start(dir, "csi-proxy",
+		exec.Command(path, "-endpoint-dir="+endpoints, "-metrics-bind-address="+net.JoinHostPort(ip, ports[0])))
 	must(t, err)
-	d := &daemonProcess{program: p, endpoints: endpoints, ip: ip}
-	t.Cleanup(d.stop)
+	d := &daemonProcess{Program: p, endpoints: endpoints, ip: ip}
+	t.Cleanup(d.Kill)
 	if _, err := fmt.Sscan(ports[0], &d.port); err != nil {
 		t.Fatal(err)
 	}
 	url := "http://" + net.JoinHostPort(ip, ports[0]) + "/metrics"
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
-		func(context.Context) (bool, error) {
-			if ended, reason := p.ended(); ended {
-				return false, reason
-			}
-			response, err := http.Get(url)
-			if err != nil {
-				return false, nil
-			}
-			return response.StatusCode == http.StatusOK, response.Body.Close()
-		})
-	if err != nil {
-		t.Fatalf("the daemon's metrics: %v", err)
-	}
+	must(t, controlplane.Await(t.Context(), "the daemon's metrics are served", d.Ended, func() (bool, error) {
+		response, err := http.Get(url)
+		if err != nil {
+			return false, nil
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	}))
 	return d
 }
 
@@ -286,10 +278,10 @@ func makeNode(t *testing.T, name string) {
 	t.Helper()
 	n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name,
 		Labels: map[string]string{core.LabelOSStable: "windows", core.LabelHostname: name}}}
-	n, err := cluster.client.CoreV1().Nodes().Create(t.Context(), n, meta.CreateOptions{})
+	n, err := cluster.CoreV1().Nodes().Create(t.Context(), n, meta.CreateOptions{})
 	must(t, err)
 	n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
-	if _, err := cluster.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -297,21 +289,21 @@ func makeNode(t *testing.T, name string) {
 // setAttached makes a volume the only one that is attached to a node.
 func setAttached(t *testing.T, node, volume string) {
 	t.Helper()
-	n, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
+	n, err := cluster.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
 	must(t, err)
 	n.Status.VolumesAttached = []core.AttachedVolume{{Name: core.UniqueVolumeName(volume)}}
 	n.Status.VolumesInUse = []core.UniqueVolumeName{core.UniqueVolumeName(volume)}
-	if _, err := cluster.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func annotate(t *testing.T, node, version string) {
 	t.Helper()
-	n, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
+	n, err := cluster.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
 	must(t, err)
 	n.Annotations = map[string]string{"csi-proxy.dev/version": version}
-	if _, err := cluster.client.CoreV1().Nodes().Update(t.Context(), n, meta.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().Nodes().Update(t.Context(), n, meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -322,7 +314,7 @@ func makeCSINode(t *testing.T, node string, drivers ...string) {
 	for _, name := range drivers {
 		n.Spec.Drivers = append(n.Spec.Drivers, storage.CSINodeDriver{Name: name, NodeID: node})
 	}
-	if _, err := cluster.client.StorageV1().CSINodes().Create(t.Context(), n, meta.CreateOptions{}); err != nil {
+	if _, err := cluster.StorageV1().CSINodes().Create(t.Context(), n, meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -338,13 +330,13 @@ func makeDaemonPod(t *testing.T, node string, d *daemonProcess) {
 	pod.Spec.Containers[0].Ports[0].Name = "metrics" // which others can read
 	pod.Spec.Containers[0].Ports[0].ContainerPort = d.port
 	pod.Spec.Containers[0].Ports[0].HostPort = d.port
-	pod, err := cluster.client.CoreV1().Pods("csi-proxy").Create(t.Context(), pod, meta.CreateOptions{})
+	pod, err := cluster.CoreV1().Pods("csi-proxy").Create(t.Context(), pod, meta.CreateOptions{})
 	must(t, err)
 	pod.Status.Phase = core.PodRunning
 	pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}
 	pod.Status.PodIPs = []core.PodIP{{IP: d.ip}}
 	pod.Status.PodIP = d.ip
-	if _, err := cluster.client.CoreV1().Pods("csi-proxy").UpdateStatus(t.Context(), pod,
+	if _, err := cluster.CoreV1().Pods("csi-proxy").UpdateStatus(t.Context(), pod,
 		meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -360,11 +352,11 @@ func makeVolume(t *testing.T, node string) {
 	}}
 	managed := core.AzureManagedDisk
 	pv.Spec.AzureDisk = &core.AzureDiskVolumeSource{DiskName: "pv-1", DataDiskURI: diskURI, Kind: &managed}
-	if _, err := cluster.client.CoreV1().PersistentVolumes().Create(t.Context(), pv, meta.CreateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().PersistentVolumes().Create(t.Context(), pv, meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	account := &core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: "default"}}
-	if _, err := cluster.client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
+	if _, err := cluster.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
 		meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -375,7 +367,7 @@ func makeVolume(t *testing.T, node string) {
 			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 		}}},
 	}}
-	if _, err := cluster.client.CoreV1().Pods("default").Create(t.Context(), pod, meta.CreateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().Pods("default").Create(t.Context(), pod, meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -386,7 +378,7 @@ func makeAttachment(t *testing.T, node string) {
 	a := &storage.VolumeAttachment{ObjectMeta: meta.ObjectMeta{Name: "csi-1"}, Spec: storage.VolumeAttachmentSpec{
 		Attacher: driver, NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: &pv},
 	}}
-	if _, err := cluster.client.StorageV1().VolumeAttachments().Create(t.Context(), a, meta.CreateOptions{}); err != nil {
+	if _, err := cluster.StorageV1().VolumeAttachments().Create(t.Context(), a, meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -394,7 +386,7 @@ func makeAttachment(t *testing.T, node string) {
 // tokenOf returns a token for an account in the namespace csi-proxy.
 func tokenOf(t *testing.T, account string) string {
 	t.Helper()
-	request, err := cluster.client.CoreV1().ServiceAccounts("csi-proxy").CreateToken(t.Context(), account,
+	request, err := cluster.CoreV1().ServiceAccounts("csi-proxy").CreateToken(t.Context(), account,
 		&authentication.TokenRequest{}, meta.CreateOptions{})
 	must(t, err)
 	return request.Status.Token

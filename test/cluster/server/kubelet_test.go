@@ -50,11 +50,11 @@ func startKubelet(t *testing.T, node string, d *daemonProcess) (ran *atomic.Int3
 	s.StartTLS()
 	t.Cleanup(s.Close)
 
-	n, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
+	n, err := cluster.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
 	must(t, err)
 	n.Status.Addresses = []core.NodeAddress{{Type: core.NodeInternalIP, Address: d.ip}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(l.Addr().(*net.TCPAddr).Port)
-	if _, err := cluster.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
+	if _, err := cluster.CoreV1().Nodes().UpdateStatus(t.Context(), n, meta.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return ran

@@ -4,12 +4,10 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
 	"github.com/csi-proxy/csi-proxy/test/cluster/manifests"
+	"github.com/csi-proxy/csi-proxy/test/kubelet/controlplane"
 )
 
 // TestServerTakesTheManifests gives all manifests to the server. Namespaces and accounts are
@@ -123,7 +121,7 @@ func tryPod(t *testing.T, template core.PodTemplateSpec, namespace string) error
 	t.Helper()
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.GenerateName, pod.Name, pod.Namespace = template.Name+"-", "", namespace
-	_, err := cluster.client.CoreV1().Pods(namespace).Create(t.Context(), pod,
+	_, err := cluster.CoreV1().Pods(namespace).Create(t.Context(), pod,
 		meta.CreateOptions{DryRun: []string{meta.DryRunAll}, FieldValidation: "Strict"})
 	return err
 }
@@ -136,10 +134,10 @@ type applier struct {
 
 func newApplier(t *testing.T) *applier {
 	t.Helper()
-	client, err := dynamic.NewForConfig(cluster.config)
+	client, err := dynamic.NewForConfig(cluster.Config)
 	must(t, err)
 	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(
-		memory.NewMemCacheClient(cluster.client.Discovery()))}
+		memory.NewMemCacheClient(cluster.Discovery()))}
 }
 
 // apply applies a document as "kubectl apply --server-side" does.
@@ -206,24 +204,20 @@ spec:
 `)
 	apply := newApplier(t)
 	apply.really(t, []byte(definition))
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
-		func(ctx context.Context) (bool, error) {
-			object, err := apply.client.Resource(
-				schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
-				Get(ctx, singular+"s.monitoring.coreos.com", meta.GetOptions{})
-			if err != nil {
-				return false, err
-			}
-			status, _, err := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
-			conditions, _ := status.([]any) // none at first
-			for _, c := range conditions {
-				if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-					return true, nil
-				}
-			}
+	must(t, controlplane.Await(t.Context(), "the server knows the kind "+kind, cluster.Ended, func() (bool, error) {
+		object, err := apply.client.Resource(
+			schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
+			Get(t.Context(), singular+"s.monitoring.coreos.com", meta.GetOptions{})
+		if err != nil {
 			return false, err
-		})
-	if err != nil {
-		t.Fatalf("the server doesn't get to know the kind %s: %v", kind, err)
-	}
+		}
+		status, _, err := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
+		conditions, _ := status.([]any) // none at first
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+				return true, nil
+			}
+		}
+		return false, err
+	}))
 }
