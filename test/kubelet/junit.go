@@ -4,45 +4,26 @@
 package main
 
 import (
-	"encoding/xml"
+	"bytes"
 	"os"
 	"strings"
-)
 
-// The form of JUnit, as far as CI systems read it.
-type (
-	testSuite struct {
-		XMLName  xml.Name   `xml:"testsuite"`
-		Name     string     `xml:"name,attr"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Cases    []testCase `xml:"testcase"`
-	}
-	testCase struct {
-		Name    string   `xml:"name,attr"`
-		Seconds float64  `xml:"time,attr"`
-		Failure *failure `xml:"failure"`
-	}
-	failure struct {
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
+	"github.com/csi-proxy/csi-proxy/internal/junit"
 )
 
 // writeJUnit writes the results to a file.
 func writeJUnit(file string, results []result) error {
-	suite := testSuite{Name: "kubelet-lab", Tests: len(results)}
+	var report junit.Report
 	for _, r := range results {
-		c := testCase{Name: r.title(), Seconds: r.took.Seconds()}
+		c := junit.Case{Name: r.title(), Seconds: r.took.Seconds()}
 		if !r.ok() {
-			suite.Failures++
-			c.Failure = &failure{Message: r.verdict() + ": " + r.what, Text: strings.Join(r.found, "\n")}
+			c.Failure = &junit.Why{Message: r.verdict() + ": " + r.what, Text: strings.Join(r.found, "\n")}
 		}
-		suite.Cases = append(suite.Cases, c)
+		report.Add("kubelet-lab", c)
 	}
-	content, err := xml.MarshalIndent(suite, "", "  ")
-	if err != nil {
+	var text bytes.Buffer
+	if err := report.Write(&text); err != nil {
 		return err
 	}
-	return os.WriteFile(file, append([]byte(xml.Header), append(content, '\n')...), 0o644)
+	return os.WriteFile(file, text.Bytes(), 0o644)
 }
