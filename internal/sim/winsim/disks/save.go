@@ -5,7 +5,6 @@ package disks
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -26,7 +25,7 @@ func (m *Manager) Save(f *statefile.File) {
 	}
 	clear(m.dirty)
 	for _, id := range m.gone {
-		f.Delete(bucketDisks, statefile.Key(id))
+		f.Put(bucketDisks, statefile.Key(id), nil)
 		f.DeletePrefix(bucketBlocks, statefile.Key(id))
 	}
 	m.gone = nil
@@ -38,26 +37,18 @@ func (d *Disk) save(f *statefile.File) {
 		d.changed = false
 	}
 	for index, contents := range d.Image.TakeChanges() {
-		k := statefile.Key(d.ID, uint64(index))
-		if contents == nil {
-			f.Delete(bucketBlocks, k)
-		} else {
-			f.Put(bucketBlocks, k, bytes.Clone(contents))
-		}
+		f.Put(bucketBlocks, statefile.Key(d.ID, uint64(index)), bytes.Clone(contents))
 	}
 }
 
 // Restore implements [statefile.Part].
 func (m *Manager) Restore(r *statefile.Reader) error {
-	err := r.Each(bucketDisks, func(k, value []byte) error {
+	err := statefile.EachJSON(r, bucketDisks, func(k []byte, record Record) error {
 		id, err := statefile.Numbers(k, 1)
 		if err != nil {
 			return err
 		}
-		d := &Disk{ID: id[0]}
-		if err := json.Unmarshal(value, &d.Record); err != nil {
-			return err
-		}
+		d := &Disk{ID: id[0], Record: record}
 		if d.Spec.SCSI == nil || d.Size <= 0 || d.Seen > d.Size || d.Spec.SectorSize != 512 && d.Spec.SectorSize != 4096 {
 			return errors.New("its record makes no sense")
 		}

@@ -4,7 +4,6 @@
 package services
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
@@ -15,23 +14,12 @@ const bucketServices = "services" // folded name -> record
 
 // Save implements [statefile.Part].
 func (m *Manager) Save(f *statefile.File) {
-	for key := range m.changed {
-		if v, ok := m.byName[key]; ok {
-			f.PutJSON(bucketServices, []byte(key), v.record)
-		} else {
-			f.Delete(bucketServices, []byte(key))
-		}
-	}
-	clear(m.changed)
+	statefile.PutChanged(f, bucketServices, m.changed, m.byName)
 }
 
 // Restore implements [statefile.Part].
 func (m *Manager) Restore(r *statefile.Reader) error {
-	return r.Each(bucketServices, func(k, value []byte) error {
-		v := &service{}
-		if err := json.Unmarshal(value, &v.record); err != nil {
-			return err
-		}
+	return statefile.EachJSON(r, bucketServices, func(k []byte, v *service) error {
 		if winname.Upper(v.Spec.Name) != string(k) {
 			return fmt.Errorf("it is of the service %q", v.Spec.Name)
 		}

@@ -5,7 +5,6 @@ package smbserver
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -27,18 +26,8 @@ func fileKey(shareKey string) []byte { return append([]byte(shareKey), 0) }
 
 // Save implements [statefile.Part].
 func (n *Network) Save(f *statefile.File) {
-	for name := range n.changedServers {
-		f.PutJSON(bucketServers, []byte(name), n.servers[name])
-	}
-	clear(n.changedServers)
-	for k := range n.changedMappings {
-		if m, ok := n.mappings[k]; ok {
-			f.PutJSON(bucketMappings, []byte(k), m)
-		} else {
-			f.Delete(bucketMappings, []byte(k))
-		}
-	}
-	clear(n.changedMappings)
+	statefile.PutChanged(f, bucketServers, n.changedServers, n.servers)
+	statefile.PutChanged(f, bucketMappings, n.changedMappings, n.mappings)
 	for _, key := range n.droppedShares {
 		f.DeletePrefix(bucketFiles, fileKey(key))
 	}
@@ -46,12 +35,7 @@ func (n *Network) Save(f *statefile.File) {
 	for sh := range n.changedShares {
 		sh.fs.Flush() // servers don't lose power, so nothing asks for older contents
 		for _, r := range sh.fs.TakeChanges() {
-			k := append(fileKey(sh.key()), statefile.Key(r.ID)...)
-			if r.Data == nil {
-				f.Delete(bucketFiles, k)
-			} else {
-				f.Put(bucketFiles, k, r.Data)
-			}
+			f.Put(bucketFiles, append(fileKey(sh.key()), statefile.Key(r.ID)...), r.Data)
 		}
 	}
 	clear(n.changedShares)
@@ -63,18 +47,16 @@ func (n *Network) Restore(r *statefile.Reader) error {
 	if err != nil {
 		return err
 	}
-	err = r.Each(bucketServers, func(k, value []byte) error { return n.restoreServer(string(k), value, files) })
+	err = statefile.EachJSON(r, bucketServers, func(k []byte, sv *host) error {
+		return n.restoreServer(string(k), sv, files)
+	})
 	if err != nil {
 		return err
 	}
 	if len(files) > 0 {
 		return errors.New("there are files of a share that is unknown")
 	}
-	return r.Each(bucketMappings, func(k, value []byte) error {
-		m := &mapping{}
-		if err := json.Unmarshal(value, m); err != nil {
-			return err
-		}
+	return statefile.EachJSON(r, bucketMappings, func(k []byte, m *mapping) error {
 		if m.key() != string(k) {
 			return errors.New("its record makes no sense")
 		}
@@ -102,11 +84,7 @@ func readFiles(r *statefile.Reader) (map[string][]ntfs.Record, error) {
 }
 
 // restoreServer restores a server with its shares, and takes their files from files.
-func (n *Network) restoreServer(name string, value []byte, files map[string][]ntfs.Record) error {
-	sv := &host{}
-	if err := json.Unmarshal(value, sv); err != nil {
-		return err
-	}
+func (n *Network) restoreServer(name string, sv *host, files map[string][]ntfs.Record) error {
 	if winname.Upper(sv.Name) != name || len(sv.Salt) != credential.SaltSize || sv.Users == nil || sv.Shares == nil {
 		return errors.New("its record makes no sense")
 	}

@@ -257,8 +257,8 @@ func (f *File) add(c change) {
 	}
 }
 
-// Put sets a value with the next Commit. The caller must not change key and value
-// afterwards.
+// Put sets a value with the next Commit; one that is nil deletes the key, if it is there. The
+// caller must not change key and value afterwards.
 func (f *File) Put(bucket string, key, value []byte) {
 	f.add(change{bucket: bucket, key: key, value: value})
 }
@@ -272,8 +272,18 @@ func (f *File) PutJSON(bucket string, key []byte, v any) {
 	f.Put(bucket, key, b)
 }
 
-// Delete deletes a key, if it is there, with the next Commit.
-func (f *File) Delete(bucket string, key []byte) { f.add(change{bucket: bucket, key: key}) }
+// PutChanged puts the JSON forms of the records with some keys, and deletes the keys that have no
+// record. None is left to put then.
+func PutChanged[V any](f *File, bucket string, changed map[string]struct{}, records map[string]V) {
+	for k := range changed {
+		if v, ok := records[k]; ok {
+			f.PutJSON(bucket, []byte(k), v)
+		} else {
+			f.Put(bucket, []byte(k), nil)
+		}
+	}
+	clear(changed)
+}
 
 // DeletePrefix deletes all keys that begin with prefix with the next Commit.
 func (f *File) DeletePrefix(bucket string, prefix []byte) {
@@ -341,6 +351,17 @@ func (r *Reader) Each(bucket string, each func(key, value []byte) error) error {
 			return fmt.Errorf("%s %x: %w", bucket, k, err)
 		}
 		return nil
+	})
+}
+
+// EachJSON is [Reader.Each] of a bucket with records in JSON.
+func EachJSON[V any](r *Reader, bucket string, each func(key []byte, v V) error) error {
+	return r.Each(bucket, func(key, value []byte) error {
+		var v V
+		if err := json.Unmarshal(value, &v); err != nil {
+			return err
+		}
+		return each(key, v)
 	})
 }
 

@@ -58,8 +58,8 @@ func TestChanges(t *testing.T) {
 	}
 	text{"a1": "x", "a2": "y", "b": "z"}.Save(f)
 	must(t, f.Commit())
-	f.Delete("texts", []byte("b"))
-	f.Delete("texts", []byte("missing"))
+	f.Put("texts", []byte("b"), nil)
+	f.Put("texts", []byte("missing"), nil)
 	f.DeletePrefix("texts", []byte("a"))
 	f.Put("texts", []byte("a3"), []byte("new"))
 	if n := f.Pending(); n != 4 {

@@ -54,8 +54,8 @@ type Manager struct {
 	devices  uint32               // how many were given a device since the node was opened
 	arriving map[string]struct{}
 
-	mounts        map[string]mount // by key
-	mountsChanged []string         // keys, since the last Save
+	mounts        map[string]mount    // by key
+	mountsChanged map[string]struct{} // keys, since the last Save
 
 	stores  map[*disks.Disk]*store
 	dirty   map[*store]struct{} // have changes for the next Save
@@ -67,7 +67,8 @@ func New(config Config, node Node) *Manager {
 	return &Manager{
 		config: config, node: node, known: map[string]*Record{}, changed: map[string]struct{}{},
 		byID: map[win.GUID]*Volume{}, arriving: map[string]struct{}{},
-		mounts: map[string]mount{}, stores: map[*disks.Disk]*store{}, dirty: map[*store]struct{}{},
+		mounts: map[string]mount{}, mountsChanged: map[string]struct{}{},
+		stores: map[*disks.Disk]*store{}, dirty: map[*store]struct{}{},
 	}
 }
 

@@ -27,14 +27,14 @@ func mountKey(host win.GUID, path string) string { return host.String() + winnam
 func (m *Manager) Mounted(host *Volume, directory string, v *Volume) {
 	key := mountKey(host.GUID, directory)
 	m.mounts[key] = mount{host.GUID, directory, v.GUID}
-	m.mountsChanged = append(m.mountsChanged, key)
+	m.mountsChanged[key] = struct{}{}
 }
 
 // Dismounted notes that nothing is mounted at a directory any more.
 func (m *Manager) Dismounted(host *Volume, directory string) {
 	key := mountKey(host.GUID, directory)
 	delete(m.mounts, key)
-	m.mountsChanged = append(m.mountsChanged, key)
+	m.mountsChanged[key] = struct{}{}
 }
 
 // path is that of a directory, with the drive letter or the name of its volume.

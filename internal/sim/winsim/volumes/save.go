@@ -4,7 +4,6 @@
 package volumes
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,18 +34,8 @@ func (m *Manager) Save(f *statefile.File) {
 		f.DeletePrefix(bucketFiles, statefile.Key(id))
 	}
 	m.deleted = nil
-	for unique := range m.changed {
-		f.PutJSON(bucketVolumes, []byte(unique), m.known[unique])
-	}
-	clear(m.changed)
-	for _, k := range m.mountsChanged {
-		if p, ok := m.mounts[k]; ok {
-			f.PutJSON(bucketMounts, []byte(k), p)
-		} else {
-			f.Delete(bucketMounts, []byte(k))
-		}
-	}
-	m.mountsChanged = nil
+	statefile.PutChanged(f, bucketVolumes, m.changed, m.known)
+	statefile.PutChanged(f, bucketMounts, m.mountsChanged, m.mounts)
 }
 
 func (st *store) save(f *statefile.File) {
@@ -62,12 +51,7 @@ func (st *store) save(f *statefile.File) {
 			t.changed = false
 		}
 		for _, r := range t.fs.TakeChanges() {
-			k := statefile.Key(st.disk, serial, r.ID)
-			if r.Data == nil {
-				f.Delete(bucketFiles, k)
-			} else {
-				f.Put(bucketFiles, k, r.Data)
-			}
+			f.Put(bucketFiles, statefile.Key(st.disk, serial, r.ID), r.Data)
 		}
 	}
 }
@@ -77,19 +61,14 @@ func (m *Manager) Restore(r *statefile.Reader) error {
 	if err := m.restoreTrees(r); err != nil {
 		return err
 	}
-	err := r.Each(bucketVolumes, func(k, value []byte) error {
-		v := &Record{}
+	err := statefile.EachJSON(r, bucketVolumes, func(k []byte, v *Record) error {
 		m.known[string(k)] = v
-		return json.Unmarshal(value, v)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return r.Each(bucketMounts, func(k, value []byte) error {
-		var p mount
-		if err := json.Unmarshal(value, &p); err != nil {
-			return err
-		}
+	return statefile.EachJSON(r, bucketMounts, func(k []byte, p mount) error {
 		m.mounts[string(k)] = p
 		return nil
 	})
@@ -110,7 +89,7 @@ func (m *Manager) restoreTrees(r *statefile.Reader) error {
 	if err != nil {
 		return err
 	}
-	err = r.Each(bucketTrees, func(k, value []byte) error {
+	err = statefile.EachJSON(r, bucketTrees, func(k []byte, record treeRecord) error {
 		n, err := statefile.Numbers(k, 2)
 		if err != nil {
 			return err
@@ -119,10 +98,7 @@ func (m *Manager) restoreTrees(r *statefile.Reader) error {
 		if err != nil {
 			return err
 		}
-		t := &tree{}
-		if err := json.Unmarshal(value, &t.treeRecord); err != nil {
-			return err
-		}
+		t := &tree{treeRecord: record}
 		id := treeKey{n[0], n[1]}
 		if t.fs, err = ntfs.Restore(records[id]); err != nil {
 			return err
