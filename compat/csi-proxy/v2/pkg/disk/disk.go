@@ -39,29 +39,24 @@ func New(hostAPI api.HostAPI) (*Disk, error) { return &Disk{hostAPI}, nil }
 
 func (d *Disk) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, d.hostAPI) }
 
-// GetDiskState implements [Interface].
 func (d *Disk) GetDiskState(ctx context.Context, request *GetDiskStateRequest) (*GetDiskStateResponse, error) {
 	isOnline, err := d.host(ctx).GetDiskState(request.DiskNumber)
 	return &GetDiskStateResponse{isOnline}, err
 }
 
-// GetDiskStats implements [Interface].
 func (d *Disk) GetDiskStats(ctx context.Context, request *GetDiskStatsRequest) (*GetDiskStatsResponse, error) {
 	totalBytes, err := d.host(ctx).GetDiskStats(request.DiskNumber)
 	return &GetDiskStatsResponse{totalBytes}, err
 }
 
-// Rescan implements [Interface].
 func (d *Disk) Rescan(ctx context.Context, _ *RescanRequest) (*RescanResponse, error) {
 	return &RescanResponse{}, d.host(ctx).Rescan()
 }
 
-// SetDiskState implements [Interface].
 func (d *Disk) SetDiskState(ctx context.Context, request *SetDiskStateRequest) (*SetDiskStateResponse, error) {
 	return &SetDiskStateResponse{}, d.host(ctx).SetDiskState(request.DiskNumber, request.IsOnline)
 }
 
-// ListDiskIDs implements [Interface].
 func (d *Disk) ListDiskIDs(ctx context.Context, _ *ListDiskIDsRequest) (*ListDiskIDsResponse, error) {
 	all, err := d.host(ctx).ListDiskIDs()
 	if err != nil {
@@ -74,7 +69,6 @@ func (d *Disk) ListDiskIDs(ctx context.Context, _ *ListDiskIDsRequest) (*ListDis
 	return &ListDiskIDsResponse{ids}, nil
 }
 
-// ListDiskLocations implements [Interface].
 func (d *Disk) ListDiskLocations(ctx context.Context, _ *ListDiskLocationsRequest) (*ListDiskLocationsResponse, error) {
 	all, err := d.host(ctx).ListDiskLocations()
 	if err != nil {
@@ -87,7 +81,6 @@ func (d *Disk) ListDiskLocations(ctx context.Context, _ *ListDiskLocationsReques
 	return &ListDiskLocationsResponse{locations}, nil
 }
 
-// PartitionDisk implements [Interface].
 func (d *Disk) PartitionDisk(ctx context.Context, request *PartitionDiskRequest) (*PartitionDiskResponse, error) {
 	host := d.host(ctx)
 	partitioned, err := host.BasicPartitionsExist(request.DiskNumber)

@@ -61,40 +61,33 @@ func New(hostAPI api.HostAPI) (*Filesystem, error) { return &Filesystem{hostAPI}
 
 func (f *Filesystem) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, f.hostAPI) }
 
-// CreateSymlink implements [Interface].
 func (f *Filesystem) CreateSymlink(ctx context.Context, request *CreateSymlinkRequest) (*CreateSymlinkResponse, error) {
 	return &CreateSymlinkResponse{}, f.host(ctx).CreateSymlink(request.SourcePath, request.TargetPath)
 }
 
-// IsSymlink implements [Interface].
 func (f *Filesystem) IsSymlink(ctx context.Context, request *IsSymlinkRequest) (*IsSymlinkResponse, error) {
 	isSymlink, err := f.host(ctx).IsSymlink(request.Path)
 	return &IsSymlinkResponse{isSymlink}, err
 }
 
-// Mkdir implements [Interface].
 func (f *Filesystem) Mkdir(ctx context.Context, request *MkdirRequest) (*MkdirResponse, error) {
 	return &MkdirResponse{}, f.host(ctx).Mkdir(request.Path)
 }
 
-// PathExists implements [Interface].
 func (f *Filesystem) PathExists(ctx context.Context, request *PathExistsRequest) (*PathExistsResponse, error) {
 	exists, err := f.host(ctx).PathExists(request.Path)
 	return &PathExistsResponse{exists}, err
 }
 
-// PathValid implements [Interface].
 func (f *Filesystem) PathValid(ctx context.Context, request *PathValidRequest) (*PathValidResponse, error) {
 	valid, err := f.host(ctx).PathValid(request.Path)
 	return &PathValidResponse{valid}, err
 }
 
-// Rmdir implements [Interface].
 func (f *Filesystem) Rmdir(ctx context.Context, request *RmdirRequest) (*RmdirResponse, error) {
 	return &RmdirResponse{}, f.host(ctx).Rmdir(request.Path, request.Force)
 }
 
-// RmdirContents implements [Interface].
 func (f *Filesystem) RmdirContents(ctx context.Context, request *RmdirContentsRequest) (*RmdirContentsResponse, error) {
 	return &RmdirContentsResponse{}, f.host(ctx).RmdirContents(request.Path)
 }

@@ -68,44 +68,37 @@ func New(hostAPI api.HostAPI) (*ISCSI, error) { return &ISCSI{hostAPI}, nil }
 
 func (i *ISCSI) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, i.hostAPI) }
 
-// AddTargetPortal implements [Interface].
 func (i *ISCSI) AddTargetPortal(ctx context.Context,
 	request *AddTargetPortalRequest) (*AddTargetPortalResponse, error) {
 	return &AddTargetPortalResponse{}, i.host(ctx).AddTargetPortal(portal(request.TargetPortal))
 }
 
-// DisconnectTarget implements [Interface].
 func (i *ISCSI) DisconnectTarget(ctx context.Context,
 	request *DisconnectTargetRequest) (*DisconnectTargetResponse, error) {
 	return &DisconnectTargetResponse{}, i.host(ctx).DisconnectTarget(portal(request.TargetPortal), request.IQN)
 }
 
-// DiscoverTargetPortal implements [Interface].
 func (i *ISCSI) DiscoverTargetPortal(ctx context.Context,
 	request *DiscoverTargetPortalRequest) (*DiscoverTargetPortalResponse, error) {
 	iQNs, err := i.host(ctx).DiscoverTargetPortal(portal(request.TargetPortal))
 	return &DiscoverTargetPortalResponse{iQNs}, err
 }
 
-// GetTargetDisks implements [Interface].
 func (i *ISCSI) GetTargetDisks(ctx context.Context, request *GetTargetDisksRequest) (*GetTargetDisksResponse, error) {
 	diskIDs, err := i.host(ctx).GetTargetDisks(portal(request.TargetPortal), request.IQN)
 	return &GetTargetDisksResponse{diskIDs}, err
 }
 
-// RemoveTargetPortal implements [Interface].
 func (i *ISCSI) RemoveTargetPortal(ctx context.Context,
 	request *RemoveTargetPortalRequest) (*RemoveTargetPortalResponse, error) {
 	return &RemoveTargetPortalResponse{}, i.host(ctx).RemoveTargetPortal(portal(request.TargetPortal))
 }
 
-// SetMutualChapSecret implements [Interface].
 func (i *ISCSI) SetMutualChapSecret(ctx context.Context,
 	request *SetMutualChapSecretRequest) (*SetMutualChapSecretResponse, error) {
 	return &SetMutualChapSecretResponse{}, i.host(ctx).SetMutualChapSecret(request.MutualChapSecret)
 }
 
-// ConnectTarget implements [Interface].
 func (i *ISCSI) ConnectTarget(ctx context.Context, request *ConnectTargetRequest) (*ConnectTargetResponse, error) {
 	auth, err := AuthTypeToString(request.AuthType)
 	if err != nil {
@@ -116,7 +109,6 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, request *ConnectTargetRequest
 	return &ConnectTargetResponse{}, err
 }
 
-// ListTargetPortals implements [Interface].
 func (i *ISCSI) ListTargetPortals(ctx context.Context,
 	_ *ListTargetPortalsRequest) (*ListTargetPortalsResponse, error) {
 	known, err := i.host(ctx).ListTargetPortals()

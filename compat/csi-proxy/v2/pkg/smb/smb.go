@@ -48,7 +48,6 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context,
 	return &NewSMBGlobalMappingResponse{}, err
 }
 
-// RemoveSMBGlobalMapping implements [Interface].
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context,
 	request *RemoveSMBGlobalMappingRequest) (*RemoveSMBGlobalMappingResponse, error) {
 	return &RemoveSMBGlobalMappingResponse{}, s.host(ctx).RemoveSMBGlobalMapping(request.RemotePath)

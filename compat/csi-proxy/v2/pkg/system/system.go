@@ -64,24 +64,20 @@ func New(hostAPI api.HostAPI) (*System, error) { return &System{hostAPI}, nil }
 
 func (s *System) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, s.hostAPI) }
 
-// GetBIOSSerialNumber implements [Interface].
 func (s *System) GetBIOSSerialNumber(ctx context.Context,
 	_ *GetBIOSSerialNumberRequest) (*GetBIOSSerialNumberResponse, error) {
 	serialNumber, err := s.host(ctx).GetBIOSSerialNumber()
 	return &GetBIOSSerialNumberResponse{serialNumber}, err
 }
 
-// StartService implements [Interface].
 func (s *System) StartService(ctx context.Context, request *StartServiceRequest) (*StartServiceResponse, error) {
 	return &StartServiceResponse{}, s.host(ctx).StartService(request.Name)
 }
 
-// StopService implements [Interface].
 func (s *System) StopService(ctx context.Context, request *StopServiceRequest) (*StopServiceResponse, error) {
 	return &StopServiceResponse{}, s.host(ctx).StopService(request.Name, request.Force)
 }
 
-// GetService implements [Interface].
 func (s *System) GetService(ctx context.Context, request *GetServiceRequest) (*GetServiceResponse, error) {
 	service, err := s.host(ctx).GetService(request.Name)
 	if err != nil {

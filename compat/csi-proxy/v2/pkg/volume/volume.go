@@ -50,68 +50,57 @@ func New(hostAPI api.HostAPI) (*Volume, error) { return &Volume{hostAPI}, nil }
 
 func (v *Volume) host(ctx context.Context) api.HostAPI { return host.WithContext(ctx, v.hostAPI) }
 
-// FormatVolume implements [Interface].
 func (v *Volume) FormatVolume(ctx context.Context, request *FormatVolumeRequest) (*FormatVolumeResponse, error) {
 	return &FormatVolumeResponse{}, v.host(ctx).FormatVolume(request.VolumeID)
 }
 
-// GetClosestVolumeIDFromTargetPath implements [Interface].
 func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context,
 	request *GetClosestVolumeIDFromTargetPathRequest) (*GetClosestVolumeIDFromTargetPathResponse, error) {
 	volumeID, err := v.host(ctx).GetClosestVolumeIDFromTargetPath(request.TargetPath)
 	return &GetClosestVolumeIDFromTargetPathResponse{volumeID}, err
 }
 
-// GetDiskNumberFromVolumeID implements [Interface].
 func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context,
 	request *GetDiskNumberFromVolumeIDRequest) (*GetDiskNumberFromVolumeIDResponse, error) {
 	diskNumber, err := v.host(ctx).GetDiskNumberFromVolumeID(request.VolumeID)
 	return &GetDiskNumberFromVolumeIDResponse{diskNumber}, err
 }
 
-// GetVolumeIDFromTargetPath implements [Interface].
 func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context,
 	request *GetVolumeIDFromTargetPathRequest) (*GetVolumeIDFromTargetPathResponse, error) {
 	volumeID, err := v.host(ctx).GetVolumeIDFromTargetPath(request.TargetPath)
 	return &GetVolumeIDFromTargetPathResponse{volumeID}, err
 }
 
-// GetVolumeStats implements [Interface].
 func (v *Volume) GetVolumeStats(ctx context.Context, request *GetVolumeStatsRequest) (*GetVolumeStatsResponse, error) {
 	totalBytes, usedBytes, err := v.host(ctx).GetVolumeStats(request.VolumeID)
 	return &GetVolumeStatsResponse{totalBytes, usedBytes}, err
 }
 
-// IsVolumeFormatted implements [Interface].
 func (v *Volume) IsVolumeFormatted(ctx context.Context,
 	request *IsVolumeFormattedRequest) (*IsVolumeFormattedResponse, error) {
 	formatted, err := v.host(ctx).IsVolumeFormatted(request.VolumeID)
 	return &IsVolumeFormattedResponse{formatted}, err
 }
 
-// ListVolumesOnDisk implements [Interface].
 func (v *Volume) ListVolumesOnDisk(ctx context.Context,
 	request *ListVolumesOnDiskRequest) (*ListVolumesOnDiskResponse, error) {
 	volumeIDs, err := v.host(ctx).ListVolumesOnDisk(request.DiskNumber, request.PartitionNumber)
 	return &ListVolumesOnDiskResponse{volumeIDs}, err
 }
 
-// MountVolume implements [Interface].
 func (v *Volume) MountVolume(ctx context.Context, request *MountVolumeRequest) (*MountVolumeResponse, error) {
 	return &MountVolumeResponse{}, v.host(ctx).MountVolume(request.VolumeID, request.TargetPath)
 }
 
-// ResizeVolume implements [Interface].
 func (v *Volume) ResizeVolume(ctx context.Context, request *ResizeVolumeRequest) (*ResizeVolumeResponse, error) {
 	return &ResizeVolumeResponse{}, v.host(ctx).ResizeVolume(request.VolumeID, request.SizeBytes)
 }
 
-// UnmountVolume implements [Interface].
 func (v *Volume) UnmountVolume(ctx context.Context, request *UnmountVolumeRequest) (*UnmountVolumeResponse, error) {
 	return &UnmountVolumeResponse{}, v.host(ctx).UnmountVolume(request.VolumeID, request.TargetPath)
 }
 
-// WriteVolumeCache implements [Interface].
 func (v *Volume) WriteVolumeCache(ctx context.Context,
 	request *WriteVolumeCacheRequest) (*WriteVolumeCacheResponse, error) {
 	return &WriteVolumeCacheResponse{}, v.host(ctx).WriteVolumeCache(request.VolumeID)

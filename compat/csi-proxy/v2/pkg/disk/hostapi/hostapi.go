@@ -51,7 +51,6 @@ func New() DiskAPI { return DiskAPI{} }
 // WithContext returns the same disks, for calls that end with ctx.
 func (DiskAPI) WithContext(ctx context.Context) HostAPI { return DiskAPI{host.In(ctx)} }
 
-// ListDiskLocations implements [HostAPI].
 func (d DiskAPI) ListDiskLocations() (map[uint32]DiskLocation, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (map[uint32]DiskLocation, error) {
 		all, err := n.Disk.ListDiskLocations(ctx)
@@ -86,7 +85,6 @@ func (d DiskAPI) describe(diskNumber uint32) (storage.Disk, error) {
 	})
 }
 
-// IsDiskInitialized implements [HostAPI].
 func (d DiskAPI) IsDiskInitialized(diskNumber uint32) (bool, error) {
 	one, err := d.describe(diskNumber)
 	return err == nil && one.Style != storage.RAW, err
@@ -96,7 +94,6 @@ func (d DiskAPI) IsDiskInitialized(diskNumber uint32) (bool, error) {
 // data of others right before it writes, and gives a disk both in one step.
 func (d DiskAPI) InitializeDisk(diskNumber uint32) error { return d.partition(diskNumber) }
 
-// BasicPartitionsExist implements [HostAPI].
 func (d DiskAPI) BasicPartitionsExist(diskNumber uint32) (bool, error) {
 	one, err := d.describe(diskNumber)
 	if err != nil {
@@ -119,12 +116,10 @@ func (d DiskAPI) partition(diskNumber uint32) error {
 	})
 }
 
-// Rescan implements [HostAPI].
 func (d DiskAPI) Rescan() error {
 	return host.Do(d.in, func(ctx context.Context, n *node.Node) error { return n.Disk.Rescan(ctx) })
 }
 
-// ListDiskIDs implements [HostAPI].
 func (d DiskAPI) ListDiskIDs() (map[uint32]DiskIDs, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (map[uint32]DiskIDs, error) {
 		all, err := n.Disk.ListDiskIDs(ctx)
@@ -139,7 +134,6 @@ func (d DiskAPI) ListDiskIDs() (map[uint32]DiskIDs, error) {
 	})
 }
 
-// GetDiskStats implements [HostAPI].
 func (d DiskAPI) GetDiskStats(diskNumber uint32) (int64, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (int64, error) {
 		stats, err := n.Disk.GetDiskStats(ctx, disk.Number(diskNumber))
@@ -147,14 +141,12 @@ func (d DiskAPI) GetDiskStats(diskNumber uint32) (int64, error) {
 	})
 }
 
-// SetDiskState implements [HostAPI].
 func (d DiskAPI) SetDiskState(diskNumber uint32, isOnline bool) error {
 	return host.Do(d.in, func(ctx context.Context, n *node.Node) error {
 		return n.Disk.SetDiskState(ctx, disk.Number(diskNumber), isOnline)
 	})
 }
 
-// GetDiskState implements [HostAPI].
 func (d DiskAPI) GetDiskState(diskNumber uint32) (bool, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (bool, error) {
 		return n.Disk.GetDiskState(ctx, disk.Number(diskNumber))
