@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -31,21 +32,45 @@ const (
 )
 
 func main() {
-	phases := map[string]func(context.Context) error{
-		"stage": stage, "unstage": unstage, "stage-share": stageShare, "unstage-share": unstageShare,
+	phases := map[string]func(*node, context.Context) error{
+		"stage": (*node).stage, "unstage": (*node).unstage,
+		"stage-share": (*node).stageShare, "unstage-share": (*node).unstageShare,
 	}
-	if err := phases[os.Args[1]](context.Background()); err != nil {
+	n, err := open()
+	if err == nil {
+		err = phases[os.Args[1]](n, context.Background())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "driver:", err)
 		os.Exit(1)
 	}
 }
 
+// node is what the published library has for a node.
+type node struct {
+	disks    disk.Interface
+	volumes  volume.Interface
+	files    filesystem.Interface
+	machine  system.Interface
+	mappings smb.Interface
+}
+
+func open() (*node, error) {
+	disks, disksErr := disk.New(diskapi.New())
+	volumes, volumesErr := volume.New(volumeapi.New())
+	files, filesErr := filesystem.New(filesystemapi.New())
+	machine, machineErr := system.New(systemapi.New())
+	mappings, mappingsErr := smb.New(smbapi.New(), files)
+	return &node{disks, volumes, files, machine, mappings},
+		errors.Join(disksErr, volumesErr, filesErr, machineErr, mappingsErr)
+}
+
 // find returns the number of the disk with the serial number.
-func find(ctx context.Context, disks disk.Interface) (uint32, error) {
-	if _, err := disks.Rescan(ctx, &disk.RescanRequest{}); err != nil {
+func (n *node) find(ctx context.Context) (uint32, error) {
+	if _, err := n.disks.Rescan(ctx, &disk.RescanRequest{}); err != nil {
 		return 0, err
 	}
-	list, err := disks.ListDiskIDs(ctx, &disk.ListDiskIDsRequest{})
+	list, err := n.disks.ListDiskIDs(ctx, &disk.ListDiskIDsRequest{})
 	if err != nil {
 		return 0, err
 	}
@@ -57,71 +82,55 @@ func find(ctx context.Context, disks disk.Interface) (uint32, error) {
 	return 0, fmt.Errorf("no disk has the serial number %s", serial)
 }
 
-func stage(ctx context.Context) error {
-	disks, err := disk.New(diskapi.New())
-	if err != nil {
-		return err
-	}
-	volumes, err := volume.New(volumeapi.New())
-	if err != nil {
-		return err
-	}
-	files, err := filesystem.New(filesystemapi.New())
-	if err != nil {
-		return err
-	}
-	machine, err := system.New(systemapi.New())
-	if err != nil {
-		return err
-	}
-	number, err := find(ctx, disks)
+func (n *node) stage(ctx context.Context) error {
+	number, err := n.find(ctx)
 	if err != nil {
 		return err
 	}
 	if initialized, err := diskapi.New().IsDiskInitialized(number); err != nil || initialized {
 		return fmt.Errorf("the raw disk is initialized: %t, %w", initialized, err)
 	}
-	if _, err := disks.PartitionDisk(ctx, &disk.PartitionDiskRequest{DiskNumber: number}); err != nil {
+	if _, err := n.disks.PartitionDisk(ctx, &disk.PartitionDiskRequest{DiskNumber: number}); err != nil {
 		return err
 	}
-	if _, err := disks.SetDiskState(ctx, &disk.SetDiskStateRequest{DiskNumber: number, IsOnline: true}); err != nil {
+	if _, err := n.disks.SetDiskState(ctx, &disk.SetDiskStateRequest{DiskNumber: number, IsOnline: true}); err != nil {
 		return err
 	}
-	list, err := volumes.ListVolumesOnDisk(ctx, &volume.ListVolumesOnDiskRequest{DiskNumber: number})
+	list, err := n.volumes.ListVolumesOnDisk(ctx, &volume.ListVolumesOnDiskRequest{DiskNumber: number})
 	if err != nil || len(list.VolumeIDs) != 1 {
 		return fmt.Errorf("the volumes are %v: %w", list, err)
 	}
 	id := list.VolumeIDs[0]
-	formatted, err := volumes.IsVolumeFormatted(ctx, &volume.IsVolumeFormattedRequest{VolumeID: id})
+	formatted, err := n.volumes.IsVolumeFormatted(ctx, &volume.IsVolumeFormattedRequest{VolumeID: id})
 	if err != nil {
 		return err
 	}
 	if !formatted.Formatted {
-		if _, err := volumes.FormatVolume(ctx, &volume.FormatVolumeRequest{VolumeID: id}); err != nil {
+		if _, err := n.volumes.FormatVolume(ctx, &volume.FormatVolumeRequest{VolumeID: id}); err != nil {
 			return err
 		}
 	}
-	if _, err := files.Mkdir(ctx, &filesystem.MkdirRequest{Path: staging}); err != nil {
+	if _, err := n.files.Mkdir(ctx, &filesystem.MkdirRequest{Path: staging}); err != nil {
 		return err
 	}
-	if _, err := volumes.MountVolume(ctx, &volume.MountVolumeRequest{VolumeID: id, TargetPath: staging}); err != nil {
+	if _, err := n.volumes.MountVolume(ctx, &volume.MountVolumeRequest{VolumeID: id, TargetPath: staging}); err != nil {
 		return err
 	}
-	if _, err := volumes.ResizeVolume(ctx, &volume.ResizeVolumeRequest{VolumeID: id}); err != nil {
+	if _, err := n.volumes.ResizeVolume(ctx, &volume.ResizeVolumeRequest{VolumeID: id}); err != nil {
 		return err
 	}
-	if _, err := files.Mkdir(ctx, &filesystem.MkdirRequest{Path: target[:len(target)-len(`\mount`)]}); err != nil {
+	if _, err := n.files.Mkdir(ctx, &filesystem.MkdirRequest{Path: target[:len(target)-len(`\mount`)]}); err != nil {
 		return err
 	}
-	if _, err := files.CreateSymlink(ctx,
+	if _, err := n.files.CreateSymlink(ctx,
 		&filesystem.CreateSymlinkRequest{SourcePath: staging, TargetPath: target}); err != nil {
 		return err
 	}
-	stats, err := volumes.GetVolumeStats(ctx, &volume.GetVolumeStatsRequest{VolumeID: id})
+	stats, err := n.volumes.GetVolumeStats(ctx, &volume.GetVolumeStatsRequest{VolumeID: id})
 	if err != nil {
 		return err
 	}
-	bios, err := machine.GetBIOSSerialNumber(ctx, &system.GetBIOSSerialNumberRequest{})
+	bios, err := n.machine.GetBIOSSerialNumber(ctx, &system.GetBIOSSerialNumberRequest{})
 	if err != nil {
 		return err
 	}
@@ -129,61 +138,35 @@ func stage(ctx context.Context) error {
 	return nil
 }
 
-func unstage(ctx context.Context) error {
-	disks, err := disk.New(diskapi.New())
+func (n *node) unstage(ctx context.Context) error {
+	if _, err := n.files.Rmdir(ctx, &filesystem.RmdirRequest{Path: target, Force: true}); err != nil {
+		return err
+	}
+	at, err := n.volumes.GetVolumeIDFromTargetPath(ctx, &volume.GetVolumeIDFromTargetPathRequest{TargetPath: staging})
 	if err != nil {
 		return err
 	}
-	volumes, err := volume.New(volumeapi.New())
+	on, err := n.volumes.GetDiskNumberFromVolumeID(ctx, &volume.GetDiskNumberFromVolumeIDRequest{VolumeID: at.VolumeID})
 	if err != nil {
 		return err
 	}
-	files, err := filesystem.New(filesystemapi.New())
-	if err != nil {
-		return err
-	}
-	if _, err := files.Rmdir(ctx, &filesystem.RmdirRequest{Path: target, Force: true}); err != nil {
-		return err
-	}
-	at, err := volumes.GetVolumeIDFromTargetPath(ctx, &volume.GetVolumeIDFromTargetPathRequest{TargetPath: staging})
-	if err != nil {
-		return err
-	}
-	on, err := volumes.GetDiskNumberFromVolumeID(ctx, &volume.GetDiskNumberFromVolumeIDRequest{VolumeID: at.VolumeID})
-	if err != nil {
-		return err
-	}
-	if _, err := volumes.UnmountVolume(ctx,
+	if _, err := n.volumes.UnmountVolume(ctx,
 		&volume.UnmountVolumeRequest{VolumeID: at.VolumeID, TargetPath: staging}); err != nil {
 		return err
 	}
-	if _, err := files.Rmdir(ctx, &filesystem.RmdirRequest{Path: staging, Force: true}); err != nil {
+	if _, err := n.files.Rmdir(ctx, &filesystem.RmdirRequest{Path: staging, Force: true}); err != nil {
 		return err
 	}
-	_, err = disks.SetDiskState(ctx, &disk.SetDiskStateRequest{DiskNumber: on.DiskNumber})
+	_, err = n.disks.SetDiskState(ctx, &disk.SetDiskStateRequest{DiskNumber: on.DiskNumber})
 	return err
 }
 
-// shares returns the node's mappings and files.
-func shares() (smb.Interface, filesystem.Interface, error) {
-	files, err := filesystem.New(filesystemapi.New())
-	if err != nil {
-		return nil, nil, err
-	}
-	mappings, err := smb.New(smbapi.New(), files)
-	return mappings, files, err
-}
-
-func stageShare(ctx context.Context) error {
-	mappings, files, err := shares()
-	if err != nil {
-		return err
-	}
-	if valid, err := files.PathValid(ctx, &filesystem.PathValidRequest{Path: share}); err != nil || valid.Valid {
+func (n *node) stageShare(ctx context.Context) error {
+	if valid, err := n.files.PathValid(ctx, &filesystem.PathValidRequest{Path: share}); err != nil || valid.Valid {
 		return fmt.Errorf("before it is mapped, the share is valid: %+v, %w", valid, err)
 	}
 	for range 2 { // kubelet repeats calls
-		_, err := mappings.NewSMBGlobalMapping(ctx, &smb.NewSMBGlobalMappingRequest{
+		_, err := n.mappings.NewSMBGlobalMapping(ctx, &smb.NewSMBGlobalMappingRequest{
 			RemotePath: share, LocalPath: staging, Username: "app", Password: os.Getenv("PASSWORD"),
 		})
 		if err != nil {
@@ -193,21 +176,17 @@ func stageShare(ctx context.Context) error {
 	if mapped, err := smbapi.New().IsSMBMapped(share); err != nil || !mapped {
 		return fmt.Errorf("mapped: %t, %w", mapped, err)
 	}
-	valid, err := files.PathValid(ctx, &filesystem.PathValidRequest{Path: share})
+	valid, err := n.files.PathValid(ctx, &filesystem.PathValidRequest{Path: share})
 	if err != nil || !valid.Valid {
 		return fmt.Errorf("the share is valid: %+v, %w", valid, err)
 	}
 	return nil
 }
 
-func unstageShare(ctx context.Context) error {
-	mappings, files, err := shares()
-	if err != nil {
+func (n *node) unstageShare(ctx context.Context) error {
+	if _, err := n.files.Rmdir(ctx, &filesystem.RmdirRequest{Path: staging, Force: true}); err != nil {
 		return err
 	}
-	if _, err := files.Rmdir(ctx, &filesystem.RmdirRequest{Path: staging, Force: true}); err != nil {
-		return err
-	}
-	_, err = mappings.RemoveSMBGlobalMapping(ctx, &smb.RemoveSMBGlobalMappingRequest{RemotePath: share})
+	_, err := n.mappings.RemoveSMBGlobalMapping(ctx, &smb.RemoveSMBGlobalMappingRequest{RemotePath: share})
 	return err
 }
