@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -97,16 +98,17 @@ func sameArgs(got, want []any) bool {
 	})
 }
 
-// An error of the operation is the error of every method, also where a response
-// goes with it.
+// An error of the operation is the error of every method, under the method's name, also where a
+// response goes with it.
 func TestEveryMethodReturnsErrors(t *testing.T) {
-	node := &fakeNode{err: context.DeadlineExceeded}
+	node := &fakeNode{err: &csiproxy.Error{Op: "Operation", Kind: context.DeadlineExceeded, Detail: "too late"}}
 	served := endpoints(t, node, withErrors...)
 	eachMethod(func(o wiretest.Operation, e wiretest.Exchange, version string) {
 		endpoint := served[o.Group+" "+version]
 		name := "/" + endpoint.Names()[0] + "/" + e.Method
 		node.results = map[string]any{o.Name: o.Result}
-		if resp, err := endpoint.call(t, name, e.Request); status.Code(err) != codes.DeadlineExceeded {
+		resp, err := endpoint.call(t, name, e.Request)
+		if status.Code(err) != codes.DeadlineExceeded || status.Convert(err).Message() != e.Method+": too late" {
 			t.Errorf("%s = %v, %v, want DeadlineExceeded", name, resp, err)
 		}
 	})
