@@ -23,10 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-const (
-	staging = `\var\lib\kubelet\plugins\kubernetes.io\csi\disk.example.com\0123\globalmount`
-	target  = `c:\var\lib\kubelet\pods\4567\volumes\kubernetes.io~csi\pv-1\mount`
-)
+const staging = `\var\lib\kubelet\plugins\kubernetes.io\csi\disk.example.com\0123\globalmount`
 
 // newServer returns a service on a simulated node, on which a disk is attached.
 func newServer(t *testing.T, change func(*csinode.Options)) (*csinode.Server, *simnode.Node) {
@@ -153,6 +150,10 @@ func TestReFS(t *testing.T) {
 	if err != nil || v.FileSystem != string(storage.ReFS) {
 		t.Errorf("%+v, %v", v, err)
 	}
+	stats, err := s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "vol-1", VolumePath: staging})
+	if err != nil || stats.Usage[0].Total < 1<<29 {
+		t.Errorf("%v, %v", stats, err)
+	}
 }
 
 // events keeps what a driver would write to the cluster.
@@ -236,30 +237,5 @@ func TestInfo(t *testing.T) {
 	capabilities, err := s.GetPluginCapabilities(t.Context(), nil)
 	if err != nil || len(capabilities.Capabilities) != 1 {
 		t.Errorf("%v, %v", capabilities, err)
-	}
-}
-
-// The whole of a volume's life on a node.
-func TestLife(t *testing.T) {
-	s, n := newServer(t, nil)
-	publish := &csi.NodePublishVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging, TargetPath: target,
-		VolumeCapability: capability("")}
-	for range 2 { // kubelet repeats what it isn't sure of
-		must(t, stage(t, s, ""))
-		_, err := s.NodePublishVolume(t.Context(), publish)
-		must(t, err)
-	}
-	must(t, n.WriteFile(target+`\data`, []byte("kept")))
-	stats, err := s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "vol-1", VolumePath: target})
-	if err != nil || stats.Usage[0].Total < 1<<29 {
-		t.Errorf("%v, %v", stats, err)
-	}
-	for range 2 {
-		_, err := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "vol-1", TargetPath: target})
-		must(t, err)
-		must(t, unstage(t, s))
-	}
-	if disks := n.Disks(); !disks[1].Offline {
-		t.Errorf("the disk is online after NodeUnstageVolume: %+v", disks)
 	}
 }
