@@ -81,15 +81,24 @@ var importRules = []struct {
 	},
 }
 
+// goList returns the lines of go list.
+func goList(t *testing.T, goos string, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list for %s: %v", goos, err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// imports are for each package its path, and those of what it imports.
+const imports = `{{.ImportPath}} {{join .Imports " "}}`
+
 func TestImports(t *testing.T) {
 	for _, goos := range []string{"linux", "windows"} {
-		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
-		cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("go list for %s: %v", goos, err)
-		}
-		for line := range strings.Lines(string(out)) {
+		for _, line := range goList(t, goos, "-f", imports, "./...") {
 			names := strings.Fields(line)
 			importer := strings.TrimPrefix(strings.TrimPrefix(names[0], module), "/")
 			for _, rule := range importRules {
@@ -132,13 +141,7 @@ func wing(pkg string) string {
 func TestWings(t *testing.T) {
 	seen := map[string]int{}
 	for _, goos := range []string{"linux", "windows"} {
-		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
-		cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("go list for %s: %v", goos, err)
-		}
-		for line := range strings.Lines(string(out)) {
+		for _, line := range goList(t, goos, "-f", imports, "./...") {
 			names := strings.Fields(strings.ReplaceAll(line, module+"/", ""))
 			importer, of := names[0], wing(names[0])
 			seen[of]++
@@ -162,13 +165,8 @@ func TestWings(t *testing.T) {
 func TestReleasedPrograms(t *testing.T) {
 	for program := range simulated {
 		for tags, want := range map[string]bool{"": false, "simulated": true} {
-			cmd := exec.Command("go", "list", "-deps", "-tags="+tags, "./"+program)
-			cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("go list: %v", err)
-			}
-			got := slices.ContainsFunc(strings.Fields(string(out)), func(pkg string) bool {
+			deps := goList(t, "windows", "-deps", "-tags="+tags, "./"+program)
+			got := slices.ContainsFunc(deps, func(pkg string) bool {
 				return pkg == "go.etcd.io/bbolt" || wing(strings.TrimPrefix(pkg, module+"/")) != "product"
 			})
 			if got != want {
@@ -182,13 +180,7 @@ func TestReleasedPrograms(t *testing.T) {
 // which a request could smuggle a command.
 func TestNoProgramIsRun(t *testing.T) {
 	for _, pkg := range []string{"./cmd/csi-proxy", "./node"} {
-		cmd := exec.Command("go", "list", "-deps", pkg)
-		cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("go list: %v", err)
-		}
-		if deps := strings.Fields(string(out)); len(deps) < 50 || slices.Contains(deps, "os/exec") {
+		if deps := goList(t, "windows", "-deps", pkg); len(deps) < 50 || slices.Contains(deps, "os/exec") {
 			t.Errorf("%s has os/exec among its %d dependencies", pkg, len(deps))
 		}
 	}
