@@ -243,6 +243,9 @@ func (o *options) check() error {
 			return fmt.Errorf("-%s=%s: it must be an address and a port, such as 127.0.0.1:29810", flag, address)
 		}
 	}
+	if _, err := nodeops.New(nil, o.Options); err != nil { // which asks the node nothing yet
+		return err
+	}
 	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {
 		return fmt.Errorf("-pipe-security: %w", err)
 	}
