@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -36,19 +37,32 @@ func secretFlag(cmd *cobra.Command, flag, what string) func() (secret.Text, erro
 	}
 }
 
+// maxSecretBytes is more than any secret has. A file with more is another one, which may be larger than memory.
+const maxSecretBytes = 4 << 10
+
 // readInput reads a file, or standard input if its name is "-". It waits until all of
 // the input has arrived or the command is interrupted.
 func readInput(cmd *cobra.Command, file string) ([]byte, error) {
-	if file != "-" {
-		return os.ReadFile(file)
-	}
 	type input struct {
 		text []byte
 		err  error
 	}
 	read := make(chan input, 1)
 	go func() {
-		text, err := io.ReadAll(cmd.InOrStdin())
+		from := cmd.InOrStdin()
+		if file != "-" {
+			f, err := os.Open(file)
+			if err != nil {
+				read <- input{err: err}
+				return
+			}
+			defer f.Close()
+			from = f
+		}
+		text, err := io.ReadAll(io.LimitReader(from, maxSecretBytes+1))
+		if len(text) > maxSecretBytes {
+			err = fmt.Errorf("it has more than %d bytes", maxSecretBytes)
+		}
 		read <- input{text, err}
 	}()
 	select {

@@ -35,6 +35,9 @@ func TestSecretFlag(t *testing.T) {
 		csiproxy.ErrInvalidArgument) {
 		t.Errorf("no file: %v", err)
 	}
+	if _, err := readWith(t.Context(), "-", endless{}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("more than a secret has: %v", err)
+	}
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
 	silent, stop := io.Pipe()
@@ -55,3 +58,8 @@ func readWith(ctx context.Context, file string, stdin io.Reader) (secret.Text, e
 	}
 	return read()
 }
+
+// endless is a file that has no end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
