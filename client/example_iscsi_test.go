@@ -32,6 +32,8 @@ func startNodeWithTarget() (*simnode.Node, *client.ISCSI) {
 	return node, node.Client().ISCSI
 }
 
+var chap = iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("correct horse")}
+
 // attach logs the node in to the target and returns its disk's number in words.
 func attach(ctx context.Context, initiator *client.ISCSI, a iscsi.Authentication) (string, error) {
 	if err := initiator.AddTargetPortal(ctx, portal); err != nil {
@@ -56,9 +58,7 @@ func ExampleISCSI() {
 	defer node.Close()
 
 	ctx := context.Background()
-	found, err := attach(ctx, initiator, iscsi.Authentication{
-		Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("correct horse"),
-	})
+	found, err := attach(ctx, initiator, chap)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -168,10 +168,7 @@ func ExampleISCSI_DisconnectTarget() {
 	defer node.Close()
 
 	ctx := context.Background()
-	_, err := attach(ctx, initiator, iscsi.Authentication{
-		Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("correct horse"),
-	})
-	if err != nil {
+	if _, err := attach(ctx, initiator, chap); err != nil {
 		log.Fatal(err)
 	}
 	for range 2 {
@@ -191,18 +188,14 @@ func ExampleISCSI_GetTargetDisks() {
 	defer node.Close()
 
 	ctx := context.Background()
-	_, err := attach(ctx, initiator, iscsi.Authentication{
-		Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("correct horse"),
-	})
-	if err != nil {
+	if _, err := attach(ctx, initiator, chap); err != nil {
 		log.Fatal(err)
 	}
 	found, err := initiator.GetTargetDisks(ctx, portal, target)
 	if err != nil {
 		log.Fatal(err)
 	}
-	disks := node.Client().Disk
-	ids, err := disks.ListDiskIDs(ctx)
+	ids, err := node.Client().Disk.ListDiskIDs(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"log"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -55,16 +57,22 @@ func ExampleStorage_StageVolume() {
 	// NTFS false
 }
 
-// NodeUnstageVolume of a driver. A volume that a process still uses isn't taken from it.
-func ExampleStorage_UnstageVolume() {
-	node, _, _ := startNodeWithDisk()
-	defer node.Close()
-	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
-		StagingPath: stagingPath})
-	if err != nil {
+// startNodeWithStaged starts a simulated node for an example, with a disk whose volume is staged.
+func startNodeWithStaged() (*simnode.Node, *client.Storage, disk.Number) {
+	node, _, number := startNodeWithDisk()
+	s := node.Client().Storage
+	if _, err := s.StageVolume(context.Background(), storage.StageVolumeRequest{
+		Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath}); err != nil {
 		log.Fatal(err)
 	}
+	return node, s, number
+}
+
+// NodeUnstageVolume of a driver. A volume that a process still uses isn't taken from it.
+func ExampleStorage_UnstageVolume() {
+	node, s, _ := startNodeWithStaged()
+	defer node.Close()
+	ctx := context.Background()
 	done, err := s.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	fmt.Println(done.Unmounted, done.DiskOffline, err)
 	// Output: true true <nil>
@@ -113,14 +121,9 @@ func ExampleStorage_UnpublishVolume() {
 
 // NodeExpandVolume of a driver. The cloud has grown the disk to 20 GiB.
 func ExampleStorage_ExpandVolume() {
-	node, _, number := startNodeWithDisk()
+	node, s, number := startNodeWithStaged()
 	defer node.Close()
-	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
-		StagingPath: stagingPath})
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx := context.Background()
 	node.GrowDisk(number, 20<<30)
 
 	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
@@ -130,14 +133,9 @@ func ExampleStorage_ExpandVolume() {
 
 // NodeGetVolumeStats of a driver.
 func ExampleStorage_GetVolume() {
-	node, _, number := startNodeWithDisk()
+	node, s, number := startNodeWithStaged()
 	defer node.Close()
-	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
-		StagingPath: stagingPath})
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx := context.Background()
 	v, err := s.GetVolume(ctx, stagingPath)
 	fmt.Println(v.FileSystem, v.SizeBytes > v.UsedBytes, v.Abnormal(), err)
 
@@ -153,14 +151,9 @@ func ExampleStorage_GetVolume() {
 
 // What is mounted where on the node.
 func ExampleStorage_ListVolumes() {
-	node, _, _ := startNodeWithDisk()
+	node, s, _ := startNodeWithStaged()
 	defer node.Close()
-	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
-		StagingPath: stagingPath})
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx := context.Background()
 	if err := s.PublishVolume(ctx, stagingPath, targetPath); err != nil {
 		log.Fatal(err)
 	}
@@ -253,14 +246,9 @@ func ExampleStorage_ListRefusedLogOns() {
 
 // A scan of a volume that is in use.
 func ExampleStorage_CheckVolume() {
-	node, _, _ := startNodeWithDisk()
+	node, s, _ := startNodeWithStaged()
 	defer node.Close()
-	s, ctx := node.Client().Storage, context.Background()
-	_, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
-		StagingPath: stagingPath})
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx := context.Background()
 	done, err := s.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath})
 	fmt.Println(done.ErrorsFound, err)
 	// Output: false <nil>

@@ -10,14 +10,11 @@ import (
 	"log"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
 )
 
 const (
@@ -110,67 +107,4 @@ func Example_share() {
 	// true
 	// <nil>
 	// for all pods <nil>
-}
-
-// A driver for iSCSI: a target's disk is a disk of the node while it is connected.
-func Example_target() {
-	sim, err := simnode.Start()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer sim.Close()
-	portal, iqn := iscsi.Portal{Address: "10.0.0.7"}, iscsi.IQN("iqn.2026-01.com.example:vol-1")
-	sim.AddISCSITarget(simnode.ISCSITarget{
-		IQN: iqn, Portals: []iscsi.Portal{{Address: "10.0.0.7", Port: iscsi.DefaultPort}},
-		CHAPUser: "node-1", CHAPSecret: secret.New("twelve bytes"),
-		LUNs: []simnode.Disk{{SizeBytes: 1 << 30}},
-	})
-	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
-
-	connect := func() ([]disk.Number, error) {
-		if err := n.ISCSI.AddTargetPortal(ctx, portal); err != nil {
-			return nil, err
-		}
-		err := n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{
-			Type: iscsi.OneWayCHAP, Username: "node-1", Secret: secret.New("twelve bytes"),
-		})
-		if err != nil {
-			return nil, err
-		}
-		return n.ISCSI.GetTargetDisks(ctx, portal, iqn)
-	}
-	disks, err := connect()
-	if err != nil || len(disks) != 1 {
-		log.Fatal(disks, err)
-	}
-	stats, err := n.Disk.GetDiskStats(ctx, disks[0])
-	fmt.Println(stats.SizeBytes>>30, "GiB", err)
-	// … stage it as a disk is staged, and in the end:
-	fmt.Println(n.ISCSI.DisconnectTarget(ctx, portal, iqn))
-	_, err = n.Disk.GetDiskStats(ctx, disks[0])
-	fmt.Println(errors.Is(err, csiproxy.ErrNotFound))
-	// Output:
-	// 1 GiB <nil>
-	// <nil>
-	// true
-}
-
-// A driver that needs the machine's name in its cloud, or a service.
-func Example_machine() {
-	sim, err := simnode.Start()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer sim.Close()
-	sim.SetBIOSSerial("ec2f1a2b-3c4d")
-	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
-
-	fmt.Println(n.System.GetBIOSSerialNumber(ctx))
-	fmt.Println(n.System.StartService(ctx, "MSiSCSI"))
-	service, err := n.System.GetService(ctx, "MSiSCSI")
-	fmt.Println(service.Status == system.Running, err)
-	// Output:
-	// ec2f1a2b-3c4d <nil>
-	// <nil>
-	// true <nil>
 }
