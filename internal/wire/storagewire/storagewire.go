@@ -100,9 +100,24 @@ func encode(v reflect.Value, m protoreflect.Message, text func(string) string) e
 }
 
 func encoded(v reflect.Value, f protoreflect.FieldDescriptor, text func(string) string) (protoreflect.Value, error) {
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		if v.Kind() == reflect.String {
+			return protoreflect.ValueOfString(text(v.String())), nil
+		}
+		return protoreflect.ValueOfString(v.Interface().(secret.Text).Reveal()), nil
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(v.Bool()), nil
+	case protoreflect.Uint32Kind:
+		return protoreflect.ValueOfUint32(uint32(v.Uint())), nil
+	case protoreflect.EnumKind:
+		auth, ok := authTypes[v.Interface().(iscsi.AuthType)]
+		if !ok {
+			return protoreflect.Value{}, unknownAuthType(v.Int())
+		}
+		return protoreflect.ValueOfEnum(auth.Number()), nil
+	}
 	switch value := v.Interface().(type) {
-	case secret.Text:
-		return protoreflect.ValueOfString(value.Reveal()), nil
 	case time.Duration:
 		return protoreflect.ValueOfInt64(milliseconds(value)), nil
 	case time.Time:
@@ -110,23 +125,8 @@ func encoded(v reflect.Value, f protoreflect.FieldDescriptor, text func(string) 
 			return protoreflect.ValueOfInt64(0), nil
 		}
 		return protoreflect.ValueOfInt64(value.UnixMilli()), nil
-	case iscsi.AuthType:
-		auth, ok := authTypes[value]
-		if !ok {
-			return protoreflect.Value{}, unknownAuthType(int64(value))
-		}
-		return protoreflect.ValueOfEnum(auth.Number()), nil
 	}
-	switch f.Kind() {
-	case protoreflect.StringKind:
-		return protoreflect.ValueOfString(text(v.String())), nil
-	case protoreflect.BoolKind:
-		return protoreflect.ValueOfBool(v.Bool()), nil
-	case protoreflect.Uint32Kind:
-		return protoreflect.ValueOfUint32(uint32(v.Uint())), nil
-	default:
-		return protoreflect.ValueOfInt64(v.Int()), nil
-	}
+	return protoreflect.ValueOfInt64(v.Int()), nil
 }
 
 func decode(m protoreflect.Message, v reflect.Value) error {
