@@ -14,9 +14,8 @@
 // under a path of its own, so one process can hold all versions, and no setting of
 // the protobuf runtime is needed for it.
 //
-// The tests build the daemon and csi-proxyctl, with the race detector if they have
-// it themselves, or take those that CSI_PROXY_BIN and CSI_PROXYCTL_BIN name. The go
-// command doesn't see that these programs changed and may repeat an old result:
-// run it with -count=1. With -short, the tests take samples where they otherwise
-// try everything.
+// The tests build the daemon, with the race detector if they have it themselves, or
+// take the one that CSI_PROXY_BIN names. The go command doesn't see that the program
+// changed and may repeat an old result: run it with -count=1. With -short, the tests
+// take samples where they otherwise try everything.
 package published

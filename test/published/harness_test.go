@@ -5,7 +5,6 @@ package published
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,8 +24,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// The programs under test.
-var daemonProgram, ctlProgram string
+// The program under test.
+var daemonProgram string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -45,24 +44,23 @@ func isSet(name string) (set bool) {
 	return set
 }
 
-// run builds the two programs, unless the environment names them, and runs the tests.
+// run builds the daemon, unless the environment names it, and runs the tests.
 func run(m *testing.M) int {
-	daemonProgram, ctlProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXYCTL_BIN")
-	if daemonProgram == "" || ctlProgram == "" {
+	daemonProgram = os.Getenv("CSI_PROXY_BIN")
+	if daemonProgram == "" {
 		dir, err := os.MkdirTemp("", "published")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/", "./cmd/csi-proxy",
-			"./cmd/csi-proxyctl")
+		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/", "./cmd/csi-proxy")
 		build.Dir = filepath.Join("..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
 			return 1
 		}
-		daemonProgram, ctlProgram = filepath.Join(dir, "csi-proxy"), filepath.Join(dir, "csi-proxyctl")
+		daemonProgram = filepath.Join(dir, "csi-proxy")
 	}
 	// By default a program with the race detector waits a second before it ends.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
@@ -279,35 +277,6 @@ func (n *node) mustDial(group, version string, options ...grpc.DialOption) *grpc
 	conn, err := n.dial(group, version, options...)
 	must(n.t, err)
 	return conn
-}
-
-// ctl runs the operator's command and returns what it prints.
-func (m *machine) ctl(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	args = append([]string{"--endpoint-dir", m.path("run"), "-o", "json"}, args...)
-	out, err := exec.CommandContext(ctx, ctlProgram, args...).Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		err = fmt.Errorf("csi-proxyctl %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
-	}
-	return string(out), err
-}
-
-// sim changes or reads the simulated node.
-func (n *node) sim(args ...string) string {
-	n.t.Helper()
-	out, err := n.ctl(append([]string{"sim"}, args...)...)
-	must(n.t, err)
-	return out
-}
-
-// simInto is sim with the answer decoded into v.
-func (n *node) simInto(v any, args ...string) {
-	n.t.Helper()
-	out := n.sim(args...)
-	if err := json.Unmarshal([]byte(out), v); err != nil {
-		n.t.Fatalf("sim %s printed %q: %v", strings.Join(args, " "), out, err)
-	}
 }
 
 func must(t testing.TB, err error) {

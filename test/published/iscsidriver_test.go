@@ -25,15 +25,17 @@ func (l lun) driver(c drivers.Calls) drivers.Driver {
 	return drivers.NewLocalISCSI(c, portal["target_address"].(string), 3260, l.iqn)
 }
 
+func (l lun) is(disk answer) bool { return disk.text("serial_number") == l.serial }
+
 func (l lun) grow(n *node, size int64) {
 	n.t.Helper()
-	n.grow(*n.diskBySerial(l.serial).Number, size)
+	n.grow(uint32(n.disk(l.is).get("disk_number").Uint()), size)
 }
 
 func (l lun) wantReleased(n *node) {
 	n.t.Helper()
-	if number := n.diskBySerial(l.serial).Number; number != nil {
-		n.t.Errorf("after unstaging the target's disk is there, as number %d", *number)
+	if d := n.disk(l.is); d.has("disk_number") {
+		n.t.Errorf("after unstaging the target's disk is there, as number %v", d.get("disk_number"))
 	}
 }
 

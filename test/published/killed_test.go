@@ -93,7 +93,7 @@ func testKilledWithinCall(n *node, s shipped, call string, k int) bool {
 	}
 	killed, err := end()
 	must(n.t, err)
-	n.sim("rules", "clear")
+	n.simCall("ClearRules", nil)
 	must(n.t, c.Unstage(c.staging))
 	c.remove(n)
 	return killed
@@ -105,7 +105,7 @@ func testKilledWithinCall(n *node, s shipped, call string, k int) bool {
 func (n *node) killWithin(call string, k int) (end func() (killed bool, err error)) {
 	n.t.Helper()
 	made := n.calls()[call]
-	n.sim("delay", "--call", call, "--duration", time.Hour.String(), "--skip", fmt.Sprint(k-1), "--count", "1")
+	n.simCall("AddRule", fields{"call": call, "delay_ns": int64(time.Hour), "skip": k - 1, "count": 1})
 
 	ended, done := make(chan struct{}), make(chan struct{})
 	var killed bool

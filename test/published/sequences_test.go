@@ -59,7 +59,8 @@ func (a attached) remove(n *node)                        { n.t.Helper(); n.detac
 
 func (a attached) wantReleased(n *node) {
 	n.t.Helper()
-	if online := !n.disk(a.disk).Offline; online == a.takesOffline {
+	is := func(d answer) bool { return d.has("disk_number") && d.get("disk_number").Uint() == uint64(a.disk) }
+	if online := !n.disk(is).bool("offline"); online == a.takesOffline {
 		n.t.Errorf("after unstaging the disk is online: %t", online)
 	}
 }

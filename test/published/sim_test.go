@@ -17,8 +17,7 @@ import (
 )
 
 // What the cloud, the pods and the power supply do to the simulated node, and what
-// they see of it. The operator's command plays the first and the last; what tests do
-// by the hundred, or with secrets, is called at the node's own endpoint.
+// they see of it.
 
 const gib = 1 << 30
 
@@ -39,33 +38,21 @@ type hardware struct {
 // attach attaches a disk and returns its number.
 func (n *node) attach(h hardware) uint32 {
 	n.t.Helper()
-	args := []string{"disk", "attach", "--size", strconv.FormatInt(h.size, 10)}
-	if h.serial != "" {
-		args = append(args, "--serial", h.serial)
+	request := fields{"size_bytes": h.size, "serial_number": h.serial, "page83": h.page83, "offline": h.offline}
+	if h.adapter != 0 || h.lun != 0 {
+		request["address"] = fields{"adapter": h.adapter, "lun": h.lun}
 	}
-	if h.page83 != "" {
-		args = append(args, "--page83", h.page83)
-	}
-	if h.offline {
-		args = append(args, "--offline")
-	}
-	for flag, v := range map[string]int{"--adapter": h.adapter, "--lun": h.lun} {
-		if v != 0 {
-			args = append(args, flag, strconv.Itoa(v))
-		}
-	}
-	var attached struct {
-		DiskNumber uint32 `json:"disk_number"`
-	}
-	n.simInto(&attached, args...)
-	return attached.DiskNumber
+	return uint32(n.simCall("AttachDisk", request).get("disk_number").Uint())
 }
 
-func (n *node) detach(disk uint32) { n.t.Helper(); n.sim("disk", "detach", decimal(disk)) }
+func (n *node) detach(disk uint32) {
+	n.t.Helper()
+	n.simCall("DetachDisk", fields{"disk_number": disk})
+}
 
 func (n *node) grow(disk uint32, size int64) {
 	n.t.Helper()
-	n.sim("disk", "grow", decimal(disk), "--size", strconv.FormatInt(size, 10))
+	n.simCall("GrowDisk", fields{"disk_number": disk, "size_bytes": size})
 }
 
 // simCall calls the endpoint that controls the simulated node, with what it says of
@@ -149,11 +136,10 @@ func (n *node) read(path string) string {
 	return string(n.simCall("ReadFile", fields{"path": path}).get("data").Bytes())
 }
 
-// failNext makes the next call of a name fail with a Windows error number. More
-// flags say more about the calls that are meant.
-func (n *node) failNext(call string, number int, flags ...string) {
+// failNext makes the next call of a name fail with a Windows error number.
+func (n *node) failNext(call string, number int) {
 	n.t.Helper()
-	n.sim(append([]string{"fail", "--call", call, "--error", strconv.Itoa(number), "--count", "1"}, flags...)...)
+	n.simCall("AddRule", fields{"call": call, "windows_error": number, "count": 1})
 }
 
 // countCalls tells how often each Windows call was made since the daemon was
@@ -178,40 +164,18 @@ func (n *node) calls() map[string]int {
 	return calls
 }
 
-func (n *node) reboot() { n.t.Helper(); n.sim("reboot") }
+func (n *node) reboot() { n.t.Helper(); n.simCall("Reboot", nil) }
 
-// diskState is what the node says of a disk.
-type diskState struct {
-	Number       *uint32 `json:"disk_number"` // missing while the disk is detached
-	SerialNumber string  `json:"serial_number"`
-	Offline      bool
-}
-
-// diskBySerial returns a disk, also a detached one, by its serial number.
-func (n *node) diskBySerial(serial string) diskState {
+// disk returns what the node says of a disk, also of a detached one.
+func (n *node) disk(is func(disk answer) bool) answer {
 	n.t.Helper()
-	var all []diskState
-	n.simInto(&all, "disk", "list")
-	for _, d := range all {
-		if d.SerialNumber == serial {
+	for _, d := range n.simCall("ListDisks", nil).messages("disks") {
+		if is(d) {
 			return d
 		}
 	}
-	n.t.Fatalf("the node has no disk with the serial number %s", serial)
-	return diskState{}
-}
-
-func (n *node) disk(number uint32) diskState {
-	n.t.Helper()
-	var all []diskState
-	n.simInto(&all, "disk", "list")
-	for _, d := range all {
-		if d.Number != nil && *d.Number == number {
-			return d
-		}
-	}
-	n.t.Fatalf("the node has no disk %d", number)
-	return diskState{}
+	n.t.Fatal("the node doesn't have the disk")
+	return answer{}
 }
 
 // entry is a name in a directory, as a pod sees it.

@@ -210,6 +210,8 @@ func (a answer) get(name string) protoreflect.Value {
 	return a.m.Get(f)
 }
 
+func (a answer) has(name string) bool { return a.m.Has(drivers.FieldOf(a.m.Descriptor(), name)) }
+
 func (a answer) text(name string) string {
 	return a.get(name).String()
 }

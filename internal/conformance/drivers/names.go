@@ -166,6 +166,10 @@ func valueOf(field protoreflect.FieldDescriptor, value any) (protoreflect.Value,
 		var n uint64
 		n, err = strconv.ParseUint(text, 10, 32)
 		v = uint32(n)
+	case protoreflect.Int32Kind:
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 32)
+		v = int32(n)
 	case protoreflect.Int64Kind:
 		v, err = strconv.ParseInt(text, 10, 64)
 	case protoreflect.EnumKind:
