@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
@@ -45,9 +47,9 @@ func WantErrorOf(t testing.TB, what string, err, want error, words ...string) {
 }
 
 // Want fails the test unless a value, which what names, is the wanted one.
-func Want[T comparable](t testing.TB, what string, got, want T) {
+func Want[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: %+v, want %+v", what, got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
