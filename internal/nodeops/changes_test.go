@@ -13,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -171,9 +169,7 @@ func TestChangesAreLoggedOnce(t *testing.T) {
 					return lines
 				}
 				simtest.Must(t, s.run(context.Background(), r, n))
-				if diff := cmp.Diff(changes[s.name], logged()); diff != "" {
-					t.Errorf("the first run; if it is right, add the lines to changes (-want +got):\n%s", diff)
-				}
+				simtest.Want(t, "the first run; if it is right, add the lines to changes", logged(), changes[s.name])
 				simtest.Must(t, s.again(s.run(context.Background(), r, n)))
 				if again := logged(); len(again) > 0 && !slices.Contains(repeats, s.name) {
 					t.Errorf("a second run, which has nothing to do, logs %q", again)

@@ -5,9 +5,8 @@ package nodeops_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -30,14 +29,11 @@ func TestInventory(t *testing.T) {
 	r.must(err)
 	mappings, err := n.MappingStates(ctx)
 	r.must(err)
-	if diff := cmp.Diff(map[string]int{"online": 2, "offline": 1}, disks); diff != "" {
-		t.Errorf("disks, of which disk %d has volume %s (-want +got):\n%s", first, volume, diff)
-	}
+	simtest.Want(t, fmt.Sprintf("disks, of which disk %d has volume %s", first, volume), disks,
+		map[string]int{"online": 2, "offline": 1})
 	simtest.Want(t, "staged volumes", staged, 1)
 	want := map[string]int{"ok": 1, "paused": 0, "disconnected": 0, "network_error": 0, "connecting": 0, "reconnecting": 0}
-	if diff := cmp.Diff(want, mappings); diff != "" {
-		t.Errorf("mappings (-want +got):\n%s", diff)
-	}
+	simtest.Want(t, "mappings", mappings, want)
 
 	r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods`))
 	r.must(n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\pods\pod`))

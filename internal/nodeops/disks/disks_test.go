@@ -88,9 +88,7 @@ func TestPartitionDisk(t *testing.T) {
 				{win.PartitionTypeBasicData, 16 << 20, 10*gibibyte - 1<<20, win.GPTAttributeNoDriveLetter, "Basic data partition",
 					true},
 			}
-			if diff := cmp.Diff(want, parts(layout)); diff != "" {
-				t.Errorf("partitions -want +got:\n%s", diff)
-			}
+			simtest.Want(t, "partitions", parts(layout), want)
 			if volumes := sim.VolumesOfDisk(n); len(volumes) != 1 {
 				t.Errorf("the volumes are %q right after the call", volumes)
 			}
@@ -239,9 +237,7 @@ func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
 		t.Helper()
 		told = nil
 		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
+		simtest.Want(t, "calls", told, want)
 	}
 	online, offline := win.IoctlVolumeOnline.String(), win.IoctlVolumeOffline.String()
 	partition(online, offline, online)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/disks"
@@ -55,9 +53,7 @@ func TestListDiskIDs(t *testing.T) {
 		t.Error("the system disk is missing")
 	}
 	delete(got, 0)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	simtest.Want(t, "ids", got, want)
 
 	if n, err := ops.FindDiskByPage83(t.Context(), "60ab01"); err != nil || want[n].SerialNumber != "s2" {
 		t.Errorf("FindDiskByPage83 gave %d, %v", n, err)
@@ -131,9 +127,7 @@ func TestListDiskLocations(t *testing.T) {
 			t.Errorf("disk %d, which has no location of use, is listed: %+v", n, l)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	simtest.Want(t, "locations", got, want)
 }
 
 func TestRescan(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/files"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/google/go-cmp/cmp"
 )
 
 // scene is a directory below the kubelet directory in which an attacker can do
@@ -129,9 +129,8 @@ func TestSwappedLinks(t *testing.T) {
 						run(t, f, s.inside)
 						sys.OnCall(nil)
 						more = at < calls
-						if diff := cmp.Diff(before, tree(t, sys, s.outside)); diff != "" {
-							t.Errorf("%s of %q before call %d: the outside changed (-before +after):\n%s", kind, victim, at, diff)
-						}
+						simtest.Want(t, fmt.Sprintf("%s of %q before call %d: the outside", kind, victim, at), tree(t, sys, s.outside),
+							before)
 						if open := sys.OpenHandles(); len(open) > 0 {
 							t.Fatalf("%s of %q before call %d: still open: %q", kind, victim, at, open)
 						}
@@ -142,12 +141,8 @@ func TestSwappedLinks(t *testing.T) {
 				t.Error("nothing could be swapped")
 			}
 			t.Logf("%d scenes, %d swaps", scenes, swapped)
-			if diff := cmp.Diff(ofVolume, tree(t, sys, `C:\mnt`)); diff != "" {
-				t.Errorf("the volume changed (-before +after):\n%s", diff)
-			}
-			if diff := cmp.Diff(ofWindows, tree(t, sys, `C:\Windows`)); diff != "" {
-				t.Errorf("C:\\Windows changed (-before +after):\n%s", diff)
-			}
+			simtest.Want(t, "the volume", tree(t, sys, `C:\mnt`), ofVolume)
+			simtest.Want(t, `C:\Windows`, tree(t, sys, `C:\Windows`), ofWindows)
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/google/go-cmp/cmp"
 )
 
 // rehearsals are operations that can be done over and over.
@@ -113,9 +112,7 @@ func atEachCall(t *testing.T, happens func(t *testing.T, sys *winsim.System, c w
 					t.Errorf("call %d, %s: still open: %q", i, call, open)
 				}
 				simtest.WantErrorOf(t, fmt.Sprintf("call %d, %s: repeated", i, call), run(t.Context(), f), nil)
-				if diff := cmp.Diff(after, tree(t, sys, kubelet)); diff != "" {
-					t.Errorf("call %d, %s: repeated (-want +got):\n%s", i, call, diff)
-				}
+				simtest.Want(t, fmt.Sprintf("call %d, %s: repeated", i, call), tree(t, sys, kubelet), after)
 			}
 		})
 	}

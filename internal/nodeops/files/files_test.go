@@ -19,7 +19,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestBadPaths(t *testing.T) {
@@ -386,7 +385,5 @@ func TestErrorsAndObserver(t *testing.T) {
 		t.Errorf("error %#v", err)
 	}
 	must(t, f.Mkdir(t.Context(), path))
-	if diff := cmp.Diff([]string{"IsSymlink", "Mkdir"}, heard); diff != "" {
-		t.Error(diff)
-	}
+	simtest.Want(t, "operations", heard, []string{"IsSymlink", "Mkdir"})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/google/go-cmp/cmp"
 )
 
 func failOnce(call string) winsim.Match { return winsim.Match{Call: call, Count: 1} }
@@ -77,12 +76,8 @@ func TestRmdirForce(t *testing.T) {
 			if name == "RmdirContents" {
 				want[dir] = "directory"
 			}
-			if diff := cmp.Diff(want, tree(t, sys, dir)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
-				t.Errorf("the surroundings changed:\n%s", diff)
-			}
+			simtest.Want(t, "what is left", tree(t, sys, dir), want)
+			simtest.Want(t, "the surroundings", surroundings(t, sys), before)
 			// Through the mount manager, or it would remember them.
 			if got := sys.MountPoints(); len(got) != 1 || got[0].Path != `C:\mnt` {
 				t.Errorf("mount points %v", got)
@@ -117,9 +112,7 @@ func TestRmdir(t *testing.T) {
 			t.Errorf("%s again with force: %v", name, err)
 		}
 	}
-	if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
-		t.Errorf("the surroundings changed:\n%s", diff)
-	}
+	simtest.Want(t, "the surroundings", surroundings(t, sys), before)
 	if got := sys.MountPoints(); len(got) != 1 || got[0].Path != `C:\mnt` {
 		t.Errorf("mount points %v", got)
 	}
@@ -146,16 +139,12 @@ func TestRmdir(t *testing.T) {
 		simtest.WantErrorOf(t, fmt.Sprintf("contents of %s", name), f.RmdirContents(t.Context(), dir+`\`+name),
 			csiproxy.ErrFailedPrecondition)
 	}
-	if diff := cmp.Diff(before, surroundings(t, sys)); diff != "" {
-		t.Errorf("the surroundings changed:\n%s", diff)
-	}
+	simtest.Want(t, "the surroundings", surroundings(t, sys), before)
 
 	// The mount point of a volume that has left the node.
 	must(t, sys.DetachDisk(disk))
 	must(t, f.Rmdir(t.Context(), dir, true))
-	if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
-		t.Error(diff)
-	}
+	simtest.Want(t, "what is left", tree(t, sys, dir), map[string]string{})
 }
 
 // The mount manager of Windows may not know a volume that has left: then the
@@ -204,16 +193,12 @@ func TestRmdirBusy(t *testing.T) {
 		for range 2 {
 			simtest.WantError(t, f.Rmdir(t.Context(), dir, true), csiproxy.ErrUnavailable)
 			want := map[string]string{dir: "directory", dir + `\busy`: "directory", dir + `\busy\data`: "file data"}
-			if diff := cmp.Diff(want, tree(t, sys, dir)); diff != "" {
-				t.Error(diff)
-			}
+			simtest.Want(t, "what is left", tree(t, sys, dir), want)
 		}
 		sys.OnCall(nil)
 		must(t, used.Close())
 		must(t, f.Rmdir(t.Context(), dir, true))
-		if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
-			t.Error(diff)
-		}
+		simtest.Want(t, "what is left", tree(t, sys, dir), map[string]string{})
 	})
 }
 
@@ -265,9 +250,7 @@ func TestRmdirVanished(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
-		t.Error(diff)
-	}
+	simtest.Want(t, "what is left", tree(t, sys, dir), map[string]string{})
 }
 
 // An entry may be another thing when it is opened than when it was listed.
@@ -307,14 +290,10 @@ func TestRmdirChanged(t *testing.T) {
 			if err != nil || !changed {
 				t.Errorf("%s that was %s: %v, changed %v", is, was, err, changed)
 			}
-			if diff := cmp.Diff(map[string]string{}, tree(t, sys, dir)); diff != "" {
-				t.Errorf("%s that was %s:\n%s", is, was, diff)
-			}
+			simtest.Want(t, fmt.Sprintf("%s that was %s", is, was), tree(t, sys, dir), map[string]string{})
 		}
 	}
-	if diff := cmp.Diff(before, tree(t, sys, `C:\Windows`)); diff != "" {
-		t.Errorf("C:\\Windows changed:\n%s", diff)
-	}
+	simtest.Want(t, `C:\Windows`, tree(t, sys, `C:\Windows`), before)
 }
 
 func TestRmdirDeep(t *testing.T) {

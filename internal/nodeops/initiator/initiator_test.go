@@ -97,9 +97,7 @@ func TestConnect(t *testing.T) {
 		must(t, i.AddTargetPortal(ctx, portal))
 		found, err := i.DiscoverTargetPortal(ctx, iscsi.Portal{Address: "10.0.0.1", Port: 3260})
 		must(t, err)
-		if diff := cmp.Diff([]iscsi.IQN{other, name}, found); diff != "" {
-			t.Errorf("found (-want +got):\n%s", diff)
-		}
+		simtest.Want(t, "found", found, []iscsi.IQN{other, name})
 		if disks, err := i.GetTargetDisks(ctx, portal, name); err != nil || len(disks) != 0 {
 			t.Errorf("before the login: %v, %v", disks, err)
 		}
@@ -236,9 +234,7 @@ func TestInvalidArguments(t *testing.T) {
 			t.Errorf("%s: the error shows the secret: %v", what, err)
 		}
 	}
-	if diff := cmp.Diff(calls, sys.Calls()); diff != "" {
-		t.Errorf("Windows was asked (-before +after):\n%s", diff)
-	}
+	simtest.Want(t, "calls to Windows", sys.Calls(), calls)
 }
 
 func TestCHAP(t *testing.T) {

@@ -115,9 +115,7 @@ func TestInvalidNames(t *testing.T) {
 			simtest.WantErrorOf(t, fmt.Sprintf("%q", name), err, csiproxy.ErrInvalidArgument)
 		}
 	}
-	if diff := cmp.Diff(calls, sys.Calls()); diff != "" {
-		t.Errorf("Windows was asked (-before +after):\n%s", diff)
-	}
+	simtest.Want(t, "calls to Windows", sys.Calls(), calls)
 	_, err := m.GetService(t.Context(), strings.Repeat("x", 256))
 	want(t, err, csiproxy.ErrNotFound)
 }

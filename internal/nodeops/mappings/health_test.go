@@ -22,7 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/google/go-cmp/cmp"
 )
 
 // What Windows says about a directory on a share may come from the names and links that
@@ -50,9 +49,7 @@ func TestDirectoryNeverCostsTheMapping(t *testing.T) {
 			if got, _ := csiproxy.WindowsErrorOf(err); kind != nil && win.Errno(got) != number {
 				t.Errorf("the error %v has the number %d", err, got)
 			}
-			if diff := cmp.Diff([]int{0, 0}, calls()); diff != "" {
-				t.Errorf("calls to create and remove (-want +got):\n%s", diff)
-			}
+			simtest.Want(t, "calls to create and remove", calls(), []int{0, 0})
 		})
 	}
 }
@@ -251,9 +248,7 @@ func TestMadeOnce(t *testing.T) {
 				if broken {
 					removed = 1
 				}
-				if diff := cmp.Diff([]int{1, removed}, calls()); diff != "" {
-					t.Errorf("calls to create and remove (-want +got):\n%s", diff)
-				}
+				simtest.Want(t, "calls to create and remove", calls(), []int{1, removed})
 				if n := strings.Count(log.String(), "made again"); n != removed {
 					t.Errorf("it was logged %d times:\n%s", n, log.String())
 				}

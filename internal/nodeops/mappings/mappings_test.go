@@ -19,7 +19,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wincalls"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -96,9 +95,7 @@ func TestMap(t *testing.T) {
 	must(t, m.NewSMBGlobalMapping(t.Context(), `//SERVER/Data/`, stage, alice))
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, strings.ToUpper(stage), alice))
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\missing\dir`, "", alice))
-	if diff := cmp.Diff([]int{0, 0}, calls()); diff != "" {
-		t.Errorf("the mapping that works was touched (-want +got):\n%s", diff)
-	}
+	simtest.Want(t, "calls to create and remove", calls(), []int{0, 0})
 
 	// A mapping of another share of the same server has the same session.
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
@@ -177,9 +174,7 @@ func TestLinkInTheWay(t *testing.T) {
 			want(t, m.Map(t.Context(), w), csiproxy.ErrAlreadyExists)
 			after, err := sys.ReadDir(kubelet + `\plugins`)
 			must(t, err)
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("the place changed (-before +after):\n%s", diff)
-			}
+			simtest.Want(t, "the place", after, before)
 		})
 	}
 }
@@ -210,9 +205,7 @@ func TestInvalidArguments(t *testing.T) {
 	for _, remote := range []string{``, `\\server`, `\\server\data\..`} {
 		want(t, m.RemoveSMBGlobalMapping(t.Context(), remote), csiproxy.ErrInvalidArgument)
 	}
-	if diff := cmp.Diff([]int{0, 0, 0}, calls()); diff != "" {
-		t.Errorf("Windows was asked (-want +got):\n%s", diff)
-	}
+	simtest.Want(t, "calls to Windows", calls(), []int{0, 0, 0})
 	// An allowed directory can't become a link.
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, kubelet, alice), csiproxy.ErrInvalidArgument)
 }
@@ -319,9 +312,7 @@ func TestHealth(t *testing.T) {
 				remote = `\\server\data`
 			}
 			want(t, m.NewSMBGlobalMapping(t.Context(), remote, "", test.c), test.kind)
-			if diff := cmp.Diff(test.calls, calls()); diff != "" {
-				t.Errorf("calls to create and remove (-want +got):\n%s", diff)
-			}
+			simtest.Want(t, "calls to create and remove", calls(), test.calls)
 		})
 	}
 }
@@ -412,9 +403,7 @@ func TestCredentialConflict(t *testing.T) {
 		calls := counted(sys, remove)
 		err := m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob)
 		want(t, err, csiproxy.ErrFailedPrecondition)
-		if diff := cmp.Diff([]int{0}, calls()); diff != "" {
-			t.Error("a mapping that works was removed")
-		}
+		simtest.Want(t, "removals", calls(), []int{0})
 	})
 	t.Run("the other server is away", func(t *testing.T) {
 		sys := newNode(t)
