@@ -76,14 +76,26 @@ func (h Handle) controlGrowing(ctx context.Context, code win.IoctlCode, in []byt
 	}
 }
 
+// send sends a call that has no answer.
+func (h Handle) send(ctx context.Context, code win.IoctlCode, in []byte) error {
+	_, err := h.control(ctx, code, in, nil)
+	return err
+}
+
+// decoded returns a function that decodes the answer to a call, if there is one.
+func decoded[T any](decode func([]byte) (T, error)) func(answer []byte, err error) (T, error) {
+	return func(answer []byte, err error) (value T, _ error) {
+		if err != nil {
+			return value, err
+		}
+		return decode(answer)
+	}
+}
+
 // Number returns the numbers of the device: of a disk, or of a volume that lies
 // on one partition.
 func (h Handle) Number(ctx context.Context) (win.DeviceNumber, error) {
-	out, err := h.control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12))
-	if err != nil {
-		return win.DeviceNumber{}, err
-	}
-	return win.DecodeDeviceNumber(out)
+	return decoded(win.DecodeDeviceNumber)(h.control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12)))
 }
 
 // property reads a whole storage property, however long.
@@ -107,11 +119,7 @@ func (h Handle) property(ctx context.Context, id win.PropertyID) ([]byte, error)
 
 // Identifiers returns the designators of VPD page 0x83.
 func (h Handle) Identifiers(ctx context.Context) ([]win.Identifier, error) {
-	out, err := h.property(ctx, win.PropertyDeviceID)
-	if err != nil {
-		return nil, err
-	}
-	return win.DecodeDeviceIDs(out)
+	return decoded(win.DecodeDeviceIDs)(h.property(ctx, win.PropertyDeviceID))
 }
 
 // NVMeNamespace returns the identifiers of the NVMe namespace that a disk is. Windows may
@@ -127,82 +135,54 @@ func (h Handle) NVMeNamespace(ctx context.Context, namespace uint32) (win.NVMeNa
 
 // Descriptor returns the device's descriptor: bus, vendor, serial number.
 func (h Handle) Descriptor(ctx context.Context) (win.DeviceDescriptor, error) {
-	out, err := h.property(ctx, win.PropertyDevice)
-	if err != nil {
-		return win.DeviceDescriptor{}, err
-	}
-	return win.DecodeDeviceDescriptor(out)
+	return decoded(win.DecodeDeviceDescriptor)(h.property(ctx, win.PropertyDevice))
 }
 
 // Location returns where the device is attached.
 func (h Handle) Location(ctx context.Context) (win.DeviceLocation, error) {
-	out, err := h.property(ctx, win.PropertyDeviceLocation)
-	if err != nil {
-		return win.DeviceLocation{}, err
-	}
-	return win.DecodeDeviceLocation(out)
+	return decoded(win.DecodeDeviceLocation)(h.property(ctx, win.PropertyDeviceLocation))
 }
 
 // SCSIAddress returns the SCSI address of a disk whose bus has such addresses.
 func (h Handle) SCSIAddress(ctx context.Context) (win.SCSIAddress, error) {
-	out, err := h.control(ctx, win.IoctlScsiGetAddress, nil, make([]byte, 8))
-	if err != nil {
-		return win.SCSIAddress{}, err
-	}
-	return win.DecodeSCSIAddress(out)
+	return decoded(win.DecodeSCSIAddress)(h.control(ctx, win.IoctlScsiGetAddress, nil, make([]byte, 8)))
 }
 
 // Geometry returns sector size and capacity, as the disk driver last read them.
 func (h Handle) Geometry(ctx context.Context) (win.DiskGeometryEx, error) {
-	out, err := h.controlGrowing(ctx, win.IoctlDiskGetDriveGeometryEx, nil, 256)
-	if err != nil {
-		return win.DiskGeometryEx{}, err
-	}
-	return win.DecodeDiskGeometryEx(out)
+	return decoded(win.DecodeDiskGeometryEx)(h.controlGrowing(ctx, win.IoctlDiskGetDriveGeometryEx, nil, 256))
 }
 
 // Attributes returns whether a disk is offline or read-only.
 func (h Handle) Attributes(ctx context.Context) (win.DiskAttributes, error) {
-	out, err := h.control(ctx, win.IoctlDiskGetDiskAttributes, nil, make([]byte, 16))
-	if err != nil {
-		return 0, err
-	}
-	return win.DecodeGetDiskAttributes(out)
+	return decoded(win.DecodeGetDiskAttributes)(h.control(ctx, win.IoctlDiskGetDiskAttributes, nil, make([]byte, 16)))
 }
 
 // SetAttributes changes the attributes in mask, also for after a restart of the
 // node.
 func (h Handle) SetAttributes(ctx context.Context, attributes, mask win.DiskAttributes) error {
 	in := win.SetDiskAttributes{Persist: true, Attributes: attributes, Mask: mask}
-	_, err := h.control(ctx, win.IoctlDiskSetDiskAttributes, in.Encode(), nil)
-	return err
+	return h.send(ctx, win.IoctlDiskSetDiskAttributes, in.Encode())
 }
 
 // Layout returns the partition table of a disk.
 func (h Handle) Layout(ctx context.Context) (*win.DriveLayout, error) {
-	out, err := h.controlGrowing(ctx, win.IoctlDiskGetDriveLayoutEx, nil, 4096)
-	if err != nil {
-		return nil, err
-	}
-	return win.DecodeDriveLayout(out)
+	return decoded(win.DecodeDriveLayout)(h.controlGrowing(ctx, win.IoctlDiskGetDriveLayoutEx, nil, 4096))
 }
 
 // SetLayout replaces the whole partition table: a partition left out is removed.
 func (h Handle) SetLayout(ctx context.Context, l *win.DriveLayout) error {
-	_, err := h.control(ctx, win.IoctlDiskSetDriveLayoutEx, l.Encode(), nil)
-	return err
+	return h.send(ctx, win.IoctlDiskSetDriveLayoutEx, l.Encode())
 }
 
 // CreateDisk writes an empty partition table.
 func (h Handle) CreateDisk(ctx context.Context, c win.CreateDisk) error {
-	_, err := h.control(ctx, win.IoctlDiskCreateDisk, c.Encode(), nil)
-	return err
+	return h.send(ctx, win.IoctlDiskCreateDisk, c.Encode())
 }
 
 // UpdateProperties makes the partition manager read the partition table again.
 func (h Handle) UpdateProperties(ctx context.Context) error {
-	_, err := h.control(ctx, win.IoctlDiskUpdateProperties, nil, nil)
-	return err
+	return h.send(ctx, win.IoctlDiskUpdateProperties, nil)
 }
 
 // UpdateDriveSize makes the disk driver read the capacity again.
@@ -213,36 +193,28 @@ func (h Handle) UpdateDriveSize(ctx context.Context) error {
 
 // GrowPartition makes a partition larger.
 func (h Handle) GrowPartition(ctx context.Context, g win.GrowPartition) error {
-	_, err := h.control(ctx, win.IoctlDiskGrowPartition, g.Encode(), nil)
-	return err
+	return h.send(ctx, win.IoctlDiskGrowPartition, g.Encode())
 }
 
 // AwaitReady waits until all volumes of a disk are ready for use, as far as Windows knows that.
 // Other calls through the handle wait meanwhile. The handle needs GenericRead.
 func (h Handle) AwaitReady(ctx context.Context) error {
-	_, err := h.control(ctx, win.IoctlDiskAreVolumesReady, nil, nil)
-	return err
+	return h.send(ctx, win.IoctlDiskAreVolumesReady, nil)
 }
 
 // Extents returns on which parts of which disks a volume lies.
 func (h Handle) Extents(ctx context.Context) ([]win.DiskExtent, error) {
-	out, err := h.controlGrowing(ctx, win.IoctlVolumeGetVolumeDiskExtents, nil, 256)
-	if err != nil {
-		return nil, err
-	}
-	return win.DecodeDiskExtents(out)
+	return decoded(win.DecodeDiskExtents)(h.controlGrowing(ctx, win.IoctlVolumeGetVolumeDiskExtents, nil, 256))
 }
 
 // OnlineVolume tells a volume to go online. The handle needs GenericRead and GenericWrite.
 func (h Handle) OnlineVolume(ctx context.Context) error {
-	_, err := h.control(ctx, win.IoctlVolumeOnline, nil, nil)
-	return err
+	return h.send(ctx, win.IoctlVolumeOnline, nil)
 }
 
 // OfflineVolume takes a volume offline. The handle needs GenericRead and GenericWrite.
 func (h Handle) OfflineVolume(ctx context.Context) error {
-	_, err := h.control(ctx, win.IoctlVolumeOffline, nil, nil)
-	return err
+	return h.send(ctx, win.IoctlVolumeOffline, nil)
 }
 
 // FileSystemData returns the size of the volume's file system, whose name is as
@@ -250,41 +222,27 @@ func (h Handle) OfflineVolume(ctx context.Context) error {
 func (h Handle) FileSystemData(ctx context.Context, fileSystem string) (win.FileSystemData, error) {
 	switch fileSystem {
 	case "NTFS":
-		out, err := h.control(ctx, win.FsctlGetNtfsVolumeData, nil, make([]byte, 128))
-		if err != nil {
-			return win.FileSystemData{}, err
-		}
-		return win.DecodeNTFSVolumeData(out)
+		return decoded(win.DecodeNTFSVolumeData)(h.control(ctx, win.FsctlGetNtfsVolumeData, nil, make([]byte, 128)))
 	case "ReFS":
-		out, err := h.control(ctx, win.FsctlGetRefsVolumeData, nil, make([]byte, 256))
-		if err != nil {
-			return win.FileSystemData{}, err
-		}
-		return win.DecodeREFSVolumeData(out)
+		return decoded(win.DecodeREFSVolumeData)(h.control(ctx, win.FsctlGetRefsVolumeData, nil, make([]byte, 256)))
 	}
 	return win.FileSystemData{}, fmt.Errorf("size of a %s file system: %w", fileSystem, win.ErrorNotSupported)
 }
 
 // ExtendFileSystem grows the file system to the given number of sectors.
 func (h Handle) ExtendFileSystem(ctx context.Context, sectors int64) error {
-	_, err := h.control(ctx, win.FsctlExtendVolume, win.EncodeInt64(sectors), nil)
-	return err
+	return h.send(ctx, win.FsctlExtendVolume, win.EncodeInt64(sectors))
 }
 
 // LockVolume gives the volume to this handle alone, until it is closed. A volume on which
 // somebody has something open is win.ErrorAccessDenied. The handle needs GenericRead and
 // GenericWrite.
 func (h Handle) LockVolume(ctx context.Context) error {
-	_, err := h.control(ctx, win.FsctlLockVolume, nil, nil)
-	return err
+	return h.send(ctx, win.FsctlLockVolume, nil)
 }
 
 // IsDirty reports whether Windows wants to check the volume's file system. The handle needs
 // GenericRead.
 func (h Handle) IsDirty(ctx context.Context) (bool, error) {
-	out, err := h.control(ctx, win.FsctlIsVolumeDirty, nil, make([]byte, 4))
-	if err != nil {
-		return false, err
-	}
-	return win.DecodeVolumeIsDirty(out)
+	return decoded(win.DecodeVolumeIsDirty)(h.control(ctx, win.FsctlIsVolumeDirty, nil, make([]byte, 4)))
 }
