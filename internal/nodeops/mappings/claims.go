@@ -29,44 +29,40 @@ type claim struct {
 	made  bool // a StageShare has made the mapping
 }
 
-// begin notes that a call for a share is under way.
-func (c *claims) begin(remote unc.Path) {
+// with calls f with what the calls for a share have done, and forgets that when none is under way.
+func (c *claims) with(remote unc.Path, f func(one *claim)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.byRoot[remote.Root()]
-	one.calls++
+	f(&one)
+	if one.calls == 0 {
+		delete(c.byRoot, remote.Root())
+		return
+	}
 	c.byRoot[remote.Root()] = one
 }
 
+// begin notes that a call for a share is under way.
+func (c *claims) begin(remote unc.Path) { c.with(remote, func(one *claim) { one.calls++ }) }
+
 // made notes that a StageShare under way has made the mapping of a share.
-func (c *claims) made(remote unc.Path) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one := c.byRoot[remote.Root()]
-	one.made = true
-	c.byRoot[remote.Root()] = one
-}
+func (c *claims) made(remote unc.Path) { c.with(remote, func(one *claim) { one.made = true }) }
 
 // isMade reports whether a StageShare under way has made the mapping of a share: a call that
 // fails takes the locks to remove it then.
-func (c *claims) isMade(remote unc.Path) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byRoot[remote.Root()].made
+func (c *claims) isMade(remote unc.Path) (made bool) {
+	c.with(remote, func(one *claim) { made = one.made })
+	return made
 }
 
 // end notes that a call for a share has ended, and reports whether it was the last one, and one
 // of them has made the mapping.
 func (c *claims) end(remote unc.Path) (unclaimed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one := c.byRoot[remote.Root()]
-	if one.calls--; one.calls > 0 {
-		c.byRoot[remote.Root()] = one
-		return false
-	}
-	delete(c.byRoot, remote.Root())
-	return one.made
+	c.with(remote, func(one *claim) {
+		one.calls--
+		unclaimed = one.calls == 0 && one.made
+	})
+	return unclaimed
 }
 
 // endClaim ends a call that began a claim. If it has failed, and was the last one that counted

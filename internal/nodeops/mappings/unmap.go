@@ -94,7 +94,7 @@ func (m *Mappings) removeIdle(ctx context.Context, server *use.Server, remote un
 // the caller's own. Otherwise it stays, and goes with the last link.
 type drivers struct {
 	mu     sync.Mutex
-	byRoot map[string]*driven
+	byRoot map[string]driven
 }
 
 // driven is what drivers have done with the mapping of one share since it was asked for last.
@@ -109,106 +109,85 @@ type driven struct {
 // maxUnlinked bounds how many links of a share are remembered.
 const maxUnlinked = 64
 
-func (d *drivers) of(remote unc.Path) *driven {
-	if d.byRoot == nil {
-		d.byRoot = make(map[string]*driven)
-	}
+// with calls f with what drivers have done with the mapping of a share, and forgets a share of which
+// nothing is known then.
+func (d *drivers) with(remote unc.Path, f func(one *driven)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	one := d.byRoot[remote.Root()]
-	if one == nil {
-		one = new(driven)
-		d.byRoot[remote.Root()] = one
+	f(&one)
+	if len(one.unlinked) == 0 && one.early == 0 && !one.toGo && !one.ahead {
+		delete(d.byRoot, remote.Root())
+		return
 	}
-	return one
+	if d.byRoot == nil {
+		d.byRoot = make(map[string]driven)
+	}
+	d.byRoot[remote.Root()] = one
 }
 
 // mapped notes that a share was asked for, at a local path.
 func (d *drivers) mapped(remote unc.Path, local string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byRoot[remote.Root()] == nil {
-		return
-	}
-	one := d.of(remote)
-	*one = driven{unlinked: without(one.unlinked, local)}
-	d.tidy(remote)
+	d.with(remote, func(one *driven) { *one = driven{unlinked: without(one.unlinked, local)} })
 }
 
 // isToGo reports whether the mapping of a share is to go with the last link.
-func (d *drivers) isToGo(remote unc.Path) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.byRoot[remote.Root()]
-	return one != nil && one.toGo
+func (d *drivers) isToGo(remote unc.Path) (toGo bool) {
+	d.with(remote, func(one *driven) { toGo = one.toGo })
+	return toGo
 }
 
 // unlinkedAt notes that a link to a share was removed.
 func (d *drivers) unlinkedAt(remote unc.Path, local string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.of(remote)
-	one.repeated = false
-	if one.early > 0 {
-		one.early--
-	} else {
+	d.with(remote, func(one *driven) {
+		one.repeated = false
+		if one.early > 0 {
+			one.early--
+			return
+		}
 		one.unlinked = append(without(one.unlinked, local), local)
 		one.unlinked = one.unlinked[max(0, len(one.unlinked)-maxUnlinked):]
-	}
-	d.tidy(remote)
+	})
 }
 
 // mayBeOwn reports whether the only link that is left may be that of the driver that asks for
 // the removal of the mapping. It is another's if a link was removed without such a request, or
 // if the driver has asked before and repeats that.
-func (d *drivers) mayBeOwn(remote unc.Path) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.byRoot[remote.Root()]
-	return one == nil || len(one.unlinked) == 0 && !one.repeated
+func (d *drivers) mayBeOwn(remote unc.Path) (own bool) {
+	d.with(remote, func(one *driven) { own = len(one.unlinked) == 0 && !one.repeated })
+	return own
 }
 
 // asked notes that the removal of a mapping was asked for, with so many links left, and whether
 // the mapping has stayed.
 func (d *drivers) asked(remote unc.Path, links int, stays bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.of(remote)
-	switch {
-	case len(one.unlinked) > 0:
-		one.unlinked = one.unlinked[1:]
-	case links > 0 && !one.repeated:
-		one.early++
-	}
-	one.toGo, one.repeated = stays, stays
-	if !stays {
-		*one = driven{early: min(one.early, links)}
-	}
-	d.tidy(remote)
+	d.with(remote, func(one *driven) {
+		switch {
+		case len(one.unlinked) > 0:
+			one.unlinked = one.unlinked[1:]
+		case links > 0 && !one.repeated:
+			one.early++
+		}
+		one.toGo, one.repeated = stays, stays
+		if !stays {
+			*one = driven{early: min(one.early, links)}
+		}
+	})
 }
 
 // wentAhead notes that a mapping has gone with the last link.
 func (d *drivers) wentAhead(remote unc.Path) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	*d.of(remote) = driven{ahead: true}
+	d.with(remote, func(one *driven) { *one = driven{ahead: true} })
 }
 
 // takeAhead reports whether a mapping has gone with the last link, once.
-func (d *drivers) takeAhead(remote unc.Path) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	one := d.byRoot[remote.Root()]
-	if one == nil || !one.ahead {
-		return false
-	}
-	delete(d.byRoot, remote.Root())
-	return true
-}
-
-// tidy forgets a share of which nothing is known. The caller has d.mu.
-func (d *drivers) tidy(remote unc.Path) {
-	if one := d.byRoot[remote.Root()]; len(one.unlinked) == 0 && one.early == 0 && !one.toGo && !one.ahead {
-		delete(d.byRoot, remote.Root())
-	}
+func (d *drivers) takeAhead(remote unc.Path) (ahead bool) {
+	d.with(remote, func(one *driven) {
+		if ahead = one.ahead; ahead {
+			*one = driven{}
+		}
+	})
+	return ahead
 }
 
 // without returns the paths but for one.
