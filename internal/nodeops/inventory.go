@@ -5,7 +5,6 @@ package nodeops
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
@@ -28,7 +27,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	count := 0
 	for _, volume := range volumes {
 		paths, err := n.calls.VolumePathNames(ctx, volume)
-		if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
+		if win.IsGone(err) {
 			continue
 		}
 		if err != nil {

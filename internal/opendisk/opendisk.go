@@ -123,12 +123,10 @@ func (said *Hardware) AskIdentifiers(ctx context.Context, h device.Handle) error
 
 // answered returns nil if the disk has answered, be it by refusing the query; else err.
 func answered(err error) error {
-	var errno win.Errno
-	ok := errors.As(err, &errno)
-	if ok && !errno.Gone() && errno != win.ErrorNotReady {
-		return nil
+	if win.IsGone(err) || errors.Is(err, win.ErrorNotReady) || !errors.As(err, new(win.Errno)) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // Verify returns an error unless the disk is still in the node, under its number and with
@@ -137,7 +135,7 @@ func answered(err error) error {
 // serial number would show it.
 func (d *Disk) Verify(ctx context.Context) error {
 	now, err := d.askIdentity(ctx)
-	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
+	if win.IsGone(err) {
 		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 	}
 	if err == nil && now.identity() != d.Hardware.identity() {

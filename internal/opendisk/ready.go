@@ -103,8 +103,7 @@ func (f *Finder) awaitReady(ctx context.Context, n disk.Number) {
 	}
 	defer h.Close()
 	err = h.AwaitReady(ctx)
-	if errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported) ||
-		errors.Is(err, win.ErrorInvalidParameter) {
+	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, win.ErrorInvalidParameter) {
 		f.noReady.Store(true)
 	}
 }

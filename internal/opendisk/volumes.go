@@ -64,9 +64,9 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 // isNoMountPoint reports whether err, of asking which volume is mounted at a path, says that none is: the
 // path isn't there, or is something else. That a device has left proves nothing.
 func isNoMountPoint(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorNotAReparsePoint) ||
-		errors.Is(err, win.ErrorInvalidReparseData) || errors.Is(err, win.ErrorInvalidParameter) ||
-		errors.Is(err, win.ErrorDirectory) || errors.Is(err, win.ErrorInvalidName) // a file, by either
+	return errors.Is(err, fs.ErrNotExist) ||
+		win.IsAny(err, win.ErrorNotAReparsePoint, win.ErrorInvalidReparseData, win.ErrorInvalidParameter,
+			win.ErrorDirectory, win.ErrorInvalidName) // a file, by either of the last two
 }
 
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition

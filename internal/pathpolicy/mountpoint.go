@@ -75,7 +75,7 @@ func (f *File) denyCreation(ctx context.Context, deny bool) error {
 // access list.
 func unlessNoAccessList(err error) error {
 	const invalidACL win.Errno = 1336
-	if errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported) || errors.Is(err, invalidACL) {
+	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, invalidACL) {
 		return nil
 	}
 	return err

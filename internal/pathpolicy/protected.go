@@ -101,7 +101,7 @@ func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume s
 // volumeOfDrive returns the volume with the drive letter; "" if there is none.
 func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error) {
 	volume, err := sys.VolumeNameForMountPoint(ctx, drive+`\`)
-	if gone(err) {
+	if win.IsGone(err) {
 		return "", nil
 	}
 	if err != nil {

@@ -115,7 +115,7 @@ func (p *Policy) lookAtRecorded(ctx context.Context, sys System, path Path,
 	name string) (link Link, there, isGone bool, _ error) {
 	err := p.walk(sys, func(w *walk) error {
 		if path.volume != "" {
-			if _, err := w.enter(ctx, path, win.FileOpen); Missing(err) || gone(err) {
+			if _, err := w.enter(ctx, path, win.FileOpen); Missing(err) || win.IsGone(err) {
 				return nil
 			}
 		}

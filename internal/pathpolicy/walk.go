@@ -211,7 +211,7 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, missing{err}
-	case gone(err): // it says nothing of what is at the path
+	case win.IsGone(err): // it says nothing of what is at the path
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
 			Err: err}
 	}
@@ -222,7 +222,7 @@ func (w *walk) keep(ctx context.Context, e Entry, open func() (win.File, error))
 // walk's patience is at its end. Virus scanners, and kubelet itself, open files for moments.
 func (w *walk) retry(ctx context.Context, f func() error) error {
 	inUse := func(err error) bool {
-		return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
+		return win.IsAny(err, win.ErrorSharingViolation, win.ErrorDeletePending)
 	}
 	err := f()
 	if w.patience <= 0 || !inUse(err) {
@@ -254,13 +254,6 @@ func Missing(err error) bool {
 	}
 	ok := errors.As(err, new(missing))
 	return ok
-}
-
-// gone reports whether err is Windows' number for a device, or a volume, that isn't there.
-func gone(err error) bool {
-	var errno win.Errno
-	ok := errors.As(err, &errno)
-	return ok && errno.Gone()
 }
 
 // Entry is the last element of a path, or a name in an open directory: where something is,

@@ -109,7 +109,7 @@ func (k Kind) Make(ctx context.Context, sys System, name, about string) (isNew b
 
 // isBusy reports whether err says that another call makes or drops a record.
 func isBusy(err error) bool {
-	return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
+	return win.IsAny(err, win.ErrorSharingViolation, win.ErrorDeletePending)
 }
 
 // Has reports whether there is a record.

@@ -99,7 +99,7 @@ func (d *Disks) Protected(ctx context.Context, volumeName string) (reason string
 		return reason, nil
 	}
 	extents, err := device.ExtentsOf(ctx, d.sys, device.VolumePath(volumeName))
-	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
+	if win.IsGone(err) {
 		return "", nil // Windows doesn't run from what isn't there
 	}
 	if err != nil {

@@ -5,8 +5,10 @@ package win
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -205,6 +207,18 @@ func (e Errno) Gone() bool {
 		return true
 	}
 	return false
+}
+
+// IsGone reports whether err is a number for a device that has left the node. One such error proves
+// nothing: it may come from a device that is on its way.
+func IsGone(err error) bool {
+	errno := Errno(0)
+	return errors.As(err, &errno) && errno.Gone()
+}
+
+// IsAny reports whether err is one of some numbers.
+func IsAny(err error, numbers ...Errno) bool {
+	return slices.ContainsFunc(numbers, func(n Errno) bool { return errors.Is(err, n) })
 }
 
 // Sleep waits for d or until ctx ends, and returns ctx's error in that case.

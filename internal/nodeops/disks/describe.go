@@ -313,7 +313,7 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) 
 // describeVolume fills in what is on a partition.
 func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Partition) error {
 	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
-	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
+	if win.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil
 	}

@@ -415,15 +415,6 @@ const (
 // isFreshDiskError reports whether err is one that a disk gives for a short time
 // after its arrival.
 func isFreshDiskError(err error) bool {
-	var errno win.Errno
-	ok := errors.As(err, &errno)
-	if !ok {
-		return false
-	}
-	switch errno {
-	case win.ErrorAccessDenied, win.ErrorWriteProtect, win.ErrorNotReady,
-		win.ErrorSharingViolation, win.ErrorBusy:
-		return true
-	}
-	return false
+	return win.IsAny(err, win.ErrorAccessDenied, win.ErrorWriteProtect, win.ErrorNotReady, win.ErrorSharingViolation,
+		win.ErrorBusy)
 }

@@ -348,9 +348,7 @@ func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 
 // isGone reports whether err says that the device has left or isn't ready yet.
 func isGone(err error) bool {
-	var errno win.Errno
-	ok := errors.As(err, &errno)
-	return ok && (errno.Gone() || errno == win.ErrorNotReady)
+	return win.IsGone(err) || errors.Is(err, win.ErrorNotReady)
 }
 
 // tolerate passes over an answer that one disk can't give, unless the disk or

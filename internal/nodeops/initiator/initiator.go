@@ -12,7 +12,6 @@ package initiator
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -105,14 +104,6 @@ func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T,
 
 // serviceDown reports whether err may come from a service that isn't running.
 func serviceDown(err error) bool {
-	var errno win.Errno
-	ok := errors.As(err, &errno)
-	if !ok {
-		return false
-	}
-	switch errno {
-	case win.ISDSCServiceNotRunning, win.ISDSCServiceUnavailable, win.ISDSCDidNotRespond, win.ErrorServiceNotActive:
-		return true
-	}
-	return false
+	return win.IsAny(err, win.ISDSCServiceNotRunning, win.ISDSCServiceUnavailable, win.ISDSCDidNotRespond,
+		win.ErrorServiceNotActive)
 }

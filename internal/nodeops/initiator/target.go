@@ -83,8 +83,7 @@ func (i *Initiator) Connect(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, 
 			if errors.Is(err, win.ISDSCTargetNotFound) {
 				err = i.discoverAndLogin(ctx, login)
 			}
-			there := errors.Is(err, win.ISDSCTargetAlreadyLoggedIn) || errors.Is(err, win.ISDSCSessionAlreadyExists)
-			if err != nil && !there {
+			if err != nil && !win.IsAny(err, win.ISDSCTargetAlreadyLoggedIn, win.ISDSCSessionAlreadyExists) {
 				return err
 			}
 		}
@@ -272,8 +271,7 @@ func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 
 // busy reports whether a session can't end for now.
 func busy(err error) bool {
-	return errors.Is(err, win.ISDSCDeviceBusyOnSession) || errors.Is(err, win.ISDSCSessionBusy) ||
-		errors.Is(err, win.ISDSCRemoveConnectionInProgress)
+	return win.IsAny(err, win.ISDSCDeviceBusyOnSession, win.ISDSCSessionBusy, win.ISDSCRemoveConnectionInProgress)
 }
 
 // GetTargetDisks implements [iscsi.Operations].

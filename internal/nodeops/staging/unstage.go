@@ -175,7 +175,7 @@ func (s *Staging) unstageVolume(
 	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
 ) (target iscsi.IQN, _ error) {
 	ctx, d, _, err := s.Owner.DiskOf(ctx, id)
-	if use.IsGone(err) {
+	if win.IsGone(err) {
 		return "", s.unstageAway(ctx, r, id, path, err, done)
 	}
 	if err != nil {
@@ -233,7 +233,7 @@ func (s *Staging) removeStagingDirectory(ctx context.Context, path pathpolicy.Pa
 // meanwhileGone gives a class to an error that says that a disk isn't there, which comes in
 // the midst of a call: a repeated call finds out whether that is so.
 func meanwhileGone(err error) error {
-	if !use.IsGone(err) {
+	if !win.IsGone(err) {
 		return err
 	}
 	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,

@@ -5,7 +5,6 @@ package use
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -63,5 +62,5 @@ func (o *Owner) exclude(ctx context.Context, name string, k kind) (readmit func(
 // isExcluded reports whether err says that another process has the file open, or is closing
 // it.
 func isExcluded(err error) bool {
-	return errors.Is(err, win.ErrorSharingViolation) || errors.Is(err, win.ErrorDeletePending)
+	return win.IsAny(err, win.ErrorSharingViolation, win.ErrorDeletePending)
 }

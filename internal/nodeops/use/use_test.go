@@ -223,7 +223,7 @@ func TestDiskGetsAnotherNumber(t *testing.T) {
 					t.Errorf("at call %d: disk %d has the volumes %q", at, d.Number, now)
 				}
 				d.Release()
-			} else if opening || !use.IsGone(err) {
+			} else if opening || !win.IsGone(err) {
 				t.Errorf("at call %d: %v", at, err)
 			}
 		})

@@ -6,7 +6,6 @@ package use
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -20,20 +19,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// IsGone reports whether err is Windows' number for a device that isn't there. One such
-// error proves nothing: see Away.
-func IsGone(err error) bool {
-	var errno win.Errno
-	ok := errors.As(err, &errno)
-	return ok && errno.Gone()
-}
-
 // Away reports whether a volume isn't there now: its disk has left the node, or is offline.
 // It asks the volume itself. If Windows lists the volume, and yet it can't be opened, the
 // error is csiproxy.ErrUnavailable.
 func (o *Owner) Away(ctx context.Context, id volume.ID) (bool, error) {
 	_, err := Extent(ctx, o.sys, id)
-	if !IsGone(err) {
+	if !win.IsGone(err) {
 		return false, err
 	}
 	names, listErr := o.sys.FindVolumes(ctx)
@@ -144,9 +135,9 @@ func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.I
 // resolvesTo reports whether a path leads to a volume or into it.
 func (o *Owner) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.ID) (bool, error) {
 	_, on, err := o.paths.ResolveVolume(ctx, o.sys, path)
-	if IsGone(err) { // by way of a volume that isn't there, it seems
+	if win.IsGone(err) { // by way of a volume that isn't there, it seems
 		_, on, err = o.paths.ResolveVolume(ctx, o.sys, path)
-		if IsGone(err) {
+		if win.IsGone(err) {
 			return false, nil
 		}
 	}
@@ -177,7 +168,7 @@ func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error
 	protected := make(map[disk.Number]bool)
 	for _, name := range volumes {
 		extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(name))
-		if IsGone(err) {
+		if win.IsGone(err) {
 			away, awayErr := o.Away(ctx, volume.ID(name))
 			if away {
 				continue // it is on no disk that could be listed

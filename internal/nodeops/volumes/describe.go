@@ -30,7 +30,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 		defer h.Close()
 		extents, err = h.Extents(ctx)
 	}
-	if errno := win.Errno(0); errors.As(err, &errno) && errno.Gone() {
+	if win.IsGone(err) {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
 		return d, nil
 	}
@@ -128,7 +128,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	} // else it is neither NTFS nor ReFS
 	dirty, err := h.IsDirty(ctx)
 	switch {
-	case errors.Is(err, win.ErrorInvalidFunction) || errors.Is(err, win.ErrorNotSupported): // a file system without it
+	case win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported): // a file system without it
 	case err != nil:
 		add(d, storage.Dirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
 	case dirty:

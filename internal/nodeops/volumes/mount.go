@@ -196,7 +196,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 		defer right.Release()
 		flush := func(ctx context.Context) error {
 			err := v.flush(ctx, id)
-			if !use.IsGone(err) {
+			if !win.IsGone(err) {
 				return err
 			}
 			away, awayErr := v.options.Owner.Away(ctx, id)

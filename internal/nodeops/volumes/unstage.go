@@ -79,8 +79,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 // mayBeOfLock reports whether err, of the mount manager, may say that it can't take away the
 // mount point of a volume that is locked. Whether that is so isn't documented.
 func mayBeOfLock(err error) bool {
-	return errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation) ||
-		errors.Is(err, win.ErrorNotReady)
+	return win.IsAny(err, win.ErrorAccessDenied, win.ErrorSharingViolation, win.ErrorNotReady)
 }
 
 // unmountUnlocked unmounts a volume that isn't locked, and finds out by a lock whether
@@ -94,7 +93,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 	if err == nil {
 		return h.Close()
 	}
-	if use.IsGone(err) {
+	if win.IsGone(err) {
 		return err
 	}
 	why := "whether it came into use while it was unmounted can't be found out; try again"
@@ -143,7 +142,7 @@ func (e inUse) Unwrap() error { return e.error }
 
 // whileInUse returns the error of opening a volume or of locking it, as inUse if it says so.
 func whileInUse(err error) error {
-	if errors.Is(err, win.ErrorAccessDenied) || errors.Is(err, win.ErrorSharingViolation) {
+	if win.IsAny(err, win.ErrorAccessDenied, win.ErrorSharingViolation) {
 		return inUse{err}
 	}
 	return err

@@ -290,13 +290,8 @@ func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, 
 // or Windows' list of volumes doesn't have it yet. An error of a look before the format isn't
 // transient.
 func formatMaySucceed(err error) bool {
-	for _, transient := range []win.Errno{win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry} {
-		if errors.Is(err, transient) {
-			ours := errors.As(err, new(*csiproxy.Error))
-			return !ours
-		}
-	}
-	return false
+	return win.IsAny(err, win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry) &&
+		!errors.As(err, new(*csiproxy.Error))
 }
 
 // GetVolumeStats implements [volume.Operations].
