@@ -197,32 +197,17 @@ func TestPartitionDiskWithoutAutomount(t *testing.T) {
 
 // stubborn is a node whose volumes, if automatic mounting has left them offline, go
 // online only after they were told to go offline.
-type stubborn struct {
-	*winsim.System
-	told *[]string // the control calls about it
-}
-
-func (s stubborn) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	dev, err := s.System.OpenDevice(ctx, path, access)
-	if err != nil {
-		return nil, err
-	}
-	return stubbornDevice{dev, s.told}, nil
-}
-
-type stubbornDevice struct {
-	win.Device
-	told *[]string
-}
-
-func (d stubbornDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	if code == win.IoctlVolumeOnline || code == win.IoctlVolumeOffline {
-		*d.told = append(*d.told, code.String())
-		if !slices.Contains(*d.told, win.IoctlVolumeOffline.String()) {
-			return 0, nil
+func stubborn(sim *winsim.System, told *[]string) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, _ []byte,
+		do func() (int, error)) (int, error) {
+		if code == win.IoctlVolumeOnline || code == win.IoctlVolumeOffline {
+			*told = append(*told, code.String())
+			if !slices.Contains(*told, win.IoctlVolumeOffline.String()) {
+				return 0, nil
+			}
 		}
-	}
-	return d.Device.Control(ctx, code, in, out)
+		return do()
+	}}
 }
 
 // A volume is taken offline only if it doesn't go online otherwise: one that is in
@@ -231,7 +216,7 @@ func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
 	sim, _ := newNode(t)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
 	var told []string
-	ops := disks.New(stubborn{sim, &told}, disks.Options{})
+	ops := disks.New(stubborn(sim, &told), disks.Options{})
 	n := attach(t, sim, winsim.DiskSpec{})
 	partition := func(want ...string) {
 		t.Helper()

@@ -4,7 +4,6 @@
 package disks_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -189,39 +188,24 @@ func TestSystemDisks(t *testing.T) {
 }
 
 // deaf is a node that accepts a control call and does nothing.
-type deaf struct {
-	*winsim.System
-	code win.IoctlCode
-}
-
-func (s deaf) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := s.System.OpenDevice(ctx, path, access)
-	if err != nil {
-		return nil, err
-	}
-	return deafDevice{d, s.code}, nil
-}
-
-type deafDevice struct {
-	win.Device
-	code win.IoctlCode
-}
-
-func (d deafDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	if code == d.code {
-		return 0, nil
-	}
-	return d.Device.Control(ctx, code, in, out)
+func deaf(sim *winsim.System, to win.IoctlCode) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, _ []byte,
+		do func() (int, error)) (int, error) {
+		if code == to {
+			return 0, nil
+		}
+		return do()
+	}}
 }
 
 // That Windows accepts a call doesn't mean that it has done what was asked.
 func TestAcceptedButNotDone(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	offline, raw := attach(t, sim, winsim.DiskSpec{Offline: true}), attach(t, sim, winsim.DiskSpec{})
-	ops := disks.New(deaf{sim, win.IoctlDiskSetDiskAttributes}, disks.Options{})
+	ops := disks.New(deaf(sim, win.IoctlDiskSetDiskAttributes), disks.Options{})
 	simtest.WantError(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
 	simtest.WantError(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
-	ops = disks.New(deaf{sim, win.IoctlDiskCreateDisk}, disks.Options{})
+	ops = disks.New(deaf(sim, win.IoctlDiskCreateDisk), disks.Options{})
 	if err := ops.PartitionDisk(t.Context(), raw); err == nil || !strings.Contains(err.Error(), "partition style 2") {
 		t.Errorf("got %v", err)
 	}

@@ -131,11 +131,11 @@ func TestSilentDiskHasLostItsNumber(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
 		silent, other := attach(t, sim, winsim.DiskSpec{Serial: "silent"}), attach(t, sim, winsim.DiskSpec{Serial: "other"})
 		before := true
-		ops := disks.New(numbered{sim, func(n *win.DeviceNumber) {
+		ops := disks.New(numbered(sim, func(n *win.DeviceNumber) {
 			if before && n.DeviceNumber == silent {
 				n.DeviceNumber = other
 			}
-		}}, disks.Options{})
+		}), disks.Options{})
 		_, err := ops.ListDiskIDs(t.Context())
 		simtest.Must(t, err)
 		before = false
@@ -187,11 +187,11 @@ func TestWhatIsNoDisk(t *testing.T) {
 		t.Errorf("a disk that isn't ready: %v, %v", ids, err)
 	}
 	sim.ResetRules()
-	ops = disks.New(numbered{sim, func(of *win.DeviceNumber) {
+	ops = disks.New(numbered(sim, func(of *win.DeviceNumber) {
 		if of.DeviceNumber == n {
 			of.DeviceType = 0x1f // FILE_DEVICE_TAPE
 		}
-	}}, disks.Options{})
+	}), disks.Options{})
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
 		t.Errorf("a tape: %v, %v", ids, err)
 	}
@@ -211,33 +211,18 @@ func TestADiskThatIsNotReady(t *testing.T) {
 }
 
 // numbered is a node whose disks say other numbers.
-type numbered struct {
-	*winsim.System
-	rewrite func(*win.DeviceNumber)
-}
-
-func (s numbered) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := s.System.OpenDevice(ctx, path, access)
-	if err != nil {
-		return nil, err
-	}
-	return numberedDevice{d, s.rewrite}, nil
-}
-
-type numberedDevice struct {
-	win.Device
-	rewrite func(*win.DeviceNumber)
-}
-
-func (d numberedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	size, err := d.Device.Control(ctx, code, in, out)
-	if code == win.IoctlStorageGetDeviceNumber && err == nil {
-		if n, err := win.DecodeDeviceNumber(out[:size]); err == nil {
-			d.rewrite(&n)
-			return copy(out, n.Encode()), nil
+func numbered(sim *winsim.System, rewrite func(*win.DeviceNumber)) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, out []byte,
+		do func() (int, error)) (int, error) {
+		size, err := do()
+		if code == win.IoctlStorageGetDeviceNumber && err == nil {
+			if n, err := win.DecodeDeviceNumber(out[:size]); err == nil {
+				rewrite(&n)
+				return copy(out, n.Encode()), nil
+			}
 		}
-	}
-	return size, err
+		return size, err
+	}}
 }
 
 // Re-enumerating the root also starts devices that aren't configured: it is done only when

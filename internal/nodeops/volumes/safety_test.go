@@ -160,7 +160,7 @@ func TestListVolumesWithSearch(t *testing.T) {
 		number          disk.Number
 		id, masquerades volume.ID
 	}{{a, idA, idB}, {b, idB, idA}} {
-		ops := volumes.New(masquerade{n.sim, c.masquerades, c.number}, paths, volumes.Options{})
+		ops := volumes.New(masquerade(n.sim, c.masquerades, c.number), paths, volumes.Options{})
 		if ids, err := ops.ListVolumesOnDisk(t.Context(), c.number, 0); err != nil || len(ids) != 1 || ids[0] != c.id {
 			t.Errorf("disk %d has %q, want %q; %v", c.number, ids, c.id, err)
 		}
@@ -168,30 +168,14 @@ func TestListVolumesWithSearch(t *testing.T) {
 }
 
 // masquerade is a node on which a volume is that of a CD drive with the number of a disk.
-type masquerade struct {
-	*winsim.System
-	id     volume.ID
-	number disk.Number
-}
-
-func (s masquerade) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := s.System.OpenDevice(ctx, path, access)
-	if err != nil || path != device.VolumePath(string(s.id)) {
-		return d, err
-	}
-	return cdDevice{d, s.number}, nil
-}
-
-type cdDevice struct {
-	win.Device
-	number disk.Number
-}
-
-func (d cdDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	if code != win.IoctlStorageGetDeviceNumber {
-		return d.Device.Control(ctx, code, in, out)
-	}
-	return copy(out, win.DeviceNumber{DeviceType: 2, DeviceNumber: d.number, PartitionNumber: 2}.Encode()), nil
+func masquerade(sim *winsim.System, id volume.ID, number disk.Number) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(path string, code win.IoctlCode, out []byte,
+		do func() (int, error)) (int, error) {
+		if path != device.VolumePath(string(id)) || code != win.IoctlStorageGetDeviceNumber {
+			return do()
+		}
+		return copy(out, win.DeviceNumber{DeviceType: 2, DeviceNumber: number, PartitionNumber: 2}.Encode()), nil
+	}}
 }
 
 // At each call in turn, the disk is pulled out and another one gets its number. No volume
@@ -412,31 +396,15 @@ func TestFormatVolumeOfADiskSwappedMeanwhile(t *testing.T) {
 }
 
 // moved is a node on which a volume lies on another disk than it did, from when it is told.
-type moved struct {
-	*winsim.System
-	id  volume.ID
-	now *bool
-}
-
-func (s moved) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := s.System.OpenDevice(ctx, path, access)
-	if err != nil || path != device.VolumePath(string(s.id)) {
-		return d, err
-	}
-	return movedDevice{d, s.now}, nil
-}
-
-type movedDevice struct {
-	win.Device
-	now *bool
-}
-
-func (d movedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	size, err := d.Device.Control(ctx, code, in, out)
-	if err == nil && code == win.IoctlVolumeGetVolumeDiskExtents && *d.now {
-		out[8]++ // the number of the first extent's disk
-	}
-	return size, err
+func moved(sim *winsim.System, id volume.ID, now *bool) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(path string, code win.IoctlCode, out []byte,
+		do func() (int, error)) (int, error) {
+		size, err := do()
+		if err == nil && path == device.VolumePath(string(id)) && code == win.IoctlVolumeGetVolumeDiskExtents && *now {
+			out[8]++ // the number of the first extent's disk
+		}
+		return size, err
+	}}
 }
 
 // Once its partition is grown, a volume with the same name lies at the same place of another
@@ -450,7 +418,7 @@ func TestResizeVolumeThatHasMoved(t *testing.T) {
 	now := false
 	n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.IoctlDiskGrowPartition.String() })
 	extends := simtest.Counted(n.sim, win.FsctlExtendVolume.String())
-	err = volumes.New(moved{n.sim, id, &now}, paths, volumes.Options{}).ResizeVolume(t.Context(), id, 0)
+	err = volumes.New(moved(n.sim, id, &now), paths, volumes.Options{}).ResizeVolume(t.Context(), id, 0)
 	n.sim.OnCall(nil)
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	if got := extends()[0]; !now || got != 0 {
@@ -470,7 +438,7 @@ func TestFormatVolumeThatHasMoved(t *testing.T) {
 		now := false
 		n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.CallFormatVolume })
 		formats := simtest.Counted(n.sim, win.CallFormatVolume)
-		err = volumes.New(moved{n.sim, id, &now}, paths, volumes.Options{}).FormatVolume(t.Context(), id)
+		err = volumes.New(moved(n.sim, id, &now), paths, volumes.Options{}).FormatVolume(t.Context(), id)
 		n.sim.OnCall(nil)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		simtest.Want(t, "formats", formats()[0], 1)
@@ -620,38 +588,29 @@ func TestResizeVolumeOnADynamicDisk(t *testing.T) {
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)
-	ops := volumes.New(dynamic{n.sim}, paths, volumes.Options{})
+	ops := volumes.New(dynamic(n.sim), paths, volumes.Options{})
 	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 0), csiproxy.ErrFailedPrecondition)
 	simtest.Want(t, "growths", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)
 }
 
 // dynamic is a node whose data partitions are those of dynamic disks (LDM).
-type dynamic struct{ *winsim.System }
-
-func (s dynamic) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	d, err := s.System.OpenDevice(ctx, path, access)
-	if err != nil {
-		return nil, err
-	}
-	return dynamicDevice{d}, nil
-}
-
-type dynamicDevice struct{ win.Device }
-
-func (d dynamicDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	size, err := d.Device.Control(ctx, code, in, out)
-	if code != win.IoctlDiskGetDriveLayoutEx || err != nil {
-		return size, err
-	}
-	layout, err := win.DecodeDriveLayout(out[:size])
-	if err != nil {
-		return 0, err
-	}
-	ldm, _ := win.ParseGUID("af9b60a0-1431-4f62-bc68-3311714a69ad")
-	for i := range layout.Partitions {
-		layout.Partitions[i].Type = ldm
-	}
-	return copy(out, layout.Encode()), nil
+func dynamic(sim *winsim.System) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, out []byte,
+		do func() (int, error)) (int, error) {
+		size, err := do()
+		if code != win.IoctlDiskGetDriveLayoutEx || err != nil {
+			return size, err
+		}
+		layout, err := win.DecodeDriveLayout(out[:size])
+		if err != nil {
+			return 0, err
+		}
+		ldm, _ := win.ParseGUID("af9b60a0-1431-4f62-bc68-3311714a69ad")
+		for i := range layout.Partitions {
+			layout.Partitions[i].Type = ldm
+		}
+		return copy(out, layout.Encode()), nil
+	}}
 }
 
 // NTFS keeps the last sector of its partition for itself. With clusters of one sector that

@@ -4,7 +4,10 @@
 package simtest
 
 import (
+	"context"
+
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
 // Counted returns how often some calls were made since Counted was called.
@@ -27,4 +30,30 @@ func BeforeCalls(sys *winsim.System, f func(i int, c winsim.Call)) {
 		f(i, c)
 		i++
 	})
+}
+
+// Controlled is a node whose disks and volumes answer control calls by Answer: the device at path is
+// given a call, which do makes, with the answer in out.
+type Controlled struct {
+	*winsim.System
+	Answer func(path string, code win.IoctlCode, out []byte, do func() (int, error)) (int, error)
+}
+
+// OpenDevice is that of the node.
+func (c Controlled) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := c.System.OpenDevice(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	return controlled{d, path, c}, nil
+}
+
+type controlled struct {
+	win.Device
+	path string
+	node Controlled
+}
+
+func (d controlled) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	return d.node.Answer(d.path, code, out, func() (int, error) { return d.Device.Control(ctx, code, in, out) })
 }
