@@ -167,9 +167,7 @@ func (m *model) read(v *pv, pod string) {
 		got = string(data)
 		return err
 	})
-	if got != v.written {
-		m.t.Errorf("the file of %s has %q, want %q", v.name, got, v.written)
-	}
+	simtest.Want(m.t, "the file of "+v.name, got, v.written)
 }
 
 // pod makes a pod's access, again while the node comes up.

@@ -6,6 +6,7 @@ package pathpolicy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -440,9 +441,7 @@ func TestOpensAgainAfterInvalidParameter(t *testing.T) {
 			} else if _, err := reach(t, sys, p, kubelet+`\a\b`); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if n := opens()[0]; n != want {
-				t.Errorf("%s, exists %v: %d opens by path, want %d", name, exists, n, want)
-			}
+			simtest.Want(t, fmt.Sprintf("%s, exists %v: opens by path", name, exists), opens()[0], want)
 		}
 	}
 }

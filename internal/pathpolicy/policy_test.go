@@ -5,6 +5,7 @@ package pathpolicy
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -192,9 +193,7 @@ func TestPathEqual(t *testing.T) {
 		{inVolume, Path{volume: strings.Replace(inVolume.volume, "0", "1", 1), names: []string{"a"}}, false},
 		{parse(kubelet + `\a`), parse(`z:\work\a`), false},
 	} {
-		if got := c.a.Equal(c.b); got != c.want {
-			t.Errorf("%v equals %v: %v", c.a, c.b, got)
-		}
+		simtest.Want(t, fmt.Sprintf("%v equals %v", c.a, c.b), c.a.Equal(c.b), c.want)
 	}
 	simtest.Want(t, "path in a volume", inVolume.String(), `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\a`)
 }
@@ -205,9 +204,7 @@ func TestIsBelow(t *testing.T) {
 		kubelet: false, kubelet + `\x`: true, `\VAR\lib\kubelet\x`: true, `D:\work\x`: true, `D:\work`: false,
 		`D:\other\x`: false, `x`: false, "": false,
 	} {
-		if got := p.IsBelow(path); got != want {
-			t.Errorf("%s is below an allowed directory: %v", path, got)
-		}
+		simtest.Want(t, path+" is below an allowed directory", p.IsBelow(path), want)
 	}
 
 	dir := Path{root: p.roots[0], names: []string{"a"}}
@@ -225,9 +222,7 @@ func TestIsBelow(t *testing.T) {
 		{Path{root: p.roots[0], names: []string{"a"}}, Path{volume: volume}, false},
 		{Path{volume: volume, names: []string{"a"}}, Path{volume: volume}, false},
 	} {
-		if got := c.path.IsBelow(c.above); got != c.want {
-			t.Errorf("%v is below %v: %v", c.path, c.above, got)
-		}
+		simtest.Want(t, fmt.Sprintf("%v is below %v", c.path, c.above), c.path.IsBelow(c.above), c.want)
 	}
 }
 
@@ -240,9 +235,7 @@ func TestIsOfKubelet(t *testing.T) {
 	} {
 		parsed, err := p.Parse(path, MaxPath)
 		simtest.Must(t, err)
-		if got := p.IsOfKubelet(parsed); got != want {
-			t.Errorf("%s is kubelet's: %v", path, got)
-		}
+		simtest.Want(t, path+" is kubelet's", p.IsOfKubelet(parsed), want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -78,9 +79,7 @@ func TestRecognise(t *testing.T) {
 		for offset, s := range c.parts {
 			copy(b[offset:], s)
 		}
-		if got := recognise(t, b); got != c.want {
-			t.Errorf("%v recognised as %q, want %q", c.parts, got, c.want)
-		}
+		simtest.Want(t, fmt.Sprint(c.parts), recognise(t, b), c.want)
 	}
 }
 
@@ -95,9 +94,7 @@ func TestLeftoversAreNotRecognised(t *testing.T) {
 
 func TestSmallMediumAndErrors(t *testing.T) {
 	for _, size := range []int{0, 1, sector, 3 * sector, 1000} {
-		if got := recognise(t, bytes.Repeat([]byte{0}, size)); got != "" {
-			t.Errorf("%d bytes recognised as %q", size, got)
-		}
+		simtest.Want(t, fmt.Sprintf("%d bytes", size), recognise(t, bytes.Repeat([]byte{0}, size)), "")
 	}
 	if _, err := Recognise(t.Context(), medium{err: win.ErrorIODevice}, mediumSize, sector); !errors.Is(err,
 		win.ErrorIODevice) {
@@ -121,9 +118,7 @@ func TestMDOnOddSizes(t *testing.T) {
 	for _, place := range []int64{(size - 8<<10) / 4096 * 4096, size/(64<<10)*(64<<10) - 64<<10} {
 		b := make([]byte, size)
 		copy(b[place:], "\xfc\x4e\x2b\xa9")
-		if got := recognise(t, b); got != "a Linux MD RAID member" {
-			t.Errorf("at %d: %q", place, got)
-		}
+		simtest.Want(t, fmt.Sprintf("at %d", place), recognise(t, b), "a Linux MD RAID member")
 	}
 	b := make([]byte, size)
 	copy(b[size-8<<10:], "\xfc\x4e\x2b\xa9") // nobody writes one there

@@ -56,9 +56,7 @@ func (s *server) logOn(t *testing.T, remote, user, password string) error {
 
 func (s *server) wantLogOns(t *testing.T, what string, want int) {
 	t.Helper()
-	if s.logOns != want {
-		t.Errorf("%s: %d log-ons, want %d", what, s.logOns, want)
-	}
+	simtest.Want(t, what+": log-ons", s.logOns, want)
 	s.logOns = 0
 }
 

@@ -121,9 +121,7 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 		if err := p.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, win.ErrorBadNetPath) || time.Since(begin) != 8*time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
-		if n.calls[`\\server\share`] != 1 {
-			t.Errorf("the calls were %v", n.calls)
-		}
+		simtest.Want(t, "calls", n.calls[`\\server\share`], 1)
 	})
 }
 

@@ -33,9 +33,7 @@ func TestEqual(t *testing.T) {
 		{"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD", false},
 		{"a", "b", false},
 	} {
-		if got := winname.Equal(c.a, c.b); got != c.want {
-			t.Errorf("Equal(%q, %q) = %v", c.a, c.b, got)
-		}
+		simtest.Want(t, fmt.Sprintf("Equal(%q, %q)", c.a, c.b), winname.Equal(c.a, c.b), c.want)
 		if got := winname.Lower(c.a) == winname.Lower(c.b); got != c.want {
 			t.Errorf("Lower(%q) = %q, Lower(%q) = %q", c.a, winname.Lower(c.a), c.b, winname.Lower(c.b))
 		}
@@ -62,9 +60,7 @@ func TestEachCharacter(t *testing.T) {
 
 func TestLength(t *testing.T) {
 	for s, want := range map[string]int{"": 0, "aä☃": 3, "𐐀": 2, "\xff": 1} {
-		if got := winname.Length(s); got != want {
-			t.Errorf("Length(%q) = %d", s, got)
-		}
+		simtest.Want(t, fmt.Sprintf("Length(%q)", s), winname.Length(s), want)
 	}
 }
 

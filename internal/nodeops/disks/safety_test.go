@@ -281,9 +281,7 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if got := counted(); got[0] != 1 {
-					t.Errorf("%s was called %d times", c.call, got[0])
-				}
+				simtest.Want(t, "calls of "+c.call, counted()[0], 1)
 			})
 		})
 	}

@@ -98,9 +98,7 @@ func TestSilentDisks(t *testing.T) {
 				if ids := got[silent[0]]; name == "ListDiskIDs" && ids.SerialNumber == "" {
 					t.Error("a disk that answers again isn't listed with its ids")
 				}
-				if fmt.Sprint(counts) != "[3 2 0]" {
-					t.Errorf("the numbers of skipped disks are %v", counts)
-				}
+				simtest.Want(t, "the numbers of skipped disks", fmt.Sprint(counts), "[3 2 0]")
 			})
 		})
 	}
@@ -143,9 +141,7 @@ func TestSilentDiskHasLostItsNumber(t *testing.T) {
 			time.Hour))
 		ids, err := ops.ListDiskIDs(t.Context())
 		simtest.Must(t, err)
-		if ids[other].SerialNumber != "other" {
-			t.Errorf("the ids are %+v", ids)
-		}
+		simtest.Want(t, "serial number", ids[other].SerialNumber, "other")
 	})
 }
 

@@ -256,9 +256,7 @@ func TestCreateSymlink(t *testing.T) {
 		kubelet + `\mnt\link`: kubelet + `\dir`,
 		`C:\work\link`:        kubelet,
 	} {
-		if got := linkTarget(t, sys, link); got != want {
-			t.Errorf("%s leads to %s, want %s", link, got, want)
-		}
+		simtest.Want(t, "where "+link+" leads", linkTarget(t, sys, link), want)
 	}
 	// Links to directories and to files differ; a missing one is taken for a
 	// directory.

@@ -5,6 +5,7 @@ package mappings_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -268,14 +269,10 @@ func TestUnmapWithUnknownLinks(t *testing.T) {
 			must(t, sys.Remove(stage))
 		}
 		m.Unlinked(t.Context(), data, stage)
-		if got := mapped(t, sys); got != data.String() {
-			t.Errorf("linked %t: mapped is %q", linked, got)
-		}
+		simtest.Want(t, fmt.Sprintf("mapped, linked %t", linked), mapped(t, sys), data.String())
 		sys.ResetRules()
 		must(t, m.RemoveSMBGlobalMapping(t.Context(), data.String()))
-		if got := mapped(t, sys); got != "" {
-			t.Errorf("linked %t: once all are known, mapped is %q", linked, got)
-		}
+		simtest.Want(t, fmt.Sprintf("mapped once all are known, linked %t", linked), mapped(t, sys), "")
 	}
 }
 

@@ -93,9 +93,7 @@ func testUnstageVolumeInUse(t *testing.T) {
 	simtest.WantErrorOf(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
 	refused := func(what string, want int) {
 		t.Helper()
-		if got := n.RefusedUnstages(); got != want {
-			t.Errorf("%s, %d paths count as refused to be unstaged", what, got)
-		}
+		simtest.Want(t, what+", refused paths", n.RefusedUnstages(), want)
 	}
 	refused("after a refusal", 1)
 	time.Sleep(11 * time.Minute)

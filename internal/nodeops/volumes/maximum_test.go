@@ -6,6 +6,7 @@ package volumes
 import (
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -33,9 +34,7 @@ func TestMaximumLength(t *testing.T) {
 			win.DiskGeometryEx{BytesPerSector: 512, DiskSize: tebibyte}, 499 * mebibyte,
 		},
 	} {
-		if got := maximumLength(&c.layout, p, c.disk); got != c.want {
-			t.Errorf("%s: %d, want %d", c.name, got, c.want)
-		}
+		simtest.Want(t, c.name, maximumLength(&c.layout, p, c.disk), c.want)
 		if c.layout.Style == win.StyleGPT && wholeUsableLength(&c.layout, c.disk) != c.layout.UsableLength {
 			t.Errorf("%s: the whole is %d", c.name, wholeUsableLength(&c.layout, c.disk))
 		}

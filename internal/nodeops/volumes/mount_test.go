@@ -5,6 +5,7 @@ package volumes_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -118,9 +119,7 @@ func TestMountRefusals(t *testing.T) {
 			}
 		}
 	}
-	if got := n.mountedAt(staging); !got.Equal(one) {
-		t.Errorf("mounted is %q now", got)
-	}
+	simtest.Want(t, "mounted", n.mountedAt(staging), one)
 	_, atFile := n.volumes.MountedAtPath(ctx, n.path(kubelet+`\file`))
 	for _, err := range []error{n.volumes.MountVolume(ctx, other, kubelet+`\file`),
 		n.volumes.UnmountVolume(ctx, other, kubelet+`\file`), atFile} {
@@ -212,9 +211,7 @@ func TestUnmountKeepsWhatCannotBeFlushed(t *testing.T) {
 	// It seems to be gone, and isn't.
 	n.do(n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: string(id[:20]), Count: 1}, win.ErrorDeviceNotConnected))
 	simtest.WantError(t, n.volumes.UnmountVolume(t.Context(), id, staging), csiproxy.ErrUnavailable)
-	if got := n.mountedAt(staging); !got.Equal(id) {
-		t.Errorf("mounted is %q", got)
-	}
+	simtest.Want(t, "mounted", n.mountedAt(staging), id)
 }
 
 func TestVolumeIDFromTargetPath(t *testing.T) {
@@ -375,9 +372,7 @@ func TestSlashesAndErrors(t *testing.T) {
 	ctx := t.Context()
 	_, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.volumes.MountVolume(ctx, id, strings.ReplaceAll(staging, `\`, `/`)))
-	if got := n.mountedAt(staging); !got.Equal(id) {
-		t.Errorf("mounted is %q", got)
-	}
+	simtest.Want(t, "mounted", n.mountedAt(staging), id)
 	for _, path := range []string{staging[:len(staging)-len(`\globalmount`)] + `/globalmount`, `/var` + staging[len(`C:\var`):]} {
 		if got, err := n.volumes.GetVolumeIDFromTargetPath(ctx, path); err != nil || !got.Equal(id) {
 			t.Errorf("%s: %q, %v", path, got, err)
@@ -426,9 +421,7 @@ func TestUnmountWithoutMountManager(t *testing.T) {
 		if err := n.volumes.UnmountVolume(t.Context(), id, staging); err != nil {
 			t.Errorf("%v: %v", errno, err)
 		}
-		if got := n.mountedAt(staging); got != "" {
-			t.Errorf("%v: %s is still mounted", errno, got)
-		}
+		simtest.Want(t, fmt.Sprintf("mounted after %v", errno), n.mountedAt(staging), "")
 		n.sim.ResetRules()
 	}
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))

@@ -216,9 +216,7 @@ func TestFormatVolumeRefusesData(t *testing.T) {
 			n.with(volumes.Options{AllowRecognizedData: allow})
 			simtest.WantErrorOf(t, name, n.volumes.FormatVolume(t.Context(), id), csiproxy.ErrFailedPrecondition)
 		}
-		if n.sim.Calls()["MSFT_Volume.Format"] != before {
-			t.Errorf("%s: it was formatted", name)
-		}
+		simtest.Want(t, name+": formats", n.sim.Calls()["MSFT_Volume.Format"], before)
 	}
 	n.with(volumes.Options{AllowRecognizedData: true})
 	simtest.WantErrorOf(t, "with AllowRecognizedData", n.volumes.FormatVolume(t.Context(), extID), nil)
@@ -473,9 +471,7 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	n.do(n.volumes.FormatVolume(t.Context(), ids[0]))
 	before := size(n, ids[0])
 	n.do(n.volumes.ResizeVolume(t.Context(), ids[0], 0))
-	if got := size(n, ids[0]); got != before {
-		t.Errorf("the first of two adjacent partitions grew from %d to %d", before, got)
-	}
+	simtest.Want(t, "the first of two adjacent partitions", size(n, ids[0]), before)
 	simtest.WantErrorOf(t, "into the next partition", n.volumes.ResizeVolume(t.Context(), ids[0], 2*gibibyte),
 		csiproxy.ErrResourceExhausted)
 	simtest.Want(t, "growths into the next partition", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)
