@@ -52,8 +52,7 @@ func TestLocalPathIsSwapped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
+			sys, m := newNode(t)
 			must(t, sys.MkdirAll(outside))
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 			swapped := 0
@@ -94,7 +93,7 @@ func TestLocalPathIsSwapped(t *testing.T) {
 // A link out to a share, whatever it is a share of, is the end of the way for all
 // calls but those of whoever uses it.
 func TestLinkToShareIsNotFollowed(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	must(t, sys.SMB().AddShare(smbserver.Share{Server: "localhost", Name: "C$"}))
 	must(t, sys.SMB().SetUser("localhost", alice.Username, alice.Password))
 	m := newMappings(t, sys, mappings.Options{})

@@ -19,7 +19,7 @@ import (
 // Source: https://github.com/democratic-csi/democratic-csi/blob/master/src/driver/index.js
 // and https://github.com/democratic-csi/democratic-csi/blob/master/src/utils/csi_proxy_client.js
 func TestTextsThatClientsLookFor(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	paths, err := pathpolicy.New(kubelet)
 	must(t, err)
 	f := files.New(sys, paths, files.Options{})
@@ -48,9 +48,7 @@ func TestTextsThatClientsLookFor(t *testing.T) {
 //
 // Source: https://github.com/NetApp/trident/blob/master/utils/filesystem/filesystem_windows.go
 func TestUnmapWithOneBackslash(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	sys, m := newMapped(t)
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\server\data`))
 	simtest.Want(t, "mapped", mapped(t, sys), "")
 	for _, path := range []string{`\server`, `server\data`, `\\\server\data`, `\?\UNC\server`, `\.\pipe\x`} {

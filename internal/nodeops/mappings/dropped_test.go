@@ -152,8 +152,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			want: "[" + stage + " " + stage + "3]" + linked[len("<nil>"):]},
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
+			sys, m := newNode(t)
 			for _, do := range test.before {
 				_, err := do(t.Context(), m, sys)
 				must(t, err)
@@ -193,8 +192,7 @@ func TestErrorAtEachCall(t *testing.T) {
 
 // What is known of a share, and what is wrong with it.
 func TestDescribe(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	data, err := unc.Parse(`\\server\data\sub`)
 	must(t, err)
 	is := func(reason storage.Reason) storage.Volume {
@@ -227,8 +225,7 @@ func TestDescribe(t *testing.T) {
 
 // A staging that fails takes away the mapping that it has made, and its record.
 func TestFailedStagingIsUndone(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	w, err := m.Parse(`\\server\data\missing`, stage, alice)
 	must(t, err)
 	w.Staging = true
@@ -242,8 +239,7 @@ func TestFailedStagingIsUndone(t *testing.T) {
 // A staging that fails leaves the mapping that it has made to another call that counts on it.
 func TestFailedStagingBesideAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		must(t, sys.Delay(winsim.Match{Call: create}, time.Second))
 		ended := make(chan error, 2)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
@@ -272,8 +268,7 @@ func TestRecordIsNotDropped(t *testing.T) {
 		},
 		"unmapped by a driver": func(m *mappings.Mappings) error { return m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`) },
 	} {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `csi-proxy-mappings\`}, win.ErrorAccessDenied))
 		simtest.WantErrorOf(t, name, do(m), win.ErrorAccessDenied)
@@ -282,8 +277,7 @@ func TestRecordIsNotDropped(t *testing.T) {
 
 // A mapping that can't be removed with its last link stays one that CSI Proxy has made.
 func TestLastUnmapFails(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	data, err := unc.Parse(`\\server\data`)
 	must(t, err)
 	for _, local := range []string{stage, stage + "2"} {
@@ -302,8 +296,7 @@ func TestLastUnmapFails(t *testing.T) {
 
 // A mapping stays while one file on the share is open.
 func TestOneOpenFileKeepsTheMapping(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	data, err := unc.Parse(`\\server\data`)
 	must(t, err)
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
@@ -329,8 +322,7 @@ func TestOneOpenFileKeepsTheMapping(t *testing.T) {
 
 // Others remove the mapping whenever it is there.
 func TestMappingIsAlwaysRemoved(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	made := 0
 	there := false
 	sys.OnCall(func(c winsim.Call) {
@@ -349,8 +341,7 @@ func TestMappingIsAlwaysRemoved(t *testing.T) {
 
 // Who asks for the removal of a mapping that others have removed is told, also if links are left.
 func TestUnmapWhatIsNotMapped(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	for _, local := range []string{stage, stage + "2"} {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
 	}

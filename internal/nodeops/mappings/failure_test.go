@@ -74,9 +74,7 @@ func TestServerDoesNotAnswer(t *testing.T) {
 // However many see that a mapping is broken, one makes it again.
 func TestBrokenForMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
 		must(t, sys.Delay(winsim.Match{Call: probe}, time.Second)) // so that all have seen it
 		calls := counted(sys, remove, create)
@@ -100,7 +98,7 @@ func TestBrokenForMany(t *testing.T) {
 func TestNothingShowsThePassword(t *testing.T) {
 	var shown bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	m := newMappings(t, sys, mappings.Options{Logger: log})
 	for _, c := range []smb.Credentials{alice, bob,
 		{Username: alice.Username, Password: secret.New("wrong " + alice.Password.Reveal())}} {
@@ -121,8 +119,7 @@ func TestNothingShowsThePassword(t *testing.T) {
 
 // The directories above the local path are made.
 func TestLocalPathNeedsNoParent(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	const local = kubelet + `\missing\as well\x`
 	for range 2 {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
@@ -135,7 +132,7 @@ func TestLocalPathNeedsNoParent(t *testing.T) {
 // A pod that can write to the directory of the local path can't have the link made
 // elsewhere.
 func TestLocalPathIsNotLedOutside(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	must(t, sys.MkdirAll(`C:\outside`))
 	must(t, sys.Symlink(kubelet+`\plugins\out`, `C:\outside`, true))
 	must(t, sys.Symlink(kubelet+`\plugins\share`, `\\server\logs\`, true))

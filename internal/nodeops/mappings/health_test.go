@@ -40,7 +40,7 @@ func TestDirectoryNeverCostsTheMapping(t *testing.T) {
 		win.ErrorLogonFailure: csiproxy.ErrUnauthenticated, win.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
 	} {
 		t.Run(fmt.Sprint(uint32(number)), func(t *testing.T) {
-			sys := newNode(t)
+			sys, _ := newNode(t)
 			must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 			must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data\sub`}, number))
 			calls := counted(sys, create, remove)
@@ -56,9 +56,7 @@ func TestDirectoryNeverCostsTheMapping(t *testing.T) {
 
 // A user may be let in to a directory of a share whose root is closed to him.
 func TestRootIsClosed(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	sys, m := newMapped(t)
 	must(t, sys.MkdirAll(`\\server\data\sub`))
 	calls := 0
 	sys.OnCall(func(c winsim.Call) {
@@ -74,9 +72,7 @@ func TestRootIsClosed(t *testing.T) {
 
 // That a directory can be used says nothing of a root that is denied as such, or is broken.
 func TestRootIsAskedItself(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	sys, m := newMapped(t)
 	must(t, sys.MkdirAll(`\\server\data\sub`))
 	must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorAccessDenied))
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice), csiproxy.ErrPermissionDenied)
@@ -115,9 +111,7 @@ func TestDecisions(t *testing.T) {
 		for _, number := range test.numbers {
 			for _, who := range all {
 				t.Run(fmt.Sprintf("%d by %s", uint32(number), who), func(t *testing.T) {
-					sys := newNode(t)
-					m := newMappings(t, sys, mappings.Options{})
-					must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+					sys, m := newMapped(t)
 					must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 					c := alice
 					switch who {
@@ -161,9 +155,7 @@ func TestDecisions(t *testing.T) {
 func TestDisconnectedMappingOfBefore(t *testing.T) {
 	for name, known := range map[string]bool{"an earlier process's": false, "this process's": true} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+			sys, m := newMapped(t)
 			if !known {
 				m = newMappings(t, sys, mappings.Options{})
 			}
@@ -195,7 +187,7 @@ func TestConflictRemovesNothingInVain(t *testing.T) {
 	for name, number := range map[string]win.Errno{"works": 0, "is away": win.ErrorBadNetPath,
 		"is locked out": win.ErrorAccountLockedOut} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
+			sys, _ := newNode(t)
 			for _, share := range []string{"a", "z"} {
 				must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: share}))
 			}
@@ -222,7 +214,7 @@ func TestMadeOnce(t *testing.T) {
 	for name, broken := range map[string]bool{"missing": false, "broken": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sys := newNode(t)
+				sys, _ := newNode(t)
 				var log bytes.Buffer
 				m := newMappings(t, sys, mappings.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				c := alice
@@ -261,7 +253,7 @@ func TestMadeOnce(t *testing.T) {
 // answer.
 func TestNobodyWaitsBehindASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
+		sys, _ := newNode(t)
 		m := newBounded(t, sys)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorNoSuchLogonSession))

@@ -40,8 +40,8 @@ var (
 )
 
 // newNode returns a node that can reach \\server with the shares data and logs, of
-// alice and bob.
-func newNode(t *testing.T) *winsim.System {
+// alice and bob, and its mappings.
+func newNode(t *testing.T) (*winsim.System, *mappings.Mappings) {
 	t.Helper()
 	sys := simtest.Open(t, winsim.Delays{})
 	for _, name := range []string{"data", "logs"} {
@@ -51,7 +51,15 @@ func newNode(t *testing.T) *winsim.System {
 		must(t, sys.SMB().SetUser("server", c.Username, c.Password))
 	}
 	must(t, sys.MkdirAll(kubelet+`\plugins`))
-	return sys
+	return sys, newMappings(t, sys, mappings.Options{})
+}
+
+// newMapped is newNode, and maps data for alice.
+func newMapped(t *testing.T) (*winsim.System, *mappings.Mappings) {
+	t.Helper()
+	sys, m := newNode(t)
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	return sys, m
 }
 
 func newMappings(t *testing.T, sys mappings.System, o mappings.Options) *mappings.Mappings {
@@ -80,8 +88,7 @@ func mapped(t *testing.T, sys *winsim.System) string {
 }
 
 func TestMap(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	must(t, m.NewSMBGlobalMapping(t.Context(), `//SERVER/Data/`, stage, alice))
 	simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	must(t, sys.WriteFile(stage+`\file`, []byte("data")))
@@ -117,8 +124,7 @@ func TestLink(t *testing.T) {
 		`\\server\data\Sub\dir`: `\??\UNC\server\data\Sub\dir\`,
 	} {
 		t.Run(remote, func(t *testing.T) {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
+			sys, m := newNode(t)
 			must(t, m.NewSMBGlobalMapping(t.Context(), remote, stage, alice))
 			r := readLink(t, sys, stage)
 			if r.Tag != win.TagSymlink || r.SubstituteName != target || r.Relative {
@@ -158,7 +164,7 @@ func TestLinkInTheWay(t *testing.T) {
 		"what can't be read": func(sys *winsim.System) error { return sys.Symlink(stage, `\\server\..\data`, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
+			sys, _ := newNode(t)
 			must(t, sys.MkdirAll(stage)) // which only a staging replaces
 			want(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice),
 				csiproxy.ErrAlreadyExists)
@@ -180,8 +186,7 @@ func TestLinkInTheWay(t *testing.T) {
 }
 
 func TestInvalidArguments(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	with := func(username, password string) smb.Credentials {
 		return smb.Credentials{Username: username, Password: secret.New(password)}
 	}
@@ -232,7 +237,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		}, `\\server\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
+			sys, _ := newNode(t)
 			if test.prepare != nil {
 				must(t, test.prepare(sys))
 			}
@@ -257,7 +262,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 }
 
 func TestWithoutPrivacy(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	must(t, sys.SMB().SetState("server", smbserver.State{NoEncryption: true}))
 	must(t, newMappings(t, sys, mappings.Options{WithoutPrivacy: true}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 }
@@ -300,8 +305,7 @@ func TestHealth(t *testing.T) {
 		"the logon session has gone": {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
+			sys, m := newNode(t)
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob))
 			if test.damage != nil {
 				must(t, test.damage(sys))
@@ -325,7 +329,7 @@ func fail(e win.Errno) func(*winsim.System) error {
 // A mapping works again when its server is back, without anybody's help.
 func TestServerComesBack(t *testing.T) {
 	for _, number := range []win.Errno{0, win.ErrorBadNetName} { // of a server that is away
-		sys := newNode(t)
+		sys, _ := newNode(t)
 		must(t, sys.SetSettings(winsim.Settings{NoServer: number}))
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
@@ -349,8 +353,7 @@ func TestCredentialConflict(t *testing.T) {
 	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
 
 	t.Run("the password was changed", func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 		must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "new"}))
@@ -363,9 +366,7 @@ func TestCredentialConflict(t *testing.T) {
 		}
 	})
 	t.Run("of a broken mapping itself", func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
@@ -376,8 +377,7 @@ func TestCredentialConflict(t *testing.T) {
 			win.ErrorIODevice:                  "",
 			win.ErrorSessionCredentialConflict: "the server is in use with other credentials",
 		} {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
+			sys, m := newNode(t)
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 			must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 			must(t, sys.Fail(winsim.Match{Call: create, Skip: 1, Count: 1}, number))
@@ -386,8 +386,7 @@ func TestCredentialConflict(t *testing.T) {
 		}
 	})
 	t.Run("the other mapping can't be removed", func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, win.ErrorIODevice))
@@ -397,32 +396,26 @@ func TestCredentialConflict(t *testing.T) {
 		}
 	})
 	t.Run("the other mapping works", func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		calls := counted(sys, remove)
 		err := m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob)
 		want(t, err, csiproxy.ErrFailedPrecondition)
 		simtest.Want(t, "removals", calls(), []int{0})
 	})
 	t.Run("the other server is away", func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, win.ErrorNetNameDeleted))
 		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob), csiproxy.ErrFailedPrecondition)
 		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
 	t.Run("the other mapping is another user's", func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob))
 		simtest.Want(t, "mapped, or bob has alice's share", mapped(t, sys), `\\server\logs`)
 	})
 	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
-		sys := newNode(t)
+		sys, _ := newNode(t)
 		must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		m := newMappings(t, sys, mappings.Options{})
@@ -431,7 +424,7 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)) // its driver stages it again
 	})
 	t.Run("the new ones aren't good for the others", func(t *testing.T) {
-		sys := newNode(t)
+		sys, _ := newNode(t)
 		must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "private", Users: []string{alice.Username}}))
 		m := newMappings(t, sys, mappings.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\private`, "", alice))
@@ -446,9 +439,7 @@ func TestCredentialConflict(t *testing.T) {
 // again at once.
 func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 	for _, number := range []win.Errno{0, win.ErrorNotConnected, win.ErrorIODevice} {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, win.ErrorNoSuchLogonSession))
 		if number != 0 {
 			must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, number))

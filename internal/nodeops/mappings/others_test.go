@@ -24,8 +24,7 @@ import (
 
 // Somebody else makes and removes mappings at the same time.
 func TestMadeBySomebodyElse(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	o := win.SMBMappingOptions{Username: alice.Username, Password: alice.Password, RequirePrivacy: true}
 	made := false
 	sys.OnCall(func(c winsim.Call) {
@@ -44,9 +43,7 @@ func TestMadeBySomebodyElse(t *testing.T) {
 }
 
 func TestRemovedBySomebodyElse(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+	sys, m := newMapped(t)
 	must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
 	removed := false
 	sys.OnCall(func(c winsim.Call) {
@@ -78,9 +75,7 @@ func TestLooksBeginAnewAfterAChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sys := newNode(t)
-				m := newMappings(t, sys, mappings.Options{})
-				must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+				sys, m := newMapped(t)
 				must(t, sys.Delay(winsim.Match{Call: test.call}, 2*time.Second))
 				changed := make(chan error, 1)
 				go func() { changed <- test.change(t.Context(), m) }()
@@ -118,9 +113,7 @@ func TestMappedAgainBySomebodyElse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sys := newNode(t)
-			m := newMappings(t, sys, mappings.Options{})
-			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+			sys, m := newMapped(t)
 			must(t, unmap(sys, m))
 			must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`, win.SMBMappingOptions{Username: bob.Username, Password: bob.Password}))
 			w, err := m.Parse(`\\server\data`, stage, alice)
@@ -133,8 +126,7 @@ func TestMappedAgainBySomebodyElse(t *testing.T) {
 
 // Before a staged path becomes a link, another call maps the share with other credentials.
 func TestMappedWithOtherCredentialsMeanwhile(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	made := false
 	sys.OnCall(func(c winsim.Call) {
 		made = made || c.Name == create
@@ -156,8 +148,7 @@ func TestMappedWithOtherCredentialsMeanwhile(t *testing.T) {
 // A mapping that was to go with the last link stays if somebody asks for the share before it goes.
 func TestAskedForBeforeItGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		for _, local := range []string{stage, stage + "2"} {
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
 		}
@@ -179,7 +170,7 @@ func TestAskedForBeforeItGoes(t *testing.T) {
 
 // A record seems stale, and another process makes the mapping before it is dropped: it stays.
 func TestRecordOfAMappingThatComes(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	stageIt := func() {
 		m := newMappings(t, sys, mappings.Options{})
 		w, err := m.Parse(`\\server\data`, stage, alice)
@@ -210,7 +201,7 @@ func TestRecordOfAMappingThatComes(t *testing.T) {
 // A call that fails without having made a mapping has nothing to undo, and waits for nobody.
 func TestFailedCallTakesNoRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
+		sys, _ := newNode(t)
 		owner := use.Default(sys)
 		m := newMappings(t, sys, mappings.Options{Owner: owner})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
@@ -231,7 +222,7 @@ func TestFailedCallTakesNoRights(t *testing.T) {
 // The mapping of an earlier process counts as used while not all links are known: it isn't made
 // again with the caller's credentials, and serves a caller with the same user.
 func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	stageIt := func(local string) error {
 		m := newMappings(t, sys, mappings.Options{})
 		w, err := m.Parse(`\\server\data`, local, alice)
@@ -253,8 +244,7 @@ func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
 // the last link that is known.
 func TestUnmapWithUnknownLinks(t *testing.T) {
 	for _, linked := range []bool{false, true} {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		data, err := unc.Parse(`\\server\data`)
 		must(t, err)
 		must(t, m.NewSMBGlobalMapping(t.Context(), data.String(), stage, alice))
@@ -287,7 +277,7 @@ func (c connected) SMBConnections(context.Context) ([]win.SMBConnection, error) 
 // The opens of all connections to a share count. Without a connection, the user of a mapping isn't known,
 // so it may be the caller.
 func TestConnectionsOfAMapping(t *testing.T) {
-	sys := newNode(t)
+	sys, _ := newNode(t)
 	data, err := unc.Parse(`\\server\data`)
 	must(t, err)
 	must(t, newMappings(t, sys, mappings.Options{}).NewSMBGlobalMapping(t.Context(), data.String(), stage, alice))
@@ -307,8 +297,7 @@ func TestConnectionsOfAMapping(t *testing.T) {
 
 // Many pods start at once.
 func TestConcurrently(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	calls := counted(sys, remove)
 	var callers sync.WaitGroup
 	for i := range 32 {

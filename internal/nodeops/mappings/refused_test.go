@@ -9,7 +9,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops/mappings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/unc"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -22,8 +21,7 @@ import (
 // The right one isn't held up.
 func TestWrongPasswordIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
+		sys, m := newNode(t)
 		wrong := smb.Credentials{Username: alice.Username, Password: secret.New("wrong")}
 		calls := counted(sys, create)
 		for range 10 {
@@ -45,9 +43,7 @@ func TestWrongPasswordIsHeldBack(t *testing.T) {
 // account locked either.
 func TestProbesOfARefusedMappingAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newNode(t)
-		m := newMappings(t, sys, mappings.Options{})
-		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		sys, m := newMapped(t)
 		must(t, sys.SMB().SetUser("server", alice.Username, secret.New("changed")))
 		calls := counted(sys, probe, create)
 		for range 10 {
@@ -65,8 +61,7 @@ func TestProbesOfARefusedMappingAreHeldBack(t *testing.T) {
 
 // To describe all shares of a server that refuses their password costs one log-on.
 func TestDescribingRefusedShares(t *testing.T) {
-	sys := newNode(t)
-	m := newMappings(t, sys, mappings.Options{})
+	sys, m := newNode(t)
 	shares := []string{`\\server\data`, `\\server\logs`}
 	for _, share := range shares {
 		must(t, m.NewSMBGlobalMapping(t.Context(), share, "", alice))
