@@ -105,9 +105,7 @@ func TestMoveAsideOfNothing(t *testing.T) {
 
 // What isn't somebody's leftover in an empty place stays where it is.
 func TestMoveAsideRefuses(t *testing.T) {
-	sim, n := newNode(t)
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	sim, n, _ := newStaged(t)
 	simtest.Must(t, sim.MkdirAll(stagingPath+`\dir`))
 	simtest.Must(t, sim.WriteFile(stagingPath+`\dir`+file, nil))
 	simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
@@ -232,9 +230,7 @@ func TestMoveAsideAboveUse(t *testing.T) {
 // A directory stays while it can't be found out whether something below it is used.
 func TestMoveAsideAboveUnknown(t *testing.T) {
 	const below, linked = simtest.Kubelet + `\plugins\below`, simtest.Kubelet + `\plugins\linked`
-	sim, n := newNode(t)
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	sim, n, _ := newStaged(t)
 	simtest.Must(t, sim.MkdirAll(below+`\sub`))
 	simtest.Must(t, sim.MkdirAll(linked))
 	simtest.Must(t, sim.Symlink(linked+`\link`, stagingPath+`\none`, true))

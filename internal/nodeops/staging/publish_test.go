@@ -62,9 +62,7 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 }
 
 func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
-	sim, n := newNode(t)
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	sim, n, number := newStaged(t)
 	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
 	_, err := n.Storage.ExpandVolume(t.Context(), request)
 	simtest.WantErrorOf(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
@@ -91,10 +89,8 @@ func TestGetVolumeSeesTheCallersOwnChange(t *testing.T) {
 }
 
 func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
-	sim, n := newNode(t)
+	sim, n, number := newStaged(t)
 	ctx := t.Context()
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
 	// The last call of the look, after the size was read, takes a while.
 	simtest.Must(t, sim.Delay(winsim.Match{Call: win.FsctlIsVolumeDirty.String()}, 3*time.Second))

@@ -282,10 +282,8 @@ func TestReadOnlyOfNobody(t *testing.T) {
 
 // A volume that is staged isn't taken offline under its pods.
 func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
-	sim, n := newNode(t)
+	sim, n, number := newStaged(t)
 	ctx := t.Context()
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath,
 		"unmount it first")
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
@@ -349,10 +347,8 @@ func TestMountAtTheStagingPathDuringUnstage(t *testing.T) {
 
 // A published volume isn't unstaged without force, and the error names the links.
 func TestUnstageVolumeThatIsPublished(t *testing.T) {
-	sim, n := newNode(t)
+	sim, n, _ := newStaged(t)
 	ctx := t.Context()
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	second := targetPath + "2"
 	simtest.Must(t, sim.Symlink(second, targetPath, true)) // by way of another link
@@ -462,10 +458,8 @@ func TestGrowOfARawDisk(t *testing.T) {
 // A volume is published from where it is staged, and outside of volumes: a directory in one is
 // its users'.
 func TestPublishVolumeOutsideOfVolumes(t *testing.T) {
-	sim, n := newNode(t)
+	sim, n, _ := newStaged(t)
 	ctx := t.Context()
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, sim.MkdirAll(stagingPath+`\sub`))
 	simtest.WantErrorOf(t, "inside", n.Storage.PublishVolume(ctx, stagingPath, stagingPath+`\sub`), csiproxy.ErrFailedPrecondition, "into a mounted volume")
 	if _, err := sim.ReadDir(stagingPath + `\sub`); err != nil {
@@ -478,10 +472,8 @@ func TestPublishVolumeOutsideOfVolumes(t *testing.T) {
 
 // The mount of a volume whose disk is only offline, or to which a link leads, is no leftover.
 func TestCleanUpLeavesMountsInUse(t *testing.T) {
-	sim, n := newNode(t)
+	sim, n, number := newStaged(t)
 	ctx := t.Context()
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	isMounted := func(when string) {
 		t.Helper()
 		left, err := n.Storage.CleanUp(ctx, true)

@@ -36,6 +36,15 @@ func serial(s string) storage.Selector { return storage.Selector{SerialNumber: s
 
 func pointer[T any](v T) *T { return &v }
 
+// newStaged returns a node with a disk, vol-1, that is staged at stagingPath.
+func newStaged(t *testing.T) (*winsim.System, *nodeops.Node, disk.Number) {
+	t.Helper()
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	return sim, n, number
+}
+
 func stage(t *testing.T, n *nodeops.Node, r storage.StageVolumeRequest) storage.StagedVolume {
 	t.Helper()
 	staged, err := n.Storage.StageVolume(t.Context(), r)

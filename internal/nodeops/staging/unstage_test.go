@@ -83,9 +83,7 @@ func TestUnstageVolumeOfADiskThatSeemsGone(t *testing.T) {
 func TestUnstageVolumeInUse(t *testing.T) { synctest.Test(t, testUnstageVolumeInUse) }
 
 func testUnstageVolumeInUse(t *testing.T) {
-	sim, n := newNode(t)
-	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	sim, n, _ := newStaged(t)
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	process, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
 	simtest.Must(t, err)
@@ -155,9 +153,7 @@ func TestUnstageVolumeWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sim, n := newNode(t)
-				simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-				stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+				sim, n, _ := newStaged(t)
 				simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
 				process, err := sim.StartProcess(`C:\scanner.exe`, stagingPath+file)
 				simtest.Must(t, err)
@@ -309,9 +305,7 @@ func TestUnstageVolumeThatLeaves(t *testing.T) {
 
 // A disk that leaves right after its volume was unmounted is no disk that was never there.
 func TestUnstageVolumeWhoseDiskLeaves(t *testing.T) {
-	sim, n := newNode(t)
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	sim, n, number := newStaged(t)
 	unmounted := false
 	sim.OnCall(func(c winsim.Call) {
 		unmounted = unmounted || c.Name == win.CallDeleteVolumeMountPoint
@@ -401,9 +395,7 @@ func TestUnstageVolumeOfASwappedDisk(t *testing.T) {
 
 // A volume whose disk has left can be unstaged.
 func TestUnstageVolumeWithoutDisk(t *testing.T) {
-	sim, n := newNode(t)
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	sim, n, number := newStaged(t)
 	simtest.Must(t, sim.DetachDisk(number))
 	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
 		t.Errorf("%+v", done)
