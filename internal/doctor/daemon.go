@@ -16,7 +16,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/client"
 )
 
-const restart = "look at the daemon's log and the Event Log, then run csi-proxyctl service restart"
+// waitOrRestart is for a daemon that hangs, or is drained.
+const waitOrRestart = "if it is about to be stopped, wait until it is, or takes calls again by itself. " +
+	"Otherwise look at the daemon's log and the Event Log, then run csi-proxyctl service restart"
 
 // checkEndpoints looks whether the daemon answers at the endpoints of all versions.
 func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
@@ -25,6 +27,7 @@ func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
 	}
 	var served, missing []string
 	var faults []Finding
+	silent := make(map[string][]string) // addresses, by why they don't answer
 	denied := false
 	for _, e := range n.Endpoints(ctx) {
 		name := e.Group + " " + e.Version
@@ -34,10 +37,17 @@ func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
 		case errors.Is(e.Err, fs.ErrPermission):
 			denied = true
 		case e.Err != nil:
-			faults = append(faults, problem(restart, "%s doesn't answer: %v", e.Address, e.Err))
+			silent[e.Err.Error()] = append(silent[e.Err.Error()], e.Address)
 		default:
 			missing = append(missing, name)
 		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(silent)) {
+		who := silent[why][0] + " doesn't"
+		if more := len(silent[why]) - 1; more > 0 {
+			who = fmt.Sprintf("%s and %d more don't", silent[why][0], more)
+		}
+		faults = append(faults, problem(waitOrRestart, "%s answer: %s", who, why))
 	}
 	switch {
 	case denied:

@@ -174,6 +174,8 @@ func TestFaults(t *testing.T) {
 			func(f *fixture) { f.endpoints[1].Served = false }},
 		"a daemon that hangs": {"endpoints", problem, "disk-v1 doesn't answer: no answer", "",
 			func(f *fixture) { f.endpoints[0].Served, f.endpoints[0].Err = false, errors.New("no answer") }},
+		"a daemon that is drained": {"endpoints", problem, "disk-v1 and 1 more don't answer: it stops", "",
+			eachEndpoint(errors.New("it stops"))},
 		"the published daemon has the pipes": {"pipe-owner", problem, `the published CSI Proxy, process 5000 ` +
 			`(C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`, "endpoints",
 			func(f *fixture) {
