@@ -79,78 +79,82 @@ func (n *node) hasFiles(t *testing.T, want map[string]string) {
 }
 
 // keeps checks that a program is whole at the service's path, and that old is somewhere.
-func (n *node) keeps(t *testing.T, old string) {
-	t.Helper()
-	if content := n.files[program]; !slices.Contains([]string{oursOld, oursNew, sick, crashing}, content) {
-		t.Errorf("at the service's path is %q", content)
+func keeps(old string) func(*testing.T, *node) {
+	return func(t *testing.T, n *node) {
+		if content := n.files[program]; !slices.Contains([]string{oursOld, oursNew, sick, crashing}, content) {
+			t.Errorf("at the service's path is %q", content)
+		}
+		if !slices.Contains(slices.Collect(maps.Values(n.files)), old) {
+			t.Errorf("the program %q is lost: %q", old, n.files)
+		}
 	}
-	if !slices.Contains(slices.Collect(maps.Values(n.files)), old) {
-		t.Errorf("the program %q is lost: %q", old, n.files)
+}
+
+// replaced checks what the service has replaced, and that nothing is pending.
+func (n *node) replaced(t *testing.T, want string) {
+	t.Helper()
+	if line, pending, err := n.deployer().Replaced("csiproxy"); line != want || pending || err != nil {
+		t.Errorf("replaced: %q, pending %v, %v; want %q", line, pending, err, want)
+	}
+}
+
+// stopsOnce checks that the service was stopped no second time.
+func (n *node) stopsOnce(t *testing.T) {
+	t.Helper()
+	if i := slices.Index(n.log, "stop"); i < 0 || slices.Contains(n.log[i+1:], "stop") {
+		t.Errorf("steps: %v", n.log)
 	}
 }
 
 func TestUpgrade(t *testing.T) {
-	everyDeath(t, withOurs,
-		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", newFile, false); return err },
-		func(t *testing.T, n *node) { n.keeps(t, oursOld) },
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csi-proxy", oursNew)
-			n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
-			want := []string{"SeRestorePrivilege", "SeBackupPrivilege"}
-			if diff := cmp.Diff(want, n.services["csi-proxy"].settings.Privileges); diff != "" {
-				t.Errorf("privileges (-want +got):\n%s", diff)
-			}
-		})
+	everyDeath(t, withOurs, upgradeTo(newFile), nil, keeps(oursOld), func(t *testing.T, n *node) {
+		n.runs(t, "csi-proxy", oursNew)
+		n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+		want := []string{"SeRestorePrivilege", "SeBackupPrivilege"}
+		if diff := cmp.Diff(want, n.services["csi-proxy"].settings.Privileges); diff != "" {
+			t.Errorf("privileges (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func upgradeTo(file string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error { _, err := d.Upgrade(ctx, "", file, false); return err }
 }
 
 // Going back is an upgrade to the program that the upgrade has kept.
 func TestUpgradeToPrevious(t *testing.T) {
-	everyDeath(t,
-		func() *node {
-			n := withOurs()
-			n.files = map[string]string{program: oursNew, previous: oursOld}
-			n.holder = oursNew
-			return n
-		},
-		func(d *Deployer) error { _, err := d.Upgrade(t.Context(), "", previous, false); return err },
-		func(t *testing.T, n *node) { n.keeps(t, oursNew) },
-		func(t *testing.T, n *node, err error) {
-			got := []string{n.files[program], n.files[previous]}
-			slices.Sort(got)
-			if err != nil || !slices.Equal(got, []string{oursOld, oursNew}) || len(n.files) != 2 {
-				t.Errorf("%v: %q", err, n.files)
-			}
-			// A run that has kept the program before, and died then, leaves that one to the
-			// next run as the program to go back to. No other one does.
-			done, _ := strings.CutSuffix(strings.Join(n.log, "; "), "died")
-			if end := strings.LastIndex(done, "died"); n.files[program] != oursOld &&
-				!strings.Contains(done[:max(end, 0)], "rename to "+previous) {
-				t.Errorf("the service has the program %q: %s", n.files[program], done)
-			}
-			n.runs(t, "csi-proxy", n.files[program])
-		})
+	everyDeath(t, func() *node {
+		n := withOurs()
+		n.files = map[string]string{program: oursNew, previous: oursOld}
+		n.holder = oursNew
+		return n
+	}, upgradeTo(previous), nil, keeps(oursNew), func(t *testing.T, n *node) {
+		got := []string{n.files[program], n.files[previous]}
+		slices.Sort(got)
+		if !slices.Equal(got, []string{oursOld, oursNew}) || len(n.files) != 2 {
+			t.Errorf("%q", n.files)
+		}
+		// A run that has kept the program before, and died then, leaves that one to the
+		// next run as the program to go back to. No other one does.
+		done, _ := strings.CutSuffix(strings.Join(n.log, "; "), "died")
+		if end := strings.LastIndex(done, "died"); n.files[program] != oursOld &&
+			!strings.Contains(done[:max(end, 0)], "rename to "+previous) {
+			t.Errorf("the service has the program %q: %s", n.files[program], done)
+		}
+		n.runs(t, "csi-proxy", n.files[program])
+	})
 }
 
 // A program that doesn't work leaves the node as it was.
 func TestUpgradeRollsBack(t *testing.T) {
 	for _, bad := range []string{sick, crashing} {
 		t.Run(bad, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				everyDeathHere(t,
-					func() *node { n := withOurs(); n.files[newFile] = bad; return n },
-					func(d *Deployer) error { _, err := d.Upgrade(context.Background(), "", newFile, false); return err },
-					func(n *node) { n.keeps(t, oursOld) },
-					func(n *node, err error) {
-						if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-							t.Errorf("the upgrade gives %v", err)
-						}
-						n.runs(t, "csi-proxy", oursOld)
-						n.hasFiles(t, map[string]string{program: oursOld, newFile: bad})
-					})
-			})
+			begin := func() *node { n := withOurs(); n.files[newFile] = bad; return n }
+			everyDeath(t, begin, upgradeTo(newFile), csiproxy.ErrFailedPrecondition, keeps(oursOld),
+				func(t *testing.T, n *node) {
+					n.runs(t, "csi-proxy", oursOld)
+					n.hasFiles(t, map[string]string{program: oursOld, newFile: bad})
+				})
 		})
 	}
 }
@@ -210,9 +214,7 @@ func TestUpgradeAgain(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if i := slices.Index(n.log, "stop"); i < 0 || slices.Contains(n.log[i+1:], "stop") {
-		t.Errorf("steps: %v", n.log)
-	}
+	n.stopsOnce(t)
 	n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
 }
 
@@ -244,7 +246,7 @@ func TestUpgradeAfterFailedRollback(t *testing.T) {
 			t.Error(err)
 		}
 		n.runs(t, "csi-proxy", oursNew)
-		n.keeps(t, crashing)
+		keeps(crashing)(t, n)
 		if got, err := n.deployer().Pending(program + flags); got || err != nil {
 			t.Errorf("pending: %v, %v", got, err)
 		}
@@ -271,57 +273,47 @@ func installation(args ...string) Installation {
 }
 
 func TestReplace(t *testing.T) {
-	everyDeath(t, withPublished,
-		func(d *Deployer) error { _, err := d.Replace(t.Context(), installation("-v=2")); return err },
-		func(t *testing.T, n *node) {
-			if n.files[oldDaemon] != published {
-				t.Error("the published daemon is lost")
-			}
-		},
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csiproxy", oursOld)
-			want := winservice.Settings{CommandLine: program + flags + " -v=2", DisplayName: "CSI", Description: "old",
-				Start: winservice.Automatic, Privileges: []string{"SeBackupPrivilege"}}
-			got := n.services["csiproxy"].settings
-			if strings.HasSuffix(got.CommandLine, "-v=2 -v=2") {
-				t.Error("flags are added twice")
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("settings (-want +got):\n%s", diff)
-			}
-			if line, pending, err := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags || pending || err != nil {
-				t.Errorf("replaced: %q, pending %v, %v", line, pending, err)
-			}
-			if len(n.services) != 1 {
-				t.Errorf("%d services", len(n.services))
-			}
-		})
+	everyDeath(t, withPublished, replaceBy("-v=2"), nil, keepsPublished, func(t *testing.T, n *node) {
+		n.runs(t, "csiproxy", oursOld)
+		want := winservice.Settings{CommandLine: program + flags + " -v=2", DisplayName: "CSI", Description: "old",
+			Start: winservice.Automatic, Privileges: []string{"SeBackupPrivilege"}}
+		if diff := cmp.Diff(want, n.services["csiproxy"].settings); diff != "" {
+			t.Errorf("settings (-want +got):\n%s", diff)
+		}
+		n.replaced(t, oldDaemon+flags)
+		if len(n.services) != 1 {
+			t.Errorf("%d services", len(n.services))
+		}
+	})
+}
+
+func replaceBy(args ...string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error {
+		_, err := d.Replace(ctx, installation(args...))
+		return err
+	}
+}
+
+func keepsPublished(t *testing.T, n *node) {
+	if n.files[oldDaemon] != published {
+		t.Error("the published daemon is lost")
+	}
+}
+
+// isPublishedAgain checks that the published daemon is as it was.
+func isPublishedAgain(t *testing.T, n *node) {
+	n.runs(t, "csiproxy", published)
+	if diff := cmp.Diff(withPublished().services["csiproxy"].settings, n.services["csiproxy"].settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	n.replaced(t, "")
 }
 
 func TestReplaceRollsBack(t *testing.T) {
 	for _, bad := range []string{sick, crashing} {
 		t.Run(bad, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				everyDeathHere(t,
-					func() *node { n := withPublished(); n.files[program] = bad; return n },
-					func(d *Deployer) error { _, err := d.Replace(context.Background(), installation()); return err },
-					func(*node) {},
-					func(n *node, err error) {
-						if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-							t.Errorf("%v", err)
-						}
-						n.runs(t, "csiproxy", published)
-						if diff := cmp.Diff(withPublished().services["csiproxy"].settings, n.services["csiproxy"].settings); diff != "" {
-							t.Errorf("settings (-want +got):\n%s", diff)
-						}
-						if line, pending, err := n.deployer().Replaced("csiproxy"); line != "" || pending || err != nil {
-							t.Errorf("replaced: %q, pending %v, %v", line, pending, err)
-						}
-					})
-			})
+			begin := func() *node { n := withPublished(); n.files[program] = bad; return n }
+			everyDeath(t, begin, replaceBy(), csiproxy.ErrFailedPrecondition, nil, isPublishedAgain)
 		})
 	}
 }
@@ -358,19 +350,13 @@ func TestReplaceStopped(t *testing.T) {
 func TestReplaceNothing(t *testing.T) {
 	everyDeath(t, func() *node {
 		return &node{services: map[string]*service{}, files: map[string]string{program: oursOld}}
-	},
-		func(d *Deployer) error { _, err := d.Replace(t.Context(), installation()); return err },
-		func(*testing.T, *node) {},
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csi-proxy", oursOld)
-			want := program + " -windows-service -log_file=" + defaultLog + " -logtostderr=false"
-			if got := n.services["csi-proxy"].settings.CommandLine; got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-		})
+	}, replaceBy(), nil, nil, func(t *testing.T, n *node) {
+		n.runs(t, "csi-proxy", oursOld)
+		want := program + " -windows-service -log_file=" + defaultLog + " -logtostderr=false"
+		if got := n.services["csi-proxy"].settings.CommandLine; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
 	n := &node{services: map[string]*service{}, files: map[string]string{program: crashing}}
 	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || len(n.services) != 0 {
 		t.Errorf("a daemon that doesn't work: %v, %d services", err, len(n.services))
@@ -388,16 +374,12 @@ func TestReplaceOurs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if i := slices.Index(n.log, "stop"); slices.Contains(n.log[i+1:], "stop") {
-				t.Errorf("steps: %v", n.log)
-			}
+			n.stopsOnce(t)
 			want := strings.Join(append([]string{program + flags}, args...), " ")
 			if got := n.services["csiproxy"].settings.CommandLine; got != want {
 				t.Errorf("command line %s, want %s", got, want)
 			}
-			if line, _, _ := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags {
-				t.Errorf("what was replaced is forgotten: %q", line)
-			}
+			n.replaced(t, oldDaemon+flags)
 
 			n.files[newFile] = crashing
 			in := installation("-v=4")
@@ -415,40 +397,26 @@ func TestReplaceOurs(t *testing.T) {
 				t.Error(err)
 			}
 			n.runs(t, "csiproxy", oursNew)
-			if line, _, _ := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags {
-				t.Errorf("what was replaced is forgotten: %q", line)
-			}
+			n.replaced(t, oldDaemon+flags)
 		})
 	}
 }
 
 func TestRestore(t *testing.T) {
-	everyDeath(t,
-		func() *node {
-			n := withPublished()
-			if _, err := n.deployer().Replace(t.Context(), installation()); err != nil {
-				t.Fatal(err)
-			}
-			n.steps, n.log = 0, nil
-			return n
-		},
-		func(d *Deployer) error {
-			err := d.Uninstall(t.Context(), "", true)
-			if errors.Is(err, csiproxy.ErrFailedPrecondition) && strings.Contains(err.Error(), "replaced no other") {
-				return nil // it was done already
-			}
-			return err
-		},
-		func(*testing.T, *node) {},
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csiproxy", published)
-			if diff := cmp.Diff(withPublished().services["csiproxy"].settings, n.services["csiproxy"].settings); diff != "" {
-				t.Errorf("settings (-want +got):\n%s", diff)
-			}
-		})
+	everyDeath(t, func() *node {
+		n := withPublished()
+		if _, err := n.deployer().Replace(context.Background(), installation()); err != nil {
+			t.Fatal(err)
+		}
+		n.steps, n.log = 0, nil
+		return n
+	}, func(ctx context.Context, d *Deployer) error {
+		err := d.Uninstall(ctx, "", true)
+		if errors.Is(err, csiproxy.ErrFailedPrecondition) && strings.Contains(err.Error(), "replaced no other") {
+			return nil // it was done already
+		}
+		return err
+	}, nil, nil, isPublishedAgain)
 	n := withOurs()
 	if err := n.deployer().Uninstall(t.Context(), "", true); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 		t.Errorf("nothing to restore: %v", err)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
@@ -325,53 +326,57 @@ func (n *node) Same(a, b string) (bool, error) {
 	return first == second, nil
 }
 
-// everyDeath runs do once without a death, and then on a new node for each of its steps:
-// with a death before and after it, checked with atDeath, and then again to its end, also
-// with a second death in between. check judges the node after a run to the end, with its
-// error.
-func everyDeath(t *testing.T, begin func() *node, do func(*Deployer) error, atDeath func(*testing.T, *node),
-	check func(*testing.T, *node, error)) {
-	t.Helper()
-	everyDeathHere(t, begin, do, func(n *node) { t.Helper(); atDeath(t, n) },
-		func(n *node, err error) { t.Helper(); check(t, n, err) })
-}
-
-// everyDeathHere is everyDeath within a bubble of synctest.
-func everyDeathHere(t *testing.T, begin func() *node, do func(*Deployer) error, atDeath func(*node),
-	check func(*node, error)) {
-	t.Helper()
-	n := begin()
-	check(n, do(n.deployer()))
-	total := n.steps
-	if total < 2 {
-		t.Fatalf("%d steps: %v", total, n.log)
-	}
-	for at := 1; at <= total; at++ {
-		for _, after := range []bool{false, true} {
-			n := begin()
-			n.dieAt, n.after = at, after
-			if n.lives(func() { do(n.deployer()) }) {
-				t.Fatalf("no death at step %d of %d", at, total)
+// everyDeath runs do once without a death, and then on a new node for each of its steps: with
+// a death before and after it, and then again to its end, also with a second death in between.
+// A run to the end must fail with fails, nil for success; then check judges the node. At a death
+// keeps does, if it isn't nil.
+func everyDeath(t *testing.T, begin func() *node, do func(context.Context, *Deployer) error, fails error,
+	keeps, check func(*testing.T, *node)) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := func(n *node, err error) {
+			if !errors.Is(err, fails) {
+				t.Errorf("%v, want %v", err, fails)
 			}
-			atDeath(n)
-			for second := 0; second <= total+3; second++ { // 0 is no second death
-				n := n.clone()
-				n.steps, n.dieAt, n.after = 0, second, second%2 == at%2
-				n.log = append(n.log, "died")
-				var err error
-				if !n.lives(func() { err = do(n.deployer()) }) {
-					atDeath(n)
-					n.dieAt = 0
-					n.log = append(n.log, "died")
-					err = do(n.deployer())
+			check(t, n)
+		}
+		died := func(n *node) {
+			if keeps != nil {
+				keeps(t, n)
+			}
+			n.steps, n.dieAt = 0, 0
+			n.log = append(n.log, "died")
+		}
+		n := begin()
+		ended(n, do(t.Context(), n.deployer()))
+		total := n.steps
+		if total < 2 {
+			t.Fatalf("%d steps: %v", total, n.log)
+		}
+		for at := 1; at <= total; at++ {
+			for _, after := range []bool{false, true} {
+				n := begin()
+				n.dieAt, n.after = at, after
+				if n.lives(func() { do(t.Context(), n.deployer()) }) {
+					t.Fatalf("no death at step %d of %d", at, total)
 				}
-				check(n, err)
-				if t.Failed() {
-					t.Fatalf("death at step %d, after its effect %v, then at %d: %s", at, after, second, strings.Join(n.log, "; "))
+				died(n)
+				for second := 0; second <= total+3; second++ { // 0 is no second death
+					n := n.clone()
+					n.dieAt, n.after = second, second%2 == at%2
+					var err error
+					if !n.lives(func() { err = do(t.Context(), n.deployer()) }) {
+						died(n)
+						err = do(t.Context(), n.deployer())
+					}
+					ended(n, err)
+					if t.Failed() {
+						t.Fatalf("death at step %d, after its effect %v, then at %d: %s", at, after, second,
+							strings.Join(n.log, "; "))
+					}
 				}
 			}
 		}
-	}
+	})
 }
 
 func (n *node) clone() *node {

@@ -4,6 +4,7 @@
 package deployment
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -17,25 +18,23 @@ import (
 func TestReplaceFromNothing(t *testing.T) {
 	everyDeath(t, func() *node {
 		return &node{services: map[string]*service{}, files: map[string]string{newFile: oursNew}}
-	},
-		func(d *Deployer) error {
-			_, err := d.ReplaceFrom(t.Context(), installation("-v=2"), newFile)
-			return err
-		},
-		func(*testing.T, *node) {},
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csi-proxy", oursNew)
-			n.hasFiles(t, map[string]string{newFile: oursNew, program: oursNew})
-			if !slices.Contains(n.log, `make C:\k`) && !slices.Contains(n.log, "copy a part to "+program) {
-				t.Errorf("no directory for the program: %v", n.log)
-			}
-			if line := n.services["csi-proxy"].settings.CommandLine; !strings.HasSuffix(line, " -v=2") {
-				t.Errorf("command line %s", line)
-			}
-		})
+	}, replaceFrom("-v=2"), nil, nil, func(t *testing.T, n *node) {
+		n.runs(t, "csi-proxy", oursNew)
+		n.hasFiles(t, map[string]string{newFile: oursNew, program: oursNew})
+		if !slices.Contains(n.log, `make C:\k`) && !slices.Contains(n.log, "copy a part to "+program) {
+			t.Errorf("no directory for the program: %v", n.log)
+		}
+		if line := n.services["csi-proxy"].settings.CommandLine; !strings.HasSuffix(line, " -v=2") {
+			t.Errorf("command line %s", line)
+		}
+	})
+}
+
+func replaceFrom(args ...string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error {
+		_, err := d.ReplaceFrom(ctx, installation(args...), newFile)
+		return err
+	}
 }
 
 // In the place of the published daemon.
@@ -45,43 +44,22 @@ func TestReplaceFromPublished(t *testing.T) {
 		delete(n.files, program)
 		n.files[newFile] = oursNew
 		return n
-	},
-		func(d *Deployer) error { _, err := d.ReplaceFrom(t.Context(), installation(), newFile); return err },
-		func(t *testing.T, n *node) {
-			if n.files[oldDaemon] != published {
-				t.Error("the published daemon is lost")
-			}
-		},
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csiproxy", oursNew)
-			if line, pending, err := n.deployer().Replaced("csiproxy"); line != oldDaemon+flags || pending || err != nil {
-				t.Errorf("replaced: %q, pending %v, %v", line, pending, err)
-			}
-		})
+	}, replaceFrom(), nil, keepsPublished, func(t *testing.T, n *node) {
+		n.runs(t, "csiproxy", oursNew)
+		n.replaced(t, oldDaemon+flags)
+	})
 }
 
 // Ours is upgraded, and gets the flags.
 func TestReplaceFromOurs(t *testing.T) {
-	everyDeath(t, withOurs,
-		func(d *Deployer) error {
-			_, err := d.ReplaceFrom(t.Context(), installation("-windows-service", `-log_file=C:\log\csi-proxy.log`, "-v=4"),
-				newFile)
-			return err
-		},
-		func(t *testing.T, n *node) { n.keeps(t, oursOld) },
-		func(t *testing.T, n *node, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			n.runs(t, "csi-proxy", oursNew)
-			want := program + ` -windows-service -log_file=C:\log\csi-proxy.log -v=4`
-			if got := n.services["csi-proxy"].settings.CommandLine; got != want {
-				t.Errorf("command line %s, want %s", got, want)
-			}
-		})
+	args := []string{"-windows-service", `-log_file=C:\log\csi-proxy.log`, "-v=4"}
+	everyDeath(t, withOurs, replaceFrom(args...), nil, keeps(oursOld), func(t *testing.T, n *node) {
+		n.runs(t, "csi-proxy", oursNew)
+		want := program + " " + strings.Join(args, " ")
+		if got := n.services["csi-proxy"].settings.CommandLine; got != want {
+			t.Errorf("command line %s, want %s", got, want)
+		}
+	})
 }
 
 // A second run stops nothing.
@@ -93,9 +71,7 @@ func TestReplaceFromAgain(t *testing.T) {
 		}
 	}
 	n.runs(t, "csi-proxy", oursNew)
-	if i := slices.Index(n.log, "stop"); i < 0 || slices.Contains(n.log[i+1:], "stop") {
-		t.Errorf("steps: %v", n.log)
-	}
+	n.stopsOnce(t)
 }
 
 // A program that doesn't work doesn't stay.
