@@ -18,18 +18,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/table"
 )
 
-// checker is the command check.
-type checker struct {
-	*connection
-	options  gate.Options
-	metrics  *scraping
-	output   string
-	wait     time.Duration
-	interval time.Duration
-}
-
-func checkCommand(connect *connection) *cobra.Command {
-	c := &checker{connection: connect}
+func checkCommand(c *connection) *cobra.Command {
+	r := &reader{connection: c}
+	var options gate.Options
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether the Windows nodes are ready for CSI",
@@ -56,58 +48,33 @@ deploy/kustomize/upgrade-gate.`,
   # After it: is anything left with an in-tree plugin?
   kubectl csi-proxy check --no-in-tree`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
 	}
+	r.add(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVar(&c.options.Drivers, "driver", nil, "a CSI `driver` that each node must have; may be repeated")
-	selectorFlag(cmd, &c.options.Selector)
-	flags.StringVar(&c.options.MinVersion, "min-version", "",
+	flags.StringSliceVar(&options.Drivers, "driver", nil, "a CSI `driver` that each node must have; may be repeated")
+	flags.StringVar(&options.MinVersion, "min-version", "",
 		"the least `version` of CSI Proxy. Only its numbers count, not what follows them")
-	flags.BoolVar(&c.options.WithoutDaemon, "without-daemon", false, "the drivers need no CSI Proxy on the nodes")
-	flags.BoolVar(&c.options.NoInTree, "no-in-tree", false, "a volume that an in-tree plugin handles is a problem")
-	outputFlag(cmd, &c.output)
-	c.metrics = metricsFlags(cmd)
-	flags.DurationVar(&c.wait, "wait", 0, "how long to wait until the nodes are ready; 0 looks once")
-	flags.DurationVar(&c.interval, "interval", 5*time.Second, "how long to pause between two looks with --wait")
+	flags.BoolVar(&options.WithoutDaemon, "without-daemon", false, "the drivers need no CSI Proxy on the nodes")
+	flags.BoolVar(&options.NoInTree, "no-in-tree", false, "a volume that an in-tree plugin handles is a problem")
+	flags.DurationVar(&wait, "wait", 0, "how long to wait until the nodes are ready; 0 looks once")
+	flags.DurationVar(&r.interval, "interval", 5*time.Second, "how long to pause between two looks with --wait")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if wait < 0 {
+			return fmt.Errorf("--wait=%v: it must not be negative", wait)
+		}
+		client, scraper, err := r.connect()
+		if err != nil {
+			return err
+		}
+		options.Scraper, options.Namespace, options.Selector = scraper, c.namespace(), r.selector
+		found, err := waitUntilReady(cmd.Context(), wait, r.interval, cmd.ErrOrStderr(),
+			func(ctx context.Context) (gate.Report, error) { return gate.Check(ctx, client, options) })
+		if err != nil {
+			return err
+		}
+		return r.report(cmd.OutOrStdout(), found, len(found.Nodes), found.Ready)
+	}
 	return cmd
-}
-
-func (c *checker) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := checkOutput(c.output); err != nil {
-		return err
-	}
-	switch {
-	case c.wait < 0:
-		return fmt.Errorf("--wait=%v: it must not be negative", c.wait)
-	case c.interval <= 0:
-		return fmt.Errorf("--interval=%v: it must be more than 0", c.interval)
-	}
-	_, client, err := c.connect()
-	if err != nil {
-		return err
-	}
-	c.options.Namespace = c.namespace()
-	if c.options.Scraper, err = c.metrics.scraper(); err != nil {
-		return err
-	}
-	report, err := waitUntilReady(ctx, c.wait, c.interval, stderr, func(ctx context.Context) (gate.Report, error) {
-		return gate.Check(ctx, client, c.options)
-	})
-	if err != nil {
-		return err
-	}
-	if c.options.Selector != "" && len(report.Nodes) == 0 {
-		return fmt.Errorf("no Windows node matches --selector=%s", c.options.Selector)
-	}
-	if err := show(stdout, c.output, report); err != nil {
-		return err
-	}
-	if !report.Ready {
-		return errProblem
-	}
-	return nil
 }
 
 // waitUntilReady checks until all nodes are ready, and for wait at most. It returns the last

@@ -60,14 +60,12 @@ func (c *connection) connect() (*rest.Config, kubernetes.Interface, error) {
 // scraping are the flags that say how nodes are asked for their metrics.
 type scraping struct{ ca, user, passwordFile string }
 
-func metricsFlags(cmd *cobra.Command) *scraping {
-	m := new(scraping)
+func (m *scraping) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.ca, "metrics-ca", "",
 		"the `file` with the authority of the nodes' certificates, in PEM: ask the nodes "+
 			"themselves for their metrics, over TLS, instead of by way of the API server, which checks no certificate of a node")
 	cmd.Flags().StringVar(&m.user, "metrics-user", "", "the `name` for the nodes' metrics; with --metrics-ca")
 	cmd.Flags().StringVar(&m.passwordFile, "metrics-password-file", "", "the `file` with the password for them")
-	return m
 }
 
 func (m *scraping) scraper() (cluster.Scraper, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	core "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/cluster"
 	"github.com/csi-proxy/csi-proxy/kubectl-csi-proxy/fleet"
@@ -32,9 +33,8 @@ Exit codes: 0 if all nodes have answered; 1 if there is a problem on a node; 2 i
 answer, or nothing could be asked.`
 
 func statusCommand(c *connection) *cobra.Command {
-	var selector, output string
+	r := &reader{connection: c}
 	var watch bool
-	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say how CSI Proxy does on each Windows node",
@@ -50,48 +50,74 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
   kubectl csi-proxy status -l pool=storage -o json`,
 		Args: cobra.NoArgs,
 	}
-	selectorFlag(cmd, &selector)
-	outputFlag(cmd, &output)
-	metrics := metricsFlags(cmd)
+	r.add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again each time it changes, until Ctrl-C")
-	cmd.Flags().DurationVar(&interval, "interval", 10*time.Second, "how long to pause between two looks with --watch")
+	cmd.Flags().DurationVar(&r.interval, "interval", 10*time.Second, "how long to pause between two looks with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
-		if interval <= 0 {
-			return fmt.Errorf("--interval=%v: it must be more than 0", interval)
-		}
-		_, client, err := c.connect()
-		if err != nil {
-			return err
-		}
-		scraper, err := metrics.scraper()
+		client, scraper, err := r.connect()
 		if err != nil {
 			return err
 		}
 		look := func(ctx context.Context) (fleet.Status, error) {
-			return fleet.ReadStatus(ctx, client, scraper, c.namespace(), selector)
+			return fleet.ReadStatus(ctx, client, scraper, c.namespace(), r.selector)
 		}
 		if watch {
-			return watchStatus(cmd.Context(), interval, output, cmd.OutOrStdout(), cmd.ErrOrStderr(), look)
+			return watchStatus(cmd.Context(), r.interval, r.output, cmd.OutOrStdout(), cmd.ErrOrStderr(), look)
 		}
 		status, err := look(cmd.Context())
 		if err != nil {
 			return err
 		}
-		if selector != "" && len(status.Nodes) == 0 {
-			return fmt.Errorf("no Windows node matches --selector=%s", selector)
-		}
-		if err := show(cmd.OutOrStdout(), output, status); err != nil {
-			return err
-		}
-		if !status.OK {
-			return errProblem
-		}
-		return nil
+		return r.report(cmd.OutOrStdout(), status, len(status.Nodes), status.OK)
 	}
 	return cmd
+}
+
+// reader has the flags of the commands that only read: from the API server, and the metrics
+// of CSI Proxy's pods.
+type reader struct {
+	*connection
+	selector, output string
+	metrics          scraping
+	interval         time.Duration
+}
+
+func (r *reader) add(cmd *cobra.Command) {
+	selectorFlag(cmd, &r.selector)
+	outputFlag(cmd, &r.output)
+	r.metrics.add(cmd)
+}
+
+// connect checks the flags, and returns what asks the API server and the pods.
+func (r *reader) connect() (kubernetes.Interface, cluster.Scraper, error) {
+	err := checkOutput(r.output)
+	if err == nil && r.interval <= 0 {
+		err = fmt.Errorf("--interval=%v: it must be more than 0", r.interval)
+	}
+	if err != nil {
+		return nil, cluster.Scraper{}, err
+	}
+	_, client, err := r.connection.connect()
+	if err != nil {
+		return nil, cluster.Scraper{}, err
+	}
+	scraper, err := r.metrics.scraper()
+	return client, scraper, err
+}
+
+// report prints what was found of some nodes, of which none has a problem if it is ok.
+func (r *reader) report(w io.Writer, found printer, nodes int, ok bool) error {
+	if nodes == 0 && r.selector != "" {
+		return noneMatches(r.selector)
+	}
+	if err := show(w, r.output, found); err != nil || ok {
+		return err
+	}
+	return errProblem
+}
+
+func noneMatches(selector string) error {
+	return fmt.Errorf("no Windows node matches --selector=%s", selector)
 }
 
 // watchStatus prints the status each time it changes, until ctx ends. A look that fails is
@@ -139,6 +165,7 @@ type printer interface{ Print(io.Writer) error }
 type asked interface {
 	printer
 	Asked() []fleet.Asked
+	Problems() int
 }
 
 // show prints what a command has found.
@@ -186,8 +213,8 @@ func (a *asker) connect(stderr io.Writer, names []string) error {
 }
 
 // askCommand makes a command that asks nodes and prints what they say.
-func askCommand[T asked](c *connection, name, short, long string, ask func(context.Context, *fleet.Asker) (T, error),
-	judge func(T) error) *cobra.Command {
+func askCommand[T asked](c *connection, name, short, long string,
+	ask func(*fleet.Asker, context.Context) (T, error)) *cobra.Command {
 	a := &asker{connection: c}
 	var output string
 	cmd := &cobra.Command{
@@ -206,15 +233,15 @@ func askCommand[T asked](c *connection, name, short, long string, ask func(conte
 		if err := a.connect(cmd.ErrOrStderr(), names); err != nil {
 			return err
 		}
-		found, err := ask(cmd.Context(), &a.Asker)
+		found, err := ask(&a.Asker, cmd.Context())
 		if err == nil && len(found.Asked()) == 0 {
 			return a.none()
 		}
 		if len(found.Asked()) > 0 { // what is known, even if it was interrupted
 			err = errors.Join(err, show(cmd.OutOrStdout(), output, found))
 		}
-		if err == nil {
-			err = judge(found)
+		if err == nil && found.Problems() > 0 {
+			err = errProblem
 		}
 		return errors.Join(err, a.failed(found.Asked(), err))
 	}
@@ -224,7 +251,7 @@ func askCommand[T asked](c *connection, name, short, long string, ask func(conte
 // none says that there is no node to ask.
 func (a *asker) none() error {
 	if a.Selector != "" {
-		return fmt.Errorf("no Windows node matches --selector=%s", a.Selector)
+		return noneMatches(a.Selector)
 	}
 	return errors.New("the cluster has no Windows nodes")
 }
@@ -237,43 +264,35 @@ func (a *asker) failed(asked []fleet.Asked, err error) error {
 	return nil
 }
 
-func well[T any](T) error { return nil }
-
 func disksCommand(c *connection) *cobra.Command {
 	return askCommand(c, "disks", "List the disks of the nodes",
 		"List the disks of the nodes, with their state and where their volumes are mounted.",
-		func(ctx context.Context, a *fleet.Asker) (fleet.Disks, error) { return a.Disks(ctx) }, well)
+		(*fleet.Asker).Disks)
 }
 
 func volumesCommand(c *connection) *cobra.Command {
 	return askCommand(c, "volumes", "List what is mounted on the nodes, and for which pod",
 		`List what is mounted on the nodes: which pod, claim and PersistentVolume is behind each mount, and
 what is wrong with it, such as a pod's link that leads nowhere.`,
-		func(ctx context.Context, a *fleet.Asker) (fleet.Volumes, error) { return a.Volumes(ctx) }, well)
+		(*fleet.Asker).Volumes)
 }
 
 func doctorCommand(c *connection) *cobra.Command {
 	return askCommand(c, "doctor", "Run csi-proxyctl doctor on the nodes",
 		"Run csi-proxyctl doctor on the nodes, and print what isn't well, with what to do about it.",
-		func(ctx context.Context, a *fleet.Asker) (fleet.Findings, error) { return a.Doctor(ctx) },
-		func(f fleet.Findings) error {
-			if f.Problems() > 0 {
-				return errProblem
-			}
-			return nil
-		})
+		(*fleet.Asker).Doctor)
 }
 
 func logsCommand(c *connection) *cobra.Command {
 	lines := 200
 	cmd := askCommand(c, "logs", "Print the end of the daemons' logs",
 		"Print the end of the daemons' logs: a container's, or the log file of the service.",
-		func(ctx context.Context, a *fleet.Asker) (fleet.Logs, error) {
+		func(a *fleet.Asker, ctx context.Context) (fleet.Logs, error) {
 			if lines <= 0 {
 				return fleet.Logs{}, fmt.Errorf("--tail=%d: it must be more than 0", lines)
 			}
 			return a.Logs(ctx, lines)
-		}, well)
+		})
 	cmd.Flags().IntVar(&lines, "tail", lines, "how many `lines` of each log")
 	return cmd
 }

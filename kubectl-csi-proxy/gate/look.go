@@ -4,6 +4,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -33,38 +34,27 @@ func look(ctx context.Context, client kubernetes.Interface, o Options) (*cluster
 	for _, n := range nodes {
 		c.nodes[n.Name] = n
 	}
-	err = cluster.Each(ctx, "CSINodes", client.StorageV1().CSINodes().List, meta.ListOptions{}, func(n *storage.CSINode) {
-		if c.nodes[n.Name] != nil {
+	all := meta.ListOptions{}
+	err = cmp.Or(
+		cluster.Each(ctx, "CSINodes", client.StorageV1().CSINodes().List, all, func(n *storage.CSINode) {
 			c.csiNodes[n.Name] = n
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = cluster.Each(ctx, "VolumeAttachments", client.StorageV1().VolumeAttachments().List, meta.ListOptions{},
-		func(a *storage.VolumeAttachment) {
-			if c.nodes[a.Spec.NodeName] != nil {
+		}),
+		cluster.Each(ctx, "VolumeAttachments", client.StorageV1().VolumeAttachments().List, all,
+			func(a *storage.VolumeAttachment) {
 				c.attachments[a.Spec.NodeName] = append(c.attachments[a.Spec.NodeName], *a)
-			}
-		})
+			}),
+		cluster.Each(ctx, "PersistentVolumes", client.CoreV1().PersistentVolumes().List, all,
+			func(pv *core.PersistentVolume) {
+				c.pvs[pv.Name] = pv
+				if claim := pv.Spec.ClaimRef; claim != nil {
+					c.claimed[claim.Namespace+"/"+claim.Name] = pv
+				}
+			}))
 	if err != nil {
 		return nil, err
 	}
-	err = cluster.Each(ctx, "PersistentVolumes", client.CoreV1().PersistentVolumes().List, meta.ListOptions{},
-		func(pv *core.PersistentVolume) {
-			c.pvs[pv.Name] = pv
-			if claim := pv.Spec.ClaimRef; claim != nil {
-				c.claimed[claim.Namespace+"/"+claim.Name] = pv
-			}
-		})
-	if err != nil {
-		return nil, err
-	}
-	if c.pods, err = cluster.PodsOn(ctx, client, nodes); err != nil {
-		return nil, err
-	}
-	if o.WithoutDaemon {
-		return c, nil
+	if c.pods, err = cluster.PodsOn(ctx, client, nodes); err != nil || o.WithoutDaemon {
+		return c, err
 	}
 	pods, err := cluster.DaemonPods(ctx, client, o.Namespace)
 	if err != nil {
