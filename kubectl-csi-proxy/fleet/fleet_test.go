@@ -193,15 +193,14 @@ func TestStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		metrics string
-		objects []runtime.Object
-		problem string // a part of the only one
+		objects []runtime.Object // nil for a node with a container
+		problem string           // a part of the only one
 		mode    string
 		version string
 		check   func(NodeStatus) bool
 	}{
 		{
-			name: "well", metrics: healthy, objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			mode: Container, version: "v0.1.0",
+			name: "well", metrics: healthy,
 			check: func(n NodeStatus) bool { return *n.Volumes == 3 && *n.Disks == 5 && *n.OfflineDisks == 1 },
 		},
 		{
@@ -223,30 +222,23 @@ func TestStatus(t *testing.T) {
 			problem: "ImagePullBackOff: no such image, after 4 restarts", mode: Container},
 		{name: "removal", objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics", "service", "uninstall")},
 			mode: Removal},
-		{name: "a hang", metrics: healthy + hang, objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "Windows hasn't answered CreateFileW on PhysicalDrive3 for 1h", mode: Container, version: "v0.1.0",
+		{name: "a hang", metrics: healthy + hang, problem: "Windows hasn't answered CreateFileW on PhysicalDrive3 for 1h",
 			check: func(n NodeStatus) bool { return len(n.Hangs) == 1 }},
 		{name: "silent disks", metrics: strings.Replace(healthy, "skipped_disks 0", "skipped_disks 2", 1),
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "2 disks don't answer", mode: Container, version: "v0.1.0"},
+			problem: "2 disks don't answer"},
 		{name: "a mapping", metrics: strings.Replace(healthy, "network_error\"} 0", "network_error\"} 1", 1),
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "1 SMB mappings have network errors", mode: Container, version: "v0.1.0"},
-		{name: "a volume in use", metrics: healthy + "csi_proxy_refused_unstages 1\n",
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "1 volumes can't be unstaged", mode: Container, version: "v0.1.0"},
+			problem: "1 SMB mappings have network errors"},
+		{name: "a volume in use", metrics: healthy + "csi_proxy_refused_unstages 1\n", problem: "1 volumes can't be unstaged"},
 		{name: "old", metrics: healthy + "csi_proxy_inventory_timestamp_seconds{of=\"volumes\"} 1\n",
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "Windows hasn't told the node's volumes", mode: Container, version: "v0.1.0"},
+			problem: "Windows hasn't told the node's volumes"},
 		{name: "many calls", metrics: strings.Replace(healthy, "running\"} 1", "running\"} 3000", 1),
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "3000 calls are under way, of 4096", mode: Container, version: "v0.1.0"},
-		{name: "another program", metrics: "<html>", objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "CSI Proxy doesn't answer", mode: Container, version: "v0.1.0"},
-		{name: "endless", metrics: strings.Repeat("#", 17<<20),
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")},
-			problem: "more than 16777216 bytes", mode: Container, version: "v0.1.0"},
+			problem: "3000 calls are under way, of 4096"},
+		{name: "another program", metrics: "<html>", problem: "CSI Proxy doesn't answer"},
+		{name: "endless", metrics: strings.Repeat("#", 17<<20), problem: "more than 16777216 bytes"},
 	} {
+		if tt.objects == nil {
+			tt.objects, tt.mode, tt.version = []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")}, Container, "v0.1.0"
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			client := aCluster(func(_, scheme string) (string, error) {
 				if text, tls := strings.CutPrefix(tt.metrics, "https"); tls == (scheme == "https") {

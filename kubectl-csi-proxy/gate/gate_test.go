@@ -115,18 +115,14 @@ func check(t *testing.T, o Options, objects ...runtime.Object) (Report, error) {
 	client := fake.NewClientset(objects...)
 	// The double of the API server knows no field selectors.
 	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		list := action.(clienttesting.ListActionImpl)
-		onNode, ok := list.ListRestrictions.Fields.RequiresExactMatch("spec.nodeName")
-		if !ok {
-			return false, nil, nil
-		}
+		on, ok := action.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
 		pods := &core.PodList{}
 		for _, object := range objects {
-			if p, ok := object.(*core.Pod); ok && p.Spec.NodeName == onNode {
+			if p, isPod := object.(*core.Pod); isPod && p.Spec.NodeName == on {
 				pods.Items = append(pods.Items, *p)
 			}
 		}
-		return true, pods, nil
+		return ok, pods, nil
 	})
 	client.PrependProxyReactor("pods", func(action clienttesting.Action) (bool, rest.ResponseWrapper, error) {
 		get := action.(clienttesting.ProxyGetAction)
@@ -142,12 +138,19 @@ func check(t *testing.T, o Options, objects ...runtime.Object) (Report, error) {
 }
 
 // metricsOf is the answer of a daemon of that version: none if it is empty.
-func metricsOf(version string) rest.ResponseWrapper {
+type metricsOf string
+
+func (version metricsOf) DoRaw(context.Context) ([]byte, error) {
 	if version == "" {
-		return answer{err: errors.New("connection refused")}
+		return nil, errors.New("connection refused")
 	}
-	return answer{body: fmt.Sprintf("# TYPE csi_proxy_build_info "+
-		"gauge\ncsi_proxy_build_info{commit=\"abc\",version=%q} 1\n", version)}
+	return fmt.Appendf(nil, "# TYPE csi_proxy_build_info gauge\ncsi_proxy_build_info{commit=\"abc\",version=%q} 1\n",
+		string(version)), nil
+}
+
+func (version metricsOf) Stream(ctx context.Context) (io.ReadCloser, error) {
+	text, err := version.DoRaw(ctx)
+	return io.NopCloser(bytes.NewReader(text)), err
 }
 
 func TestCheck(t *testing.T) {
@@ -424,16 +427,4 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v", resource, err)
 		}
 	}
-}
-
-// answer is an answer to a request.
-type answer struct {
-	body string
-	err  error
-}
-
-func (a answer) DoRaw(context.Context) ([]byte, error) { return []byte(a.body), a.err }
-
-func (a answer) Stream(context.Context) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader(a.body)), a.err
 }
