@@ -79,58 +79,61 @@ func give(err error, times int) func(string) error {
 	}
 }
 
+// states are those that the service gives, in this order.
+type states = []win.ServiceState
+
+// asked is a request to a manager, and what becomes of it.
+type asked struct {
+	states states
+	answer func(string) error // to the request to start or stop; nil for success
+	asked  int                // how often it is made
+	want   error              // of csiproxy; nil is success
+	cause  win.Errno
+	exit   win.Service
+}
+
+func (a asked) test(t *testing.T, do func(context.Context, *manager) error) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manager{states: map[string][]win.ServiceState{}, exit: a.exit, start: a.answer, stop: a.answer}
+		if a.states != nil {
+			m.states["svc"] = a.states
+		}
+		if a.answer == nil {
+			m.start, m.stop = accept, accept
+		}
+		check(t, do(t.Context(), m), a.want, a.cause)
+		if len(m.asked) != a.asked {
+			t.Errorf("it was asked %q", m.asked)
+		}
+	})
+}
+
 func TestStart(t *testing.T) {
-	for name, test := range map[string]struct {
-		states []win.ServiceState
-		exit   win.Service
-		start  func(string) error
-		asked  int
-		want   error // of csiproxy; nil is success
-		cause  win.Errno
-	}{
-		"stopped":      {states: []win.ServiceState{stopped, startPending, startPending, running}, asked: 1},
-		"running":      {states: []win.ServiceState{running}},
-		"about to run": {states: []win.ServiceState{startPending, startPending, running}},
-		"about to stop": {states: []win.ServiceState{stopPending, stopPending, stopped, startPending, running},
-			asked: 1},
-		"started by somebody else": {states: []win.ServiceState{stopped, running},
-			start: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
-		"continuing": {states: []win.ServiceState{win.ServiceContinuePending, running}},
-		"paused":     {states: []win.ServiceState{paused}, want: csiproxy.ErrFailedPrecondition},
-		"disabled": {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceDisabled, 1),
-			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDisabled},
-		"a dependency that fails": {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceDependencyFail, 1),
-			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDependencyFail},
-		"a process that hangs": {states: []win.ServiceState{stopped}, start: give(win.ErrorServiceRequestTimeout, 1),
-			asked: 1, want: csiproxy.ErrUnavailable, cause: win.ErrorServiceRequestTimeout},
-		"stops again": {states: []win.ServiceState{stopped, startPending, stopped},
-			exit: win.Service{ExitCode: win.ErrorFileNotFound}, asked: 1, want: csiproxy.ErrFailedPrecondition,
-			cause: win.ErrorFileNotFound},
-		"stops again without a cause": {states: []win.ServiceState{stopped, stopped}, asked: 1,
-			want: csiproxy.ErrFailedPrecondition},
-		"stops with its own error": {
-			states: []win.ServiceState{stopped, startPending, stopped},
-			exit:   win.Service{ExitCode: win.ErrorServiceSpecificError, SpecificExitCode: 42},
-			asked:  1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceSpecificError,
-		},
+	for name, test := range map[string]asked{
+		"stopped":                  {states: states{stopped, startPending, startPending, running}, asked: 1},
+		"running":                  {states: states{running}},
+		"about to run":             {states: states{startPending, startPending, running}},
+		"about to stop":            {states: states{stopPending, stopPending, stopped, startPending, running}, asked: 1},
+		"started by somebody else": {states: states{stopped, running}, answer: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
+		"continuing":               {states: states{win.ServiceContinuePending, running}},
+		"paused":                   {states: states{paused}, want: csiproxy.ErrFailedPrecondition},
+		"disabled": {states: states{stopped}, answer: give(win.ErrorServiceDisabled, 1), asked: 1,
+			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDisabled},
+		"a dependency that fails": {states: states{stopped}, answer: give(win.ErrorServiceDependencyFail, 1), asked: 1,
+			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDependencyFail},
+		"a process that hangs": {states: states{stopped}, answer: give(win.ErrorServiceRequestTimeout, 1), asked: 1,
+			want: csiproxy.ErrUnavailable, cause: win.ErrorServiceRequestTimeout},
+		"stops again": {states: states{stopped, startPending, stopped}, exit: win.Service{ExitCode: win.ErrorFileNotFound},
+			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorFileNotFound},
+		"stops again without a cause": {states: states{stopped, stopped}, asked: 1, want: csiproxy.ErrFailedPrecondition},
+		"stops with its own error": {states: states{stopped, startPending, stopped},
+			exit:  win.Service{ExitCode: win.ErrorServiceSpecificError, SpecificExitCode: 42},
+			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceSpecificError},
 		"unknown":     {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
-		"never there": {states: []win.ServiceState{stopped, startPending}, asked: 1, want: csiproxy.ErrUnavailable},
+		"never there": {states: states{stopped, startPending}, asked: 1, want: csiproxy.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := &manager{states: map[string][]win.ServiceState{}, exit: test.exit, start: test.start}
-				if test.states != nil {
-					m.states["svc"] = test.states
-				}
-				if m.start == nil {
-					m.start = accept
-				}
-				err := scm.Start(t.Context(), m, discard, "svc")
-				check(t, err, test.want, test.cause)
-				if len(m.asked) != test.asked {
-					t.Errorf("it was asked %q", m.asked)
-				}
-			})
+			test.test(t, func(ctx context.Context, m *manager) error { return scm.Start(ctx, m, discard, "svc") })
 		})
 	}
 }
@@ -146,44 +149,25 @@ func check(t *testing.T, err, want error, cause win.Errno) {
 }
 
 func TestStop(t *testing.T) {
-	for name, test := range map[string]struct {
-		states []win.ServiceState
-		stop   func(string) error
-		asked  int
-		want   error
-		cause  win.Errno
-	}{
-		"running":       {states: []win.ServiceState{running, stopPending, stopped}, asked: 1},
-		"paused":        {states: []win.ServiceState{paused, stopped}, asked: 1},
-		"stopped":       {states: []win.ServiceState{stopped}},
-		"about to stop": {states: []win.ServiceState{stopPending, stopPending, stopped}},
-		"about to run": {states: []win.ServiceState{startPending, startPending, running, stopPending, stopped},
-			stop: give(win.ErrorServiceCannotAcceptCtrl, 2), asked: 3},
-		"stopped meanwhile": {states: []win.ServiceState{running}, stop: give(win.ErrorServiceNotActive, 1), asked: 1},
-		"slow to say so":    {states: []win.ServiceState{running, running, running, stopped}, asked: 1},
-		"not to be stopped": {states: []win.ServiceState{running}, stop: give(win.ErrorInvalidServiceControl, 1), asked: 1,
+	for name, test := range map[string]asked{
+		"running":       {states: states{running, stopPending, stopped}, asked: 1},
+		"paused":        {states: states{paused, stopped}, asked: 1},
+		"stopped":       {states: states{stopped}},
+		"about to stop": {states: states{stopPending, stopPending, stopped}},
+		"about to run": {states: states{startPending, startPending, running, stopPending, stopped},
+			answer: give(win.ErrorServiceCannotAcceptCtrl, 2), asked: 3},
+		"stopped meanwhile": {states: states{running}, answer: give(win.ErrorServiceNotActive, 1), asked: 1},
+		"slow to say so":    {states: states{running, running, running, stopped}, asked: 1},
+		"not to be stopped": {states: states{running}, answer: give(win.ErrorInvalidServiceControl, 1), asked: 1,
 			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorInvalidServiceControl},
-		"protected": {states: []win.ServiceState{running}, stop: give(win.ErrorAccessDenied, 1), asked: 1,
+		"protected": {states: states{running}, answer: give(win.ErrorAccessDenied, 1), asked: 1,
 			want: csiproxy.ErrPermissionDenied, cause: win.ErrorAccessDenied},
 		"unknown":              {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
-		"accepts and runs on":  {states: []win.ServiceState{running}, asked: 3, want: csiproxy.ErrUnavailable},
-		"hangs while stopping": {states: []win.ServiceState{stopPending}, want: csiproxy.ErrUnavailable},
+		"accepts and runs on":  {states: states{running}, asked: 3, want: csiproxy.ErrUnavailable},
+		"hangs while stopping": {states: states{stopPending}, want: csiproxy.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := &manager{states: map[string][]win.ServiceState{}, stop: test.stop}
-				if test.states != nil {
-					m.states["svc"] = test.states
-				}
-				if m.stop == nil {
-					m.stop = accept
-				}
-				err := scm.Stop(t.Context(), m, discard, "svc", false)
-				check(t, err, test.want, test.cause)
-				if len(m.asked) != test.asked {
-					t.Errorf("it was asked %q", m.asked)
-				}
-			})
+			test.test(t, func(ctx context.Context, m *manager) error { return scm.Stop(ctx, m, discard, "svc", false) })
 		})
 	}
 }
