@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
 )
 
 // Serial numbers and messages come from hardware and other machines; a terminal
@@ -33,19 +32,6 @@ func TestNoControlSequences(t *testing.T) {
 	}
 	if all := out.String() + errs.String(); strings.ContainsAny(all, "\x1b\a\u202e\t") || !utf8.ValidString(all) {
 		t.Errorf("%q reaches the terminal", all)
-	}
-}
-
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		`\\?\Volume{x}\ "a" ü`: `\\?\Volume{x}\ "a" ü`,
-		"":                     "",
-		"a\nb":                 `a\nb`,
-		"\"a\"\x1b":            `"a"\x1b`,
-	} {
-		if got := quote.Terminal(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
 	}
 }
 

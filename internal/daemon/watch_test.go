@@ -13,11 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/server"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -94,65 +92,6 @@ func TestWatchDisksEnds(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A daemon that stops ends the watches at once.
-func TestStopEndsWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newTarget(t)
-		c := g.client()
-		told, ended := make(chan storage.DiskChanges, 10), make(chan error, 1)
-		go func() { ended <- watch(t.Context(), c, told) }()
-		<-told
-		begun := time.Now()
-		simtest.Must(t, g.stop())
-		err := <-ended
-		if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), "WatchDisks: the daemon is stopping") ||
-			time.Since(begun) != 0 {
-			t.Errorf("the watch ends with %v, after %v", err, time.Since(begun))
-		}
-		if err := watch(t.Context(), c, told); !errors.Is(err, csiproxy.ErrUnavailable) {
-			t.Errorf("without a daemon: %v", err)
-		}
-	})
-}
-
-// Thousands of watches of one client are bounded, and are nobody's loss: neither that of
-// its other calls, nor that of another client.
-func TestWatchesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newTarget(t)
-		hostile, other := g.client(), g.client()
-		watches := 10_000
-		if simtest.Sampled() {
-			watches = 1000
-		}
-		told, ended := make(chan storage.DiskChanges, watches), make(chan error, watches)
-		for range watches {
-			go func() { ended <- watch(t.Context(), hostile, told) }()
-		}
-		time.Sleep(10 * time.Minute)
-		calls := g.server.Calls()
-		if calls.Streams == 0 || calls.Streams > 32 || calls.Refused[server.RefusedStreams] != watches-calls.Streams {
-			t.Errorf("%+v", calls)
-		}
-		for range watches - calls.Streams {
-			if err := <-ended; !errors.Is(err, csiproxy.ErrResourceExhausted) {
-				t.Errorf("a watch too many: %v", err)
-			}
-		}
-		for _, c := range []*client.Client{hostile, other} {
-			if _, err := c.Storage.ListDisks(t.Context(), storage.Selector{}); err != nil {
-				t.Error(err)
-			}
-		}
-		for _, err := range other.Storage.WatchDisks(t.Context(), storage.Selector{}) {
-			if err != nil {
-				t.Error(err)
-			}
-			break
-		}
-	})
 }
 
 // What a client doesn't read is kept neither in the daemon nor in the client: it is told
