@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -208,6 +209,21 @@ func (g *target) send(m method, name string, request []byte) {
 	switch st.Code() {
 	case codes.Unknown, codes.Internal, codes.DeadlineExceeded:
 		g.t.Errorf("%s: %s: %v", m.path(), name, err)
+	}
+	if st.Code() == codes.OK {
+		return
+	}
+	// An error names the method that its caller called, also where an operation of another name
+	// answers it.
+	operation := ""
+	for _, detail := range st.Details() {
+		operation += detail.(*errdetails.ErrorInfo).Metadata["operation"]
+	}
+	inner := slices.ContainsFunc([]string{"ParseNumber", "FindDiskByPage83", "DataVolumeOfDisk", "CreateSymlink", "IsSymlink"},
+		func(other string) bool { return other != string(m.Name()) && strings.Contains(st.Message(), other) })
+	if grpcs := strings.HasPrefix(st.Message(), "grpc: "); !grpcs && // of a request that is too large
+		(operation != string(m.Name()) || !strings.HasPrefix(st.Message(), operation) || inner) {
+		g.t.Errorf("%s: %s: the error is of %q: %.300q", m.path(), name, operation, st.Message())
 	}
 	if size := proto.Size(st.Proto()); size > 8<<10 || !utf8.ValidString(st.Message()) {
 		g.t.Errorf("%s: %s: the error has %d bytes: %.300q", m.path(), name, size, st.Message())
