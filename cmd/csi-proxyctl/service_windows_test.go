@@ -104,20 +104,3 @@ func TestService(t *testing.T) {
 	ran(t, 0, "service", "uninstall", "--name", name)
 	ran(t, 3, "service", "status", "--name", name)
 }
-
-func TestServiceThatCannotBeInstalled(t *testing.T) {
-	dir := t.TempDir()
-	another := filepath.Join(dir, "another.exe")
-	must(t, os.WriteFile(another, nil, 0o700))
-	for _, args := range [][]string{
-		{"--name", `csi\proxy`, os.Args[0]},
-		{"--stop-timeout", "-1s", os.Args[0]},
-		{another},
-		{filepath.Join(dir, `csi-proxy".exe`)},
-	} {
-		_, stderr := ran(t, 2, append([]string{"service", "install"}, args...)...)
-		if strings.Contains(stderr, "CommandLine") {
-			t.Errorf("the error has the name of a function in it: %s", stderr)
-		}
-	}
-}

@@ -25,7 +25,7 @@ func (s *testService) settings(t *testing.T) Settings {
 	return settings
 }
 
-// Restore undoes what Install has changed.
+// Install gives a service its settings, whatever they were. Restore undoes that.
 func TestSettings(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
@@ -36,13 +36,13 @@ func TestSettings(t *testing.T) {
 	}
 	other := s.Config
 	other.CommandLine += " --v=2"
-	other.DisplayName, other.Description = "Other", "Other text."
+	other.DisplayName, other.Description = "", "Other text."
 	other.StopTimeout = 2 * time.Minute
 	other.DelayedStart = true
 	other.Privileges = []string{"SeBackupPrivilege", "SeManageVolumePrivilege"}
 	must(t, services.Install(t.Context(), other))
 	second := s.settings(t)
-	if second.CommandLine != other.CommandLine || second.Description != other.Description {
+	if second.CommandLine != other.CommandLine || second.Description != other.Description || second.DisplayName != s.Name {
 		t.Errorf("changed: %+v", second)
 	}
 	if second.DelayedStart != nil && !*second.DelayedStart { // Wine may not have it
@@ -54,6 +54,11 @@ func TestSettings(t *testing.T) {
 		if diff := cmp.Diff(first, s.settings(t)); diff != "" {
 			t.Errorf("restored (-want +got):\n%s", diff)
 		}
+	}
+	must(t, services.Install(t.Context(), other))
+	s.install(t)
+	if again := s.settings(t); again.Start != Automatic || again.DelayedStart != nil && *again.DelayedStart {
+		t.Errorf("installed again: %+v", again)
 	}
 	if err := services.Restore(s.Name+"-missing", first); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("a missing service: %v", err)
@@ -80,21 +85,6 @@ func TestRequiredPrivileges(t *testing.T) {
 	}
 }
 
-func TestDelayedStart(t *testing.T) {
-	s := newService(t, "runs")
-	s.install(t)
-	if s.settings(t).DelayedStart == nil {
-		t.Skip("this system has no delayed start, as Wine hasn't")
-	}
-	for _, want := range []bool{true, false} {
-		s.DelayedStart = want
-		s.install(t)
-		if got := *s.settings(t).DelayedStart; got != want {
-			t.Errorf("delayed start is %v", got)
-		}
-	}
-}
-
 func TestStartAndStop(t *testing.T) {
 	for _, does := range []string{"runs", "outlives"} {
 		t.Run(does, func(t *testing.T) {
@@ -103,19 +93,14 @@ func TestStartAndStop(t *testing.T) {
 			for range 2 {
 				must(t, services.Start(t.Context(), s.Name))
 			}
-			status := s.query(t)
-			if status.State != Running {
+			if status := s.query(t); status.State != Running {
 				t.Errorf("started: %+v", status)
 			}
-			process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, status.ProcessID)
-			must(t, err)
-			defer windows.CloseHandle(process)
-			for range 2 {
-				must(t, services.Stop(t.Context(), s.Name))
-			}
-			if event, err := windows.WaitForSingleObject(process, 0); err != nil || event != windows.WAIT_OBJECT_0 {
-				t.Errorf("the process: %#x, %v", event, err)
-			}
+			s.endProcess(t, 0, func() {
+				for range 2 {
+					must(t, services.Stop(t.Context(), s.Name))
+				}
+			})
 			if status := s.query(t); status.State != Stopped {
 				t.Errorf("stopped: %+v", status)
 			}
