@@ -49,17 +49,9 @@ type conformanceFlags struct {
 
 func (p *program) conformance() *cobra.Command {
 	var f conformanceFlags
-	cmd := p.leaf("conformance", "Check that a daemon keeps what CSI drivers rely on", nil)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p.started = true
-		ctx := cmd.Context()
-		if p.timeout > 0 && cmd.Flag("timeout").Changed { // the default is meant for single calls
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, p.timeout)
-			defer cancel()
-		}
-		return p.runConformance(ctx, &f)
-	}
+	cmd := p.leaf("conformance", "Check that a daemon keeps what CSI drivers rely on",
+		func(ctx context.Context, _ []string) (reply, error) { return printed, p.runConformance(ctx, &f) })
+	cmd.PreRun = p.withoutDefaultTimeout
 	cmd.Long = `Check that a daemon keeps what CSI drivers rely on: each published version, as drivers call it.
 The daemon may be this project's or another one, also the published one (see --published).
 

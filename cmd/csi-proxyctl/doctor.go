@@ -34,7 +34,7 @@ func (p *program) doctor() *cobra.Command {
 			if problems := doctor.Problems(findings); problems > 0 {
 				return reply{}, fmt.Errorf("%d of %d findings are problems", problems, len(findings))
 			}
-			return reply{raw: []byte{}}, nil
+			return printed, nil
 		})
 	c.Long = `Look for what keeps CSI Proxy from working on this node: who has the endpoints, the service and
 its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.

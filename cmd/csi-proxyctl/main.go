@@ -206,6 +206,13 @@ func (p *program) leaf(use, short string, do func(ctx context.Context, args []st
 	}
 }
 
+// withoutDefaultTimeout is the PreRun of a command for which --timeout has no default.
+func (p *program) withoutDefaultTimeout(cmd *cobra.Command, _ []string) {
+	if !cmd.Flags().Changed("timeout") {
+		p.timeout = 0
+	}
+}
+
 // optional are arguments in a usage that may be left out.
 var optional = regexp.MustCompile(`\[.*?\]`)
 

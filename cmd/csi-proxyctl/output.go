@@ -77,6 +77,9 @@ func list[T any](all []T) []T { return append([]T{}, all...) }
 // done is the reply of a command without output.
 var done = reply{}
 
+// printed is the reply of a command that has printed everything already.
+var printed = reply{raw: []byte{}}
+
 func (p *program) print(r reply) error {
 	for _, w := range r.warnings {
 		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(w))

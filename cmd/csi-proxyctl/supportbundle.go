@@ -42,7 +42,7 @@ func (p *program) supportBundle() *cobra.Command {
 				LogBytes: bundledLogBytes, Addresses: addresses,
 			}
 			if path == "-" {
-				return reply{raw: []byte{}}, doctor.WriteBundle(ctx, p.stdout, n, b)
+				return printed, doctor.WriteBundle(ctx, p.stdout, n, b)
 			}
 			if err := writeBundle(ctx, path, n, b); err != nil {
 				return reply{}, err

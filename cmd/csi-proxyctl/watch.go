@@ -48,17 +48,10 @@ disks removed, added and changed at one time; the first has all disks as added.
 
 It needs a daemon that serves the storage API. When that stops, the command ends with exit
 code 6.`, storage.WatchInterval)
-	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
-		if !cmd.Flags().Changed("timeout") {
-			p.timeout = 0
-		}
-	}
+	cmd.PreRun = p.withoutDefaultTimeout
 	wanted.add(cmd)
 	return cmd
 }
-
-// printed is the reply of a command that has printed everything already.
-var printed = reply{raw: []byte{}}
 
 // printChanges prints what has changed. The first changes of a watch are the list.
 func (p *program) printChanges(c storage.DiskChanges, first bool) error {
