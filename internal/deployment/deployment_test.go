@@ -90,6 +90,14 @@ func keeps(old string) func(*testing.T, *node) {
 	}
 }
 
+// does does something once, with an error that is want, or none.
+func (n *node) does(t *testing.T, do func(context.Context, *Deployer) error, want error) {
+	t.Helper()
+	if err := do(context.Background(), n.deployer()); !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
 // replaced checks what the service has replaced, and that nothing is pending.
 func (n *node) replaced(t *testing.T, want string) {
 	t.Helper()
@@ -222,9 +230,10 @@ func TestUpgradeAgain(t *testing.T) {
 func TestUpgradeToOlder(t *testing.T) {
 	n := withOurs()
 	n.missing = true
-	if _, err := n.deployer().Upgrade(t.Context(), "", newFile, true); err != nil {
-		t.Error(err)
-	}
+	n.does(t, func(ctx context.Context, d *Deployer) error {
+		_, err := d.Upgrade(ctx, "", newFile, true)
+		return err
+	}, nil)
 	n.runs(t, "csi-proxy", oursNew)
 }
 
@@ -242,9 +251,7 @@ func TestUpgradeAfterFailedRollback(t *testing.T) {
 			t.Errorf("pending: %v, %v", got, err)
 		}
 		n.files[newFile] = oursNew
-		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); err != nil {
-			t.Error(err)
-		}
+		n.does(t, upgradeTo(newFile), nil)
 		n.runs(t, "csi-proxy", oursNew)
 		keeps(crashing)(t, n)
 		if got, err := n.deployer().Pending(program + flags); got || err != nil {
@@ -338,9 +345,7 @@ func TestReplaceStopped(t *testing.T) {
 	n := withPublished()
 	n.services["csiproxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
 	n.files[program] = crashing
-	if _, err := n.deployer().Replace(t.Context(), installation()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("%v", err)
-	}
+	n.does(t, replaceBy(), csiproxy.ErrFailedPrecondition)
 	if n.services["csiproxy"].state != winservice.Stopped ||
 		n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
 		t.Errorf("%+v", n.services["csiproxy"])
@@ -370,9 +375,7 @@ func TestReplaceOurs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := withPublished()
 			for range 2 {
-				if _, err := n.deployer().Replace(t.Context(), installation(args...)); err != nil {
-					t.Fatal(err)
-				}
+				n.does(t, replaceBy(args...), nil)
 			}
 			n.stopsOnce(t)
 			want := strings.Join(append([]string{program + flags}, args...), " ")
@@ -382,20 +385,18 @@ func TestReplaceOurs(t *testing.T) {
 			n.replaced(t, oldDaemon+flags)
 
 			n.files[newFile] = crashing
-			in := installation("-v=4")
-			in.Program = newFile
-			if _, err := n.deployer().Replace(t.Context(), in); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-				t.Errorf("a daemon that doesn't work: %v", err)
+			replace := func(ctx context.Context, d *Deployer) error {
+				_, err := d.Replace(ctx, Installation{Program: newFile, Args: []string{"-v=4"}})
+				return err
 			}
+			n.does(t, replace, csiproxy.ErrFailedPrecondition)
 			n.runs(t, "csiproxy", oursOld)
 			if got := n.services["csiproxy"].settings.CommandLine; got != want {
 				t.Errorf("rolled back to %s, want %s", got, want)
 			}
 
 			n.files[newFile] = oursNew
-			if _, err := n.deployer().Replace(t.Context(), in); err != nil {
-				t.Error(err)
-			}
+			n.does(t, replace, nil)
 			n.runs(t, "csiproxy", oursNew)
 			n.replaced(t, oldDaemon+flags)
 		})
@@ -405,9 +406,7 @@ func TestReplaceOurs(t *testing.T) {
 func TestRestore(t *testing.T) {
 	everyDeath(t, func() *node {
 		n := withPublished()
-		if _, err := n.deployer().Replace(context.Background(), installation()); err != nil {
-			t.Fatal(err)
-		}
+		n.does(t, replaceBy(), nil)
 		n.steps, n.log = 0, nil
 		return n
 	}, func(ctx context.Context, d *Deployer) error {
@@ -418,9 +417,8 @@ func TestRestore(t *testing.T) {
 		return err
 	}, nil, nil, isPublishedAgain)
 	n := withOurs()
-	if err := n.deployer().Uninstall(t.Context(), "", true); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("nothing to restore: %v", err)
-	}
+	n.does(t, func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", true) },
+		csiproxy.ErrFailedPrecondition) // there is nothing to restore
 	for range 2 {
 		if err := n.deployer().Uninstall(t.Context(), "", false); err != nil || len(n.services) != 0 {
 			t.Errorf("%v, %d services", err, len(n.services))
@@ -428,12 +426,17 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+func install(args ...string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error {
+		_, err := d.Install(ctx, installation(args...))
+		return err
+	}
+}
+
 func TestInstall(t *testing.T) {
 	n := &node{services: map[string]*service{}, files: map[string]string{program: oursOld}}
 	for range 2 {
-		if _, err := n.deployer().Install(t.Context(), installation("-log_dir=x")); err != nil {
-			t.Fatal(err)
-		}
+		n.does(t, install("-log_dir=x"), nil)
 	}
 	s := n.services["csi-proxy"]
 	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Description: defaultDescription,
@@ -444,6 +447,7 @@ func TestInstall(t *testing.T) {
 	if !slices.Contains(n.log, `make C:\log`) {
 		t.Errorf("no directory is made for the log: %v", n.log)
 	}
+	n.does(t, install("-unknown"), csiproxy.ErrInvalidArgument)
 	all := installation("-log_dir=x")
 	all.AllPrivileges = true
 	if _, err := n.deployer().Install(t.Context(), all); err != nil || s.settings.Privileges != nil {
@@ -455,18 +459,11 @@ func TestInstall(t *testing.T) {
 		if got, err := n.deployer().Install(t.Context(), installation(args)); got.RestartNeeded != want || err != nil {
 			t.Errorf("%s: %+v, %v", args, got, err)
 		}
-		if _, err := n.deployer().Install(t.Context(), installation("-log_dir=x")); err != nil {
-			t.Error(err)
-		}
+		n.does(t, install("-log_dir=x"), nil)
 	}
 
 	n = withPublished()
-	if _, err := n.deployer().Install(t.Context(), installation()); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("the published daemon's service: %v", err)
-	}
-	if _, err := n.deployer().Install(t.Context(), installation("-unknown")); err == nil {
-		t.Error("flags that the daemon doesn't take are accepted")
-	}
+	n.does(t, install(), csiproxy.ErrFailedPrecondition)
 	n.runs(t, "csiproxy", published)
 }
 

@@ -5,7 +5,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -66,9 +65,7 @@ func TestReplaceFromOurs(t *testing.T) {
 func TestReplaceFromAgain(t *testing.T) {
 	n := withOurs()
 	for range 2 {
-		if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); err != nil {
-			t.Fatal(err)
-		}
+		n.does(t, replaceFrom(), nil)
 	}
 	n.runs(t, "csi-proxy", oursNew)
 	n.stopsOnce(t)
@@ -80,10 +77,7 @@ func TestReplaceFromRollsBack(t *testing.T) {
 		for _, bad := range []string{sick, crashing} {
 			n := withOurs()
 			n.files[newFile] = bad
-			if _, err := n.deployer().ReplaceFrom(t.Context(), installation("-v=4"), newFile); !errors.Is(err,
-				csiproxy.ErrFailedPrecondition) {
-				t.Errorf("%s: %v", bad, err)
-			}
+			n.does(t, replaceFrom("-v=4"), csiproxy.ErrFailedPrecondition)
 			n.runs(t, "csi-proxy", oursOld)
 			if got := n.services["csi-proxy"].settings.CommandLine; got != program+flags {
 				t.Errorf("%s: command line %s", bad, got)
@@ -100,10 +94,7 @@ func TestReplaceFromMissing(t *testing.T) {
 		if begin().holder == published {
 			delete(n.files, program)
 		}
-		if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); !errors.Is(err,
-			csiproxy.ErrInvalidArgument) {
-			t.Errorf("%v", err)
-		}
+		n.does(t, replaceFrom(), csiproxy.ErrInvalidArgument)
 		if slices.Contains(n.log, "stop") || slices.Contains(n.log, "install") {
 			t.Errorf("steps: %v", n.log)
 		}
@@ -117,9 +108,7 @@ func TestReplaceFromElsewhere(t *testing.T) {
 	n.files[oldDaemon] = oursOld
 	n.services["csi-proxy"].settings.CommandLine = oldDaemon + flags
 	n.holderOf = oldDaemon
-	if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); err != nil {
-		t.Fatal(err)
-	}
+	n.does(t, replaceFrom(), nil)
 	n.runs(t, "csi-proxy", oursNew)
 	if got := n.services["csi-proxy"].settings.CommandLine; got != program+flags {
 		t.Errorf("command line %s", got)
@@ -133,9 +122,7 @@ func TestReplaceFromElsewhere(t *testing.T) {
 func TestReplaceFromSame(t *testing.T) {
 	n := withPublished()
 	n.files[newFile] = oursOld
-	if _, err := n.deployer().ReplaceFrom(t.Context(), installation(), newFile); err != nil {
-		t.Fatal(err)
-	}
+	n.does(t, replaceFrom(), nil)
 	n.runs(t, "csiproxy", oursOld)
 	if slices.Contains(n.log, "copy to "+program) {
 		t.Errorf("steps: %v", n.log)
