@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,6 +155,18 @@ func (version metricsOf) Stream(ctx context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(text)), err
 }
 
+// complete adds what a ready node has, and isn't among the objects.
+func complete(objects []runtime.Object) []runtime.Object {
+	for _, one := range []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile), daemon("win-1", "v1.0.0", true)} {
+		if !slices.ContainsFunc(objects, func(o runtime.Object) bool {
+			return reflect.TypeOf(o) == reflect.TypeOf(one) && o.(meta.Object).GetName() == one.(meta.Object).GetName()
+		}) {
+			objects = append(objects, one)
+		}
+	}
+	return objects
+}
+
 func TestCheck(t *testing.T) {
 	pv1 := "pv-1"
 	translated, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(),
@@ -165,93 +179,37 @@ func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		options  Options
-		objects  []runtime.Object
-		problems []string // of the node win-1, each by a part
+		objects  []runtime.Object // see complete
+		problems []string         // of the node win-1, each by a part
 		volumes  []Volume
 	}{
-		{
-			name:    "ready",
-			options: Options{Drivers: []string{azureDisk}, MinVersion: "v0.1.0"},
-			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureDisk, azureFile),
-				daemon("win-1", "v0.1.0", true)},
-		},
-		{
-			name:    "any driver will do",
-			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile), daemon("win-1", "v0.1.0", true)},
-		},
-		{
-			name:     "no CSINode",
-			objects:  []runtime.Object{node("win-1"), daemon("win-1", "v0.1.0", true)},
-			problems: []string{"no CSINode"},
-		},
-		{
-			name:     "no driver",
-			objects:  []runtime.Object{node("win-1"), csiNode("win-1", ""), daemon("win-1", "v0.1.0", true)},
-			problems: []string{"no CSI driver is registered"},
-		},
-		{
-			name:     "another driver",
-			options:  Options{Drivers: []string{azureDisk, azureFile}},
-			objects:  []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile), daemon("win-1", "v0.1.0", true)},
-			problems: []string{azureDisk + " isn't registered"},
-		},
-		{
-			name: "not a ready node",
-			objects: []runtime.Object{node("win-1",
-				func(n *core.Node) { n.Status.Conditions[0].Status = core.ConditionUnknown }), csiNode("win-1", "", azureFile),
-				daemon("win-1", "v0.1.0", true)},
-			problems: []string{"the node isn't ready"},
-		},
-		{
-			name:     "no daemon",
-			objects:  []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile)},
-			problems: []string{"CSI Proxy isn't there"},
-		},
-		{
-			name:    "no daemon needed",
-			options: Options{WithoutDaemon: true},
-			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile)},
-		},
-		{
-			name:    "annotated by what installs the daemon",
-			options: Options{MinVersion: "1.0"},
-			objects: []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile)},
-		},
-		{
-			name:    "the daemon itself knows better than the annotation",
-			options: Options{MinVersion: "v1.0.0"},
-			objects: []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile),
-				daemon("win-1", "v0.9.9", true)},
-			problems: []string{"CSI Proxy is v0.9.9, older than v1.0.0"},
-		},
-		{
-			name:    "a later commit of the version",
-			options: Options{MinVersion: "v1.0.0"},
-			objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile),
-				daemon("win-1", "v1.0.0-5-gabcdef0", true)},
-		},
-		{
-			name:     "an unknown version",
-			options:  Options{MinVersion: "v1.0.0"},
-			objects:  []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile), daemon("win-1", "unknown", true)},
-			problems: []string{"can't be compared"},
-		},
-		{
-			name:     "a daemon that doesn't answer",
-			objects:  []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile), daemon("win-1", "", true)},
-			problems: []string{"doesn't tell its version: metrics of the pod csi-proxy-win-1: connection refused"},
-		},
-		{
-			name: "a daemon that isn't ready",
-			objects: []runtime.Object{node("win-1", annotated("v1.0.0")), csiNode("win-1", "", azureFile),
-				daemon("win-1", "v1.0.0", false)},
-			problems: []string{"CSI Proxy isn't ready: see the pod csi-proxy-win-1"},
-		},
+		{name: "ready", options: Options{Drivers: []string{azureDisk}, MinVersion: "v0.1.0"},
+			objects: []runtime.Object{csiNode("win-1", "", azureDisk, azureFile)}},
+		{name: "any driver will do"},
+		{name: "no driver", objects: []runtime.Object{csiNode("win-1", "")},
+			problems: []string{"no CSI driver is registered"}},
+		{name: "another driver", options: Options{Drivers: []string{azureDisk, azureFile}},
+			problems: []string{azureDisk + " isn't registered"}},
+		{name: "not a ready node", objects: []runtime.Object{node("win-1",
+			func(n *core.Node) { n.Status.Conditions[0].Status = core.ConditionUnknown })},
+			problems: []string{"the node isn't ready"}},
+		{name: "the daemon itself knows better than the annotation", options: Options{MinVersion: "v1.0.0"},
+			objects:  []runtime.Object{node("win-1", annotated("v1.0.1")), daemon("win-1", "v0.9.9", true)},
+			problems: []string{"CSI Proxy is v0.9.9, older than v1.0.0"}},
+		{name: "a later commit of the version", options: Options{MinVersion: "v1.0.0"},
+			objects: []runtime.Object{daemon("win-1", "v1.0.0-5-gabcdef0", true)}},
+		{name: "an unknown version", options: Options{MinVersion: "v1.0.0"},
+			objects:  []runtime.Object{daemon("win-1", "unknown", true)},
+			problems: []string{"can't be compared"}},
+		{name: "a daemon that doesn't answer", objects: []runtime.Object{daemon("win-1", "", true)},
+			problems: []string{"doesn't tell its version: metrics of the pod csi-proxy-win-1: connection refused"}},
+		{name: "a daemon that isn't ready",
+			objects:  []runtime.Object{node("win-1", annotated("v1.0.0")), daemon("win-1", "v1.0.0", false)},
+			problems: []string{"CSI Proxy isn't ready: see the pod csi-proxy-win-1"}},
 		{
 			name: "a volume whose driver is missing",
 			objects: []runtime.Object{
 				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "", azureFile),
-				daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")),
 			},
 			problems: []string{azureDisk + " isn't registered; the node has volumes for it: pv-1"},
@@ -261,7 +219,6 @@ func TestCheck(t *testing.T) {
 			name: "a volume whose driver is there",
 			objects: []runtime.Object{
 				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", "", azureDisk),
-				daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")),
 			},
 			volumes: []Volume{{"pv-1", "kubernetes.io/azure-disk", azureDisk, ByInTree, []string{"default/app"}}},
@@ -271,7 +228,7 @@ func TestCheck(t *testing.T) {
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
 				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")),
-				csiNode("win-1", "kubernetes.io/azure-disk", azureDisk), daemon("win-1", "v1.0.0", true),
+				csiNode("win-1", "kubernetes.io/azure-disk", azureDisk),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")),
 			},
 			problems: []string{"the volume pv-1 is handled by the in-tree plugin kubernetes.io/azure-disk"},
@@ -281,7 +238,6 @@ func TestCheck(t *testing.T) {
 			name: "attached, and no pod any more",
 			objects: []runtime.Object{
 				node("win-1", attached("kubernetes.io/azure-disk/"+diskURI+"pv-1")), csiNode("win-1", ""),
-				daemon("win-1", "v1.0.0", true),
 			},
 			problems: []string{azureDisk + " isn't registered"},
 			volumes: []Volume{{"kubernetes.io/azure-disk/" + diskURI + "pv-1", "kubernetes.io/azure-disk", azureDisk, ByInTree,
@@ -292,7 +248,6 @@ func TestCheck(t *testing.T) {
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
 				node("win-1", attached("kubernetes.io/csi/"+azureDisk+"^"+diskURI+"pv-1")), csiNode("win-1", "", azureDisk),
-				daemon("win-1", "v1.0.0", true),
 				diskPV("pv-1", "data"), pod("app", "win-1", claimed("data")), pod("other", "win-1", claimed("data")),
 				attachment("csi-1", "win-1", azureDisk, storage.VolumeAttachmentSource{PersistentVolumeName: &pv1}),
 			},
@@ -302,7 +257,7 @@ func TestCheck(t *testing.T) {
 			name:    "a pod's own volume, migrated",
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
-				node("win-1"), csiNode("win-1", "kubernetes.io/azure-disk", azureDisk), daemon("win-1", "v1.0.0", true),
+				csiNode("win-1", "kubernetes.io/azure-disk", azureDisk),
 				attachment("csi-1", "win-1", azureDisk, storage.VolumeAttachmentSource{InlineVolumeSpec: &translated.Spec}),
 			},
 			volumes: []Volume{{"kubernetes.io/azure-disk/" + diskURI + "inline", "kubernetes.io/azure-disk", azureDisk, ByCSI,
@@ -312,8 +267,7 @@ func TestCheck(t *testing.T) {
 			name:    "a share, which isn't attached, migrated",
 			options: Options{NoInTree: true},
 			objects: []runtime.Object{
-				node("win-1"), csiNode("win-1", "kubernetes.io/aws-ebs,kubernetes.io/azure-file", azureFile),
-				daemon("win-1", "v1.0.0", true),
+				csiNode("win-1", "kubernetes.io/aws-ebs,kubernetes.io/azure-file", azureFile),
 				pod("app", "win-1", core.Volume{Name: "share",
 					VolumeSource: core.VolumeSource{AzureFile: &core.AzureFileVolumeSource{ShareName: "s"}}}),
 			},
@@ -322,7 +276,7 @@ func TestCheck(t *testing.T) {
 		{
 			name: "a share of kubelet's",
 			objects: []runtime.Object{
-				node("win-1"), csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
+				csiNode("win-1", "", azureDisk),
 				pod("app", "win-1", core.Volume{Name: "share",
 					VolumeSource: core.VolumeSource{AzureFile: &core.AzureFileVolumeSource{ShareName: "s"}}}),
 			},
@@ -333,7 +287,7 @@ func TestCheck(t *testing.T) {
 			name: "what else there is",
 			objects: []runtime.Object{
 				node("win-1", attached("kubernetes.io/iscsi/target"), attached("kubernetes.io/csi/"+azureDisk+"^x")),
-				csiNode("win-1", "", azureDisk), daemon("win-1", "v1.0.0", true),
+				csiNode("win-1", "", azureDisk),
 				diskPV("pv-1", "data"), pod("elsewhere", "linux-1", claimed("data")),
 				&core.Node{ObjectMeta: meta.ObjectMeta{Name: "linux-1", Labels: map[string]string{core.LabelOSStable: "linux"}}},
 				ended(pod("done", "win-1", claimed("data"))),
@@ -344,7 +298,7 @@ func TestCheck(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			report, err := check(t, tt.options, tt.objects...)
+			report, err := check(t, tt.options, complete(tt.objects)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -389,6 +343,26 @@ func TestOneNodeIsEnough(t *testing.T) {
 	for _, want := range []string{"win-1   yes", "win-2   no", "win-2: there is no CSINode", "2 of 3"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &out)
+		}
+	}
+}
+
+// What is missing is said, unless the options or an annotation make up for it.
+func TestMissing(t *testing.T) {
+	for _, tt := range []struct {
+		options Options
+		objects []runtime.Object
+		problem string // empty for none
+	}{
+		{objects: []runtime.Object{node("win-1"), daemon("win-1", "v1.0.0", true)}, problem: "no CSINode"},
+		{objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile)}, problem: "CSI Proxy isn't there"},
+		{Options{WithoutDaemon: true}, []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile)}, ""},
+		{Options{MinVersion: "1.0"}, []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile)}, ""},
+	} {
+		report, err := check(t, tt.options, tt.objects...)
+		if err != nil || report.Ready != (tt.problem == "") ||
+			!report.Ready && !strings.Contains(strings.Join(report.Nodes[0].Problems, "\n"), tt.problem) {
+			t.Errorf("%s: %+v, %v", tt.problem, report, err)
 		}
 	}
 }
