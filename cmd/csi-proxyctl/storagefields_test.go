@@ -57,7 +57,7 @@ var storageCommands = map[protoreflect.Name]string{
 // notShown are the fields that no table for people has; -o json has them. What tells one disk
 // or volume from another, and what is wrong with it, is in the tables.
 var notShown = []string{
-	"Disk.vendor", "Disk.product", "Disk.location", "Disk.disk_id", "Identifier.kind",
+	"Disk.vendor", "Disk.product", "Disk.location", "Disk.disk_id", "Disk.iscsi_iqn", "Identifier.kind",
 	"SCSIAddress.port", "SCSIAddress.adapter", "SCSIAddress.target",
 	"Partition.number", "Partition.offset_bytes", "Partition.size_bytes", "Partition.volume_id", "Partition.label",
 	"Volume.disk_id", "Volume.allocation_unit_bytes",
@@ -68,7 +68,7 @@ var notShown = []string{
 var hiding = [][]protoreflect.Name{
 	{},
 	{"error", "online", "system_reason", "share"},
-	{"error", "partitions", "nvme_namespace", "iscsi_iqn"},
+	{"error", "partitions", "nvme_namespace", "iscsi_iqn", "iscsi_lun"},
 	{"nvme_namespace"},
 	{"removed", "leftover_reason", "volume", "fixed"},
 }

@@ -219,7 +219,8 @@ func (g *target) send(m method, name string, request []byte) {
 	for _, detail := range st.Details() {
 		operation += detail.(*errdetails.ErrorInfo).Metadata["operation"]
 	}
-	inner := slices.ContainsFunc([]string{"ParseNumber", "FindDiskByPage83", "DataVolumeOfDisk", "CreateSymlink", "IsSymlink"},
+	others := []string{"ParseNumber", "FindDiskByPage83", "DataVolumeOfDisk", "CreateSymlink", "IsSymlink"}
+	inner := slices.ContainsFunc(others,
 		func(other string) bool { return other != string(m.Name()) && strings.Contains(st.Message(), other) })
 	if grpcs := strings.HasPrefix(st.Message(), "grpc: "); !grpcs && // of a request that is too large
 		(operation != string(m.Name()) || !strings.HasPrefix(st.Message(), operation) || inner) {

@@ -110,13 +110,14 @@ func (a asked) test(t *testing.T, do func(context.Context, *manager) error) {
 
 func TestStart(t *testing.T) {
 	for name, test := range map[string]asked{
-		"stopped":                  {states: states{stopped, startPending, startPending, running}, asked: 1},
-		"running":                  {states: states{running}},
-		"about to run":             {states: states{startPending, startPending, running}},
-		"about to stop":            {states: states{stopPending, stopPending, stopped, startPending, running}, asked: 1},
-		"started by somebody else": {states: states{stopped, running}, answer: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
-		"continuing":               {states: states{win.ServiceContinuePending, running}},
-		"paused":                   {states: states{paused}, want: csiproxy.ErrFailedPrecondition},
+		"stopped":       {states: states{stopped, startPending, startPending, running}, asked: 1},
+		"running":       {states: states{running}},
+		"about to run":  {states: states{startPending, startPending, running}},
+		"about to stop": {states: states{stopPending, stopPending, stopped, startPending, running}, asked: 1},
+		"started by somebody else": {states: states{stopped, running},
+			answer: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
+		"continuing": {states: states{win.ServiceContinuePending, running}},
+		"paused":     {states: states{paused}, want: csiproxy.ErrFailedPrecondition},
 		"disabled": {states: states{stopped}, answer: give(win.ErrorServiceDisabled, 1), asked: 1,
 			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDisabled},
 		"a dependency that fails": {states: states{stopped}, answer: give(win.ErrorServiceDependencyFail, 1), asked: 1,

@@ -357,7 +357,8 @@ func TestMissing(t *testing.T) {
 		{objects: []runtime.Object{node("win-1"), daemon("win-1", "v1.0.0", true)}, problem: "no CSINode"},
 		{objects: []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile)}, problem: "CSI Proxy isn't there"},
 		{Options{WithoutDaemon: true}, []runtime.Object{node("win-1"), csiNode("win-1", "", azureFile)}, ""},
-		{Options{MinVersion: "1.0"}, []runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile)}, ""},
+		{Options{MinVersion: "1.0"},
+			[]runtime.Object{node("win-1", annotated("v1.0.1")), csiNode("win-1", "", azureFile)}, ""},
 	} {
 		report, err := check(t, tt.options, tt.objects...)
 		if err != nil || report.Ready != (tt.problem == "") ||
