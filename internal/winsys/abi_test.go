@@ -39,7 +39,7 @@ func TestABI(t *testing.T) {
 	var filter notifyFilter
 	var tag fileTagInfo
 	var basic fileBasicInfo
-	for structure, got := range map[string]uintptr{
+	abi.CheckSizes(map[string]uintptr{
 		"CM_NOTIFY_FILTER":        unsafe.Sizeof(filter),
 		"FILE_ATTRIBUTE_TAG_INFO": unsafe.Sizeof(tag),
 		"FILE_BASIC_INFO":         unsafe.Sizeof(basic),
@@ -47,12 +47,8 @@ func TestABI(t *testing.T) {
 		"SECURITY_DESCRIPTOR_RELATIVE": descriptorSize,
 		"ACL":                          aclHeader,
 		"ACE_HEADER":                   aceHeader,
-	} {
-		if want := abi.Size(structure); int(got) != want {
-			t.Errorf("%s takes %d bytes; want %d", structure, got, want)
-		}
-	}
-	for field, got := range map[string]uintptr{
+	})
+	abi.CheckOffsets(map[string]uintptr{
 		"CM_NOTIFY_FILTER.cbSize":                      unsafe.Offsetof(filter.size),
 		"CM_NOTIFY_FILTER.Flags":                       unsafe.Offsetof(filter.flags),
 		"CM_NOTIFY_FILTER.FilterType":                  unsafe.Offsetof(filter.filterType),
@@ -75,11 +71,7 @@ func TestABI(t *testing.T) {
 		"ACL.AclSize":                                  aclSize,
 		"ACL.AceCount":                                 aclCount,
 		"ACE_HEADER.AceSize":                           aceSize,
-	} {
-		if want := abi.Offset(field); int(got) != want {
-			t.Errorf("%s is at %d; want %d", field, got, want)
-		}
-	}
+	})
 }
 
 // directoryEntry returns a FILE_FULL_DIR_INFO, as long as its name needs.

@@ -37,26 +37,18 @@ func TestABIOfSys(t *testing.T) {
 	})
 	var object windows.OBJECT_ATTRIBUTES
 	var overlapped windows.Overlapped
-	for structure, got := range map[string]uintptr{
+	abi.CheckSizes(map[string]uintptr{
 		"OBJECT_ATTRIBUTES": unsafe.Sizeof(object),
 		"IO_STATUS_BLOCK":   unsafe.Sizeof(windows.IO_STATUS_BLOCK{}),
 		"UNICODE_STRING":    unsafe.Sizeof(windows.NTUnicodeString{}),
 		"OVERLAPPED":        unsafe.Sizeof(overlapped),
-	} {
-		if want := abi.Size(structure); int(got) != want {
-			t.Errorf("%s takes %d bytes; want %d", structure, got, want)
-		}
-	}
-	for field, got := range map[string]uintptr{
+	})
+	abi.CheckOffsets(map[string]uintptr{
 		"OBJECT_ATTRIBUTES.RootDirectory": unsafe.Offsetof(object.RootDirectory),
 		"OBJECT_ATTRIBUTES.ObjectName":    unsafe.Offsetof(object.ObjectName),
 		"OBJECT_ATTRIBUTES.Attributes":    unsafe.Offsetof(object.Attributes),
 		"OVERLAPPED.Offset":               unsafe.Offsetof(overlapped.Offset),
-	} {
-		if want := abi.Offset(field); int(got) != want {
-			t.Errorf("%s is at %d; want %d", field, got, want)
-		}
-	}
+	})
 	key := (*[20]byte)(unsafe.Pointer(&devpkeyDeviceInstanceID))[:]
 	if want := abi.Sample("DEVPKEY_Device_InstanceId"); !bytes.Equal(key, want) {
 		t.Errorf("DEVPKEY_Device_InstanceId is %x; want %x", key, want)

@@ -92,7 +92,7 @@ type reportedLoginOptions [8]uint64
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_session_infow
 type sessionInfo struct {
-	id              iscsiUniqueID
+	sessionID       iscsiUniqueID
 	initiatorName   uint64 // address of a string
 	targetNodeName  uint64 // address of a string
 	targetName      uint64 // address of a string
@@ -106,7 +106,7 @@ type sessionInfo struct {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_connection_infow
 type connectionInfo struct {
-	id               iscsiUniqueID
+	connectionID     iscsiUniqueID
 	initiatorAddress uint64 // address of a string
 	targetAddress    uint64 // address of a string
 	initiatorSocket  uint16
@@ -124,7 +124,7 @@ type deviceOnSession struct {
 	deviceInterfaceType win.GUID
 	deviceInterfaceName devicePath
 	legacyName          devicePath
-	deviceNumber        [12]byte // STORAGE_DEVICE_NUMBER
+	storageDeviceNumber [12]byte // STORAGE_DEVICE_NUMBER
 	deviceInstance      uint32
 }
 
@@ -132,14 +132,14 @@ type deviceOnSession struct {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-persistent_iscsi_login_infow
 type persistentLogin struct {
-	targetName          iscsiName
-	informational       uint8
-	initiatorInstance   iscsiHBAName
-	initiatorPortNumber uint32
-	portal              targetPortal
-	securityFlags       uint64
-	mappings            uint64 // address of ISCSI_TARGET_MAPPINGW
-	loginOptions        reportedLoginOptions
+	targetName             iscsiName
+	isInformationalSession uint8
+	initiatorInstance      iscsiHBAName
+	initiatorPortNumber    uint32
+	targetPortal           targetPortal
+	securityFlags          uint64
+	mappings               uint64 // address of ISCSI_TARGET_MAPPINGW
+	loginOptions           reportedLoginOptions
 }
 
 // newTargetPortal is the inverse of [targetPortal.decode].
@@ -162,7 +162,7 @@ func (l *persistentLogin) decode() win.ISCSIPersistentLogin {
 		Target:        decodeWide(l.targetName[:]),
 		Initiator:     decodeWide(l.initiatorInstance[:]),
 		InitiatorPort: l.initiatorPortNumber,
-		Portal:        l.portal.decode(),
+		Portal:        l.targetPortal.decode(),
 	}
 }
 
@@ -232,7 +232,7 @@ func decodeSessions(b []byte, address uint64, count uint32) ([]win.ISCSISession,
 		if err != nil {
 			return nil, err
 		}
-		sessions[i] = win.ISCSISession{ID: info.id, Target: target, Portals: portals}
+		sessions[i] = win.ISCSISession{ID: info.sessionID, Target: target, Portals: portals}
 	}
 	return sessions, nil
 }
@@ -271,7 +271,7 @@ func decodeSessionDevices(b []byte, count uint32) ([]win.ISCSIDevice, error) {
 	devices := make([]win.ISCSIDevice, len(infos))
 	for i := range infos {
 		address, addressErr := win.DecodeSCSIAddress(infos[i].scsiAddress[:])
-		number, numberErr := win.DecodeDeviceNumber(infos[i].deviceNumber[:])
+		number, numberErr := win.DecodeDeviceNumber(infos[i].storageDeviceNumber[:])
 		if err := errors.Join(addressErr, numberErr); err != nil {
 			return nil, err
 		}

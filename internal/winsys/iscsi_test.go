@@ -35,88 +35,19 @@ func TestABIOfISCSI(t *testing.T) {
 		"ISCSI_MUTUAL_CHAP_AUTH_TYPE":   uint64(win.ISCSIMutualCHAP),
 		"DiscoveryMechanisms":           iscsiDiscoveryMechanisms,
 	})
-	var portal targetPortal
-	var info portalInfo
-	var options loginOptions
-	var session sessionInfo
-	var connection connectionInfo
-	var device deviceOnSession
-	var login persistentLogin
-	for structure, sizes := range map[string][]uintptr{
-		"ISCSI_TARGET_PORTALW":         {unsafe.Sizeof(portal)},
-		"ISCSI_TARGET_PORTAL_INFO_EXW": {unsafe.Sizeof(info)},
-		"ISCSI_LOGIN_OPTIONS":          {unsafe.Sizeof(options), unsafe.Sizeof(reportedLoginOptions{})},
-		"ISCSI_UNIQUE_SESSION_ID":      {unsafe.Sizeof(iscsiUniqueID{})},
-		"ISCSI_SESSION_INFOW":          {unsafe.Sizeof(session)},
-		"ISCSI_CONNECTION_INFOW":       {unsafe.Sizeof(connection)},
-		"ISCSI_DEVICE_ON_SESSIONW":     {unsafe.Sizeof(device)},
-		"PERSISTENT_ISCSI_LOGIN_INFOW": {unsafe.Sizeof(login)},
+	for name, structure := range map[string]any{
+		"ISCSI_TARGET_PORTALW":         targetPortal{},
+		"ISCSI_TARGET_PORTAL_INFO_EXW": portalInfo{},
+		"ISCSI_LOGIN_OPTIONS":          loginOptions{},
+		"ISCSI_UNIQUE_SESSION_ID":      iscsiUniqueID{},
+		"ISCSI_SESSION_INFOW":          sessionInfo{},
+		"ISCSI_CONNECTION_INFOW":       connectionInfo{},
+		"ISCSI_DEVICE_ON_SESSIONW":     deviceOnSession{},
+		"PERSISTENT_ISCSI_LOGIN_INFOW": persistentLogin{},
 	} {
-		for _, got := range sizes {
-			if want := abi.Size(structure); int(got) != want {
-				t.Errorf("%s takes %d bytes; want %d", structure, got, want)
-			}
-		}
+		abi.CheckStructure(name, structure)
 	}
-	for field, got := range map[string]uintptr{
-		"ISCSI_TARGET_PORTALW.SymbolicName":                   unsafe.Offsetof(portal.symbolicName),
-		"ISCSI_TARGET_PORTALW.Address":                        unsafe.Offsetof(portal.address),
-		"ISCSI_TARGET_PORTALW.Socket":                         unsafe.Offsetof(portal.socket),
-		"ISCSI_TARGET_PORTAL_INFO_EXW.InitiatorPortNumber":    unsafe.Offsetof(info.initiatorPortNumber),
-		"ISCSI_TARGET_PORTAL_INFO_EXW.SymbolicName":           unsafe.Offsetof(info.portal),
-		"ISCSI_TARGET_PORTAL_INFO_EXW.Address":                unsafe.Offsetof(info.portal) + unsafe.Offsetof(portal.address),
-		"ISCSI_TARGET_PORTAL_INFO_EXW.Socket":                 unsafe.Offsetof(info.portal) + unsafe.Offsetof(portal.socket),
-		"ISCSI_TARGET_PORTAL_INFO_EXW.SecurityFlags":          unsafe.Offsetof(info.securityFlags),
-		"ISCSI_TARGET_PORTAL_INFO_EXW.LoginOptions":           unsafe.Offsetof(info.loginOptions),
-		"ISCSI_LOGIN_OPTIONS.Version":                         unsafe.Offsetof(options.version),
-		"ISCSI_LOGIN_OPTIONS.InformationSpecified":            unsafe.Offsetof(options.informationSpecified),
-		"ISCSI_LOGIN_OPTIONS.LoginFlags":                      unsafe.Offsetof(options.loginFlags),
-		"ISCSI_LOGIN_OPTIONS.AuthType":                        unsafe.Offsetof(options.authType),
-		"ISCSI_LOGIN_OPTIONS.HeaderDigest":                    unsafe.Offsetof(options.headerDigest),
-		"ISCSI_LOGIN_OPTIONS.DataDigest":                      unsafe.Offsetof(options.dataDigest),
-		"ISCSI_LOGIN_OPTIONS.MaximumConnections":              unsafe.Offsetof(options.maximumConnections),
-		"ISCSI_LOGIN_OPTIONS.DefaultTime2Wait":                unsafe.Offsetof(options.defaultTime2Wait),
-		"ISCSI_LOGIN_OPTIONS.DefaultTime2Retain":              unsafe.Offsetof(options.defaultTime2Retain),
-		"ISCSI_LOGIN_OPTIONS.UsernameLength":                  unsafe.Offsetof(options.usernameLength),
-		"ISCSI_LOGIN_OPTIONS.PasswordLength":                  unsafe.Offsetof(options.passwordLength),
-		"ISCSI_LOGIN_OPTIONS.Username":                        unsafe.Offsetof(options.username),
-		"ISCSI_LOGIN_OPTIONS.Password":                        unsafe.Offsetof(options.password),
-		"ISCSI_UNIQUE_SESSION_ID.AdapterUnique":               unsafe.Offsetof(session.id.AdapterUnique),
-		"ISCSI_UNIQUE_SESSION_ID.AdapterSpecific":             unsafe.Offsetof(session.id.AdapterSpecific),
-		"ISCSI_SESSION_INFOW.SessionId":                       unsafe.Offsetof(session.id),
-		"ISCSI_SESSION_INFOW.InitiatorName":                   unsafe.Offsetof(session.initiatorName),
-		"ISCSI_SESSION_INFOW.TargetNodeName":                  unsafe.Offsetof(session.targetNodeName),
-		"ISCSI_SESSION_INFOW.TargetName":                      unsafe.Offsetof(session.targetName),
-		"ISCSI_SESSION_INFOW.ISID":                            unsafe.Offsetof(session.isid),
-		"ISCSI_SESSION_INFOW.TSID":                            unsafe.Offsetof(session.tsid),
-		"ISCSI_SESSION_INFOW.ConnectionCount":                 unsafe.Offsetof(session.connectionCount),
-		"ISCSI_SESSION_INFOW.Connections":                     unsafe.Offsetof(session.connections),
-		"ISCSI_CONNECTION_INFOW.ConnectionId":                 unsafe.Offsetof(connection.id),
-		"ISCSI_CONNECTION_INFOW.InitiatorAddress":             unsafe.Offsetof(connection.initiatorAddress),
-		"ISCSI_CONNECTION_INFOW.TargetAddress":                unsafe.Offsetof(connection.targetAddress),
-		"ISCSI_CONNECTION_INFOW.InitiatorSocket":              unsafe.Offsetof(connection.initiatorSocket),
-		"ISCSI_CONNECTION_INFOW.TargetSocket":                 unsafe.Offsetof(connection.targetSocket),
-		"ISCSI_CONNECTION_INFOW.CID":                          unsafe.Offsetof(connection.cid),
-		"ISCSI_DEVICE_ON_SESSIONW.TargetName":                 unsafe.Offsetof(device.targetName),
-		"ISCSI_DEVICE_ON_SESSIONW.ScsiAddress":                unsafe.Offsetof(device.scsiAddress),
-		"ISCSI_DEVICE_ON_SESSIONW.DeviceInterfaceType":        unsafe.Offsetof(device.deviceInterfaceType),
-		"ISCSI_DEVICE_ON_SESSIONW.DeviceInterfaceName":        unsafe.Offsetof(device.deviceInterfaceName),
-		"ISCSI_DEVICE_ON_SESSIONW.LegacyName":                 unsafe.Offsetof(device.legacyName),
-		"ISCSI_DEVICE_ON_SESSIONW.StorageDeviceNumber":        unsafe.Offsetof(device.deviceNumber),
-		"ISCSI_DEVICE_ON_SESSIONW.DeviceInstance":             unsafe.Offsetof(device.deviceInstance),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.TargetName":             unsafe.Offsetof(login.targetName),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.IsInformationalSession": unsafe.Offsetof(login.informational),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.InitiatorInstance":      unsafe.Offsetof(login.initiatorInstance),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.InitiatorPortNumber":    unsafe.Offsetof(login.initiatorPortNumber),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.TargetPortal":           unsafe.Offsetof(login.portal),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.SecurityFlags":          unsafe.Offsetof(login.securityFlags),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.Mappings":               unsafe.Offsetof(login.mappings),
-		"PERSISTENT_ISCSI_LOGIN_INFOW.LoginOptions":           unsafe.Offsetof(login.loginOptions),
-	} {
-		if want := abi.Offset(field); int(got) != want {
-			t.Errorf("%s is at %d; want %d", field, got, want)
-		}
-	}
+	abi.CheckSizes(map[string]uintptr{"ISCSI_LOGIN_OPTIONS": unsafe.Sizeof(reportedLoginOptions{})})
 }
 
 func TestNewTargetPortal(t *testing.T) {
@@ -275,7 +206,7 @@ func TestDecodePersistentLogins(t *testing.T) {
 	if diff := cmp.Diff(want, logins[0].decode()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got := decodeWide(logins[0].portal.symbolicName[:]); got != "symbolic" {
+	if got := decodeWide(logins[0].targetPortal.symbolicName[:]); got != "symbolic" {
 		t.Errorf("the portal's symbolic name is %q", got)
 	}
 }

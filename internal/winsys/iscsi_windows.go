@@ -183,7 +183,7 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 	if err != nil {
 		return err
 	}
-	return iscsiStatus(removeISCSIPersistentTarget(initiator, login.initiatorPortNumber, target, &login.portal))
+	return iscsiStatus(removeISCSIPersistentTarget(initiator, login.initiatorPortNumber, target, &login.targetPortal))
 }
 
 // SetISCSIInitiatorCHAPSecret implements [win.ISCSISessions].

@@ -49,28 +49,20 @@ func TestServiceABI(t *testing.T) {
 	var config windows.QUERY_SERVICE_CONFIG
 	var status windows.SERVICE_STATUS_PROCESS
 	var dependent windows.ENUM_SERVICE_STATUS
-	for structure, got := range map[string]uintptr{
+	abi.CheckSizes(map[string]uintptr{
 		"QUERY_SERVICE_CONFIGW":  unsafe.Sizeof(config),
 		"SERVICE_STATUS":         unsafe.Sizeof(windows.SERVICE_STATUS{}),
 		"SERVICE_STATUS_PROCESS": unsafe.Sizeof(status),
 		"ENUM_SERVICE_STATUSW":   unsafe.Sizeof(dependent),
-	} {
-		if want := abi.Size(structure); int(got) != want {
-			t.Errorf("%s takes %d bytes; want %d", structure, got, want)
-		}
-	}
-	for field, got := range map[string]uintptr{
+	})
+	abi.CheckOffsets(map[string]uintptr{
 		"QUERY_SERVICE_CONFIGW.dwStartType":                unsafe.Offsetof(config.StartType),
 		"QUERY_SERVICE_CONFIGW.lpDisplayName":              unsafe.Offsetof(config.DisplayName),
 		"SERVICE_STATUS_PROCESS.dwCurrentState":            unsafe.Offsetof(status.CurrentState),
 		"SERVICE_STATUS_PROCESS.dwWin32ExitCode":           unsafe.Offsetof(status.Win32ExitCode),
 		"SERVICE_STATUS_PROCESS.dwServiceSpecificExitCode": unsafe.Offsetof(status.ServiceSpecificExitCode),
 		"ENUM_SERVICE_STATUSW.lpServiceName":               unsafe.Offsetof(dependent.ServiceName),
-	} {
-		if want := abi.Offset(field); int(got) != want {
-			t.Errorf("%s is at %d; want %d", field, got, want)
-		}
-	}
+	})
 }
 
 // asService as the first argument makes the test binary a service. The second one

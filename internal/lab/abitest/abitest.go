@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,6 +115,62 @@ func (a *ABI) Check(constants Constants) {
 	for name, got := range constants {
 		if want := a.Value(name); got != want {
 			a.t.Errorf("%s is %#x; want %#x", name, got, want)
+		}
+	}
+}
+
+// CheckSizes compares the sizes of structures with the headers'.
+func (a *ABI) CheckSizes(sizes map[string]uintptr) {
+	a.t.Helper()
+	for structure, got := range sizes {
+		if want := a.Size(structure); int(got) != want {
+			a.t.Errorf("%s takes %d bytes; want %d", structure, got, want)
+		}
+	}
+}
+
+// CheckOffsets compares the offsets of fields with the headers'.
+func (a *ABI) CheckOffsets(offsets map[string]uintptr) {
+	a.t.Helper()
+	for field, got := range offsets {
+		if want := a.Offset(field); int(got) != want {
+			a.t.Errorf("%s is at %d; want %d", field, got, want)
+		}
+	}
+}
+
+// CheckStructure compares the size of a structure, and the offsets of its fields but blank ones. A
+// field has the headers' name, in any case. One that they don't have must be a structure whose fields
+// they have.
+func (a *ABI) CheckStructure(name string, structure any) {
+	a.t.Helper()
+	t := reflect.TypeOf(structure)
+	a.CheckSizes(map[string]uintptr{name: t.Size()})
+	a.checkFields(name, t, 0)
+}
+
+func (a *ABI) checkFields(name string, t reflect.Type, at uintptr) {
+	a.t.Helper()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Name == "_" {
+			continue
+		}
+		known := false
+		for key, want := range a.numbers {
+			if strings.EqualFold(key, "offset "+name+"."+f.Name) {
+				known = true
+				if got := uint64(at + f.Offset); got != want {
+					a.t.Errorf("%s.%s is at %d; want %d", name, f.Name, got, want)
+				}
+			}
+		}
+		switch {
+		case known:
+		case f.Type.Kind() == reflect.Struct:
+			a.checkFields(name, f.Type, at+f.Offset)
+		default:
+			a.t.Errorf("%s has no %s", name, f.Name)
 		}
 	}
 }
