@@ -21,8 +21,6 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
-
-	"github.com/csi-proxy/csi-proxy/test/windows/privilege"
 )
 
 // The programs under test: the daemon as it is released, the one with a simulated node,
@@ -37,7 +35,7 @@ func TestMain(m *testing.M) {
 // run builds the two programs, unless the environment names them, and runs the tests.
 func run(m *testing.M) (code int) {
 	// Windows lets an administrator end a process of LocalSystem only with this.
-	if err := privilege.Enable("SeDebugPrivilege"); err != nil {
+	if err := winio.EnableProcessPrivileges([]string{"SeDebugPrivilege"}); err != nil {
 		fmt.Fprintln(os.Stderr, "SeDebugPrivilege:", err)
 		return 1
 	}

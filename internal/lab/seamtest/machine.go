@@ -27,18 +27,6 @@ var machineRows = []row{
 		},
 	},
 	{
-		method: "Services.QueryService", name: "of a new service", needs: []need{services},
-		promise: "is QueryServiceConfigW and QueryServiceStatusEx",
-		test: func(t *testing.T, f *Fixture) {
-			s := f.NewServices(t)
-			got, err := f.System.QueryService(t.Context(), strings.ToUpper(s.Plain))
-			if err != nil || got.State != win.ServiceStopped || got.StartType != win.ServiceDemandStart ||
-				got.DisplayName == "" {
-				t.Errorf("%+v, %v", got, err)
-			}
-		},
-	},
-	{
 		method: "Firmware.FirmwareTable", name: "header",
 		promise: "a RawSMBIOSData header with the SMBIOS table",
 		test: func(t *testing.T, f *Fixture) {

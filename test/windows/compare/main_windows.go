@@ -29,8 +29,6 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
-
-	"github.com/csi-proxy/csi-proxy/test/windows/privilege"
 )
 
 const (
@@ -65,7 +63,7 @@ func run(programs []string) error {
 		return errors.New("the number of turns and of calls must be at least 1")
 	}
 	// An administrator needs this to open a process of LocalSystem.
-	if err := privilege.Enable("SeDebugPrivilege"); err != nil {
+	if err := winio.EnableProcessPrivileges([]string{"SeDebugPrivilege"}); err != nil {
 		return fmt.Errorf("SeDebugPrivilege: %w", err)
 	}
 	measured := make([]figures, len(programs))
