@@ -4,7 +4,6 @@
 package seamtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,20 +106,6 @@ var deviceRows = []row{
 			defer stop()
 			f.NewDisk(t)
 			f.await(t, "a notice", func() bool { return len(arrived) > 0 })
-		},
-	},
-	{
-		method: "Device.Control", name: "of a volume",
-		promise: "It returns the number of bytes that the driver put into out.",
-		test: func(t *testing.T, f *Fixture) {
-			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
-			var out [64]byte
-			n, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, out[:])
-			must(t, err)
-			number, err := win.DecodeDeviceNumber(out[:n])
-			if err != nil || n != 12 || number.DeviceType != win.FileDeviceDisk {
-				t.Errorf("%d bytes: %+v, %v", n, number, err)
-			}
 		},
 	},
 }
@@ -254,43 +239,6 @@ var diskRows = []row{
 			})
 			if !found {
 				t.Errorf("no interface is that of disk %d: %q", n, paths)
-			}
-		},
-	},
-	{
-		method: "Devices.OpenDevice", name: "a disk that has left", needs: []need{aDisk},
-		promise: "Errors: 2 and 3 no such device",
-		test: func(t *testing.T, f *Fixture) {
-			d := f.NewDisk(t)
-			d.Detach()
-			f.await(t, "the disk has left", func() bool {
-				h, err := f.System.OpenDevice(t.Context(), physicalDrive(d.Number), win.AccessNone)
-				if err == nil {
-					closing(t, h)
-				}
-				return err != nil
-			})
-			_, err := f.System.OpenDevice(t.Context(), physicalDrive(d.Number), win.AccessNone)
-			wantErrno(t, "open it", err, missing...)
-		},
-	},
-	{
-		method: "Device.Control", name: "room for the answer", needs: []need{aDisk},
-		promise: "If out is too small for the answer, nothing is in it and the error is ErrorInsufficientBuffer.",
-		test: func(t *testing.T, f *Fixture) {
-			drive := physicalDrive(f.NewDisk(t).Number)
-			for code, size := range map[win.IoctlCode]int{
-				win.IoctlStorageGetDeviceNumber: 12, win.IoctlDiskGetLengthInfo: 8, win.IoctlDiskGetDiskAttributes: 16,
-			} {
-				out, err := f.control(t, drive, code, nil, size)
-				if err != nil || len(out) != size {
-					t.Errorf("%v with room: %d bytes, %v", code, len(out), err)
-				}
-				out, err = f.control(t, drive, code, nil, size-1)
-				wantErrno(t, code.String()+" with one byte less", err, win.ErrorInsufficientBuffer)
-				if len(out) > 0 && !bytes.Equal(out, make([]byte, len(out))) {
-					t.Errorf("%v has given % x", code, out)
-				}
 			}
 		},
 	},

@@ -4,6 +4,7 @@
 package seamtest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
+// runDetach takes the test's disk away, and waits until it has left.
 func runDetach(t *testing.T, r *oracleRun, _ OracleStep) error {
-	r.drive(t).Detach()
+	d := r.drive(t)
+	d.Detach()
+	r.f.await(t, "the disk has left", func() bool {
+		h, err := r.f.System.OpenDevice(t.Context(), physicalDrive(d.Number), win.AccessNone)
+		if err == nil {
+			closing(t, h)
+		}
+		return err != nil
+	})
 	return nil
 }
 
@@ -52,8 +62,8 @@ func runDevice(t *testing.T, r *oracleRun, s OracleStep) error {
 	return r.keep(t, s, d, err)
 }
 
-// runControl sends a control code by its name. What follows is in=N or out=N, a number of
-// zero bytes, or the name of an input.
+// runControl sends a control code by its name. What follows is in=N or out=N, a number of zero bytes, in=
+// with the name of an input, or n=N, how many bytes must be in out. If out is too small, nothing must be.
 func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 	var code win.IoctlCode
 	for _, c := range win.IoctlCodes() {
@@ -65,6 +75,7 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 		t.Fatalf("there is no control code %s", s.Args[1])
 	}
 	var in, out []byte
+	want := -1
 	for _, arg := range s.Args[2:] {
 		key, value, _ := strings.Cut(arg, "=")
 		switch {
@@ -86,6 +97,8 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 			in = make([]byte, number(t, value))
 		case key == "out":
 			out = make([]byte, number(t, value))
+		case key == "n":
+			want = number(t, value)
 		default:
 			t.Fatalf("a control code has no %q", arg)
 		}
@@ -94,7 +107,13 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 	if code == win.FsctlLockVolume && len(s.Want) == 0 {
 		return r.f.lock(t, d)
 	}
-	_, err := d.Control(t.Context(), code, in, out)
+	n, err := d.Control(t.Context(), code, in, out)
+	if err == nil && want >= 0 && n != want {
+		t.Errorf("%s: %d bytes", s, n)
+	}
+	if errors.Is(err, win.ErrorInsufficientBuffer) && slices.ContainsFunc(out, func(b byte) bool { return b != 0 }) {
+		t.Errorf("%s: there are % x", s, out)
+	}
 	return err
 }
 
