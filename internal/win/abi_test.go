@@ -53,7 +53,6 @@ func TestABIConstants(t *testing.T) {
 		"StorageIdTypeVendorId":       uint64(IdentifierT10),
 		"StorageIdTypeEUI64":          uint64(IdentifierEUI64),
 		"StorageIdTypeFCPHName":       uint64(IdentifierNAA),
-		"StorageIdTypePortRelative":   uint64(IdentifierRelativePort),
 
 		"VOLUME_IS_DIRTY":       volumeIsDirty,
 		"FILE_READ_ONLY_VOLUME": uint64(FileReadOnlyVolume),
@@ -68,8 +67,6 @@ func TestABIConstants(t *testing.T) {
 		"BusTypeScsi":              uint64(BusTypeSCSI),
 		"BusTypeiScsi":             uint64(BusTypeISCSI),
 		"BusTypeSas":               uint64(BusTypeSAS),
-		"BusTypeSata":              uint64(BusTypeSATA),
-		"BusTypeVirtual":           uint64(BusTypeVirtual),
 		"BusTypeFileBackedVirtual": uint64(BusTypeFileBackedVirtual),
 		"BusTypeNvme":              uint64(BusTypeNVMe),
 
@@ -178,7 +175,7 @@ var (
 	sampleExtents       = []DiskExtent{{1, 16 << 20, 0x123456789a}, {2, 1 << 20, 512}}
 	sampleNTFS          = FileSystemData{0x1234567890, 0x246824682, 0x12345, 512, 4096}
 	sampleREFS          = FileSystemData{0x1234567890, 0x246824682, 0x12345, 4096, 65536}
-	sampleDescriptor    = DeviceDescriptor{true, BusTypeFileBackedVirtual, "Msft", "Virtual Disk", "1.0", " 12345 "}
+	sampleDescriptor    = DeviceDescriptor{BusTypeFileBackedVirtual, "Msft", "Virtual Disk", "1.0", " 12345 "}
 	sampleLocation      = DeviceLocation{1, 2, 3, 4, "Integrated : Adapter 1 : Port 2 : Target 3 : LUN 4"}
 	sampleIdentifier    = Identifier{CodeSetBinary, IdentifierNAA, AssociationDevice, []byte{0x60, 1, 2, 3, 4, 5, 6, 7}}
 	sampleNamespace     = NVMeNamespace{

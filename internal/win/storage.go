@@ -125,30 +125,26 @@ const (
 	BusTypeSCSI              BusType = 1
 	BusTypeISCSI             BusType = 9
 	BusTypeSAS               BusType = 10
-	BusTypeSATA              BusType = 11
-	BusTypeVirtual           BusType = 14
 	BusTypeFileBackedVirtual BusType = 15
 	BusTypeNVMe              BusType = 17
 )
 
-// DeviceDescriptor is STORAGE_DEVICE_DESCRIPTOR, the fixed part of which takes
+// DeviceDescriptor is the part of STORAGE_DEVICE_DESCRIPTOR that is used. Its fixed part takes
 // 36 bytes.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-storage_device_descriptor
 type DeviceDescriptor struct {
-	RemovableMedia bool
-	BusType        BusType
-	VendorID       string
-	ProductID      string
-	Revision       string
-	SerialNumber   string // with the blanks that the device puts around it
+	BusType      BusType
+	VendorID     string
+	ProductID    string
+	Revision     string
+	SerialNumber string // with the blanks that the device puts around it
 }
 
 // Encode returns the bytes of the structure.
 func (d DeviceDescriptor) Encode() []byte {
 	b := make([]byte, 36)
 	le.PutUint32(b[0:], 40) // sizeof, with the tail RawDeviceProperties[1]
-	b[10] = boolByte(d.RemovableMedia)
 	le.PutUint32(b[28:], uint32(d.BusType))
 	for _, f := range d.strings() {
 		if *f.value != "" {
@@ -168,7 +164,7 @@ func DecodeDeviceDescriptor(b []byte) (DeviceDescriptor, error) {
 	if err != nil {
 		return DeviceDescriptor{}, err
 	}
-	d := DeviceDescriptor{RemovableMedia: b[10] != 0, BusType: BusType(le.Uint32(b[28:]))}
+	d := DeviceDescriptor{BusType: BusType(le.Uint32(b[28:]))}
 	for _, f := range d.strings() {
 		if *f.value, err = stringAt(what, b, le.Uint32(b[f.offset:])); err != nil {
 			return DeviceDescriptor{}, err
@@ -207,10 +203,6 @@ const (
 	IdentifierT10            IdentifierType = 1 // T10 vendor id, then the vendor's own text
 	IdentifierEUI64          IdentifierType = 2 // 8, 12 or 16 bytes; NVMe's EUI-64 and NGUID have this form
 	IdentifierNAA            IdentifierType = 3 // 8 or 16 bytes; StorageIdTypeFCPHName
-	IdentifierRelativePort   IdentifierType = 4
-	IdentifierPortGroup      IdentifierType = 5
-	IdentifierLogicalUnit    IdentifierType = 6 // of a group of logical units
-	IdentifierMD5            IdentifierType = 7
 	IdentifierSCSIName       IdentifierType = 8 // such as eui.…, naa.… or an IQN, in UTF-8
 )
 
