@@ -46,7 +46,8 @@ panic: no memory
 
 // samplePage has rows with a check and the result of an earlier run.
 var samplePage = func() string {
-	table := "# Page\n\n| proof | what |\n|---|---|\n| **C** | a compiler |\n\n| id | facts | on Windows |\n|---|---|---|\n"
+	table := "# Page\n\n| proof | what |\n|---|---|\n| **C** | a compiler |\n\n" +
+		"| id | facts | on Windows |\n|---|---|---|\n"
 	sections := ""
 	for _, row := range []struct{ id, result, check string }{
 		{"size", "not run", "`TestDisk/*/size`"},
