@@ -45,7 +45,7 @@ var importRules = []struct {
 	},
 	{
 		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire",
-			"internal/server/...", "internal/sim/simcontrol", "internal/conformance", "simnode"},
+			"internal/server/...", "internal/sim/simcontrol", "internal/conformance", "internal/lab/bench/bare", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
@@ -30,29 +28,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// Environment of the processes that the benchmark starts of itself: of one that floods a daemon,
-// the directory of its endpoints and what to call; of a bare gRPC server, where it serves.
-const floodedDir, floodedCall, bareSocket = "BENCH_FLOODED_DIR", "BENCH_FLOODED_CALL", "BENCH_BARE_SOCKET"
+// Environment of the processes that the benchmark starts of itself, which flood a daemon: the
+// directory of its endpoints, and what to call.
+const floodedDir, floodedCall = "BENCH_FLOODED_DIR", "BENCH_FLOODED_CALL"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(floodedDir); dir != "" {
 		flood(dir, os.Getenv(floodedCall))
 	}
-	if socket := os.Getenv(bareSocket); socket != "" {
-		l, err := net.Listen("unix", socket)
-		if err != nil {
-			panic(err)
-		}
-		panic(serveBare(l))
-	}
 	os.Exit(m.Run())
-}
-
-// serveBare serves the smallest possible gRPC call.
-func serveBare(l net.Listener) error {
-	s := grpc.NewServer()
-	healthgrpc.RegisterHealthServer(s, health.NewServer())
-	return s.Serve(l)
 }
 
 // fairCalls are what the flood and the other client call.
@@ -81,7 +65,8 @@ var fairCalls = map[string]func(context.Context, *client.Client) error{
 	},
 }
 
-// bare is the call for which a bare gRPC server is in place of the daemon, and bareEndpoint where.
+// bare is the call for which a bare gRPC server is in place of the daemon, and the name of its
+// program. bareEndpoint is where it serves.
 const bare, bareEndpoint = "bare", "bare.sock"
 
 // callOf returns a call of a client of its own.
@@ -129,10 +114,9 @@ func flood(dir, call string) {
 // the daemon has made during one of the other client's, at the p99, by the processor time that it
 // had. With a bare gRPC server in place of the daemon, both say what is gRPC's and Go's part.
 func BenchmarkFair(b *testing.B) {
-	binary := build(b)
 	for _, call := range append(slices.Sorted(maps.Keys(fairCalls)), bare) {
 		b.Run(call, func(b *testing.B) {
-			ours, others := startServer(b, binary, call), startServer(b, binary, call)
+			ours, others := startServer(b, call), startServer(b, call)
 			f := callOf(ours.dir, call)
 			var beside, apart, first []time.Duration
 			var answers int
@@ -196,13 +180,12 @@ func (s server) cpu() time.Duration {
 func init() { processorTime = server{pid: os.Getpid()}.cpu }
 
 // startServer starts what answers a call: the daemon, or a bare gRPC server.
-func startServer(b *testing.B, binary, call string) server {
+func startServer(b *testing.B, call string) server {
 	if call != bare {
-		return startNode(b, binary)
+		return startNode(b)
 	}
 	dir := shortDir(b)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), bareSocket+"="+filepath.Join(dir, bareEndpoint))
+	cmd := exec.Command(build(b, "./bare"), filepath.Join(dir, bareEndpoint))
 	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -216,10 +199,10 @@ func startServer(b *testing.B, binary, call string) server {
 
 // startNode starts a daemon on a node with some disks, of which half have staged volumes, and
 // returns the directory of its endpoints.
-func startNode(b *testing.B, binary string) server {
+func startNode(b *testing.B) server {
 	b.Helper()
 	dir := shortDir(b)
-	p := start(b, binary, dir)
+	p := start(b, build(b, daemon), dir)
 	b.Cleanup(func() { stop(b, p) })
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, simv1.EndpointName+".sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))

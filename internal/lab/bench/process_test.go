@@ -23,11 +23,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
-// build builds the daemon and returns its path.
-func build(b *testing.B) string {
+// daemon is the package of the daemon.
+const daemon = "../../../cmd/csi-proxy"
+
+// build builds a program and returns its path.
+func build(b *testing.B, pkg string) string {
 	b.Helper()
-	path := filepath.Join(b.TempDir(), "csi-proxy")
-	if out, err := exec.Command("go", "build", "-o", path, "../../../cmd/csi-proxy").CombinedOutput(); err != nil {
+	path := filepath.Join(b.TempDir(), filepath.Base(pkg))
+	if out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
 	return path
@@ -66,12 +69,12 @@ func shortDir(b *testing.B) string {
 }
 
 // BenchmarkPathExists compares PathExists of the daemon with an empty call to a bare gRPC server,
-// over Unix sockets, taking turns. Each is a process of its own. The metric x-echo is how many times
+// over Unix sockets, taking turns. Each is a program of its own. The metric x-echo is how many times
 // longer it takes, and x-echo-cpu how many times the processor time, of both ends. A part of it is
 // the simulated node's: x-echo-no-node is without what that takes in process.
 func BenchmarkPathExists(b *testing.B) {
 	const path = kubelet + `\plugins\kubernetes.io\csi\pv\pvc-1`
-	ours, bareServer := startNode(b, build(b)), startServer(b, "", bare)
+	ours, bareServer := startNode(b), startServer(b, bare)
 	conn := connect(b, filepath.Join(ours.dir, "csi-proxy-filesystem-v1.sock"))
 	if err := conn.Invoke(b.Context(), "/v1.Filesystem/Mkdir", &filesystemv1.MkdirRequest{Path: path},
 		new(filesystemv1.MkdirResponse)); err != nil {
@@ -126,7 +129,7 @@ func openInNode(b *testing.B, path string) time.Duration {
 
 // BenchmarkStart is the time from the start of the process to its first answer.
 func BenchmarkStart(b *testing.B) {
-	binary, dir := build(b), shortDir(b)
+	binary, dir := build(b, daemon), shortDir(b)
 	for b.Loop() {
 		p := start(b, binary, dir)
 		b.StopTimer()
@@ -140,7 +143,7 @@ func BenchmarkStart(b *testing.B) {
 // that never send a byte, as each published client opens one.
 func BenchmarkIdle(b *testing.B) {
 	const connections = 1000
-	binary, dir := build(b), shortDir(b)
+	binary, dir := build(b, daemon), shortDir(b)
 	var alone, with float64
 	for b.Loop() {
 		p := start(b, binary, dir)
