@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -98,28 +99,33 @@ func (h Handle) Number(ctx context.Context) (win.DeviceNumber, error) {
 	return decoded(win.DecodeDeviceNumber)(h.control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12)))
 }
 
+// answers are buffers for properties, of which a list of disks asks two of each. They are a
+// quarter of a list's memory. What is decoded has no bytes of its buffer.
+var answers = sync.Pool{New: func() any { return new([1024]byte) }}
+
 // property reads a whole storage property, however long.
-func (h Handle) property(ctx context.Context, id win.PropertyID) ([]byte, error) {
-	query := win.EncodePropertyQuery(id)
-	size := uint32(1024) // these are short, apart from those with many identifiers
+func property[T any](ctx context.Context, h Handle, id win.PropertyID, decode func([]byte) (T, error)) (T, error) {
+	pooled := answers.Get().(*[1024]byte) // these are short, apart from those with many identifiers
+	defer answers.Put(pooled)
+	query, buffer := win.EncodePropertyQuery(id), pooled[:]
 	for {
-		out, err := h.control(ctx, win.IoctlStorageQueryProperty, query, make([]byte, size))
+		out, err := h.control(ctx, win.IoctlStorageQueryProperty, query, buffer)
 		if err != nil {
-			return nil, fmt.Errorf("property %d: %w", id, err)
+			return decoded(decode)(nil, fmt.Errorf("property %d: %w", id, err))
 		}
 		// The driver cuts an answer that is too long and says in its header how
 		// long it is.
 		full, err := win.DescriptorSize(out)
-		if err != nil || full <= size || full > maximumOutput {
-			return out, err
+		if err != nil || int64(full) <= int64(len(buffer)) || full > maximumOutput {
+			return decoded(decode)(out, err)
 		}
-		size = full
+		buffer = make([]byte, full)
 	}
 }
 
 // Identifiers returns the designators of VPD page 0x83.
 func (h Handle) Identifiers(ctx context.Context) ([]win.Identifier, error) {
-	return decoded(win.DecodeDeviceIDs)(h.property(ctx, win.PropertyDeviceID))
+	return property(ctx, h, win.PropertyDeviceID, win.DecodeDeviceIDs)
 }
 
 // NVMeNamespace returns the identifiers of the NVMe namespace that a disk is. Windows may
@@ -135,12 +141,12 @@ func (h Handle) NVMeNamespace(ctx context.Context, namespace uint32) (win.NVMeNa
 
 // Descriptor returns the device's descriptor: bus, vendor, serial number.
 func (h Handle) Descriptor(ctx context.Context) (win.DeviceDescriptor, error) {
-	return decoded(win.DecodeDeviceDescriptor)(h.property(ctx, win.PropertyDevice))
+	return property(ctx, h, win.PropertyDevice, win.DecodeDeviceDescriptor)
 }
 
 // Location returns where the device is attached.
 func (h Handle) Location(ctx context.Context) (win.DeviceLocation, error) {
-	return decoded(win.DecodeDeviceLocation)(h.property(ctx, win.PropertyDeviceLocation))
+	return property(ctx, h, win.PropertyDeviceLocation, win.DecodeDeviceLocation)
 }
 
 // SCSIAddress returns the SCSI address of a disk whose bus has such addresses.
