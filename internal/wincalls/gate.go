@@ -175,6 +175,13 @@ func (p *pool) room(c *call) (bool, error) {
 	return true, nil
 }
 
+// busy reports whether calls are under way.
+func (p *pool) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.all.calls) > 0
+}
+
 // hanging returns a refusal if a call of the name on an object is overdue.
 func (p *pool) hanging(name, object string) error {
 	p.mu.Lock()

@@ -351,13 +351,15 @@ type file struct {
 func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
 	path := f.path + `\` + name
 	// Windows opens the directories on the way, too. If one of them hangs, so would this.
-	for i, c := range name {
-		if c != '\\' {
-			continue
-		}
-		o := pathObject(path[:len(f.path)+1+i])
-		if err := f.sys.pools[o.kind].hanging(win.CallOpenAt, o.name); err != nil {
-			return nil, err
+	if p := f.sys.pools[pathObject(path).kind]; p.busy() {
+		for i, c := range name {
+			if c != '\\' {
+				continue
+			}
+			o := pathObject(path[:len(f.path)+1+i])
+			if err := p.hanging(win.CallOpenAt, o.name); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if len(path) > maxObject {

@@ -16,6 +16,8 @@ type Tracker struct {
 	mu    sync.Mutex
 	calls []*call
 	waits []*wait // for other work, at the moment
+
+	room [2]*call // of calls: most work has one call under way at a time
 }
 
 // wait is that work waits for other work. Work never waits for work that waits for it.
@@ -26,10 +28,24 @@ type wait struct {
 
 type trackerKey struct{}
 
+// tracked is a context with a tracker.
+type tracked struct {
+	context.Context
+	tracker Tracker
+}
+
+func (c *tracked) Value(key any) any {
+	if key == (trackerKey{}) {
+		return &c.tracker
+	}
+	return c.Context.Value(key)
+}
+
 // WithTracker returns a context whose calls a new tracker knows.
 func WithTracker(ctx context.Context) (context.Context, *Tracker) {
-	t := new(Tracker)
-	return context.WithValue(ctx, trackerKey{}, t), t
+	c := &tracked{Context: ctx}
+	c.tracker.calls = c.tracker.room[:0]
+	return c, &c.tracker
 }
 
 // TrackerOf returns the tracker of ctx, nil if it has none.

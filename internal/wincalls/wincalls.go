@@ -27,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -140,7 +141,12 @@ func (s *System) deviceObject(path string) object {
 // the disk next tells it; until then two disks share one bound.
 type diskNames struct {
 	mu     sync.Mutex
-	byPath map[string]string // of the interface; at most maxDiskNames
+	byPath map[string]diskName // of the interface; at most maxDiskNames
+}
+
+type diskName struct {
+	number disk.Number
+	name   string
 }
 
 // maxDiskNames is far more than a node has disks. The paths of disks that have left stay until
@@ -150,8 +156,8 @@ const maxDiskNames = 4096
 func (n *diskNames) of(path string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if name, ok := n.byPath[path]; ok {
-		return name
+	if known, ok := n.byPath[path]; ok {
+		return known.name
 	}
 	return path
 }
@@ -164,10 +170,13 @@ func (n *diskNames) learn(path string, answer []byte) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.byPath == nil || len(n.byPath) >= maxDiskNames {
-		n.byPath = make(map[string]string)
+	if known, ok := n.byPath[path]; ok && known.number == number.DeviceNumber {
+		return
 	}
-	n.byPath[path] = win.PhysicalDrive(number.DeviceNumber)
+	if n.byPath == nil || len(n.byPath) >= maxDiskNames {
+		n.byPath = make(map[string]diskName)
+	}
+	n.byPath[path] = diskName{number.DeviceNumber, win.PhysicalDrive(number.DeviceNumber)}
 }
 
 // pathObject is the object of a call on a path: a server for what is on a share.
