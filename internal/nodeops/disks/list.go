@@ -41,7 +41,7 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 			}
 			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
 		})
-	ids := make(map[disk.Number]disk.IDs)
+	ids := make(map[disk.Number]disk.IDs, len(all))
 	for _, a := range all {
 		// The number of a disk that doesn't answer is remembered: another disk may have it by now.
 		if _, answered := ids[a.number]; a.err == nil || !answered {

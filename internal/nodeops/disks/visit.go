@@ -318,11 +318,11 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.D
 	if err != nil {
 		return nil, err
 	}
+	all = make([]answer[T], 0, len(results))
 	for _, r := range results {
-		before := d.visits.of(r.path)
 		if a, ok := r.value.(answer[T]); ok && r.err == nil {
 			all = append(all, a)
-		} else if r.err != nil && !isGone(r.err) && before.numbered {
+		} else if before := d.visits.of(r.path); r.err != nil && !isGone(r.err) && before.numbered {
 			all = append(all, answer[T]{number: before.number, err: r.err})
 		}
 	}
