@@ -22,7 +22,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 		if err != nil {
 			return nil, err
 		}
-		return s.openFile(op, path, o.Access, self()), nil
+		return s.openFile(op, path, o.Access, self), nil
 	})
 }
 

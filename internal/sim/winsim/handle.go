@@ -126,7 +126,7 @@ func (h *handle) release() {
 func (s *System) open(h handle) *handle {
 	h.sys, h.tracked = s, s.track.Track(h.object.name)
 	if h.process == 0 {
-		h.process = self()
+		h.process = self
 	}
 	s.handles[&h] = struct{}{}
 	return &h

@@ -44,7 +44,7 @@ const firstProcess = 2000
 const someProcess win.ProcessID = 1996
 
 // self is the process that makes the calls of the seam.
-func self() win.ProcessID { return win.ProcessID(os.Getpid()) }
+var self = win.ProcessID(os.Getpid())
 
 // StartProcess starts a process that runs the program image and keeps paths open for
 // reading, without keeping others from them. A path is that of a file or directory,
@@ -58,7 +58,7 @@ func (s *System) StartProcess(image string, paths ...string) (win.ProcessID, err
 			return fmt.Errorf("start a process: it has no program: %w", win.ErrorInvalidParameter)
 		}
 		id = firstProcess
-		for s.processes.started[id] != nil || id == self() {
+		for s.processes.started[id] != nil || id == self {
 			id += 4
 		}
 		p := &process{Process: Process{ID: id, Image: image, Holds: slices.Clone(paths)}}
@@ -169,7 +169,7 @@ func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, er
 		switch p, ok := s.processes.started[id]; {
 		case ok:
 			return p.Image, nil
-		case id == self():
+		case id == self:
 			return `C:\Program Files\csi-proxy\csi-proxy.exe`, nil
 		case id == someProcess:
 			return `C:\app\app.exe`, nil

@@ -36,10 +36,10 @@ func TestProcesses(t *testing.T) {
 		slices.Sort(ids)
 		return ids
 	}
-	if got, want := processIDs(t, s, device1(name)), ids(pod, reader, self()); !slices.Equal(got, want) {
+	if got, want := processIDs(t, s, device1(name)), ids(pod, reader, self); !slices.Equal(got, want) {
 		t.Errorf("of the volume: %v, want %v", got, want)
 	}
-	for file, want := range map[string][]win.ProcessID{"file": ids(pod, self()), "other": ids(self())} {
+	for file, want := range map[string][]win.ProcessID{"file": ids(pod, self), "other": ids(self)} {
 		f, err := s.OpenFile(t.Context(), name+file, existing(win.FileReadAttributes, 0))
 		must(t, err)
 		if got, err := f.ProcessIDs(t.Context()); err != nil || !slices.Equal(got, want) {
@@ -48,7 +48,7 @@ func TestProcesses(t *testing.T) {
 		closeHandle(t, f)
 	}
 	must(t, s.SetSettings(Settings{VolumeProcessesOnly: true}))
-	if got, want := processIDs(t, s, device1(name)), ids(reader, self()); !slices.Equal(got, want) {
+	if got, want := processIDs(t, s, device1(name)), ids(reader, self); !slices.Equal(got, want) {
 		t.Errorf("of the volume itself: %v, want %v", got, want)
 	}
 	d := openDevice(t, s, device1(name), win.GenericRead)

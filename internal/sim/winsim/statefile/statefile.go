@@ -275,6 +275,9 @@ func (f *File) PutJSON(bucket string, key []byte, v any) {
 // PutChanged puts the JSON forms of the records with some keys, and deletes the keys that have no
 // record. None is left to put then.
 func PutChanged[V any](f *File, bucket string, changed map[string]struct{}, records map[string]V) {
+	if len(changed) == 0 {
+		return
+	}
 	for k := range changed {
 		if v, ok := records[k]; ok {
 			f.PutJSON(bucket, []byte(k), v)
