@@ -99,8 +99,8 @@ func (h Handle) Number(ctx context.Context) (win.DeviceNumber, error) {
 	return decoded(win.DecodeDeviceNumber)(h.control(ctx, win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12)))
 }
 
-// answers are buffers for properties, of which a list of disks asks two of each. They are a
-// quarter of a list's memory. What is decoded has no bytes of its buffer.
+// answers are buffers for properties, of which a list of disks asks two of each: they were half of
+// what it allocated. What is decoded has no bytes of its buffer.
 var answers = sync.Pool{New: func() any { return new([1024]byte) }}
 
 // property reads a whole storage property, however long.

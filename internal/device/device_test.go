@@ -122,3 +122,25 @@ func TestBuffersGrow(t *testing.T) {
 		}
 	}
 }
+
+// What was decoded stays, when the buffer of its answer has the next one.
+func TestAnswersShareNoBuffer(t *testing.T) {
+	a := new(answering)
+	h := device.Handle{Device: a}
+	answer := func(b []byte) { a.answer = func(out []byte) (int, error) { return copy(out, b), nil } }
+	answer(win.DeviceDescriptor{SerialNumber: "one"}.Encode())
+	descriptor, err := h.Descriptor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer(win.EncodeDeviceIDs([]win.Identifier{{ID: []byte("one")}}))
+	ids, err := h.Identifiers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer(slices.Repeat([]byte{0xFF}, 1024))
+	_, _ = h.Identifiers(t.Context()) // it makes no sense
+	if descriptor.SerialNumber != "one" || len(ids) != 1 || string(ids[0].ID) != "one" {
+		t.Errorf("they became %+v and %+v", descriptor, ids)
+	}
+}
