@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
 func TestReadOnlyVolume(t *testing.T) {
@@ -151,15 +150,6 @@ func (r *rig) confirms(v *volume) bool {
 	return response.Confirmed != nil
 }
 
-func TestDiskThatWindowsHasNotSeen(t *testing.T) {
-	r := newRig(t, viaInProcess)
-	v := &volume{Volume: &csi.Volume{VolumeId: "late"},
-		capability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
-	r.AttachDisk(simnode.Disk{SizeBytes: gib, Serial: v.VolumeId, NeedsRescan: true, Offline: true})
-	r.up(v, "pod")
-	r.write(v, "pod", "found")
-}
-
 // At a volume's path may be another volume, or none.
 func TestStatsOfTheRightVolume(t *testing.T) {
 	r := newRig(t, viaInProcess)
@@ -196,27 +186,6 @@ func TestListVolumesInPages(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %q, want %q", got, want)
 	}
-}
-
-// What somebody else has left on a disk, or put where a link was, isn't lost.
-func TestNothingIsLost(t *testing.T) {
-	r := newRig(t, viaInProcess)
-	xfs := &volume{Volume: &csi.Volume{VolumeId: "from-linux"},
-		capability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)}
-	r.WriteDisk(r.AttachDisk(simnode.Disk{SizeBytes: gib, Serial: xfs.VolumeId}), []byte("XFSB"), 0)
-	r.refused("stage a disk with XFS", r.stage(xfs), codes.FailedPrecondition)
-
-	v := r.create("pvc", gib, nil)
-	r.start(v, "pod")
-	r.must(r.unpublish(v, "pod"))
-	r.must(r.MkdirAll(v.targetPath("pod")))
-	r.must(r.publish(v, "pod")) // an empty directory gives way
-	r.must(r.unpublish(v, "pod"))
-	r.must(r.MkdirAll(v.targetPath("pod")))
-	r.write(v, "pod", "on the node's own disk")
-	r.refused("publish over a file", r.publish(v, "pod"), codes.AlreadyExists)
-	r.refused("unpublish over a file", r.unpublish(v, "pod"), codes.FailedPrecondition)
-	r.read(v, "pod", "on the node's own disk")
 }
 
 // A mistake with one volume's path isn't another's end.
@@ -313,21 +282,6 @@ func TestUnstageWithoutRecord(t *testing.T) {
 	r.restartDriver()
 	r.start(v, "pod")
 	r.read(v, "pod", "cached by Windows")
-}
-
-func TestUnstageOfAShareWithoutItsRecord(t *testing.T) {
-	r := newRig(t, viaInProcess)
-	shares(r)
-	v := shareVolume("share", "", "first password")
-	r.up(v, "pod")
-	r.write(v, "pod", "written by a pod")
-	for _, file := range r.recordFiles() {
-		r.must(os.Remove(file))
-	}
-	r.down(v, "pod")
-	if _, err := r.ReadFile(`\\` + server + `\data\hello.txt`); err == nil {
-		t.Error("the node is still connected to the share")
-	}
 }
 
 func TestHealth(t *testing.T) {
