@@ -33,7 +33,6 @@ func (c *Controller) ControllerGetCapabilities(context.Context,
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
-		csi.ControllerServiceCapability_RPC_GET_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
 		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{
@@ -154,22 +153,6 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context,
 		return nil, err
 	}
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.SizeBytes, NodeExpansionRequired: true}, nil
-}
-
-// ControllerGetVolume implements csi.ControllerServer.
-func (c *Controller) ControllerGetVolume(_ context.Context,
-	r *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
-	if err := required("volume_id", r.VolumeId); err != nil {
-		return nil, err
-	}
-	v, err := c.cloud.Get(r.VolumeId)
-	if err != nil {
-		return nil, err
-	}
-	return &csi.ControllerGetVolumeResponse{
-		Volume: asVolume(v),
-		Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: v.Nodes()},
-	}, nil
 }
 
 // ListVolumes implements csi.ControllerServer. A token is the sequence number of the
