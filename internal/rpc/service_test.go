@@ -12,18 +12,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/reflection"
-	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
 // endpoint is a served version and a connection to it.
@@ -102,18 +96,16 @@ func TestServedVersions(t *testing.T) {
 		must(t, err)
 		for _, service := range services {
 			got = append(got, service.Group+" "+service.Version)
+			names := []string{api.QualifiedServiceName(service.Group, service.Version)}
+			if api.IsPublished(service.Group) {
+				names = append([]string{api.ServiceName(service.Group, service.Version)}, names...)
+			}
+			if !slices.Equal(service.Names(), names) {
+				t.Errorf("%s %s has the names %q, want %q", service.Group, service.Version, service.Names(), names)
+			}
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("with operations of %q, served is %q", groups, got)
-		}
-	}
-}
-
-// A group that isn't published has no short service name.
-func TestNamesOfOwnGroups(t *testing.T) {
-	for _, s := range services(t, new(fakeNode)) {
-		if names := s.Names(); s.Group == "storage" && !slices.Equal(names, []string{"csiproxy.storage.v1alpha1.Storage"}) {
-			t.Errorf("%s %s has the names %q", s.Group, s.Version, names)
 		}
 	}
 }
@@ -177,60 +169,6 @@ func TestResizeByDiskNumberFails(t *testing.T) {
 	}
 	if got := fmt.Sprint(node.calls); got != "[{DataVolumeOfDisk [3]}]" {
 		t.Errorf("calls %s", got)
-	}
-}
-
-// A reflection client that knows nothing finds the service under both names and
-// all that is needed to call it.
-func TestReflection(t *testing.T) {
-	for _, service := range services(t, new(fakeNode)) {
-		files, err := service.Files()
-		must(t, err)
-		conn := connect(t, func(server *grpc.Server) {
-			service.Register(server)
-			reflectionpb.RegisterServerReflectionServer(server, reflection.NewServerV1(reflection.ServerOptions{
-				Services:           server,
-				DescriptorResolver: files,
-			}))
-		})
-		stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-		must(t, err)
-		for _, name := range service.Names() {
-			err := stream.Send(&reflectionpb.ServerReflectionRequest{
-				MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: name},
-			})
-			must(t, err)
-			answer, err := stream.Recv()
-			must(t, err)
-			var set descriptorpb.FileDescriptorSet
-			for _, data := range answer.GetFileDescriptorResponse().GetFileDescriptorProto() {
-				file := new(descriptorpb.FileDescriptorProto)
-				must(t, proto.Unmarshal(data, file))
-				set.File = append(set.File, file)
-			}
-			found, err := protodesc.NewFiles(&set)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			descriptor, err := found.FindDescriptorByName(protoreflect.FullName(name))
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			described := descriptor.(protoreflect.ServiceDescriptor).Methods()
-			for i := range described.Len() {
-				input := described.Get(i).Input()
-				if got, want := input.ParentFile(), descriptor.ParentFile(); got != want {
-					t.Errorf("%s has the request %s of another file", described.Get(i).FullName(), input.FullName())
-				}
-				want := service.descriptor.Methods().Get(i).Input()
-				if err := wire.Identical(want, input); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		if err := stream.CloseSend(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
