@@ -5,7 +5,6 @@ package simnode
 
 import (
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
@@ -67,18 +66,12 @@ func (n *Node) CloneDisk(of disk.Number, d Disk) disk.Number {
 // DiskState says whether a disk is attached, and whether Windows sees it.
 type DiskState string
 
-// States of disks.
+// States of disks: the texts are those of the simulator.
 const (
 	DiskDetached DiskState = "detached" // its data are kept
 	DiskAttached DiskState = "attached" // Windows doesn't see it yet
 	DiskPresent  DiskState = "present"  // Windows sees it
 )
-
-var diskStates = map[disks.State]DiskState{
-	disks.Detached: DiskDetached,
-	disks.Attached: DiskAttached,
-	disks.Present:  DiskPresent,
-}
 
 // DiskInfo is the state of a disk.
 type DiskInfo struct {
@@ -120,7 +113,7 @@ func (n *Node) Disks() []DiskInfo {
 	var infos []DiskInfo
 	for _, d := range n.sys.Disks() {
 		infos = append(infos, DiskInfo{
-			Number: d.Number, State: diskStates[d.State], Serial: d.Spec.Serial, SizeBytes: d.SizeBytes,
+			Number: d.Number, State: DiskState(d.State), Serial: d.Spec.Serial, SizeBytes: d.SizeBytes,
 			Offline: d.Attributes&win.DiskOffline != 0, ReadOnly: d.Attributes&win.DiskReadOnly != 0,
 			WhyOffline: OfflineReason(d.OfflineReason),
 		})

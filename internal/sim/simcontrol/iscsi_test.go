@@ -4,7 +4,6 @@
 package simcontrol
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,14 +92,6 @@ func TestServices(t *testing.T) {
 	want := services.Spec{Name: "aaa", DisplayName: "aaa", StartType: win.ServiceDemandStart}
 	if diff := cmp.Diff(want, sys.Services().List()[0]); diff != "" {
 		t.Errorf("service with defaults (-want +got):\n%s", diff)
-	}
-}
-
-func TestBIOSSerial(t *testing.T) {
-	sys, sim := start(t)
-	sim.do("SetBiosSerial", &simv1.SerialNumber{SerialNumber: "of the test"})
-	if table, err := sys.FirmwareTable(t.Context()); err != nil || !bytes.Contains(table, []byte("of the test")) {
-		t.Errorf("the table is %q, %v", table, err)
 	}
 }
 

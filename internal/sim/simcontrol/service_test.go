@@ -159,26 +159,6 @@ func TestDisks(t *testing.T) {
 	sim.refused(csiproxy.ErrUnavailable, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})
 }
 
-func TestDeleteDisk(t *testing.T) {
-	_, sim := start(t)
-	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "vol1"})
-	sim.do("DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)})
-	sim.do("DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})
-	if disks := get[simv1.ListDisksResponse](sim, "ListDisks").Disks; len(disks) != 1 {
-		t.Errorf("disks %v, want the system's", disks)
-	}
-}
-
-func TestPage83(t *testing.T) {
-	sys, sim := start(t)
-	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id1"})
-	got := sys.Disks()[1].Spec.Page83
-	want := []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("id1")}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("identifiers (-want +got):\n%s", diff)
-	}
-}
-
 func TestDiskBytes(t *testing.T) {
 	_, sim := start(t)
 	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 4 << 20})
@@ -344,9 +324,16 @@ func TestErrors(t *testing.T) {
 	sim.refused(csiproxy.ErrInvalidArgument, "AttachDisk",
 		&simv1.DiskHardware{}, &simv1.DiskHardware{SizeBytes: -1 << 30},
 		&simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})
+	sim.refused(csiproxy.ErrInvalidArgument, "CloneDisk",
+		&simv1.CloneDiskRequest{DiskNumber: 1, Disk: &simv1.DiskHardware{Address: &simv1.ScsiAddress{Lun: 256}}})
 	sim.refused(csiproxy.ErrAlreadyExists, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})
 	sim.refused(csiproxy.ErrInvalidArgument, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})
-	sim.refused(csiproxy.ErrInvalidArgument, "SetDiskAttributes", &simv1.SetDiskAttributesRequest{DiskNumber: 1})
+	sim.refused(csiproxy.ErrInvalidArgument, "SetDiskAttributes",
+		&simv1.SetDiskAttributesRequest{DiskNumber: 1},
+		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(false), OfflineReason: 6},
+		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), Persist: true, OfflineReason: 6},
+		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), ReadOnly: proto.Bool(true), OfflineReason: 6},
+		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), OfflineReason: 1 << 16})
 	sim.refused(csiproxy.ErrInvalidArgument, "ReadDisk",
 		&simv1.ReadDiskRequest{Length: simv1.MaxData + 1}, &simv1.ReadDiskRequest{Length: -1},
 		&simv1.ReadDiskRequest{Offset: -1, Length: 1}, &simv1.ReadDiskRequest{DiskNumber: 1, Offset: 1 << 30, Length: 1})

@@ -73,23 +73,6 @@ func TestSMB(t *testing.T) {
 	check("with one share")
 }
 
-func TestSMBErrors(t *testing.T) {
-	_, sim := start(t)
-	share := &simv1.SmbShare{Server: "server", Name: "share"}
-	sim.do("AddSmbShare", share)
-	sim.refused(csiproxy.ErrAlreadyExists, "AddSmbShare", share)
-	sim.refused(csiproxy.ErrInvalidArgument, "AddSmbShare", &simv1.SmbShare{})
-	sim.refused(csiproxy.ErrNotFound, "RemoveSmbShare", &simv1.SmbShare{Server: "server", Name: "x"})
-	sim.refused(csiproxy.ErrNotFound, "SetSmbServer", &simv1.SmbServer{Name: "x"})
-	sim.refused(csiproxy.ErrNotFound, "RemoveSmbUser", &simv1.SmbUser{Server: "server", User: "x"})
-	sim.refused(csiproxy.ErrInvalidArgument, "SetSmbUser", &simv1.SmbUser{Server: "server", User: "x"})
-	elsewhere := &simv1.SmbUser{Server: "x", User: "x", Password: "tell nobody"}
-	sim.refused(csiproxy.ErrNotFound, "SetSmbUser", elsewhere)
-	if err := sim.try("SetSmbUser", elsewhere); strings.Contains(err.Error(), "tell nobody") {
-		t.Error("the error has the password")
-	}
-}
-
 // TestSecretsAreMarked: what prints requests must know what to leave out.
 func TestSecretsAreMarked(t *testing.T) {
 	marked := func(field protoreflect.FieldDescriptor) bool {

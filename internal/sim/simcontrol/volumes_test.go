@@ -58,41 +58,6 @@ func TestHardware(t *testing.T) {
 		&simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id", Designators: []*simv1.Designator{{}}})
 }
 
-func TestCloneDisk(t *testing.T) {
-	sys, sim := start(t)
-	n := get[simv1.DiskNumber](sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 10 << 30}).GetDiskNumber()
-	simtest.Partition(t, sys, disk.Number(n), 1)
-	clone := get[simv1.DiskNumber](sim, "CloneDisk",
-		&simv1.CloneDiskRequest{DiskNumber: n, Disk: &simv1.DiskHardware{SerialNumber: "clone"}}).GetDiskNumber()
-	got := get[simv1.ListDisksResponse](sim, "ListDisks").Disks[clone]
-	if got.SerialNumber != "clone" || !got.Offline || got.OfflineReason != simv1.OfflineReason_OFFLINE_REASON_COLLISION {
-		t.Errorf("the clone is %v", got)
-	}
-	clone2 := get[simv1.DiskNumber](sim, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: n}).GetDiskNumber()
-	if clone2 != clone+1 {
-		t.Errorf("the next one has the number %d", clone2)
-	}
-	sim.refused(csiproxy.ErrNotFound, "CloneDisk", &simv1.CloneDiskRequest{DiskNumber: 99})
-	sim.refused(csiproxy.ErrInvalidArgument, "CloneDisk", &simv1.CloneDiskRequest{
-		DiskNumber: n, Disk: &simv1.DiskHardware{Address: &simv1.ScsiAddress{Lun: 256}},
-	})
-}
-
-func TestOfflineReason(t *testing.T) {
-	_, sim := start(t)
-	n := get[simv1.DiskNumber](sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30}).GetDiskNumber()
-	sim.do("SetDiskAttributes",
-		&simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 6})
-	if got := get[simv1.ListDisksResponse](sim, "ListDisks").Disks[1]; !got.Offline ||
-		got.OfflineReason != 6 {
-		t.Errorf("the disk is %v", got)
-	}
-	sim.refused(csiproxy.ErrInvalidArgument, "SetDiskAttributes",
-		&simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(false), OfflineReason: 6},
-		&simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), Persist: true, OfflineReason: 6},
-		&simv1.SetDiskAttributesRequest{DiskNumber: n, Offline: proto.Bool(true), OfflineReason: 1 << 16})
-}
-
 func TestVolumes(t *testing.T) {
 	sys, sim := start(t)
 	ctx := t.Context()
@@ -130,22 +95,4 @@ func TestVolumes(t *testing.T) {
 	if v := volume(); !v.BitlockerLocked || v.FileSystem != "" || v.Damage != simv1.Damage_DAMAGE_UNSPECIFIED {
 		t.Errorf("locked by BitLocker it is %v", v)
 	}
-}
-
-func TestProcesses(t *testing.T) {
-	_, sim := start(t)
-	want := &simv1.Process{Program: `C:\app.exe`, Paths: []string{`C:\Windows`}}
-	want.ProcessId = get[simv1.Process](sim, "StartProcess", want).ProcessId
-	processes := func() []*simv1.Process { return get[simv1.ListProcessesResponse](sim, "ListProcesses").Processes }
-	if diff := cmp.Diff([]*simv1.Process{want}, processes(), protocmp.Transform()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	ended := &simv1.Process{ProcessId: want.ProcessId}
-	sim.do("EndProcess", ended)
-	if left := processes(); len(left) > 0 {
-		t.Errorf("left are %v", left)
-	}
-	sim.refused(csiproxy.ErrNotFound, "EndProcess", ended)
-	sim.refused(csiproxy.ErrInvalidArgument, "StartProcess", &simv1.Process{})
-	sim.refused(csiproxy.ErrNotFound, "StartProcess", &simv1.Process{Program: "x", Paths: []string{`C:\none`}})
 }

@@ -4,9 +4,6 @@
 package winsim
 
 import (
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -280,24 +277,4 @@ func TestMBRLayout(t *testing.T) {
 	_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
 		win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
 	wantErr(t, "grow", err, win.ErrorInvalidParameter)
-}
-
-// TestExport has sgdisk check the image of a disk that was partitioned by ioctl.
-func TestExport(t *testing.T) {
-	s := newNode(t, Delays{})
-	n, _ := newVolume(t, s, true)
-	image := filepath.Join(t.TempDir(), "disk.img")
-	must(t, s.ExportImage(n, image))
-	if err := s.ExportImage(n, image); err == nil {
-		t.Error("a file was overwritten")
-	}
-	sgdisk, err := exec.LookPath("sgdisk")
-	if err != nil {
-		t.Skip("sgdisk is not installed")
-	}
-	out, err := exec.CommandContext(t.Context(), sgdisk, "-v", "-p", image).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "No problems found") ||
-		!strings.Contains(string(out), dataPartitionName) {
-		t.Errorf("sgdisk: %v\n%s", err, out)
-	}
 }

@@ -296,6 +296,18 @@ func TestStateFileIsLocked(t *testing.T) {
 	}
 }
 
+// edited changes a database, which it makes if there is none, and returns what its file has then.
+func edited(t *testing.T, file string, change func(*bbolt.Tx) error) []byte {
+	t.Helper()
+	db, err := bbolt.Open(file, 0o600, nil)
+	must(t, err)
+	must(t, db.Update(change))
+	must(t, db.Close())
+	b, err := os.ReadFile(file)
+	must(t, err)
+	return b
+}
+
 // TestForeignStateFile: what isn't a state file is refused and left as it is.
 func TestForeignStateFile(t *testing.T) {
 	state := func(t *testing.T, name string) []byte {
@@ -318,40 +330,21 @@ func TestForeignStateFile(t *testing.T) {
 		"empty": func(*testing.T) []byte { return nil },
 		"text":  func(*testing.T) []byte { return []byte("a text") },
 		"empty database": func(t *testing.T) []byte {
-			file := filepath.Join(t.TempDir(), "other")
-			db, err := bbolt.Open(file, 0o600, nil)
-			must(t, err)
-			must(t, db.Close())
-			b, err := os.ReadFile(file)
-			must(t, err)
-			return b
+			return edited(t, filepath.Join(t.TempDir(), "other"), func(*bbolt.Tx) error { return nil })
 		},
 		"zeros": func(*testing.T) []byte { return make([]byte, 64<<10) },
 		"another database": func(t *testing.T) []byte {
-			file := filepath.Join(t.TempDir(), "other")
-			db, err := bbolt.Open(file, 0o600, nil)
-			must(t, err)
-			must(t, db.Update(func(tx *bbolt.Tx) error {
+			return edited(t, filepath.Join(t.TempDir(), "other"), func(tx *bbolt.Tx) error {
 				_, err := tx.CreateBucket([]byte("disks"))
 				return err
-			}))
-			must(t, db.Close())
-			b, err := os.ReadFile(file)
-			must(t, err)
-			return b
+			})
 		},
 		"another format": func(t *testing.T) []byte {
 			file := filepath.Join(t.TempDir(), "newer")
 			closeHandle(t, openNode(t, Config{StateFile: file}))
-			db, err := bbolt.Open(file, 0o600, nil)
-			must(t, err)
-			must(t, db.Update(func(tx *bbolt.Tx) error {
+			return edited(t, file, func(tx *bbolt.Tx) error {
 				return tx.Bucket([]byte("node")).Put([]byte("csi-proxy simulated node"), []byte("99"))
-			}))
-			must(t, db.Close())
-			b, err := os.ReadFile(file)
-			must(t, err)
-			return b
+			})
 		},
 		"cut off": func(t *testing.T) []byte {
 			b := state(t, "whole")
@@ -443,14 +436,11 @@ func TestDamagedRecords(t *testing.T) {
 			}
 			copied := filepath.Join(t.TempDir(), "copy")
 			must(t, os.WriteFile(copied, whole, 0o600))
-			db, err := bbolt.Open(copied, 0o600, nil)
-			must(t, err)
-			must(t, db.Update(func(tx *bbolt.Tx) error {
+			edited(t, copied, func(tx *bbolt.Tx) error {
 				b := tx.Bucket([]byte(bucket))
 				k, v := b.Cursor().First()
 				return damage(b, k, v)
-			}))
-			must(t, db.Close())
+			})
 			s, err := Open(Config{StateFile: copied})
 			if err == nil {
 				closeHandle(t, s)

@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
@@ -48,6 +47,7 @@ func TestRepair(t *testing.T) {
 			_, volume := newVolume(t, s, true)
 			must(t, s.WriteFile(volume+"file", []byte("content")))
 			must(t, s.SetVolumeDamage(volume, tt.damage))
+			must(t, s.SetVolumeDirty(volume, tt.damage != volumes.NoDamage))
 			for i, mode := range tt.modes {
 				got, err := s.RepairVolume(t.Context(), volume, mode)
 				if err != nil || got != tt.want[i] {
@@ -55,8 +55,9 @@ func TestRepair(t *testing.T) {
 				}
 			}
 			all := s.Volumes()
-			if healed := all[len(all)-1].Damage == volumes.NoDamage; healed != tt.healed {
-				t.Errorf("healed: %v", healed)
+			healed, dirty := all[len(all)-1].Damage == volumes.NoDamage, isDirty(t, s, volume)
+			if healed != tt.healed || dirty == healed {
+				t.Errorf("healed: %v, dirty: %v", healed, dirty)
 			}
 			wantText(t, s, volume+"file", "content")
 		})
@@ -94,36 +95,6 @@ func TestRepairRefusals(t *testing.T) {
 	wantErr(t, "damage a raw volume", s.SetVolumeDamage(raw, volumes.SpotDamage), win.ErrorUnrecognizedVolume)
 }
 
-// Dirt, damage and what the format asked for outlast the process.
-func TestHealthOutlivesTheProcess(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "state")
-	s := openNode(t, Config{StateFile: file})
-	_, volume := newVolume(t, s, false)
-	must(t, s.FormatVolume(t.Context(), volume,
-		win.FormatOptions{FileSystem: "NTFS", Label: "data", ClusterSize: 8192, NoShortNames: true}))
-	must(t, s.SetVolumeDirty(volume, true))
-	must(t, s.SetVolumeDamage(volume, volumes.SpotDamage))
-	_, err := s.RepairVolume(t.Context(), volume, win.RepairScan)
-	must(t, err)
-	must(t, s.SetVolumeReadOnly(volume, true))
-	must(t, s.Close())
-	s = openNode(t, Config{StateFile: file})
-	defer closeHandle(t, s)
-	v := s.Volumes()[1]
-	if !v.Dirty || v.Damage != volumes.SpotDamage || !v.ReadOnly || v.Label != "data" || v.ClusterSize != 8192 ||
-		!v.NoShortNames || v.IntegrityStreams {
-		t.Errorf("it is %+v", v)
-	}
-	if !isDirty(t, s, volume) {
-		t.Error("Windows doesn't want to check it any more")
-	}
-	must(t, s.SetVolumeReadOnly(volume, false))
-	if got, err := s.RepairVolume(t.Context(), volume, win.RepairSpotFix); err != nil || got != win.RepairNoErrors ||
-		isDirty(t, s, volume) {
-		t.Errorf("the scan's notes are lost: %d, %v", got, err)
-	}
-}
-
 func TestReadOnlyPartition(t *testing.T) {
 	s := newNode(t, Delays{})
 	n, volume := newVolume(t, s, true)
@@ -155,30 +126,4 @@ func TestReadOnlyPartition(t *testing.T) {
 	check("the disk", true)
 	_, err := control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
 	wantErr(t, "is the disk writable", err, win.ErrorWriteProtect)
-}
-
-func TestFormatOptions(t *testing.T) {
-	s := newNode(t, Delays{})
-	_, volume := newVolume(t, s, false)
-	for name, tt := range map[string]struct {
-		options win.FormatOptions
-		want    win.Errno
-	}{
-		"NTFS": {win.FormatOptions{FileSystem: "NTFS", NoShortNames: true, ClusterSize: 65536}, 0},
-		"ReFS": {win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true, ClusterSize: 65536},
-			0},
-		"ReFS without short names": {win.FormatOptions{FileSystem: "ReFS", NoShortNames: true},
-			win.ErrorInvalidParameter},
-		"ReFS with other clusters": {win.FormatOptions{FileSystem: "ReFS", ClusterSize: 8192},
-			win.ErrorInvalidParameter},
-		"NTFS with integrity streams": {win.FormatOptions{FileSystem: "NTFS", IntegrityStreams: true},
-			win.ErrorInvalidParameter},
-	} {
-		wantErr(t, name, s.FormatVolume(t.Context(), volume, tt.options), tt.want)
-		if v := s.Volumes()[1]; tt.want == 0 &&
-			(v.FileSystem != tt.options.FileSystem || v.ClusterSize != tt.options.ClusterSize ||
-				v.NoShortNames != tt.options.NoShortNames || v.IntegrityStreams != tt.options.IntegrityStreams) {
-			t.Errorf("%s: %+v", name, v)
-		}
-	}
 }

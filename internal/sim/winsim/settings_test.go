@@ -120,10 +120,7 @@ func TestSettings(t *testing.T) {
 			}},
 		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-				want := win.ErrorDeviceNotConnected
-				if on {
-					want = win.ErrorNoSuchDevice
-				}
+				want := map[bool]win.Errno{true: win.ErrorNoSuchDevice, false: win.ErrorDeviceNotConnected}[on]
 				for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
 					d := openDevice(t, s, path, readWrite)
 					defer closeHandle(t, d)
@@ -201,12 +198,10 @@ func TestSettings(t *testing.T) {
 				must(t, s.SetDiskAttributes(n, online))
 				synctest.Wait()
 				for _, late := range []bool{on, false} {
-					var want win.Errno
-					if late {
-						want = win.ErrorRetry
-					}
-					wantErr(t, "repair", errorOf(s.RepairVolume(t.Context(), volume, win.RepairScan)), want)
-					wantErr(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), want)
+					repairErr := errorOf(s.RepairVolume(t.Context(), volume, win.RepairScan))
+					wantSwitched(t, "repair", repairErr, late, win.ErrorRetry)
+					formatErr := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
+					wantSwitched(t, "format", formatErr, late, win.ErrorRetry)
 					time.Sleep(3 * time.Second)
 				}
 			}},
@@ -264,11 +259,7 @@ func TestSettings(t *testing.T) {
 				wantErr(t, "flush", d.Flush(t.Context()), 0)
 				_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
 				must(t, err)
-				var want win.Errno
-				if on {
-					want = win.ErrorNotReady
-				}
-				wantErr(t, "flush under the lock", d.Flush(t.Context()), want)
+				wantSwitched(t, "flush under the lock", d.Flush(t.Context()), on, win.ErrorNotReady)
 			}},
 		"LockedMountPoint": {Settings{LockedMountPoint: win.ErrorNotReady},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
@@ -277,11 +268,8 @@ func TestSettings(t *testing.T) {
 				d := openDevice(t, s, device1(volume), readWrite)
 				_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
 				must(t, err)
-				var want win.Errno
-				if on {
-					want = win.ErrorNotReady
-				}
-				wantErr(t, "unmount the locked volume", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), want)
+				wantSwitched(t, "unmount the locked volume", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on,
+					win.ErrorNotReady)
 				closeHandle(t, d)
 				if on {
 					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))

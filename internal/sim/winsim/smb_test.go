@@ -63,14 +63,20 @@ func TestRemoveSMBGlobalMapping(t *testing.T) {
 	must(t, s.WriteFile(share+`\file`, nil))
 	held, err := s.OpenFile(ctx, share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
 	must(t, err)
+	must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "second"}))
+	must(t, s.CreateSMBGlobalMapping(ctx, `\\server\second`, credentials))
+	other, err := s.OpenFile(ctx, `\\server\second`, win.OpenOptions{Disposition: win.FileOpen})
+	must(t, err)
 	for _, path := range []string{`\\server\other`, `\\other\share`, `\\server`, share + `\dir`, `x`, ``} {
 		wantErr(t, "remove "+path, s.RemoveSMBGlobalMapping(ctx, path), win.ErrorNotConnected)
 	}
 	must(t, s.RemoveSMBGlobalMapping(ctx, `\\SERVER\Share`))
 	wantErr(t, "remove it again", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorNotConnected)
-	wantMappings(t, s)
+	wantMappings(t, s, win.SMBMapping{RemotePath: `\\server\second`})
 	wantErr(t, "an open file", errorOf(held.Info(ctx)), win.ErrorNetNameDeleted)
+	wantErr(t, "one on another share", errorOf(other.Info(ctx)), 0)
 	closeHandle(t, held)
+	closeHandle(t, other)
 	wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), win.ErrorAccessDenied)
 	must(t, s.CreateSMBGlobalMapping(ctx, share, credentials))
 	must(t, s.Remove(share+`\file`)) // nobody holds it any more
@@ -113,48 +119,6 @@ func TestSMBUse(t *testing.T) {
 			status = win.SMBMappingDisconnected
 		}
 		wantMappings(t, s, win.SMBMapping{RemotePath: share, Status: status})
-	}
-}
-
-// TestSMBHandles: what is open on a share breaks with its session, and only then.
-func TestSMBHandles(t *testing.T) {
-	for name, tc := range map[string]struct {
-		do     func(*System) error
-		breaks bool
-	}{
-		"server down": {func(s *System) error { return s.SMB().SetState("server", smbserver.State{Unreachable: true}) },
-			true},
-		"server up":        {func(s *System) error { return s.SMB().SetState("server", smbserver.State{}) }, false},
-		"share removed":    {func(s *System) error { return s.SMB().RemoveShare("server", "share") }, true},
-		"password changed": {func(s *System) error { return s.SMB().SetUser("server", "user", secret.New("other")) }, true},
-		"password set":     {func(s *System) error { return s.SMB().SetUser("server", "user", password) }, false},
-		"other user": {func(s *System) error { return s.SMB().SetUser("server", "other", secret.New("other")) },
-			false},
-		"user removed": {func(s *System) error { return s.SMB().RemoveUser("server", "user") }, true},
-		"other server down": {func(s *System) error {
-			return s.SMB().SetState("elsewhere",
-				smbserver.State{Unreachable: true})
-		}, false},
-		"other share gone": {func(s *System) error { return s.SMB().RemoveShare("server", "second") }, false},
-		"disk detached":    {func(s *System) error { return s.DetachDisk(1) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newNode(t, Delays{})
-			attach(t, s, DiskSpec{})
-			newMapping(t, s)
-			must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "second"}))
-			must(t, s.SMB().AddShare(smbserver.Share{Server: "elsewhere", Name: "share"}))
-			must(t, s.WriteFile(share+`\file`, nil))
-			f, err := s.OpenFile(t.Context(), share+`\file`, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
-			must(t, err)
-			must(t, tc.do(s))
-			want := win.Errno(0)
-			if tc.breaks {
-				want = win.ErrorNetNameDeleted
-			}
-			wantErr(t, "the open file", errorOf(f.Info(t.Context())), want)
-			closeHandle(t, f)
-		})
 	}
 }
 

@@ -285,7 +285,10 @@ func TestFormat(t *testing.T) {
 		{"64 KiB clusters", 512, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 64 << 10}, 64 << 10},
 		{"2 MiB clusters", 512, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 2 << 20}, 2 << 20},
 		{"512-byte clusters", 512, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 512}, 512},
+		{"no short names", 512, win.FormatOptions{FileSystem: "NTFS", NoShortNames: true}, 4096},
 		{"ReFS", 4096, win.FormatOptions{FileSystem: "ReFS", Label: strings.Repeat("x", 32)}, 4096},
+		{"ReFS with integrity streams", 512,
+			win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true, ClusterSize: 64 << 10}, 64 << 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newNode(t, Delays{})
@@ -305,6 +308,10 @@ func TestFormat(t *testing.T) {
 			must(t, err)
 			if info.FileSystem != tc.options.FileSystem || info.Label != tc.options.Label {
 				t.Errorf("information %+v", info)
+			}
+			if v := s.Volumes()[1]; v.FileSystem != tc.options.FileSystem || v.ClusterSize != tc.cluster ||
+				v.NoShortNames != tc.options.NoShortNames || v.IntegrityStreams != tc.options.IntegrityStreams {
+				t.Errorf("the volume is %+v", v)
 			}
 			code, decode := win.FsctlGetNtfsVolumeData, win.DecodeNTFSVolumeData
 			if tc.options.FileSystem == "ReFS" {
@@ -353,6 +360,12 @@ func TestFormatErrors(t *testing.T) {
 			win.ErrorLabelTooLong},
 		{"odd cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 3000}, win.ErrorInvalidParameter},
 		{"small cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 256}, win.ErrorInvalidParameter},
+		{"ReFS without short names", name, win.FormatOptions{FileSystem: "ReFS", NoShortNames: true},
+			win.ErrorInvalidParameter},
+		{"ReFS with other clusters", name, win.FormatOptions{FileSystem: "ReFS", ClusterSize: 8192},
+			win.ErrorInvalidParameter},
+		{"NTFS with integrity streams", name, win.FormatOptions{FileSystem: "NTFS", IntegrityStreams: true},
+			win.ErrorInvalidParameter},
 		{"great cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 4 << 20}, win.ErrorInvalidParameter},
 	} {
 		wantErr(t, tc.name, s.FormatVolume(t.Context(), tc.volume, tc.options), tc.want)

@@ -45,33 +45,6 @@ func windowsTable(t testing.TB, d Disk) *Table {
 	return table
 }
 
-func TestRoundTrip(t *testing.T) {
-	for _, sectorSize := range []int64{512, 4096} {
-		d := newDisk(64*mib, sectorSize)
-		want := windowsTable(t, d)
-		got, err := Read(d)
-		if err != nil {
-			t.Fatalf("sectors of %d: %v", sectorSize, err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("sectors of %d: read another table than was written (-want +got):\n%s", sectorSize, diff)
-		}
-	}
-}
-
-// Windows shows these numbers: 128 entries end at LBA 34 with sectors of 512 bytes
-// and at LBA 6 with 4096.
-func TestUsableRange(t *testing.T) {
-	for _, tc := range []struct{ sectorSize, first, tail int64 }{{512, 34, 33}, {4096, 6, 5}} {
-		d := newDisk(64*mib, tc.sectorSize)
-		table, err := New(d, win.NewGUID(), 128)
-		must(t, err)
-		if table.FirstUsable != tc.first || table.LastUsable != d.sectors()-1-tc.tail {
-			t.Errorf("sectors of %d: usable are %d to %d of %d", tc.sectorSize, table.FirstUsable, table.LastUsable, d.sectors())
-		}
-	}
-}
-
 func TestDamage(t *testing.T) {
 	const sector = 512
 	for _, tc := range []struct {

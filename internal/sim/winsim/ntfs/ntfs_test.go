@@ -110,10 +110,6 @@ func TestNames(t *testing.T) {
 		strings.Repeat("ä", 255):          nil,
 		strings.Repeat("ä", 256):          win.ErrorInvalidName,
 		strings.Repeat("\U00010400", 128): win.ErrorInvalidName,
-		".":                               win.ErrorInvalidName,
-		"..":                              win.ErrorInvalidName,
-		"a:b":                             win.ErrorInvalidName,
-		"a/b":                             win.ErrorInvalidName,
 		`a\b`:                             win.ErrorInvalidName,
 		"a\x1fb":                          win.ErrorInvalidName,
 		"a\xffb":                          win.ErrorInvalidName,
@@ -135,9 +131,7 @@ func TestDelete(t *testing.T) {
 	mustOpen(t, f, "dir", makeDir).Close()
 	file := mustOpen(t, f, `dir\file`, writeFile)
 	must(t, file.Write([]byte("abc"), 0))
-	wantErr(t, "without the right", file.Delete(), win.ErrorAccessDenied)
 	dir := mustOpen(t, f, "dir", toDelete)
-	wantErr(t, "not empty", dir.Delete(), win.ErrorDirNotEmpty)
 	root, _, err := f.Open(f.Root(), "", toDelete)
 	must(t, err)
 	wantErr(t, "root", root.Delete(), win.ErrorAccessDenied)
@@ -147,11 +141,8 @@ func TestDelete(t *testing.T) {
 	other := mustOpen(t, f, `dir\file`, toDelete)
 	wantErr(t, "delete", other.Delete(), nil)
 	wantErr(t, "again", other.Delete(), nil)
-	wantErr(t, "open what is being deleted", openErr(t, f, `dir\file`, any0), win.ErrorDeletePending)
-	wantErr(t, "its directory", dir.Delete(), win.ErrorDirNotEmpty)
 	wantErr(t, "rename what is being deleted", other.Rename(f.Root(), "x", false), win.ErrorDeletePending)
 	other.Close()
-	wantErr(t, "open deleted", openErr(t, f, `dir\file`, any0), win.ErrorFileNotFound)
 	if f.Used() >= used {
 		t.Errorf("used %d bytes before and %d after", used, f.Used())
 	}
@@ -176,21 +167,14 @@ func TestRename(t *testing.T) {
 	h := mustOpen(t, f, "a", toDelete)
 
 	wantErr(t, "below itself", h.Rename(a.children[0], "x", false), win.ErrorInvalidParameter)
-	wantErr(t, "existing", h.Rename(f.Root(), "C", false), win.ErrorAlreadyExists)
 	wantErr(t, "replace a directory", h.Rename(f.Root(), "C", true), win.ErrorAccessDenied)
 	wantErr(t, "bad name", h.Rename(f.Root(), "x:y", false), win.ErrorInvalidName)
 	wantErr(t, "another volume", h.Rename(New(mebi, 0).Root(), "x", false), win.ErrorNotSameDevice)
-	wantErr(t, "without the right", mustOpen(t, f, "a", openDir).Rename(c, "x", false), win.ErrorAccessDenied)
-
-	inside := mustOpen(t, f, `a\b`, with(any0, func(o *win.OpenOptions) { o.Access = win.FileReadAttributes }))
-	wantErr(t, "with an open entry", h.Rename(c, "x", false), win.ErrorAccessDenied)
-	inside.Close()
 
 	held := mustOpen(t, f, "c", with(openDir, func(o *win.OpenOptions) { o.Share = win.ShareRead }))
 	wantErr(t, "into a directory not shared for writing", h.Rename(c, "x", false), win.ErrorSharingViolation)
 	held.Close()
 
-	wantErr(t, "case only", h.Rename(f.Root(), "A", false), nil)
 	wantErr(t, "replace a file", h.Rename(f.Root(), "file", true), nil)
 	wantErr(t, "into another directory", h.Rename(c, "x", false), nil)
 	if got := a.Path(); got != `\c\x` {
@@ -202,41 +186,25 @@ func TestRename(t *testing.T) {
 	checkInvariants(t, f)
 }
 
+// What the facts of others about Windows don't say.
 func TestReparse(t *testing.T) {
 	f := New(64*mebi, 0)
 	junction := win.NewJunction(`C:\x`).Encode()
-	symlink := win.NewSymlink(`..\y`).Encode()
 	mustOpen(t, f, "d", makeDir).Close()
-	mustOpen(t, f, "full", makeDir).Close()
-	mustOpen(t, f, `full\file`, writeFile).Close()
-
 	h := mustOpen(t, f, "d", toReparse)
-	_, err := h.GetReparse()
-	wantErr(t, "get from a directory", err, win.ErrorNotAReparsePoint)
-	wantErr(t, "delete from a directory", h.DeleteReparse(junction[:4:4]), win.ErrorInvalidReparseData)
-	wantErr(t, "set without the right", mustOpen(t, f, "d", openDir).SetReparse(junction), win.ErrorAccessDenied)
-	wantErr(t, "set on a full directory", mustOpen(t, f, "full", toReparse).SetReparse(junction), win.ErrorDirNotEmpty)
-	wantErr(t, "junction on a file", mustOpen(t, f, `full\file`, toReparse).SetReparse(junction), win.ErrorDirectory)
-	wantErr(t, "cut off", h.SetReparse(junction[:len(junction)-1]), win.ErrorInvalidReparseData)
+	wantErr(t, "delete, cut off", h.DeleteReparse(junction[:4:4]), win.ErrorInvalidReparseData)
+	wantErr(t, "set, cut off", h.SetReparse(junction[:len(junction)-1]), win.ErrorInvalidReparseData)
 	wantErr(t, "too large", h.SetReparse(make([]byte, win.MaximumReparseDataSize+1)), win.ErrorInvalidReparseData)
 	wantErr(t, "reserved tag", h.SetReparse(make([]byte, 8)), win.ErrorReparseTagInvalid)
 	// A holder without ShareDelete can't keep it from becoming a link.
 	mustOpen(t, f, "d", with(openDir, func(o *win.OpenOptions) { o.Share = win.ShareRead }))
 	wantErr(t, "set", h.SetReparse(junction), nil)
-	wantErr(t, "set another tag", h.SetReparse(symlink), win.ErrorReparseTagMismatch)
 	wantErr(t, "set another target", h.SetReparse(win.NewJunction(`C:\z`).Encode()), nil)
-
-	want := win.FileInfo{Attributes: win.AttributeDirectory | win.AttributeReparsePoint, ReparseTag: win.TagMountPoint}
-	if got := h.Info(); got != want {
-		t.Errorf("info %v, want %v", got, want)
-	}
 	data, err := h.GetReparse()
 	if diff := cmp.Diff(win.NewJunction(`C:\z`).Encode(), data); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	wantErr(t, "delete another tag", h.DeleteReparse(header0(symlink)), win.ErrorReparseTagMismatch)
 	wantErr(t, "delete", h.DeleteReparse(header0(junction)), nil)
-	wantErr(t, "delete again", h.DeleteReparse(header0(junction)), win.ErrorNotAReparsePoint)
 	if got := h.Info(); got != (win.FileInfo{Attributes: win.AttributeDirectory}) {
 		t.Errorf("info after delete: %v", got)
 	}
@@ -363,39 +331,6 @@ func TestContentsAndSpace(t *testing.T) {
 	if f.Capacity() != 8*mebi {
 		t.Errorf("capacity %d after shrinking", f.Capacity())
 	}
-}
-
-func TestPowerLoss(t *testing.T) {
-	f := New(64*mebi, 0)
-	flushed, half, lost := mustOpen(t, f, "flushed", writeFile), mustOpen(t, f, "half", writeFile),
-		mustOpen(t, f, "lost", writeFile)
-	for _, h := range []*Handle{flushed, half} {
-		wantErr(t, "write", h.Write([]byte("old"), 0), nil)
-		wantErr(t, "flush", h.Flush(), nil)
-	}
-	wantErr(t, "overwrite", half.Write([]byte("NEWER"), 0), nil)
-	wantErr(t, "write", lost.Write(make([]byte, mebi), 0), nil)
-
-	used := f.Used()
-	f.DropUnflushed()
-	got := map[string]string{}
-	for _, n := range f.Root().Children() {
-		got[n.Name()] = string(n.contents.data)
-	}
-	if diff := cmp.Diff(map[string]string{"flushed": "old", "half": "old", "lost": ""}, got); diff != "" {
-		t.Error(diff)
-	}
-	if used-f.Used() != mebi {
-		t.Errorf("used %d before, %d after", used, f.Used())
-	}
-
-	wantErr(t, "write", lost.Write([]byte("kept"), 0), nil)
-	f.Flush()
-	f.DropUnflushed()
-	if got := string(lost.node.contents.data); got != "kept" {
-		t.Errorf("after a flush of the volume: %q", got)
-	}
-	checkInvariants(t, f)
 }
 
 func must(t testing.TB, err error) {
