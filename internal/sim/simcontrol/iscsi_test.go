@@ -79,15 +79,6 @@ func TestISCSI(t *testing.T) {
 
 func TestServices(t *testing.T) {
 	sys, sim := start(t)
-	start := simv1.StartType_START_TYPE_AUTOMATIC
-	added := &simv1.WindowsService{Name: "aaa", DisplayName: "A", StartType: &start, DependsOn: []string{"kubelet"},
-		Running: true, StartError: 1053}
-	sim.do("AddService", added)
-	listed := get[simv1.ListServicesResponse](sim, "ListServices").Services
-	if diff := cmp.Diff(added, listed[0], protocmp.Transform()); diff != "" {
-		t.Errorf("service (-want +got):\n%s", diff)
-	}
-	sim.do("RemoveService", &simv1.WindowsService{Name: "AAA"})
 	sim.do("AddService", &simv1.WindowsService{Name: "aaa"})
 	want := services.Spec{Name: "aaa", DisplayName: "aaa", StartType: win.ServiceDemandStart}
 	if diff := cmp.Diff(want, sys.Services().List()[0]); diff != "" {
