@@ -57,16 +57,17 @@ func (m *Manager) Attach(spec hardware.Disk) (disk.Number, error) {
 	if err != nil {
 		return win.NoNumber, fmt.Errorf("attach disk%s: %w", quoted(spec.Serial), err)
 	}
-	m.attach(d)
+	m.attach(d, true)
 	return d.Number, nil
 }
 
-func (m *Manager) attach(d *Disk) {
+// attach attaches a disk. If its arrival takes no time, it may be there at once.
+func (m *Manager) attach(d *Disk, atOnce bool) {
 	m.inherit(d)
 	d.State, d.Attributes = Attached, d.Persistent
 	m.giveNumber(d)
 	if !d.Spec.NeedsRescan {
-		m.arrivesLater(d)
+		m.arrivesLater(d, atOnce)
 	}
 }
 
@@ -118,7 +119,7 @@ func (m *Manager) Clone(of disk.Number, spec hardware.Disk) (number disk.Number,
 		if err := errors.Join(original.Image.Export(d.Image), m.node.DiskCopied(original, d)); err != nil {
 			return err
 		}
-		m.attach(d)
+		m.attach(d, true)
 		number = d.Number
 		return nil
 	})
@@ -158,7 +159,7 @@ func (m *Manager) Swap(number disk.Number, spec hardware.Disk, keepHandles bool)
 		}
 		if !keepHandles {
 			d.Spec.Number = &number
-			m.attach(d)
+			m.attach(d, true)
 		}
 		d.touch()
 		return nil
@@ -246,12 +247,14 @@ func (m *Manager) diskFor(spec hardware.Disk) (*Disk, error) {
 	return d, nil
 }
 
-// arrivesLater gives an attached disk its number and lets it arrive: at once,
-// if arrival takes no time.
-func (m *Manager) arrivesLater(d *Disk) {
-	m.comes(d)
+// arrivesLater gives an attached disk its number and lets it arrive: if that takes no time and
+// it may be, at once, else never before the present call is over.
+func (m *Manager) arrivesLater(d *Disk, atOnce bool) {
+	m.giveNumber(d)
+	d.Arriving = true
+	d.touch()
 	delay := m.config.DiskArrival + d.Spec.Late
-	if delay <= 0 {
+	if atOnce && delay <= 0 {
 		m.arrives(d)
 		return
 	}
@@ -260,13 +263,6 @@ func (m *Manager) arrivesLater(d *Disk) {
 			m.arrives(d)
 		}
 	})
-}
-
-// comes says that an attached disk will arrive.
-func (m *Manager) comes(d *Disk) {
-	m.giveNumber(d)
-	d.Arriving = true
-	d.touch()
 }
 
 func (m *Manager) arrives(d *Disk) {
@@ -442,7 +438,7 @@ func (m *Manager) Resume() {
 	for d := range m.All() {
 		m.node.DiskChanged(d)
 		if d.Arriving {
-			m.arrivesLater(d)
+			m.arrivesLater(d, true)
 		}
 	}
 }

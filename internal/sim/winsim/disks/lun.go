@@ -34,23 +34,8 @@ func (m *Manager) LUNs(iqn string) []*Disk {
 // AttachLUNs lets the LUNs of a target arrive: never before the present call is over.
 func (m *Manager) AttachLUNs(iqn string) {
 	for _, d := range m.LUNs(iqn) {
-		m.attachLUN(d)
+		m.attach(d, false)
 	}
-}
-
-func (m *Manager) attachLUN(d *Disk) {
-	m.inherit(d)
-	d.State, d.Attributes = Attached, d.Persistent
-	m.giveNumber(d)
-	if d.Spec.NeedsRescan {
-		return
-	}
-	m.comes(d)
-	m.node.Later(m.config.DiskArrival+d.Spec.Late, func() {
-		if d.Arriving {
-			m.arrives(d)
-		}
-	})
 }
 
 // DetachLUNs takes the LUNs of a target off the node.
@@ -139,7 +124,7 @@ func (m *Manager) AddLUNs(iqn string, target byte, specs []hardware.Disk, connec
 		d.Target = iqn
 		d.touch()
 		if connected {
-			m.attachLUN(d)
+			m.attach(d, false)
 		}
 	}
 	return nil

@@ -226,7 +226,7 @@ func (m *Manager) Reenumerate(interfacePath string) error {
 		switch {
 		case !below(d):
 		case d.State == Attached && !d.Arriving:
-			m.arrivesLater(d)
+			m.arrivesLater(d, true)
 		case d.Present() && d.Seen != d.Size && !m.config.Settings.GrownUnseen:
 			d.Seen = d.Size
 			d.touch()

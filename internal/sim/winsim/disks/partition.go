@@ -131,7 +131,7 @@ func (d *Disk) setGPT(l *win.DriveLayout) error {
 	t.Slots = make([]gpt.Partition, len(t.Slots))
 	used := slices.DeleteFunc(slices.Clone(l.Partitions), func(p win.Partition) bool { return p.Type.IsZero() })
 	// Those with a number of their own first: the others get what is free.
-	slices.SortStableFunc(used, func(a, b win.Partition) int { return boolOrder(a.Number == 0, b.Number == 0) })
+	slices.SortStableFunc(used, func(a, b win.Partition) int { return cmp.Compare(min(b.Number, 1), min(a.Number, 1)) })
 	ids := map[win.GUID]bool{}
 	for _, p := range used {
 		slot := int(p.Number) - 1
@@ -222,16 +222,6 @@ func (d *Disk) updateSize(moveBackup bool) error {
 		return nil
 	}
 	return t.Write(d.media())
-}
-
-func boolOrder(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // tableIDs are the ids in the partition table that must be unique on a node.
