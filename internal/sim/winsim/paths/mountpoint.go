@@ -204,16 +204,13 @@ func (s *Space) unmount(mountPoint string) error {
 	if err != nil {
 		return err
 	}
-	if id, _, _ := volumes.ParseName(name); s.Settings.GoneMountPoint != 0 {
-		if _, present := s.Volumes.WithID(id); !present {
-			return s.Settings.GoneMountPoint
-		}
-	}
-	if set := s.Settings.LockedMountPoint; set != 0 {
-		id, _, _ := volumes.ParseName(name)
-		if v, present := s.Volumes.WithID(id); present && v.Admits(win.GenericRead) != nil {
-			return set
-		}
+	id, _, _ := volumes.ParseName(name)
+	v, present := s.Volumes.WithID(id)
+	switch set := s.Settings; {
+	case !present && set.GoneMountPoint != 0:
+		return set.GoneMountPoint
+	case present && set.LockedMountPoint != 0 && v.Admits(win.GenericRead) != nil:
+		return set.LockedMountPoint
 	}
 	header := make([]byte, 8)
 	binary.LittleEndian.PutUint32(header, uint32(win.TagMountPoint))
@@ -221,10 +218,8 @@ func (s *Space) unmount(mountPoint string) error {
 		return err
 	}
 	s.Volumes.Dismounted(host, op.Node().Path())
-	if id, _, _ := volumes.ParseName(name); s.Settings.GoneMountPointHalf {
-		if _, present := s.Volumes.WithID(id); !present {
-			return win.ErrorFileNotFound
-		}
+	if !present && s.Settings.GoneMountPointHalf {
+		return win.ErrorFileNotFound
 	}
 	return nil
 }
