@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -33,7 +32,7 @@ type processes struct {
 
 type process struct {
 	Process
-	handles []io.Closer
+	handles []*handle
 }
 
 // firstProcess is the id of the first process that is started. Windows' ids are multiples
@@ -85,33 +84,25 @@ func (s *System) holdFor(p *process, path string) error {
 		if err != nil {
 			return err
 		}
-		p.handles = append(p.handles, lockedCloser{s.open(handle{
+		p.handles = append(p.handles, s.open(handle{
 			object: objectName{name: path}, volume: v, length: v.Length, access: win.GenericRead, process: p.ID,
-		})})
+		}))
 		return nil
 	}
 	op, err := s.paths.Open(path, existing(win.GenericRead, 0))
 	if err != nil {
 		return err
 	}
-	p.handles = append(p.handles, lockedCloser{s.openFile(op, path, win.GenericRead, p.ID).handle})
-	return nil
-}
-
-// lockedCloser closes a handle while the caller holds the kernel lock.
-type lockedCloser struct{ *handle }
-
-func (c lockedCloser) Close() error {
-	if !c.closed {
-		c.close()
-	}
+	p.handles = append(p.handles, s.openFile(op, path, win.GenericRead, p.ID).handle)
 	return nil
 }
 
 // close closes what the process has open. The caller holds the lock.
 func (p *process) close() {
 	for _, h := range p.handles {
-		_ = h.Close() // lockedCloser has no errors
+		if !h.closed {
+			h.close()
+		}
 	}
 }
 

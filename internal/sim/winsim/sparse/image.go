@@ -6,6 +6,7 @@
 package sparse
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"iter"
@@ -134,11 +135,4 @@ func (m *Image) Export(w io.WriterAt) error {
 	return nil
 }
 
-func allZero(p []byte) bool {
-	for _, c := range p {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(p []byte) bool { return bytes.Count(p, []byte{0}) == len(p) }
