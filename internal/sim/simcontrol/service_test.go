@@ -332,7 +332,8 @@ func TestErrors(t *testing.T) {
 		&simv1.SetDiskAttributesRequest{DiskNumber: 1},
 		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(false), OfflineReason: 6},
 		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), Persist: true, OfflineReason: 6},
-		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), ReadOnly: proto.Bool(true), OfflineReason: 6},
+		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), ReadOnly: proto.Bool(true),
+			OfflineReason: 6},
 		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(true), OfflineReason: 1 << 16})
 	sim.refused(csiproxy.ErrInvalidArgument, "ReadDisk",
 		&simv1.ReadDiskRequest{Length: simv1.MaxData + 1}, &simv1.ReadDiskRequest{Length: -1},
