@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -42,57 +41,34 @@ func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
 // Sources: DMTF DSP0134 2.7, sections 6.1, 7.1, 7.2 and 7.45;
 // https://learn.microsoft.com/windows/win32/api/sysinfoapi/nf-sysinfoapi-getsystemfirmwaretable
 func rawSMBIOS(serial string) []byte {
-	bios := smbiosStructure{kind: 0, handle: 0, formatted: make([]byte, 0x18-smbiosHeaderSize)}
-	f := bios.formatted
-	f[0] = bios.text("Phoenix Technologies LTD")
-	f[1] = bios.text("6.00")
-	binary.LittleEndian.PutUint16(f[2:], 0xe000) // segment of its start
-	f[4] = bios.text("11/12/2020")
-	f[5] = 1                                      // 128 KiB of ROM
-	binary.LittleEndian.PutUint64(f[6:], 1<<3)    // its characteristics aren't told
-	f[16], f[17], f[18], f[19] = 4, 6, 0xff, 0xff // release 4.6; no embedded controller
-
-	machine := smbiosStructure{kind: 1, handle: 1, formatted: make([]byte, 0x1b-smbiosHeaderSize)}
-	f = machine.formatted
-	f[0] = machine.text("VMware, Inc.")
-	f[1] = machine.text("VMware7,1")
-	f[2] = machine.text("None")
-	f[3] = machine.text(serial)
-	copy(f[4:20], bytes.Repeat([]byte{0xff}, 16)) // the UUID isn't set
-	f[20] = 6                                     // woken up by the power switch
-
-	end := smbiosStructure{kind: 127, handle: 2}
-	table := slices.Concat(bios.encode(), machine.encode(), end.encode())
+	bios := "\x01\x02" + // numbers of texts: vendor, version
+		"\x00\xe0" + // segment of its start
+		"\x03\x01" + // the text of its date; 128 KiB of ROM
+		"\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00" + // its characteristics aren't told
+		"\x04\x06\xff\xff" // release 4.6; no embedded controller
+	machine := []byte("\x01\x02\x03\x04" + // texts: manufacturer, product, version, serial number
+		strings.Repeat("\xff", 16) + // the UUID isn't set
+		"\x06\x00\x00") // woken up by the power switch
+	texts := []string{"VMware, Inc.", "VMware7,1", "None", serial}
+	if serial == "" {
+		machine[3], texts = 0, texts[:3]
+	}
+	table := slices.Concat(
+		smbiosStructure(0, 0, []byte(bios), "Phoenix Technologies LTD", "6.00", "11/12/2020"),
+		smbiosStructure(1, 1, machine, texts...), smbiosStructure(127, 2, nil))
 	header := []byte{0, 2, 7, 0} // not by the 2.0 calling method, SMBIOS 2.7, DMI revision
 	return append(binary.LittleEndian.AppendUint32(header, uint32(len(table))), table...)
 }
 
-const smbiosHeaderSize = 4
-
-// smbiosStructure is one structure of the table.
-type smbiosStructure struct {
-	kind      byte
-	handle    uint16
-	formatted []byte // behind the header
-	strings   []string
-}
-
-// text adds a string and returns its number, 0 for none.
-func (t *smbiosStructure) text(s string) byte {
-	if s == "" {
-		return 0
+// smbiosStructure is one structure of the table: its header, what has places of its own, and texts,
+// which are counted from 1.
+func smbiosStructure(kind, handle byte, formatted []byte, texts ...string) []byte {
+	const headerSize = 4
+	b := append([]byte{kind, byte(headerSize + len(formatted)), handle, 0}, formatted...)
+	for _, text := range texts {
+		b = append(append(b, text...), 0)
 	}
-	t.strings = append(t.strings, s)
-	return byte(len(t.strings))
-}
-
-func (t *smbiosStructure) encode() []byte {
-	b := []byte{t.kind, byte(smbiosHeaderSize + len(t.formatted)), byte(t.handle), byte(t.handle >> 8)}
-	b = append(b, t.formatted...)
-	for _, s := range t.strings {
-		b = append(append(b, s...), 0)
-	}
-	if len(t.strings) == 0 {
+	if len(texts) == 0 {
 		b = append(b, 0)
 	}
 	return append(b, 0)
