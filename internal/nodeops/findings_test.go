@@ -238,9 +238,7 @@ func TestFindings(t *testing.T) {
 				r.sim.Settle()
 				n, err := nodeops.New(r.sim, nodeops.Options{})
 				r.must(err)
-				if err := f.run(t.Context(), r, n); err != nil {
-					t.Error(err)
-				}
+				simtest.WantError(t, f.run(t.Context(), r, n), nil)
 			})
 		})
 	}

@@ -138,9 +138,7 @@ func (m *model) losePower() {
 			<-m.power
 		}
 	}()
-	if err := m.sim.PowerLoss(); err != nil {
-		m.t.Error(err)
-	}
+	simtest.WantError(m.t, m.sim.PowerLoss(), nil)
 	m.sim.Settle()
 	m.restart()
 }
@@ -208,13 +206,9 @@ func (m *model) mishaps(ended chan struct{}) {
 		case 1, 2:
 			m.restart()
 		case 3, 4, 5:
-			if err := m.sim.DelayUncancellable(call, time.Duration(1+m.intn(20))*time.Second); err != nil {
-				m.t.Error(err)
-			}
+			simtest.WantError(m.t, m.sim.DelayUncancellable(call, time.Duration(1+m.intn(20))*time.Second), nil)
 		default:
-			if err := m.sim.Fail(call, errnos[m.intn(len(errnos))]); err != nil {
-				m.t.Error(err)
-			}
+			simtest.WantError(m.t, m.sim.Fail(call, errnos[m.intn(len(errnos))]), nil)
 		}
 	}
 }

@@ -94,9 +94,7 @@ func (s scenario) holds(t *testing.T, r *rig) {
 	if s.check == nil {
 		return
 	}
-	if err := s.check(r); err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, s.check(r), nil)
 }
 
 func TestErrorAtEachCall(t *testing.T) {

@@ -257,9 +257,7 @@ func TestSequencesWithEachSetting(t *testing.T) {
 					s.prepare(r)
 					r.sim.Settle()
 					r.must(r.sim.SetSettings(set))
-					if err := s.run(t.Context(), r, r.process()); err != nil {
-						t.Error(err)
-					}
+					simtest.WantError(t, s.run(t.Context(), r, r.process()), nil)
 					r.sim.Settle()
 				})
 			})

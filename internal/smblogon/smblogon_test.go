@@ -287,12 +287,8 @@ func TestProbes(t *testing.T) {
 		s.wantLogOns(t, "the share that was refused", 0)
 		// The mapping is made again with the new password, and is another one then.
 		s.memory.Unmapped(path(t, data))
-		if err := s.logOn(t, data, user, "changed"); err != nil {
-			t.Error(err)
-		}
-		if err := probe(data, "changed"); err != nil {
-			t.Error(err)
-		}
+		simtest.WantError(t, s.logOn(t, data, user, "changed"), nil)
+		simtest.WantError(t, probe(data, "changed"), nil)
 		s.wantLogOns(t, "the mapping that was made again", 2)
 
 		s.password = "right"
@@ -303,9 +299,7 @@ func TestProbes(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		s.password = "changed"
 		for range 2 {
-			if err := probe(data, "changed"); err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, probe(data, "changed"), nil)
 		}
 		s.wantLogOns(t, "taken again", 2)
 		simtest.Want(t, "still refused", len(s.memory.Refused()), 0)
@@ -378,9 +372,7 @@ func TestProbeOfADirectory(t *testing.T) {
 		s.memory.Probe(directory, func() error { return s.answer("unknown there") })
 	}
 	s.wantLogOns(t, "the directory", 1)
-	if err := s.memory.Probe(path(t, data), func() error { return s.answer("right") }); err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, s.memory.Probe(path(t, data), func() error { return s.answer("right") }), nil)
 	s.logOn(t, logs, user, "right")
 	s.wantLogOns(t, "the share and another mapping", 2)
 }
@@ -445,7 +437,5 @@ func TestProbeOfAMappingThatWas(t *testing.T) {
 		s.logOn(t, data, user, "right")
 		return win.ErrorLogonFailure
 	})
-	if err := s.memory.Probe(path(t, data), func() error { return nil }); err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, s.memory.Probe(path(t, data), func() error { return nil }), nil)
 }

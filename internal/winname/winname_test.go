@@ -82,9 +82,7 @@ func TestChecks(t *testing.T) {
 		},
 	} {
 		for _, s := range c.good {
-			if err := c.check(s); err != nil {
-				t.Errorf("%s %q: %v", what, s, err)
-			}
+			simtest.WantErrorOf(t, fmt.Sprintf("%s %q", what, s), c.check(s), nil)
 		}
 		for _, s := range c.bad {
 			simtest.WantErrorOf(t, fmt.Sprintf("%s %q", what, s), c.check(s), csiproxy.ErrInvalidArgument)

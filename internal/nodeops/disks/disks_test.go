@@ -141,9 +141,7 @@ func TestPartitionDiskTakesLeftovers(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{})
 	plant(t, sim, n, 0, strings.Repeat("leftovers of a recycled disk ", 1000))
-	if err := ops.PartitionDisk(t.Context(), n); err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, ops.PartitionDisk(t.Context(), n), nil)
 }
 
 func plant(t *testing.T, sim *winsim.System, n disk.Number, offset int64, s string) {
@@ -274,9 +272,7 @@ func TestSetDiskState(t *testing.T) {
 		}
 	}
 	// A disk that went online is writable.
-	if err := ops.PartitionDisk(t.Context(), n); err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, ops.PartitionDisk(t.Context(), n), nil)
 	if err := ops.SetDiskState(t.Context(), 0, false); err == nil {
 		t.Error("the disk of Windows itself went offline")
 	}
@@ -309,7 +305,5 @@ func TestSetDiskStateRetriesOnAFreshDisk(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{Offline: true})
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_SET_DISK_ATTRIBUTES", Count: 2}, win.ErrorWriteProtect))
-	if err := ops.SetDiskState(t.Context(), n, true); err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, ops.SetDiskState(t.Context(), n, true), nil)
 }

@@ -275,9 +275,7 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 3 {
 					wg.Go(func() {
-						if err := c.run(t.Context(), ops, n); err != nil {
-							t.Error(err)
-						}
+						simtest.WantError(t, c.run(t.Context(), ops, n), nil)
 					})
 				}
 				wg.Wait()

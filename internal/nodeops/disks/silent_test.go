@@ -157,9 +157,7 @@ func TestSickDisks(t *testing.T) {
 				simtest.Must(t, err)
 				simtest.Must(t, sim.Fail(winsim.Match{Call: at, Object: win.PhysicalDrive(sick)}, errno))
 				got, err := call(t.Context(), ops)
-				if err != nil {
-					t.Errorf("%s, error %d of %s: %v", name, errno, at, err)
-				}
+				simtest.WantErrorOf(t, fmt.Sprintf("%s, error %d of %s", name, errno, at), err, nil)
 				if _, listed := got[healthy]; name != "Rescan" && !listed {
 					t.Errorf("%s, error %d of %s: the healthy disk is missing", name, errno, at)
 				}

@@ -101,16 +101,12 @@ func TestRmdir(t *testing.T) {
 		`deep\evil`, `share`, `dangling`, `volumelink`, `mnt`, `deep\mnt`,
 	} {
 		path := dir + `\` + name
-		if err := f.Rmdir(t.Context(), path, false); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name, f.Rmdir(t.Context(), path, false), nil)
 		if exists, err := f.PathExists(t.Context(), path); exists || err != nil {
 			t.Errorf("%s afterwards: %v, %v", name, exists, err)
 		}
 		simtest.WantErrorOf(t, name+" again", f.Rmdir(t.Context(), path, false), csiproxy.ErrNotFound)
-		if err := f.Rmdir(t.Context(), path, true); err != nil {
-			t.Errorf("%s again with force: %v", name, err)
-		}
+		simtest.WantErrorOf(t, name+" again with force", f.Rmdir(t.Context(), path, true), nil)
 	}
 	simtest.Want(t, "the surroundings", surroundings(t, sys), before)
 	if got := sys.MountPoints(); len(got) != 1 || got[0].Path != `C:\mnt` {
@@ -247,9 +243,7 @@ func TestRmdirVanished(t *testing.T) {
 	})
 	err := f.Rmdir(t.Context(), dir, true)
 	sys.OnCall(nil)
-	if err != nil {
-		t.Error(err)
-	}
+	simtest.WantError(t, err, nil)
 	simtest.Want(t, "what is left", tree(t, sys, dir), map[string]string{})
 }
 

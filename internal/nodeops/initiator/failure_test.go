@@ -55,9 +55,7 @@ func TestServiceIsStarted(t *testing.T) {
 				discovered(t, i)
 				must(t, sys.StopService(t.Context(), "MSiSCSI"))
 				sys.Settle()
-				if err := call(t.Context(), i); err != nil {
-					t.Error(err)
-				}
+				simtest.WantError(t, call(t.Context(), i), nil)
 				if s, err := sys.QueryService(t.Context(), "MSiSCSI"); err != nil || s.State != win.ServiceRunning {
 					t.Errorf("the service is %+v, %v", s, err)
 				}
@@ -131,9 +129,7 @@ func TestConcurrently(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 16 {
 		callers.Go(func() {
-			if err := i.ConnectTarget(t.Context(), portal, name, noAuth); err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, i.ConnectTarget(t.Context(), portal, name, noAuth), nil)
 		})
 	}
 	callers.Wait()
@@ -141,9 +137,7 @@ func TestConcurrently(t *testing.T) {
 	logouts := counted(sys, logout)
 	for range 16 {
 		callers.Go(func() {
-			if err := i.DisconnectTarget(t.Context(), portal, name); err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, i.DisconnectTarget(t.Context(), portal, name), nil)
 		})
 	}
 	callers.Wait()

@@ -289,9 +289,7 @@ func TestConnectErrors(t *testing.T) {
 	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: portal.Address, Port: 3260}, true))
 	for _, there := range []win.Errno{win.ISDSCTargetAlreadyLoggedIn, win.ISDSCSessionAlreadyExists} {
 		must(t, sys.Fail(winsim.Match{Call: login, Count: 1}, there)) // somebody else is quicker
-		if err := i.ConnectTarget(t.Context(), portal, name, noAuth); err != nil {
-			t.Errorf("%v: %v", there, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("%v", there), i.ConnectTarget(t.Context(), portal, name, noAuth), nil)
 	}
 }
 

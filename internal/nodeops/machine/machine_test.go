@@ -181,17 +181,13 @@ func TestConcurrently(t *testing.T) {
 	var callers sync.WaitGroup
 	for i := range 16 {
 		callers.Go(func() {
-			if err := m.StartService(t.Context(), []string{"base", "middle", "top"}[i%3]); err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, m.StartService(t.Context(), []string{"base", "middle", "top"}[i%3]), nil)
 		})
 	}
 	callers.Wait()
 	for i := range 16 {
 		callers.Go(func() {
-			if err := m.StopService(t.Context(), []string{"base", "middle", "top"}[i%3], true); err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, m.StopService(t.Context(), []string{"base", "middle", "top"}[i%3], true), nil)
 		})
 	}
 	callers.Wait()

@@ -230,9 +230,7 @@ func TestMadeOnce(t *testing.T) {
 				var callers sync.WaitGroup
 				for range 16 {
 					callers.Go(func() {
-						if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", c); err != nil {
-							t.Error(err)
-						}
+						simtest.WantError(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", c), nil)
 					})
 				}
 				callers.Wait()

@@ -303,9 +303,7 @@ func TestConcurrently(t *testing.T) {
 	for i := range 32 {
 		callers.Go(func() {
 			remote := []string{`\\server\data`, `//SERVER/logs/`}[i%2]
-			if err := m.NewSMBGlobalMapping(t.Context(), remote, stage+[]string{"0", "1"}[i%2], alice); err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, m.NewSMBGlobalMapping(t.Context(), remote, stage+[]string{"0", "1"}[i%2], alice), nil)
 		})
 	}
 	callers.Wait()

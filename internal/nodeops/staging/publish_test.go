@@ -97,9 +97,7 @@ func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
 	first := make(chan storage.Volume, 1)
 	go func() {
 		v, err := n.Storage.GetVolume(ctx, stagingPath)
-		if err != nil {
-			t.Error(err)
-		}
+		simtest.WantError(t, err, nil)
 		first <- v
 	}()
 	synctest.Wait()

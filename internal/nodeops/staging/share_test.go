@@ -466,9 +466,7 @@ func TestGetVolumeSeesTheCallersOwnMapping(t *testing.T) {
 		first := make(chan storage.Volume, 1)
 		go func() {
 			v, err := n.Storage.GetVolume(ctx, sharePath)
-			if err != nil {
-				t.Error(err)
-			}
+			simtest.WantError(t, err, nil)
 			first <- v
 		}()
 		synctest.Wait()

@@ -180,9 +180,7 @@ func TestUnmountWhereNothingIs(t *testing.T) {
 	n := newNode(t)
 	n.do(n.sim.MkdirAll(staging))
 	for _, path := range []string{staging, staging + `\a\b`} {
-		if err := n.volumes.UnmountVolume(t.Context(), unknown, path); err != nil {
-			t.Errorf("%q: %v", path, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("%q", path), n.volumes.UnmountVolume(t.Context(), unknown, path), nil)
 	}
 }
 
@@ -418,9 +416,7 @@ func TestUnmountWithoutMountManager(t *testing.T) {
 		win.ErrorNotAReparsePoint} {
 		n.do(n.volumes.MountVolume(t.Context(), id, staging))
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
-		if err := n.volumes.UnmountVolume(t.Context(), id, staging); err != nil {
-			t.Errorf("%v: %v", errno, err)
-		}
+		simtest.WantErrorOf(t, fmt.Sprintf("%v", errno), n.volumes.UnmountVolume(t.Context(), id, staging), nil)
 		simtest.Want(t, fmt.Sprintf("mounted after %v", errno), n.mountedAt(staging), "")
 		n.sim.ResetRules()
 	}
