@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/api"
 )
 
 func emptyAnswer(string, string) (string, error) { return `{}`, nil }
@@ -51,38 +50,6 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 		}
 		if got := d.dials(); got != test.dialled {
 			t.Errorf("with %q served, dialled %s, want %s", test.served, got, test.dialled)
-		}
-	}
-}
-
-// Every group falls back to the newest version that is served, whatever it is, and
-// can't do without any.
-func TestEveryGroupNegotiates(t *testing.T) {
-	inUse := map[string]func(*Client) func(context.Context) (string, error){
-		"disk":       func(c *Client) func(context.Context) (string, error) { return c.Disk.Version },
-		"volume":     func(c *Client) func(context.Context) (string, error) { return c.Volume.Version },
-		"filesystem": func(c *Client) func(context.Context) (string, error) { return c.Filesystem.Version },
-		"smb":        func(c *Client) func(context.Context) (string, error) { return c.SMB.Version },
-		"iscsi":      func(c *Client) func(context.Context) (string, error) { return c.ISCSI.Version },
-		"system":     func(c *Client) func(context.Context) (string, error) { return c.System.Version },
-		"storage":    func(c *Client) func(context.Context) (string, error) { return c.Storage.Version },
-	}
-	for _, group := range api.Groups() {
-		versions := api.Versions(group)
-		for i, newest := range versions {
-			d := newDaemon(t, emptyAnswer)
-			for _, version := range versions[i:] {
-				d.serve(group + " " + version)
-			}
-			c := d.newClient(t)
-			for other, version := range inUse {
-				got, err := version(c)(t.Context())
-				if other != group {
-					wantKind(t, err, csiproxy.ErrUnavailable)
-				} else if err != nil || got != newest {
-					t.Errorf("%s from %s on: version %s, error %v", group, newest, got, err)
-				}
-			}
 		}
 	}
 }

@@ -65,27 +65,13 @@ var (
 // the published contract, and nothing may be served.
 func Services(ops Operations) ([]*Service, error) {
 	tables := make(map[string]versions)
-	if ops.Disk != nil {
-		tables["disk"] = diskVersions(ops.Disk)
-	}
-	if ops.Volume != nil {
-		tables["volume"] = volumeVersions(ops.Volume)
-	}
-	if ops.Filesystem != nil {
-		tables["filesystem"] = filesystemVersions(ops.Filesystem)
-	}
-	if ops.SMB != nil {
-		tables["smb"] = smbVersions(ops.SMB)
-	}
-	if ops.ISCSI != nil {
-		tables["iscsi"] = iscsiVersions(ops.ISCSI)
-	}
-	if ops.System != nil {
-		tables["system"] = systemVersions(ops.System)
-	}
-	if ops.Storage != nil {
-		tables["storage"] = storageVersions(ops.Storage)
-	}
+	serve(tables, "disk", ops.Disk, diskVersions)
+	serve(tables, "volume", ops.Volume, volumeVersions)
+	serve(tables, "filesystem", ops.Filesystem, filesystemVersions)
+	serve(tables, "smb", ops.SMB, smbVersions)
+	serve(tables, "iscsi", ops.ISCSI, iscsiVersions)
+	serve(tables, "system", ops.System, systemVersions)
+	serve(tables, "storage", ops.Storage, storageVersions)
 
 	var services []*Service
 	for _, group := range slices.Sorted(maps.Keys(tables)) {
@@ -96,6 +82,15 @@ func Services(ops Operations) ([]*Service, error) {
 		services = append(services, bound...)
 	}
 	return services, nil
+}
+
+// serve adds the table of a group that has operations.
+func serve[Operations comparable](tables map[string]versions, group string, ops Operations,
+	table func(Operations) versions) {
+	var none Operations
+	if ops != none {
+		tables[group] = table(ops)
+	}
 }
 
 // bindGroup returns the versions of a group. The table must have a row for each of

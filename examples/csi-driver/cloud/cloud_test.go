@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,28 +145,5 @@ func TestCloudOutlastsItsProcess(t *testing.T) {
 	}
 	if all := open(t, file, h).List(); len(all) != 0 {
 		t.Errorf("volumes %+v", all)
-	}
-}
-
-func TestListIsInOrder(t *testing.T) {
-	c := open(t, filepath.Join(t.TempDir(), "cloud.json"), new(plugs))
-	var want []string
-	for i := range 20 {
-		v, err := c.Create(fmt.Sprint(i), Range{}, true, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, v.ID)
-	}
-	if err := c.Delete(t.Context(), want[7]); err != nil {
-		t.Fatal(err)
-	}
-	want = slices.Delete(want, 7, 8)
-	var got []string
-	for _, v := range c.List() {
-		got = append(got, v.ID)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ids (-want +got):\n%s", diff)
 	}
 }
