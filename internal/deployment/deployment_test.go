@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
 
@@ -215,9 +216,7 @@ func TestUpgradeAgain(t *testing.T) {
 	n := withOurs()
 	for range 2 {
 		got, err := n.deployer().Upgrade(t.Context(), "", newFile, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		if got.Version != oursNew {
 			t.Errorf("%+v", got)
 		}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // TestMain makes the test program a daemon that is run with -check.
@@ -33,13 +35,9 @@ func TestMain(m *testing.M) {
 
 func TestCheck(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	report, err := RealPrograms{}.Check(t.Context(), self, []string{"-a", "b c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	if report.Version != "v1" || len(report.Endpoints) != 1 || report.Endpoints[0] != "-a b c" ||
 		report.StopTimeout().Seconds() != 30 {
 		t.Errorf("%+v", report)
@@ -64,13 +62,9 @@ func TestCheck(t *testing.T) {
 
 func TestOrigin(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	text := filepath.Join(t.TempDir(), "csi-proxy.exe")
-	if err := os.WriteFile(text, []byte("MZ"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, os.WriteFile(text, []byte("MZ"), 0o600))
 	for program, want := range map[string]Origin{self: Ours, text: Unknown, text + "x": Unknown} {
 		if got, err := (RealPrograms{}).Origin(program); got != want || err != nil {
 			t.Errorf("%s: %v, %v", program, got, err)
@@ -94,9 +88,7 @@ func TestFiles(t *testing.T) {
 	a, b, c := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
 	victim := filepath.Join(t.TempDir(), "victim")
 	for file, content := range map[string]string{a: "one", b: "another", victim: "of another user"} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	if err := os.Link(victim, b+".part"); err != nil { // which an earlier copy, or somebody else, has left
 		t.Fatal(err)
@@ -104,27 +96,21 @@ func TestFiles(t *testing.T) {
 	if same, err := f.Same(a, b); same || err != nil {
 		t.Errorf("same: %v, %v", same, err)
 	}
-	if err := f.Copy(ctx, a, b); err != nil {
-		t.Error(err)
-	}
+	simtest.Must(t, f.Copy(ctx, a, b))
 	if same, err := f.Same(a, b); !same || err != nil {
 		t.Errorf("same after the copy: %v, %v", same, err)
 	}
 	if content, err := os.ReadFile(victim); string(content) != "of another user" || err != nil {
 		t.Errorf("the copy has gone to another file: %q, %v", content, err)
 	}
-	if err := f.Rename(ctx, b, c); err != nil {
-		t.Error(err)
-	}
+	simtest.Must(t, f.Rename(ctx, b, c))
 	for file, want := range map[string]bool{a: true, b: false, b + ".part": false, c: true} {
 		if exists, err := f.Exists(file); exists != want || err != nil {
 			t.Errorf("%s exists: %v, %v", file, exists, err)
 		}
 	}
 	for range 2 {
-		if err := f.Remove(c); err != nil {
-			t.Error(err)
-		}
+		simtest.Must(t, f.Remove(c))
 	}
 	_, same := f.Same(a, c)
 	for what, err := range map[string]error{"copy": f.Copy(ctx, c, b), "rename": f.Rename(ctx, c, b), "same": same} {

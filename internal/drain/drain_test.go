@@ -17,6 +17,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // serve serves drains until the end of the test, and returns the endpoint directory.
@@ -30,21 +31,15 @@ func serve(t *testing.T, drain func(ctx context.Context, lasts time.Duration) in
 		t.Cleanup(func() { os.RemoveAll(dir) })
 	}
 	claimed, err := pipe.Claim(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	l, err := claimed.Administrators().Listen(t.Context(), EndpointName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simtest.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, l, drain) }()
 	t.Cleanup(func() {
 		stop()
-		if err := errors.Join(<-served, claimed.Close()); err != nil {
-			t.Error(err)
-		}
+		simtest.Must(t, errors.Join(<-served, claimed.Close()))
 	})
 	return dir
 }
@@ -97,13 +92,9 @@ func TestNoDrain(t *testing.T) {
 		{http.MethodPost, path + "?wait=-1s"}, {http.MethodPost, path + "?wait=1"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), request[0], "http://drain"+request[1], http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		response.Body.Close()
 		if response.StatusCode/100 != 4 {
 			t.Errorf("%v gives %s", request, response.Status)
@@ -150,20 +141,14 @@ func TestLongWait(t *testing.T) {
 		dial := func(context.Context, string, string) (net.Conn, error) { return theirs, nil }
 		transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://drain"+path+"?wait=1h", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		response, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simtest.Must(t, err)
 		body, err := io.ReadAll(response.Body)
 		if err := errors.Join(err, response.Body.Close()); err != nil || string(body) != "{\"running\":0}\n" {
 			t.Errorf("the drain answers %q, %v", body, err)
 		}
 		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		simtest.Must(t, <-served)
 	})
 }

@@ -234,7 +234,6 @@ func (Services) Query(name string) (_ Status, err error) {
 		SpecificExitCode: status.ServiceSpecificExitCode,
 		Start:            StartType(config.StartType),
 		CommandLine:      config.BinaryPathName,
-		DisplayName:      config.DisplayName,
 		Account:          config.ServiceStartName,
 	}, nil
 }

@@ -214,7 +214,6 @@ func TestServiceLife(t *testing.T) {
 		ExitCode:    uint32(windows.ERROR_SERVICE_NEVER_STARTED),
 		Start:       Automatic,
 		CommandLine: s.CommandLine,
-		DisplayName: s.DisplayName,
 		Account:     "LocalSystem",
 	}
 	got := s.query(t)

@@ -140,7 +140,6 @@ type Status struct {
 	SpecificExitCode uint32
 	Start            StartType
 	CommandLine      string
-	DisplayName      string
 	Account          string // LocalSystem
 }
 
