@@ -36,9 +36,7 @@ func TestFullLogDisk(t *testing.T) {
 				t.Helper()
 				c := client.New(client.WithEndpointDir(dir))
 				defer c.Close()
-				if err := c.Filesystem.Mkdir(t.Context(), `C:\var\lib\kubelet\plugins\`+name); err != nil {
-					t.Error(err)
-				}
+				must(t, c.Filesystem.Mkdir(t.Context(), `C:\var\lib\kubelet\plugins\`+name))
 			}
 			limit(1)
 			mkdir("while-full")

@@ -289,9 +289,7 @@ func wantNoEndpoints(t *testing.T, dir string) {
 	}
 	claimed, err := pipe.Claim(dir)
 	must(t, err)
-	if err := claimed.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, claimed.Close())
 }
 
 func TestOneEndpointInTheWay(t *testing.T) {
@@ -336,9 +334,7 @@ func TestDrain(t *testing.T) {
 	if err := <-slow; err != nil {
 		t.Errorf("the call that ran gives %v", err)
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	must(t, stop())
 }
 
 func must(t testing.TB, err error) {

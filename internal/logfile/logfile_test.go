@@ -46,9 +46,7 @@ func openTest(t *testing.T, config Config) *File {
 	f, err := Open(config)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, f.Close())
 	})
 	return f
 }
@@ -328,9 +326,7 @@ func TestConcurrentWrites(t *testing.T) {
 func TestClose(t *testing.T) {
 	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
 	for range 2 {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, f.Close())
 	}
 	if n, err := f.Write([]byte("late\n")); n != 0 || !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Write after Close = %d, %v", n, err)

@@ -128,9 +128,7 @@ func newService(t *testing.T, does string) *testService {
 		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	t.Cleanup(func() {
-		if err := services.Uninstall(context.Background(), s.Name); err != nil {
-			t.Error(err)
-		}
+		must(t, services.Uninstall(context.Background(), s.Name))
 	})
 	return s
 }
@@ -258,9 +256,7 @@ func TestUninstallEndsProcess(t *testing.T) {
 			if _, err := services.Query(s.Name); !errors.Is(err, csiproxy.ErrNotFound) {
 				t.Errorf("Query gives %v", err)
 			}
-			if err := os.Remove(filepath.Join(s.dir, "csi-proxy of a test.exe")); err != nil {
-				t.Error(err)
-			}
+			must(t, os.Remove(filepath.Join(s.dir, "csi-proxy of a test.exe")))
 		})
 	}
 }

@@ -155,9 +155,7 @@ func TestLock(t *testing.T) {
 		if _, err := Lock(); !errors.Is(err, csiproxy.ErrUnavailable) {
 			t.Errorf("locked twice: %v", err)
 		}
-		if err := unlock(); err != nil {
-			t.Error(err)
-		}
+		must(t, unlock())
 	}
 }
 
@@ -177,9 +175,7 @@ func TestMakeLogDirectory(t *testing.T) {
 	before, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
 		windows.DACL_SECURITY_INFORMATION)
 	must(t, err)
-	if err := services.MakeLogDirectory(filepath.Dir(dir)); err != nil {
-		t.Error(err)
-	}
+	must(t, services.MakeLogDirectory(filepath.Dir(dir)))
 	after, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
 		windows.DACL_SECURITY_INFORMATION)
 	if err != nil || before.String() != after.String() {
