@@ -14,64 +14,59 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // selectorFlags say which disk is meant.
 type selectorFlags struct {
-	cmd                          *cobra.Command
-	number, iscsiLUN, namespace  uint32
-	adapter, port, lun, azureLUN uint32
-	serial, identifier           string
-	vendor, product              string
-	portal, iqn                  string
+	wanted storage.Selector
+	target storage.ISCSISelector
+	portal string
 }
 
 func (f *selectorFlags) add(cmd *cobra.Command) {
-	f.cmd = cmd
-	flags := cmd.Flags()
-	flags.Uint32Var(&f.number, "disk", 0, "Windows' `number` of the disk")
-	flags.StringVar(&f.serial, "serial", "", "serial `number`, such as an EBS volume id")
-	flags.StringVar(&f.identifier, "identifier", "",
+	flags, w := cmd.Flags(), &f.wanted
+	flags.Var(optionalNumber[disk.Number]{&w.Number}, "disk", "Windows' `number` of the disk")
+	flags.StringVar(&w.SerialNumber, "serial", "", "serial `number`, such as an EBS volume id")
+	flags.StringVar(&w.Identifier, "identifier", "",
 		"`identifier` of page 83, such as vSphere's disk UUID or a GCE disk's name")
-	flags.Uint32Var(&f.adapter, "adapter", 0, "`number` of the host bus adapter")
-	flags.Uint32Var(&f.port, "port", 0, "`number` of the adapter's port; only with --adapter")
-	flags.Uint32Var(&f.lun, "lun", 0, "SCSI `LUN`; only with --adapter, --vendor or --product")
-	flags.Uint32Var(&f.azureLUN, "azure-lun", 0, "`LUN` with which Azure has attached the disk, by SCSI or by NVMe")
-	flags.StringVar(&f.vendor, "vendor", "", "`vendor` of the SCSI inquiry")
-	flags.StringVar(&f.product, "product", "", "`product` of the SCSI inquiry")
-	flags.Uint32Var(&f.namespace, "namespace", 0, "`id` of the NVMe namespace; only with another flag")
+	flags.Var(optionalNumber[uint32]{&w.Adapter}, "adapter", "`number` of the host bus adapter")
+	flags.Var(optionalNumber[uint32]{&w.Port}, "port", "`number` of the adapter's port; only with --adapter")
+	flags.Var(optionalNumber[uint32]{&w.LUN}, "lun", "SCSI `LUN`; only with --adapter, --vendor or --product")
+	flags.Var(optionalNumber[uint32]{&w.AzureLUN}, "azure-lun",
+		"`LUN` with which Azure has attached the disk, by SCSI or by NVMe")
+	flags.StringVar(&w.Vendor, "vendor", "", "`vendor` of the SCSI inquiry")
+	flags.StringVar(&w.Product, "product", "", "`product` of the SCSI inquiry")
+	flags.Uint32Var(&w.NVMeNamespace, "namespace", 0, "`id` of the NVMe namespace; only with another flag")
 	flags.StringVar(&f.portal, "portal", "", "`address` or address:port of the iSCSI portal")
-	flags.StringVar(&f.iqn, "iqn", "", "`name` of the iSCSI target; with --portal")
-	flags.Uint32Var(&f.iscsiLUN, "iscsi-lun", 0, "`LUN` of the iSCSI target")
+	flags.StringVar((*string)(&f.target.IQN), "iqn", "", "`name` of the iSCSI target; with --portal")
+	flags.Uint32Var(&f.target.LUN, "iscsi-lun", 0, "`LUN` of the iSCSI target")
 	cmd.MarkFlagsRequiredTogether("portal", "iqn")
 }
 
 func (f *selectorFlags) selector() (storage.Selector, error) {
-	s := storage.Selector{
-		SerialNumber: f.serial, Identifier: f.identifier, Vendor: f.vendor, Product: f.product, NVMeNamespace: f.namespace,
+	if f.target.IQN == "" {
+		return f.wanted, nil
 	}
-	if f.cmd.Flags().Changed("disk") {
-		number := disk.Number(f.number)
-		s.Number = &number
-	}
-	given := func(name string, value *uint32) *uint32 {
-		if !f.cmd.Flags().Changed(name) {
-			return nil
-		}
-		return value
-	}
-	s.Adapter, s.Port = given("adapter", &f.adapter), given("port", &f.port)
-	s.LUN, s.AzureLUN = given("lun", &f.lun), given("azure-lun", &f.azureLUN)
-	if f.iqn != "" {
-		portal, err := parsePortal(f.portal)
-		if err != nil {
-			return s, err
-		}
-		s.ISCSI = &storage.ISCSISelector{Portal: portal, IQN: iscsi.IQN(f.iqn), LUN: f.iscsiLUN}
-	}
-	return s, nil
+	var err error
+	f.target.Portal, err = parsePortal(f.portal)
+	f.wanted.ISCSI = &f.target
+	return f.wanted, err
+}
+
+// optionalNumber is a flag for a number that is nil if the flag isn't given.
+type optionalNumber[T ~uint32] struct{ number **T }
+
+// String, Set and Type are pflag.Value.
+func (o optionalNumber[T]) String() string { return "0" }
+
+func (o optionalNumber[T]) Type() string { return "uint32" }
+
+func (o optionalNumber[T]) Set(s string) error {
+	n, err := strconv.ParseUint(s, 0, 32)
+	*o.number = new(T)
+	**o.number = T(n)
+	return err
 }
 
 func describeDisks(ctx context.Context, s *client.Storage, wanted storage.Selector) (reply, error) {
