@@ -57,11 +57,11 @@ type targetPortal struct {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_target_portal_info_exw
 type portalInfo struct {
-	_                   iscsiHBAName // InitiatorName
-	initiatorPortNumber uint32
-	portal              targetPortal
-	securityFlags       uint64
-	loginOptions        reportedLoginOptions
+	_      iscsiHBAName // InitiatorName
+	_      uint32       // InitiatorPortNumber
+	portal targetPortal
+	_      uint64               // SecurityFlags
+	_      reportedLoginOptions // LoginOptions
 }
 
 // loginOptions is ISCSI_LOGIN_OPTIONS as Windows gets it. The user's name and
@@ -93,11 +93,11 @@ type reportedLoginOptions [8]uint64
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_session_infow
 type sessionInfo struct {
 	sessionID       iscsiUniqueID
-	initiatorName   uint64 // address of a string
-	targetNodeName  uint64 // address of a string
-	targetName      uint64 // address of a string
-	isid            [6]byte
-	tsid            [2]byte
+	_               uint64  // InitiatorName: address of a string
+	targetNodeName  uint64  // address of a string
+	targetName      uint64  // address of a string
+	_               [6]byte // ISID
+	_               [2]byte // TSID
 	connectionCount uint32
 	connections     uint64 // address of ISCSI_CONNECTION_INFOW
 }
@@ -106,12 +106,12 @@ type sessionInfo struct {
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_connection_infow
 type connectionInfo struct {
-	connectionID     iscsiUniqueID
-	initiatorAddress uint64 // address of a string
-	targetAddress    uint64 // address of a string
-	initiatorSocket  uint16
-	targetSocket     uint16
-	cid              [2]byte
+	_             iscsiUniqueID // ConnectionId
+	_             uint64        // InitiatorAddress: address of a string
+	targetAddress uint64        // address of a string
+	_             uint16        // InitiatorSocket
+	targetSocket  uint16
+	_             [2]byte // CID
 }
 
 // deviceOnSession is ISCSI_DEVICE_ON_SESSIONW.
@@ -119,27 +119,27 @@ type connectionInfo struct {
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-iscsi_device_on_sessionw
 type deviceOnSession struct {
 	_                   iscsiHBAName // InitiatorName
-	targetName          iscsiName
-	scsiAddress         [8]byte // SCSI_ADDRESS
-	deviceInterfaceType win.GUID
-	deviceInterfaceName devicePath
-	legacyName          devicePath
-	storageDeviceNumber [12]byte // STORAGE_DEVICE_NUMBER
-	deviceInstance      uint32
+	_                   iscsiName    // TargetName
+	scsiAddress         [8]byte      // SCSI_ADDRESS
+	_                   win.GUID     // DeviceInterfaceType
+	_                   devicePath   // DeviceInterfaceName
+	_                   devicePath   // LegacyName
+	storageDeviceNumber [12]byte     // STORAGE_DEVICE_NUMBER
+	_                   uint32       // DeviceInstance
 }
 
 // persistentLogin is PERSISTENT_ISCSI_LOGIN_INFOW.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/ns-iscsidsc-persistent_iscsi_login_infow
 type persistentLogin struct {
-	targetName             iscsiName
-	isInformationalSession uint8
-	initiatorInstance      iscsiHBAName
-	initiatorPortNumber    uint32
-	targetPortal           targetPortal
-	securityFlags          uint64
-	mappings               uint64 // address of ISCSI_TARGET_MAPPINGW
-	loginOptions           reportedLoginOptions
+	targetName          iscsiName
+	_                   uint8 // IsInformationalSession
+	initiatorInstance   iscsiHBAName
+	initiatorPortNumber uint32
+	targetPortal        targetPortal
+	_                   uint64               // SecurityFlags
+	_                   uint64               // Mappings: address of ISCSI_TARGET_MAPPINGW
+	_                   reportedLoginOptions // LoginOptions
 }
 
 // newTargetPortal is the inverse of [targetPortal.decode].
