@@ -6,6 +6,7 @@ package winsim
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,10 +142,16 @@ func TestISCSITargetErrors(t *testing.T) {
 	}
 }
 
-// TestISCSISecretsStayOut: neither the state file nor a list has a secret.
-func TestISCSISecretsStayOut(t *testing.T) {
+// Neither the state file nor a list, nor anything that is printed, has a secret.
+func TestSecretsStayOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := openNode(t, Config{StateFile: file})
+	newMapping(t, s)
+	err := s.SMB().SetUser("other", "user", password)
+	printed := fmt.Sprintf("%v %+v %#v %+v", err, shareFiles(t, s), s.smb, s.SMB().Servers())
+	if strings.Contains(printed, password.Reveal()) {
+		t.Error("the password is printed")
+	}
 	newTarget(t, s, iscsitarget.Target{CHAPUser: "the-user", CHAPSecret: chapSecret, MutualSecret: mutualSecret},
 		DiskSpec{})
 	startInitiator(t, s)
@@ -152,7 +159,7 @@ func TestISCSISecretsStayOut(t *testing.T) {
 	login := win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSIMutualCHAP, Username: "the-user",
 		Secret: chapSecret}
 	must(t, s.ISCSI().SetPersistentLogin(login))
-	_, err := s.LoginISCSITarget(t.Context(), login)
+	_, err = s.LoginISCSITarget(t.Context(), login)
 	must(t, err)
 	list := s.ISCSI().Targets()
 	if len(list) != 1 || list[0].CHAPUser != "the-user" ||
@@ -162,10 +169,10 @@ func TestISCSISecretsStayOut(t *testing.T) {
 	must(t, s.Close())
 	b, err := os.ReadFile(file)
 	must(t, err)
-	if !bytes.Contains(b, []byte("the-user")) {
+	if !bytes.Contains(b, []byte("the-user")) || !bytes.Contains(b, []byte("PasswordHash")) {
 		t.Error("the file doesn't hold what is looked for in it")
 	}
-	for _, text := range []secret.Text{chapSecret, mutualSecret} {
+	for _, text := range []secret.Text{chapSecret, mutualSecret, password} {
 		if bytes.Contains(b, []byte(text.Reveal())) {
 			t.Error("the state file holds a secret")
 		}
