@@ -96,6 +96,7 @@ func Open(c Config) (*System, error) {
 	}, wiring{s})
 	s.volumes = volumes.New(volumes.Config{Settings: &s.settings, Disks: s.disks, Arrival: s.delays.VolumeArrival},
 		wiring{s})
+	s.disks.Volumes = s.volumes
 	s.services = services.New(services.Node{
 		Later: s.later, Running: s.serviceRuns,
 		StartTime: s.delays.Calls[win.CallStartService], StopTime: s.delays.Calls[win.CallStopService],
@@ -237,19 +238,10 @@ func (w wiring) Notify(class win.GUID) { w.sys.notify(class) }
 // KeptChanged implements [disks.Node].
 func (w wiring) KeptChanged() { w.sys.changed = true }
 
-// DiskChanged implements [disks.Node].
-func (w wiring) DiskChanged(d *disks.Disk) { w.sys.volumes.Scan(d) }
-
 // DiskGone implements [disks.Node].
 func (w wiring) DiskGone(d *disks.Disk) {
 	w.sys.handles.kill(w.sys.settings.GoneError(), func(h *handle) bool { return h.disk == d })
 }
-
-// DiskCopied implements [disks.Node].
-func (w wiring) DiskCopied(from, to *disks.Disk) error { return w.sys.volumes.Copy(from, to) }
-
-// DiskDeleted implements [disks.Node].
-func (w wiring) DiskDeleted(d *disks.Disk) { w.sys.volumes.Forget(d) }
 
 // InUse implements [volumes.Node].
 func (w wiring) InUse(v *volumes.Volume, besides volumes.Handle) bool {

@@ -61,7 +61,7 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 				if d.Present() {
 					d.Attributes |= win.DiskOffline
 					d.touch()
-					m.node.DiskChanged(d)
+					m.Volumes.Scan(d)
 				}
 			})
 		}
@@ -117,7 +117,7 @@ func (m *Manager) changeTable(d *Disk, code win.IoctlCode, in []byte) error {
 	if err := change(); err != nil {
 		return err
 	}
-	m.node.DiskChanged(d)
+	m.Volumes.Scan(d)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (m *Manager) setAttributes(d *Disk, a win.SetDiskAttributes) error {
 		}
 	}
 	d.touch()
-	m.node.DiskChanged(d)
+	m.Volumes.Scan(d)
 	return nil
 }
 

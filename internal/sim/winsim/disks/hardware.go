@@ -116,7 +116,7 @@ func (m *Manager) Clone(of disk.Number, spec hardware.Disk) (number disk.Number,
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(original.Image.Export(d.Image), m.node.DiskCopied(original, d)); err != nil {
+		if err := errors.Join(original.Image.Export(d.Image), m.Volumes.Copy(original, d)); err != nil {
 			return err
 		}
 		m.attach(d, true)
@@ -186,7 +186,7 @@ func (m *Manager) offlineIfClone(d *Disk) {
 	d.Attributes |= win.DiskOffline
 	d.OfflineReason = win.OfflineCollision
 	d.touch()
-	m.node.DiskChanged(d)
+	m.Volumes.Scan(d)
 }
 
 // SetOfflineReason takes a disk offline as Windows does by itself, for a reason.
@@ -270,7 +270,7 @@ func (m *Manager) arrives(d *Disk) {
 	d.touch()
 	m.offlineIfClone(d)
 	m.node.Notify(win.InterfaceClassDisk)
-	m.node.DiskChanged(d)
+	m.Volumes.Scan(d)
 }
 
 // Detach pulls a disk out, even while it is in use. It is a detached disk then, with
@@ -310,7 +310,7 @@ func (m *Manager) Delete(serial string) error {
 func (m *Manager) withdraw(d *Disk) {
 	d.State, d.Number, d.Arriving = Detached, win.NoNumber, false
 	d.touch()
-	m.node.DiskChanged(d)
+	m.Volumes.Scan(d)
 	m.node.DiskGone(d)
 	m.node.Notify(win.InterfaceClassDisk)
 }
@@ -359,7 +359,7 @@ func (m *Manager) WriteImage(number disk.Number, p []byte, off int64) error {
 		if _, err := d.Image.WriteAt(p, off); err != nil {
 			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
 		}
-		m.node.DiskChanged(d)
+		m.Volumes.Scan(d)
 		return nil
 	})
 }
@@ -436,7 +436,7 @@ func (m *Manager) Boot() []*Disk {
 // Resume lets the disks arrive that were on their way when the state file was written.
 func (m *Manager) Resume() {
 	for d := range m.All() {
-		m.node.DiskChanged(d)
+		m.Volumes.Scan(d)
 		if d.Arriving {
 			m.arrivesLater(d, true)
 		}

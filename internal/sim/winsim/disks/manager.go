@@ -36,15 +36,19 @@ type Node interface {
 	Notify(class win.GUID)
 	// KeptChanged is told that what is in Kept has changed.
 	KeptChanged()
-	// DiskChanged is told that the partition table or the state of a disk may have changed.
-	DiskChanged(d *Disk)
 	// DiskGone is told that Windows has lost a disk: what is open on it dies.
 	DiskGone(d *Disk)
-	// DiskCopied is told that a new disk has the bytes of another one. It copies what the
-	// bytes only stand for.
-	DiskCopied(from, to *Disk) error
-	// DiskDeleted is told that a disk has been deleted.
-	DiskDeleted(d *Disk)
+}
+
+// Volumes are what lies on the disks.
+type Volumes interface {
+	// Scan is told that the partition table or the state of a disk may have changed.
+	Scan(d *Disk)
+	// Copy is told that a new disk has the bytes of another one. It copies what the bytes only
+	// stand for.
+	Copy(from, to *Disk) error
+	// Forget is told that a disk has been deleted.
+	Forget(d *Disk)
 }
 
 // Kept is what the state file has of the disks together.
@@ -58,6 +62,8 @@ type Kept struct {
 // Manager has all disks of the node, also the detached ones.
 type Manager struct {
 	Kept
+	Volumes Volumes // must be set before there is a disk
+
 	config Config
 	node   Node
 	byID   map[uint64]*Disk
@@ -95,7 +101,7 @@ func (m *Manager) remove(d *Disk) {
 	m.list = slices.DeleteFunc(m.list, func(o *Disk) bool { return o == d })
 	delete(m.dirty, d)
 	m.gone = append(m.gone, d.ID)
-	m.node.DiskDeleted(d)
+	m.Volumes.Forget(d)
 }
 
 // All gives the disks in the order of their ids.
