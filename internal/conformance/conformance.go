@@ -35,7 +35,7 @@ type Check struct {
 	Name  string // stable: "disk.partition-twice"
 	Group string // an API group, or "drivers" for the sequences of shipped drivers
 	// Methods are those that the check is about, by their newest names. A version
-	// without one of them isn't tried.
+	// without one of them isn't tried. Sequences of drivers name none.
 	Methods []string
 	Promise string // a sentence
 	// Better marks a promise that the published daemon is known not to keep.

@@ -20,43 +20,18 @@ const (
 // kubelet may repeat it.
 var driverChecks = []Check{
 	driver("ebs", "AWS EBS's driver finds the disk by its serial number, and takes the text of an error for \"not "+
-		"mounted yet\".",
-		[]string{
-			"ListDiskIDs", "PathExists", "Mkdir", "GetVolumeIDFromTargetPath", "GetDiskNumberFromVolumeID", "PartitionDisk",
-			"SetDiskState",
-			"ListVolumesOnDisk", "IsVolumeFormatted", "MountVolume", "Rescan", "GetDiskStats", "GetVolumeStats", "ResizeVolume",
-			"CreateSymlink", "Rmdir", "UnmountVolume",
-		}, newEBS),
+		"mounted yet\".", newEBS),
 	driver("azure-disk", "Azure Disk's driver never brings a disk online, and unmounts by removing the mount point.",
-		[]string{
-			"Rescan", "ListDiskLocations", "PathExists", "IsSymlink", "PartitionDisk", "ListVolumesOnDisk", "IsVolumeFormatted",
-			"MountVolume",
-			"CreateSymlink", "Rmdir", "GetVolumeIDFromTargetPath", "WriteVolumeCache",
-		}, newAzureDisk),
-	driver("gce-pd", "GCE PD's driver hands over kubelet's paths without a drive.",
-		[]string{
-			"ListDiskIDs", "IsSymlink", "GetDiskStats", "PartitionDisk", "SetDiskState", "ListVolumesOnDisk",
-			"IsVolumeFormatted", "MountVolume",
-			"GetVolumeIDFromTargetPath", "ResizeVolume", "PathExists", "CreateSymlink", "Rmdir", "UnmountVolume",
-			"GetDiskNumberFromVolumeID",
-		}, newGCEPD),
-	driver("smb", "The SMB driver maps the share with a link at the staging path.",
-		[]string{"PathExists", "IsSymlink", "Rmdir", "Mkdir", "NewSmbGlobalMapping", "RemoveSmbGlobalMapping",
-			"CreateSymlink"}, newSMB),
+		newAzureDisk),
+	driver("gce-pd", "GCE PD's driver hands over kubelet's paths without a drive.", newGCEPD),
+	driver("smb", "The SMB driver maps the share with a link at the staging path.", newSMB),
 	driver("iscsi", "A driver for local iSCSI volumes insists on one disk and one volume, and removes the target path "+
-		"without force.",
-		[]string{
-			"DiscoverTargetPortal", "AddTargetPortal", "ConnectTarget", "GetTargetDisks", "SetDiskState", "PartitionDisk",
-			"ListVolumesOnDisk",
-			"IsVolumeFormatted", "PathExists", "Mkdir", "MountVolume", "CreateSymlink", "Rmdir", "GetVolumeIDFromTargetPath",
-			"UnmountVolume",
-			"DisconnectTarget",
-		}, newISCSI),
+		"without force.", newISCSI),
 }
 
-func driver(name, promise string, methods []string, newSequence func(*trial) sequence) Check {
+func driver(name, promise string, newSequence func(*trial) sequence) Check {
 	return Check{
-		Name: "drivers." + name, Group: driversGroup, Methods: methods, Promise: promise,
+		Name: "drivers." + name, Group: driversGroup, Promise: promise,
 		run: func(t *trial) {
 			s := newSequence(t)
 			twice := func(step string, life int, f func() error) {
