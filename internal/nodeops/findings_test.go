@@ -294,3 +294,35 @@ func names(err, kind error, text string) error {
 	}
 	return nil
 }
+
+// What is staged and published is so also if kubelet's directory is a link to another drive, or if a
+// volume is mounted there: Windows lists mount points by other paths then.
+func TestKubeletDirectoryElsewhere(t *testing.T) {
+	for how, lead := range map[string]func(r *rig, volume, drive string){
+		"a junction": func(r *rig, _, drive string) { r.must(r.sim.Junction(simtest.Kubelet, drive+"kubelet")) },
+		"a link":     func(r *rig, _, drive string) { r.must(r.sim.Symlink(simtest.Kubelet, drive+"kubelet", true)) },
+		"a volume":   func(r *rig, volume, _ string) { simtest.Mount(r.t, r.sim, simtest.Kubelet, volume) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			r := newRig(t)
+			volume, _, drive := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "data"})
+			r.must(r.sim.MkdirAll(drive + "kubelet"))
+			r.must(r.sim.Rename(simtest.Kubelet, `C:\old`, false))
+			lead(r, volume, drive)
+			r.published()
+
+			ctx, n := t.Context(), r.process()
+			request := stageRequest
+			request.StagingPath = elsewhere
+			_, err := n.Storage.StageVolume(ctx, request)
+			simtest.WantError(t, err, csiproxy.ErrFailedPrecondition, "staged at another path", staging)
+			simtest.WantError(t, n.Disk.SetDiskState(ctx, r.number, false), csiproxy.ErrFailedPrecondition, staging)
+			_, err = n.Storage.MoveAside(ctx, simtest.Kubelet+`\plugins`)
+			simtest.WantError(t, err, csiproxy.ErrFailedPrecondition, staging)
+			staged, err := n.StagedVolumes(ctx)
+			r.must(err)
+			simtest.Want(t, "staged volumes", staged, 1)
+			r.must(precious(r, target))
+		})
+	}
+}

@@ -5,7 +5,6 @@ package nodeops
 
 import (
 	"context"
-	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -33,7 +32,11 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if slices.ContainsFunc(paths, n.paths.IsBelow) {
+		inside, err := n.paths.Inside(ctx, n.calls, paths)
+		if err != nil {
+			return 0, err
+		}
+		if len(inside) > 0 {
 			count++
 		}
 	}

@@ -129,12 +129,6 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	return parsed, nil
 }
 
-// IsBelow reports whether a path lies below an allowed directory, by its text.
-func (p *Policy) IsBelow(path string) bool {
-	parsed, err := p.Parse(path, MaxLongPath)
-	return err == nil && len(parsed.names) > 0
-}
-
 // IsOfKubelet reports whether a path lies where kubelet has drivers stage and publish: below
 // plugins or pods in its directory. What is elsewhere may be an administrator's.
 func (p *Policy) IsOfKubelet(path Path) bool {

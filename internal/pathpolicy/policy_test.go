@@ -200,13 +200,6 @@ func TestPathEqual(t *testing.T) {
 
 func TestIsBelow(t *testing.T) {
 	p := mustPolicy(t, kubelet, `D:\work`)
-	for path, want := range map[string]bool{
-		kubelet: false, kubelet + `\x`: true, `\VAR\lib\kubelet\x`: true, `D:\work\x`: true, `D:\work`: false,
-		`D:\other\x`: false, `x`: false, "": false,
-	} {
-		simtest.Want(t, path+" is below an allowed directory", p.IsBelow(path), want)
-	}
-
 	dir := Path{root: p.roots[0], names: []string{"a"}}
 	volume := `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 	for _, c := range []struct {

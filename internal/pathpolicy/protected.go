@@ -129,6 +129,15 @@ func volumeAt(ctx context.Context, sys System, dir location) (volume string, err
 }
 
 func volumeOf(ctx context.Context, sys System, path string) (volume string, err error) {
+	err = withFile(ctx, sys, path, func(f win.File) (err error) {
+		volume, err = f.Volume(ctx)
+		return err
+	})
+	return volume, err
+}
+
+// withFile calls use with what is at a path of the administrator's. Links are followed.
+func withFile(ctx context.Context, sys System, path string, use func(f win.File) error) error {
 	f, err := sys.OpenFile(ctx, path, win.OpenOptions{
 		Access:      win.FileReadAttributes | win.Synchronize,
 		Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
@@ -136,12 +145,7 @@ func volumeOf(ctx context.Context, sys System, path string) (volume string, err 
 		Options:     win.FileOpenForBackup,
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer func() {
-		if closeErr := f.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	return f.Volume(ctx)
+	return errors.Join(use(f), f.Close())
 }

@@ -100,9 +100,8 @@ func (f *File) recordedLinks(ctx context.Context, s *linkSearch) {
 
 // parseRecorded returns the path of a record, if it lies inside.
 func (p *Policy) parseRecorded(about string) (path Path, ok bool) {
-	if end := strings.Index(about, `}\`); strings.HasPrefix(about, `\\?\`) && end >= 0 {
-		volume, ok := volumeRoot(about[:end+len(`}\`)])
-		return Path{volume: volume, names: strings.Split(about[end+len(`}\`):], `\`)}, ok
+	if l, ok := onVolume(about); ok {
+		return Path{volume: l.drive, names: l.names}, true
 	}
 	path, err := p.Parse(about, MaxLongPath)
 	return path, err == nil

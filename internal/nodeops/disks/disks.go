@@ -198,7 +198,11 @@ func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.Disk
 				"disk", h.Number, "err", err)
 		}
 	}
-	if staged := d.options.Owner.Allowed(paths); len(staged) > 0 {
+	staged, err := d.options.Owner.Allowed(ctx, paths)
+	if err != nil {
+		return err
+	}
+	if len(staged) > 0 {
 		return refuse("a volume of it is mounted at " + use.Listed(staged) + "; unmount it first")
 	}
 	return d.TakeOffline(ctx, h, volumes, 0)

@@ -140,7 +140,10 @@ func (s *Staging) mountedBelow(ctx context.Context, dir pathpolicy.Path) (below 
 		if err != nil {
 			return nil, err
 		}
-		for _, at := range use.Directories(mounted) {
+		if mounted, err = s.Owner.Allowed(ctx, mounted); err != nil {
+			return nil, err
+		}
+		for _, at := range mounted {
 			if m, err := s.Volumes.Parse(at); err == nil && m.IsBelow(dir) {
 				below = append(below, at)
 			}

@@ -340,7 +340,10 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 	if err != nil {
 		return err
 	}
-	elsewhere := s.Owner.Allowed(mounted)
+	elsewhere, err := s.Owner.Allowed(ctx, mounted)
+	if err != nil {
+		return err
+	}
 	if slices.ContainsFunc(elsewhere, func(at string) bool {
 		other, err := s.Volumes.Parse(at)
 		return err == nil && other.Equal(path)

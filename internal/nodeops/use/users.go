@@ -44,9 +44,9 @@ func Directories(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
 }
 
-// Allowed returns those of paths that are below the allowed directories.
-func (o *Owner) Allowed(paths []string) []string {
-	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !o.paths.IsBelow(path) })
+// Allowed returns those of the paths at which a volume is mounted that are below the allowed directories.
+func (o *Owner) Allowed(ctx context.Context, paths []string) ([]string, error) {
+	return o.paths.Inside(ctx, o.sys, paths)
 }
 
 // MountsAway reports whether a volume that isn't there is mounted in the allowed
