@@ -188,14 +188,20 @@ func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.Disk
 		return nil
 	}
 	volumes, paths, err := d.Mounted(ctx, h)
+	if err != nil { // one error proves nothing
+		volumes, paths, err = d.Mounted(ctx, h)
+	}
 	if err != nil {
-		// One error proves nothing. But a broken disk must get offline, too.
-		if volumes, paths, err = d.Mounted(ctx, h); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			d.options.Logger.Warn("where the volumes of a disk are mounted can't be found out before it goes offline",
-				"disk", h.Number, "err", err)
+		// A broken disk must get offline, too, if nobody uses it.
+		d.options.Logger.Warn("a disk that goes offline doesn't say where its volumes are mounted", "disk", h.Number,
+			"err", err)
+		paths, err = d.options.Owner.MountsOf(ctx, h.Number)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+				Detail: "whether a volume of it is mounted can't be found out; try again later"}
 		}
 	}
 	staged, err := d.options.Owner.Allowed(ctx, paths)

@@ -117,7 +117,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			}
 			return nil, err
 		}, passed: "2 GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
-			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"PartitionDisk": {disk: raw, operate: partition, passed: arrival},
 		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
 			passed: "2 GetVolumeNameForVolumeMountPointW"},

@@ -287,15 +287,28 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	simtest.WantErrorOf(t, "offline", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrFailedPrecondition, stagingPath,
 		"unmount it first")
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
-	// A broken disk must get offline, too.
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames}, win.ErrorIODevice))
-	simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
-	sim.ResetRules()
-	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true))
 	// One error proves nothing.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, win.ErrorIODevice))
 	simtest.WantErrorOf(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false),
 		csiproxy.ErrFailedPrecondition, stagingPath)
+	// If the disk is broken, its mount point tells.
+	broken := winsim.Match{Call: win.CallVolumePathNames}
+	simtest.Must(t, sim.Fail(broken, win.ErrorIODevice))
+	simtest.WantErrorOf(t, "offline, broken", n.Disk.SetDiskState(ctx, number, false),
+		csiproxy.ErrFailedPrecondition, stagingPath)
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, win.ErrorIODevice))
+	simtest.WantErrorOf(t, "offline, all broken", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrUnavailable,
+		"can't be found out")
+	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
+	sim.ResetRules()
+	// A broken disk that nobody uses must get offline, also beside a mount whose disk has left.
+	left := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
+	simtest.Must(t, sim.DetachDisk(left))
+	simtest.Must(t, n.Volume.UnmountVolume(ctx, volume.ID(sim.VolumesOfDisk(number)[0]), stagingPath))
+	simtest.Must(t, sim.Fail(broken, win.ErrorIODevice))
+	simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
+	simtest.Want(t, "its attributes", attributesOf(sim, number), win.DiskOffline)
 }
 
 // A volume is mounted at each call of UnstageVolume, by the published API and of another

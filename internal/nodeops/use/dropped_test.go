@@ -87,6 +87,11 @@ func TestErrorAtEachCall(t *testing.T) {
 			}
 			return maybe, err
 		},
+		"mounts of disk": func(ctx context.Context, o *use.Owner, n node) (any, error) { return o.MountsOf(ctx, n.number) },
+		"mounts of disk, detached": func(ctx context.Context, o *use.Owner, n node) (any, error) {
+			detach(t, n)
+			return o.MountsOf(ctx, n.number)
+		},
 		"link": func(ctx context.Context, o *use.Owner, n node) (any, error) {
 			_, r, err := o.Link(ctx, parse(t, linkPath))
 			if err == nil {

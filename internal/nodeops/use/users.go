@@ -67,6 +67,41 @@ func (o *Owner) MountsAway(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
+// MountsOf returns where in the allowed directories volumes of a disk are mounted. It goes by what is
+// found there, and not by what Windows says of the disk. It has an error unless all is known.
+func (o *Owner) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
+	links, incomplete, err := o.paths.Links(ctx, o.sys)
+	if err = cmp.Or(err, incomplete); err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if !l.Link.IsMountPoint() {
+			continue
+		}
+		extents, err := o.extentsIfThere(ctx, volume.ID(l.Link.Volume))
+		if err != nil {
+			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
+		}
+		if slices.ContainsFunc(extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
+			paths = append(paths, l.Path.String())
+		}
+	}
+	return paths, nil
+}
+
+// extentsIfThere returns where a volume lies: nowhere if it is away.
+func (o *Owner) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExtent, error) {
+	extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(string(id)))
+	if win.IsGone(err) {
+		away, awayErr := o.Away(ctx, id)
+		if away {
+			return nil, nil
+		}
+		err = cmp.Or(awayErr, err)
+	}
+	return extents, err
+}
+
 // LinksTo returns the links in the allowed directories that lead to a volume, also by way of
 // other links. It has an error unless all are known.
 func (o *Owner) LinksTo(ctx context.Context, id volume.ID) (links []string, _ error) {
@@ -167,14 +202,7 @@ func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error
 	}
 	protected := make(map[disk.Number]bool)
 	for _, name := range volumes {
-		extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(name))
-		if win.IsGone(err) {
-			away, awayErr := o.Away(ctx, volume.ID(name))
-			if away {
-				continue // it is on no disk that could be listed
-			}
-			err = cmp.Or(awayErr, err)
-		}
+		extents, err := o.extentsIfThere(ctx, volume.ID(name))
 		if err != nil {
 			return nil, &csiproxy.Error{Object: "protected volume " + quote.Text(name), Err: err}
 		}
