@@ -4,6 +4,7 @@
 package pathpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -137,7 +138,7 @@ func volumeOf(ctx context.Context, sys System, path string) (volume string, err 
 }
 
 // withFile calls use with what is at a path of the administrator's. Links are followed.
-func withFile(ctx context.Context, sys System, path string, use func(f win.File) error) error {
+func withFile(ctx context.Context, sys System, path string, use func(f win.File) error) (err error) {
 	f, err := sys.OpenFile(ctx, path, win.OpenOptions{
 		Access:      win.FileReadAttributes | win.Synchronize,
 		Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
@@ -147,5 +148,8 @@ func withFile(ctx context.Context, sys System, path string, use func(f win.File)
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(f), f.Close())
+	defer func() { // also after a panic, which the daemon survives
+		err = cmp.Or(err, f.Close())
+	}()
+	return use(f)
 }
