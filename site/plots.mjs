@@ -29,7 +29,7 @@ const spec = {
   data: { values: rows },
   encoding: { y: { field: 'what', type: 'nominal', sort: null, axis: { title: null, labelLimit: 0 } } },
   layer: [
-    { mark: { type: 'bar', height: 10, cornerRadius: 5, color: '#2f5fb3' }, encoding: { x: { field: 'low', type: 'quantitative', title: 'ratio', scale: { domain: [0, 1.6] } }, x2: { field: 'high' } } },
+    { mark: { type: 'bar', height: 10, cornerRadius: 5, color: '#2f5fb3' }, encoding: { x: { field: 'low', type: 'quantitative', title: 'ratio', scale: { domain: [0, 1.8] } }, x2: { field: 'high' } } },
     { mark: { type: 'point', filled: true, size: 90, color: '#2f5fb3', opacity: 1 }, encoding: { x: { field: 'low', type: 'quantitative' } } },
     { data: { values: [{ one: 1 }] }, mark: { type: 'rule', color: '#b3402f', strokeDash: [6, 4] }, encoding: { x: { field: 'one', type: 'quantitative' }, y: null } }
   ],
