@@ -193,7 +193,7 @@ func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.Disk
 	}
 	if err != nil {
 		// A broken disk must get offline, too, if nobody uses it.
-		d.options.Logger.Warn("a disk that goes offline doesn't say where its volumes are mounted", "disk", h.Number,
+		d.options.Logger.Warn("a disk that is to go offline doesn't say where its volumes are mounted", "disk", h.Number,
 			"err", err)
 		paths, err = d.options.Owner.MountsOf(ctx, h.Number)
 		if ctx.Err() != nil {
