@@ -124,16 +124,28 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string,
 	// There may be hundreds of other disks, and any program may write their tables. So each is
 	// asked, but only for its table. The rest matters only if that has one of the ids.
 	table := question{"ids of the table", othersPatience, d.idsOf, nil}
+	var known []result
 	if !certain {
-		table.known = func(path string) (any, bool) { return d.recentIDs(path, n) }
+		// The disk n itself, which had its number a moment ago, needn't be asked. A disk without ids is
+		// asked each time: it gets some when it is partitioned.
+		table.skip = func(path string, v *visited) bool {
+			if v.numbered && v.number == n && time.Since(v.numberedAt) < recent {
+				return true
+			}
+			isKnown := len(v.ids) > 0 && time.Since(v.idsAt) < recent
+			if isKnown && shared(v.ids) != "" {
+				known = append(known, result{path: path, value: v.ids})
+			}
+			return isKnown
+		}
 	}
 	online := question{"number and ids if online", othersPatience, d.idsIfOnline, nil}
-	tables, err := d.visits.all(ctx, table)
+	asked, err := d.visits.all(ctx, table)
 	if err != nil {
 		return 0, "", err
 	}
 	var unknown error
-	for _, other := range tables {
+	for _, other := range append(known, asked...) {
 		value, err := d.secondAnswer(ctx, table, other)
 		others, _ := value.([]string)
 		if err == nil && shared(others) == "" {
@@ -170,17 +182,6 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number, ids []string,
 // then asks all disks again. Where many volumes are staged one after another, each disk is asked
 // every other second instead of each time.
 const recent = 2 * time.Second
-
-// recentIDs returns the ids in the table of a disk that said so a moment ago. The disk n itself,
-// which had its number a moment ago, needs none. A disk without ids is asked each time: it gets
-// some when it is partitioned.
-func (d *Disks) recentIDs(path string, n disk.Number) (ids any, ok bool) {
-	v := d.visits.of(path)
-	if v.numbered && v.number == n && time.Since(v.numberedAt) < recent {
-		return []string(nil), true
-	}
-	return v.ids, len(v.ids) > 0 && time.Since(v.idsAt) < recent
-}
 
 // secondAnswer returns an answer that isn't an error of Windows, or else asks once more: the error
 // may have been one of the moment.

@@ -21,9 +21,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// Hardware returns what each disk says of its hardware, as far as a selector looks at it, in
-// the order of the disks' numbers. A disk that can't be asked, but whose number is known,
-// has an Error. Nothing of what the disks hold is looked at.
+// Hardware returns what the disks that a selector means, whatever their iSCSI target, say of their
+// hardware, as far as the selector looks at it, in the order of the disks' numbers. If it means none,
+// or an iSCSI target, these are all disks. A disk that can't be asked, but whose number is known, has
+// an Error. Nothing of what the disks hold is looked at.
 //
 // A disk that matches is asked each time. One that is known to have another serial number or
 // identifier isn't asked again, unless no disk matches. Then all are asked: a new disk may have
@@ -37,6 +38,7 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 // what the disks are asked: callers who ask the same share the answers. more may be nil.
 func (d *Disks) list(ctx context.Context, wanted storage.Selector, question string,
 	more func(ctx context.Context, path string, s *storage.Disk, h device.Handle) error) ([]storage.Disk, error) {
+	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // which isn't known here
 	asked := detailsFor(wanted)
 	ask := func(ctx context.Context, path string, n disk.Number, h device.Handle) (storage.Disk, error) {
@@ -48,34 +50,38 @@ func (d *Disks) list(ctx context.Context, wanted storage.Selector, question stri
 	}
 	serial := storage.Selector{SerialNumber: wanted.SerialNumber}
 	identifier := storage.Selector{Identifier: wanted.Identifier}
-	known := func(path string) (any, bool) {
-		v := d.visits.of(path)
-		if v.hardware == nil || v.trouble != "" {
-			return nil, false
-		}
-		isOther := v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
-			v.said.identifiers && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware)
-		return answer[storage.Disk]{number: v.number, value: *v.hardware, known: true}, isOther
+	skipped := false
+	skip := func(_ string, v *visited) bool {
+		isOther := v.hardware != nil && v.trouble == "" &&
+			(v.hardware.SerialNumber != "" && !serial.Matches(*v.hardware) ||
+				v.said.identifiers && len(v.hardware.Identifiers) > 0 && !identifier.Matches(*v.hardware))
+		skipped = skipped || isOther
+		return isOther
+	}
+	if byTarget {
+		skip = nil // whether a disk that isn't skipped is the one that is meant isn't known here
 	}
 	for {
-		answers, err := eachDisk(ctx, d, question, d.visits.patience, known, ask)
+		answers, err := eachDisk(ctx, d, question, d.visits.patience, skip, ask)
 		if err != nil {
 			return nil, err
 		}
 		var all []storage.Disk
-		allAsked := true
 		for _, a := range answers {
 			if a.err != nil {
 				a.value = storage.Disk{Number: a.number, Error: a.err.Error()}
 			}
 			all = append(all, a.value)
-			allAsked = allAsked && !a.known
 		}
-		if allAsked || slices.ContainsFunc(all, wanted.Matches) {
+		found := slices.ContainsFunc(all, wanted.Matches)
+		if found && !byTarget {
+			all = slices.DeleteFunc(all, func(s storage.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
+		}
+		if found || !skipped {
 			slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
 			return all, nil
 		}
-		known = nil
+		skip, skipped = nil, false
 	}
 }
 

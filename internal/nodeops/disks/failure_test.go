@@ -146,15 +146,16 @@ func TestErrorAtEachCall(t *testing.T) {
 		"Hardware": {disk: online, operate: list(hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
 			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Hardware of one": {disk: online, operate: list(hardware, storage.Selector{SerialNumber: "SIM00000001"}),
-			passed: "2 CreateFileW partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+			passed: "CreateFileW, CreateFileW partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+				"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe": {disk: online, operate: list(describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
 			"2 GetVolumeInformationW partly, 3 GetVolumeNameForVolumeMountPointW partly, " +
 			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe a copy": {disk: copied, operate: list(describe, storage.Selector{SerialNumber: "SIM00000002"}),
-			passed: "3 CreateFileW, 3 CreateFileW partly, IOCTL_DISK_GET_DISK_ATTRIBUTES, 3 IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
-				"IOCTL_SCSI_GET_ADDRESS partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
-				"3 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+			passed: "5 CreateFileW, CreateFileW partly, IOCTL_DISK_GET_DISK_ATTRIBUTES, 3 IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
+				"IOCTL_SCSI_GET_ADDRESS partly, 3 IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
+				"2 IOCTL_STORAGE_QUERY_PROPERTY, 4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {
 			sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})

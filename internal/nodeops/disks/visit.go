@@ -34,6 +34,7 @@ type visits struct {
 
 	mu      sync.Mutex
 	known   map[string]*visited // by interface path
+	lists   uint64              // how many lists of devices there were
 	skipped int
 }
 
@@ -42,8 +43,9 @@ type question struct {
 	name     string        // of the question: callers who ask it at the same time share an answer
 	patience time.Duration // with a device that doesn't answer
 	ask      func(ctx context.Context, path string) (any, error)
-	// known gives the answers of devices that needn't be asked. May be nil.
-	known func(path string) (answer any, ok bool)
+	// skip reports whether a device needn't be asked, by what is remembered of it. It gives no result
+	// then. May be nil.
+	skip func(path string, v *visited) bool
 }
 
 // flight is one question to one device.
@@ -66,6 +68,7 @@ type visited struct {
 	silent     bool              // it hasn't answered its last question in time
 	asking     *wincalls.Tracker // of the question that it doesn't answer, or of another one
 	trouble    string            // why it is skipped; "" if it isn't
+	list       uint64            // the last one that had it
 }
 
 // newVisits returns the visits of a class of devices. onSkipped, which may be nil, is called with
@@ -102,25 +105,15 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.forgetOthers(paths)
-	results := make([]result, len(paths))
+	paths = v.listed(paths, q.skip)
 	ctx, done := wincalls.Optional(ctx) // nobody is kept waiting for a device that doesn't answer
 	defer done()
-	var asked []int // of results
-	for i, path := range paths {
-		results[i].path = path
-		if q.known != nil {
-			if value, ok := q.known(path); ok {
-				results[i].value = value
-				continue
-			}
-		}
-		asked = append(asked, i)
-	}
-	ends := operation.InTurn(ctx, len(asked), overlap,
-		func(i int) (func(), end) { return v.begin(ctx, paths[asked[i]], q) })
+	results := make([]result, len(paths))
+	ends := operation.InTurn(ctx, len(paths), overlap,
+		func(i int) (func(), end) { return v.begin(ctx, paths[i], q) })
 	for i, end := range ends {
-		r := &results[asked[i]]
+		r := &results[i]
+		r.path = paths[i]
 		if r.value, r.err = end(ctx); ctx.Err() != nil && errors.Is(r.err, ctx.Err()) {
 			return nil, r.err
 		}
@@ -241,15 +234,27 @@ func (v *visits) report(path string, err error) {
 	}
 }
 
-// forgetOthers drops what is remembered of devices that aren't among paths.
-func (v *visits) forgetOthers(paths []string) {
-	there := make(map[string]bool, len(paths))
-	for _, path := range paths {
-		there[path] = true
-	}
+// listed drops what is remembered of devices that a list no longer has, and returns the paths of those
+// that aren't skipped. skip may be nil.
+func (v *visits) listed(paths []string, skip func(path string, v *visited) bool) (asked []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	maps.DeleteFunc(v.known, func(path string, _ *visited) bool { return !there[path] })
+	v.lists++
+	remembered := 0
+	for _, path := range paths {
+		d := v.known[path]
+		if d != nil {
+			d.list = v.lists
+			remembered++
+		}
+		if d == nil || skip == nil || !skip(path, d) {
+			asked = append(asked, path)
+		}
+	}
+	if remembered < len(v.known) {
+		maps.DeleteFunc(v.known, func(_ string, d *visited) bool { return d.list != v.lists })
+	}
+	return asked
 }
 
 // count tells how many devices are skipped, if that has changed.
@@ -287,13 +292,12 @@ type answer[T any] struct {
 	number disk.Number
 	value  T
 	err    error // why the disk is skipped, whose last known number this is
-	known  bool  // the disk wasn't asked, since its value was known
 }
 
 // eachDisk asks all disks the same question. A disk that leaves meanwhile gives no answer, nor
-// does one that is skipped and whose number isn't known. known may be nil: see question.
+// does one that is skipped and whose number isn't known. skip may be nil: see question.
 func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.Duration,
-	known func(path string) (answer any, ok bool),
+	skip func(path string, v *visited) bool,
 	ask func(ctx context.Context, path string, n disk.Number, h device.Handle) (T, error)) (all []answer[T], _ error) {
 	look := func(ctx context.Context, path string) (any, error) {
 		h, err := device.Open(ctx, d.sys, path, win.AccessNone)
@@ -314,7 +318,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, patience time.D
 		value, err := ask(ctx, path, n.DeviceNumber, h)
 		return answer[T]{number: n.DeviceNumber, value: value}, err
 	}
-	results, err := d.visits.all(ctx, question{name, patience, look, known})
+	results, err := d.visits.all(ctx, question{name, patience, look, skip})
 	if err != nil {
 		return nil, err
 	}
