@@ -113,32 +113,12 @@ func BenchmarkStageVolumeBesideOthers(b *testing.B) {
 }
 
 // BenchmarkVolumes shows that what else is on the node costs GetVolume nothing, and that ListVolumes is
-// linear in the number of published volumes: calls to Windows and time for each are constant. The
-// metric x-first is how long it took to stage the last tenth of the volumes beside the first tenth, with
-// all their disks on the node.
+// linear in the number of published volumes: calls to Windows and time for each are constant.
 func BenchmarkVolumes(b *testing.B) {
 	for _, volumes := range []int{10, 100, 500} {
 		n := simnode.New(b)
 		operations := n.Operations().Storage
-		var first, last time.Duration // to stage the first tenth of the volumes, and the last
-		serial := func(i int) string { return fmt.Sprintf("vol-%d", i) }
-		for i := range volumes {
-			n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: serial(i)})
-		}
-		for i := range volumes {
-			took := timed(b, func() error { return stageVolume(b.Context(), n, serial(i), stagingPath(i)) })
-			switch 10 * i / volumes {
-			case 0:
-				first += took
-			case 9:
-				last += took
-			}
-			target := fmt.Sprintf(`C:\var\lib\kubelet\pods\pod-%d\volumes\kubernetes.io~csi\pv\mount`, i)
-			timed(b, func() error { return operations.PublishVolume(b.Context(), stagingPath(i), target) })
-		}
-		b.Run(fmt.Sprintf("StageVolume/volumes=%d", volumes), func(b *testing.B) { // as was measured above
-			report(b, float64(last)/float64(first), "x-first", 1.2)
-		})
+		stageAll(b, n, volumes, false)
 		b.Run(fmt.Sprintf("GetVolume/volumes=%d", volumes), func(b *testing.B) {
 			perObject(b, n, 1, 25, func() error {
 				_, err := operations.GetVolume(b.Context(), stagingPath(0))
@@ -177,6 +157,45 @@ func BenchmarkWatchDisks(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkStageOneAfterAnother stages and publishes many volumes. The metric x-first is how long it
+// took to stage the last tenth of them beside the first tenth: with all disks on the node from the
+// beginning, and with each disk attached right before it is staged.
+func BenchmarkStageOneAfterAnother(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		attach bool
+	}{{"all there", false}, {"as attached", true}} {
+		b.Run(c.name, func(b *testing.B) {
+			var first, last time.Duration
+			for b.Loop() {
+				tenths := stageAll(b, simnode.New(b), 500, c.attach)
+				first, last = first+tenths[0], last+tenths[9]
+			}
+			report(b, float64(last)/float64(first), "x-first", 1.2)
+		})
+	}
+}
+
+// stageAll stages and publishes volumes, and returns how long it took to stage each tenth of them.
+// With attach, each disk is attached right before it is staged.
+func stageAll(b *testing.B, n *simnode.Node, volumes int, attach bool) (took [10]time.Duration) {
+	disk := func(i int) simnode.Disk {
+		return simnode.Disk{SizeBytes: 1 << 30, Serial: fmt.Sprintf("vol-%d", i)}
+	}
+	for i := 0; i < volumes && !attach; i++ {
+		n.AttachDisk(disk(i))
+	}
+	for i := range volumes {
+		if attach {
+			n.AttachDisk(disk(i))
+		}
+		took[10*i/volumes] += timed(b, func() error { return stageVolume(b.Context(), n, disk(i).Serial, stagingPath(i)) })
+		target := fmt.Sprintf(`C:\var\lib\kubelet\pods\pod-%d\volumes\kubernetes.io~csi\pv\mount`, i)
+		timed(b, func() error { return n.Operations().Storage.PublishVolume(b.Context(), stagingPath(i), target) })
+	}
+	return took
 }
 
 func stagingPath(i int) string { return fmt.Sprintf(`%s\vol-%d\globalmount`, stagingDir, i) }
