@@ -64,8 +64,31 @@ func limit(n, most int) (int, error) {
 	}
 }
 
+const testsOfY = `package y
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"example.org/m/x"
+)
+
+func Test(t *testing.T) {
+	if x.Larger(1, 2) != 2 || x.Larger(2, 1) != 2 {
+		t.Error()
+	}
+	if name := filepath.Base(os.Args[0]); name != "y.test" { // as go test names it
+		t.Error(name)
+	}
+}
+
+func TestThatFails(t *testing.T) { t.Error("as ever") }
+`
+
 // A module in which a test of another package notices all but one change, which is listed as
-// equivalent, and one that the caller is told of. Changes that don't compile are left out.
+// equivalent, and one that the caller is told of, as of a test that fails by itself. Changes that
+// don't compile are left out.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -73,8 +96,7 @@ func TestRun(t *testing.T) {
 		"x/x.go": "package x\n\nvar calls int\n\nfunc Larger(a, b int) int {\n\tcalls++\n\tif a > b {\n\t\treturn " +
 			"a\n\t}\n\treturn b\n}\n\n" +
 			"// Its changes don't compile.\nfunc Untyped() (_, _ int64) { const n = 2; return n * 3, n * 4 }\n",
-		"y/y_test.go": "package y\n\nimport (\n\t\"testing\"\n\n\t\"example.org/m/x\"\n)\n\nfunc Test(t *testing.T) " +
-			"{\n\tif x.Larger(1, 2) != 2 || x.Larger(2, 1) != 2 {\n\t\tt.Error()\n\t}\n}\n",
+		"y/y_test.go": testsOfY,
 		"known":       "# a comment\nx/x.go Larger: a > b → a >= b\tof two that are equal either is the larger one\n",
 		"unexplained": "x/x.go Larger: a > b → a >= b\n",
 	} {
@@ -92,7 +114,11 @@ func TestRun(t *testing.T) {
 	if err := run(&out, []string{"./x"}, 100, 1, time.Hour, "known", "", []string{"./..."}); err != nil {
 		t.Fatal(err)
 	}
-	want := `x/x.go:6: not noticed by 1 packages: x/x.go Larger: calls++ → (nothing)
+	want := `TestThatFails of example.org/m/y is left out, since it fails without any change: --- FAIL: TestThatFails (0.00s)
+    y_test.go:20: as ever
+FAIL
+
+x/x.go:6: not noticed by 1 packages: x/x.go Larger: calls++ → (nothing)
 
 noticed  tried  score  equivalent  package
 2        3      66 %   1           example.org/m/x
