@@ -363,8 +363,12 @@ func TestFormatVolumeThatFailsHalfWay(t *testing.T) {
 				n.do(n.sim.FormatVolume(t.Context(), string(id), win.FormatOptions{FileSystem: "NTFS"}))
 			}
 		})
+		begun := time.Now()
 		err := n.volumes.FormatVolume(t.Context(), id)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable, "the format has failed")
+		if waited := time.Since(begun); waited > time.Second {
+			t.Errorf("the caller learns it after %v, in which nothing could change", waited)
+		}
 	})
 }
 
