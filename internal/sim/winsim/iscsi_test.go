@@ -86,40 +86,12 @@ func TestISCSIServiceNotRunning(t *testing.T) {
 	}
 }
 
-// TestISCSIArrival: the disks of a session come after the login, or after a rescan.
+// TestISCSIArrival: the disks of a session come after the login, or after a rescan. So it is also
+// if they come without delay.
 func TestISCSIArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newNode(t, Delays{DiskArrival: time.Second})
-		ctx := t.Context()
-		newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "lun0"}, DiskSpec{NeedsRescan: true},
-			DiskSpec{MultipathMember: true})
-		startInitiator(t, s)
-		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
-		must(t, err)
-		wantNumbers(t, "at the login", devices(t, s, id), win.NoNumber, win.NoNumber)
-		s.Settle()
-		wantNumbers(t, "after the arrival", devices(t, s, id), 1, win.NoNumber)
-		must(t, s.ReenumerateDevice(ctx, ""))
-		s.Settle()
-		wantNumbers(t, "after a rescan", devices(t, s, id), 1, 2)
-
-		list, err := s.ISCSISessionDevices(ctx, id)
-		must(t, err)
-		want := win.ISCSIDevice{
-			SCSIAddress: win.SCSIAddress{PortNumber: 255, LUN: 1},
-			Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: 2},
-		}
-		if diff := cmp.Diff(want, list[1]); diff != "" {
-			t.Errorf("device (-want +got):\n%s", diff)
-		}
-		if d := s.Disks()[1]; d.Spec.BusType != win.BusTypeISCSI || d.Spec.Serial != "lun0" {
-			t.Errorf("LUN 0 is the disk %+v", d.Spec)
-		}
-
-		must(t, s.ISCSI().AddLUN(iqn, DiskSpec{SizeBytes: gib}))
-		s.Settle()
-		wantNumbers(t, "after another LUN", devices(t, s, id), 1, 2, 3)
-	})
+	for _, delay := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) { lunsArrive(t, Delays{DiskArrival: delay}) })
+	}
 	s := newNode(t, Delays{})
 	newTarget(t, s, iscsitarget.Target{}, DiskSpec{})
 	startInitiator(t, s)
@@ -129,6 +101,40 @@ func TestISCSIArrival(t *testing.T) {
 	id := connect(t, s, iqn)
 	<-arrived
 	wantNumbers(t, "without a delay", devices(t, s, id), 1)
+}
+
+func lunsArrive(t *testing.T, delays Delays) {
+	s := newNode(t, delays)
+	ctx := t.Context()
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{Serial: "lun0"}, DiskSpec{NeedsRescan: true},
+		DiskSpec{MultipathMember: true})
+	startInitiator(t, s)
+	id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
+	must(t, err)
+	wantNumbers(t, "at the login", devices(t, s, id), win.NoNumber, win.NoNumber)
+	s.Settle()
+	wantNumbers(t, "after the arrival", devices(t, s, id), 1, win.NoNumber)
+	must(t, s.ReenumerateDevice(ctx, ""))
+	s.Settle()
+	wantNumbers(t, "after a rescan", devices(t, s, id), 1, 2)
+
+	list, err := s.ISCSISessionDevices(ctx, id)
+	must(t, err)
+	want := win.ISCSIDevice{
+		SCSIAddress: win.SCSIAddress{PortNumber: 255, LUN: 1},
+		Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: 2},
+	}
+	if diff := cmp.Diff(want, list[1]); diff != "" {
+		t.Errorf("device (-want +got):\n%s", diff)
+	}
+	if d := s.Disks()[1]; d.Spec.BusType != win.BusTypeISCSI || d.Spec.Serial != "lun0" {
+		t.Errorf("LUN 0 is the disk %+v", d.Spec)
+	}
+
+	must(t, s.ISCSI().AddLUN(iqn, DiskSpec{SizeBytes: gib}))
+	wantNumbers(t, "before another LUN has arrived", devices(t, s, id), 1, 2, win.NoNumber)
+	s.Settle()
+	wantNumbers(t, "after another LUN", devices(t, s, id), 1, 2, 3)
 }
 
 // TestISCSILogout: a session ends only when nothing of it is in use, and the next
