@@ -79,6 +79,8 @@ const (
 	BusSAS   Bus = "SAS"
 	BusSATA  Bus = "SATA"
 	BusNVMe  Bus = "NVMe"
+	// BusFile is that of a file that is attached as a disk, as a container's scratch space is.
+	BusFile Bus = "File Backed Virtual"
 )
 
 // Location is where a disk is attached.

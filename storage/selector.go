@@ -35,7 +35,8 @@ type Selector struct {
 	// a port needs its adapter.
 	Adapter, Port *uint32
 	// LUN is the SCSI logical unit number. It is no selector by itself, since each adapter
-	// has a LUN 0: Adapter, Vendor or Product must be set, too. An NVMe disk has none.
+	// has a LUN 0: Adapter, Vendor or Product must be set, too. An NVMe disk has none. A file that
+	// is attached as a disk is meant only with its adapter.
 	LUN *uint32
 	// AzureLUN is the LUN with which Azure has attached a data disk, by SCSI or by NVMe.
 	// Disk.AzureLUN says how it is known.
@@ -115,7 +116,7 @@ func (s Selector) Matches(d Disk) bool {
 		(s.Identifier == "" || hasIdentifier(s.Identifier, d)) &&
 		(s.Adapter == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Adapter) == *s.Adapter) &&
 		(s.Port == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Port) == *s.Port) &&
-		(s.LUN == nil || d.Location.SCSI != nil && d.Location.NVMeNamespace == 0 && uint32(d.Location.SCSI.LUN) == *s.LUN) &&
+		(s.LUN == nil || hasLUN(*s.LUN, d) && (s.Adapter != nil || d.Bus != BusFile)) &&
 		(s.AzureLUN == nil || hasAzureLUN(*s.AzureLUN, d)) &&
 		(s.Vendor == "" || sameInquiry(s.Vendor, d.Vendor, 8)) &&
 		(s.Product == "" || sameInquiry(s.Product, d.Product, 16)) &&
@@ -184,6 +185,10 @@ func sameInquiry(wanted, has string, room int) bool {
 	return strings.EqualFold(cut(wanted), cut(has))
 }
 
+func hasLUN(wanted uint32, d Disk) bool {
+	return d.Location.SCSI != nil && d.Location.NVMeNamespace == 0 && uint32(d.Location.SCSI.LUN) == wanted
+}
+
 // azureRemoteDisks begin the products through which Azure attaches its disks by NVMe. The first
 // is the controller's model, and the other what Windows shows as the disk's name ("Virtual_Disk
 // NVME Premium", "… Ultra"). Which of them the inquiry has, nobody has looked up. Azure's local
@@ -195,6 +200,7 @@ var azureRemoteDisks = []string{"MSFT NVMe Accele", "Virtual_Disk NVM"}
 //
 // By NVMe, the disk with LUN n is the namespace n+2; namespace 1 is the disk of Windows. By
 // SCSI, the disk of Windows and the temporary disk are on adapter 0 and the data disks on others.
+// So is a container's scratch space, a file with the same vendor and product, and LUNs of its own.
 //
 // Source: https://github.com/Azure/azure-vm-utils,
 // https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (NVMe) and
@@ -206,7 +212,8 @@ func (d Disk) AzureLUN() (lun uint32, ok bool) {
 		})
 	}
 	at := d.Location.SCSI
-	if at == nil || at.Adapter == 0 || !sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
+	if at == nil || at.Adapter == 0 || d.Bus == BusFile ||
+		!sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
 		return 0, false
 	}
 	return uint32(at.LUN), true

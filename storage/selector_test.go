@@ -51,6 +51,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 			[]storage.Disk{
 				{Vendor: "Msft", Product: "Virtual Disk", Location: lun(2)}, {Vendor: "Msft", Product: "Virtual Disk"},
 				{Vendor: "QEMU", Product: "HARDDISK", Location: lun(3)}, {Location: lun(3)},
+				{Bus: storage.BusFile, Vendor: "Msft", Product: "Virtual Disk", Location: lun(3)},
 			},
 		},
 		"Azure's LUN, by SCSI": {
@@ -60,6 +61,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 				{Vendor: "Msft", Product: "Virtual Disk", Location: storage.Location{SCSI: &storage.SCSIAddress{LUN: 1}}},
 				{Vendor: "Msft", Product: "Virtual Disk", Location: lun(3)}, {Vendor: "Msft", Product: "Virtual Disk"},
 				{Vendor: "QEMU", Product: "Virtual Disk", Location: lun(1)}, {Vendor: "Msft", Product: "Other", Location: lun(1)},
+				{Bus: storage.BusFile, Vendor: "Msft", Product: "Virtual Disk", Location: lun(1)},
 			},
 		},
 		"Azure's LUN, by NVMe": {
@@ -78,6 +80,10 @@ func TestSelectorOfEachCloud(t *testing.T) {
 				{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "Virtual_Disk NVMe Premium", Location: namespace(1)},
 				{Bus: storage.BusNVMe, Vendor: "NVMe", Product: "Virtual_Disk", Location: namespace(2)},
 			},
+		},
+		"a file's LUN, with its adapter": {
+			storage.Selector{Adapter: pointer(uint32(1)), LUN: pointer(uint32(3))},
+			storage.Disk{Bus: storage.BusFile, Location: lun(3)}, []storage.Disk{{Bus: storage.BusFile, Location: lun(2)}},
 		},
 		"a controller's LUN": {
 			storage.Selector{Adapter: pointer(uint32(1)), Port: pointer(uint32(0)), LUN: pointer(uint32(3))},

@@ -263,7 +263,7 @@ func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
 var buses = map[win.BusType]storage.Bus{
 	1: storage.BusSCSI, 2: "ATAPI", 3: "ATA", 4: "1394", 5: "SSA", 6: "Fibre Channel", 7: "USB", 8: "RAID",
 	9:  storage.BusISCSI,
-	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: "File Backed Virtual",
+	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: storage.BusFile,
 	16: "Storage Spaces",
 	17: storage.BusNVMe, 18: "SCM", 19: "UFS",
 }

@@ -133,6 +133,9 @@ func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.
 	if location, ok := parseLocation(described.Text); ok {
 		return &location, nil
 	}
+	if isFile(descriptor.BusType, described.Text) {
+		return nil, nil
+	}
 	address, err := h.SCSIAddress(ctx)
 	if err != nil {
 		return nil, d.tolerate(n, "SCSI address", err)
@@ -143,6 +146,16 @@ func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.
 		LUNID:   decimal(address.LUN),
 		// Bus is the PCI bus in a location text, which an address doesn't have.
 	}, nil
+}
+
+// isFile reports whether a disk is a file that is attached as one, by its bus or its location text,
+// which is the file's path. Windows Server 2019 shows the scratch space of each container so, with a
+// SCSI address of its own: a driver that looks at the LUN alone, as that of Azure Disk does, would
+// take it for a volume's disk. The published daemon tells no location of it either.
+//
+// Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038
+func isFile(bus win.BusType, location string) bool {
+	return bus == win.BusTypeFileBackedVirtual || strings.Contains(location, `\`)
 }
 
 // namespaceLocation is the location of an NVMe disk. An NVMe namespace has no SCSI

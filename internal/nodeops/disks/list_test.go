@@ -88,6 +88,9 @@ func TestListDiskIDsOfOneNumber(t *testing.T) {
 // nvmePlace is the location text of an NVMe disk: that of its controller.
 const nvmePlace = "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"
 
+// scratchSpace is the location text of a container's scratch space on Windows Server 2019.
+const scratchSpace = `C:\ProgramData\containerd\root\io.containerd.snapshotter.v1.windows\snapshots\136\sandbox.vhdx`
+
 func TestListDiskLocations(t *testing.T) {
 	sim, ops := newNode(t)
 	want := map[disk.Number]disk.Location{}
@@ -108,7 +111,8 @@ func TestListDiskLocations(t *testing.T) {
 			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Virtual_Disk NVM",
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
 		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
-		{winsim.DiskSpec{Location: `C:\vm\disk.vhdx`, SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}}, disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
+		{winsim.DiskSpec{Location: "SCSI0", SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}},
+			disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
 		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}},
 			disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
 	} {
@@ -119,6 +123,12 @@ func TestListDiskLocations(t *testing.T) {
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
 			SCSI: &win.SCSIAddress{PortNumber: 8}}),
+		// The scratch space of a container, which has a LUN that a data disk has, too.
+		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, BusType: win.BusTypeFileBackedVirtual,
+			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 12}}),
+		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 13}}),
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeFileBackedVirtual,
+			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 14}}),
 	}
 	got, err := ops.ListDiskLocations(t.Context())
 	simtest.Must(t, err)
