@@ -100,11 +100,6 @@ func (s *System) SetVolumeLocked(path string, locked bool) error {
 	return s.controlVolume(path, func(v *volumes.Volume) error { s.volumes.SetLocked(v, locked); return nil })
 }
 
-// SpanVolume makes a volume a dynamic one: [volumes.Manager.Span].
-func (s *System) SpanVolume(path string, extra ...win.DiskExtent) error {
-	return s.controlVolume(path, func(v *volumes.Volume) error { s.volumes.Span(v, extra); return nil })
-}
-
 // SetVolumeDirty lets Windows want to check the file system of a volume, or not.
 func (s *System) SetVolumeDirty(path string, dirty bool) error {
 	return s.controlVolume(path, func(v *volumes.Volume) error { return v.SetDirty(dirty) })

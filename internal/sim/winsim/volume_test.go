@@ -247,32 +247,6 @@ func TestVolumeControls(t *testing.T) {
 	}
 }
 
-func TestSpannedVolume(t *testing.T) {
-	s := newNode(t, Delays{})
-	n, name := newVolume(t, s, false)
-	extra := win.DiskExtent{DiskNumber: 0, StartingOffset: gib, Length: 2 * gib}
-	must(t, s.SpanVolume(name, extra))
-	d := openDevice(t, s, device1(name), win.AccessNone)
-	defer closeHandle(t, d)
-	_, err := d.Control(t.Context(), win.IoctlStorageGetDeviceNumber, nil, make([]byte, 12))
-	wantErr(t, "device number", err, win.ErrorInvalidFunction)
-	b := make([]byte, 32)
-	got, err := d.Control(t.Context(), win.IoctlVolumeGetVolumeDiskExtents, nil, b)
-	wantErr(t, "room for one of two extents", err, win.ErrorMoreData)
-	if got != 8 || b[0] != 2 {
-		t.Errorf("it gave %d bytes, count %d", got, b[0])
-	}
-	extents, err := win.DecodeDiskExtents(mustControl(t, s, device1(name), win.IoctlVolumeGetVolumeDiskExtents, nil))
-	must(t, err)
-	if diff := cmp.Diff([]win.DiskExtent{{DiskNumber: n, StartingOffset: 16 * mib, Length: 4 * gib}, extra},
-		extents); diff != "" {
-		t.Errorf("extents (-want +got):\n%s", diff)
-	}
-	must(t, s.SpanVolume(name))
-	mustControl(t, s, device1(name), win.IoctlStorageGetDeviceNumber, nil)
-	wantErr(t, "span an unknown volume", s.SpanVolume(`X:\`), win.ErrorNotFound)
-}
-
 func TestFormat(t *testing.T) {
 	for _, tc := range []struct {
 		name       string

@@ -27,9 +27,6 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 		}
 		return 0, nil
 	case win.IoctlStorageGetDeviceNumber:
-		if len(v.Extra) > 0 { // it isn't one partition of one disk
-			return 0, win.ErrorInvalidFunction
-		}
 		return disks.Reply(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: v.Disk.Number,
 			PartitionNumber: v.Number}.Encode())
 	case win.IoctlVolumeGetVolumeDiskExtents:
@@ -74,8 +71,8 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 // it gives that and ErrorMoreData.
 func (v *Volume) extents(out []byte) (int, error) {
 	const headerSize = 8
-	answer := win.EncodeDiskExtents(append(
-		[]win.DiskExtent{{DiskNumber: v.Disk.Number, StartingOffset: v.Offset, Length: v.Length}}, v.Extra...))
+	answer := win.EncodeDiskExtents([]win.DiskExtent{
+		{DiskNumber: v.Disk.Number, StartingOffset: v.Offset, Length: v.Length}})
 	switch {
 	case len(out) < headerSize:
 		return 0, win.ErrorInsufficientBuffer

@@ -153,10 +153,3 @@ func (m *Manager) SetLocked(v *Volume, locked bool) {
 	v.Locked = locked
 	m.touch(v.Unique)
 }
-
-// Span makes a volume a dynamic one that lies also on the extents extra, by what its
-// controls say of it. Its contents don't change. Without extents it is a basic volume again.
-func (m *Manager) Span(v *Volume, extra []win.DiskExtent) {
-	v.Extra = extra
-	m.touch(v.Unique)
-}

@@ -41,8 +41,6 @@ type Record struct {
 	// mounting is off, and nobody has taken it offline since.
 	Unmounted bool `json:",omitempty"`
 	Locked    bool // by BitLocker
-	// Extra are the extents of a dynamic volume beyond its partition.
-	Extra []win.DiskExtent `json:",omitempty"`
 }
 
 // Device is the name of the volume without the backslash at its end.
