@@ -218,7 +218,7 @@ func TestLargeFile(t *testing.T) {
 	if data := get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: `C:\a`}).Data; !bytes.Equal(data, largest) {
 		t.Errorf("the file has %d other bytes", len(data))
 	}
-	if err := sys.TruncateFile(`C:\a`, simv1.MaxData+1); err != nil {
+	if err := sys.WriteFile(`C:\a`, append(largest, 0)); err != nil {
 		t.Fatal(err)
 	}
 	sim.refused(csiproxy.ErrFailedPrecondition, "ReadFile", &simv1.Path{Path: `C:\a`})

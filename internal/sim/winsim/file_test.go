@@ -249,7 +249,6 @@ func TestDenyCreation(t *testing.T) {
 	must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
 	for what, do := range map[string]func() error{
 		"write":     func() error { return s.WriteFile(link+`\new`, nil) },
-		"truncate":  func() error { return s.TruncateFile(stage+`\new`, 1) },
 		"make":      func() error { return s.MkdirAll(link + `\new\sub`) },
 		"symlink":   func() error { return s.Symlink(link+`\new`, other, true) },
 		"junction":  func() error { return s.Junction(stage+`\new`, other) },

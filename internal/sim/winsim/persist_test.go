@@ -268,7 +268,7 @@ func TestCommitSize(t *testing.T) {
 	defer s.mu.Unlock()
 	op, err := s.paths.Open(kubelet+`\pods\7`, win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileOpen})
 	must(t, err)
-	must(t, op.Write([]byte("x"), 0))
+	must(t, op.SetContents([]byte("x")))
 	op.Close()
 	s.save()
 	if n := s.file.Pending(); n != 1 {

@@ -37,11 +37,6 @@ func existing(access win.Access, options win.CreateOptions) win.OpenOptions {
 	return win.OpenOptions{Access: access, Share: paths.ShareAll, Disposition: win.FileOpen, Options: options}
 }
 
-// replaced opens a file, or makes it, while nobody else writes to it.
-var replaced = win.OpenOptions{
-	Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile,
-}
-
 // Hold opens a file or directory and keeps it open until the handle is closed, as
 // a process with an open file does.
 func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
@@ -61,20 +56,13 @@ func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 	return f, nil
 }
 
-// WriteFile replaces the contents of a file, which it creates if need be.
+// WriteFile replaces the contents of a file, which it creates if need be, while nobody else writes
+// to it.
 func (s *System) WriteFile(path string, data []byte) error {
-	return s.podOpen("write file", path, replaced, func(op paths.Opened) error {
-		if err := op.Truncate(0); err != nil {
-			return err
-		}
-		return op.Write(data, 0)
-	})
-}
-
-// TruncateFile sets the length of a file, which it creates if need be. A great
-// length uses space of the volume, but no memory.
-func (s *System) TruncateFile(path string, size int64) error {
-	return s.podOpen("truncate file", path, replaced, func(op paths.Opened) error { return op.Truncate(size) })
+	o := win.OpenOptions{
+		Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile,
+	}
+	return s.podOpen("write file", path, o, func(op paths.Opened) error { return op.SetContents(data) })
 }
 
 // FlushFile makes the contents of a file outlast a loss of power.
@@ -87,11 +75,8 @@ func (s *System) FlushFile(path string) error {
 func (s *System) ReadFile(path string) ([]byte, error) {
 	var data []byte
 	err := s.podOpen("read file", path, existing(win.GenericRead, win.FileNonDirectoryFile), func(op paths.Opened) error {
-		data = make([]byte, op.Node().Size())
-		if len(data) == 0 {
-			return nil
-		}
-		_, err := op.Read(data, 0)
+		contents, err := op.Contents()
+		data = append([]byte{}, contents...)
 		return err
 	})
 	return data, err

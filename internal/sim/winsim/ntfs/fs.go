@@ -116,8 +116,8 @@ func (f *FS) Flush() {
 func (f *FS) DropUnflushed() {
 	for _, n := range f.nodes {
 		if n.unflushed {
-			f.data += f.roundUp(n.durable.size) - f.roundUp(n.contents.size)
-			n.contents, n.durable, n.unflushed = n.durable, contents{}, false
+			f.data += f.roundUp(int64(len(n.durable))) - f.roundUp(n.Size())
+			n.contents, n.durable, n.unflushed = n.durable, nil, false
 			f.touch(n.id)
 		}
 	}
@@ -137,20 +137,13 @@ type Node struct {
 	reparse    []byte  // REPARSE_DATA_BUFFER, or nil
 	children   []*Node // sorted by their folded names
 
-	contents  contents
-	durable   contents // what is on the disk, if unflushed
+	contents  []byte // it is replaced, never changed
+	durable   []byte // what is on the disk, if unflushed
 	unflushed bool
 
 	handles []*Handle
 	pending bool // marked for deletion: its name goes when a handle is closed
 	gone    bool // deleted
-}
-
-// contents are size bytes of which data are the first: the rest is zero, as past
-// the valid data length of a file.
-type contents struct {
-	data []byte
-	size int64
 }
 
 // ID returns the number of the file record: stable, and never given again.
@@ -188,7 +181,7 @@ func (n *Node) Reparse() []byte { return n.reparse }
 func (n *Node) CreationDenied() bool { return n.denied }
 
 // Size returns the length of a file's contents in bytes.
-func (n *Node) Size() int64 { return n.contents.size }
+func (n *Node) Size() int64 { return int64(len(n.contents)) }
 
 // Children returns the entries of a directory in NTFS's order.
 func (n *Node) Children() []*Node { return slices.Clone(n.children) }
@@ -231,7 +224,7 @@ func (n *Node) remove() {
 	n.unlink()
 	n.pending, n.gone = false, true
 	delete(n.fs.nodes, n.id)
-	n.fs.data -= n.fs.roundUp(n.contents.size)
+	n.fs.data -= n.fs.roundUp(n.Size())
 	n.fs.touch(n.id)
 }
 
@@ -252,48 +245,9 @@ func (n *Node) below(dir *Node) bool {
 	return false
 }
 
-// resize changes the length of the contents; bytes that are new are zero.
-func (n *Node) resize(size int64) error {
-	if size > n.fs.capacity {
-		return win.ErrorDiskFull
-	}
-	more := n.fs.roundUp(size) - n.fs.roundUp(n.contents.size)
-	if !n.gone && more > 0 && !n.fs.fits(0, more) {
-		return win.ErrorDiskFull
-	}
-	n.beforeChange()
-	if size < int64(len(n.contents.data)) {
-		n.contents.data = n.contents.data[:size]
-	}
-	n.contents.size = size
-	if !n.gone {
-		n.fs.data += more
-	}
-	return nil
-}
-
-// write puts p at off into contents that are long enough.
-func (n *Node) write(p []byte, off int64) {
-	n.beforeChange()
-	if missing := off + int64(len(p)) - int64(len(n.contents.data)); missing > 0 {
-		n.contents.data = append(n.contents.data, make([]byte, missing)...)
-	}
-	copy(n.contents.data[off:], p)
-}
-
-// beforeChange keeps what is durable before the contents change.
-func (n *Node) beforeChange() {
-	if !n.unflushed {
-		n.durable = n.contents
-		n.contents.data = slices.Clone(n.contents.data)
-		n.unflushed = true
-	}
-	n.fs.touch(n.id)
-}
-
 func (n *Node) flush() {
 	if n.unflushed {
-		n.durable, n.unflushed = contents{}, false
+		n.durable, n.unflushed = nil, false
 		n.fs.touch(n.id)
 	}
 }

@@ -247,57 +247,34 @@ func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	return entries, nil
 }
 
-// Read copies contents from the byte offset off into p and returns how many; at
-// the end of the file it gives ErrorHandleEOF.
-func (h *Handle) Read(p []byte, off int64) (int, error) {
-	if err := h.data(win.FileListDirectory, off); err != nil {
-		return 0, err
-	}
-	c := h.node.contents
-	if off >= c.size {
-		return 0, win.ErrorHandleEOF
-	}
-	n := int(min(int64(len(p)), c.size-off))
-	clear(p[:n])
-	if off < int64(len(c.data)) {
-		copy(p[:n], c.data[off:])
-	}
-	return n, nil
-}
+// Contents returns the contents of a file. The caller must not change them.
+func (h *Handle) Contents() ([]byte, error) { return h.node.contents, h.data(win.FileListDirectory) }
 
-// Write puts p into the contents at the byte offset off, all of it or nothing.
-func (h *Handle) Write(p []byte, off int64) error {
-	if err := h.data(win.FileAddFile, off); err != nil {
+// SetContents gives a file other contents. If there is no room for them, it keeps those that it has.
+func (h *Handle) SetContents(p []byte) error {
+	if err := h.data(win.FileAddFile); err != nil {
 		return err
 	}
-	if off > h.node.fs.capacity {
-		return win.ErrorDiskFull
-	}
-	if end := off + int64(len(p)); end > h.node.contents.size {
-		if err := h.node.resize(end); err != nil {
-			return err
+	n := h.node
+	if !n.gone { // else its space is free already
+		more := n.fs.roundUp(int64(len(p))) - n.fs.roundUp(n.Size())
+		if more > 0 && !n.fs.fits(0, more) {
+			return win.ErrorDiskFull
 		}
+		n.fs.data += more
 	}
-	h.node.write(p, off)
+	if !n.unflushed {
+		n.durable, n.unflushed = n.contents, true
+	}
+	n.contents = slices.Clone(p)
+	n.fs.touch(n.id)
 	return nil
 }
 
-// Truncate makes the contents size bytes long; bytes that are new are zero and
-// take space without being kept in memory.
-func (h *Handle) Truncate(size int64) error {
-	if err := h.data(win.FileAddFile, size); err != nil {
-		return err
-	}
-	return h.node.resize(size)
-}
-
-// data checks that a handle can be used to read or write contents at off.
-func (h *Handle) data(right win.Access, off int64) error {
-	switch {
-	case h.node.isDir():
+// data checks that a handle can be used to read or write contents.
+func (h *Handle) data(right win.Access) error {
+	if h.node.isDir() {
 		return win.ErrorInvalidFunction
-	case off < 0:
-		return win.ErrorInvalidParameter
 	}
 	return h.need(right)
 }

@@ -130,7 +130,7 @@ func TestDelete(t *testing.T) {
 	f := New(64*mebi, 0)
 	mustOpen(t, f, "dir", makeDir).Close()
 	file := mustOpen(t, f, `dir\file`, writeFile)
-	must(t, file.Write([]byte("abc"), 0))
+	must(t, file.SetContents([]byte("abc")))
 	dir := mustOpen(t, f, "dir", toDelete)
 	root, _, err := f.Open(f.Root(), "", toDelete)
 	must(t, err)
@@ -146,9 +146,8 @@ func TestDelete(t *testing.T) {
 	if f.Used() >= used {
 		t.Errorf("used %d bytes before and %d after", used, f.Used())
 	}
-	b := make([]byte, 8)
-	if n, err := file.Read(b, 0); err != nil || string(b[:n]) != "abc" {
-		t.Errorf("read through an older handle: %q, %v", b[:n], err)
+	if b, err := file.Contents(); err != nil || string(b) != "abc" {
+		t.Errorf("read through an older handle: %q, %v", b, err)
 	}
 	wantErr(t, "delete empty directory", dir.Delete(), nil)
 	h, _, err := f.Open(dir.Node(), "new", makeDir)
@@ -282,38 +281,29 @@ func TestContentsAndSpace(t *testing.T) {
 	}
 	h := mustOpen(t, f, "file", writeFile)
 	base := f.Used()
-	wantErr(t, "write", h.Write([]byte("hello"), 4094), nil)
+	text := make([]byte, 4099)
+	must(t, h.SetContents(text))
+	text[0] = 'x' // the caller's own
 	if got := f.Used() - base; got != 2*4096 {
 		t.Errorf("4099 bytes take %d", got)
 	}
-	b := make([]byte, 10)
-	if n, err := h.Read(b, 4090); err != nil || string(b[:n]) != "\x00\x00\x00\x00hello" {
-		t.Errorf("read %q, %v", b[:n], err)
+	wantErr(t, "more than there is room for", h.SetContents(make([]byte, 9*mebi)), win.ErrorDiskFull)
+	if got, err := h.Contents(); err != nil || len(got) != 4099 || got[0] != 0 {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	_, err := h.Read(b, 4099)
-	wantErr(t, "read past the end", err, win.ErrorHandleEOF)
-
-	for what, err := range map[string]error{
-		"write past the capacity": h.Write([]byte("x"), 10*mebi),
-		"write at a huge offset":  h.Write([]byte("x"), 1<<62),
-		"grow too far":            h.Truncate(9 * mebi),
-		"grow hugely":             h.Truncate(1 << 62),
-	} {
-		wantErr(t, what, err, win.ErrorDiskFull)
+	must(t, h.SetContents(make([]byte, 7*mebi))) // with what it has had, there is room
+	must(t, h.SetContents([]byte("x")))
+	if got := f.Used() - base; got != 4096 {
+		t.Errorf("a byte takes %d", got)
 	}
-	wantErr(t, "negative size", h.Truncate(-1), win.ErrorInvalidParameter)
-	wantErr(t, "grow", h.Truncate(7*mebi), nil)
-	if n, err := h.Read(b, 7*mebi-3); err != nil || string(b[:n]) != "\x00\x00\x00" {
-		t.Errorf("read of the grown part: %q, %v", b[:n], err)
-	}
-	wantErr(t, "shrink", h.Truncate(4096), nil)
-	wantErr(t, "grow again", h.Truncate(4098), nil)
-	if n, err := h.Read(b, 4094); err != nil || string(b[:n]) != "he\x00\x00" {
-		t.Errorf("read after shrinking: %q, %v", b[:n], err)
-	}
+	reader := mustOpen(t, f, "file", with(writeFile, func(o *win.OpenOptions) { o.Access = win.GenericRead }))
+	wantErr(t, "write without the right", reader.SetContents(nil), win.ErrorAccessDenied)
 	deleted := mustOpen(t, f, "file", toDelete)
+	_, err := deleted.Contents()
+	wantErr(t, "read without the right", err, win.ErrorAccessDenied)
 	wantErr(t, "delete", deleted.Delete(), nil)
 	deleted.Close()
+	must(t, h.SetContents(make([]byte, mebi)))
 	if f.Used() != empty {
 		t.Errorf("used %d after deletion, %d before", f.Used(), empty)
 	}

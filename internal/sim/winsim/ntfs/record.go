@@ -40,10 +40,8 @@ type nodeRecord struct {
 	Created     win.FileTime       `json:",omitempty"`
 	Denied      bool               `json:",omitempty"`
 	Reparse     []byte             `json:",omitempty"`
-	Size        int64              `json:",omitempty"`
 	Data        []byte             `json:",omitempty"`
 	Unflushed   bool               `json:",omitempty"`
-	DurableSize int64              `json:",omitempty"`
 	DurableData []byte             `json:",omitempty"`
 }
 
@@ -117,8 +115,7 @@ func (f *FS) record(id uint64) []byte {
 	}
 	r := nodeRecord{
 		Name: storedName(n.name), Attributes: n.attributes, Created: n.created, Denied: n.denied, Reparse: n.reparse,
-		Size: n.contents.size, Data: n.contents.data,
-		Unflushed: n.unflushed, DurableSize: n.durable.size, DurableData: n.durable.data,
+		Data: n.contents, Unflushed: n.unflushed, DurableData: n.durable,
 	}
 	if n.parent != nil {
 		r.Parent = n.parent.id
@@ -194,7 +191,7 @@ func Restore(records []Record) (*FS, error) {
 func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 	n := &Node{
 		fs: f, id: id, attributes: r.Attributes, created: r.Created, denied: r.Denied, reparse: r.Reparse,
-		contents: contents{r.Data, r.Size}, durable: contents{r.DurableData, r.DurableSize}, unflushed: r.Unflushed,
+		contents: r.Data, durable: r.DurableData, unflushed: r.Unflushed,
 	}
 	if n.reparse != nil {
 		if err := checkReparse(n.reparse); err != nil {
@@ -204,17 +201,15 @@ func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 	switch {
 	case id != rootID && id >= f.nextID:
 		return nil, errors.New("its number was never given")
-	case n.contents.size < int64(len(r.Data)) || n.durable.size < int64(len(r.DurableData)):
-		return nil, errors.New("more contents than its size says")
-	case max(n.contents.size, n.durable.size) > f.capacity:
+	case int64(max(len(n.contents), len(n.durable))) > f.capacity:
 		return nil, errors.New("more contents than the volume holds")
-	case n.isDir() && n.contents.size+n.durable.size != 0:
+	case n.isDir() && len(n.contents)+len(n.durable) != 0:
 		return nil, errors.New("a directory with contents")
 	case (n.reparse != nil) != n.Info().IsReparsePoint():
 		return nil, errors.New("its attributes and its reparse point disagree")
 	}
 	f.nodes[id] = n
-	f.data += f.roundUp(n.contents.size)
+	f.data += f.roundUp(n.Size())
 	return n, nil
 }
 

@@ -304,7 +304,7 @@ func TestState(t *testing.T) {
 	must(t, err)
 	h, _, err := fs.Open(fs.Root(), "file", win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileCreate})
 	must(t, err)
-	must(t, h.Write([]byte("content"), 0))
+	must(t, h.SetContents([]byte("content")))
 	h.Close()
 	path := saved(t, n)
 	f, _, err := statefile.Open(path, newNetwork())
