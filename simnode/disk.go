@@ -113,7 +113,7 @@ func (n *Node) Disks() []DiskInfo {
 	var infos []DiskInfo
 	for _, d := range n.sys.Disks() {
 		infos = append(infos, DiskInfo{
-			Number: d.Number, State: DiskState(d.State), Serial: d.Spec.Serial, SizeBytes: d.SizeBytes,
+			Number: d.Number, State: DiskState(d.State), Serial: d.Spec.Serial, SizeBytes: d.Size,
 			Offline: d.Attributes&win.DiskOffline != 0, ReadOnly: d.Attributes&win.DiskReadOnly != 0,
 			WhyOffline: OfflineReason(d.OfflineReason),
 		})

@@ -145,11 +145,11 @@ func (g *target) state() []string {
 	var all []string
 	add := func(format string, a ...any) { all = append(all, fmt.Sprintf(format, a...)) }
 	for _, d := range g.sys.Disks() {
-		add("disk %d %v %v size %d seen %d", d.Number, d.State, d.Attributes, d.SizeBytes, d.SeenBytes)
+		add("disk %d %v %v size %d seen %d", d.Number, d.State, d.Attributes, d.Size, d.Seen)
 		if d.Number == win.NoNumber {
 			continue
 		}
-		for _, offset := range []int64{0, 16 << 20, d.SizeBytes - 1<<20} { // its tables, and the beginning of a first volume
+		for _, offset := range []int64{0, 16 << 20, d.Size - 1<<20} { // its tables, and the beginning of a first volume
 			image := make([]byte, 1<<20)
 			simtest.Must(g.t, g.sys.ReadImage(d.Number, image, offset))
 			add("disk %d at %d: %x", d.Number, offset, sha256.Sum256(image))

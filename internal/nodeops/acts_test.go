@@ -343,7 +343,7 @@ var acts = []act{
 }
 
 func (r *rig) isAttached() bool {
-	return slices.ContainsFunc(r.sim.Disks(), func(d disks.Info) bool {
+	return slices.ContainsFunc(r.sim.Disks(), func(d disks.Record) bool {
 		return d.Spec.Serial == "vol-1" && d.State != disks.Detached
 	})
 }

@@ -137,7 +137,7 @@ func TestErrorAtEachCall(t *testing.T) {
 
 func detach(t *testing.T, n node) {
 	t.Helper()
-	if slices.ContainsFunc(n.sim.Disks(), func(d disks.Info) bool { return d.Number == n.number }) {
+	if slices.ContainsFunc(n.sim.Disks(), func(d disks.Record) bool { return d.Number == n.number }) {
 		simtest.Must(t, n.sim.DetachDisk(n.number))
 	}
 }

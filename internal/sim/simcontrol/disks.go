@@ -23,8 +23,8 @@ func (s *Service) ListDisks() (*simv1.ListDisksResponse, error) {
 		response.Disks = append(response.Disks, &simv1.Disk{
 			DiskNumber:   numberOf(d.Number),
 			State:        states[d.State],
-			SizeBytes:    d.SizeBytes,
-			SeenBytes:    d.SeenBytes,
+			SizeBytes:    d.Size,
+			SeenBytes:    d.Seen,
 			SectorSize:   d.Spec.SectorSize,
 			SerialNumber: d.Spec.Serial,
 			Address: &simv1.ScsiAddress{

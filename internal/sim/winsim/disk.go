@@ -55,7 +55,7 @@ func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.Offlin
 // [disks.Manager], under the node's lock.
 
 // Disks lists all disks.
-func (s *System) Disks() []disks.Info { return look(s, s.disks.Info) }
+func (s *System) Disks() []disks.Record { return look(s, s.disks.Records) }
 
 // AttachDisk attaches a disk.
 func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {

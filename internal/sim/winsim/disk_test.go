@@ -146,7 +146,7 @@ func TestDetached(t *testing.T) {
 		t.Errorf("the disk holds %q", b)
 	}
 	d := s.Disks()[1]
-	if d.Spec.SectorSize != 4096 || d.SizeBytes != 20*gib || d.SeenBytes != 20*gib ||
+	if d.Spec.SectorSize != 4096 || d.Size != 20*gib || d.Seen != 20*gib ||
 		!strings.HasSuffix(d.Spec.Location, "LUN 4") || d.Spec.SCSI.LUN != 4 {
 		t.Errorf("attached again: %+v", d)
 	}

@@ -70,7 +70,7 @@ func TestRebootFinds(t *testing.T) {
 	must(t, s.GrowDisk(n, 20*gib))
 	attach(t, s, DiskSpec{NeedsRescan: true})
 	must(t, s.Reboot())
-	if d := s.Disks(); d[1].SeenBytes != 20*gib || d[2].State != disks.Present || d[2].Number != 2 {
+	if d := s.Disks(); d[1].Seen != 20*gib || d[2].State != disks.Present || d[2].Number != 2 {
 		t.Errorf("disks %+v", d[1:])
 	}
 }

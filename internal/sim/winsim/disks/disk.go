@@ -40,7 +40,8 @@ type Disk struct {
 	readSize int64            // Seen at that time
 }
 
-// Record is what the state file has of a disk apart from its contents.
+// Record is what the state file has of a disk apart from its contents, and what the control calls
+// say of it.
 type Record struct {
 	Spec   hardware.Disk // complete
 	System bool          // Windows runs from it

@@ -17,27 +17,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
-// Info is what the control calls say of a disk.
-type Info struct {
-	Spec      hardware.Disk
-	State     State
-	Number    disk.Number // win.NoNumber if it has none
-	SizeBytes int64       // of the hardware
-	SeenBytes int64       // that Windows knows of
-	System    bool
-
-	Attributes    win.DiskAttributes
-	OfflineReason win.OfflineReason // while it is offline
-}
-
-// Info lists all disks in the order in which they came to the node, also the detached
+// Records lists all disks in the order in which they came to the node, also the detached
 // ones. The caller must not change what a Spec points to.
-func (m *Manager) Info() []Info {
-	var infos []Info
+func (m *Manager) Records() []Record {
+	var records []Record
 	for d := range m.All() {
-		infos = append(infos, Info{d.Spec, d.State, d.Number, d.Size, d.Seen, d.System, d.Attributes, d.OfflineReason})
+		records = append(records, d.Record)
 	}
-	return infos
+	return records
 }
 
 // Attach attaches a new disk or, if there is a detached one with the serial number,

@@ -250,7 +250,7 @@ func list(calls map[string]int) string {
 func State(sys *winsim.System) any {
 	var b strings.Builder
 	for _, d := range sys.Disks() {
-		fmt.Fprintln(&b, "disk", d.Number, d.State, d.SeenBytes, d.Attributes)
+		fmt.Fprintln(&b, "disk", d.Number, d.State, d.Seen, d.Attributes)
 	}
 	for _, v := range sys.Volumes() {
 		fmt.Fprintf(&b, "%+v\n", v)
