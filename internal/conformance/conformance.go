@@ -164,11 +164,15 @@ type Chosen struct {
 // Chosen returns the checks that Run would run.
 func (o Options) Chosen() []Chosen {
 	var all []Chosen
-	for _, c := range o.selection() {
-		if n := len(all); n == 0 || all[n-1].Name != c.Name {
-			all = append(all, Chosen{Check: c.Check})
+	for _, c := range Checks() {
+		versions := slices.DeleteFunc(c.Versions(), func(version string) bool {
+			return o.Groups != nil && !slices.Contains(o.Groups, c.Group) ||
+				o.Versions != nil && !slices.Contains(o.Versions, version) ||
+				o.Run != nil && !o.Run.MatchString(c.Name+"/"+version)
+		})
+		if len(versions) > 0 {
+			all = append(all, Chosen{c, versions})
 		}
-		all[len(all)-1].Versions = append(all[len(all)-1].Versions, c.version)
 	}
 	return all
 }
@@ -181,13 +185,9 @@ type selected struct {
 
 func (o Options) selection() []selected {
 	var all []selected
-	for _, c := range Checks() {
-		for _, version := range c.Versions() {
-			if (o.Groups == nil || slices.Contains(o.Groups, c.Group)) &&
-				(o.Versions == nil || slices.Contains(o.Versions, version)) &&
-				(o.Run == nil || o.Run.MatchString(c.Name+"/"+version)) {
-				all = append(all, selected{c, version})
-			}
+	for _, c := range o.Chosen() {
+		for _, version := range c.Versions {
+			all = append(all, selected{c.Check, version})
 		}
 	}
 	return all
@@ -262,7 +262,7 @@ func ParseKnownFailures(text string) ([]KnownFailure, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len((Options{Run: trials}).selection()) == 0 {
+		if len(Options{Run: trials}.Chosen()) == 0 {
 			return nil, fmt.Errorf("no check has a name that %s matches", pattern)
 		}
 		all = append(all, KnownFailure{trials, reason})

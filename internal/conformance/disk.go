@@ -16,8 +16,7 @@ var diskChecks = []Check{
 		Name: "disk.locations", Group: "disk", Methods: []string{"ListDiskLocations"},
 		Promise: "ListDiskLocations gives each disk's Adapter, Bus, Target and LUNID as decimal texts.",
 		run: func(t *trial) {
-			locations, err := t.do("ListDiskLocations", nil).byDisk("locations")
-			t.want(err == nil, "%v", err)
+			locations := t.byDisk("ListDiskLocations", "locations")
 			for number, location := range locations {
 				for _, word := range []string{"Adapter", "Bus", "Target", "LUNID"} {
 					text := location.text(word)
@@ -39,8 +38,7 @@ var diskChecks = []Check{
 			if system == "" {
 				t.notApplicable("the daemon doesn't say which disk the kubelet directory is on")
 			}
-			locations, err := t.do("ListDiskLocations", nil).byDisk("locations")
-			t.want(err == nil, "%v", err)
+			locations := t.byDisk("ListDiskLocations", "locations")
 			t.want(len(t.disks) == 0 || len(locations) > 0, "there are disks, and no location")
 			_, found := locations[system]
 			t.want(!found, "disk %s, with the kubelet directory, is among the locations", system)
@@ -62,8 +60,7 @@ var diskChecks = []Check{
 		Name: "disk.ids-of-all-locations", Group: "disk", Methods: []string{"ListDiskIDs", "ListDiskLocations"},
 		Promise: "Each disk that has a location is among those with identifiers.",
 		run: func(t *trial) {
-			locations, err := t.do("ListDiskLocations", nil).byDisk("locations")
-			t.want(err == nil, "%v", err)
+			locations := t.byDisk("ListDiskLocations", "locations")
 			all := t.diskIDs()
 			t.want(len(all) > 0, "there is no disk")
 			for number := range locations {

@@ -103,10 +103,8 @@ type diskID struct{ page83, serial string }
 
 // diskIDs returns those of all disks by number.
 func (t *trial) diskIDs() map[string]diskID {
-	found, err := t.do("ListDiskIDs", nil).byDisk("disks")
-	t.want(err == nil, "ListDiskIDs: %v", err)
 	all := make(map[string]diskID)
-	for number, ids := range found {
+	for number, ids := range t.byDisk("ListDiskIDs", "disks") {
 		if old := fieldOf(ids.Descriptor(), "identifiers"); old != nil {
 			texts := make(map[string]string)
 			for key, value := range ids.Get(old).Map().Range {

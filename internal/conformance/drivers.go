@@ -93,9 +93,7 @@ func newEBS(t *trial) sequence {
 
 func newAzureDisk(t *trial) sequence {
 	d := t.volumeDisk()
-	locations, err := t.do("ListDiskLocations", nil).byDisk("locations")
-	t.want(err == nil, "%v", err)
-	if _, ok := locations[d.number]; !ok {
+	if _, ok := t.byDisk("ListDiskLocations", "locations")[d.number]; !ok {
 		t.notApplicable("disk %s has no SCSI address, by which the driver finds it", d.number)
 	}
 	s := t.newSequence(d)

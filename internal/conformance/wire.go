@@ -96,19 +96,16 @@ func (a answer) texts(word string) []string {
 	return all
 }
 
-// byDisk returns the values of a map whose keys are disk numbers, or their decimal
-// texts.
-func (a answer) byDisk(word string) (map[string]answer, error) {
+// byDisk calls a method that has to succeed, and returns the values of a map whose keys are disk
+// numbers, or their decimal texts.
+func (t *trial) byDisk(method, word string) map[string]answer {
 	all := make(map[string]answer)
-	var err error
-	a.get(word).Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		if _, parseErr := strconv.ParseUint(key.String(), 10, 32); parseErr != nil {
-			err = fmt.Errorf("%q is no disk number", key.String())
-		}
+	for key, value := range t.do(method, nil).get(word).Map().Range {
+		_, err := strconv.ParseUint(key.String(), 10, 32)
+		t.want(err == nil, "%s: %q is no disk number", method, key.String())
 		all[key.String()] = answer{value.Message()}
-		return err == nil
-	})
-	return all, err
+	}
+	return all
 }
 
 func numberOf(v protoreflect.Value) int64 {
