@@ -18,8 +18,9 @@ import (
 const mostMounts = 20
 
 // faultsOfMounts returns the faults of mounts, cut to mostMounts, or what is fine in words
-// of how many there are. A list that isn't complete is an error beside them.
-func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (string, []Finding, error) {
+// of how many there are. A mount without a fault has no verdict. A list that isn't complete is
+// an error beside them.
+func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) Finding) (string, []Finding, error) {
 	list, err := n.mounted()
 	if err != nil {
 		return "", nil, err
@@ -29,8 +30,8 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (s
 	}
 	var faults []Finding
 	for _, m := range list.Mounts {
-		if f := fault(m); f != nil {
-			faults = append(faults, *f)
+		if f := fault(m); f.Verdict != "" {
+			faults = append(faults, f)
 		}
 	}
 	if more := len(faults) - mostMounts; more > 0 {
@@ -43,29 +44,27 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) *Finding) (s
 
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
 func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
-	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) *Finding {
+	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) Finding {
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
-			return nil
+			return Finding{}
 		}
-		f := problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; "+
+		return problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; "+
 			"docs/doctor.md has more",
 			"the volume at %s: %v", m.Path, m.Volume.Conditions)
-		return &f
 	})
 }
 
 // checkMappings looks for shares that are mapped and linked, and can't be used.
 func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 	told := map[string]bool{}
-	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) *Finding {
+	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) Finding {
 		if !m.Volume.Abnormal() || m.Volume.Share == "" || told[m.Volume.Share] {
-			return nil
+			return Finding{}
 		}
 		told[m.Volume.Share] = true
-		f := problem("check that the server runs and that the password is still right. The driver's next call makes the "+
+		return problem("check that the server runs and that the password is still right. The driver's next call makes the "+
 			"mapping again",
 			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
-		return &f
 	})
 }
 
@@ -86,15 +85,14 @@ func checkLogOns(ctx context.Context, n *Node) (string, []Finding, error) {
 
 // checkLeftovers looks for what nobody needs any more.
 func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
-	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) *Finding {
+	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) Finding {
 		if m.LeftoverReason == "" {
-			return nil
+			return Finding{}
 		}
 		what := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target)
 		if m.Kind == storage.Mapping {
 			what = "the mapping of " + m.Target
 		}
-		f := warning("if no pod uses it, run csi-proxyctl storage clean-up --remove", "%s: %s", what, m.LeftoverReason)
-		return &f
+		return warning("if no pod uses it, run csi-proxyctl storage clean-up --remove", "%s: %s", what, m.LeftoverReason)
 	})
 }
