@@ -205,11 +205,11 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
-	settings, origin, err := d.current(name)
+	before, err := d.current(name)
 	switch {
 	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
 		return Installed{}, err
-	case err == nil && origin == Published:
+	case err == nil && before.origin == Published:
 		return Installed{}, refuse("install service", name,
 			"it is the published daemon's; to put this daemon in its place, add --replace")
 	}
@@ -227,7 +227,7 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	return Installed{
 		Name:          name,
 		CommandLine:   config.CommandLine,
-		RestartNeeded: status.State != winservice.Stopped && settings.CommandLine != config.CommandLine,
+		RestartNeeded: status.State != winservice.Stopped && before.CommandLine != config.CommandLine,
 	}, err
 }
 
@@ -306,18 +306,23 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 	return report, nil
 }
 
-// current returns the settings of a service, and whose its program is.
-func (d *Deployer) current(name string) (winservice.Settings, Origin, error) {
-	settings, err := d.Services.Settings(name)
-	if err != nil {
-		return winservice.Settings{}, Unknown, err
+// current is a service as it is.
+type current struct {
+	winservice.Settings
+	program string
+	args    []string
+	origin  Origin // of the program
+}
+
+func (d *Deployer) current(name string) (c current, err error) {
+	if c.Settings, err = d.Services.Settings(name); err != nil {
+		return current{}, err
 	}
-	program, _, err := d.Services.SplitCommandLine(settings.CommandLine)
-	if err != nil {
-		return winservice.Settings{}, Unknown, err
+	if c.program, c.args, err = d.Services.SplitCommandLine(c.CommandLine); err != nil {
+		return current{}, err
 	}
-	origin, err := d.Programs.Origin(program)
-	return settings, origin, err
+	c.origin, err = d.Programs.Origin(c.program)
+	return c, err
 }
 
 // serviceArgs returns the daemon's arguments with those that a service needs. Without a

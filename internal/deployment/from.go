@@ -34,19 +34,11 @@ func (d *Deployer) ReplaceFrom(ctx context.Context, in Installation, from string
 	if err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
 		return Installed{}, err
 	}
-	settings, origin, err := d.current(name)
+	before, err := d.current(name)
 	if err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
 		return Installed{}, err
 	}
-	ours := false
-	if err == nil && origin == Ours {
-		program, _, err := d.Services.SplitCommandLine(settings.CommandLine)
-		if err != nil {
-			return Installed{}, err
-		}
-		ours = strings.EqualFold(program, in.Program)
-	}
-	if ours {
+	if err == nil && before.origin == Ours && strings.EqualFold(before.program, in.Program) {
 		_, err = d.Upgrade(ctx, name, from, false)
 	} else {
 		err = d.bring(ctx, from, in.Program)

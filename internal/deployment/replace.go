@@ -52,7 +52,7 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
-	settings, origin, err := d.current(name)
+	now, err := d.current(name)
 	if err != nil {
 		return Installed{}, err
 	}
@@ -61,7 +61,7 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 	}
 	pending := r.record.Pending
 	if pending == nil {
-		pending = &before{Settings: settings, Ours: origin == Ours, Ran: status.State != winservice.Stopped}
+		pending = &before{Settings: now.Settings, Ours: now.origin == Ours, Ran: status.State != winservice.Stopped}
 	} else {
 		d.Log.Info("an earlier replacement was cut off; going on with it", "service", name)
 	}
@@ -91,7 +91,7 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 		return Installed{}, err
 	}
 	installed := Installed{Name: name, CommandLine: config.CommandLine}
-	if r.before.Ours && r.record.Pending == nil && config.CommandLine == settings.CommandLine &&
+	if r.before.Ours && r.record.Pending == nil && config.CommandLine == now.CommandLine &&
 		d.works(ctx, name, report.Endpoints) == nil {
 		return installed, d.Services.Install(ctx, config) // it is there already
 	}

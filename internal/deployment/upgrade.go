@@ -37,26 +37,23 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 	if err != nil {
 		return Upgraded{}, err
 	}
-	settings, origin, err := d.current(name)
+	before, err := d.current(name)
 	if err != nil {
 		return Upgraded{}, err
 	}
-	if origin == Published {
+	if before.origin == Published {
 		return Upgraded{}, refuse("upgrade service", name,
 			"it is the published daemon's; use csi-proxyctl service install --replace")
 	}
-	if settings.Start == winservice.Disabled {
+	if before.Start == winservice.Disabled {
 		return Upgraded{}, refuse("upgrade service", name, "it is disabled; csi-proxyctl service install enables it")
 	}
-	program, args, err := d.Services.SplitCommandLine(settings.CommandLine)
-	if err != nil {
-		return Upgraded{}, err
-	}
+	program, args := before.program, before.args
 	if strings.EqualFold(program, newProgram) {
 		return Upgraded{}, &csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
 			Detail: newProgram + " is the service's own program; put the new one elsewhere"}
 	}
-	u := upgrade{Deployer: d, name: name, program: program, args: args, settings: settings}
+	u := upgrade{Deployer: d, name: name, program: program, args: args, settings: before.Settings}
 
 	// The new program is copied first, since finishing an upgrade replaces
 	// NAME.previous.exe, which may be the new program.
