@@ -30,52 +30,43 @@ func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition
 	if partition != 0 {
 		object += fmt.Sprintf(" partition %d", partition)
 	}
-	err = v.group.call(ctx, "ListVolumesOnDisk", object, listVolumesOnDisk(n, partition, func(listed []volume.ID) error {
-		ids = listed
-		return nil
-	})...)
+	return v.list(ctx, "ListVolumesOnDisk", object, n, partition)
+}
+
+// list lists volumes for an operation on an object.
+func (v *Volume) list(ctx context.Context, op, object string, n disk.Number,
+	partition uint32) (ids []volume.ID, err error) {
+	read := func(texts []string) {
+		for _, text := range texts {
+			ids = append(ids, volume.ID(text))
+		}
+	}
+	ways := []way{result("ListVolumesOnDisk",
+		&volumev2alpha1.ListVolumesOnDiskRequest{DiskNumber: uint32(n), PartitionNumber: partition},
+		func(r *volumev2alpha1.ListVolumesOnDiskResponse) { read(r.VolumeIds) })}
+	if partition == 0 { // the old request has no partition number
+		ways = append(ways, result("ListVolumesOnDisk", &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()},
+			func(r *volumev1beta2.ListVolumesOnDiskResponse) { read(r.VolumeIds) }))
+	}
+	err = v.group.call(ctx, op, object, ways...)
 	return ids, err
 }
 
-// listVolumesOnDisk returns the ways to list volumes. They pass the result to read.
-func listVolumesOnDisk(n disk.Number, partition uint32, read func([]volume.ID) error) []way {
-	request := &volumev2alpha1.ListVolumesOnDiskRequest{DiskNumber: uint32(n), PartitionNumber: partition}
-	ways := []way{
-		checkedResult("ListVolumesOnDisk", request, func(r *volumev2alpha1.ListVolumesOnDiskResponse) error {
-			return read(volumeIDs(r.VolumeIds))
-		}),
-	}
-	if partition == 0 { // the old request has no partition number
-		request := &volumev1beta2.ListVolumesOnDiskRequest{DiskId: n.String()}
-		ways = append(ways, checkedResult("ListVolumesOnDisk", request,
-			func(r *volumev1beta2.ListVolumesOnDiskResponse) error {
-				return read(volumeIDs(r.VolumeIds))
-			}))
-	}
-	return ways
-}
-
-func volumeIDs(texts []string) []volume.ID {
-	var ids []volume.ID
-	for _, text := range texts {
-		ids = append(ids, volume.ID(text))
-	}
-	return ids
-}
-
 // DataVolumeOfDisk implements [volume.Operations]: the only data volume of a disk.
-func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (id volume.ID, err error) {
-	err = v.group.call(ctx, "DataVolumeOfDisk", diskObject(n), listVolumesOnDisk(n, 0, func(ids []volume.ID) error {
-		switch len(ids) {
-		case 0:
-			return csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
-		case 1:
-			id = ids[0]
-			return nil
-		}
-		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it has %d data volumes", len(ids))
-	})...)
-	return id, err
+func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error) {
+	const op = "DataVolumeOfDisk"
+	ids, err := v.list(ctx, op, diskObject(n), n, 0)
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0:
+		return "", &csiproxy.Error{Op: op, Object: diskObject(n), Kind: csiproxy.ErrNotFound,
+			Detail: "it has no data volume"}
+	case len(ids) > 1:
+		return "", &csiproxy.Error{Op: op, Object: diskObject(n), Kind: csiproxy.ErrFailedPrecondition,
+			Detail: fmt.Sprintf("it has %d data volumes", len(ids))}
+	}
+	return ids[0], nil
 }
 
 // MountVolume implements [volume.Operations]: a volume is mounted at a directory.
