@@ -18,9 +18,6 @@ import (
 	"syscall"
 	"testing"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
@@ -122,7 +119,7 @@ func TestSecondSignalEndsDaemonAtOnce(t *testing.T) {
 	if log, state := p.end(); state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("%v: %q", state, log)
 	}
-	if err := <-called; status.Code(err) != codes.Unavailable {
+	if err := <-called; !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("the running call gives %v", err)
 	}
 }
@@ -139,7 +136,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 	if last := log[len(log)-1]; !strings.Contains(last, pipe.ErrInUse.Error()) || !strings.Contains(last, dir) {
 		t.Errorf("the last line is %q", last)
 	}
-	if err := symlinkAt(t, dir); status.Code(err) != codes.InvalidArgument { // of no path
+	if err := symlinkAt(t, dir); !errors.Is(err, csiproxy.ErrInvalidArgument) { // of no path
 		t.Errorf("a call of the first daemon gives %v", err)
 	}
 }
@@ -156,7 +153,7 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 
 	next := startProcess(t, "main", "-endpoint-dir", dir)
 	next.log.await(served)
-	if err := symlinkAt(t, dir); status.Code(err) != codes.InvalidArgument { // of no path
+	if err := symlinkAt(t, dir); !errors.Is(err, csiproxy.ErrInvalidArgument) { // of no path
 		t.Errorf("a call gives %v", err)
 	}
 }

@@ -21,15 +21,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/drain"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
@@ -68,22 +63,10 @@ func endpointDir(t *testing.T) string {
 	return t.TempDir()
 }
 
-// call calls a method at the filesystem v1 endpoint in dir.
-func call(t *testing.T, dir, method string, request, response proto.Message) error {
-	t.Helper()
-	address := pipe.Address(dir, api.EndpointName("filesystem", "v1"))
-	client, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }))
-	must(t, err)
-	defer client.Close()
-	return client.Invoke(t.Context(), method, request, response)
-}
-
 func symlinkAt(t *testing.T, dir string) error {
-	t.Helper()
-	return call(t, dir, "/v1.Filesystem/CreateSymlink",
-		&filesystemv2alpha1.CreateSymlinkRequest{}, &filesystemv2alpha1.CreateSymlinkResponse{})
+	c := client.New(client.WithEndpointDir(dir), client.WithVersions("filesystem", "v1"))
+	defer c.Close()
+	return c.Filesystem.CreateSymlink(t.Context(), "", "")
 }
 
 // logLines are the lines that a daemon logs.
@@ -184,9 +167,9 @@ func TestServe(t *testing.T) {
 	}
 	log.await("ready")
 
-	for _, want := range []codes.Code{codes.OK, codes.NotFound, codes.Internal} {
-		if err := symlinkAt(t, o.endpointDir); status.Code(err) != want {
-			t.Errorf("CreateSymlink gives %v, want code %v", err, want)
+	for _, want := range []error{nil, csiproxy.ErrNotFound, csiproxy.ErrInternal} {
+		if err := symlinkAt(t, o.endpointDir); !errors.Is(err, want) {
+			t.Errorf("CreateSymlink gives %v, want %v", err, want)
 		}
 	}
 	body := scrape(t, metrics)
@@ -205,7 +188,7 @@ func TestServe(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Errorf("serve: %v", err)
 	}
-	if err := symlinkAt(t, o.endpointDir); status.Code(err) != codes.Unavailable {
+	if err := symlinkAt(t, o.endpointDir); !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("a call after the end gives %v", err)
 	}
 	if _, err := net.Dial("tcp", metrics); err == nil {
@@ -324,7 +307,7 @@ func TestDrain(t *testing.T) {
 	if running, err := drain.Call(t.Context(), o.endpointDir, 0); running != 1 || err != nil {
 		t.Errorf("a drain that doesn't wait gives %d, %v", running, err)
 	}
-	if err := symlinkAt(t, o.endpointDir); status.Code(err) != codes.Unavailable {
+	if err := symlinkAt(t, o.endpointDir); !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("a call during the drain gives %v", err)
 	}
 	close(release)

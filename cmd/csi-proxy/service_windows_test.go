@@ -17,11 +17,10 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/winservice"
 )
@@ -123,11 +122,10 @@ func (s *installedService) stop() {
 // wantServed checks that the daemon serves a call.
 func wantServed(t *testing.T) {
 	t.Helper()
-	response := new(filesystemv2alpha1.PathExistsResponse)
-	err := call(t, "", "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{Path: `C:\var\lib\kubelet`},
-		response)
-	if err != nil || !response.Exists {
-		t.Errorf("PathExists of the kubelet directory: %v, %v", response.Exists, err)
+	c := client.New()
+	defer c.Close()
+	if exists, err := c.Filesystem.PathExists(t.Context(), `C:\var\lib\kubelet`); err != nil || !exists {
+		t.Errorf("PathExists of the kubelet directory: %v, %v", exists, err)
 	}
 }
 
@@ -216,8 +214,7 @@ func TestServiceOnConsole(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
-	if err := call(t, "", "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{},
-		&filesystemv2alpha1.PathExistsResponse{}); status.Code(err) != codes.Unavailable {
+	if err := symlinkAt(t, ""); !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("a call gives %v", err)
 	}
 }
