@@ -47,7 +47,6 @@ func run(m *testing.M) (code int) {
 		return 1
 	}
 	defer func() {
-		stopShell()
 		if err := os.RemoveAll(temp); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
@@ -390,4 +389,11 @@ func attach(t testing.TB) uint32 {
 		t.Fatalf("csi-proxyctl sim disk attach printed %q: %v", out, err)
 	}
 	return attached.DiskNumber
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -162,9 +162,9 @@ func wantNoReparsePoint(t *testing.T, path string) {
 }
 
 // formatted partitions and formats a disk and returns the id of its volume.
-func formatted(t *testing.T, d *virtualDisk) (id string) {
+func formatted(t *testing.T, number uint32) (id string) {
 	t.Helper()
-	disk := fields{"disk_number": d.Number}
+	disk := fields{"disk_number": number}
 	newest(t, "disk").call("PartitionDisk", disk)
 	volumes := newest(t, "volume")
 	ids := volumes.call("ListVolumesOnDisk", disk).texts("volume_ids")
@@ -181,7 +181,7 @@ func TestGuessLongMountPoint(t *testing.T) {
 	for len(path) < 300 {
 		path += `\` + strings.Repeat("long", 20)
 	}
-	at := fields{"volume_id": formatted(t, newVirtualDisk(t, gib, 512)), "target_path": path}
+	at := fields{"volume_id": formatted(t, newVirtualDisk(t, gib, 512).Number), "target_path": path}
 	volumes := newest(t, "volume")
 	for range 2 {
 		volumes.call("MountVolume", at)
@@ -293,7 +293,7 @@ func nativeForeignTable(t *testing.T) {
 func nativeDetach(t *testing.T, path string) {
 	disks, volumes := newest(t, "disk"), newest(t, "volume")
 	d := newVirtualDisk(t, gib, 512)
-	id := formatted(t, d)
+	id := formatted(t, d.Number)
 	at := fields{"volume_id": id, "target_path": path}
 	volumes.call("MountVolume", at)
 	d.detach(t)

@@ -38,6 +38,8 @@ import (
 	volumev1beta2 "github.com/kubernetes-csi/csi-proxy/client/groups/volume/v1beta2"
 	volumev1beta3 "github.com/kubernetes-csi/csi-proxy/client/groups/volume/v1beta3"
 	volumev2alpha1 "github.com/kubernetes-csi/csi-proxy/client/groups/volume/v2alpha1"
+
+	"github.com/csi-proxy/csi-proxy/test/windows/drivers"
 )
 
 // version is one version of a group in the published module.
@@ -115,18 +117,8 @@ func (c *client) in(t testing.TB) *client {
 
 func newest(t testing.TB, group string) *client { t.Helper(); return versions[group][0].connect(t) }
 
-// field returns a field of a message.
-func field(t testing.TB, m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
-	t.Helper()
-	f := m.Fields().ByName(protoreflect.Name(name))
-	if f == nil {
-		t.Fatalf("%s has no field %s", m.FullName(), name)
-	}
-	return f
-}
-
 // fields are the fields of a request.
-type fields map[string]any
+type fields = drivers.Fields
 
 // try calls a method, and waits for a daemon that isn't there yet.
 func (c *client) try(method string, request fields) (answer, error) {
@@ -136,11 +128,9 @@ func (c *client) try(method string, request fields) (answer, error) {
 		c.t.Fatalf("%s %s has no method %s", c.group, c.name, method)
 	}
 	req := reflect.New(generated.Type().In(1).Elem())
-	for name, value := range request {
-		m := message(req)
-		m.Set(field(c.t, m.Descriptor(), name), protoreflect.ValueOf(value))
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	must(c.t, drivers.Encode(message(req), request))
+	// A log-in to a target takes longest.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	results := generated.Call([]reflect.Value{reflect.ValueOf(ctx), req, reflect.ValueOf(grpc.WaitForReady(true))})
 	err, _ := results[1].Interface().(error)
@@ -152,7 +142,7 @@ func (c *client) call(method string, request fields) answer {
 	c.t.Helper()
 	a, err := c.try(method, request)
 	if err != nil {
-		c.t.Fatalf("%s %s %s(%q): %v", c.group, c.name, method, request, err)
+		c.t.Fatalf("%s %s %s(%v): %v", c.group, c.name, method, request, err)
 	}
 	return a
 }
@@ -161,7 +151,7 @@ func (c *client) call(method string, request fields) answer {
 func (c *client) fail(want codes.Code, method string, request fields) {
 	c.t.Helper()
 	if _, err := c.try(method, request); status.Code(err) != want {
-		c.t.Errorf("%s %s %s(%q) gives %v, want the code %v", c.group, c.name, method, request, err, want)
+		c.t.Errorf("%s %s %s(%v) gives %v, want the code %v", c.group, c.name, method, request, err, want)
 	}
 }
 
@@ -179,7 +169,11 @@ type answer struct {
 
 func (a answer) get(name string) protoreflect.Value {
 	a.t.Helper()
-	return a.m.Get(field(a.t, a.m.Descriptor(), name))
+	f := drivers.FieldOf(a.m.Descriptor(), name)
+	if f == nil {
+		a.t.Fatalf("%s has no field %s", a.m.Descriptor().FullName(), name)
+	}
+	return a.m.Get(f)
 }
 
 // texts returns a list of strings.

@@ -1,0 +1,1 @@
+../../../internal/conformance/drivers/names.go
