@@ -34,25 +34,23 @@ WINDOWS_ARCHS = amd64 arm64
 BIN_windows-amd64 = bin
 BIN_windows-arm64 = bin/windows-arm64
 .DEFAULT_GOAL := help
+# No target whose name is only letters and dashes is a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):\( .*\)*$$/\1/p' Makefile packaging/release.mk)
 
-.PHONY: help
 help:
 	@awk -F ':.*## ' '/^##@ / { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 	@printf '\nWhat only CI runs is in .ci/run, what only a release needs in packaging/release.mk.\n'
 
 ##@ See it
 
-.PHONY: run
 run: build-here ## start the daemon on a simulated Windows node, show a volume's life, keep serving
 	@test/demo --keep
 
-.PHONY: demo
 demo: build-here ## show a volume's life and exit; fails if a step has an unexpected result
 	@test/demo
 
 ##@ Build it
 
-.PHONY: build
 ifeq ($(GOOS),windows)
 BIN_windows-$(or $(GOARCH),amd64) = bin
 build: build-windows-$(or $(GOARCH),amd64)
@@ -61,10 +59,8 @@ build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into b
 endif
 
 # Also for Windows on arm64, into bin/windows-arm64/.
-.PHONY: build-all
 build-all: build build-windows-arm64
 
-.PHONY: build-here
 build-here:
 	$(BUILD) -o bin/ ./cmd/...
 
@@ -96,7 +92,6 @@ CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
 TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
 	$(GO) test $(RACE) -short -run '$(CONCURRENT_TESTS)' ./internal/daemon ./internal/nodeops/...
 
-.PHONY: test
 test: ## run the tests, and those of what is concurrent also with the race detector
 	$(GO) test -short ./...
 	$(GO) -C test/published test -short -count=1 ./...
@@ -105,12 +100,10 @@ test: ## run the tests, and those of what is concurrent also with the race detec
 
 # The race detector itself crashes with very many timers in a bubble of synctest
 # (https://go.dev/issue/78156), such as those of TestDeadServers, which make test runs without it.
-.PHONY: test-race
 test-race: ## run the tests, all with the race detector
 	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
 	$(GO) -C test/published test -race -short -count=1 ./...
 
-.PHONY: test-resilience
 test-resilience: ## test each operation with each mishap at each of its calls, and each switch of the simulated Windows, of which make test tries samples
 	$(GO) test -timeout 40m ./internal/nodeops/... ./internal/pathpolicy ./internal/sim/winsim
 
@@ -119,11 +112,9 @@ test-resilience: ## test each operation with each mishap at each of its calls, a
 # make test-resilience of 6,000, which takes a minute.
 #
 # Last run with the code of 5548b7a. All passed.
-.PHONY: test-pairs
 test-pairs:
 	GOGC=400 PAIRS=all $(GO) test -timeout 0 -run '^TestPairs$$' ./internal/nodeops
 
-.PHONY: test-csi
 test-csi: ## test the example driver: csi-sanity over the pipe and in process, and docs/quickstart-driver.md
 	$(GO) -C test/dropin test -count=1 ./...
 	$(GO) -C csinode test $(RACE) -count=1 ./...
@@ -134,23 +125,19 @@ test-csi: ## test the example driver: csi-sanity over the pipe and in process, a
 	done
 	test/quickstart
 
-.PHONY: test-cluster
 test-cluster: ## test deploy and the plugin for kubectl with a real kube-apiserver, which is built the first time
 	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin $(GO) -C test/cluster test -count=1 ./server
 
 # Before a release (RELEASE.md): upgrades the chart from the commit FROM, with a real
 # kube-apiserver. make test-msi FROM=… does it for the MSI and the service.
-.PHONY: test-upgrade
 test-upgrade:
 	rm -rf bin/.before && mkdir -p bin/.before && git archive $(or $(FROM),e87d536) deploy/charts | tar -x -C bin/.before
 	bin=$$(test/kubernetes/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin CSI_PROXY_CHART_BEFORE=$(CURDIR)/bin/.before/deploy/charts/csi-proxy \
 		$(GO) -C test/cluster test -count=1 -run '^TestChartUpgrade$$' ./server
 
-.PHONY: test-windows
 test-windows: ## test the Windows programs under Wine, also as a service; says so and skips if there is no Wine
 	test/wine/test-windows
 
-.PHONY: lint
 lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
@@ -171,7 +158,6 @@ SOAK ?= 2m
 packages_with = $(shell grep -rlE '^func $(1)' --include='*_test.go' --exclude-dir=test --exclude-dir=tools --exclude-dir=examples . | \
 	xargs -r -n1 dirname | sort -u)
 
-.PHONY: fuzz
 fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
 	@for package in $(call packages_with,Fuzz); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
@@ -181,11 +167,9 @@ fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
 	done
 
 # Runs each long, random test for SOAK, 2m unless given; SOAK_SEED repeats one.
-.PHONY: soak
 soak:
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 
-.PHONY: bench
 bench: ## measure; only ratios within one run are comparable
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/lab/bench
 
@@ -194,14 +178,12 @@ PACKAGES ?= ./internal/nodeops/... ./internal/wincalls ./internal/operation ./in
 MUTANTS ?= 100
 SEED ?= 1
 
-.PHONY: mutate
 mutate: ## change the code of PACKAGES in MUTANTS places each and see which changes no test notices; an hour at most
 	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/ ./mutate
 	bin/mutate -n $(MUTANTS) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(PACKAGES)
 
 ##@ Write it
 
-.PHONY: generate
 generate: ## regenerate the generated code and pages; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
@@ -211,13 +193,11 @@ generate: ## regenerate the generated code and pages; the C side needs gcc-mingw
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi
 
-.PHONY: docs
 docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
 	@# Not npm ci, which refuses a lock file without the optional modules of other systems.
 	cd site && npm install --ignore-scripts && npm run plots && npm run build
 
 # Needs Node.js. Records a run of make run as docs/images/make-run.svg.
-.PHONY: recording
 recording: build-here
 	node site/recording.mjs 'make run' test/demo >bin/make-run.svg
 	mv bin/make-run.svg docs/images/make-run.svg
@@ -230,7 +210,6 @@ SIDE_MODULES = test/published test/cluster test/kubelet test/monitoring test/dro
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows test/dropin csinode mounter examples/csi-driver
 
-.PHONY: lint-modules
 lint-modules:
 	for module in $(SIDE_MODULES); do $(GO) -C $$module vet ./... || exit 1; done
 	for module in $(WINDOWS_SIDE_MODULES); do for arch in $(WINDOWS_ARCHS); do \
@@ -238,27 +217,22 @@ lint-modules:
 	done; done
 
 # The tools that builds and releases use.
-.PHONY: test-tools
 test-tools:
 	$(FOR_TOOLS) $(GO) -C tools test ./...
 	$(FOR_TOOLS) $(GO) -C tools/release test ./...
 
 # The samples of docs/any-language.md. The first needs Node.js and npm, the second Python.
-.PHONY: test-javascript
 test-javascript: build-here
 	cd examples/javascript && npm install --ignore-scripts && npm test
 
-.PHONY: test-python
 test-python: build-here
 	cd examples/python && python3 -B sample_test.py
 
 # The daemon with the published client, every sequence with every crash.
-.PHONY: test-published
 test-published:
 	$(GO) -C test/published test -count=1 -timeout 20m ./...
 
 # The manifests and the chart in deploy, and the plugin for kubectl, without a server.
-.PHONY: test-deploy
 test-deploy:
 	$(GO) -C test/cluster test -count=1 .
 	$(GO) -C kubectl-csi-proxy test ./...
@@ -269,14 +243,12 @@ KUBELET_LAB = test/kubelet/run -manifests deploy/kustomize/example-driver/simula
 	-iscsi type=iscsi,targetPortal=192.0.2.1,iqn=iqn.2001-04.com.example:storage \
 	-driver '$(KUBELET_DRIVER) -node-id $$NODE -state-dir $$STATE'
 KUBELET_DRIVER = bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOINTS
-.PHONY: test-kubelet
 test-kubelet:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
 	$(KUBELET_LAB) -plant all -table csinode/testdata/kubelet.jsonl
 
 # The same with kubelet, the daemon and the driver as Windows programs, on named pipes, or one line if
 # there is no Wine. Building kubelet takes ten minutes once.
-.PHONY: test-kubelet-wine
 test-kubelet-wine: KUBELET_DRIVER = bin/csi-driver.exe -endpoint tcp://$$SOCKET -simulated
 test-kubelet-wine:
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
@@ -287,7 +259,6 @@ test-kubelet-wine:
 # these programs 40 more.
 HISTORIES = 20
 OLDER = life,number,expansion,two-pods,read-only,manifests,smb-secret,boot,kill,kill-kubelet,open-file,one-pod,in-doubt,refused
-.PHONY: test-kubelet-full
 test-kubelet-full:
 	CGO_ENABLED=0 $(GO) -C examples/csi-driver build -trimpath -o ../../bin/ .
 	$(KUBELET_LAB) -full -plant all -table csinode/testdata/kubelet.jsonl
@@ -298,27 +269,22 @@ test-kubelet-full:
 	$(MAKE) test-kubelet-wine
 
 # deploy/monitoring with Debian's prometheus: each panel has data, each alert fires when it should.
-.PHONY: test-monitoring
 test-monitoring: build-here
 	$(GO) -C test/monitoring test -count=1 ./...
 
 # The example driver's Windows program under Wine, beside the daemon on a simulated node.
-.PHONY: test-driver-lab
 test-driver-lab:
 	test/driver-lab/test
 
 # Our daemon and the published one against the wire contract, under Wine.
-.PHONY: conformance-windows
 conformance-windows:
 	test/wine/conformance
 
 # Measures the Windows daemon under Wine, and PEER=other.exe if given.
-.PHONY: compare-windows
 compare-windows:
 	test/wine/compare-windows '$(PEER)'
 
 # Builds for Windows in a new clone, as other projects do: each architecture, and from a vendor directory.
-.PHONY: check-build
 check-build:
 	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
 		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && cd $$copy && \

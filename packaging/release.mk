@@ -26,11 +26,9 @@ WINTEST_FILES = internal/win/testdata/abi/layout.txt internal/win/testdata/abi/s
 # Lists the modules of tests, which their programs don't name.
 LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
 
-.PHONY: kubectl-csi-proxy
 kubectl-csi-proxy:
 	CGO_ENABLED=0 $(GO) -C kubectl-csi-proxy build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o ../bin/kubectl-csi_proxy .
 
-.PHONY: wintest
 wintest: $(addprefix wintest-,$(WINDOWS_ARCHS))
 
 # The daemon with the simulated node, and the program that controls it: the released ones for
@@ -103,55 +101,45 @@ IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 SIM_IMAGE_ARCHIVE = bin/csi-proxy-sim-image-linux.tar
 BUILD_IMAGE = bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH)
 
-.PHONY: image
 image: collect-windows-amd64 bin/image
 	$(BUILD_IMAGE) windows/amd64 $(call files_of,bin/.release/windows-amd64) >$(IMAGE_ARCHIVE)
 
-.PHONY: image-sim
 image-sim: collect-sim-linux-amd64 collect-sim-linux-arm64 bin/image
 	$(BUILD_IMAGE) linux/amd64 $(call files_of,bin/.release/sim-linux-amd64) \
 		linux/arm64 $(call files_of,bin/.release/sim-linux-arm64) >$(SIM_IMAGE_ARCHIVE)
 
-.PHONY: push-image
 push-image: image
 	bin/image push $(IMAGE_ARCHIVE) '$(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))'
 
 CHART_ARCHIVE = bin/csi-proxy-chart.tgz
 
-.PHONY: chart
 chart: bin/chart
 	bin/chart pack -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) deploy/charts/csi-proxy >$(CHART_ARCHIVE)
 
 REGISTRY_GIVEN = $(or $(REGISTRY),$(error say where to, such as REGISTRY=registry.example.org))
 
-.PHONY: push-chart
 push-chart: chart
 	bin/chart push $(CHART_ARCHIVE) '$(REGISTRY_GIVEN)/charts/csi-proxy'
 
-.PHONY: publish
 publish: image image-sim push-chart
 	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy:$(VERSION)'
 	bin/image push $(SIM_IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy-sim:$(VERSION)'
 
 # Publishes to a registry of the test, and runs the simulated node's image from there. Needs root.
-.PHONY: test-publish
 test-publish:
 	CSI_PROXY_PUBLISH='$(CURDIR)' $(FOR_TOOLS) GOFLAGS= $(GO) -C tools/release test -count=1 -run '^TestPublish$$' -v ./image
 
 MSI = bin/csi-proxy-windows-amd64.msi
 
-.PHONY: msi
 msi: collect-windows-amd64 bin/msi
 	bin/msi -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) -source packaging/msi -files bin/.release/windows-amd64 $(MSI)
 	$(call sign,$(MSI))
 
 # Installs, repairs, upgrades, downgrades and removes the MSI under Wine; skips if there is no Wine.
 # With FROM, a commit, also upgrades from the MSI of that.
-.PHONY: test-msi
 test-msi: bin/msi
 	FROM='$(FROM)' test/wine/msi
 
-.PHONY: release
 release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi protos wintest bin/pack
 	rm -rf dist && mkdir dist
 	packaging/release-notes '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
@@ -175,7 +163,6 @@ release: $(addprefix collect-,$(RELEASED)) image image-sim chart msi protos wint
 
 # The API for those who make clients of it; api/sim is no part of it. In published/ are the groups
 # that the published daemon has, by the names under which that one serves them.
-.PHONY: protos
 protos:
 	rm -rf bin/.protos && mkdir -p bin/.protos && cp LICENSE packaging/protos/buf.yaml bin/.protos/
 	for file in $$(cd api && find * -name '*.proto' -not -path 'sim/*'); do \
@@ -187,7 +174,6 @@ protos:
 
 # With FROM, such as FROM=v1.2.2, also that nothing of the storage API breaks its clients since then. That
 # nothing of the published API changes is a test of package api. Needs Node.js and npm, for buf.
-.PHONY: lint-protos
 lint-protos: protos
 	cd packaging/protos && npm install --ignore-scripts
 	packaging/protos/node_modules/.bin/buf lint bin/.protos
@@ -208,13 +194,11 @@ plugin-%: bin/pack bin/sbom bin/notices FORCE
 		bin/sbom -version '$(VERSION)' $$program >bin/.plugin/$*/kubectl-csi_proxy.cdx.json
 	bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.plugin/$*) >dist/kubectl-csi_proxy-$*-$(VERSION).zip
 
-.PHONY: release-plugin
 release-plugin: $(addprefix plugin-,$(PLUGIN_PLATFORMS)) bin/krew
 	bin/krew -version '$(VERSION)' -url '$(PLUGIN_URL)' \
 		$(foreach p,$(PLUGIN_PLATFORMS),dist/kubectl-csi_proxy-$(p)-$(VERSION).zip) >dist/csi-proxy-krew-$(VERSION).yaml
 	cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS
 
-.PHONY: check-release
 check-release: release
 	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
 		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && \
@@ -222,6 +206,5 @@ check-release: release
 		diff dist/SHA256SUMS $$copy/dist/SHA256SUMS
 
 
-.PHONY: windows-proof
 windows-proof:
 	$(GO) run ./internal/lab/wintest docs/windows-proof.md $(REPORT)
