@@ -55,7 +55,7 @@ var _ = (*struct {
 	Target  string
 	LUNID   string
 })((*diskapi.DiskLocation)(nil))
-var _ = diskapi.HostAPI((interface {
+var _ = (*interface {
 	BasicPartitionsExist(diskNumber uint32) (bool, error)
 	CreateBasicPartition(diskNumber uint32) error
 	GetDiskState(diskNumber uint32) (bool, error)
@@ -66,19 +66,7 @@ var _ = diskapi.HostAPI((interface {
 	ListDiskLocations() (map[uint32]diskapi.DiskLocation, error)
 	Rescan() error
 	SetDiskState(diskNumber uint32, isOnline bool) error
-})(nil))
-var _ = (interface {
-	BasicPartitionsExist(diskNumber uint32) (bool, error)
-	CreateBasicPartition(diskNumber uint32) error
-	GetDiskState(diskNumber uint32) (bool, error)
-	GetDiskStats(diskNumber uint32) (int64, error)
-	InitializeDisk(diskNumber uint32) error
-	IsDiskInitialized(diskNumber uint32) (bool, error)
-	ListDiskIDs() (map[uint32]diskapi.DiskIDs, error)
-	ListDiskLocations() (map[uint32]diskapi.DiskLocation, error)
-	Rescan() error
-	SetDiskState(diskNumber uint32, isOnline bool) error
-})((diskapi.HostAPI)(nil))
+})((*diskapi.HostAPI)(nil))
 var _ = map[bool]int{false: 0, diskapi.IOCTL_STORAGE_GET_DEVICE_NUMBER == 2953344: 0}
 var _ = map[bool]int{false: 0, diskapi.IOCTL_STORAGE_QUERY_PROPERTY == 2954240: 0}
 var _ func() diskapi.DiskAPI = diskapi.New
@@ -188,7 +176,7 @@ var _ = (*struct{ DiskNumber uint32 })((*disk.GetDiskStateRequest)(nil))
 var _ = (*struct{ IsOnline bool })((*disk.GetDiskStateResponse)(nil))
 var _ = (*struct{ DiskNumber uint32 })((*disk.GetDiskStatsRequest)(nil))
 var _ = (*struct{ TotalBytes int64 })((*disk.GetDiskStatsResponse)(nil))
-var _ = disk.Interface((interface {
+var _ = (*interface {
 	GetDiskState(context.Context, *disk.GetDiskStateRequest) (*disk.GetDiskStateResponse, error)
 	GetDiskStats(context.Context, *disk.GetDiskStatsRequest) (*disk.GetDiskStatsResponse, error)
 	ListDiskIDs(context.Context, *disk.ListDiskIDsRequest) (*disk.ListDiskIDsResponse, error)
@@ -196,16 +184,7 @@ var _ = disk.Interface((interface {
 	PartitionDisk(context.Context, *disk.PartitionDiskRequest) (*disk.PartitionDiskResponse, error)
 	Rescan(context.Context, *disk.RescanRequest) (*disk.RescanResponse, error)
 	SetDiskState(context.Context, *disk.SetDiskStateRequest) (*disk.SetDiskStateResponse, error)
-})(nil))
-var _ = (interface {
-	GetDiskState(context.Context, *disk.GetDiskStateRequest) (*disk.GetDiskStateResponse, error)
-	GetDiskStats(context.Context, *disk.GetDiskStatsRequest) (*disk.GetDiskStatsResponse, error)
-	ListDiskIDs(context.Context, *disk.ListDiskIDsRequest) (*disk.ListDiskIDsResponse, error)
-	ListDiskLocations(context.Context, *disk.ListDiskLocationsRequest) (*disk.ListDiskLocationsResponse, error)
-	PartitionDisk(context.Context, *disk.PartitionDiskRequest) (*disk.PartitionDiskResponse, error)
-	Rescan(context.Context, *disk.RescanRequest) (*disk.RescanResponse, error)
-	SetDiskState(context.Context, *disk.SetDiskStateRequest) (*disk.SetDiskStateResponse, error)
-})((disk.Interface)(nil))
+})((*disk.Interface)(nil))
 var _ disk.ListDiskIDsRequest
 var _ = (*struct{ DiskIDs map[uint32]*disk.DiskIDs })((*disk.ListDiskIDsResponse)(nil))
 var _ disk.ListDiskLocationsRequest
@@ -222,7 +201,7 @@ var _ = (*struct {
 var _ disk.SetDiskStateResponse
 
 // pkg/filesystem/hostapi
-var _ = filesystemapi.HostAPI((interface {
+var _ = (*interface {
 	CreateSymlink(oldname string, newname string) error
 	IsSymlink(path string) (bool, error)
 	Mkdir(path string) error
@@ -230,16 +209,7 @@ var _ = filesystemapi.HostAPI((interface {
 	PathValid(path string) (bool, error)
 	Rmdir(path string, force bool) error
 	RmdirContents(path string) error
-})(nil))
-var _ = (interface {
-	CreateSymlink(oldname string, newname string) error
-	IsSymlink(path string) (bool, error)
-	Mkdir(path string) error
-	PathExists(path string) (bool, error)
-	PathValid(path string) (bool, error)
-	Rmdir(path string, force bool) error
-	RmdirContents(path string) error
-})((filesystemapi.HostAPI)(nil))
+})((*filesystemapi.HostAPI)(nil))
 var _ func() filesystemapi.HostAPI = filesystemapi.New
 
 // pkg/filesystem
@@ -256,7 +226,7 @@ var _ func(*filesystem.Filesystem, context.Context, *filesystem.PathExistsReques
 var _ func(*filesystem.Filesystem, context.Context, *filesystem.PathValidRequest) (*filesystem.PathValidResponse, error) = (*filesystem.Filesystem).PathValid
 var _ func(*filesystem.Filesystem, context.Context, *filesystem.RmdirRequest) (*filesystem.RmdirResponse, error) = (*filesystem.Filesystem).Rmdir
 var _ func(*filesystem.Filesystem, context.Context, *filesystem.RmdirContentsRequest) (*filesystem.RmdirContentsResponse, error) = (*filesystem.Filesystem).RmdirContents
-var _ = filesystem.Interface((interface {
+var _ = (*interface {
 	CreateSymlink(context.Context, *filesystem.CreateSymlinkRequest) (*filesystem.CreateSymlinkResponse, error)
 	IsSymlink(context.Context, *filesystem.IsSymlinkRequest) (*filesystem.IsSymlinkResponse, error)
 	Mkdir(context.Context, *filesystem.MkdirRequest) (*filesystem.MkdirResponse, error)
@@ -264,16 +234,7 @@ var _ = filesystem.Interface((interface {
 	PathValid(context.Context, *filesystem.PathValidRequest) (*filesystem.PathValidResponse, error)
 	Rmdir(context.Context, *filesystem.RmdirRequest) (*filesystem.RmdirResponse, error)
 	RmdirContents(context.Context, *filesystem.RmdirContentsRequest) (*filesystem.RmdirContentsResponse, error)
-})(nil))
-var _ = (interface {
-	CreateSymlink(context.Context, *filesystem.CreateSymlinkRequest) (*filesystem.CreateSymlinkResponse, error)
-	IsSymlink(context.Context, *filesystem.IsSymlinkRequest) (*filesystem.IsSymlinkResponse, error)
-	Mkdir(context.Context, *filesystem.MkdirRequest) (*filesystem.MkdirResponse, error)
-	PathExists(context.Context, *filesystem.PathExistsRequest) (*filesystem.PathExistsResponse, error)
-	PathValid(context.Context, *filesystem.PathValidRequest) (*filesystem.PathValidResponse, error)
-	Rmdir(context.Context, *filesystem.RmdirRequest) (*filesystem.RmdirResponse, error)
-	RmdirContents(context.Context, *filesystem.RmdirContentsRequest) (*filesystem.RmdirContentsResponse, error)
-})((filesystem.Interface)(nil))
+})((*filesystem.Interface)(nil))
 var _ = (*struct{ Path string })((*filesystem.IsSymlinkRequest)(nil))
 var _ = (*struct{ IsSymlink bool })((*filesystem.IsSymlinkResponse)(nil))
 var _ = (*struct{ Path string })((*filesystem.MkdirRequest)(nil))
@@ -293,7 +254,7 @@ var _ filesystem.RmdirResponse
 var _ func(path string) error = filesystem.ValidatePathWindows
 
 // pkg/iscsi/hostapi
-var _ = iscsiapi.HostAPI((interface {
+var _ = (*interface {
 	AddTargetPortal(portal *iscsiapi.TargetPortal) error
 	ConnectTarget(portal *iscsiapi.TargetPortal, iqn string, authType string, chapUser string, chapSecret string) error
 	DisconnectTarget(portal *iscsiapi.TargetPortal, iqn string) error
@@ -302,17 +263,7 @@ var _ = iscsiapi.HostAPI((interface {
 	ListTargetPortals() ([]iscsiapi.TargetPortal, error)
 	RemoveTargetPortal(portal *iscsiapi.TargetPortal) error
 	SetMutualChapSecret(mutualChapSecret string) error
-})(nil))
-var _ = (interface {
-	AddTargetPortal(portal *iscsiapi.TargetPortal) error
-	ConnectTarget(portal *iscsiapi.TargetPortal, iqn string, authType string, chapUser string, chapSecret string) error
-	DisconnectTarget(portal *iscsiapi.TargetPortal, iqn string) error
-	DiscoverTargetPortal(portal *iscsiapi.TargetPortal) ([]string, error)
-	GetTargetDisks(portal *iscsiapi.TargetPortal, iqn string) ([]string, error)
-	ListTargetPortals() ([]iscsiapi.TargetPortal, error)
-	RemoveTargetPortal(portal *iscsiapi.TargetPortal) error
-	SetMutualChapSecret(mutualChapSecret string) error
-})((iscsiapi.HostAPI)(nil))
+})((*iscsiapi.HostAPI)(nil))
 var _ func() iscsiapi.HostAPI = iscsiapi.New
 var _ = (*struct {
 	Address string "json:\"TargetPortalAddress\""
@@ -353,7 +304,7 @@ var _ func(*iscsi.ISCSI, context.Context, *iscsi.GetTargetDisksRequest) (*iscsi.
 var _ func(*iscsi.ISCSI, context.Context, *iscsi.ListTargetPortalsRequest) (*iscsi.ListTargetPortalsResponse, error) = (*iscsi.ISCSI).ListTargetPortals
 var _ func(*iscsi.ISCSI, context.Context, *iscsi.RemoveTargetPortalRequest) (*iscsi.RemoveTargetPortalResponse, error) = (*iscsi.ISCSI).RemoveTargetPortal
 var _ func(*iscsi.ISCSI, context.Context, *iscsi.SetMutualChapSecretRequest) (*iscsi.SetMutualChapSecretResponse, error) = (*iscsi.ISCSI).SetMutualChapSecret
-var _ = iscsi.Interface((interface {
+var _ = (*interface {
 	AddTargetPortal(context.Context, *iscsi.AddTargetPortalRequest) (*iscsi.AddTargetPortalResponse, error)
 	ConnectTarget(context.Context, *iscsi.ConnectTargetRequest) (*iscsi.ConnectTargetResponse, error)
 	DisconnectTarget(context.Context, *iscsi.DisconnectTargetRequest) (*iscsi.DisconnectTargetResponse, error)
@@ -362,17 +313,7 @@ var _ = iscsi.Interface((interface {
 	ListTargetPortals(context.Context, *iscsi.ListTargetPortalsRequest) (*iscsi.ListTargetPortalsResponse, error)
 	RemoveTargetPortal(context.Context, *iscsi.RemoveTargetPortalRequest) (*iscsi.RemoveTargetPortalResponse, error)
 	SetMutualChapSecret(context.Context, *iscsi.SetMutualChapSecretRequest) (*iscsi.SetMutualChapSecretResponse, error)
-})(nil))
-var _ = (interface {
-	AddTargetPortal(context.Context, *iscsi.AddTargetPortalRequest) (*iscsi.AddTargetPortalResponse, error)
-	ConnectTarget(context.Context, *iscsi.ConnectTargetRequest) (*iscsi.ConnectTargetResponse, error)
-	DisconnectTarget(context.Context, *iscsi.DisconnectTargetRequest) (*iscsi.DisconnectTargetResponse, error)
-	DiscoverTargetPortal(context.Context, *iscsi.DiscoverTargetPortalRequest) (*iscsi.DiscoverTargetPortalResponse, error)
-	GetTargetDisks(context.Context, *iscsi.GetTargetDisksRequest) (*iscsi.GetTargetDisksResponse, error)
-	ListTargetPortals(context.Context, *iscsi.ListTargetPortalsRequest) (*iscsi.ListTargetPortalsResponse, error)
-	RemoveTargetPortal(context.Context, *iscsi.RemoveTargetPortalRequest) (*iscsi.RemoveTargetPortalResponse, error)
-	SetMutualChapSecret(context.Context, *iscsi.SetMutualChapSecretRequest) (*iscsi.SetMutualChapSecretResponse, error)
-})((iscsi.Interface)(nil))
+})((*iscsi.Interface)(nil))
 var _ iscsi.ListTargetPortalsRequest
 var _ = (*struct{ TargetPortals []*iscsi.TargetPortal })((*iscsi.ListTargetPortalsResponse)(nil))
 var _ = map[bool]int{false: 0, iscsi.MUTUAL_CHAP == 2: 0}
@@ -389,29 +330,19 @@ var _ = (*struct {
 })((*iscsi.TargetPortal)(nil))
 
 // pkg/smb/hostapi
-var _ = smbapi.HostAPI((interface {
+var _ = (*interface {
 	IsSMBMapped(remotePath string) (bool, error)
 	NewSMBGlobalMapping(remotePath string, username string, password string) error
 	NewSMBLink(remotePath string, localPath string) error
 	RemoveSMBGlobalMapping(remotePath string) error
-})(nil))
-var _ = (interface {
-	IsSMBMapped(remotePath string) (bool, error)
-	NewSMBGlobalMapping(remotePath string, username string, password string) error
-	NewSMBLink(remotePath string, localPath string) error
-	RemoveSMBGlobalMapping(remotePath string) error
-})((smbapi.HostAPI)(nil))
+})((*smbapi.HostAPI)(nil))
 var _ func() smbapi.HostAPI = smbapi.New
 
 // pkg/smb
-var _ = smb.Interface((interface {
+var _ = (*interface {
 	NewSMBGlobalMapping(context.Context, *smb.NewSMBGlobalMappingRequest) (*smb.NewSMBGlobalMappingResponse, error)
 	RemoveSMBGlobalMapping(context.Context, *smb.RemoveSMBGlobalMappingRequest) (*smb.RemoveSMBGlobalMappingResponse, error)
-})(nil))
-var _ = (interface {
-	NewSMBGlobalMapping(context.Context, *smb.NewSMBGlobalMappingRequest) (*smb.NewSMBGlobalMappingResponse, error)
-	RemoveSMBGlobalMapping(context.Context, *smb.RemoveSMBGlobalMappingRequest) (*smb.RemoveSMBGlobalMappingResponse, error)
-})((smb.Interface)(nil))
+})((*smb.Interface)(nil))
 var _ func(hostAPI smbapi.HostAPI, fsClient filesystem.Interface) (*smb.SMB, error) = smb.New
 var _ = (*struct {
 	RemotePath string
@@ -427,18 +358,12 @@ var _ func(*smb.SMB, context.Context, *smb.NewSMBGlobalMappingRequest) (*smb.New
 var _ func(*smb.SMB, context.Context, *smb.RemoveSMBGlobalMappingRequest) (*smb.RemoveSMBGlobalMappingResponse, error) = (*smb.SMB).RemoveSMBGlobalMapping
 
 // pkg/system/hostapi
-var _ = systemapi.HostAPI((interface {
+var _ = (*interface {
 	GetBIOSSerialNumber() (string, error)
 	GetService(name string) (*systemapi.ServiceInfo, error)
 	StartService(name string) error
 	StopService(name string, force bool) error
-})(nil))
-var _ = (interface {
-	GetBIOSSerialNumber() (string, error)
-	GetService(name string) (*systemapi.ServiceInfo, error)
-	StartService(name string) error
-	StopService(name string, force bool) error
-})((systemapi.HostAPI)(nil))
+})((*systemapi.HostAPI)(nil))
 var _ func() systemapi.HostAPI = systemapi.New
 var _ = (*struct {
 	DisplayName string "json:\"DisplayName\""
@@ -455,18 +380,12 @@ var _ = (*struct {
 	StartType   system.Startype
 	Status      system.ServiceStatus
 })((*system.GetServiceResponse)(nil))
-var _ = system.Interface((interface {
+var _ = (*interface {
 	GetBIOSSerialNumber(context.Context, *system.GetBIOSSerialNumberRequest) (*system.GetBIOSSerialNumberResponse, error)
 	GetService(context.Context, *system.GetServiceRequest) (*system.GetServiceResponse, error)
 	StartService(context.Context, *system.StartServiceRequest) (*system.StartServiceResponse, error)
 	StopService(context.Context, *system.StopServiceRequest) (*system.StopServiceResponse, error)
-})(nil))
-var _ = (interface {
-	GetBIOSSerialNumber(context.Context, *system.GetBIOSSerialNumberRequest) (*system.GetBIOSSerialNumberResponse, error)
-	GetService(context.Context, *system.GetServiceRequest) (*system.GetServiceResponse, error)
-	StartService(context.Context, *system.StartServiceRequest) (*system.StartServiceResponse, error)
-	StopService(context.Context, *system.StopServiceRequest) (*system.StopServiceResponse, error)
-})((system.Interface)(nil))
+})((*system.Interface)(nil))
 var _ func(hostAPI systemapi.HostAPI) (*system.System, error) = system.New
 var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_CONTINUE_PENDING == 5: 0}
 var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_PAUSED == 7: 0}
@@ -497,7 +416,7 @@ var _ func(*system.System, context.Context, *system.StartServiceRequest) (*syste
 var _ func(*system.System, context.Context, *system.StopServiceRequest) (*system.StopServiceResponse, error) = (*system.System).StopService
 
 // pkg/volume/hostapi
-var _ = volumeapi.HostAPI((interface {
+var _ = (*interface {
 	FormatVolume(volumeID string) error
 	GetClosestVolumeIDFromTargetPath(targetPath string) (string, error)
 	GetDiskNumberFromVolumeID(volumeID string) (uint32, error)
@@ -509,20 +428,7 @@ var _ = volumeapi.HostAPI((interface {
 	ResizeVolume(volumeID string, sizeBytes int64) error
 	UnmountVolume(volumeID string, targetPath string) error
 	WriteVolumeCache(volumeID string) error
-})(nil))
-var _ = (interface {
-	FormatVolume(volumeID string) error
-	GetClosestVolumeIDFromTargetPath(targetPath string) (string, error)
-	GetDiskNumberFromVolumeID(volumeID string) (uint32, error)
-	GetVolumeIDFromTargetPath(targetPath string) (string, error)
-	GetVolumeStats(volumeID string) (int64, int64, error)
-	IsVolumeFormatted(volumeID string) (bool, error)
-	ListVolumesOnDisk(diskNumber uint32, partitionNumber uint32) (volumeIDs []string, err error)
-	MountVolume(volumeID string, targetPath string) error
-	ResizeVolume(volumeID string, sizeBytes int64) error
-	UnmountVolume(volumeID string, targetPath string) error
-	WriteVolumeCache(volumeID string) error
-})((volumeapi.HostAPI)(nil))
+})((*volumeapi.HostAPI)(nil))
 var _ func() volumeapi.HostAPI = volumeapi.New
 var _ *regexp.Regexp = volumeapi.VolumeRegexp
 
@@ -540,7 +446,7 @@ var _ = (*struct {
 	TotalBytes int64
 	UsedBytes  int64
 })((*volume.GetVolumeStatsResponse)(nil))
-var _ = volume.Interface((interface {
+var _ = (*interface {
 	FormatVolume(context.Context, *volume.FormatVolumeRequest) (*volume.FormatVolumeResponse, error)
 	GetClosestVolumeIDFromTargetPath(context.Context, *volume.GetClosestVolumeIDFromTargetPathRequest) (*volume.GetClosestVolumeIDFromTargetPathResponse, error)
 	GetDiskNumberFromVolumeID(context.Context, *volume.GetDiskNumberFromVolumeIDRequest) (*volume.GetDiskNumberFromVolumeIDResponse, error)
@@ -552,20 +458,7 @@ var _ = volume.Interface((interface {
 	ResizeVolume(context.Context, *volume.ResizeVolumeRequest) (*volume.ResizeVolumeResponse, error)
 	UnmountVolume(context.Context, *volume.UnmountVolumeRequest) (*volume.UnmountVolumeResponse, error)
 	WriteVolumeCache(context.Context, *volume.WriteVolumeCacheRequest) (*volume.WriteVolumeCacheResponse, error)
-})(nil))
-var _ = (interface {
-	FormatVolume(context.Context, *volume.FormatVolumeRequest) (*volume.FormatVolumeResponse, error)
-	GetClosestVolumeIDFromTargetPath(context.Context, *volume.GetClosestVolumeIDFromTargetPathRequest) (*volume.GetClosestVolumeIDFromTargetPathResponse, error)
-	GetDiskNumberFromVolumeID(context.Context, *volume.GetDiskNumberFromVolumeIDRequest) (*volume.GetDiskNumberFromVolumeIDResponse, error)
-	GetVolumeIDFromTargetPath(context.Context, *volume.GetVolumeIDFromTargetPathRequest) (*volume.GetVolumeIDFromTargetPathResponse, error)
-	GetVolumeStats(context.Context, *volume.GetVolumeStatsRequest) (*volume.GetVolumeStatsResponse, error)
-	IsVolumeFormatted(context.Context, *volume.IsVolumeFormattedRequest) (*volume.IsVolumeFormattedResponse, error)
-	ListVolumesOnDisk(context.Context, *volume.ListVolumesOnDiskRequest) (*volume.ListVolumesOnDiskResponse, error)
-	MountVolume(context.Context, *volume.MountVolumeRequest) (*volume.MountVolumeResponse, error)
-	ResizeVolume(context.Context, *volume.ResizeVolumeRequest) (*volume.ResizeVolumeResponse, error)
-	UnmountVolume(context.Context, *volume.UnmountVolumeRequest) (*volume.UnmountVolumeResponse, error)
-	WriteVolumeCache(context.Context, *volume.WriteVolumeCacheRequest) (*volume.WriteVolumeCacheResponse, error)
-})((volume.Interface)(nil))
+})((*volume.Interface)(nil))
 var _ = (*struct{ VolumeID string })((*volume.IsVolumeFormattedRequest)(nil))
 var _ = (*struct{ Formatted bool })((*volume.IsVolumeFormattedResponse)(nil))
 var _ = (*struct {

@@ -107,20 +107,11 @@ func (w *writer) pkg(p *types.Package) {
 }
 
 func (w *writer) typeName(full string, t types.Type) {
-	switch u := t.Underlying().(type) {
-	case *types.Interface:
-		// Both ways: neither has a method that the other one lacks.
-		w.line("var _ = %s((%s)(nil))", full, w.text(u))
-		w.line("var _ = (%s)((%s)(nil))", w.text(u), full)
-		return
-	case *types.Struct:
-		if !hidden(u) {
-			w.line("var _ = (*%s)((*%s)(nil))", w.text(u), full)
-		} else {
-			w.line("var _ %s", full)
-		}
-	default:
-		w.line("var _ = (*%s)((*%s)(nil))", w.text(u), full)
+	// A conversion of pointers is one of identical types.
+	if u, ok := t.Underlying().(*types.Struct); ok && hidden(u) {
+		w.line("var _ %s", full)
+	} else {
+		w.line("var _ = (*%s)((*%s)(nil))", w.text(t.Underlying()), full)
 	}
 	pointer := types.NewMethodSet(types.NewPointer(t))
 	value := types.NewMethodSet(t)
