@@ -367,7 +367,8 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 	simtest.Must(t, sim.Symlink(second, targetPath, true)) // by way of another link
 	r := storage.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(ctx, r)
-	simtest.WantErrorOf(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first")
+	simtest.WantErrorOf(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first",
+		"csi-proxyctl storage unpublish PATH")
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 	// What isn't known isn't empty.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, win.ErrorAccessDenied))
