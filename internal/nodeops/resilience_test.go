@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,16 +26,9 @@ import (
 // error, its own death, a caller who gives up, a call that hangs, another disk in the place
 // of its own, and somebody else who does the same. See scenarios.
 
-// stride is how many calls lie between two mishaps of a scenario.
-func stride() int {
-	if simtest.Sampled() {
-		return 31
-	}
-	return 1
-}
-
 // eachScenario tests the scenarios, several at one time.
 func eachScenario(t *testing.T, test func(t *testing.T, s scenario)) {
+	sampleOnce.Do(func() { sample(t) })
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,12 +37,66 @@ func eachScenario(t *testing.T, test func(t *testing.T, s scenario)) {
 	}
 }
 
-// atEachCall runs a scenario once for each call that it makes, in a bubble each. mishap is
-// called before the call with the index at; after says what follows.
+var sampleOnce sync.Once
+
+// sample chooses the calls of each scenario at which mishaps come in a sample: the first one, and
+// those that are made by other lines of the operations than all before.
+func sample(t *testing.T) {
+	seen := make(map[string]bool)
+	for i := range scenarios {
+		s := &scenarios[i]
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			s.prepare(r)
+			r.sim.Settle()
+			n, calls := r.process(), 0
+			var mu sync.Mutex
+			r.sim.OnCall(func(winsim.Call) {
+				mu.Lock()
+				defer mu.Unlock()
+				if lines := operationLines(); calls == 0 || !seen[lines] {
+					seen[lines] = true
+					s.sample = append(s.sample, calls)
+				}
+				calls++
+			})
+			r.must(s.run(t.Context(), r, n))
+			r.sim.OnCall(nil)
+		})
+	}
+}
+
+// operationLines returns the last three lines of the operations by which a call to Windows is made.
+func operationLines() (lines string) {
+	var stack [100]uintptr
+	frames := runtime.CallersFrames(stack[:runtime.Callers(0, stack[:])])
+	for n, more := 0, true; more && n < 3; {
+		var f runtime.Frame
+		if f, more = frames.Next(); strings.Contains(f.Function, "/internal/nodeops/") ||
+			strings.Contains(f.Function, "/internal/opendisk.") {
+			lines += fmt.Sprintln(f.File, f.Line)
+			n++
+		}
+	}
+	return lines
+}
+
+// atEachCall runs a scenario once for each call that it makes, in a bubble each, or for those of a
+// sample. mishap is called before the call with the index at; after says what follows.
 func atEachCall(t *testing.T, first int, s scenario,
 	try func(t *testing.T, r *rig, before func(f func(c winsim.Call)))) {
 	t.Helper()
-	for at, more := first, true; more; at += stride() {
+	for i, more := 0, true; more; i++ {
+		at := i
+		if simtest.Sampled() && s.sample != nil {
+			if i == len(s.sample) {
+				break
+			}
+			at = s.sample[i]
+		}
+		if at < first {
+			continue
+		}
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			s.prepare(r)
@@ -99,8 +148,14 @@ func (s scenario) holds(t *testing.T, r *rig) {
 
 func TestErrorAtEachCall(t *testing.T) {
 	eachScenario(t, func(t *testing.T, s scenario) {
-		for _, errno := range simtest.Errors {
+		rounds := len(simtest.Errors)
+		if simtest.Sampled() {
+			rounds = 1
+		}
+		for next := range rounds { // each call has one of the errors in each round
 			atEachCall(t, 0, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
+				errno := simtest.Errors[next%len(simtest.Errors)]
+				next++
 				before(func(c winsim.Call) { r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno)) })
 				if err := s.run(t.Context(), r, r.process()); err == nil || s.refused {
 					s.holds(t, r)

@@ -43,6 +43,8 @@ type scenario struct {
 	refused bool
 	// waits is set if a repeated run waits for Windows without a call under way.
 	waits bool
+
+	sample []int // the calls at which mishaps come in a sample; all if it is nil
 }
 
 // again returns the error of a repeated run that counts.
@@ -115,14 +117,14 @@ var publishedScenarios = []scenario{
 		},
 	},
 	{
-		name: "GetDiskState", prepare: func(r *rig) { r.raw(false) },
+		name: "GetDiskState", byNumber: true, prepare: func(r *rig) { r.raw(false) },
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			online, err := n.Disk.GetDiskState(ctx, r.number)
 			return want("online", online, true, err)
 		},
 	},
 	{
-		name: "GetDiskStats", prepare: func(r *rig) { r.raw(false) },
+		name: "GetDiskStats", byNumber: true, prepare: func(r *rig) { r.raw(false) },
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			stats, err := n.Disk.GetDiskStats(ctx, r.number)
 			return want("the size", stats.SizeBytes, 10<<30, err)
@@ -150,7 +152,7 @@ var publishedScenarios = []scenario{
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error { return n.Disk.Rescan(ctx) },
 	},
 	{
-		name: "ListVolumesOnDisk", prepare: (*rig).formatted,
+		name: "ListVolumesOnDisk", byNumber: true, prepare: (*rig).formatted,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			ids, err := n.Volume.ListVolumesOnDisk(ctx, r.number, 0)
 			if err == nil && len(ids) == 1 && !ids[0].Equal(r.volume) {
