@@ -5,11 +5,13 @@ package nodeops_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -37,6 +39,9 @@ func TestSwapAtEachCall(t *testing.T) {
 			if was == "" {
 				r.must(s.again(err))
 				return
+			}
+			if err != nil && !s.refused && csiproxy.KindOf(err) == csiproxy.KindOf(errors.New("of no class")) {
+				t.Error(err) // what a scenario says of the result, such as that it is of the disk that came
 			}
 			if is := r.content(newcomer); is != was {
 				t.Errorf("the disk that came was\n%s\nand is\n%s\nafter %v", was, is, err)
@@ -78,23 +83,26 @@ func TestCloneAtEachCall(t *testing.T) {
 	})
 }
 
-// swap takes the scenario's disk away, and attaches another one, with somebody's volume
-// on it and room to grow, that gets its number.
+// swap takes the scenario's disk away, and attaches another one that gets its number: a raw one in place
+// of a raw one, or else one with somebody's volume on it and room to grow.
 func (r *rig) swap() (disk.Number, string) {
 	r.t.Helper()
 	if r.volume == "" && r.number == 0 {
 		return 0, ""
 	}
 	r.must(r.sim.DetachDisk(r.number))
-	n := r.attach(winsim.DiskSpec{Serial: "newcomer", SizeBytes: 30 << 30})
+	n := r.attach(winsim.DiskSpec{Serial: "newcomer", SizeBytes: 30 << 30, Offline: r.volume == ""})
 	if n != r.number {
 		r.t.Fatalf("the disk that came is %d, not %d", n, r.number)
 	}
-	simtest.Partition(r.t, r.sim, n, 1)
+	if r.volume == "" {
+		return n, r.content(n)
+	}
+	simtest.Partition(r.t, r.sim, n, 2) // of which the second has the number of the other disk's data partition
 	r.sim.Settle()
-	names := r.sim.VolumesOfDisk(n)
-	r.must(r.sim.FormatVolume(context.Background(), names[0], win.FormatOptions{FileSystem: "NTFS"}))
-	simtest.Mount(r.t, r.sim, `C:\newcomer`, names[0])
+	name := r.sim.VolumesOfDisk(n)[1]
+	r.must(r.sim.FormatVolume(context.Background(), name, win.FormatOptions{FileSystem: "NTFS"}))
+	simtest.Mount(r.t, r.sim, `C:\newcomer`, name)
 	r.must(r.sim.WriteFile(`C:\newcomer`+file, []byte("somebody's")))
 	r.must(r.sim.FlushFile(`C:\newcomer` + file))
 	return n, r.content(n)
