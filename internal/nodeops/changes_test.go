@@ -115,6 +115,7 @@ var changes = map[string][]string{
 		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
 		`"disk taken offline" disk=1`, `"disk made writable, since it is staged no more" disk=1`,
 	},
+	"UnstageVolume of a read-only disk that isn't staged": {`"disk made writable, since it is staged no more" disk=1`},
 	"UnstageVolume of a target": {
 		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
 		`"disk taken offline" disk=1`,

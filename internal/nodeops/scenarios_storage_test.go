@@ -153,15 +153,19 @@ var storageScenarios = []scenario{
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
-		check: func(r *rig) error {
-			var all win.DiskAttributes
-			for _, d := range r.sim.Disks() {
-				if d.Number == r.number {
-					all = d.Attributes
-				}
-			}
-			return want("the disk's state", all, win.DiskOffline, nil)
+		check: isOffline,
+	},
+	{
+		name: "UnstageVolume of a read-only disk that isn't staged", offline: true, prepare: func(r *rig) {
+			r.raw(true)
+			r.must(r.sim.SetDiskAttributes(r.number,
+				win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			return err
+		},
+		check: isOffline,
 	},
 	{
 		name: "UnstageVolume of a target", prepare: func(r *rig) {
@@ -371,6 +375,16 @@ func (r *rig) unstaged() {
 
 // isStaged checks that a volume with a file system is mounted at the staging path.
 func isStaged(r *rig) error { return r.sim.WriteFile(staging+"\\used.txt", nil) }
+
+// isOffline checks that the disk is offline, and no longer read-only.
+func isOffline(r *rig) error {
+	for _, d := range r.sim.Disks() {
+		if d.Number == r.number {
+			return want("the disk's state", d.Attributes, win.DiskOffline, nil)
+		}
+	}
+	return errors.New("the disk has left")
+}
 
 // isUnstaged checks that the volume is unmounted, and its disk offline with all that was on it.
 func isUnstaged(r *rig) error {

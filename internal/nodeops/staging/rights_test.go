@@ -202,26 +202,6 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 	}
 }
 
-// Another disk takes the place of one that was staged read-only, at any call: it stays read-only.
-func TestReadOnlyOfASwappedDisk(t *testing.T) {
-	var number disk.Number
-	atEachCall(t, func(t *testing.T, sim *winsim.System, _ *nodeops.Node) {
-		number = simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
-		simtest.Must(t, sim.SetDiskAttributes(number,
-			win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
-	}, func(t *testing.T, sim *winsim.System, _ *nodeops.Node, hit winsim.Call) {
-		simtest.Must(t, sim.SwapDisk(number, winsim.DiskSpec{Serial: "stranger"}, true))
-		sim.OnCall(func(c winsim.Call) {
-			if c.Name == win.IoctlDiskSetDiskAttributes.String() {
-				t.Errorf("swapped at %s: its attributes are set", hit.Name)
-			}
-		})
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
-		n.Storage.UnstageVolume(operation.Inline(t.Context()), // it may find out, or be done already
-			storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	})
-}
-
 // Another disk takes the place of one that has just gone offline so that it can be staged read-only: it
 // stays as it is.
 func TestReadOnlyOfADiskThatIsSwapped(t *testing.T) {

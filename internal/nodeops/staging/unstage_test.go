@@ -13,7 +13,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -373,24 +372,6 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 		StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
 		t.Errorf("unstaging it: %+v", done)
 	}
-}
-
-// A disk that takes the number of the one that is named, at any call, isn't taken offline.
-func TestUnstageVolumeOfASwappedDisk(t *testing.T) {
-	var number disk.Number
-	swapped := false
-	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
-		number, swapped = simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"}), false
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
-		simtest.Must(t, sim.DetachDisk(number))
-		swapped = simtest.Attach(t, sim, winsim.DiskSpec{Serial: "stranger"}) == number
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
-		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()),
-			storage.UnstageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-		if swapped && attributesOf(sim, number) != 0 {
-			t.Errorf("the other disk's attributes are %v; %v", attributesOf(sim, number), err)
-		}
-	})
 }
 
 // A volume whose disk has left can be unstaged.
