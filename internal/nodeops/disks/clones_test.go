@@ -323,37 +323,6 @@ func TestCloneIsPartitionedMeanwhile(t *testing.T) {
 	})
 }
 
-// Another disk comes in the place of the clone, under the handle that is open: it is found out
-// before each change, as soon as can be.
-func TestCloneIsSwappedMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for at, more := 0, true; more && !t.Failed(); at++ {
-			sim := simtest.Open(t, winsim.Delays{})
-			original := attach(t, sim, winsim.DiskSpec{})
-			simtest.Partition(t, sim, original, 1)
-			copied := clone(t, sim, original)
-			calls, since := 0, -1
-			changes := []string{win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskSetDriveLayoutEx.String()}
-			sim.OnCall(func(c winsim.Call) {
-				if since >= 0 {
-					// Between the look at the disk and the change there is one at what is to be changed.
-					if since++; since > 1 && slices.Contains(changes, c.Name) {
-						t.Errorf("%s is call %d after the one, %d, before which the disk has become another one", c.Name, since, at)
-					}
-				}
-				if calls++; calls-1 == at && calls > 3 { // it is open, and has said what it is
-					simtest.Must(t, sim.SwapDisk(copied, winsim.DiskSpec{Serial: "stranger", Page83: []win.Identifier{}}, true))
-					since = 0
-				}
-			})
-			// it may be done already
-			_ = disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(operation.Inline(t.Context()), copied, true)
-			sim.OnCall(nil)
-			more = at < calls
-		}
-	})
-}
-
 // addPartition does what another program does: it makes one more partition behind those of a
 // disk, and returns how many there are; 0 if it may not write to the disk.
 func addPartition(t *testing.T, sim *winsim.System, n disk.Number) int {

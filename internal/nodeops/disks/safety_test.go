@@ -40,7 +40,7 @@ func write(t *testing.T, sim *winsim.System, n disk.Number) string {
 
 // Somebody uses the disk at each call of PartitionDisk in turn. Their data stay. The two
 // writes themselves are left out: Windows has no call that looks at a disk and changes it
-// in one step. See the next test.
+// in one step.
 func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for at, more := 0, true; more && !t.Failed(); at++ {
@@ -73,58 +73,6 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 				t.Errorf("before call %d, %s: %v", at, during, err)
 			}
 			more = at < calls
-		}
-	})
-}
-
-// Another process that uses the same library partitions the disk at each call of
-// PartitionDisk in turn, also at the writes. What it has put on the disk stays.
-func TestPartitionDiskBesideAnotherProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		succeeded := 0
-		for at, more := 0, true; more && !t.Failed(); at++ {
-			sim, ops := newNode(t)
-			other := disks.New(sim, disks.Options{})
-			n := attach(t, sim, winsim.DiskSpec{Offline: true})
-			calls, busy := 0, false
-			const file = simtest.Kubelet + `\other\file`
-			written := false
-			sim.OnCall(func(c winsim.Call) {
-				if busy {
-					return
-				}
-				if calls++; calls-1 != at {
-					return
-				}
-				busy = true
-				defer func() { busy = false }()
-				if err := other.PartitionDisk(operation.Inline(t.Context()), n); err != nil {
-					simtest.WantError(t, err, csiproxy.ErrUnavailable)
-					return
-				}
-				name := sim.VolumesOfDisk(n)[0]
-				if sim.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}) != nil {
-					return // the first process has the volume open, and then is done with it
-				}
-				simtest.Mount(t, sim, simtest.Kubelet+`\other`, name)
-				simtest.Must(t, sim.WriteFile(file, []byte("data")))
-				written = true
-			})
-			err := ops.PartitionDisk(operation.Inline(t.Context()), n)
-			sim.OnCall(nil)
-			if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
-				t.Errorf("call %d: %v", at, err)
-			}
-			if written {
-				succeeded++
-				if data, err := sim.ReadFile(file); string(data) != "data" {
-					t.Errorf("call %d: the data of the other process are gone: %v", at, err)
-				}
-			}
-			more = at < calls
-		}
-		if succeeded == 0 {
-			t.Error("the other process never succeeded, so this shows nothing")
 		}
 	})
 }
@@ -171,55 +119,6 @@ func TestChangesExcludeOtherProcesses(t *testing.T) {
 				for _, e := range entries {
 					if strings.Contains(e.Name, "csi-proxy") {
 						t.Errorf("%s is left", e.Name)
-					}
-				}
-			})
-		})
-	}
-}
-
-// At each call in turn, the disk is pulled out and another one gets its number. That one
-// stays as it is.
-func TestAnotherDiskGetsTheNumber(t *testing.T) {
-	for name, run := range map[string]func(ctx context.Context, ops *disks.Disks, n disk.Number) error{
-		"PartitionDisk": func(ctx context.Context, ops *disks.Disks,
-			n disk.Number) error {
-			return ops.PartitionDisk(ctx, n)
-		},
-		"online": func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
-			return ops.SetDiskState(ctx, n, true)
-		},
-		"offline": func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
-			return ops.SetDiskState(ctx, n, false)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for at, more := 1, true; more && !t.Failed(); at++ {
-					sim, ops := newNode(t)
-					n := attach(t, sim, winsim.DiskSpec{Offline: name != "offline"})
-					stranger := winsim.DiskSpec{SizeBytes: gibibyte, Offline: name != "offline"}
-					swapped := false
-					simtest.BeforeCalls(sim, func(i int, _ winsim.Call) {
-						if i == at {
-							simtest.Must(t, sim.DetachDisk(n))
-							if got := attach(t, sim, stranger); got != n {
-								t.Fatalf("the other disk got the number %d", got)
-							}
-							swapped = true
-						}
-					})
-					err := run(operation.Inline(t.Context()), ops, n)
-					sim.OnCall(nil)
-					if more = swapped; !swapped {
-						break
-					}
-					infos := sim.Disks()
-					if got := infos[len(infos)-1].Attributes&win.DiskOffline != 0; got != stranger.Offline {
-						t.Errorf("call %d: the other disk is offline: %v; %v", at, got, err)
-					}
-					if style := layoutOf(t, sim, n).Style; style != win.StyleRAW {
-						t.Errorf("call %d: the other disk has partition style %d; %v", at, style, err)
 					}
 				}
 			})

@@ -122,29 +122,6 @@ func TestGivingUpOnASilentDisk(t *testing.T) {
 	})
 }
 
-// A disk that doesn't answer is listed under its last known number, unless another disk has that
-// by now, which answers: that one's ids stay.
-func TestSilentDiskHasLostItsNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sim := simtest.Open(t, winsim.Delays{})
-		silent, other := attach(t, sim, winsim.DiskSpec{Serial: "silent"}), attach(t, sim, winsim.DiskSpec{Serial: "other"})
-		before := true
-		ops := disks.New(numbered(sim, func(n *win.DeviceNumber) {
-			if before && n.DeviceNumber == silent {
-				n.DeviceNumber = other
-			}
-		}), disks.Options{})
-		_, err := ops.ListDiskIDs(t.Context())
-		simtest.Must(t, err)
-		before = false
-		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(silent)},
-			time.Hour))
-		ids, err := ops.ListDiskIDs(t.Context())
-		simtest.Must(t, err)
-		simtest.Want(t, "serial number", ids[other].SerialNumber, "other")
-	})
-}
-
 // A disk that answers with an error doesn't hide the others.
 func TestSickDisks(t *testing.T) {
 	for name, call := range all {

@@ -63,20 +63,6 @@ func TestMountAndUnmount(t *testing.T) {
 	}
 }
 
-// Unmounting writes out the cache first: nothing is lost if the power goes next.
-func TestUnmountFlushes(t *testing.T) {
-	n := newNode(t)
-	_, id := n.formatted(winsim.DiskSpec{})
-	n.do(n.volumes.MountVolume(t.Context(), id, staging))
-	n.do(n.sim.WriteFile(staging+`\file`, []byte("data")))
-	n.do(n.volumes.UnmountVolume(t.Context(), id, staging))
-	n.do(n.sim.PowerLoss())
-	n.do(n.volumes.MountVolume(t.Context(), id, staging))
-	if data, err := n.sim.ReadFile(staging + `\file`); err != nil || string(data) != "data" {
-		t.Errorf("the file has %q, %v", data, err)
-	}
-}
-
 func TestMountRefusals(t *testing.T) {
 	n := newNode(t)
 	ctx := t.Context()

@@ -77,46 +77,6 @@ func TestFormatVolumeBesideSomebodyElse(t *testing.T) {
 	}
 }
 
-// Another process that uses the same library formats the volume at each call in turn, also
-// at the format.
-func TestFormatVolumeBesideAnotherProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for at, more := 0, true; more && !t.Failed(); at++ {
-			n := newNode(t)
-			_, id := n.attach(winsim.DiskSpec{})
-			other := n.volumes
-			n.restart()
-			const mount = kubelet + `\other`
-			calls, busy, written := 0, false, false
-			n.sim.OnCall(func(winsim.Call) {
-				if busy {
-					return
-				}
-				if calls++; calls-1 != at {
-					return
-				}
-				busy = true
-				defer func() { busy = false }()
-				if other.FormatVolume(operation.Inline(t.Context()), id) == nil {
-					simtest.Mount(t, n.sim, mount, string(id))
-					n.do(n.sim.WriteFile(mount+`\file`, []byte("data")))
-					written = true
-				}
-			})
-			err := n.volumes.FormatVolume(operation.Inline(t.Context()), id)
-			n.sim.OnCall(nil)
-			if written {
-				if data, readErr := n.sim.ReadFile(mount + `\file`); string(data) != "data" {
-					t.Errorf("call %d: the data are gone (%v); the error is %v", at, readErr, err)
-				}
-			} else if err != nil {
-				t.Errorf("call %d: neither process has formatted the volume: %v", at, err)
-			}
-			more = at < calls
-		}
-	})
-}
-
 // While another process changes a disk, its volumes are neither formatted nor grown.
 func TestChangesExcludeOtherProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -174,90 +134,6 @@ func masquerade(sim *winsim.System, id volume.ID, number disk.Number) simtest.Co
 		}
 		return copy(out, win.DeviceNumber{DeviceType: 2, DeviceNumber: number, PartitionNumber: 2}.Encode()), nil
 	}}
-}
-
-// At each call in turn, the disk is pulled out and another one gets its number. No volume
-// of that one is returned, and nothing on it is changed.
-func TestAnotherDiskGetsTheNumber(t *testing.T) {
-	for name, run := range map[string]func(ctx context.Context, n *node, number disk.Number,
-		id volume.ID) ([]volume.ID, error){
-		"ListVolumesOnDisk": func(ctx context.Context, n *node, number disk.Number, _ volume.ID) ([]volume.ID, error) {
-			return n.volumes.ListVolumesOnDisk(ctx, number, 0)
-		},
-		"DataVolumeOfDisk": func(ctx context.Context, n *node, number disk.Number, _ volume.ID) ([]volume.ID, error) {
-			id, err := n.volumes.DataVolumeOfDisk(ctx, number)
-			return []volume.ID{id}, err
-		},
-		"ResizeVolume": func(ctx context.Context, n *node, _ disk.Number, id volume.ID) ([]volume.ID, error) {
-			return nil, n.volumes.ResizeVolume(ctx, id, 5*gibibyte)
-		},
-		"FormatVolume": func(ctx context.Context, n *node, _ disk.Number, id volume.ID) ([]volume.ID, error) {
-			return nil, n.volumes.FormatVolume(ctx, id)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for at, more := 1, true; more && !t.Failed(); at++ {
-					n := newNode(t)
-					attach := func() disk.Number {
-						number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
-						simtest.Partition(t, n.sim, number, 1)
-						n.sim.Settle()
-						return disk.Number(number)
-					}
-					number := attach()
-					id := n.sim.VolumesOfDisk(number)[0]
-					if name != "FormatVolume" {
-						n.do(n.sim.FormatVolume(t.Context(), id, win.FormatOptions{FileSystem: "NTFS"}))
-					}
-					swapped, busy := false, false
-					i := -1
-					n.sim.OnCall(func(winsim.Call) {
-						if busy {
-							return
-						}
-						if i++; i == at {
-							busy = true
-							n.do(n.sim.DetachDisk(number))
-							if got := attach(); got != number {
-								t.Fatalf("the other disk got the number %d", got)
-							}
-							busy, swapped = false, true
-						}
-					})
-					ids, err := run(operation.Inline(t.Context()), n, number, volume.ID(id))
-					n.sim.OnCall(nil)
-					if more = swapped; !swapped {
-						break
-					}
-					stranger := n.sim.VolumesOfDisk(number)[0]
-					if err == nil && len(ids) > 0 && ids[0].Equal(volume.ID(stranger)) {
-						t.Errorf("call %d: the volume of the other disk was returned", at)
-					}
-					if _, err := n.sim.VolumeInformation(t.Context(), stranger); !errors.Is(err, win.ErrorUnrecognizedVolume) {
-						t.Errorf("call %d: the other disk's volume isn't raw any more: %v", at, err)
-					}
-					if got := partitionLength(t, n.sim, number); got != gibibyte {
-						t.Errorf("call %d: the other disk's partition has %d bytes; %v", at, got, err)
-					}
-				}
-			})
-		})
-	}
-}
-
-func partitionLength(t *testing.T, sim *winsim.System, number disk.Number) int64 {
-	t.Helper()
-	h, err := sim.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.AccessNone)
-	simtest.Must(t, err)
-	defer h.Close()
-	out := make([]byte, 1<<16)
-	size, err := h.Control(t.Context(), win.IoctlDiskGetDriveLayoutEx, nil, out)
-	simtest.Must(t, err)
-	layout, err := win.DecodeDriveLayout(out[:size])
-	simtest.Must(t, err)
-	last := layout.Partitions[len(layout.Partitions)-1]
-	return last.Length
 }
 
 // A disk gets another number while a call waits for its lock. The call then works under

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,40 +164,6 @@ func TestFormatVolume(t *testing.T) {
 	if err != nil || info.FileSystem != "NTFS" || info.Label != "" {
 		t.Errorf("it is %+v, %v", info, err)
 	}
-}
-
-// Of callers at the same time one formats, and the others hear that it is done.
-func TestFormatVolumeByManyAtOnce(t *testing.T) {
-	n := newNode(t)
-	_, id := n.attach(winsim.DiskSpec{})
-	errs := make([]error, 32)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() { errs[i] = n.volumes.FormatVolume(t.Context(), id) })
-	}
-	wg.Wait()
-	formatted := 0
-	for _, err := range errs {
-		switch {
-		case err == nil:
-			formatted++
-		case !errors.Is(err, csiproxy.ErrFailedPrecondition):
-			t.Error(err)
-		}
-	}
-	simtest.Want(t, "formats", formatted, 1)
-}
-
-// Virus scanners open each new volume for a moment.
-func TestFormatVolumeWaitsForOthers(t *testing.T) {
-	n := newNode(t)
-	_, id := n.attach(winsim.DiskSpec{})
-	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format", Count: 2}, win.ErrorGenFailure))
-	n.do(n.volumes.FormatVolume(t.Context(), id))
-
-	_, other := n.attach(winsim.DiskSpec{})
-	n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Format"}, win.ErrorIODevice))
-	simtest.WantErrorOf(t, "a broken volume", n.volumes.FormatVolume(t.Context(), other), win.ErrorIODevice)
 }
 
 // No call loses data, however often or wrongly it comes.
