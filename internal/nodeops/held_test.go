@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -38,6 +40,7 @@ func TestRightsAreHeld(t *testing.T) {
 	}
 	const noLock = "delete:" // it only makes use less
 	r.raw(true)
+	var other disk.Number
 	for _, c := range []struct {
 		name string
 		run  func() error
@@ -89,6 +92,29 @@ func TestRightsAreHeld(t *testing.T) {
 			_, err := n.Storage.CleanUp(ctx, true)
 			return err
 		}, "unmount: volume, delete: link"},
+		{"PartitionDisk", func() error {
+			other = r.attach(winsim.DiskSpec{Serial: "vol-2", Offline: true})
+			return n.Disk.PartitionDisk(ctx, other)
+		}, "attributes: disk, create: disk, layout: disk"},
+		{"FormatVolume", func() error {
+			id, err := n.Volume.DataVolumeOfDisk(ctx, other)
+			r.must(err)
+			return n.Volume.FormatVolume(ctx, id)
+		}, "format: disk volume"},
+		{"ResizeVolume", func() error {
+			r.must(r.sim.GrowDisk(other, 20<<30))
+			id, err := n.Volume.DataVolumeOfDisk(ctx, other)
+			r.must(err)
+			return n.Volume.ResizeVolume(ctx, id, 0)
+		}, "grow: disk, extend: disk"},
+		{"SetDiskState of a copy", func() error {
+			copied, err := r.sim.CloneDisk(other, winsim.DiskSpec{Serial: "copy", Offline: true})
+			r.must(err)
+			ops, err := nodeops.New(r.sim, nodeops.Options{NewIDsForClones: true})
+			r.must(err)
+			return ops.Disk.SetDiskState(ctx, copied, true)
+		}, "layout: disk, attributes: disk"},
+		{"SetDiskState offline", func() error { return n.Disk.SetDiskState(ctx, other, false) }, "attributes: disk"},
 	} {
 		var got []string
 		r.sim.OnCall(func(call winsim.Call) {

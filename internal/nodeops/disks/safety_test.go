@@ -77,55 +77,6 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 	})
 }
 
-// Each change of a disk waits until no other process changes it, gives up in the end, and
-// leaves nothing in Windows' directory.
-func TestChangesExcludeOtherProcesses(t *testing.T) {
-	for name, c := range map[string]struct {
-		spec winsim.DiskSpec
-		run  func(ctx context.Context, ops *disks.Disks, n disk.Number) error
-	}{
-		"PartitionDisk": {winsim.DiskSpec{},
-			func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
-		"offline": {winsim.DiskSpec{}, func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
-			return ops.SetDiskState(ctx, n, false)
-		}},
-		"new ids": {winsim.DiskSpec{Offline: true}, func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
-			return ops.SetDiskState(ctx, n, true)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sim := simtest.Open(t, winsim.Delays{})
-				ops := disks.New(sim, disks.Options{NewIDsForClones: true})
-				n := attach(t, sim, c.spec)
-				if name == "new ids" {
-					original := attach(t, sim, winsim.DiskSpec{})
-					simtest.Partition(t, sim, original, 1)
-					n = clone(t, sim, original)
-				}
-				_, right, err := use.Default(sim).Disk(t.Context(), n) // of another process
-				simtest.Must(t, err)
-				before := sim.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"]
-				begun, attributes := time.Now(), sim.Disks()[n].Attributes
-				simtest.WantError(t, c.run(t.Context(), ops, n), csiproxy.ErrUnavailable)
-				if took := time.Since(begun); took < 10*time.Second || sim.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"] != before ||
-					sim.Disks()[n].Attributes&win.DiskOffline != attributes&win.DiskOffline {
-					t.Errorf("it was changed, or wasn't waited for: %v", took)
-				}
-				right.Release()
-				simtest.Must(t, c.run(t.Context(), ops, n))
-				entries, err := sim.ReadDir(`C:\Windows`)
-				simtest.Must(t, err)
-				for _, e := range entries {
-					if strings.Contains(e.Name, "csi-proxy") {
-						t.Errorf("%s is left", e.Name)
-					}
-				}
-			})
-		})
-	}
-}
-
 // The disk is pulled out while its lock is waited for, and another one gets its number.
 func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

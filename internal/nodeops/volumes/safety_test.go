@@ -77,34 +77,6 @@ func TestFormatVolumeBesideSomebodyElse(t *testing.T) {
 	}
 }
 
-// While another process changes a disk, its volumes are neither formatted nor grown.
-func TestChangesExcludeOtherProcesses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		raw, rawID := n.attach(winsim.DiskSpec{})
-		full, fullID := n.formatted(winsim.DiskSpec{})
-		n.do(n.sim.GrowDisk(full, 20*gibibyte))
-		for number, run := range map[disk.Number]func() error{
-			raw:  func() error { return n.volumes.FormatVolume(t.Context(), rawID) },
-			full: func() error { return n.volumes.ResizeVolume(t.Context(), fullID, 0) },
-		} {
-			changes := func() int {
-				return n.sim.Calls()[win.CallFormatVolume] + n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"]
-			}
-			_, right, err := use.Default(n.sim).Disk(t.Context(), number) // of another process
-			n.do(err)
-			before := changes()
-			simtest.WantError(t, run(), csiproxy.ErrUnavailable)
-			simtest.Want(t, fmt.Sprintf("changes of disk %d", number), changes(), before)
-			right.Release()
-			n.do(run())
-			if changes() != before+1 {
-				t.Errorf("disk %d was changed %d times", number, changes()-before)
-			}
-		}
-	})
-}
-
 // Where Windows doesn't tell the volume of a partition, all volumes are looked through. One
 // of another kind of device may have the same numbers.
 func TestListVolumesWithSearch(t *testing.T) {
