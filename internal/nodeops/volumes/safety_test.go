@@ -461,6 +461,51 @@ func dynamic(sim *winsim.System) simtest.Controlled {
 	}}
 }
 
+// A volume that is spread over parts of disks isn't changed: the right to one disk isn't that to all.
+func TestSpreadVolume(t *testing.T) {
+	n := newNode(t)
+	_, id := n.attach(winsim.DiskSpec{})
+	paths, err := pathpolicy.New(kubelet)
+	n.do(err)
+	ops := volumes.New(spread(n.sim, device.VolumePath(string(id))), paths, volumes.Options{})
+	for name, change := range map[string]func() error{
+		"format": func() error { return ops.FormatVolume(t.Context(), id) },
+		"resize": func() error { return ops.ResizeVolume(t.Context(), id, 0) },
+		"mount":  func() error { return ops.MountVolume(t.Context(), id, kubelet+`\mount`) },
+		"disk":   func() error { _, err := ops.GetDiskNumberFromVolumeID(t.Context(), id); return err },
+	} {
+		err := change()
+		simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
+		if err == nil || !strings.Contains(err.Error(), "2 parts of disks") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	simtest.Want(t, "formats", n.sim.Calls()[win.CallFormatVolume], 0)
+}
+
+// spread is a node on which the volume at a path also lies on a part of a second disk.
+func spread(sim *winsim.System, path string) simtest.Controlled {
+	return simtest.Controlled{System: sim, Answer: func(at string, code win.IoctlCode, out []byte,
+		do func() (int, error)) (int, error) {
+		if at != path || code != win.IoctlVolumeGetVolumeDiskExtents {
+			return do()
+		}
+		size, err := do()
+		if err != nil {
+			return size, err
+		}
+		extents, err := win.DecodeDiskExtents(out[:size])
+		if err != nil {
+			return 0, err
+		}
+		answer := win.EncodeDiskExtents(append(extents, win.DiskExtent{DiskNumber: 0, Length: 1 << 20}))
+		if len(out) < len(answer) {
+			return 0, win.ErrorMoreData
+		}
+		return copy(out, answer), nil
+	}}
+}
+
 // NTFS keeps the last sector of its partition for itself. With clusters of one sector that
 // is a cluster, for which a growth isn't worth a call.
 func TestResizeVolumeOfAFullPartition(t *testing.T) {
