@@ -313,9 +313,15 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk,
 		return 0, err
 	}
 	// First read-only: the file systems are mounted as soon as the disk is online, and
-	// would be so for reading only.
-	for _, attribute := range []win.DiskAttributes{win.DiskReadOnly, win.DiskOffline} {
-		if before&attribute == 0 {
+	// would be so for reading only. Those of a disk that is online may be mounted so already, and
+	// may stay so, so it goes offline for that.
+	type change struct{ attributes, mask win.DiskAttributes }
+	changes := []change{{0, before & win.DiskReadOnly}, {0, before & win.DiskOffline}}
+	if before == win.DiskReadOnly {
+		changes = []change{{win.DiskOffline, win.DiskOffline | win.DiskReadOnly}, {0, win.DiskOffline}}
+	}
+	for _, c := range changes {
+		if c.mask == 0 {
 			continue
 		}
 		// Right after its arrival a disk may be refused while the partition manager
@@ -324,7 +330,7 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk,
 			if err := h.Verify(ctx); err != nil {
 				return err
 			}
-			return h.SetAttributes(ctx, 0, attribute)
+			return h.SetAttributes(ctx, c.attributes, c.mask)
 		})
 		if err != nil {
 			return 0, err

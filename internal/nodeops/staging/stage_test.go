@@ -226,6 +226,33 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	}
 }
 
+// A disk may arrive online and read-only, as the one before it in its slot was, so that its file
+// system is mounted read-only. It is staged writable all the same, also if that mount lasts.
+func TestStageVolumeThatArrivesReadOnly(t *testing.T) {
+	for _, lasts := range []bool{false, true} {
+		sim, n := newNode(t)
+		simtest.Must(t, sim.SetSettings(winsim.Settings{ReadOnlyMounts: lasts}))
+		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+		for _, stages := range []func(){
+			func() { stage(t, n, request) },
+			func() {
+				simtest.Must(t, n.Disk.SetDiskState(t.Context(), number, true))
+				stage(t, n, request)
+			},
+		} {
+			stage(t, n, request)
+			unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+			simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{
+				Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly | win.DiskOffline}))
+			sim.Settle()
+			stages()
+			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+			unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		}
+	}
+}
+
 // Windows shows no table of a disk that is offline. Such a disk is staged read-only all the same,
 // and one without a partition is left as it was.
 func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {

@@ -252,6 +252,20 @@ func TestSettings(t *testing.T) {
 					t.Errorf("%d of 10 opens give 87; want %d", invalid, want)
 				}
 			}},
+		"ReadOnlyMounts": {Settings{ReadOnlyMounts: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				change := func(attributes, mask win.DiskAttributes) {
+					must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: mask}))
+				}
+				change(win.DiskReadOnly, win.DiskReadOnly)
+				change(0, win.DiskReadOnly)
+				wantSwitched(t, "write", s.WriteFile(volume+"file", nil), on, win.ErrorWriteProtect)
+				must(t, errorOf(control(t, s, device1(volume), win.IoctlDiskIsWritable, nil)))
+				change(win.DiskOffline, win.DiskOffline)
+				change(0, win.DiskOffline)
+				s.Settle()
+				must(t, s.WriteFile(volume+"file", nil))
+			}},
 		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 				d := openDevice(t, s, device1(volume), readWrite)

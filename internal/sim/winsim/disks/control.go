@@ -133,7 +133,7 @@ func (m *Manager) setAttributes(d *Disk, a win.SetDiskAttributes) error {
 	case d.System && a.Attributes&a.Mask != 0:
 		return win.ErrorAccessDenied
 	}
-	wasOffline := d.Is(win.DiskOffline)
+	wasOffline, wasReadOnly := d.Is(win.DiskOffline), d.Is(win.DiskReadOnly)
 	set := func(old win.DiskAttributes) win.DiskAttributes { return old&^a.Mask | a.Attributes&a.Mask }
 	d.Attributes = set(d.Attributes)
 	if a.Persist {
@@ -146,6 +146,8 @@ func (m *Manager) setAttributes(d *Disk, a win.SetDiskAttributes) error {
 			m.node.KeptChanged()
 		}
 	}
+	d.MountedReadOnly = !wasOffline && !d.Is(win.DiskOffline|win.DiskReadOnly) &&
+		(d.MountedReadOnly || wasReadOnly && m.config.Settings.ReadOnlyMounts)
 	switch isOffline := d.Is(win.DiskOffline); {
 	case isOffline && !wasOffline:
 		d.OfflineReason = win.OfflinePolicy

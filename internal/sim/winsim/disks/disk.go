@@ -54,6 +54,8 @@ type Record struct {
 	Size, Seen int64
 	Attributes win.DiskAttributes
 	Persistent win.DiskAttributes // what Attributes are after a restart
+	// MountedReadOnly: its file systems were mounted when it was read-only, and still are so.
+	MountedReadOnly bool `json:",omitempty"`
 	// OfflineReason is why it is offline, if it is.
 	OfflineReason win.OfflineReason `json:",omitempty"`
 }

@@ -51,7 +51,7 @@ func (m *Manager) Attach(spec hardware.Disk) (disk.Number, error) {
 // attach attaches a disk. If its arrival takes no time, it may be there at once.
 func (m *Manager) attach(d *Disk, atOnce bool) {
 	m.inherit(d)
-	d.State, d.Attributes = Attached, d.Persistent
+	d.State, d.Attributes, d.MountedReadOnly = Attached, d.Persistent, false
 	m.giveNumber(d)
 	if !d.Spec.NeedsRescan {
 		m.arrivesLater(d, atOnce)
@@ -407,7 +407,7 @@ func (m *Manager) Boot() []*Disk {
 	for _, d := range attached {
 		d.State, d.Number, d.Arriving = Present, win.NoNumber, false
 		d.touch()
-		d.Seen, d.Attributes = d.Size, d.Persistent
+		d.Seen, d.Attributes, d.MountedReadOnly = d.Size, d.Persistent, false
 		if !d.Is(win.DiskOffline) {
 			d.OfflineReason = win.OfflineUnknown
 		}

@@ -57,6 +57,11 @@ type Settings struct {
 	// them. Unknown: for which buses a disk's instance has no part that names the disk;
 	// kubernetes#108019 and csi-proxy#287 and #288 are about such disks.
 	AttributesOfInstance bool
+	// ReadOnlyMounts keeps the file systems of a disk read-only that was online and read-only, when
+	// it is made writable, until it goes offline. Unknown: whether Windows mounts them again by
+	// itself. Microsoft's driver for FAT looks at the disk when it mounts a file system, and a user
+	// of diskpart saw a volume leave its container (vsphere-csi-driver#1631).
+	ReadOnlyMounts bool
 	// GoneDisk is the error of what is open on a disk that was pulled out, and on its
 	// volumes; 0 is ErrorDeviceNotConnected. Unknown: which one the drivers give.
 	GoneDisk win.Errno `also:"55,433,1006"`

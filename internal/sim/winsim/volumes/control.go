@@ -22,7 +22,7 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 	case win.FsctlIsVolumeDirty:
 		return v.isDirty(h, out)
 	case win.IoctlDiskIsWritable:
-		if !v.Writable() {
+		if !v.hasWritableDisk() {
 			return 0, win.ErrorWriteProtect
 		}
 		return 0, nil

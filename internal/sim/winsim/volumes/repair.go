@@ -67,7 +67,7 @@ func (m *Manager) Format(volume string, o win.FormatOptions) error {
 		return win.ErrorRetry
 	case v.Disk.System:
 		return win.ErrorAccessDenied
-	case !v.Writable():
+	case !v.hasWritableDisk():
 		return win.ErrorWriteProtect
 	case v.Offline:
 		return win.ErrorNotReady

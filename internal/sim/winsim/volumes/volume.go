@@ -82,4 +82,7 @@ func parseVolumeInterface(s string) (id win.GUID, ok bool) {
 func (v *Volume) Named() bool { return v.Unique != "" }
 
 // Writable reports whether Windows writes to the volume.
-func (v *Volume) Writable() bool { return v.Disk.Writable() && !v.ReadOnly }
+func (v *Volume) Writable() bool { return v.hasWritableDisk() && !v.Disk.MountedReadOnly }
+
+// hasWritableDisk is Writable without regard to the file system that is mounted.
+func (v *Volume) hasWritableDisk() bool { return v.Disk.Writable() && !v.ReadOnly }
