@@ -88,6 +88,9 @@ func (m *Mappings) Map(ctx context.Context, w Wanted) (err error) {
 		}
 		if err == nil {
 			err = m.reach(ctx, w)
+			if err != nil && m.isUnmapped(ctx, w.remote) {
+				continue // the error is that of a share that isn't mapped
+			}
 		}
 		if err != nil {
 			return err
@@ -133,6 +136,12 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 	}
 	return false, csiproxy.Errorf(csiproxy.ErrUnavailable,
 		"the mapping was changed by others on every attempt; try again later")
+}
+
+// isUnmapped reports whether it is certain that a share isn't mapped now.
+func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
+	mappings, err := m.options.Shares.Mappings(ctx)
+	return err == nil && !remote.MappedBy(mappings)
 }
 
 // look sees what became of the mapping that is wanted. The error is why it fails, or why it

@@ -58,6 +58,25 @@ func TestRemovedBySomebodyElse(t *testing.T) {
 	}
 }
 
+// Somebody else removes the mapping with its last link, before the new link is made.
+func TestRemovedBeforeItIsReached(t *testing.T) {
+	sys, m := newNode(t)
+	removed := false
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == probe && !removed {
+			removed = true // before the call, which comes by here too
+			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
+		}
+	})
+	w, err := m.Parse(`\\server\data`, stage, alice)
+	must(t, err)
+	w.Staging = true
+	must(t, m.Map(t.Context(), w))
+	if got := mapped(t, sys); got != `\\server\data` || !removed {
+		t.Errorf("mapped is %q", got)
+	}
+}
+
 // Who has made or removed a mapping doesn't get an answer to others that Windows began before
 // that.
 func TestLooksBeginAnewAfterAChange(t *testing.T) {
