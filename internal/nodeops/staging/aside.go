@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/quote"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // MoveAside implements [storage.Operations].
@@ -137,6 +138,13 @@ func (s *Staging) mountedBelow(ctx context.Context, dir pathpolicy.Path) (below 
 	}
 	for _, name := range volumes {
 		mounted, err := opendisk.MountedAt(ctx, s.Sys, name)
+		if win.IsGone(err) {
+			away, awayErr := s.Owner.Away(ctx, volume.ID(name))
+			if away {
+				continue // its disk has gone offline meanwhile, or has left
+			}
+			err = cmp.Or(awayErr, err)
+		}
 		if err != nil {
 			return nil, err
 		}

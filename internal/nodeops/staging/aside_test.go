@@ -227,6 +227,26 @@ func TestMoveAsideAboveUse(t *testing.T) {
 	}
 }
 
+// A volume elsewhere whose disk leaves meanwhile has nothing to do with it.
+func TestMoveAsideWhileADiskLeaves(t *testing.T) {
+	const below = simtest.Kubelet + `\plugins\below`
+	sim, n, number := newStaged(t)
+	simtest.Must(t, sim.MkdirAll(below+`\dir`))
+	volume, err := n.Storage.GetVolume(t.Context(), stagingPath)
+	simtest.Must(t, err)
+	left := false
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == "GetVolumePathNamesForVolumeNameW" && c.Object == string(volume.VolumeID) && !left {
+			left = true
+			simtest.Must(t, sim.DetachDisk(number))
+		}
+	})
+	moved, err := n.Storage.MoveAside(t.Context(), below)
+	if err != nil || moved.MovedTo == "" || !left {
+		t.Errorf("%+v, %v; the disk has left: %t", moved, err, left)
+	}
+}
+
 // A directory stays while it can't be found out whether something below it is used.
 func TestMoveAsideAboveUnknown(t *testing.T) {
 	const below, linked = simtest.Kubelet + `\plugins\below`, simtest.Kubelet + `\plugins\linked`
