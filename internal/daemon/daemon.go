@@ -59,21 +59,16 @@ func New(c Config) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	services := maps.Clone(c.Control)
-	if services == nil {
-		services = make(map[string]server.Service)
+	var endpoints []server.Endpoint
+	for _, v := range versions { // newest first, which clients rely on that look for one while the daemon starts
+		endpoints = append(endpoints, server.Endpoint{Name: api.EndpointName(v.Group, v.Version), Service: v})
 	}
-	for _, v := range versions {
-		services[api.EndpointName(v.Group, v.Version)] = v
+	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
+		endpoints = append(endpoints,
+			server.Endpoint{Name: name, Service: c.Control[name], MaxRequestBytes: maxControlBytes})
 	}
-	endpoints, err := listen(services, c.Listen)
-	if err != nil {
+	if err := listen(endpoints, c.Listen); err != nil {
 		return nil, err
-	}
-	for i, e := range endpoints {
-		if c.Control[e.Name] != nil {
-			endpoints[i].MaxRequestBytes = maxControlBytes
-		}
 	}
 	s := server.New(server.Config{
 		Endpoints:          endpoints,
@@ -108,20 +103,17 @@ type clientStream struct {
 
 func (s clientStream) Context() context.Context { return s.ctx }
 
-func listen(services map[string]server.Service,
-	listener func(name string) (net.Listener, error)) ([]server.Endpoint, error) {
-	var endpoints []server.Endpoint
-	for _, name := range slices.Sorted(maps.Keys(services)) {
-		l, err := listener(name)
-		if err != nil {
-			for _, e := range endpoints {
+// listen makes the listeners of the endpoints, in their order, or of none if it fails.
+func listen(endpoints []server.Endpoint, listener func(name string) (net.Listener, error)) (err error) {
+	for i := range endpoints {
+		if endpoints[i].Listener, err = listener(endpoints[i].Name); err != nil {
+			for _, e := range endpoints[:i] {
 				err = errors.Join(err, e.Listener.Close())
 			}
-			return nil, err
+			return err
 		}
-		endpoints = append(endpoints, server.Endpoint{Name: name, Service: services[name], Listener: l})
 	}
-	return endpoints, nil
+	return nil
 }
 
 // announce logs what is served and where, with a line for each group.
