@@ -58,11 +58,12 @@ type group struct {
 // gRPC makes a lost connection again by itself. But after a failed attempt it fails
 // all calls during a pause, without trying. So when nobody serves the endpoint, as
 // during an upgrade of the daemon, the link is dropped, and the next call makes a new
-// one.
+// one. So is a link of an older version that was made again: the daemon was restarted.
 type link struct {
 	conn   *grpc.ClientConn
-	vacant atomic.Bool // at the last dial, nobody served the endpoint
-	calls  int         // under way
+	vacant atomic.Bool  // at the last dial, nobody served the endpoint
+	made   atomic.Int32 // how often the connection was made
+	calls  int          // under way
 }
 
 func newGroup(ctx context.Context, name string, o options) *group {
@@ -105,6 +106,11 @@ func (g *group) negotiate(ctx context.Context) (string, error) {
 		return version, nil
 	}
 	version, err := g.first(ctx, g.dial)
+	if err == nil && version != g.newest() {
+		// A daemon that starts makes its endpoints one by one, newest first: those that were missing may
+		// have come meanwhile.
+		version, err = g.first(ctx, g.dial)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -113,6 +119,8 @@ func (g *group) negotiate(ctx context.Context) (string, error) {
 	g.chosen = version
 	return version, nil
 }
+
+func (g *group) newest() string { return g.options.versions[g.name][0] }
 
 func (g *group) current() string {
 	g.mu.Lock()
@@ -212,6 +220,9 @@ func (g *group) begin(ctx context.Context, version string) (*link, error) {
 		l.conn, err = newConn(g.name, version, func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := g.options.dial(ctx, g.name, version)
 			l.vacant.Store(isVacant(err))
+			if err == nil {
+				l.made.Add(1)
+			}
 			return conn, err
 		})
 		if err != nil {
@@ -229,7 +240,8 @@ func (g *group) end(version string, l *link) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.calls--
-	if l.vacant.Load() && g.links[version] == l {
+	restarted := l.made.Load() > 1 && version != g.newest() // the next daemon may serve a newer one
+	if (l.vacant.Load() || restarted) && g.links[version] == l {
 		delete(g.links, version)
 		if g.chosen == version {
 			g.chosen = "" // the next daemon may serve other versions

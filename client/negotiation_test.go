@@ -31,15 +31,15 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 		dialled string
 	}{
 		{[]string{"volume v2alpha1", "volume v1"}, nil, "v2alpha1", "volume v2alpha1"},
-		{[]string{"volume v1", "volume v1beta1"}, nil, "v1", "volume v2alpha1, volume v1"},
+		{[]string{"volume v1", "volume v1beta1"}, nil, "v1", "volume v2alpha1, volume v1, volume v2alpha1, volume v1"},
 		{
 			[]string{"volume v1alpha1"}, nil, "v1alpha1",
-			"volume v2alpha1, volume v1, volume v1beta3, volume v1beta2, volume v1beta1, volume v1alpha1",
+			strings.Repeat("volume v2alpha1, volume v1, volume v1beta3, volume v1beta2, volume v1beta1, volume v1alpha1, ", 2),
 		},
 		{
 			[]string{"volume v2alpha1", "volume v1", "volume v1beta1"}, []Option{WithVersions("volume", "v1beta1", "v1beta3")},
 			"v1beta1",
-			"volume v1beta3, volume v1beta1",
+			"volume v1beta3, volume v1beta1, volume v1beta3, volume v1beta1",
 		},
 	} {
 		d := newDaemon(t, emptyAnswer)
@@ -48,7 +48,7 @@ func TestNewestServedVersionIsChosen(t *testing.T) {
 		if version, err := c.Volume.Version(t.Context()); err != nil || version != test.want {
 			t.Errorf("with %q served, the version is %s, %v, want %s", test.served, version, err, test.want)
 		}
-		if got := d.dials(); got != test.dialled {
+		if got := d.dials(); got != strings.TrimSuffix(test.dialled, ", ") {
 			t.Errorf("with %q served, dialled %s, want %s", test.served, got, test.dialled)
 		}
 	}
@@ -230,6 +230,45 @@ func TestDaemonRestarts(t *testing.T) {
 		}
 		d.serve("disk v1")
 		works("after v1 has come back", "v1")
+	})
+}
+
+// A daemon that starts makes its endpoints while the client looks for them.
+func TestDaemonStartsMeanwhile(t *testing.T) {
+	d := newDaemon(t, emptyAnswer)
+	starts := sync.OnceFunc(func() { d.serve("disk v1", "disk v1beta3", "disk v1alpha1") })
+	c := d.newClient(t, WithDialer(func(ctx context.Context, group, version string) (net.Conn, error) {
+		if version == "v1beta2" {
+			starts()
+		}
+		return d.dial(ctx, group, version)
+	}))
+	if version, err := c.Disk.Version(t.Context()); err != nil || version != "v1" {
+		t.Errorf("version %s, %v, want v1", version, err)
+	}
+}
+
+// A daemon is upgraded so quickly that no call finds it away.
+func TestNewerVersionAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, emptyAnswer)
+		d.serve("disk v1beta3")
+		c := d.newClient(t)
+		rescan := func() {
+			t.Helper()
+			if err := c.Disk.Rescan(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		rescan()
+		d.stop("disk v1beta3")
+		d.serve("disk v1", "disk v1beta3")
+		synctest.Wait()
+		rescan()
+		if version, err := c.Disk.Version(t.Context()); err != nil || version != "v1" {
+			t.Errorf("version %s, %v, want v1", version, err)
+		}
+		rescan()
 	})
 }
 
