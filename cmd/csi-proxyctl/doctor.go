@@ -28,6 +28,9 @@ func (p *program) doctor() *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, done()) }()
 			findings := doctor.Examine(ctx, n)
+			if err := interrupted(ctx); err != nil {
+				return reply{}, err
+			}
 			if err := p.print(findingsReply(findings)); err != nil {
 				return reply{}, err
 			}
@@ -46,6 +49,15 @@ administrator. A check that can't be made says why. That takes 20 seconds at mos
 The exit code is 1 if there is a problem, and 0 if there are none: warnings may be meant so.`
 	kubeletPathFlag(c, &kubeletPath)
 	return c
+}
+
+// interrupted returns an error if the user has interrupted the command: what wasn't asked by then would
+// look like what the node doesn't answer. If only --timeout is over, there is none.
+func interrupted(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func kubeletPathFlag(c *cobra.Command, path *string) {

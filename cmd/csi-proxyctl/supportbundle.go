@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (p *program) supportBundle() *cobra.Command {
 				LogBytes: bundledLogBytes, Addresses: addresses,
 			}
 			if path == "-" {
-				return printed, doctor.WriteBundle(ctx, p.stdout, n, b)
+				return printed, cmp.Or(doctor.WriteBundle(ctx, p.stdout, n, b), interrupted(ctx))
 			}
 			if err := writeBundle(ctx, path, n, b); err != nil {
 				return reply{}, err
@@ -80,7 +81,7 @@ func writeBundle(ctx context.Context, path string, n *doctor.Node, b doctor.Bund
 	if err != nil {
 		return fmt.Errorf("support bundle: %w", err)
 	}
-	if err := errors.Join(doctor.WriteBundle(ctx, f, n, b), f.Close()); err != nil {
+	if err := errors.Join(doctor.WriteBundle(ctx, f, n, b), interrupted(ctx), f.Close()); err != nil {
 		return fmt.Errorf("support bundle %s: %w", path, errors.Join(err, os.Remove(path)))
 	}
 	return nil
