@@ -297,20 +297,26 @@ func TestParseRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if groups, err := parse(data); err == nil {
-				t.Errorf("parse = %v, want an error", groups)
+			_, listed := list(data)
+			if _, err := parse(data); errors.Join(listed, err) == nil {
+				t.Error("neither list nor parse has an error")
 			}
 		})
 	}
-	if groups, err := parse([]byte("no descriptors")); err == nil {
-		t.Errorf("parse of garbage = %v, want an error", groups)
+	for _, garbage := range []string{"no descriptors", "\x0a", "\x0a\x01\x12", "\x0a\x7f"} {
+		if groups, err := list([]byte(garbage)); err == nil {
+			t.Errorf("list of %q = %v, want an error", garbage, groups)
+		}
+		if files, err := parse([]byte(garbage)); err == nil {
+			t.Errorf("parse of %q = %v, want an error", garbage, files)
+		}
 	}
 }
 
-// Every start of the daemon and of a client parses the descriptors once.
-func BenchmarkParse(b *testing.B) {
+// Every start of the daemon and of a client lists the versions once.
+func BenchmarkList(b *testing.B) {
 	for b.Loop() {
-		if _, err := parse([]byte(descriptors)); err != nil {
+		if _, err := list(descriptors); err != nil {
 			b.Fatal(err)
 		}
 	}
