@@ -26,8 +26,7 @@ import (
 // check is -check: it prints what the daemon serves and needs with these flags. It
 // touches nothing on the node.
 func check(o options, stdout io.Writer) error {
-	// The versions are bound as when they are served, so a fault in them shows here. No
-	// operation is called.
+	// Of a program with a fault in what it serves, this is where it shows. No operation is called.
 	services, err := rpc.Services(rpc.Operations{
 		Disk:       struct{ disk.Operations }{},
 		Volume:     struct{ volume.Operations }{},
@@ -37,6 +36,9 @@ func check(o options, stdout io.Writer) error {
 		System:     struct{ systemgroup.Operations }{},
 		Storage:    struct{ storage.Operations }{},
 	})
+	if err == nil {
+		err = rpc.Prove(services)
+	}
 	if err != nil {
 		return err
 	}

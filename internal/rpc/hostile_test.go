@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"unicode/utf8"
 
@@ -27,8 +29,8 @@ func FuzzRequests(f *testing.F) {
 	}
 	var all []method
 	for _, s := range services {
-		for i := range s.descriptor.Methods().Len() {
-			all = append(all, s.methods[s.descriptor.Methods().Get(i).Name()])
+		for _, name := range slices.Sorted(maps.Keys(s.methods)) {
+			all = append(all, s.methods[name])
 		}
 	}
 	for i := range all {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -19,7 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/wire"
 )
 
-// Faults of the table of versions, found when the program starts.
+// Faults of the table of versions.
 var (
 	errMissingMethod   = errors.New("no handler answers it")
 	errUnknownMethod   = errors.New("the version has no such method")
@@ -88,35 +87,42 @@ func streaming[Request, Response proto.Message](call func(context.Context, Reque
 	}
 }
 
-// bind returns the methods of a service out of the sets given, which together
-// must have each method of the service once, no other ones, and requests and
-// responses that are wire-identical to the service's.
-func bind(service protoreflect.ServiceDescriptor, sets ...methods) (methods, error) {
+// unite returns the methods of all sets, which have each of them once.
+func unite(sets []methods) (methods, error) {
 	var faults []error
-	bound := make(methods)
+	united := make(methods)
 	for _, set := range sets {
 		for name, m := range set {
-			declared := service.Methods().ByName(name)
-			fault := errUnknownMethod
-			if declared != nil {
-				fault = m.answers(declared)
+			if _, ok := united[name]; ok {
+				faults = append(faults, fmt.Errorf("%s: %w", name, errDuplicateMethod))
 			}
-			if _, ok := bound[name]; ok {
-				fault = errDuplicateMethod
-			}
-			if fault != nil {
-				faults = append(faults, fmt.Errorf("%s.%s: %w", service.FullName(), name, fault))
-			}
-			bound[name] = m
+			united[name] = m
+		}
+	}
+	return united, errors.Join(faults...)
+}
+
+// serve returns nil if the methods are each one of the service and no other ones, and
+// their requests and responses are wire-identical to the service's.
+func (ms methods) serve(service protoreflect.ServiceDescriptor) error {
+	var faults []error
+	for name, m := range ms {
+		declared := service.Methods().ByName(name)
+		fault := errUnknownMethod
+		if declared != nil {
+			fault = m.answers(declared)
+		}
+		if fault != nil {
+			faults = append(faults, fmt.Errorf("%s.%s: %w", service.FullName(), name, fault))
 		}
 	}
 	for i := range service.Methods().Len() {
 		declared := service.Methods().Get(i)
-		if _, ok := bound[declared.Name()]; !ok {
+		if _, ok := ms[declared.Name()]; !ok {
 			faults = append(faults, fmt.Errorf("%s: %w", declared.FullName(), errMissingMethod))
 		}
 	}
-	return bound, errors.Join(faults...)
+	return errors.Join(faults...)
 }
 
 // answers returns nil if m can answer calls of the method declared.
@@ -124,27 +130,10 @@ func (m method) answers(declared protoreflect.MethodDescriptor) error {
 	if declared.IsStreamingClient() || declared.IsStreamingServer() != (m.stream != nil) {
 		return errStreaming
 	}
-	pair := comparison{declared, m.request, m.response}
-	if _, done := compared.Load(pair); done {
-		return nil
-	}
-	err := errors.Join(
+	return errors.Join(
 		wire.Identical(declared.Input(), m.request),
 		wire.Identical(declared.Output(), m.response),
 	)
-	if err == nil {
-		compared.Store(pair, nil)
-	}
-	return err
-}
-
-// compared has each comparison that found no difference. Descriptors don't change, and a
-// program of tests starts thousands of daemons.
-var compared sync.Map
-
-type comparison struct {
-	declared          protoreflect.MethodDescriptor
-	request, response protoreflect.MessageDescriptor
 }
 
 // desc describes m to a gRPC server as the method name of a service.

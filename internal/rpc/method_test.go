@@ -63,7 +63,7 @@ func TestBind(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			file := wiretest.File(t, "p", messages+`service { name: "S" `+test.methods+` }`)
-			_, err := bind(file.Services().ByName("S"), test.sets...)
+			err := bind(file.Services().ByName("S"), test.sets)
 			if clash, ok := test.want.(*wire.ClashError); ok {
 				wantClash(t, err, clash.Field)
 			} else if !errors.Is(err, test.want) {
@@ -73,7 +73,34 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A row that passes a handler of the new shape off as the old one stops the program.
+// bind returns the first fault of a row.
+func bind(service protoreflect.ServiceDescriptor, sets []methods) error {
+	united, err := unite(sets)
+	if err != nil {
+		return err
+	}
+	return united.serve(service)
+}
+
+// Each row of the tables is what its version's descriptor says.
+func TestProve(t *testing.T) {
+	all := services(t, new(fakeNode))
+	if len(all) != api.VersionCount() {
+		t.Errorf("%d services, want %d", len(all), api.VersionCount())
+	}
+	must(t, Prove(all))
+	if err := Prove([]*Service{{"disk", "v9", nil}}); !errors.Is(err, errUnknownVersion) {
+		t.Errorf("disk v9: error = %v, want %v", err, errUnknownVersion)
+	}
+	for _, s := range all {
+		other := &Service{s.Group, s.Version, methods{}}
+		if err := Prove([]*Service{other}); !errors.Is(err, errMissingMethod) {
+			t.Errorf("%s %s without methods: error = %v, want %v", s.Group, s.Version, err, errMissingMethod)
+		}
+	}
+}
+
+// A row that passes a handler of the new shape off as the old one is a fault.
 func TestBindRefusesClashingVersion(t *testing.T) {
 	service, ok := api.Service("filesystem", "v1beta1")
 	if !ok {
@@ -81,12 +108,11 @@ func TestBindRefusesClashingVersion(t *testing.T) {
 	}
 	table := filesystemVersions(new(fakeNode))
 	sets := table["v1beta1"]
-	if _, err := bind(service, sets...); err != nil {
+	if err := bind(service, sets); err != nil {
 		t.Fatalf("the right row: %v", err)
 	}
 	sets[0]["Rmdir"] = table["v2alpha1"][0]["Rmdir"]
-	_, err := bind(service, sets...)
-	wantClash(t, err, 2)
+	wantClash(t, bind(service, sets), 2)
 }
 
 // The table of a group has a row for each version and no other one.
@@ -106,9 +132,16 @@ func TestBindGroup(t *testing.T) {
 	if _, err := bindGroup("disk", unknown); !errors.Is(err, errUnknownVersion) {
 		t.Errorf("with v9: error = %v, want %v", err, errUnknownVersion)
 	}
+	twice := complete()
+	twice["v1"] = append(twice["v1"], twice["v1"]...)
+	if _, err := bindGroup("disk", twice); !errors.Is(err, errDuplicateMethod) {
+		t.Errorf("with each method twice: error = %v, want %v", err, errDuplicateMethod)
+	}
 	wrong := complete()
 	wrong["v1beta1"] = wrong["v1beta2"]
-	if _, err := bindGroup("disk", wrong); !errors.Is(err, errUnknownMethod) {
+	services, err := bindGroup("disk", wrong)
+	must(t, err)
+	if err := Prove(services); !errors.Is(err, errUnknownMethod) {
 		t.Errorf("with methods too many: error = %v, want %v", err, errUnknownMethod)
 	}
 }

@@ -7,9 +7,11 @@
 //
 // Handlers exist once for each shape of a group's messages. A version is a row in
 // the table beside the handlers: the sets of methods that answer it. What a row
-// claims is proven from the descriptors by [Services], before anything is served:
-// the sets have exactly the version's methods, and each message of the version is
-// wire-identical to the Go type that the handler uses for it.
+// claims is proven from the descriptors by [Prove]: the sets have exactly the
+// version's methods, and each message of the version is wire-identical to the Go
+// type that the handler uses for it. Tests prove all of them, and so does csi-proxy
+// -check. A start doesn't: table and descriptors are both in the program, so it
+// would find nothing else, and it would keep 2 MiB of descriptors in memory.
 package rpc
 
 import (
@@ -19,7 +21,6 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/csi-proxy/csi-proxy/api"
@@ -48,8 +49,7 @@ type Operations struct {
 type Service struct {
 	Group, Version string
 
-	descriptor protoreflect.ServiceDescriptor
-	methods    methods
+	methods methods
 }
 
 // versions is the table of a group: by version, the sets of methods that answer it.
@@ -61,7 +61,7 @@ var (
 )
 
 // Services returns all versions of each group that has operations, newest first
-// within a group. An error is a fault of the program: the table disagrees with
+// within a group. An error is a fault of the program: a table has other versions than
 // the published contract, and nothing may be served.
 func Services(ops Operations) ([]*Service, error) {
 	tables := make(map[string]versions)
@@ -98,7 +98,7 @@ func serve[Operations comparable](tables map[string]versions, group string, ops 
 func bindGroup(group string, table versions) ([]*Service, error) {
 	var faults []error
 	for version := range table {
-		if _, ok := api.Service(group, version); !ok {
+		if !slices.Contains(api.Versions(group), version) {
 			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, errUnknownVersion))
 		}
 	}
@@ -109,12 +109,28 @@ func bindGroup(group string, table versions) ([]*Service, error) {
 			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, errMissingVersion))
 			continue
 		}
-		descriptor, _ := api.Service(group, version)
-		bound, err := bind(descriptor, sets...)
-		faults = append(faults, err)
-		services = append(services, &Service{group, version, descriptor, bound})
+		united, err := unite(sets)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, err))
+		}
+		services = append(services, &Service{group, version, united})
 	}
 	return services, errors.Join(faults...)
+}
+
+// Prove proves that the services are what the descriptors of their versions say. An error is a
+// fault of the program.
+func Prove(services []*Service) error {
+	var faults []error
+	for _, s := range services {
+		descriptor, ok := api.Service(s.Group, s.Version)
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s %s: %w", s.Group, s.Version, errUnknownVersion))
+			continue
+		}
+		faults = append(faults, s.methods.serve(descriptor))
+	}
+	return errors.Join(faults...)
 }
 
 // Names returns the names under which the service is registered: the published one, if
@@ -130,12 +146,11 @@ func (s *Service) Names() []string {
 // with the full method name that the client called; one of the unary ones must be
 // [ErrorInterceptor], and one of those for streams [StreamErrorInterceptor].
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
-	count := s.descriptor.Methods().Len()
 	for _, name := range s.Names() {
-		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil), Methods: make([]grpc.MethodDesc, 0, count)}
-		for i := range count {
-			methodName := s.descriptor.Methods().Get(i).Name()
-			if m := s.methods[methodName]; m.stream != nil {
+		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil),
+			Methods: make([]grpc.MethodDesc, 0, len(s.methods))}
+		for methodName, m := range s.methods {
+			if m.stream != nil {
 				desc.Streams = append(desc.Streams, m.streamDesc(methodName))
 			} else {
 				desc.Methods = append(desc.Methods, m.desc(name, methodName))
@@ -149,7 +164,11 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 // its Names, for gRPC reflection. The caller may add those of other services at
 // the same endpoint.
 func (s *Service) Files() (*protoregistry.Files, error) {
-	qualified := s.descriptor.ParentFile()
+	descriptor, ok := api.Service(s.Group, s.Version)
+	if !ok {
+		return nil, fmt.Errorf("%s %s: %w", s.Group, s.Version, errUnknownVersion)
+	}
+	qualified := descriptor.ParentFile()
 	files := new(protoregistry.Files)
 	if err := files.RegisterFile(qualified); err != nil || !api.IsPublished(s.Group) {
 		return files, err
