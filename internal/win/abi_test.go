@@ -65,6 +65,8 @@ func TestABIConstants(t *testing.T) {
 		"StorageIdAssocTarget":   uint64(AssociationTarget),
 
 		"BusTypeScsi":              uint64(BusTypeSCSI),
+		"BusTypeAtapi":             uint64(BusTypeATAPI),
+		"BusTypeAta":               uint64(BusTypeATA),
 		"BusTypeiScsi":             uint64(BusTypeISCSI),
 		"BusTypeSas":               uint64(BusTypeSAS),
 		"BusTypeFileBackedVirtual": uint64(BusTypeFileBackedVirtual),

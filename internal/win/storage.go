@@ -123,6 +123,8 @@ type BusType uint32
 // Bus types.
 const (
 	BusTypeSCSI              BusType = 1
+	BusTypeATAPI             BusType = 2
+	BusTypeATA               BusType = 3
 	BusTypeISCSI             BusType = 9
 	BusTypeSAS               BusType = 10
 	BusTypeFileBackedVirtual BusType = 15

@@ -117,7 +117,7 @@ func page83(ctx context.Context, h device.Handle) (string, error) {
 }
 
 // location asks for the text that Windows shows for a disk and, where there is
-// none of use, for the SCSI address. It is nil if the disk has neither.
+// none, for the SCSI address. It is nil if the disk has neither, or has no LUN.
 func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.Handle) (*disk.Location, error) {
 	descriptor, err := h.Descriptor(ctx)
 	if err := d.tolerate(n, "bus", err); err != nil {
@@ -133,7 +133,7 @@ func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.
 	if location, ok := parseLocation(described.Text); ok {
 		return &location, nil
 	}
-	if isFile(descriptor.BusType, described.Text) {
+	if described.Text != "" || !hasLUNs(descriptor.BusType) {
 		return nil, nil
 	}
 	address, err := h.SCSIAddress(ctx)
@@ -148,14 +148,23 @@ func (d *Disks) location(ctx context.Context, _ string, n disk.Number, h device.
 	}, nil
 }
 
-// isFile reports whether a disk is a file that is attached as one, by its bus or its location text,
-// which is the file's path. Windows Server 2019 shows the scratch space of each container so, with a
-// SCSI address of its own: a driver that looks at the LUN alone, as that of Azure Disk does, would
-// take it for a volume's disk. The published daemon tells no location of it either.
+// hasLUNs reports whether the LUN in a disk's SCSI address means anything. Windows also has such
+// an address, with a LUN that a volume's disk may have, for
+//   - a file that is attached as a disk. Windows Server 2019 shows the scratch space of each
+//     container so.
+//   - an IDE disk, as Azure's temporary disk on machines of generation 1 is
+//
+// A driver that looks at the LUN alone, as that of Azure Disk does, would take these for a volume's
+// disk. Their location texts, a path or one that ends with "Channel 1 : Device 0", have no LUN, and
+// the published daemon tells none either.
 //
 // Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038
-func isFile(bus win.BusType, location string) bool {
-	return bus == win.BusTypeFileBackedVirtual || strings.Contains(location, `\`)
+func hasLUNs(bus win.BusType) bool {
+	switch bus {
+	case win.BusTypeFileBackedVirtual, win.BusTypeATAPI, win.BusTypeATA:
+		return false
+	}
+	return true
 }
 
 // namespaceLocation is the location of an NVMe disk. An NVMe namespace has no SCSI

@@ -111,10 +111,10 @@ func TestListDiskLocations(t *testing.T) {
 			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Virtual_Disk NVM",
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
 		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
-		{winsim.DiskSpec{Location: "SCSI0", SCSI: &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 6}},
-			disk.Location{Adapter: "4", Target: "5", LUNID: "6"}},
-		{winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 1, TargetID: 2, LUN: 255}},
-			disk.Location{Adapter: "1", Target: "2", LUNID: "255"}},
+		{winsim.DiskSpec{
+			LocationError: win.ErrorNotSupported,
+			SCSI:          &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 255},
+		}, disk.Location{Adapter: "4", Target: "5", LUNID: "255"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
@@ -129,6 +129,13 @@ func TestListDiskLocations(t *testing.T) {
 		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 13}}),
 		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeFileBackedVirtual,
 			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 14}}),
+		// Azure's temporary disk on a machine of generation 1.
+		attach(t, sim, winsim.DiskSpec{Location: "PCI Slot 0 : Adapter 1 : Channel 1 : Device 0", BusType: win.BusTypeSAS,
+			SCSI: &win.SCSIAddress{PortNumber: 6}}),
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATA,
+			SCSI: &win.SCSIAddress{PortNumber: 7}}),
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATAPI,
+			SCSI: &win.SCSIAddress{PortNumber: 7, PathID: 1}}),
 	}
 	got, err := ops.ListDiskLocations(t.Context())
 	simtest.Must(t, err)

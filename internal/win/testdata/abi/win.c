@@ -418,6 +418,8 @@ LINES = {
 	VALUE(VOLUME_IS_DIRTY),
 	VALUE(FILE_READ_ONLY_VOLUME),
 	VALUE(BusTypeScsi),
+	VALUE(BusTypeAtapi),
+	VALUE(BusTypeAta),
 	VALUE(BusTypeiScsi),
 	VALUE(BusTypeSas),
 	VALUE(BusTypeSata),
