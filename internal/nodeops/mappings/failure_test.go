@@ -71,27 +71,6 @@ func TestServerDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// However many see that a mapping is broken, one makes it again.
-func TestBrokenForMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sys, m := newMapped(t)
-		must(t, sys.SMB().SetUser("server", alice.Username, bob.Password))
-		must(t, sys.Delay(winsim.Match{Call: probe}, time.Second)) // so that all have seen it
-		calls := counted(sys, remove, create)
-		var callers sync.WaitGroup
-		for range 16 {
-			callers.Go(func() {
-				c := smb.Credentials{Username: alice.Username, Password: bob.Password}
-				simtest.WantError(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", c), nil)
-			})
-		}
-		callers.Wait()
-		if n := calls(); n[0] != 1 || n[1] != 1 {
-			t.Errorf("it was removed %d times and made %d times", n[0], n[1])
-		}
-	})
-}
-
 // Nothing that is logged or returned shows a password.
 func TestNothingShowsThePassword(t *testing.T) {
 	var shown bytes.Buffer

@@ -282,16 +282,6 @@ func TestHealth(t *testing.T) {
 		"the server is away": {func(sys *winsim.System) error {
 			return sys.SMB().SetState("server", smbserver.State{Unreachable: true})
 		}, "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the access is denied": {fail(win.ErrorAccessDenied), "", alice, csiproxy.ErrPermissionDenied,
-			[]int{0, 0}},
-		"the connection breaks": {fail(win.ErrorNetNameDeleted), "", alice, csiproxy.ErrUnavailable,
-			[]int{0, 0}},
-		"the network is down": {fail(win.ErrorNetworkUnreachable), "", alice, csiproxy.ErrUnavailable,
-			[]int{0, 0}},
-		"the server resets the connection": {fail(1236), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"no domain controller answers":     {fail(1311), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the server has no room":           {fail(71), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the node has no resources":        {fail(1450), "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the password was changed": {func(
 			sys *winsim.System) error {
 			return sys.SMB().SetUser("server", bob.Username, secret.New("new"))
@@ -302,7 +292,6 @@ func TestHealth(t *testing.T) {
 		}, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
 		"the share has gone": {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "",
 			bob, csiproxy.ErrUnavailable, []int{0, 0}},
-		"the logon session has gone": {fail(win.ErrorNoSuchLogonSession), "", bob, nil, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys, m := newNode(t)
@@ -319,11 +308,6 @@ func TestHealth(t *testing.T) {
 			simtest.Want(t, "calls to create and remove", calls(), test.calls)
 		})
 	}
-}
-
-// fail has the probes of a share fail.
-func fail(e win.Errno) func(*winsim.System) error {
-	return func(sys *winsim.System) error { return sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, e) }
 }
 
 // A mapping works again when its server is back, without anybody's help.
