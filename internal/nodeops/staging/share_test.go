@@ -4,7 +4,6 @@
 package staging_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -374,85 +373,6 @@ func TestGetVolumeByShare(t *testing.T) {
 	})
 	if _, err := n.Storage.GetVolume(ctx, `\\stranger\data`); err != nil {
 		t.Error(err)
-	}
-}
-
-// Each problem has a condition of its own, that says whether the volume can be used.
-func TestConditions(t *testing.T) {
-	sim, n := newShares(t)
-	ctx := t.Context()
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
-	raw := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	simtest.Must(t, n.Disk.PartitionDisk(ctx, raw))
-	rawID, err := n.Volume.DataVolumeOfDisk(ctx, raw)
-	simtest.Must(t, err)
-	simtest.Mount(t, sim, otherPath, string(rawID))
-
-	const degraded, inaccessible = false, true
-	control := func(code win.IoctlCode) {
-		t.Helper()
-		h, err := sim.OpenDevice(ctx, strings.TrimSuffix(string(staged.VolumeID), `\`), win.GenericRead|win.GenericWrite)
-		simtest.Must(t, err)
-		_, err = h.Control(ctx, code, nil, nil)
-		simtest.Must(t, err)
-		simtest.Must(t, h.Close())
-	}
-	fail := func(call, object string, errno win.Errno) func() {
-		return func() { simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, errno)) }
-	}
-	type conditions map[storage.Reason]bool // whether the volume is inaccessible
-	for _, test := range []struct {
-		name, path string
-		spoil      func()
-		want       conditions
-		mend       func()
-	}{
-		{"sound", stagingPath, nil, conditions{}, nil},
-		{"dirty and read-only", stagingPath, func() {
-			simtest.Must(t, sim.SetVolumeDirty(stagingPath, true))
-			simtest.Must(t, sim.SetVolumeReadOnly(stagingPath, true))
-		}, conditions{storage.Dirty: degraded, storage.ReadOnly: degraded}, func() {
-			simtest.Must(t, sim.SetVolumeDirty(stagingPath, false))
-			simtest.Must(t, sim.SetVolumeReadOnly(stagingPath, false))
-		}},
-		{"raw", otherPath, nil, conditions{storage.NotFormatted: inaccessible}, nil},
-		{"unreadable", stagingPath, fail(win.CallVolumeInformation, "", win.ErrorFileCorrupt),
-			conditions{storage.Unreadable: inaccessible}, nil},
-		{"without a size", stagingPath, fail(win.CallDiskFreeSpace, "", win.ErrorFileCorrupt),
-			conditions{storage.Unreadable: inaccessible}, nil},
-		{"a sick disk", stagingPath, fail(win.IoctlDiskGetDriveLayoutEx.String(), "", win.ErrorIODevice),
-			conditions{storage.DiskUnreadable: degraded}, nil},
-		{
-			"the volume offline", stagingPath, func() { control(win.IoctlVolumeOffline) },
-			conditions{storage.VolumeOffline: inaccessible}, func() { control(win.IoctlVolumeOnline) },
-		},
-		{"a server that is away", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorBadNetPath), conditions{storage.ShareUnreachable: inaccessible}, nil},
-		{"a server that refuses", sharePath, fail(win.CallFileAttributes, `\\filer`, win.ErrorLogonFailure), conditions{storage.ShareRefused: inaccessible}, nil},
-		{"not mapped", sharePath, func() { simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`)) }, conditions{storage.ShareNotMapped: inaccessible}, nil},
-		{"detached", stagingPath, func() { simtest.Must(t, sim.DetachDisk(number)) },
-			conditions{storage.DiskMissing: inaccessible}, nil},
-	} {
-		if test.spoil != nil {
-			test.spoil()
-		}
-		v, err := n.Storage.GetVolume(ctx, test.path)
-		simtest.Must(t, err)
-		got := make(conditions)
-		for _, c := range v.Conditions {
-			got[c.Reason] = c.Inaccessible
-			if c.Message == "" {
-				t.Errorf("%s: %s has no message", test.name, c.Reason)
-			}
-		}
-		if !maps.Equal(got, test.want) || len(got) != len(v.Conditions) || v.Abnormal() != (len(got) > 0) {
-			t.Errorf("%s: %+v", test.name, v)
-		}
-		sim.ResetRules()
-		if test.mend != nil {
-			test.mend()
-		}
 	}
 }
 

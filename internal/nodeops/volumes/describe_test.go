@@ -50,6 +50,8 @@ func TestDescribe(t *testing.T) {
 		}, all + ", read-only", none},
 		"whose place can't be read": {formatted, fail("IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS", win.ErrorIODevice),
 			`no disk, "", NTFS, 10719588352 bytes, clusters of 4096`, "DiskUnreadable"},
+		"on a disk that doesn't tell its table": {formatted, fail("IOCTL_DISK_GET_DRIVE_LAYOUT_EX", win.ErrorIODevice),
+			all, "DiskUnreadable"},
 		"that can't be opened to be read": {formatted, func(s subject) error {
 			return s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.id), `\`), Skip: 1},
 				win.ErrorAccessDenied)
@@ -80,6 +82,9 @@ func TestDescribe(t *testing.T) {
 			var conditions []string
 			for _, condition := range v.Conditions {
 				text := string(condition.Reason)
+				if condition.Message == "" {
+					t.Errorf("%s has no message", text)
+				}
 				if condition.Inaccessible {
 					text += "!"
 				}
