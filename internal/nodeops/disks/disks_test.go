@@ -229,14 +229,6 @@ func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
 	partition() // it isn't even opened
 }
 
-func TestPartitionDiskWaitsForTheVolume(t *testing.T) {
-	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 150 * time.Millisecond})
-	ops := disks.New(sim, disks.Options{})
-	n := attach(t, sim, winsim.DiskSpec{})
-	simtest.Must(t, ops.PartitionDisk(t.Context(), n))
-	simtest.Want(t, "volumes of the disk", len(sim.VolumesOfDisk(n)), 1)
-}
-
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Hour})
 	ops := disks.New(sim, disks.Options{})

@@ -290,18 +290,6 @@ func TestRmdirChanged(t *testing.T) {
 	simtest.Want(t, `C:\Windows`, tree(t, sys, `C:\Windows`), before)
 }
 
-func TestRmdirDeep(t *testing.T) {
-	sys := newNode(t)
-	f := newFilesystem(t, sys)
-	deep := kubelet + `\x` + strings.Repeat(`\d`, 3000)
-	must(t, sys.MkdirAll(deep))
-	must(t, sys.WriteFile(deep+`\file`, nil))
-	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
-	if exists, err := f.PathExists(t.Context(), kubelet+`\x`); exists || err != nil {
-		t.Errorf("afterwards: %v, %v", exists, err)
-	}
-}
-
 // deepTree makes directories one in the other, each through the handle of the one above,
 // as no path is long enough.
 func deepTree(t *testing.T, sys *winsim.System, dir, name string, depth int) {

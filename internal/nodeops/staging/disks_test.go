@@ -189,19 +189,6 @@ func TestListDisksOfNVMe(t *testing.T) {
 	}
 }
 
-// A clone that can't go online says of which disk it is one.
-func TestListDisksNamesTheOriginal(t *testing.T) {
-	sim, n := newNode(t)
-	_, original := simtest.Volume(t, sim)
-	_, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
-	simtest.Must(t, err)
-	sim.Settle()
-	disks, err := n.Storage.ListDisks(t.Context(), storage.Selector{SerialNumber: "clone"})
-	if err != nil || len(disks) != 1 || disks[0].OfflineReason != "it is a copy of disk 1, which is online" {
-		t.Errorf("%+v, %v", disks, err)
-	}
-}
-
 func TestListDisksChecksTheSelector(t *testing.T) {
 	_, n := newNode(t)
 	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}); !errors.Is(err,

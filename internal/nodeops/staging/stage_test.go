@@ -400,15 +400,6 @@ func TestStageVolumeWaits(t *testing.T) {
 	simtest.WantErrorOf(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
 }
 
-func TestStageVolumeNeverWritesOverData(t *testing.T) {
-	sim, n := newNode(t)
-	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 0))
-	_, err := n.Storage.StageVolume(t.Context(),
-		storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	simtest.WantErrorOf(t, "a foreign disk", err, csiproxy.ErrFailedPrecondition, "LUKS", "disk 1")
-}
-
 func TestStageVolumeFormats(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})

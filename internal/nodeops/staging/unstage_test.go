@@ -373,16 +373,3 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 		t.Errorf("unstaging it: %+v", done)
 	}
 }
-
-// A volume whose disk has left can be unstaged.
-func TestUnstageVolumeWithoutDisk(t *testing.T) {
-	sim, n, number := newStaged(t)
-	simtest.Must(t, sim.DetachDisk(number))
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
-		t.Errorf("%+v", done)
-	}
-	stage(t, n, func() storage.StageVolumeRequest {
-		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-		return storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
-	}())
-}
