@@ -301,24 +301,21 @@ func TestOriginalLeavesMeanwhile(t *testing.T) {
 
 // Somebody makes a partition on a copy at each call that gives it new ids. It stays.
 func TestCloneIsPartitionedMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for at, more := 0, true; more && !t.Failed(); at++ {
-			sim := simtest.Open(t, winsim.Delays{})
-			original := attach(t, sim, winsim.DiskSpec{})
-			simtest.Partition(t, sim, original, 1)
-			copied := clone(t, sim, original)
-			calls, made := 0, 0
-			sim.OnCall(func(c winsim.Call) {
-				if calls++; calls-1 == at && c.Name != win.IoctlDiskSetDriveLayoutEx.String() {
-					made = addPartition(t, sim, copied)
-				}
-			})
-			err := disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(operation.Inline(t.Context()), copied, true)
-			sim.OnCall(nil)
-			more = at < calls
-			if got := len(layoutOf(t, sim, copied).Partitions); made != 0 && got != made {
-				t.Errorf("call %d: of %d partitions there are %d; %v", at, made, got, err)
+	simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+		sim := simtest.Open(t, winsim.Delays{})
+		original := attach(t, sim, winsim.DiskSpec{})
+		simtest.Partition(t, sim, original, 1)
+		copied := clone(t, sim, original)
+		made := 0
+		before(sim, func(c winsim.Call) {
+			if c.Name != win.IoctlDiskSetDriveLayoutEx.String() {
+				made = addPartition(t, sim, copied)
 			}
+		})
+		err := disks.New(sim, disks.Options{NewIDsForClones: true}).SetDiskState(operation.Inline(t.Context()), copied, true)
+		sim.OnCall(nil)
+		if got := len(layoutOf(t, sim, copied).Partitions); made != 0 && got != made {
+			t.Errorf("of %d partitions there are %d; %v", made, got, err)
 		}
 	})
 }

@@ -42,37 +42,27 @@ func write(t *testing.T, sim *winsim.System, n disk.Number) string {
 // writes themselves are left out: Windows has no call that looks at a disk and changes it
 // in one step.
 func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for at, more := 0, true; more && !t.Failed(); at++ {
-			sim, ops := newNode(t)
-			n := attach(t, sim, winsim.DiskSpec{Offline: true})
-			var file, during string
-			calls, busy := 0, false
-			sim.OnCall(func(c winsim.Call) {
-				if busy {
-					return
-				}
-				if calls++; calls-1 != at || c.Name == "IOCTL_DISK_CREATE_DISK" || c.Name == "IOCTL_DISK_SET_DRIVE_LAYOUT_EX" {
-					return
-				}
-				busy, during = true, c.Name
-				file = write(t, sim, n)
-				busy = false
-			})
-			err := ops.PartitionDisk(operation.Inline(t.Context()), n)
-			sim.OnCall(nil)
-			if file != "" {
-				if data, readErr := sim.ReadFile(file); string(data) != "data" {
-					t.Errorf("before call %d, %s: the data are gone (%v); the error is %v", at, during, readErr, err)
-				}
-				if got := sim.VolumesOfDisk(n); len(got) != 1 {
-					t.Errorf("before call %d, %s: the disk has the volumes %q; the error is %v", at, during, got, err)
-				}
+	simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{Offline: true})
+		var file, during string
+		before(sim, func(c winsim.Call) {
+			if c.Name != "IOCTL_DISK_CREATE_DISK" && c.Name != "IOCTL_DISK_SET_DRIVE_LAYOUT_EX" {
+				during, file = c.Name, write(t, sim, n)
 			}
-			if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
-				t.Errorf("before call %d, %s: %v", at, during, err)
+		})
+		err := ops.PartitionDisk(operation.Inline(t.Context()), n)
+		sim.OnCall(nil)
+		if file != "" {
+			if data, readErr := sim.ReadFile(file); string(data) != "data" {
+				t.Errorf("before %s: the data are gone (%v); the error is %v", during, readErr, err)
 			}
-			more = at < calls
+			if got := sim.VolumesOfDisk(n); len(got) != 1 {
+				t.Errorf("before %s: the disk has the volumes %q; the error is %v", during, got, err)
+			}
+		}
+		if err != nil && !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("before %s: %v", during, err)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,32 +29,13 @@ func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *
 	before func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call),
 	act func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call)) {
 	t.Helper()
-	for at, more := 0, true; more; at++ {
-		synctest.Test(t, func(t *testing.T) {
-			sim, n := newNode(t)
-			prepare(t, sim, n)
-			var mu sync.Mutex // calls of several goroutines are counted
-			i := -1
-			var hit winsim.Call
-			sim.OnCall(func(c winsim.Call) {
-				mu.Lock()
-				i++
-				now := i == at
-				if now {
-					hit = c
-				}
-				mu.Unlock()
-				if now {
-					before(t, sim, n, c)
-				}
-			})
-			act(t, sim, n, winsim.Call{})
-			sim.OnCall(nil)
-			mu.Lock()
-			defer mu.Unlock()
-			more = hit.Name != ""
-		})
-	}
+	simtest.AtEachCall(t, func(t *testing.T, at func(*winsim.System, func(winsim.Call))) {
+		sim, n := newNode(t)
+		prepare(t, sim, n)
+		at(sim, func(c winsim.Call) { before(t, sim, n, c) })
+		act(t, sim, n, winsim.Call{})
+		sim.OnCall(nil)
+	})
 }
 
 // An error that says that something is gone proves nothing: UnstageVolume unmounts neither a

@@ -6,7 +6,6 @@ package use_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -233,23 +232,18 @@ func TestDiskGetsAnotherNumber(t *testing.T) {
 // A disk takes the place of the volume's at each call in turn, with the same contents: the right
 // is to the one that is there, or there is none.
 func TestDiskIsSwapped(t *testing.T) {
-	for at, more := 0, true; more; at++ {
+	simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
 		n := newNode(t)
-		more = false
-		simtest.BeforeCalls(n.sim, func(i int, _ winsim.Call) {
-			if i == at {
-				more = true
-				simtest.Must(t, n.sim.SwapDisk(n.number, winsim.DiskSpec{Serial: "clone"}, true))
-			}
+		before(n.sim, func(winsim.Call) {
+			simtest.Must(t, n.sim.SwapDisk(n.number, winsim.DiskSpec{Serial: "clone"}, true))
 		})
 		ctx, d, _, err := n.process().DiskOf(t.Context(), n.id)
 		n.sim.OnCall(nil)
-		if err != nil {
-			continue
+		if err == nil {
+			simtest.WantError(t, d.Verify(ctx), nil)
+			d.Release()
 		}
-		simtest.WantErrorOf(t, fmt.Sprintf("swapped at call %d", at), d.Verify(ctx), nil)
-		d.Release()
-	}
+	})
 }
 
 // Who holds directories open waits for a moment only.
@@ -299,80 +293,68 @@ func TestMountedAt(t *testing.T) {
 	for what, kind := range map[string]pathpolicy.Kind{
 		"volume": pathpolicy.MountedVolume, "share": pathpolicy.SharedDirectory,
 	} {
-		for at, more := 0, true; more && !t.Failed(); at++ {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNode(t)
-				number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
-				simtest.Partition(t, n.sim, number, 1)
-				n.sim.Settle()
-				ends := map[pathpolicy.Kind][]string{
-					pathpolicy.MountedVolume:   {string(n.id), n.sim.VolumesOfDisk(number)[0]},
-					pathpolicy.SharedDirectory: {`\\server\share`, `\\server\other`},
-				}[kind]
-				lead := func(to string) error {
-					if kind == pathpolicy.SharedDirectory {
-						return n.sim.Symlink(path, to, true)
-					}
-					return n.sim.SetVolumeMountPoint(t.Context(), path+`\`, to)
+		simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+			n := newNode(t)
+			number := simtest.Attach(t, n.sim, winsim.DiskSpec{})
+			simtest.Partition(t, n.sim, number, 1)
+			n.sim.Settle()
+			ends := map[pathpolicy.Kind][]string{
+				pathpolicy.MountedVolume:   {string(n.id), n.sim.VolumesOfDisk(number)[0]},
+				pathpolicy.SharedDirectory: {`\\server\share`, `\\server\other`},
+			}[kind]
+			lead := func(to string) error {
+				if kind == pathpolicy.SharedDirectory {
+					return n.sim.Symlink(path, to, true)
 				}
-				other := n.process()
-				take := func(to string) (taken, error) {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-					defer cancel()
-					if kind == pathpolicy.MountedVolume {
-						_, r, err := other.Volume(ctx, volume.ID(to))
-						return r, err
-					}
-					remote, err := unc.Parse(to)
-					simtest.Must(t, err)
-					_, r, err := other.Share(ctx, remote)
+				return n.sim.SetVolumeMountPoint(t.Context(), path+`\`, to)
+			}
+			other := n.process()
+			take := func(to string) (taken, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if kind == pathpolicy.MountedVolume {
+					_, r, err := other.Volume(ctx, volume.ID(to))
 					return r, err
 				}
-				simtest.Must(t, n.sim.MkdirAll(simtest.Kubelet))
-				if kind == pathpolicy.MountedVolume {
-					simtest.Must(t, n.sim.MkdirAll(path))
-				}
-				simtest.Must(t, lead(ends[0]))
-				more = false
-				ended, i := 0, -1
-				busy := false
-				n.sim.OnCall(func(winsim.Call) {
-					if busy {
-						return
-					}
-					if i++; i != at {
-						return
-					}
-					more, busy = true, true
-					defer func() { busy = false }()
-					r, err := take(ends[0])
-					if err != nil {
-						return // the right is given already
-					}
-					defer r.Release()
-					if kind == pathpolicy.MountedVolume {
-						err = n.sim.DeleteVolumeMountPoint(t.Context(), path+`\`)
-					} else {
-						err = n.sim.Remove(path)
-					}
-					if err == nil {
-						simtest.Must(t, lead(ends[1]))
-						ended = 1
-					}
-				})
-				_, to, release, err := n.process().MountedAt(t.Context(), parsed)
-				n.sim.OnCall(nil)
+				remote, err := unc.Parse(to)
 				simtest.Must(t, err)
-				defer release()
-				if to.Kind != kind || strings.TrimSuffix(to.Target, `\`) != strings.TrimSuffix(ends[ended], `\`) {
-					t.Errorf("a %s is changed at call %d: the path ends at %q, not at %q", what, at, to.Target, ends[ended])
+				_, r, err := other.Share(ctx, remote)
+				return r, err
+			}
+			simtest.Must(t, n.sim.MkdirAll(simtest.Kubelet))
+			if kind == pathpolicy.MountedVolume {
+				simtest.Must(t, n.sim.MkdirAll(path))
+			}
+			simtest.Must(t, lead(ends[0]))
+			ended := 0
+			before(n.sim, func(winsim.Call) {
+				r, err := take(ends[0])
+				if err != nil {
+					return // the right is given already
 				}
-				if r, err := take(ends[ended]); err == nil {
-					t.Errorf("a %s is changed at call %d: there is no right to where the path ends", what, at)
-					r.Release()
+				defer r.Release()
+				if kind == pathpolicy.MountedVolume {
+					err = n.sim.DeleteVolumeMountPoint(t.Context(), path+`\`)
+				} else {
+					err = n.sim.Remove(path)
+				}
+				if err == nil {
+					simtest.Must(t, lead(ends[1]))
+					ended = 1
 				}
 			})
-		}
+			_, to, release, err := n.process().MountedAt(t.Context(), parsed)
+			n.sim.OnCall(nil)
+			simtest.Must(t, err)
+			defer release()
+			if to.Kind != kind || strings.TrimSuffix(to.Target, `\`) != strings.TrimSuffix(ends[ended], `\`) {
+				t.Errorf("a %s is changed: the path ends at %q, not at %q", what, to.Target, ends[ended])
+			}
+			if r, err := take(ends[ended]); err == nil {
+				t.Errorf("a %s is changed: there is no right to where the path ends", what)
+				r.Release()
+			}
+		})
 	}
 }
 

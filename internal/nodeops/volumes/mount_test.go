@@ -256,16 +256,14 @@ func TestVolumeIDFromTargetPath(t *testing.T) {
 // lands inside of the kubelet directory, or nowhere.
 func TestMountUnderAttack(t *testing.T) {
 	const dir = kubelet + `\pods\1`
-	for swap := 1; ; swap++ {
+	simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
 		n := newNode(t)
 		_, id := n.formatted(winsim.DiskSpec{})
 		n.do(n.sim.MkdirAll(dir + `\mount`))
 		n.do(n.sim.MkdirAll(`C:\Windows\victim\mount`))
-		calls := 0
-		n.sim.OnCall(func(winsim.Call) {
-			if calls++; calls != swap {
-				return
-			}
+		swapped := false
+		before(n.sim, func(winsim.Call) {
+			swapped = true
 			// As a pod could, if the handles let it: each of these may fail.
 			if n.sim.Rename(dir, dir+`-away`, false) == nil {
 				n.sim.Symlink(dir, `C:\Windows\victim`, true)
@@ -278,16 +276,15 @@ func TestMountUnderAttack(t *testing.T) {
 		err := n.volumes.MountVolume(t.Context(), id, dir+`\mount`)
 		n.sim.OnCall(nil)
 		if got := n.mountedAt(`C:\Windows\victim\mount`); got != "" {
-			t.Errorf("swapped at call %d: mounted outside, %v", swap, err)
+			t.Errorf("mounted outside, %v", err)
 		}
 		if info, statErr := n.sim.FileAttributes(t.Context(), `C:\Windows\victim\mount`); statErr != nil || info&win.AttributeReparsePoint != 0 {
-			t.Errorf("swapped at call %d: the victim is %#x, %v", swap, info, statErr)
+			t.Errorf("the victim is %#x, %v", info, statErr)
 		}
-		if calls < swap {
+		if !swapped {
 			n.do(err)
-			return
 		}
-	}
+	})
 }
 
 // An administrator may allow a whole drive, also one that isn't there.

@@ -5,6 +5,9 @@ package simtest
 
 import (
 	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -30,6 +33,28 @@ func BeforeCalls(sys *winsim.System, f func(i int, c winsim.Call)) {
 		f(i, c)
 		i++
 	})
+}
+
+// AtEachCall tries something once for each call to Windows that it makes, on a node and in a bubble of its
+// own each time: before has f run right before the call whose turn it is.
+func AtEachCall(t *testing.T, try func(t *testing.T, before func(sys *winsim.System, f func(c winsim.Call)))) {
+	t.Helper()
+	for at, more := int64(0), true; more; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			var calls atomic.Int64 // several may be made at one time
+			try(t, func(sys *winsim.System, f func(c winsim.Call)) {
+				sys.OnCall(func(c winsim.Call) {
+					if calls.Add(1)-1 == at {
+						f(c)
+					}
+				})
+			})
+			more = at < calls.Load()
+		})
+		if t.Failed() {
+			t.Fatalf("that was before call %d", at)
+		}
+	}
 }
 
 // Controlled is a node whose disks and volumes answer control calls by Answer: the device at path is
