@@ -5,11 +5,9 @@ package initiator_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/initiator"
@@ -100,48 +98,39 @@ func TestSessionIsSwapped(t *testing.T) {
 	elsewhere := win.ISCSIPortal{Address: "10.0.0.9", Port: 3260}
 	for what, call := range operations {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for at, more := 0, true; more; at++ {
-					sys, i := newNode(t, winsim.Delays{}, target(name, 1))
-					discovered(t, i)
-					must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
-					calls, swapping := 0, false
-					var theirs win.ISCSISessionID
-					sys.OnCall(func(c winsim.Call) {
-						if swapping {
-							return
-						}
-						if calls++; calls != at+1 {
-							return
-						}
-						swapping = true
-						if ids := sessionsOf(t, sys); len(ids) > 0 {
-							must(t, sys.LogoutISCSITarget(t.Context(), ids[0]))
-						}
-						must(t, sys.ISCSI().RemoveTarget(string(name)))
-						must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{elsewhere}},
-							winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "theirs"}))
-						must(t, sys.AddISCSISendTargetPortal(t.Context(), elsewhere))
-						must(t, sys.RemoveISCSISendTargetPortal(t.Context(), win.ISCSIPortal{Address: portal.Address, Port: 3260}))
-						var err error
-						theirs, err = sys.LoginISCSITarget(t.Context(), win.ISCSILogin{Target: string(name), Portal: elsewhere})
-						must(t, err)
-						swapping = false
-					})
-					err := call(t.Context(), i, portal)
-					sys.OnCall(nil)
-					if more = at < calls; !more {
-						break
+			simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+				sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+				discovered(t, i)
+				must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+				swapped := false
+				var theirs win.ISCSISessionID
+				before(sys, func(winsim.Call) {
+					swapped = true
+					if ids := sessionsOf(t, sys); len(ids) > 0 {
+						must(t, sys.LogoutISCSITarget(t.Context(), ids[0]))
 					}
-					if !slices.Contains(sessionsOf(t, sys), theirs) {
-						t.Errorf("before call %d: somebody else's session has ended", at)
-					}
-					// After that, the operation says that it isn't the caller's target.
-					want(t, call(t.Context(), i, portal), csiproxy.ErrFailedPrecondition)
-					ended := what == "DisconnectTarget" && err == nil // the caller's session has
-					if !ended && csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
-						t.Errorf("before call %d: %v", at, err)
-					}
+					must(t, sys.ISCSI().RemoveTarget(string(name)))
+					must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: string(name), Portals: []win.ISCSIPortal{elsewhere}},
+						winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "theirs"}))
+					must(t, sys.AddISCSISendTargetPortal(t.Context(), elsewhere))
+					must(t, sys.RemoveISCSISendTargetPortal(t.Context(), win.ISCSIPortal{Address: portal.Address, Port: 3260}))
+					var err error
+					theirs, err = sys.LoginISCSITarget(t.Context(), win.ISCSILogin{Target: string(name), Portal: elsewhere})
+					must(t, err)
+				})
+				err := call(t.Context(), i, portal)
+				sys.OnCall(nil)
+				if !swapped {
+					return
+				}
+				if !slices.Contains(sessionsOf(t, sys), theirs) {
+					t.Error("somebody else's session has ended")
+				}
+				// After that, the operation says that it isn't the caller's target.
+				want(t, call(t.Context(), i, portal), csiproxy.ErrFailedPrecondition)
+				ended := what == "DisconnectTarget" && err == nil // the caller's session has
+				if !ended && csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
+					t.Error(err)
 				}
 			})
 		})
@@ -153,33 +142,21 @@ func TestAnotherProcess(t *testing.T) {
 	for what, call := range operations {
 		for _, against := range []string{"ConnectTarget", "DisconnectTarget"} {
 			t.Run(what+" against "+against, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					for at, more := 0, true; more; at++ {
-						sys, i := newNode(t, winsim.Delays{}, target(name, 1))
-						discovered(t, i)
-						if against == "DisconnectTarget" || what == "DisconnectTarget" {
-							must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
-						}
-						second := initiator.New(sys, initiator.Options{})
-						calls, within := 0, false
-						sys.OnCall(func(winsim.Call) {
-							if within {
-								return
-							}
-							if calls++; calls == at+1 {
-								within = true
-								must(t, operations[against](operation.Inline(t.Context()), second, portal))
-								within = false
-							}
-						})
-						err := call(operation.Inline(t.Context()), i, portal)
-						sys.OnCall(nil)
-						more = at < calls
-						simtest.WantErrorOf(t, fmt.Sprintf("before call %d", at), err, nil)
-						must(t, call(t.Context(), i, portal))
-						if n := len(sessionsOf(t, sys)); what == "ConnectTarget" && n != 1 || what == "DisconnectTarget" && n != 0 {
-							t.Errorf("before call %d: there are %d sessions", at, n)
-						}
+				simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+					sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+					discovered(t, i)
+					if against == "DisconnectTarget" || what == "DisconnectTarget" {
+						must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+					}
+					second := initiator.New(sys, initiator.Options{})
+					before(sys, func(winsim.Call) {
+						must(t, operations[against](operation.Inline(t.Context()), second, portal))
+					})
+					must(t, call(operation.Inline(t.Context()), i, portal))
+					sys.OnCall(nil)
+					must(t, call(t.Context(), i, portal))
+					if n := len(sessionsOf(t, sys)); what == "ConnectTarget" && n != 1 || what == "DisconnectTarget" && n != 0 {
+						t.Errorf("there are %d sessions", n)
 					}
 				})
 			})

@@ -6,7 +6,6 @@ package machine_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/nodeops/machine"
@@ -58,43 +57,37 @@ func checkStates(t *testing.T, m *machine.Machine, want [3]system.Status) {
 func TestServiceIsSwapped(t *testing.T) {
 	for what, op := range operations {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for at, more := 0, true; more; at++ {
-					sys, m := newMachine(t, winsim.Delays{})
-					must(t, sys.Services().Add(services.Spec{Name: "alone", StartType: win.ServiceDemandStart}))
-					call := func() error {
-						if op.running {
-							return m.StopService(operation.Inline(t.Context()), "alone", true)
-						}
-						return m.StartService(operation.Inline(t.Context()), "alone")
-					}
+			simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+				sys, m := newMachine(t, winsim.Delays{})
+				must(t, sys.Services().Add(services.Spec{Name: "alone", StartType: win.ServiceDemandStart}))
+				call := func() error {
 					if op.running {
-						must(t, m.StartService(t.Context(), "alone"))
+						return m.StopService(operation.Inline(t.Context()), "alone", true)
 					}
-					calls := 0
-					simtest.BeforeCalls(sys, func(i int, _ winsim.Call) {
-						if calls++; i == at {
-							must(t, sys.Services().Remove("alone"))
-							must(t, sys.Services().Add(services.Spec{Name: "alone", DisplayName: "another",
-								StartType: win.ServiceDemandStart}))
-						}
-					})
-					err := call()
-					sys.OnCall(nil)
-					more = at < calls
-					// The new service is stopped: to a start it looks as if the old one had.
-					if err != nil && (op.running || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
-						t.Errorf("before call %d: %v", at, err)
-					}
-					want := system.Running
-					if op.running {
-						want = system.Stopped
-					}
-					if got := status(t, m, "alone"); err == nil && got != want {
-						t.Errorf("before call %d: success, and it is %v", at, got)
-					}
-					must(t, call())
+					return m.StartService(operation.Inline(t.Context()), "alone")
 				}
+				if op.running {
+					must(t, m.StartService(t.Context(), "alone"))
+				}
+				before(sys, func(winsim.Call) {
+					must(t, sys.Services().Remove("alone"))
+					must(t, sys.Services().Add(services.Spec{Name: "alone", DisplayName: "another",
+						StartType: win.ServiceDemandStart}))
+				})
+				err := call()
+				sys.OnCall(nil)
+				// The new service is stopped: to a start it looks as if the old one had.
+				if err != nil && (op.running || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
+					t.Error(err)
+				}
+				want := system.Running
+				if op.running {
+					want = system.Stopped
+				}
+				if got := status(t, m, "alone"); err == nil && got != want {
+					t.Errorf("success, and it is %v", got)
+				}
+				must(t, call())
 			})
 		})
 	}
@@ -105,31 +98,18 @@ func TestAnotherProcess(t *testing.T) {
 	for what, op := range operations {
 		for against, other := range operations {
 			t.Run(what+" against "+against, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					for at, more := 0, true; more; at++ {
-						sys, m := prepared(t, op.running)
-						second := machine.New(sys, machine.Options{})
-						calls, within := 0, false
-						sys.OnCall(func(winsim.Call) {
-							if within {
-								return
-							}
-							if calls++; calls == at+1 {
-								within = true
-								must(t, other.call(operation.Inline(t.Context()), second))
-								within = false
-							}
-						})
-						err := op.call(operation.Inline(t.Context()), m)
-						sys.OnCall(nil)
-						more = at < calls
-						// A service that another process stops looks as if it had failed.
-						if err != nil && (what == against || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
-							t.Errorf("before call %d: %v", at, err)
-						}
-						must(t, op.call(t.Context(), m))
-						checkStates(t, m, [3]system.Status{system.Running, op.after[1], op.after[2]})
+				simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+					sys, m := prepared(t, op.running)
+					second := machine.New(sys, machine.Options{})
+					before(sys, func(winsim.Call) { must(t, other.call(operation.Inline(t.Context()), second)) })
+					err := op.call(operation.Inline(t.Context()), m)
+					sys.OnCall(nil)
+					// A service that another process stops looks as if it had failed.
+					if err != nil && (what == against || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
+						t.Error(err)
 					}
+					must(t, op.call(t.Context(), m))
+					checkStates(t, m, [3]system.Status{system.Running, op.after[1], op.after[2]})
 				})
 			})
 		}

@@ -418,32 +418,28 @@ func TestUnmountWithoutMountManager(t *testing.T) {
 // call of the first. Both succeed.
 func TestUnmountTwiceAtOneTime(t *testing.T) {
 	for _, where := range []string{"one process", "two processes"} {
-		for at, more := 0, true; more; at++ {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNode(t)
-				_, id := n.formatted(winsim.DiskSpec{})
-				n.do(n.volumes.MountVolume(t.Context(), id, staging))
-				first := n.volumes
-				if where == "two processes" {
-					n.restart()
-				}
-				ended := make(chan error, 1)
-				i := -1
-				n.sim.OnCall(func(winsim.Call) {
-					if i++; i == at {
-						go func() { ended <- n.volumes.UnmountVolume(t.Context(), id, staging) }()
-						synctest.Wait()
-					}
-				})
-				err := first.UnmountVolume(operation.Inline(t.Context()), id, staging)
-				n.sim.OnCall(nil)
-				if more = i >= at; !more {
-					return
-				}
-				if other := <-ended; err != nil || other != nil {
-					t.Errorf("%s, call %d: %v; the other call: %v", where, at, err, other)
-				}
+		simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+			n := newNode(t)
+			_, id := n.formatted(winsim.DiskSpec{})
+			n.do(n.volumes.MountVolume(t.Context(), id, staging))
+			first := n.volumes
+			if where == "two processes" {
+				n.restart()
+			}
+			var ended chan error
+			before(n.sim, func(winsim.Call) {
+				ended = make(chan error, 1)
+				go func() { ended <- n.volumes.UnmountVolume(t.Context(), id, staging) }()
+				synctest.Wait()
 			})
-		}
+			err := first.UnmountVolume(operation.Inline(t.Context()), id, staging)
+			n.sim.OnCall(nil)
+			if ended == nil {
+				return
+			}
+			if other := <-ended; err != nil || other != nil {
+				t.Errorf("%s: %v; the other call: %v", where, err, other)
+			}
+		})
 	}
 }
