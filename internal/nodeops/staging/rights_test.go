@@ -27,13 +27,13 @@ import (
 // one, on a node of its own.
 func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *nodeops.Node),
 	before func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call),
-	act func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call)) {
+	act func(t *testing.T, sim *winsim.System, n *nodeops.Node)) {
 	t.Helper()
 	simtest.AtEachCall(t, func(t *testing.T, at func(*winsim.System, func(winsim.Call))) {
 		sim, n := newNode(t)
 		prepare(t, sim, n)
 		at(sim, func(c winsim.Call) { before(t, sim, n, c) })
-		act(t, sim, n, winsim.Call{})
+		act(t, sim, n)
 		sim.OnCall(nil)
 	})
 }
@@ -63,7 +63,7 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 					}
 				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
 					simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno))
-				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+				}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 					ctx, cancel := context.WithTimeout(operation.Inline(t.Context()), time.Second) // a few attempts
 					defer cancel()
 					done, err := n.Storage.UnstageVolume(ctx, r)
@@ -285,7 +285,7 @@ func TestMountDuringUnstage(t *testing.T) {
 		simtest.Must(t, err)
 		go func() { ended <- other.Volume.MountVolume(t.Context(), volume.ID(id), otherPath) }()
 		synctest.Wait()
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()),
 			storage.UnstageVolumeRequest{StagingPath: stagingPath})
 		sim.OnCall(nil)
@@ -349,11 +349,11 @@ func TestSpotFixFailsClosed(t *testing.T) {
 		simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorDeviceNotConnected))
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		_, err := n.Storage.CheckVolume(operation.Inline(t.Context()),
 			storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 		if err == nil {
-			t.Errorf("it was checked, with an error of %+v", c)
+			t.Error("it was checked")
 		}
 	})
 }
@@ -378,14 +378,14 @@ func TestOneStagingPath(t *testing.T) {
 				ended <- err
 			}()
 			synctest.Wait()
-		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			_, err := n.Storage.StageVolume(operation.Inline(t.Context()),
 				storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 			sim.OnCall(nil)
 			select {
 			case other := <-ended:
 				if (err == nil) == (other == nil) {
-					t.Errorf("%s, at %s: %v and %v", where, c.Name, err, other)
+					t.Errorf("%s: %v and %v", where, err, other)
 				}
 			case <-time.After(time.Minute):
 			}
@@ -547,7 +547,7 @@ func TestStageAndPublishDuringCleanUp(t *testing.T) {
 				published = staged && other.Storage.PublishVolume(t.Context(), stagingPath, targetPath) == nil
 			}()
 			synctest.Wait()
-		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
+		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			_, err := n.Storage.CleanUp(operation.Inline(t.Context()), true)
 			sim.OnCall(nil)
 			select {
@@ -559,10 +559,10 @@ func TestStageAndPublishDuringCleanUp(t *testing.T) {
 				t.Errorf("not staged (CleanUp: %v)", err)
 			}
 			if v, err := n.Storage.GetVolume(t.Context(), stagingPath); staged && (err != nil || v.Abnormal()) {
-				t.Errorf("staged at %s, and then: %+v, %v", c.Name, v, err)
+				t.Errorf("staged, and then: %+v, %v", v, err)
 			}
 			if v, err := n.Storage.GetVolume(t.Context(), targetPath); published && (err != nil || v.Abnormal()) {
-				t.Errorf("published at %s, and then: %+v, %v", c.Name, v, err)
+				t.Errorf("published, and then: %+v, %v", v, err)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func TestUnstageShareLeavesAnotherLink(t *testing.T) {
 			simtest.Must(t, sim.Symlink(sharePath, `\\filer\other\`, true))
 			replaced = true
 		}
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		_, err := n.Storage.UnstageShare(operation.Inline(t.Context()), storage.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
 		if !replaced {
 			return
