@@ -271,36 +271,6 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	simtest.Want(t, "its attributes", attributesOf(sim, number), win.DiskOffline)
 }
 
-// A volume is mounted at each call of UnstageVolume, by the published API and of another
-// process: a mount that has succeeded stays usable.
-func TestMountDuringUnstage(t *testing.T) {
-	var id string
-	ended := make(chan error, 1)
-	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
-		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-		id = string(stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}).VolumeID)
-		ended = make(chan error, 1)
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
-		other, err := nodeops.New(sim, nodeops.Options{})
-		simtest.Must(t, err)
-		go func() { ended <- other.Volume.MountVolume(t.Context(), volume.ID(id), otherPath) }()
-		synctest.Wait()
-	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
-		_, err := n.Storage.UnstageVolume(operation.Inline(t.Context()),
-			storage.UnstageVolumeRequest{StagingPath: stagingPath})
-		sim.OnCall(nil)
-		simtest.Must(t, err)
-		select {
-		case mounted := <-ended:
-			if mounted == nil {
-				simtest.Must(t, sim.WriteFile(otherPath+file, []byte("precious")))
-				simtest.Want(t, "attributes of the disk of a mounted volume", attributesOf(sim, 1), 0)
-			}
-		case <-time.After(time.Minute): // the last round, which has no other call
-		}
-	})
-}
-
 // A volume is mounted at the staging path while UnstageVolume looks for the disk that is named, and
 // isn't in the node: it doesn't say that nothing is staged.
 func TestMountAtTheStagingPathDuringUnstage(t *testing.T) {
@@ -356,41 +326,6 @@ func TestSpotFixFailsClosed(t *testing.T) {
 			t.Error("it was checked")
 		}
 	})
-}
-
-// One volume is staged at one path, also if two calls ask for two at one time.
-func TestOneStagingPath(t *testing.T) {
-	for _, where := range []string{"one process", "two processes"} {
-		var ended chan error
-		atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
-			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-			ended = make(chan error, 1)
-		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
-			other := n
-			if where == "two processes" {
-				var err error
-				other, err = nodeops.New(sim, nodeops.Options{})
-				simtest.Must(t, err)
-			}
-			go func() {
-				_, err := other.Storage.StageVolume(t.Context(),
-					storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
-				ended <- err
-			}()
-			synctest.Wait()
-		}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
-			_, err := n.Storage.StageVolume(operation.Inline(t.Context()),
-				storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-			sim.OnCall(nil)
-			select {
-			case other := <-ended:
-				if (err == nil) == (other == nil) {
-					t.Errorf("%s: %v and %v", where, err, other)
-				}
-			case <-time.After(time.Minute):
-			}
-		})
-	}
 }
 
 // Windows gives drive letters by itself. That is no use of a volume, and staging takes the
