@@ -78,9 +78,17 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 	}
 }
 
-// The node does what others have found out about Windows.
+// The node does what others have found out about Windows. Where they disagree, a switch turns its
+// answer into the other one.
 func TestOracles(t *testing.T) {
-	seamtest.RunOracles(t, seamtest.Config{New: newFixture, Which: answerOf(winsim.Settings{})})
+	for _, set := range []winsim.Settings{{}, {
+		DeletePendingDenied: true, FileAsDirectory: win.ErrorInvalidName, DeleteOnCloseDenied: true,
+		GrowTooFar: win.ErrorGenFailure, NoServer: win.ErrorBadNetName,
+	}} {
+		simtest.OnWindows(t, set, map[string]func(*testing.T){"": func(t *testing.T) {
+			seamtest.RunOracles(t, seamtest.Config{New: newFixture, Which: answerOf(set)})
+		}})
+	}
 }
 
 // answerOf says which error a node gives where a fact allows two: a switch decides.

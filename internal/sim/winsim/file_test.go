@@ -186,6 +186,11 @@ func TestReadOnlyVolume(t *testing.T) {
 	wantErr(t, "delete by a handle of before", before.Delete(ctx), win.ErrorWriteProtect)
 	_, err = before.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(`C:\Windows`).Encode(), nil)
 	wantErr(t, "make a link by a handle of before", err, win.ErrorWriteProtect)
+	must(t, s.SetSettings(Settings{DeleteOnCloseDenied: true})) // which is about files that are there
+	_, err = s.OpenFile(ctx, name+"new", win.OpenOptions{
+		Access: win.Delete, Disposition: win.FileCreate, Options: win.FileDeleteOnClose,
+	})
+	wantErr(t, "create what goes with its handle", err, win.ErrorWriteProtect)
 }
 
 func TestPodCalls(t *testing.T) {

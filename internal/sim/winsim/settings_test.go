@@ -19,7 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// Each switch turns an answer into another one.
+// Each switch turns an answer into another one, those that decide between facts in TestOracles.
 func TestSettings(t *testing.T) {
 	offline := win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline}
 	online := win.SetDiskAttributes{Mask: win.DiskOffline}
@@ -139,18 +139,6 @@ func TestSettings(t *testing.T) {
 				_, err = d.Control(t.Context(), win.IoctlDiskGrowPartition, grow, nil)
 				wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
 				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, grow)
-			}},
-		"GrowTooFar": {Settings{GrowTooFar: win.ErrorGenFailure},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				grow := func(by int64) error {
-					d := openDevice(t, s, drivePath(n), readWrite)
-					defer closeHandle(t, d)
-					in := win.GrowPartition{PartitionNumber: 1, BytesToGrow: by}.Encode()
-					_, err := d.Control(t.Context(), win.IoctlDiskGrowPartition, in, nil)
-					return err
-				}
-				wantErr(t, "grow", grow(1<<50), map[bool]win.Errno{true: win.ErrorGenFailure, false: win.ErrorInvalidParameter}[on])
-				wantErr(t, "shrink", grow(-gib), win.ErrorInvalidParameter)
 			}},
 		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
@@ -323,37 +311,6 @@ func TestSettings(t *testing.T) {
 					must(t, denyCreation(t.Context(), s, stage, false))
 					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
 				}
-			}},
-		"FileAsDirectory": {Settings{FileAsDirectory: win.ErrorInvalidName},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-				must(t, s.WriteFile(`C:\file`, nil))
-				_, err := s.DiskFreeSpace(t.Context(), `C:\file\`)
-				wantErr(t, "free space", err, map[bool]win.Errno{true: win.ErrorInvalidName, false: win.ErrorDirectory}[on])
-			}},
-		"DeleteOnCloseDenied": {Settings{DeleteOnCloseDenied: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-				must(t, s.WriteFile(volume+"file", nil))
-				must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
-				onClose := existing(win.Delete, win.FileDeleteOnClose)
-				_, err := s.OpenFile(t.Context(), volume+"file", onClose)
-				wantErr(t, "open", err, map[bool]win.Errno{true: win.ErrorAccessDenied, false: win.ErrorWriteProtect}[on])
-				_, err = s.OpenFile(t.Context(), volume+"file", existing(win.Delete, 0))
-				wantErr(t, "open without it", err, win.ErrorWriteProtect)
-				onClose.Disposition = win.FileCreate
-				_, err = s.OpenFile(t.Context(), volume+"new", onClose)
-				wantErr(t, "create", err, win.ErrorWriteProtect)
-			}},
-		"DeletePendingDenied": {Settings{DeletePendingDenied: true},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-				must(t, s.WriteFile(`C:\file`, nil))
-				f, err := s.OpenFile(t.Context(), `C:\file`, existing(win.Delete, paths.OpenLink))
-				must(t, err)
-				defer closeHandle(t, f)
-				must(t, f.Delete(t.Context()))
-				_, err = s.FileAttributes(t.Context(), `C:\file`)
-				wantErr(t, "attributes", err, map[bool]win.Errno{true: win.ErrorAccessDenied, false: win.ErrorDeletePending}[on])
-				_, err = s.OpenFile(t.Context(), `C:\file`, existing(win.FileReadAttributes, paths.OpenLink))
-				wantErr(t, "open", err, win.ErrorDeletePending)
 			}},
 		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
