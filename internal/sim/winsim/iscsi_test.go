@@ -5,6 +5,7 @@ package winsim
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,7 +176,7 @@ func TestISCSILogout(t *testing.T) {
 		t.Error("the volume is still there")
 	}
 
-	again := connect(t, s, iqn)
+	again := connect(t, s, strings.ToUpper(iqn)) // names are the same in any case
 	if again == id {
 		t.Error("two sessions have one id")
 	}

@@ -4,6 +4,7 @@
 package smbserver
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 
@@ -281,62 +282,6 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// saved returns a state file with all that changed in n.
-func saved(t *testing.T, n *Network) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "state")
-	f, _, err := statefile.Open(path)
-	must(t, err)
-	n.Save(f)
-	must(t, f.Commit())
-	must(t, f.Close())
-	return path
-}
-
-// TestState: servers, passwords, mappings and files are as before in a network that is
-// restored from the state file.
-func TestState(t *testing.T) {
-	n := newNetwork()
-	newMapping(t, n)
-	must(t, n.SetState("server", State{NoEncryption: true}))
-	must(t, n.AddShare(Share{Server: "server", Name: "gone"}))
-	fs, err := n.Connect("server", "share")
-	must(t, err)
-	h, _, err := fs.Open(fs.Root(), "file", win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileCreate})
-	must(t, err)
-	must(t, h.SetContents([]byte("content")))
-	h.Close()
-	path := saved(t, n)
-	f, _, err := statefile.Open(path, newNetwork())
-	must(t, err)
-	must(t, n.RemoveShare("server", "gone"))
-	n.Save(f)
-	must(t, f.Commit())
-	must(t, f.Close())
-
-	again := newNetwork()
-	f, _, err = statefile.Open(path, again)
-	must(t, err)
-	must(t, f.Close())
-	if diff := cmp.Diff(n.Servers(), again.Servers()); diff != "" {
-		t.Errorf("servers (-before +after):\n%s", diff)
-	}
-	wantMappings(t, again, n.Mappings()...)
-	fs, err = again.Connect("server", "share")
-	must(t, err)
-	node, ok := fs.Root().Lookup("FILE")
-	if !ok || node.Size() != int64(len("content")) {
-		t.Error("the file isn't as before")
-	}
-	fs.DropUnflushed() // the server has nothing to lose
-	if node.Size() != int64(len("content")) {
-		t.Error("the server has lost contents")
-	}
-	again.Restart()
-	wantMappings(t, again)
-	wantErr(t, "map with the password", again.CreateMapping(mapped, credentials), 0)
-}
-
 // TestDamagedRecords: what belongs together must be there together.
 func TestDamagedRecords(t *testing.T) {
 	for name, damage := range map[string]func(*bbolt.Tx) error{
@@ -354,7 +299,11 @@ func TestDamagedRecords(t *testing.T) {
 	} {
 		n := newNetwork()
 		newMapping(t, n)
-		path := saved(t, n)
+		path := filepath.Join(t.TempDir(), "state")
+		f, _, err := statefile.Open(path)
+		must(t, err)
+		n.Save(f)
+		must(t, errors.Join(f.Commit(), f.Close()))
 		db, err := bbolt.Open(path, 0o600, nil)
 		must(t, err)
 		must(t, db.Update(damage))
