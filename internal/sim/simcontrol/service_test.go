@@ -108,57 +108,6 @@ func (c client) refused(want error, method string, requests ...proto.Message) {
 	}
 }
 
-func TestDisks(t *testing.T) {
-	_, sim := start(t)
-	attach := &simv1.DiskHardware{
-		SizeBytes: 1 << 30, SectorSize: 4096, SerialNumber: "vol1", Page83: "id1",
-		Address: &simv1.ScsiAddress{Adapter: 1, Bus: 2, Target: 3, Lun: 4}, Offline: true,
-	}
-	number := get[simv1.DiskNumber](sim, "AttachDisk", attach).DiskNumber
-	if number == nil || *number != 1 {
-		t.Fatalf("disk number %v, want 1", number)
-	}
-	want := &simv1.Disk{
-		DiskNumber: number, State: simv1.DiskState_DISK_STATE_PRESENT, SizeBytes: 1 << 30, SeenBytes: 1 << 30,
-		SectorSize: 4096, SerialNumber: "vol1", Address: attach.Address, Offline: true,
-		OfflineReason: simv1.OfflineReason_OFFLINE_REASON_POLICY,
-	}
-	check := func(when string) {
-		t.Helper()
-		disks := get[simv1.ListDisksResponse](sim, "ListDisks").Disks
-		if len(disks) != 2 || !disks[0].System {
-			t.Fatalf("%s: disks %v, want the system's and another one", when, disks)
-		}
-		if diff := cmp.Diff(want, disks[1], protocmp.Transform()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
-	}
-	check("attached")
-
-	sim.do("SetDiskAttributes", &simv1.SetDiskAttributesRequest{
-		DiskNumber: 1, Offline: proto.Bool(false), ReadOnly: proto.Bool(true), Persist: true,
-	})
-	want.Offline, want.ReadOnly, want.OfflineReason = false, true, 0
-	check("attributes set")
-
-	sim.do("GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 2 << 30})
-	want.SizeBytes = 2 << 30
-	check("grown")
-
-	sim.do("DetachDisk", &simv1.DiskNumber{DiskNumber: proto.Uint32(1)})
-	want.DiskNumber, want.State = nil, simv1.DiskState_DISK_STATE_DETACHED
-	check("detached")
-
-	again := &simv1.DiskHardware{SerialNumber: "vol1", Address: attach.Address, NeedsRescan: true}
-	if want.DiskNumber = get[simv1.DiskNumber](sim, "AttachDisk",
-		again).DiskNumber; want.DiskNumber == nil || *want.DiskNumber != 1 {
-		t.Errorf("a disk that needs a rescan will have the number %v", want.DiskNumber)
-	}
-	want.State = simv1.DiskState_DISK_STATE_ATTACHED
-	check("attached again")
-	sim.refused(csiproxy.ErrUnavailable, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "vol1"})
-}
-
 func TestDiskBytes(t *testing.T) {
 	_, sim := start(t)
 	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 4 << 20})
@@ -183,34 +132,6 @@ func TestDiskBytes(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
-	_, sim := start(t)
-	const dir = `C:\var\lib\kubelet\pods\uid`
-	sim.do("MakeDirectory", &simv1.Path{Path: dir})
-	sim.do("CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: dir, TargetPath: `C:\link`})
-	if got := get[simv1.ReadLinkResponse](sim, "ReadLink", &simv1.Path{Path: `C:\link`}).Target; got != dir {
-		t.Errorf("the link leads to %q, want %s", got, dir)
-	}
-	sim.do("WriteFile", &simv1.WriteFileRequest{Path: `C:\link\a`, Data: []byte("text")})
-	sim.do("CreateSymlink", &simv1.CreateSymlinkRequest{
-		SourcePath: dir + `\a`, TargetPath: `C:\filelink`, File: true,
-	})
-	sim.do("Rename", &simv1.RenameRequest{OldPath: `C:\filelink`, NewPath: dir + `\b`})
-	sim.do("MakeDirectory", &simv1.Path{Path: dir + `\c`})
-	sim.do("CreateSymlink", &simv1.CreateSymlinkRequest{SourcePath: `C:\`, TargetPath: dir + `\d`})
-	if data := get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: dir + `\b`}).Data; string(data) != "text" {
-		t.Errorf("file holds %q", data)
-	}
-	got := get[simv1.ListDirectoryResponse](sim, "ListDirectory", &simv1.Path{Path: dir}).Entries
-	want := []*simv1.DirectoryEntry{{Name: "a"}, {Name: "b", Reparse: true}, {Name: "c", Directory: true},
-		{Name: "d", Directory: true, Reparse: true}}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("directory (-want +got):\n%s", diff)
-	}
-	sim.do("Remove", &simv1.Path{Path: dir + `\a`})
-	sim.refused(csiproxy.ErrNotFound, "ReadFile", &simv1.Path{Path: dir + `\a`})
-}
-
 func TestLargeFile(t *testing.T) {
 	sys, sim := start(t)
 	largest := bytes.Repeat([]byte{7}, simv1.MaxData)
@@ -221,7 +142,9 @@ func TestLargeFile(t *testing.T) {
 	if err := sys.WriteFile(`C:\a`, append(largest, 0)); err != nil {
 		t.Fatal(err)
 	}
-	sim.refused(csiproxy.ErrFailedPrecondition, "ReadFile", &simv1.Path{Path: `C:\a`})
+	sim.do("Rename", &simv1.RenameRequest{OldPath: `C:\a`, NewPath: `C:\b`})
+	sim.refused(csiproxy.ErrNotFound, "ReadFile", &simv1.Path{Path: `C:\a`})
+	sim.refused(csiproxy.ErrFailedPrecondition, "ReadFile", &simv1.Path{Path: `C:\b`})
 }
 
 func TestRules(t *testing.T) {
@@ -280,38 +203,13 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestPower(t *testing.T) {
-	sys, sim := start(t)
-	write := func(text string) {
-		t.Helper()
-		sim.do("WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte(text)})
-	}
-	read := func() string {
-		t.Helper()
-		return string(get[simv1.Data](sim, "ReadFile", &simv1.Path{Path: `C:\a`}).Data)
-	}
-	write("first")
-	sim.do("Reboot")
-	if got := read(); got != "first" {
-		t.Errorf("after a reboot the file holds %q", got)
-	}
-	if err := sys.FlushFile(`C:\a`); err != nil {
-		t.Fatal(err)
-	}
-	write("second")
-	sim.do("PowerLoss")
-	if got := read(); got == "second" {
-		t.Errorf("after a power loss the file holds %q", got)
-	}
-}
-
 func TestErrors(t *testing.T) {
 	_, sim := start(t)
 	existing := filepath.Join(t.TempDir(), "existing")
 	if err := os.WriteFile(existing, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})
+	sim.do("AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30})
 	tooMuch := make([]byte, simv1.MaxData+1)
 	fails := func(number uint32) *simv1.Rule_WindowsError { return &simv1.Rule_WindowsError{WindowsError: number} }
 	delays := func(ns int64) *simv1.Rule_DelayNs { return &simv1.Rule_DelayNs{DelayNs: ns} }
@@ -319,15 +217,11 @@ func TestErrors(t *testing.T) {
 	sim.refused(csiproxy.ErrNotFound, "DetachDisk",
 		&simv1.DiskNumber{DiskNumber: proto.Uint32(9)}, &simv1.DiskNumber{DiskNumber: proto.Uint32(win.NoNumber)})
 	sim.refused(csiproxy.ErrPermissionDenied, "DetachDisk", &simv1.DiskNumber{}) // the system disk
-	sim.refused(csiproxy.ErrUnavailable, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "SIMSYSTEM"})
-	sim.refused(csiproxy.ErrNotFound, "DeleteDisk", &simv1.SerialNumber{SerialNumber: "none"}, &simv1.SerialNumber{})
 	sim.refused(csiproxy.ErrInvalidArgument, "AttachDisk",
 		&simv1.DiskHardware{}, &simv1.DiskHardware{SizeBytes: -1 << 30},
 		&simv1.DiskHardware{SizeBytes: 1 << 30, Address: &simv1.ScsiAddress{Lun: 256}})
 	sim.refused(csiproxy.ErrInvalidArgument, "CloneDisk",
 		&simv1.CloneDiskRequest{DiskNumber: 1, Disk: &simv1.DiskHardware{Address: &simv1.ScsiAddress{Lun: 256}}})
-	sim.refused(csiproxy.ErrAlreadyExists, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30, SerialNumber: "taken"})
-	sim.refused(csiproxy.ErrInvalidArgument, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: 1, SizeBytes: 1 << 20})
 	sim.refused(csiproxy.ErrInvalidArgument, "SetDiskAttributes",
 		&simv1.SetDiskAttributesRequest{DiskNumber: 1},
 		&simv1.SetDiskAttributesRequest{DiskNumber: 1, Offline: proto.Bool(false), OfflineReason: 6},
@@ -345,8 +239,8 @@ func TestErrors(t *testing.T) {
 	sim.refused(csiproxy.ErrAlreadyExists, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing})
 	sim.refused(csiproxy.ErrNotFound, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})
 	sim.refused(csiproxy.ErrInvalidArgument, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})
-	sim.refused(csiproxy.ErrNotFound, "ReadFile", &simv1.Path{Path: `C:\a`})
-	sim.refused(csiproxy.ErrInvalidArgument, "ReadFile", &simv1.Path{})
+	sim.refused(csiproxy.ErrInvalidArgument, "SetVolume",
+		&simv1.SetVolumeRequest{Volume: `C:\`}, &simv1.SetVolumeRequest{Volume: `C:\`, Damage: 9})
 	sim.refused(csiproxy.ErrNotFound, "AddRule", &simv1.Rule{Call: "x", Effect: fails(5)})
 	sim.refused(csiproxy.ErrInvalidArgument, "AddRule",
 		&simv1.Rule{}, &simv1.Rule{Call: "FindFirstVolumeW", Effect: fails(0)},

@@ -15,7 +15,6 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
@@ -56,43 +55,4 @@ func TestHardware(t *testing.T) {
 		&simv1.DiskHardware{SizeBytes: 1 << 30, Nvme: &simv1.NvmeNamespace{Eui64: eui[:7]}},
 		&simv1.DiskHardware{SizeBytes: 1 << 30, Nvme: &simv1.NvmeNamespace{Nguid: append(nguid, 1)}},
 		&simv1.DiskHardware{SizeBytes: 1 << 30, Page83: "id", Designators: []*simv1.Designator{{}}})
-}
-
-func TestVolumes(t *testing.T) {
-	sys, sim := start(t)
-	ctx := t.Context()
-	id, _ := simtest.Volume(t, sys)
-	simtest.Must(t, sys.FormatVolume(ctx, id, win.FormatOptions{FileSystem: "NTFS"}))
-	volume := func() *simv1.Volume {
-		t.Helper()
-		volumes := get[simv1.ListVolumesResponse](sim, "ListVolumes").Volumes
-		return volumes[len(volumes)-1]
-	}
-	want := proto.CloneOf(volume())
-	if want.VolumeId != id || want.FileSystem != "NTFS" || want.Damage != simv1.Damage_DAMAGE_NONE ||
-		want.TotalBytes == 0 || want.FreeBytes == 0 {
-		t.Fatalf("the volume is %v", want)
-	}
-	check := func(what string, r *simv1.SetVolumeRequest) {
-		t.Helper()
-		r.Volume = id
-		sim.do("SetVolume", r)
-		if diff := cmp.Diff(want, volume(), protocmp.Transform()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	want.Dirty, want.ReadOnly, want.Damage = true, true, simv1.Damage_DAMAGE_OFFLINE
-	check("all at once", &simv1.SetVolumeRequest{Dirty: proto.Bool(true), ReadOnly: proto.Bool(true),
-		Damage: simv1.Damage_DAMAGE_OFFLINE})
-	want.Dirty, want.Damage = false, simv1.Damage_DAMAGE_NONE
-	check("healed", &simv1.SetVolumeRequest{Dirty: proto.Bool(false), Damage: simv1.Damage_DAMAGE_NONE})
-	want.ReadOnly = false
-	check("writable", &simv1.SetVolumeRequest{ReadOnly: proto.Bool(false)})
-	sim.refused(csiproxy.ErrInvalidArgument, "SetVolume", &simv1.SetVolumeRequest{Volume: id})
-	sim.refused(csiproxy.ErrInvalidArgument, "SetVolume", &simv1.SetVolumeRequest{Volume: id, Damage: 9})
-	sim.refused(csiproxy.ErrNotFound, "SetVolume", &simv1.SetVolumeRequest{Volume: `Q:\`, Dirty: proto.Bool(true)})
-	sim.do("SetVolume", &simv1.SetVolumeRequest{Volume: id, BitlockerLocked: proto.Bool(true)})
-	if v := volume(); !v.BitlockerLocked || v.FileSystem != "" || v.Damage != simv1.Damage_DAMAGE_UNSPECIFIED {
-		t.Errorf("locked by BitLocker it is %v", v)
-	}
 }
