@@ -6,6 +6,7 @@ package winsim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/win"
 )
 
@@ -246,11 +249,57 @@ func TestDelayUncancellable(t *testing.T) {
 	})
 }
 
-// atOneTime runs functions beside each other, each one many times.
-func atOneTime(t *testing.T, do ...func() error) {
-	t.Helper()
+// Calls of all parts from many sides at once, for the race detector, leave a node that can be told
+// from its state file, which newNode compares.
+func TestConcurrentCalls(t *testing.T) {
+	s := newNode(t, Delays{})
+	ctx := t.Context()
+	_, name := newVolume(t, s, true)
+	must(t, s.MkdirAll(stage))
+	newTarget(t, s, iscsitarget.Target{}, DiskSpec{}, DiskSpec{})
+	startInitiator(t, s)
+	newShare(t, s)
+	all := []func() error{func() error {
+		n, err := s.AttachDisk(DiskSpec{SizeBytes: gib})
+		return errors.Join(err, s.DetachDisk(n))
+	}, func() error {
+		return errors.Join(errorOf(s.FindVolumes(ctx)), s.WriteFile(name+"file", []byte("x")))
+	}, func() error {
+		return errors.Join(s.SetVolumeMountPoint(ctx, stage+`\`, name), s.DeleteVolumeMountPoint(ctx, stage+`\`))
+	}, func() error {
+		defer s.ResetRules()
+		s.OnCall(func(Call) {})
+		return s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice)
+	}, func() error {
+		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
+		return errors.Join(err, s.LogoutISCSITarget(ctx, id))
+	}, func() error {
+		return errors.Join(errorOf(s.ISCSISessions(ctx)), s.ReenumerateDevice(ctx, ""),
+			s.RefreshISCSISendTargetPortal(ctx, portal1))
+	}, func() error {
+		s.ISCSI().Targets()
+		return errors.Join(errorOf(s.FirmwareTable(ctx)), s.ISCSI().SetPortal(portal2, false),
+			s.ISCSI().SetPortal(portal2, true))
+	}, func() error {
+		s.Services().List()
+		return errors.Join(s.StopService(ctx, "kubelet"), s.StartService(ctx, "kubelet"))
+	}}
+	for i := range 4 {
+		all = append(all, func() error {
+			// Whether these succeed is for the others to decide.
+			_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
+			_ = s.WriteFile(fmt.Sprint(share, `\`, i), []byte("content"))
+			_, _ = s.FileAttributes(ctx, share)
+			_ = s.SMB().SetState("server", smbserver.State{Unreachable: i == 0})
+			_, _ = s.SMBGlobalMappings(ctx)
+			_ = s.SMB().SetUser("server", "user", password)
+			_ = s.SMB().Servers()
+			_ = s.RemoveSMBGlobalMapping(ctx, share)
+			return nil
+		})
+	}
 	var group sync.WaitGroup
-	for _, f := range do {
+	for _, f := range all {
 		group.Go(func() {
 			for range 30 {
 				if err := f(); err != nil {
@@ -260,23 +309,6 @@ func atOneTime(t *testing.T, do ...func() error) {
 		})
 	}
 	group.Wait()
-}
-
-func TestConcurrentCalls(t *testing.T) {
-	s := newNode(t, Delays{})
-	_, name := newVolume(t, s, true)
-	must(t, s.MkdirAll(stage))
-	atOneTime(t, func() error {
-		n, err := s.AttachDisk(DiskSpec{SizeBytes: gib})
-		return errors.Join(err, s.DetachDisk(n))
-	}, func() error {
-		return errors.Join(errorOf(s.FindVolumes(t.Context())), s.WriteFile(name+"file", []byte("x")))
-	}, func() error {
-		return errors.Join(s.SetVolumeMountPoint(t.Context(), stage+`\`, name),
-			s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
-	}, func() error {
-		defer s.ResetRules()
-		s.OnCall(func(Call) {})
-		return s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice)
-	})
+	must(t, s.SMB().SetState("server", smbserver.State{}))
+	wantErr(t, "map the share at last", s.CreateSMBGlobalMapping(ctx, share, credentials), 0)
 }

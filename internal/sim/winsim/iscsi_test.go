@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -243,26 +242,4 @@ func TestISCSIRestart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestISCSIConcurrent is for the race detector.
-func TestISCSIConcurrent(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	newTarget(t, s, iscsitarget.Target{}, DiskSpec{}, DiskSpec{})
-	startInitiator(t, s)
-	atOneTime(t, func() error {
-		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
-		return errors.Join(err, s.LogoutISCSITarget(ctx, id))
-	}, func() error {
-		return errors.Join(errorOf(s.ISCSISessions(ctx)), s.ReenumerateDevice(ctx, ""),
-			s.RefreshISCSISendTargetPortal(ctx, portal1))
-	}, func() error {
-		s.ISCSI().Targets()
-		return errors.Join(errorOf(s.FirmwareTable(ctx)), s.ISCSI().SetPortal(portal2, false),
-			s.ISCSI().SetPortal(portal2, true))
-	}, func() error {
-		s.Services().List()
-		return errors.Join(s.StopService(ctx, "kubelet"), s.StartService(ctx, "kubelet"))
-	})
 }

@@ -22,7 +22,6 @@ import (
 
 // Errors that package win has no constant for.
 const (
-	errorBadLength            win.Errno = 24
 	errorDirNotRoot           win.Errno = 144
 	errorNotLocked            win.Errno = 158
 	errorSymlinkClassDisabled win.Errno = 1463

@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -166,30 +165,4 @@ func TestSMBFaults(t *testing.T) {
 	wantErr(t, "remove", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorDeviceInUse)
 	wantErr(t, "list", errorOf(s.SMBGlobalMappings(ctx)), win.ErrorRetry)
 	wantMappings(t, s, win.SMBMapping{RemotePath: share}, win.SMBMapping{RemotePath: share + "2"})
-}
-
-// TestSMBConcurrency: calls from many sides at once leave a node that can be told
-// from its state file, which newNode compares.
-func TestSMBConcurrency(t *testing.T) {
-	s := newNode(t, Delays{})
-	ctx := t.Context()
-	newShare(t, s)
-	var all []func() error
-	for i := range 4 {
-		all = append(all, func() error {
-			// Whether these succeed is for the others to decide.
-			_ = s.CreateSMBGlobalMapping(ctx, share, credentials)
-			_ = s.WriteFile(fmt.Sprint(share, `\`, i), []byte("content"))
-			_, _ = s.FileAttributes(ctx, share)
-			_ = s.SMB().SetState("server", smbserver.State{Unreachable: i == 0})
-			_, _ = s.SMBGlobalMappings(ctx)
-			_ = s.SMB().SetUser("server", "user", password)
-			_ = s.SMB().Servers()
-			_ = s.RemoveSMBGlobalMapping(ctx, share)
-			return nil
-		})
-	}
-	atOneTime(t, all...)
-	must(t, s.SMB().SetState("server", smbserver.State{}))
-	wantErr(t, "map the share at last", s.CreateSMBGlobalMapping(ctx, share, credentials), 0)
 }
