@@ -174,27 +174,6 @@ func TestRestartOnTheWay(t *testing.T) {
 	wantService(t, m, "csi-proxy", win.ServiceRunning, 0)
 }
 
-func TestDependents(t *testing.T) {
-	m := newNode(t, 0)
-	addService(t, m, Spec{Name: "A"})
-	addService(t, m, Spec{Name: "B", DependsOn: []string{"a"}})
-	addService(t, m, Spec{Name: "C", DependsOn: []string{"a", "b"}})
-	addService(t, m, Spec{Name: "Idle", DependsOn: []string{"A"}})
-	must(t, m.Start("C", 0))
-	names, err := m.ActiveDependents("a")
-	must(t, err)
-	if diff := gocmp.Diff([]string{"C", "B"}, names); diff != "" {
-		t.Errorf("dependents in the order to stop them (-want +got):\n%s", diff)
-	}
-	wantErr(t, "stop B", m.Stop("B", 0), win.ErrorDependentServicesRunning)
-	for _, name := range append(names, "A") {
-		must(t, m.Stop(name, 0))
-	}
-	if names, err := m.ActiveDependents("A"); err != nil || len(names) != 0 {
-		t.Errorf("dependents that run: %q, %v", names, err)
-	}
-}
-
 // TestStartErrors: which failures the caller of a start is told, and which
 // only the exit code tells.
 func TestStartErrors(t *testing.T) {
