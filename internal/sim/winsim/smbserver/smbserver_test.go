@@ -56,6 +56,7 @@ var (
 	wantErr = seamtest.WantErrno
 )
 
+// Which of two reasons counts, and which names are the same. The operations' tests show each reason.
 func TestCreateMapping(t *testing.T) {
 	with := func(change func(*win.SMBMappingOptions)) win.SMBMappingOptions {
 		o := credentials
@@ -64,85 +65,43 @@ func TestCreateMapping(t *testing.T) {
 	}
 	otherPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("other") })
 	otherUser := with(func(o *win.SMBMappingOptions) { o.Username = "other" })
-	private := with(func(o *win.SMBMappingOptions) { o.RequirePrivacy = true })
-	for name, tc := range map[string]struct {
-		prepare func(*testing.T, *Network)
-		path    string // default: mapped
-		options win.SMBMappingOptions
-		want    win.Errno
+	upperPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("PASSW0RD-OF-THE-TEST") })
+	for _, tc := range []struct {
+		name, path string
+		options    win.SMBMappingOptions
+		want       win.Errno
 	}{
-		"healthy":          {options: credentials},
-		"in another case":  {path: `\\SERVER\SHARE`, options: with(func(o *win.SMBMappingOptions) { o.Username = "USER" })},
-		"encrypted":        {options: private},
-		"no server":        {path: `\\other\share`, options: credentials, want: win.ErrorBadNetPath},
-		"no share":         {path: `\\server\other`, options: credentials, want: win.ErrorBadNetName},
-		"server only":      {path: `\\server`, options: credentials, want: win.ErrorBadNetName},
-		"directory":        {path: mapped + `\dir`, options: credentials, want: win.ErrorBadNetName},
-		"backslash":        {path: mapped + `\`, options: credentials, want: win.ErrorBadNetName},
-		"slashes":          {path: `//server/share`, options: credentials, want: win.ErrorBadNetName},
-		"no server's name": {path: `\\\share`, options: credentials, want: win.ErrorBadNetName},
-		"no path":          {path: `x`, options: credentials, want: win.ErrorBadNetName},
-		"wrong password":   {options: otherPassword, want: win.ErrorLogonFailure},
-		"no password": {options: with(func(o *win.SMBMappingOptions) { o.Password = secret.Text{} }),
-			want: win.ErrorLogonFailure},
-		"password's case": {options: with(
-			func(o *win.SMBMappingOptions) { o.Password = secret.New("PASSW0RD-OF-THE-TEST") }), want: win.ErrorLogonFailure},
-		"no user":            {options: otherUser, want: win.ErrorLogonFailure},
-		"no user, no share":  {path: `\\server\other`, options: otherUser, want: win.ErrorLogonFailure},
-		"user with a domain": {options: with(func(o *win.SMBMappingOptions) { o.Username = `DOMAIN\user` }), want: win.ErrorLogonFailure},
-		"down": {
-			prepare: func(t *testing.T, n *Network) {
-				must(t, n.SetState("server", State{Unreachable: true}))
-			},
-			options: otherPassword, want: win.ErrorBadNetPath,
-		},
-		"can't encrypt": {
-			prepare: func(t *testing.T, n *Network) {
-				must(t, n.SetState("server", State{NoEncryption: true}))
-			},
-			options: private, want: win.ErrorAccessDenied,
-		},
-		"needn't encrypt": {
-			prepare: func(t *testing.T, n *Network) {
-				must(t, n.SetState("server", State{NoEncryption: true}))
-			},
-			options: credentials,
-		},
-		"not for the user": {
-			prepare: func(t *testing.T, n *Network) {
-				must(t, n.AddShare(Share{Server: "server", Name: "theirs", Users: []string{"a", "b"}}))
-			},
-			path: `\\server\theirs`, options: credentials, want: win.ErrorAccessDenied,
-		},
-		"for the user": {
-			prepare: func(t *testing.T, n *Network) {
-				must(t, n.AddShare(Share{Server: "server", Name: "his", Users: []string{"a", "uSER"}}))
-			},
-			path: `\\server\his`, options: credentials,
-		},
-		"mapped already": {
-			prepare: func(t *testing.T, n *Network) {
-				must(t, n.CreateMapping(`\\SERVER\share`, credentials))
-			},
-			options: otherPassword, want: win.ErrorAlreadyAssigned,
-		},
+		{"directory", mapped + `\dir`, credentials, win.ErrorBadNetName},
+		{"backslash", mapped + `\`, credentials, win.ErrorBadNetName},
+		{"server only", `\\server`, credentials, win.ErrorBadNetName},
+		{"slashes", `//server/share`, credentials, win.ErrorBadNetName},
+		{"no server's name", `\\\share`, credentials, win.ErrorBadNetName},
+		{"no path", `x`, credentials, win.ErrorBadNetName},
+		{"password's case", mapped, upperPassword, win.ErrorLogonFailure},
+		{"no user, no share", `\\server\other`, otherUser, win.ErrorLogonFailure},
+		{"user with a domain", mapped, with(func(o *win.SMBMappingOptions) { o.Username = `DOMAIN\user` }),
+			win.ErrorLogonFailure},
+		{"down, wrong password", `\\down\share`, otherPassword, win.ErrorBadNetPath},
+		{"not for the user", `\\server\theirs`, credentials, win.ErrorAccessDenied},
+		{"for the user in another case", `\\SERVER\HIS`, with(func(o *win.SMBMappingOptions) { o.Username = "USER" }), 0},
+		{"mapped already, wrong password", `\\server\his`, otherPassword, win.ErrorAlreadyAssigned},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNetwork()
-			newShare(t, n)
-			if tc.prepare != nil {
-				tc.prepare(t, n)
-			}
-			if tc.path == "" {
-				tc.path = mapped
-			}
-			before := n.Mappings()
-			wantErr(t, "create", n.CreateMapping(tc.path, tc.options), tc.want)
-			if tc.want == 0 {
-				before = append(before, win.SMBMapping{RemotePath: tc.path})
-			}
-			wantMappings(t, n, before...)
-		})
+		n := newNetwork()
+		newShare(t, n)
+		must(t, n.AddShare(Share{Server: "down", Name: "share"}))
+		must(t, n.SetState("down", State{Unreachable: true}))
+		must(t, n.AddShare(Share{Server: "server", Name: "theirs", Users: []string{"a", "b"}}))
+		must(t, n.AddShare(Share{Server: "server", Name: "his", Users: []string{"a", "uSER"}}))
+		var want []win.SMBMapping
+		if tc.want == win.ErrorAlreadyAssigned {
+			must(t, n.CreateMapping(`\\SERVER\his`, credentials))
+			want = n.Mappings()
+		}
+		wantErr(t, tc.name, n.CreateMapping(tc.path, tc.options), tc.want)
+		if tc.want == 0 {
+			want = append(want, win.SMBMapping{RemotePath: tc.path})
+		}
+		wantMappings(t, n, want...)
 	}
 }
 
