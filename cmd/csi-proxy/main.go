@@ -113,6 +113,7 @@ func failService(err error) {
 // logs off, which would look like SIGTERM.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
+	signal.Ignore(syscall.SIGPIPE) // when nobody reads standard error any more, log lines are lost and calls go on
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {

@@ -4,10 +4,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -53,5 +56,28 @@ func TestFullLogDisk(t *testing.T) {
 				t.Errorf("the log file has no %s, or too much: %s", want, written)
 			}
 		})
+	}
+}
+
+// Calls go on when nobody reads the log on standard error any more.
+func TestNobodyReadsTheLog(t *testing.T) {
+	dir := t.TempDir()
+	p := exec.CommandContext(t.Context(), os.Args[0], "-endpoint-dir", dir, "-v=4")
+	p.Env = append(os.Environ(), nodeVariable+"=main")
+	stderr, err := p.StderrPipe()
+	must(t, err)
+	must(t, p.Start())
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	for lines := bufio.NewScanner(stderr); lines.Scan() && !strings.Contains(lines.Text(), served); {
+	}
+	must(t, stderr.Close())
+	c := client.New(client.WithEndpointDir(dir))
+	defer c.Close()
+	for _, name := range []string{"first", "second"} {
+		must(t, c.Filesystem.Mkdir(t.Context(), `C:\var\lib\kubelet\plugins\`+name))
+	}
+	must(t, p.Process.Signal(syscall.SIGTERM))
+	if err := p.Wait(); err != nil {
+		t.Error(err)
 	}
 }
