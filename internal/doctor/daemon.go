@@ -88,6 +88,9 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 		if !e.Served && e.Err == nil {
 			continue
 		}
+		if errors.Is(e.Err, fs.ErrPermission) {
+			return "", nil, csiproxy.Errorf(csiproxy.ErrPermissionDenied, "this account may not connect to the endpoints")
+		}
 		process, program, err := n.Server(ctx, e.Address)
 		switch {
 		case err != nil && !e.Served: // the socket of a daemon that was killed

@@ -167,9 +167,12 @@ func TestFaults(t *testing.T) {
 		also    string // the checks that have an opinion on the fault, too
 		make    func(f *fixture)
 	}{
-		"none":                   {"", "", "", "", func(*fixture) {}},
-		"no daemon":              {"endpoints", problem, "isn't running", "", eachEndpoint(nil)},
-		"no access to the pipes": {"endpoints", unknown, "this account may not connect", "", eachEndpoint(fs.ErrPermission)},
+		"none":      {"", "", "", "", func(*fixture) {}},
+		"no daemon": {"endpoints", problem, "isn't running", "", eachEndpoint(nil)},
+		"no access to the pipes": {"endpoints", unknown, "this account may not connect", "pipe-owner",
+			eachEndpoint(fs.ErrPermission)},
+		"no access to the pipes' owner": {"pipe-owner", unknown, "this account may not connect", "endpoints",
+			eachEndpoint(fs.ErrPermission)},
 		"an older daemon": {"endpoints", warns, "storage v1alpha1", "",
 			func(f *fixture) { f.endpoints[1].Served = false }},
 		"a daemon that hangs": {"endpoints", problem, "disk-v1 doesn't answer: no answer", "",
