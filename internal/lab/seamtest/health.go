@@ -115,22 +115,6 @@ var healthRows = []row{
 		},
 	},
 	{
-		method: "Device.Control", name: "dismount", needs: []need{aDisk},
-		promise: "what is open on it then fails with ErrorNotReady, and so do new opens and a second dismount, until the " +
-			"handle is closed. The next use of the volume then mounts it again.",
-		test: func(t *testing.T, f *Fixture) {
-			_, volume := f.formatted(t)
-			h := f.openFile(t, volume+"dir", creating(win.FileCreate, win.FileDirectoryFile))
-			d := f.device(t, deviceOf(volume), readWrite)
-			must(t, lock(t, d, win.FsctlDismountVolume))
-			if err := at(t, h, "file", creating(win.FileCreate, 0)); err == nil {
-				t.Error("an open directory can still be used")
-			}
-			closing(t, d)
-			wantErrno(t, "mounted again", errorOf(f.System.FileAttributes(t.Context(), volume+"dir")))
-		},
-	},
-	{
 		method: "Device.Control", name: "dirty", needs: []need{aDisk},
 		promise: "FsctlIsVolumeDirty tells whether Windows wants to check the file system",
 		test: func(t *testing.T, f *Fixture) {
