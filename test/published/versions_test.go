@@ -92,19 +92,15 @@ func (v version) service() protoreflect.ServiceDescriptor {
 // client is a generated client of one version.
 type client struct {
 	version
-	t       testing.TB
-	stub    reflect.Value // what newClient returned
-	outcome map[protoreflect.Name]outcome
+	t    testing.TB
+	stub reflect.Value // what newClient returned
 }
-
-// outcome tells which outcomes of a method were seen.
-type outcome struct{ success, failure bool }
 
 func (n *node) client(v version) *client {
 	n.t.Helper()
 	conn := n.mustDial(v.group, v.name)
 	stub := reflect.ValueOf(v.newClient).Call([]reflect.Value{reflect.ValueOf(conn)})[0]
-	return &client{version: v, t: n.t, stub: stub, outcome: map[protoreflect.Name]outcome{}}
+	return &client{version: v, t: n.t, stub: stub}
 }
 
 // fields are a request's fields by word.
@@ -150,7 +146,6 @@ func (c *client) succeed(method string, request fields) answer {
 	if err != nil {
 		c.t.Fatalf("%s %s(%v): %v", c.version, method, request, err)
 	}
-	c.saw(method, outcome{success: true})
 	return a
 }
 
@@ -166,27 +161,7 @@ func (c *client) fail(want codes.Code, method string, request fields) string {
 	if status.Code(err) != want {
 		c.t.Errorf("%s %s(%v): %v, want the code %v", c.version, method, request, err, want)
 	}
-	c.saw(method, outcome{failure: true})
 	return status.Convert(err).Message()
-}
-
-func (c *client) saw(method string, o outcome) {
-	name := c.method(method).Name()
-	seen := c.outcome[name]
-	c.outcome[name] = outcome{seen.success || o.success, seen.failure || o.failure}
-}
-
-// wantAllSeen asserts that each method of the version was called, once with
-// success and once without.
-func (c *client) wantAllSeen() {
-	c.t.Helper()
-	methods := c.service().Methods()
-	for i := range methods.Len() {
-		name := methods.Get(i).Name()
-		if o := c.outcome[name]; !o.success || !o.failure {
-			c.t.Errorf("%s %s: success seen: %t, failure seen: %t", c.version, name, o.success, o.failure)
-		}
-	}
 }
 
 // message returns the generated message that v points to. Some versions were
