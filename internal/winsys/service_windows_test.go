@@ -6,7 +6,6 @@ package winsys
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/mgr"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/win"
@@ -113,40 +113,25 @@ func (b behaviour) Execute(_ []string, requests <-chan svc.ChangeRequest,
 // createService creates a service for the time of a test, which needs others.
 func createService(t *testing.T, name string, startType win.ServiceStartType, does behaviour, needs ...string) {
 	t.Helper()
-	manager, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
+	manager, err := mgr.Connect()
 	if err == windows.ERROR_ACCESS_DENIED {
 		t.Skip("only an administrator may create services")
 	}
 	must(t, err)
-	defer windows.CloseServiceHandle(manager)
+	defer manager.Disconnect()
 	program, err := os.Executable()
 	must(t, err)
-	line := windows.ComposeCommandLine([]string{program, asService, string(does), strings.Repeat("long", 500)})
-	var needed *uint16 // names, each with a NUL, and another NUL
-	if len(needs) > 0 {
-		list := slices.Concat(windows.StringToUTF16(strings.Join(needs, "|")), []uint16{0})
-		for i, u := range list {
-			if u == '|' {
-				list[i] = 0
-			}
-		}
-		needed = &list[0]
-	}
-	name16 := windows.StringToUTF16Ptr(name)
-	display := windows.StringToUTF16Ptr(name + " ☃")
-	service, err := windows.CreateService(manager, name16, display, windows.SERVICE_ALL_ACCESS,
-		windows.SERVICE_WIN32_OWN_PROCESS, uint32(startType), windows.SERVICE_ERROR_NORMAL,
-		windows.StringToUTF16Ptr(line), nil, nil, needed, nil, nil)
+	config := mgr.Config{DisplayName: name + " ☃", StartType: uint32(startType), Dependencies: needs}
+	service, err := manager.CreateService(name, program, config, asService, string(does), strings.Repeat("long", 500))
 	must(t, err)
 	t.Cleanup(func() {
-		var status windows.SERVICE_STATUS
-		if err := windows.ControlService(service, uint32(controlEnd), &status); err == nil {
+		if _, err := service.Control(controlEnd); err == nil {
 			awaitState(t, name, win.ServiceStopped)
 		}
-		if err := windows.DeleteService(service); err != nil {
+		if err := service.Delete(); err != nil {
 			t.Error(err)
 		}
-		windows.CloseServiceHandle(service)
+		service.Close()
 	})
 }
 
