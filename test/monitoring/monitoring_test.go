@@ -133,12 +133,8 @@ func startNode(t *testing.T) *node {
 	address := start(t, `"serving metrics" address=`, "../../bin/csi-proxy", "-node=simulated", "-endpoint-dir", dir, "-metrics-bind-address=127.0.0.1:0")
 	n := &node{Client: client.New(client.WithEndpointDir(dir)), metrics: strings.Trim(address, `"`)}
 	t.Cleanup(func() { n.Close() })
-	socket := filepath.Join(dir, simv1.EndpointName+".sock")
-	conn, err := grpc.NewClient("passthrough:///sim", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, simv1.EndpointName+".sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	n.sim = conn
