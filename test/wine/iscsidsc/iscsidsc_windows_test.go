@@ -292,44 +292,30 @@ func TestGrowingBuffers(t *testing.T) {
 	}
 }
 
+// errorOf is the error of a call, of which nothing else counts.
+func errorOf[T any](_ T, err error) error { return err }
+
 // An error of each call is the number that the initiator gives.
 func TestErrors(t *testing.T) {
 	sys, d := load(t)
 	ctx := t.Context()
 	d.addPersistentLogin(win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", Portal: portal}, "")
 	for function, call := range map[string]func() error{
-		"AddIScsiSendTargetPortalW":     func() error { return sys.AddISCSISendTargetPortal(ctx, portal) },
-		"RemoveIScsiSendTargetPortalW":  func() error { return sys.RemoveISCSISendTargetPortal(ctx, portal) },
-		"RefreshIScsiSendTargetPortalW": func() error { return sys.RefreshISCSISendTargetPortal(ctx, portal) },
-		"ReportIScsiSendTargetPortalsExW": func() error {
-			_, err := sys.ISCSISendTargetPortals(ctx)
-			return err
-		},
-		"ReportIScsiTargetsW": func() error {
-			_, err := sys.ISCSITargets(ctx)
-			return err
-		},
-		"GetIScsiTargetInformationW": func() error {
-			_, err := sys.ISCSIDiscoveryMechanisms(ctx, iqn)
-			return err
-		},
+		"AddIScsiSendTargetPortalW":       func() error { return sys.AddISCSISendTargetPortal(ctx, portal) },
+		"RemoveIScsiSendTargetPortalW":    func() error { return sys.RemoveISCSISendTargetPortal(ctx, portal) },
+		"RefreshIScsiSendTargetPortalW":   func() error { return sys.RefreshISCSISendTargetPortal(ctx, portal) },
+		"ReportIScsiSendTargetPortalsExW": func() error { return errorOf(sys.ISCSISendTargetPortals(ctx)) },
+		"ReportIScsiTargetsW":             func() error { return errorOf(sys.ISCSITargets(ctx)) },
+		"GetIScsiTargetInformationW":      func() error { return errorOf(sys.ISCSIDiscoveryMechanisms(ctx, iqn)) },
 		"LoginIScsiTargetW": func() error {
-			_, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal})
-			return err
+			return errorOf(sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal}))
 		},
-		"LogoutIScsiTarget": func() error { return sys.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
-		"GetIScsiSessionListW": func() error {
-			_, err := sys.ISCSISessions(ctx)
-			return err
-		},
+		"LogoutIScsiTarget":    func() error { return sys.LogoutISCSITarget(ctx, win.ISCSISessionID{}) },
+		"GetIScsiSessionListW": func() error { return errorOf(sys.ISCSISessions(ctx)) },
 		"GetDevicesForIScsiSessionW": func() error {
-			_, err := sys.ISCSISessionDevices(ctx, win.ISCSISessionID{})
-			return err
+			return errorOf(sys.ISCSISessionDevices(ctx, win.ISCSISessionID{}))
 		},
-		"ReportIScsiPersistentLoginsW": func() error {
-			_, err := sys.ISCSIPersistentLogins(ctx)
-			return err
-		},
+		"ReportIScsiPersistentLoginsW": func() error { return errorOf(sys.ISCSIPersistentLogins(ctx)) },
 		"RemoveIScsiPersistentTargetW": func() error {
 			return sys.RemoveISCSIPersistentLogin(ctx,
 				win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", Portal: portal})
