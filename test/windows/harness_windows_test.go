@@ -185,7 +185,7 @@ func installProgram(t testing.TB, program string, flags ...string) *service {
 // uninstall removes the service, whatever state it is in: one that is left behind would
 // keep the pipes from all tests that follow.
 func (s *service) uninstall() {
-	if err := errors.Join(s.terminate(), s.Delete(), s.Close()); err != nil {
+	if err := errors.Join(s.kill(), s.Delete(), s.Close()); err != nil {
 		s.t.Error(err)
 	}
 	written := s.written()
@@ -310,13 +310,7 @@ func (s *service) openProcess() (windows.Handle, error) {
 
 // kill ends the service's process as nothing but a crash does, and returns when
 // the manager knows.
-func (s *service) kill() {
-	s.t.Helper()
-	must(s.t, s.terminate())
-}
-
-// terminate is kill with an error.
-func (s *service) terminate() error {
+func (s *service) kill() error {
 	process, err := s.openProcess()
 	if err != nil || process == 0 {
 		return err
@@ -329,12 +323,7 @@ func (s *service) terminate() error {
 	return errors.Join(processEnds(process), s.awaitState(svc.Stopped))
 }
 
-// awaitEnd waits until a process has ended.
-func (s *service) awaitEnd(process windows.Handle) {
-	s.t.Helper()
-	must(s.t, processEnds(process))
-}
-
+// processEnds waits until a process has ended.
 func processEnds(process windows.Handle) error {
 	event, err := windows.WaitForSingleObject(process, uint32(patience.Milliseconds()))
 	if err != nil || event != windows.WAIT_OBJECT_0 {

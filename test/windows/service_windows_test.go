@@ -41,14 +41,14 @@ func TestLifeOfService(t *testing.T) {
 			defer windows.CloseHandle(process)
 			s.stop()
 			// The published daemon's process outlives its stop, with the pipes.
-			s.awaitEnd(process)
+			must(t, processEnds(process))
 			if _, err := winio.DialPipe(pipePath("disk", "v1"), nil); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("after the stop dialling the pipe gives %v", err)
 			}
 		}},
 		{"stop again", s.stop},
-		{"crash", s.kill},
-		{"crash again", s.kill},
+		{"crash", func() { must(t, s.kill()) }},
+		{"crash again", func() { must(t, s.kill()) }},
 	} {
 		end.end()
 		s.start()
@@ -80,7 +80,7 @@ func TestRecovery(t *testing.T) {
 	before := s.process()
 	defer windows.CloseHandle(before)
 	must(t, windows.TerminateProcess(before, 1))
-	s.awaitEnd(before)
+	must(t, processEnds(before))
 	if !eventually(func() bool {
 		now, err := s.Query()
 		return err == nil && now.State == svc.Running && now.ProcessId != first.ProcessId
@@ -110,7 +110,7 @@ func TestSilentConnections(t *testing.T) {
 	process := s.process()
 	defer windows.CloseHandle(process)
 	s.stop()
-	s.awaitEnd(process)
+	must(t, processEnds(process))
 	must(t, silent.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the daemon's end a silent connection reads %v, want the end", err)
