@@ -298,7 +298,8 @@ func (s *service) openProcess() (windows.Handle, error) {
 	if err != nil || status.ProcessId == 0 {
 		return 0, err
 	}
-	process, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, status.ProcessId)
+	process, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE|
+		windows.PROCESS_QUERY_INFORMATION|windows.PROCESS_VM_READ, false, status.ProcessId)
 	if errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // it has just ended
 		return 0, nil
 	}
