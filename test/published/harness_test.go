@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // The program under test.
@@ -90,8 +91,9 @@ type machine struct {
 	dir   string
 	flags []string // of the daemon, beside those that every one has
 
-	simMu    sync.Mutex // guards simKnown
-	simKnown *simEndpoint
+	sim      *reconnecting // to the endpoint that controls the simulated node
+	simMu    sync.Mutex    // guards simKnown
+	simKnown protoreflect.ServiceDescriptor
 
 	// up is held for writing while the daemon is down between two lives.
 	up sync.RWMutex
@@ -112,6 +114,7 @@ func newNode(t testing.TB, flags ...string) *node {
 	dir, err := os.MkdirTemp("", "node")
 	must(t, err)
 	n := &node{&machine{dir: dir, flags: flags}, t}
+	n.sim = &reconnecting{node: n, group: "sim", version: "v1"}
 	t.Cleanup(n.discard)
 	must(t, n.start())
 	return n

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
@@ -68,47 +67,33 @@ func (n *node) simCall(method protoreflect.Name, request fields) answer {
 
 // simTry is simCall for what may fail.
 func (n *node) simTry(method protoreflect.Name, request fields) (answer, error) {
-	n.awaitUp()
-	sim, err := n.simEndpoint()
+	service, err := n.simService()
 	if err != nil {
 		return answer{}, err
 	}
-	m := sim.service.Methods().ByName(method)
+	m := service.Methods().ByName(method)
 	req, resp := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
 	if err := drivers.Encode(req, request); err != nil {
 		return answer{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err = sim.conn.Invoke(ctx, "/"+string(sim.service.FullName())+"/"+string(method), req, resp)
+	err = n.sim.Invoke(ctx, "/"+string(service.FullName())+"/"+string(method), req, resp)
 	return answer{n.t, resp}, err
 }
 
-// simEndpoint is the endpoint that controls the simulated node, in one life of the
-// daemon.
-type simEndpoint struct {
-	life    int
-	conn    *grpc.ClientConn
-	service protoreflect.ServiceDescriptor
-}
-
-func (n *node) simEndpoint() (*simEndpoint, error) {
+// simService is what the endpoint that controls the simulated node says of itself.
+func (n *node) simService() (protoreflect.ServiceDescriptor, error) {
 	n.simMu.Lock()
 	defer n.simMu.Unlock()
-	life := n.life()
-	if n.simKnown != nil && n.simKnown.life == life {
-		return n.simKnown, nil
+	if n.simKnown == nil {
+		n.awaitUp()
+		file, err := n.reflected(version{group: n.sim.group, name: n.sim.version}, "csiproxy.sim.v1.Sim")
+		if err != nil {
+			return nil, err
+		}
+		n.simKnown = file.Services().ByName("Sim")
 	}
-	endpoint := version{group: "sim", name: "v1"}
-	file, err := n.reflected(endpoint, "csiproxy.sim.v1.Sim")
-	if err != nil {
-		return nil, err
-	}
-	conn, err := n.dial(endpoint.group, endpoint.name)
-	if err != nil {
-		return nil, err
-	}
-	n.simKnown = &simEndpoint{life, conn, file.Services().ByName("Sim")}
 	return n.simKnown, nil
 }
 
