@@ -67,6 +67,6 @@ func TestNativeWatchDisks(t *testing.T) {
 				changed...)
 		})
 	}
-	d.detach(t)
+	must(t, d.Detach())
 	await("it has left", func(removed, _, _ []watchedDisk) bool { return with(there, removed...) })
 }
