@@ -55,23 +55,19 @@ func newVirtualDisk(t testing.TB, size uint64, sectorSize uint32) *virtdisk.Disk
 func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 	d := newVirtualDisk(t, gib, sectorSize)
 	disk := func() fields { return fields{"disk_number": d.Number} }
-	clients := map[string]*client{}
-	for _, group := range []string{"disk", "volume", "filesystem"} {
-		clients[group] = newest(t, group)
-	}
 	var id string
 	var volume, at fields
 	s := steps{t: t}
 
 	s.run("size", func(t *testing.T) {
-		disks := clients["disk"].in(t)
+		disks := newest(t, "disk")
 		disks.call("Rescan", nil)
 		if got := disks.call("GetDiskStats", disk()).get("total_bytes").Int(); got != gib {
 			t.Errorf("the disk has %d bytes, want 1 GiB", got)
 		}
 	})
 	s.run("state", func(t *testing.T) {
-		disks := clients["disk"].in(t)
+		disks := newest(t, "disk")
 		for _, online := range []bool{true, false, true} {
 			disks.call("SetDiskState", fields{"disk_number": d.Number, "is_online": online})
 			if got := disks.call("GetDiskState", disk()).get("is_online").Bool(); got != online {
@@ -84,8 +80,8 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 	})
 	s.run("partition", func(t *testing.T) {
 		for range 2 { // the second time it is partitioned already
-			clients["disk"].in(t).call("PartitionDisk", disk())
-			ids := clients["volume"].in(t).call("ListVolumesOnDisk", disk()).texts("volume_ids")
+			newest(t, "disk").call("PartitionDisk", disk())
+			ids := newest(t, "volume").call("ListVolumesOnDisk", disk()).texts("volume_ids")
 			if len(ids) != 1 || id != "" && ids[0] != id {
 				t.Fatalf("the disk has the volumes %q, want one that stays", ids)
 			}
@@ -94,12 +90,12 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 		volume, at = fields{"volume_id": id}, fields{"volume_id": id, "target_path": path}
 	})
 	s.run("raw", func(t *testing.T) {
-		if clients["volume"].in(t).call("IsVolumeFormatted", volume).get("formatted").Bool() {
+		if newest(t, "volume").call("IsVolumeFormatted", volume).get("formatted").Bool() {
 			t.Error("a raw volume counts as formatted")
 		}
 	})
 	s.run("format", func(t *testing.T) {
-		volumes := clients["volume"].in(t)
+		volumes := newest(t, "volume")
 		volumes.call("FormatVolume", volume)
 		if !volumes.call("IsVolumeFormatted", volume).get("formatted").Bool() {
 			t.Error("the volume isn't formatted after FormatVolume")
@@ -108,15 +104,15 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 	})
 	s.run("mount", func(t *testing.T) {
 		for range 2 { // the second time it is mounted there already
-			clients["volume"].in(t).call("MountVolume", at)
+			newest(t, "volume").call("MountVolume", at)
 		}
 		plant(t, path+`\data`)
-		if !clients["filesystem"].in(t).call("IsSymlink", fields{"path": path}).get("is_symlink").Bool() {
+		if !newest(t, "filesystem").call("IsSymlink", fields{"path": path}).get("is_symlink").Bool() {
 			t.Error("a mount point doesn't count as a link")
 		}
 	})
 	s.run("find", func(t *testing.T) {
-		volumes := clients["volume"].in(t)
+		volumes := newest(t, "volume")
 		for method, request := range map[string]fields{
 			"GetVolumeIDFromTargetPath":        {"target_path": path},
 			"GetClosestVolumeIDFromTargetPath": {"target_path": path + `\data`},
@@ -129,9 +125,9 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 			t.Errorf("the volume lies on disk %s, want %d", got, d.Number)
 		}
 	})
-	s.run("flush", func(t *testing.T) { clients["volume"].in(t).call("WriteVolumeCache", volume) })
+	s.run("flush", func(t *testing.T) { newest(t, "volume").call("WriteVolumeCache", volume) })
 	s.run("grow", func(t *testing.T) {
-		disks, volumes := clients["disk"].in(t), clients["volume"].in(t)
+		disks, volumes := newest(t, "disk"), newest(t, "volume")
 		volumes.call("ResizeVolume", fields{"volume_id": id, "size_bytes": int64(0)}) // nothing to grow
 		before := volumes.call("GetVolumeStats", volume).get("total_bytes").Int()
 		way, err := d.Grow(2 * gib)
@@ -151,16 +147,16 @@ func nativeVolume(t *testing.T, path string, sectorSize uint32) {
 	})
 	s.run("unmount", func(t *testing.T) {
 		for range 2 { // the second time it isn't mounted any more
-			clients["volume"].in(t).call("UnmountVolume", at)
+			newest(t, "volume").call("UnmountVolume", at)
 			wantGone(t, path+`\data`)
 			wantNoReparsePoint(t, path)
 		}
 	})
 	s.run("remove", func(t *testing.T) {
-		volumes := clients["volume"].in(t)
+		volumes := newest(t, "volume")
 		volumes.call("MountVolume", at)
 		// the mount point, not what is behind it
-		clients["filesystem"].in(t).call("Rmdir", fields{"path": path, "force": true})
+		newest(t, "filesystem").call("Rmdir", fields{"path": path, "force": true})
 		wantGone(t, path)
 		volumes.call("MountVolume", at)
 		wantThere(t, path+`\data`)

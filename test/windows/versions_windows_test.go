@@ -108,13 +108,6 @@ func (v version) connect(t testing.TB) *client {
 	return &client{v, t, groups}
 }
 
-// in returns the client for a part of its test.
-func (c *client) in(t testing.TB) *client {
-	part := *c
-	part.t = t
-	return &part
-}
-
 func newest(t testing.TB, group string) *client { t.Helper(); return versions[group][0].connect(t) }
 
 // fields are the fields of a request.
