@@ -11,10 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	volumev2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v2alpha1"
 )
 
 // A pod plants a link to a place outside of the allowed directories. No method of
@@ -91,29 +88,4 @@ func harmless(m protoreflect.MethodDescriptor, volume string) fields {
 		}
 	}
 	return request
-}
-
-// The node's own volume isn't for drivers, who can learn its name.
-func TestSystemVolume(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	o := n.operator()
-	o.mkdir(kubeletPath + `\dir`)
-	n.mkdir(`C:\Windows`)
-	n.write(`C:\Windows\kernel`, "not for drivers")
-	system := n.client(version{"volume", "v2alpha1", volumev2alpha1.NewVolumeClient}).
-		succeed("GetClosestVolumeIDFromTargetPath", fields{"target_path": kubeletPath + `\dir`}).text("volume_id")
-
-	ctx := context.Background()
-	if err := o.FormatVolume(ctx, system); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("formatting the system volume gives %v", err)
-	}
-	// Mounting it below the kubelet directory would be a way out.
-	if err := o.MountVolume(ctx, system, kubeletPath+`\system`); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("mounting the system volume gives %v", err)
-	}
-	if err := o.Rmdir(ctx, kubeletPath+`\system`, true); err != nil {
-		t.Errorf("removing the directory that it was to be mounted at gives %v", err)
-	}
-	n.wantText(`C:\Windows\kernel`, "not for drivers")
 }
