@@ -122,18 +122,30 @@ func (o operator) must(err error) {
 	must(o.t, err)
 }
 
-// volumes returns the volumes of a disk.
-func (o operator) volumes(disk uint32) []string {
+// try makes calls, up to the first that fails, and returns its error.
+func (o operator) try(calls func(*drivers.Step)) error {
+	s := o.Step(context.Background())
+	calls(s)
+	return s.Err
+}
+
+// do makes calls that have to succeed.
+func (o operator) do(calls func(*drivers.Step)) {
 	o.t.Helper()
-	ids, err := o.ListVolumesOnDisk(context.Background(), disk)
-	o.must(err)
+	o.must(o.try(calls))
+}
+
+// volumes returns the volumes of a disk.
+func (o operator) volumes(disk uint32) (ids []string) {
+	o.t.Helper()
+	o.do(func(s *drivers.Step) { ids = s.ListVolumesOnDisk(disk) })
 	return ids
 }
 
 // rawVolume partitions a disk and returns its only volume.
 func (o operator) rawVolume(disk uint32) string {
 	o.t.Helper()
-	o.must(o.PartitionDisk(context.Background(), disk))
+	o.do(func(s *drivers.Step) { s.PartitionDisk(disk) })
 	ids := o.volumes(disk)
 	if len(ids) != 1 {
 		o.t.Fatalf("disk %d has the volumes %q, want one", disk, ids)
@@ -145,14 +157,14 @@ func (o operator) rawVolume(disk uint32) string {
 func (o operator) formattedVolume(disk uint32) string {
 	o.t.Helper()
 	id := o.rawVolume(disk)
-	o.must(o.FormatVolume(context.Background(), id))
+	o.do(func(s *drivers.Step) { s.FormatVolume(id) })
 	return id
 }
 
 // mounted returns the volume that is mounted at a path, "" if none is.
-func (o operator) mounted(path string) string {
+func (o operator) mounted(path string) (volume string) {
 	o.t.Helper()
-	volume, err := o.VolumeAt(context.Background(), path)
+	err := o.try(func(s *drivers.Step) { volume = s.VolumeAt(path) })
 	if status.Code(err) == codes.NotFound {
 		return ""
 	}
@@ -162,13 +174,12 @@ func (o operator) mounted(path string) string {
 
 func (o operator) mkdir(path string) {
 	o.t.Helper()
-	o.must(o.Mkdir(context.Background(), path))
+	o.do(func(s *drivers.Step) { s.Mkdir(path) })
 }
 
 // size returns the size of a volume's file system in bytes.
-func (o operator) size(volume string) int64 {
+func (o operator) size(volume string) (size int64) {
 	o.t.Helper()
-	size, err := o.VolumeSize(context.Background(), volume)
-	o.must(err)
+	o.do(func(s *drivers.Step) { size = s.VolumeSize(volume) })
 	return size
 }

@@ -4,7 +4,6 @@
 package published
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -298,7 +297,7 @@ func live(n *node, s shipped, c claim, what string) {
 			if volume := o.mounted(c.nodeStaging); volume != "" {
 				n.t.Fatalf("%s: unstaging fails while %s is mounted: %v", what, volume, err)
 			}
-			o.must(o.Rmdir(context.Background(), c.nodeStaging, true))
+			o.do(func(s *drivers.Step) { s.Rmdir(c.nodeStaging, true) })
 			err = f()
 		}
 		if err != nil {

@@ -5,7 +5,6 @@ package drivers
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -22,98 +21,61 @@ type EBS struct {
 func NewEBS(n Node, isDisk func(DiskIDs) bool) EBS { return EBS{Calls{n}, isDisk} }
 
 func (d EBS) Stage(staging string) error {
-	ctx := context.Background()
-	disk, err := d.diskWith(ctx, d.isDisk)
-	if err != nil {
-		return err
+	s := d.Step(context.Background())
+	disk := s.diskWith(d.isDisk)
+	s.ensureDir(staging)
+	if mounted := s.mountedDisk(staging); mounted != nil && *mounted == disk {
+		return s.Err
 	}
-	if err := d.ensureDir(ctx, staging); err != nil {
-		return err
-	}
-	mounted, err := d.mountedDisk(ctx, staging)
-	if err != nil {
-		return err
-	}
-	if mounted == strconv.FormatUint(uint64(disk), 10) {
+	s.prepare(disk, true, staging)
+	s.growIfNeeded(disk, staging)
+	return s.Err
+}
+
+// mountedDisk returns the number of the disk that is mounted at a path, nil if none
+// is: which it takes from the text of an error.
+func (s *Step) mountedDisk(path string) *uint32 {
+	var volume string
+	err := s.attempt(func(s *Step) { volume = s.VolumeAt(path) })
+	if err != nil && strings.Contains(err.Error(), "because it does not exist") {
 		return nil
 	}
-	if err := d.prepare(ctx, disk, true, staging); err != nil {
-		return err
-	}
-	return d.growIfNeeded(ctx, disk, staging)
+	s.Err = err
+	disk := s.DiskOf(volume)
+	return &disk
 }
 
-// mountedDisk returns the number of the disk that is mounted at a path, "" if none
-// is: which it takes from the text of an error.
-func (d EBS) mountedDisk(ctx context.Context, path string) (string, error) {
-	volume, err := d.VolumeAt(ctx, path)
-	if err != nil {
-		if strings.Contains(err.Error(), "because it does not exist") {
-			return "", nil
-		}
-		return "", err
+func (s *Step) growIfNeeded(disk uint32, staging string) {
+	s.Rescan()
+	diskSize := s.DiskSize(disk)
+	volumeSize := s.VolumeSize(s.VolumeAt(staging))
+	if volumeSize >= diskSize { // never: the partition table takes some
+		return
 	}
-	disk, err := d.DiskOf(ctx, volume)
-	return strconv.FormatUint(uint64(disk), 10), err
-}
-
-func (d EBS) growIfNeeded(ctx context.Context, disk uint32, staging string) error {
-	if err := d.Rescan(ctx); err != nil {
-		return err
-	}
-	diskSize, err := d.DiskSize(ctx, disk)
-	if err != nil {
-		return err
-	}
-	volume, err := d.VolumeAt(ctx, staging)
-	if err != nil {
-		return err
-	}
-	volumeSize, err := d.VolumeSize(ctx, volume)
-	if err != nil || volumeSize >= diskSize { // never: the partition table takes some
-		return err
-	}
-	if err := d.Rescan(ctx); err != nil {
-		return err
-	}
-	if volume, err = d.VolumeAt(ctx, staging); err != nil {
-		return err
-	}
-	return d.ResizeVolume(ctx, volume, 0)
+	s.Rescan()
+	s.ResizeVolume(s.VolumeAt(staging), 0)
 }
 
 func (d EBS) Publish(staging, target string) error {
-	ctx := context.Background()
-	if err := d.clear(ctx, target); err != nil {
-		return err
+	s := d.Step(context.Background())
+	s.clear(target)
+	if !s.isMounted(target) {
+		s.CreateSymlink(staging, target)
 	}
-	if d.isMounted(ctx, target) {
-		return nil
-	}
-	return d.CreateSymlink(ctx, staging, target)
+	return s.Err
 }
 
 func (d EBS) Unstage(staging string) error {
-	ctx := context.Background()
-	mounted, err := d.mountedDisk(ctx, staging)
-	if err != nil || mounted == "" {
-		return err
+	s := d.Step(context.Background())
+	if s.mountedDisk(staging) == nil {
+		return s.Err
 	}
-	volume, err := d.VolumeAt(ctx, staging)
-	if err != nil {
-		return err
-	}
-	disk, err := d.DiskOf(ctx, volume)
-	if err != nil {
-		return err
-	}
-	if err := d.UnmountVolume(ctx, volume, staging); err != nil {
-		return err
-	}
-	if err := d.Rmdir(ctx, staging, true); err != nil {
-		return err
-	}
-	return d.SetDiskState(ctx, disk, false)
+	volume := s.VolumeAt(staging)
+	disk := s.DiskOf(volume)
+	s.UnmountVolume(volume, staging)
+	s.Rmdir(staging, true)
+	s.SetDiskState(disk, false)
+	return s.Err
 }
 
 // AzureDisk is the Azure Disk driver. It never sets a disk online, and unmounts by removing the
@@ -133,43 +95,28 @@ func NewAzureDisk(n Node, isDisk func(disk uint32, lun string) bool, resizes boo
 func (d AzureDisk) Stage(staging string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	disk, err := d.findDisk(ctx)
-	if err != nil {
-		return err
+	s := d.Step(ctx)
+	disk := d.findDisk(s)
+	if s.PathExists(staging) && s.IsSymlink(staging) {
+		return s.Err
 	}
-	exists, err := d.PathExists(ctx, staging)
-	if err != nil {
-		return err
+	s.prepare(disk, false, staging)
+	if d.resizes { // with the number of the disk where the volume id belongs
+		s.ResizeVolume(strconv.FormatUint(uint64(disk), 10), 0)
 	}
-	if exists {
-		if mounted, err := d.IsSymlink(ctx, staging); err != nil || mounted {
-			return err
-		}
-	}
-	if err := d.prepare(ctx, disk, false, staging); err != nil {
-		return err
-	}
-	if !d.resizes {
-		return nil
-	}
-	// With the number of the disk where the volume id belongs.
-	return d.ResizeVolume(ctx, strconv.FormatUint(uint64(disk), 10), 0)
+	return s.Err
 }
 
-func (d AzureDisk) findDisk(ctx context.Context) (uint32, error) {
-	if err := d.Rescan(ctx); err != nil {
-		return 0, err
-	}
-	locations, err := get[map[uint32]struct{ LUNID string }](ctx, d.Calls, "ListDiskLocations", nil, "disk_locations")
-	if err != nil {
-		return 0, err
-	}
+func (d AzureDisk) findDisk(s *Step) uint32 {
+	s.Rescan()
+	locations := get[map[uint32]struct{ LUNID string }](s, "ListDiskLocations", nil, "disk_locations")
 	for disk, location := range locations {
 		if disk > 0 && d.isDisk(disk, location.LUNID) {
-			return disk, nil
+			return disk
 		}
 	}
-	return 0, fmt.Errorf("none of the disks at %v is the volume's", locations)
+	s.failf("none of the disks at %v is the volume's", locations)
+	return 0
 }
 
 func (d AzureDisk) Publish(staging, target string) error {
@@ -177,14 +124,13 @@ func (d AzureDisk) Publish(staging, target string) error {
 }
 
 func (d AzureDisk) Unstage(staging string) error {
-	ctx := context.Background()
-	volume, err := d.VolumeAt(ctx, staging)
-	if err == nil { // else it goes on: there is nothing to flush
-		if err := d.do(ctx, "WriteVolumeCache", Fields{"volume_id": volume}); err != nil {
-			return err
-		}
+	s := d.Step(context.Background())
+	var volume string
+	if s.attempt(func(s *Step) { volume = s.VolumeAt(staging) }) == nil { // else it goes on: there is nothing to flush
+		s.do("WriteVolumeCache", Fields{"volume_id": volume})
 	}
-	return d.Rmdir(ctx, staging, true)
+	s.Rmdir(staging, true)
+	return s.Err
 }
 
 // GCEPD is the GCE PD driver. It hands over kubelet's paths as they are, without a drive, and
@@ -199,57 +145,35 @@ type GCEPD struct {
 func NewGCEPD(n Node, isDisk func(DiskIDs) bool) GCEPD { return GCEPD{Calls{n}, isDisk} }
 
 func (d GCEPD) Stage(staging string) error {
-	ctx := context.Background()
-	disk, err := d.diskWith(ctx, d.isDisk)
-	if err != nil {
-		return err
+	s := d.Step(context.Background())
+	disk := s.diskWith(d.isDisk)
+	if s.isMounted(staging) {
+		return s.Err
 	}
-	if d.isMounted(ctx, staging) {
-		return nil
-	}
-	if _, err := d.DiskSize(ctx, disk); err != nil {
-		return err
-	}
-	if err := d.prepare(ctx, disk, true, staging); err != nil {
-		return err
-	}
-	volume, err := d.VolumeAt(ctx, staging)
-	if err != nil {
-		return err
-	}
-	return d.ResizeVolume(ctx, volume, 0)
+	s.DiskSize(disk)
+	s.prepare(disk, true, staging)
+	s.ResizeVolume(s.VolumeAt(staging), 0)
+	return s.Err
 }
 
 func (d GCEPD) Publish(staging, target string) error {
-	ctx := context.Background()
-	if d.isMounted(ctx, target) {
-		return nil
+	s := d.Step(context.Background())
+	if s.isMounted(target) {
+		return s.Err
 	}
-	if err := d.clear(ctx, target); err != nil {
-		return err
-	}
-	return d.CreateSymlink(ctx, staging, target)
+	s.clear(target)
+	s.CreateSymlink(staging, target)
+	return s.Err
 }
 
 func (d GCEPD) Unstage(staging string) error {
-	ctx := context.Background()
-	exists, err := d.PathExists(ctx, staging)
-	if err != nil || !exists {
-		return err
+	s := d.Step(context.Background())
+	if !s.PathExists(staging) {
+		return s.Err
 	}
-	volume, err := d.VolumeAt(ctx, staging)
-	if err != nil {
-		return err
-	}
-	if err := d.UnmountVolume(ctx, volume, staging); err != nil {
-		return err
-	}
-	if err := d.Rmdir(ctx, staging, true); err != nil {
-		return err
-	}
-	disk, err := d.DiskOf(ctx, volume)
-	if err != nil {
-		return err
-	}
-	return d.SetDiskState(ctx, disk, false)
+	volume := s.VolumeAt(staging)
+	s.UnmountVolume(volume, staging)
+	s.Rmdir(staging, true)
+	s.SetDiskState(s.DiskOf(volume), false)
+	return s.Err
 }

@@ -36,29 +36,61 @@ type Node interface {
 // Calls are the calls that drivers make.
 type Calls struct{ Node }
 
-func (c Calls) do(ctx context.Context, method string, request Fields) error {
-	_, err := c.Call(ctx, method, request)
-	return err
+// Step returns the calls of one step of a driver.
+func (c Calls) Step(ctx context.Context) *Step { return &Step{node: c.Node, ctx: ctx} }
+
+// Step has the calls of one step of a driver. A driver ends a step at the first call that fails: the
+// error is Err then, and further calls aren't made and return zero values.
+type Step struct {
+	Err  error
+	node Node
+	ctx  context.Context
+}
+
+// attempt makes calls that may fail, and returns the error if one does. The step goes on.
+func (s *Step) attempt(calls func(*Step)) error {
+	if s.Err != nil {
+		return s.Err
+	}
+	attempted := &Step{node: s.node, ctx: s.ctx}
+	calls(attempted)
+	return attempted.Err
+}
+
+// failf ends the step, unless it has ended already.
+func (s *Step) failf(format string, args ...any) {
+	if s.Err == nil {
+		s.Err = fmt.Errorf(format, args...)
+	}
+}
+
+// do makes a call, and returns the response.
+func (s *Step) do(method string, request Fields) (response []byte) {
+	if s.Err == nil {
+		response, s.Err = s.node.Call(s.ctx, method, request)
+	}
+	return response
 }
 
 // get makes a call and returns a field of the response.
-func get[T any](ctx context.Context, c Calls, method string, request Fields, field string) (value T, err error) {
-	text, err := c.Call(ctx, method, request)
-	if err != nil {
-		return value, err
+func get[T any](s *Step, method string, request Fields, field string) (value T) {
+	text := s.do(method, request)
+	if s.Err != nil {
+		return value
 	}
 	var response map[string]json.RawMessage
 	if err := json.Unmarshal(text, &response); err != nil {
-		return value, fmt.Errorf("%s: %w", method, err)
+		s.failf("%s: %w", method, err)
+		return value
 	}
 	raw := response[field]
 	if _, ok := any(value).(int64); ok {
 		raw = bytes.Trim(raw, `"`) // numbers of 64 bits are texts in protobuf's JSON
 	}
 	if err := json.Unmarshal(raw, &value); err != nil {
-		return value, fmt.Errorf("%s, field %s: %w", method, field, err)
+		s.failf("%s, field %s: %w", method, field, err)
 	}
-	return value, nil
+	return value
 }
 
 // DiskIDs are the identifiers of a disk.
@@ -67,146 +99,126 @@ type DiskIDs struct {
 	Page83       string `json:"page83"`
 }
 
-func (c Calls) Rescan(ctx context.Context) error { return c.do(ctx, "Rescan", nil) }
+func (s *Step) Rescan() { s.do("Rescan", nil) }
 
-func (c Calls) PartitionDisk(ctx context.Context, disk uint32) error {
-	return c.do(ctx, "PartitionDisk", Fields{"disk_number": disk})
+func (s *Step) PartitionDisk(disk uint32) { s.do("PartitionDisk", Fields{"disk_number": disk}) }
+
+func (s *Step) SetDiskState(disk uint32, online bool) {
+	s.do("SetDiskState", Fields{"disk_number": disk, "is_online": online})
 }
 
-func (c Calls) SetDiskState(ctx context.Context, disk uint32, online bool) error {
-	return c.do(ctx, "SetDiskState", Fields{"disk_number": disk, "is_online": online})
+func (s *Step) DiskSize(disk uint32) int64 {
+	return get[int64](s, "GetDiskStats", Fields{"disk_number": disk}, "total_bytes")
 }
 
-func (c Calls) DiskSize(ctx context.Context, disk uint32) (int64, error) {
-	return get[int64](ctx, c, "GetDiskStats", Fields{"disk_number": disk}, "total_bytes")
+func (s *Step) ListVolumesOnDisk(disk uint32) []string {
+	return get[[]string](s, "ListVolumesOnDisk", Fields{"disk_number": disk}, "volume_ids")
 }
 
-func (c Calls) ListVolumesOnDisk(ctx context.Context, disk uint32) ([]string, error) {
-	return get[[]string](ctx, c, "ListVolumesOnDisk", Fields{"disk_number": disk}, "volume_ids")
+func (s *Step) FormatVolume(volume string) { s.do("FormatVolume", Fields{"volume_id": volume}) }
+
+func (s *Step) MountVolume(volume, path string) {
+	s.do("MountVolume", Fields{"volume_id": volume, "target_path": path})
 }
 
-func (c Calls) FormatVolume(ctx context.Context, volume string) error {
-	return c.do(ctx, "FormatVolume", Fields{"volume_id": volume})
+func (s *Step) UnmountVolume(volume, path string) {
+	s.do("UnmountVolume", Fields{"volume_id": volume, "target_path": path})
 }
 
-func (c Calls) MountVolume(ctx context.Context, volume, path string) error {
-	return c.do(ctx, "MountVolume", Fields{"volume_id": volume, "target_path": path})
+func (s *Step) VolumeAt(path string) string {
+	return get[string](s, "GetVolumeIDFromTargetPath", Fields{"target_path": path}, "volume_id")
 }
 
-func (c Calls) UnmountVolume(ctx context.Context, volume, path string) error {
-	return c.do(ctx, "UnmountVolume", Fields{"volume_id": volume, "target_path": path})
+func (s *Step) DiskOf(volume string) uint32 {
+	return get[uint32](s, "GetDiskNumberFromVolumeID", Fields{"volume_id": volume}, "disk_number")
 }
 
-func (c Calls) VolumeAt(ctx context.Context, path string) (string, error) {
-	return get[string](ctx, c, "GetVolumeIDFromTargetPath", Fields{"target_path": path}, "volume_id")
+func (s *Step) VolumeSize(volume string) int64 {
+	return get[int64](s, "GetVolumeStats", Fields{"volume_id": volume}, "total_bytes")
 }
 
-func (c Calls) DiskOf(ctx context.Context, volume string) (uint32, error) {
-	return get[uint32](ctx, c, "GetDiskNumberFromVolumeID", Fields{"volume_id": volume}, "disk_number")
+func (s *Step) ResizeVolume(volume string, size int64) {
+	s.do("ResizeVolume", Fields{"volume_id": volume, "size_bytes": size})
 }
 
-func (c Calls) VolumeSize(ctx context.Context, volume string) (int64, error) {
-	return get[int64](ctx, c, "GetVolumeStats", Fields{"volume_id": volume}, "total_bytes")
+func (s *Step) PathExists(path string) bool {
+	return get[bool](s, "PathExists", Fields{"path": path}, "exists")
 }
 
-func (c Calls) ResizeVolume(ctx context.Context, volume string, size int64) error {
-	return c.do(ctx, "ResizeVolume", Fields{"volume_id": volume, "size_bytes": size})
+func (s *Step) IsSymlink(path string) bool {
+	return get[bool](s, "IsSymlink", Fields{"path": path}, "is_symlink")
 }
 
-func (c Calls) PathExists(ctx context.Context, path string) (bool, error) {
-	return get[bool](ctx, c, "PathExists", Fields{"path": path}, "exists")
+func (s *Step) Mkdir(path string) { s.do("Mkdir", Fields{"path": path}) }
+
+func (s *Step) Rmdir(path string, force bool) {
+	s.do("Rmdir", Fields{"path": path, "force": force})
 }
 
-func (c Calls) IsSymlink(ctx context.Context, path string) (bool, error) {
-	return get[bool](ctx, c, "IsSymlink", Fields{"path": path}, "is_symlink")
-}
-
-func (c Calls) Mkdir(ctx context.Context, path string) error {
-	return c.do(ctx, "Mkdir", Fields{"path": path})
-}
-
-func (c Calls) Rmdir(ctx context.Context, path string, force bool) error {
-	return c.do(ctx, "Rmdir", Fields{"path": path, "force": force})
-}
-
-func (c Calls) CreateSymlink(ctx context.Context, source, target string) error {
-	return c.do(ctx, "CreateSymlink", Fields{"source_path": source, "target_path": target})
+func (s *Step) CreateSymlink(source, target string) {
+	s.do("CreateSymlink", Fields{"source_path": source, "target_path": target})
 }
 
 // diskWith returns the disk that isDisk recognises.
-func (c Calls) diskWith(ctx context.Context, isDisk func(DiskIDs) bool) (uint32, error) {
-	all, err := get[map[uint32]DiskIDs](ctx, c, "ListDiskIDs", nil, "diskIDs")
-	if err != nil {
-		return 0, err
-	}
+func (s *Step) diskWith(isDisk func(DiskIDs) bool) uint32 {
+	all := get[map[uint32]DiskIDs](s, "ListDiskIDs", nil, "diskIDs")
 	for disk, ids := range all {
 		if isDisk(ids) {
-			return disk, nil
+			return disk
 		}
 	}
-	return 0, fmt.Errorf("none of %d disks is the volume's", len(all))
+	s.failf("none of %d disks is the volume's", len(all))
+	return 0
 }
 
 // ensureDir makes a directory unless the path exists.
-func (c Calls) ensureDir(ctx context.Context, path string) error {
-	exists, err := c.PathExists(ctx, path)
-	if err != nil || exists {
-		return err
+func (s *Step) ensureDir(path string) {
+	if !s.PathExists(path) {
+		s.Mkdir(path)
 	}
-	return c.Mkdir(ctx, path)
 }
 
 // clear removes a path if it exists.
-func (c Calls) clear(ctx context.Context, path string) error {
-	exists, err := c.PathExists(ctx, path)
-	if err != nil || !exists {
-		return err
+func (s *Step) clear(path string) {
+	if s.PathExists(path) {
+		s.Rmdir(path, true)
 	}
-	return c.Rmdir(ctx, path, true)
 }
 
 // isMounted takes an error for "no".
-func (c Calls) isMounted(ctx context.Context, path string) bool {
-	is, err := c.IsSymlink(ctx, path)
+func (s *Step) isMounted(path string) (is bool) {
+	err := s.attempt(func(s *Step) { is = s.IsSymlink(path) })
 	return err == nil && is
 }
 
 // prepare partitions a disk, formats its first volume unless that is formatted, and mounts it.
 // Three of the drivers don't look whether there is a volume, and would crash.
-func (c Calls) prepare(ctx context.Context, disk uint32, setOnline bool, path string) error {
-	if err := c.PartitionDisk(ctx, disk); err != nil {
-		return err
-	}
+func (s *Step) prepare(disk uint32, setOnline bool, path string) {
+	s.PartitionDisk(disk)
 	if setOnline {
-		if err := c.SetDiskState(ctx, disk, true); err != nil {
-			return err
-		}
+		s.SetDiskState(disk, true)
 	}
-	volumes, err := c.ListVolumesOnDisk(ctx, disk)
-	if err != nil {
-		return err
-	}
+	volumes := s.ListVolumesOnDisk(disk)
 	if len(volumes) == 0 {
-		return fmt.Errorf("disk %d has no volumes: the driver crashes", disk)
+		s.failf("disk %d has no volumes: the driver crashes", disk)
+		return
 	}
-	if err := c.Format(ctx, volumes[0]); err != nil {
-		return err
-	}
-	return c.MountVolume(ctx, volumes[0], path)
+	s.ensureFormatted(volumes[0])
+	s.MountVolume(volumes[0], path)
 }
 
-// Format formats a volume unless it is formatted.
-func (c Calls) Format(ctx context.Context, volume string) error {
-	formatted, err := get[bool](ctx, c, "IsVolumeFormatted", Fields{"volume_id": volume}, "formatted")
-	if err != nil || formatted {
-		return err
+// ensureFormatted formats a volume unless it is formatted.
+func (s *Step) ensureFormatted(volume string) {
+	if !get[bool](s, "IsVolumeFormatted", Fields{"volume_id": volume}, "formatted") {
+		s.FormatVolume(volume)
 	}
-	return c.FormatVolume(ctx, volume)
 }
 
 // Unpublish removes the link, as most drivers do.
 func (c Calls) Unpublish(target string) error {
-	return c.Rmdir(context.Background(), target, true)
+	s := c.Step(context.Background())
+	s.Rmdir(target, true)
+	return s.Err
 }
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '\\')] }

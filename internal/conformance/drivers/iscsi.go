@@ -5,7 +5,6 @@ package drivers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -30,109 +29,84 @@ func (d LocalISCSI) target() Fields { return Fields{"target_portal": d.portal, "
 func (d LocalISCSI) Stage(staging string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // kubelet's
 	defer cancel()
-	if err := d.ensurePortal(ctx); err != nil {
-		return err
-	}
-	connectErr := d.do(ctx, "ConnectTarget", d.target())
-	disks, err := get[[]string](ctx, d.Calls, "GetTargetDisks", d.target(), "diskIDs")
-	if connectErr != nil && (err != nil || len(disks) == 0) {
+	s := d.Step(ctx)
+	d.ensurePortal(s)
+	connectErr := s.attempt(func(s *Step) { s.do("ConnectTarget", d.target()) })
+	disks := get[[]string](s, "GetTargetDisks", d.target(), "diskIDs")
+	if connectErr != nil && len(disks) == 0 {
 		return connectErr
 	}
-	if err != nil {
-		return err
-	}
 	if len(disks) != 1 {
-		return fmt.Errorf("target %s has the disks %q", d.iqn, disks)
+		s.failf("target %s has the disks %q", d.iqn, disks)
+		return s.Err
 	}
 	number, err := strconv.ParseUint(disks[0], 10, 32)
 	if err != nil {
 		return err
 	}
 	disk := uint32(number)
-	if err := d.SetDiskState(ctx, disk, true); err != nil {
-		return err
-	}
-	if err := d.PartitionDisk(ctx, disk); err != nil {
-		return err
-	}
-	volumes, err := d.ListVolumesOnDisk(ctx, disk)
-	if err != nil {
-		return err
-	}
+	s.SetDiskState(disk, true)
+	s.PartitionDisk(disk)
+	volumes := s.ListVolumesOnDisk(disk)
 	if len(volumes) != 1 {
-		return fmt.Errorf("disk %d has %d volumes", disk, len(volumes))
+		s.failf("disk %d has %d volumes", disk, len(volumes))
+		return s.Err
 	}
-	volume := volumes[0]
-	if err := d.Format(ctx, volume); err != nil {
-		return err
-	}
-	if err := d.ensureDir(ctx, staging); err != nil {
-		return err
-	}
-	return d.MountVolume(ctx, volume, staging)
+	s.ensureFormatted(volumes[0])
+	s.ensureDir(staging)
+	s.MountVolume(volumes[0], staging)
+	return s.Err
 }
 
 // ensurePortal adds the portal if it doesn't tell of the target.
-func (d LocalISCSI) ensurePortal(ctx context.Context) error {
-	if found, err := d.discovers(ctx); err == nil && found {
-		return nil
+func (d LocalISCSI) ensurePortal(s *Step) {
+	found := false
+	if s.attempt(func(s *Step) { found = d.discovers(s) }) == nil && found {
+		return
 	}
-	if err := d.do(ctx, "AddTargetPortal", Fields{"target_portal": d.portal}); err != nil {
-		return err
+	s.do("AddTargetPortal", Fields{"target_portal": d.portal})
+	if !d.discovers(s) {
+		s.failf("the portal doesn't tell of %s", d.iqn)
 	}
-	found, err := d.discovers(ctx)
-	if err == nil && !found {
-		err = fmt.Errorf("the portal doesn't tell of %s", d.iqn)
-	}
-	return err
 }
 
-func (d LocalISCSI) discovers(ctx context.Context) (bool, error) {
-	iqns, err := get[[]string](ctx, d.Calls, "DiscoverTargetPortal", Fields{"target_portal": d.portal}, "iqns")
-	return slices.Contains(iqns, d.iqn), err
+func (d LocalISCSI) discovers(s *Step) bool {
+	iqns := get[[]string](s, "DiscoverTargetPortal", Fields{"target_portal": d.portal}, "iqns")
+	return slices.Contains(iqns, d.iqn)
 }
 
 func (d LocalISCSI) Publish(staging, target string) error {
-	ctx := context.Background()
-	exists, err := d.PathExists(ctx, target)
-	if err != nil {
-		return err
-	}
-	if exists {
-		if d.isMounted(ctx, target) {
-			return nil
+	s := d.Step(context.Background())
+	if s.PathExists(target) {
+		if s.isMounted(target) {
+			return s.Err
 		}
-		if err := d.Rmdir(ctx, target, false); err != nil {
-			return err
-		}
+		s.Rmdir(target, false)
 	}
-	if err := d.ensureDir(ctx, parent(target)); err != nil {
-		return err
-	}
-	if err := d.CreateSymlink(ctx, staging, target); err != nil && !d.isMounted(ctx, target) {
+	s.ensureDir(parent(target))
+	err := s.attempt(func(s *Step) { s.CreateSymlink(staging, target) })
+	if err != nil && !s.isMounted(target) {
 		return err
 	}
 	return nil
 }
 
 func (d LocalISCSI) Unpublish(target string) error {
-	ctx := context.Background()
-	if err := d.Rmdir(ctx, target, true); err != nil {
-		if exists, existsErr := d.PathExists(ctx, target); existsErr != nil || exists {
-			return err
-		}
+	s := d.Step(context.Background())
+	err := s.attempt(func(s *Step) { s.Rmdir(target, true) })
+	if err != nil && (s.PathExists(target) || s.Err != nil) {
+		return err
 	}
 	return nil
 }
 
 func (d LocalISCSI) Unstage(staging string) error {
-	ctx := context.Background()
-	if volume, err := d.VolumeAt(ctx, staging); err == nil {
-		_ = d.UnmountVolume(ctx, volume, staging)
-		if disk, err := d.DiskOf(ctx, volume); err == nil {
-			_ = d.SetDiskState(ctx, disk, false)
-		}
-	}
-	_ = d.do(ctx, "DisconnectTarget", d.target())
+	s := d.Step(context.Background())
+	_ = s.attempt(func(s *Step) {
+		volume := s.VolumeAt(staging)
+		_ = s.attempt(func(s *Step) { s.UnmountVolume(volume, staging) })
+		s.SetDiskState(s.DiskOf(volume), false)
+	})
+	_ = s.attempt(func(s *Step) { s.do("DisconnectTarget", d.target()) })
 	return nil
 }

@@ -74,49 +74,49 @@ func NewSMB(n Node, v SMBVolume) SMB { return SMB{Calls{n}, v} }
 func (d SMB) Stage(staging string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 110*time.Second)
 	defer cancel()
-	mounted, err := d.ensureMountPoint(ctx, staging)
-	if err != nil || mounted {
-		return err
+	s := d.Step(ctx)
+	if d.ensureMountPoint(s, staging) {
+		return s.Err
 	}
-	if err := d.clear(ctx, staging); err != nil {
-		return err
-	}
-	if err := d.ensureDir(ctx, parent(staging)); err != nil {
-		return err
-	}
+	s.clear(staging)
+	s.ensureDir(parent(staging))
 	source := strings.TrimSuffix(strings.ReplaceAll(d.Source, "/", `\`), `\`)
 	username, password := d.Credentials()
-	err = d.do(ctx, "NewSmbGlobalMapping", Fields{
+	s.do("NewSmbGlobalMapping", Fields{
 		"remote_path": source, "local_path": staging, "username": username, "password": password,
 	})
-	if err == nil && d.Volumes != nil {
+	if s.Err == nil && d.Volumes != nil {
 		d.Volumes.add(shareOf(source), d.ID)
 	}
-	return err
+	return s.Err
 }
 
 // ensureMountPoint reports whether a path is a link that works. One that doesn't is
 // removed, and a path that isn't there is made a directory.
-func (d SMB) ensureMountPoint(ctx context.Context, path string) (bool, error) {
-	exists, err := d.PathExists(ctx, path)
-	if err != nil {
-		return false, err
+func (d SMB) ensureMountPoint(s *Step, path string) bool {
+	exists := s.PathExists(path)
+	if s.Err != nil {
+		return false
 	}
 	if !exists {
-		return false, d.Container.MakeDirectory(path)
+		s.Err = d.Container.MakeDirectory(path)
+		return false
 	}
-	is, err := d.IsSymlink(ctx, path)
+	var is bool
+	err := s.attempt(func(s *Step) { is = s.IsSymlink(path) })
 	works := d.Container.Sees(path) == nil
 	if err != nil {
 		if works {
-			return false, err
+			s.Err = err
+			return false
 		}
 		is = true // what its own os.Stat says of the path tells that it is corrupted
 	}
 	if !is || works {
-		return is, nil
+		return is
 	}
-	return false, d.Rmdir(ctx, path, true)
+	s.Rmdir(path, true)
+	return false
 }
 
 // shareOf returns the share of a remote path with backslashes, as the driver counts
@@ -127,19 +127,17 @@ func shareOf(remotePath string) string {
 }
 
 func (d SMB) Publish(staging, target string) error {
-	ctx := context.Background()
-	mounted, err := d.ensureMountPoint(ctx, target)
-	if err != nil || mounted {
-		return err
+	s := d.Step(context.Background())
+	if d.ensureMountPoint(s, target) {
+		return s.Err
 	}
-	if err := d.clear(ctx, target); err != nil {
-		return err
-	}
-	return d.CreateSymlink(ctx, staging, target)
+	s.clear(target)
+	s.CreateSymlink(staging, target)
+	return s.Err
 }
 
 func (d SMB) Unstage(staging string) error {
-	ctx := context.Background()
+	s := d.Step(context.Background())
 	link, err := d.Container.ReadLink(staging)
 	if err == nil && d.Volumes != nil { // else it goes on: there is nothing to count
 		remotePath := strings.TrimSuffix(link, `\`)
@@ -148,10 +146,9 @@ func (d SMB) Unstage(staging string) error {
 			return err
 		}
 		if left == 0 {
-			if err := d.do(ctx, "RemoveSmbGlobalMapping", Fields{"remote_path": remotePath}); err != nil {
-				return err
-			}
+			s.do("RemoveSmbGlobalMapping", Fields{"remote_path": remotePath})
 		}
 	}
-	return d.Rmdir(ctx, staging, true)
+	s.Rmdir(staging, true)
+	return s.Err
 }
