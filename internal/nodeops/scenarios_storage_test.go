@@ -156,8 +156,6 @@ var storageScenarios = []scenario{
 		check: isOffline,
 	},
 	{
-		// It has no check: if the disk can't be opened once, when a new process first looks for it, it is taken
-		// for one that isn't in the node, and nothing is done.
 		name: "UnstageVolume of a read-only disk that isn't staged", offline: true, prepare: func(r *rig) {
 			r.raw(true)
 			r.must(r.sim.SetDiskAttributes(r.number,
@@ -167,6 +165,7 @@ var storageScenarios = []scenario{
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
+		check: isOffline,
 	},
 	{
 		name: "UnstageVolume of a target", prepare: func(r *rig) {

@@ -71,6 +71,9 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, patience ti
 		return len(matching) > 0, nil
 	}
 	found, err := look()
+	if err == nil && !found && patience <= 0 {
+		found, err = look() // the disk may have failed to answer just once
+	}
 	if err == nil && !found && patience > 0 {
 		arrived, stop, noticeErr := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
 		if noticeErr == nil {
