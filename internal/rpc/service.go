@@ -62,7 +62,7 @@ var (
 
 // Services returns all versions of each group that has operations, newest first
 // within a group. An error is a fault of the program: a table has other versions than
-// the published contract, and nothing may be served.
+// the published contract, or a method twice, and nothing may be served.
 func Services(ops Operations) ([]*Service, error) {
 	tables := make(map[string]versions)
 	serve(tables, "disk", ops.Disk, diskVersions)

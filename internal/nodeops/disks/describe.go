@@ -22,9 +22,10 @@ import (
 )
 
 // Hardware returns what the disks that a selector means, whatever their iSCSI target, say of their
-// hardware, as far as the selector looks at it, in the order of the disks' numbers. If it means none,
-// or an iSCSI target, these are all disks. A disk that can't be asked, but whose number is known, has
-// an Error. Nothing of what the disks hold is looked at.
+// hardware, as far as the selector looks at it, in the order of the disks' numbers. If no disk
+// matches, or the selector names an iSCSI target, these are all disks. A disk that can't be asked, but
+// whose number is known, is always among them, with an Error. Nothing of what the disks hold is
+// looked at.
 //
 // A disk that matches is asked each time. One that is known to have another serial number or
 // identifier isn't asked again, unless no disk matches. Then all are asked: a new disk may have
@@ -59,7 +60,7 @@ func (d *Disks) list(ctx context.Context, wanted storage.Selector, question stri
 		return isOther
 	}
 	if byTarget {
-		skip = nil // whether a disk that isn't skipped is the one that is meant isn't known here
+		skip = nil // the caller looks at the targets, and its errors list the other disks, too
 	}
 	for {
 		answers, err := eachDisk(ctx, d, question, d.visits.patience, skip, ask)

@@ -43,8 +43,8 @@ type question struct {
 	name     string        // of the question: callers who ask it at the same time share an answer
 	patience time.Duration // with a device that doesn't answer
 	ask      func(ctx context.Context, path string) (any, error)
-	// skip reports whether a device needn't be asked, by what is remembered of it. It gives no result
-	// then. May be nil.
+	// skip reports whether a device needn't be asked, by what is remembered of it. A device that isn't
+	// asked gives no result. May be nil.
 	skip func(path string, v *visited) bool
 }
 
@@ -68,7 +68,7 @@ type visited struct {
 	silent     bool              // it hasn't answered its last question in time
 	asking     *wincalls.Tracker // of the question that it doesn't answer, or of another one
 	trouble    string            // why it is skipped; "" if it isn't
-	list       uint64            // the last one that had it
+	list       uint64            // the number of the last list that had it
 }
 
 // newVisits returns the visits of a class of devices. onSkipped, which may be nil, is called with
@@ -105,7 +105,7 @@ func (v *visits) all(ctx context.Context, q question) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths = v.listed(paths, q.skip)
+	paths = v.toAsk(paths, q.skip)
 	ctx, done := wincalls.Optional(ctx) // nobody is kept waiting for a device that doesn't answer
 	defer done()
 	results := make([]result, len(paths))
@@ -234,9 +234,9 @@ func (v *visits) report(path string, err error) {
 	}
 }
 
-// listed drops what is remembered of devices that a list no longer has, and returns the paths of those
-// that aren't skipped. skip may be nil.
-func (v *visits) listed(paths []string, skip func(path string, v *visited) bool) (asked []string) {
+// toAsk returns which of the devices at paths, which are all that there are, aren't skipped. What is
+// remembered of others is dropped. skip may be nil: see question.
+func (v *visits) toAsk(paths []string, skip func(path string, v *visited) bool) (asked []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.lists++
