@@ -26,57 +26,57 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		module + "/internal/winsys", []string{"internal/winsys/...", "node", "cmd/csi-proxy", "cmd/csi-proxyctl"},
+		module + "/internal/windows/winsys", []string{"internal/windows/winsys/...", "node", "cmd/csi-proxy", "cmd/csi-proxyctl"},
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/winsys/...", "internal/pipe", "internal/winservice",
+		"golang.org/x/sys/windows", []string{"internal/windows/winsys/...", "internal/serve/pipe", "internal/host/winservice",
 			"internal/lab/virtdisk", "internal/lab/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{
-		"github.com/Microsoft/go-winio", []string{"internal/pipe"},
+		"github.com/Microsoft/go-winio", []string{"internal/serve/pipe"},
 		"named pipes have one owner, who sets their security descriptor",
 	},
 	{
-		"os/exec", []string{"internal/deployment", "internal/lab/wintest"},
+		"os/exec", []string{"internal/host/deployment", "internal/lab/wintest", "internal/sim/winsim/simtest"},
 		"the product runs no other program, no shell and no PowerShell; only what puts a daemon in place runs that " +
-			"daemon once, to see whether it works",
+			"daemon once, to see whether it works, and tests run themselves once more",
 	},
 	{
-		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/daemon", "internal/rpc", "internal/wire",
-			"internal/server/...", "internal/sim/simcontrol", "internal/conformance", "internal/lab/bench/bare", "simnode"},
+		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/serve/daemon", "internal/serve/rpc", "internal/serve/wire",
+			"internal/serve/server/...", "internal/sim/simcontrol", "internal/lab/conformance", "internal/lab/bench/bare", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{
 		"google.golang.org/grpc/codes",
-		[]string{"api/...", "client", "cmd/...", "grpccode", "internal/rpc", "internal/wire", "internal/server/...",
-			"internal/conformance"},
+		[]string{"api/...", "client", "cmd/...", "grpccode", "internal/serve/rpc", "internal/serve/wire", "internal/serve/server/...",
+			"internal/lab/conformance"},
 		"errors have classes of their own, and one package says which code a class has",
 	},
 	{
 		"github.com/prometheus/client_golang/prometheus",
-		[]string{"internal/nodemetrics", "internal/server/...", "cmd/csi-proxy"},
+		[]string{"internal/host/nodemetrics", "internal/serve/server/...", "cmd/csi-proxy"},
 		"a library reports to its caller, who chooses how to count",
 	},
 	{
-		"k8s.io/klog/v2", []string{"cmd/csi-proxy", "internal/server/..."},
+		"k8s.io/klog/v2", []string{"cmd/csi-proxy", "internal/serve/server/..."},
 		"a library logs where its caller says",
 	},
 	{
-		module + "/internal/server", []string{"internal/server/...", "internal/daemon", "cmd/csi-proxy", "simnode"},
+		module + "/internal/serve/server", []string{"internal/serve/server/...", "internal/serve/daemon", "cmd/csi-proxy", "simnode"},
 		"only what serves needs the server",
 	},
 	{
-		module + "/internal/rpc", []string{"internal/daemon", "cmd/csi-proxy", "simnode"},
-		"only what serves needs the handlers; both ends of a call share internal/wire",
+		module + "/internal/serve/rpc", []string{"internal/serve/daemon", "cmd/csi-proxy", "simnode"},
+		"only what serves needs the handlers; both ends of a call share internal/serve/wire",
 	},
 	{
-		module + "/internal/nodeops", []string{"node", "cmd/csi-proxy", "simnode"},
+		module + "/internal/ops/nodeops", []string{"node", "cmd/csi-proxy", "simnode"},
 		"the API and its clients know what the operations are, not how they are done",
 	},
 	{
-		module + "/internal/deployment", []string{"cmd/csi-proxyctl"},
+		module + "/internal/host/deployment", []string{"cmd/csi-proxyctl"},
 		"the daemon doesn't install or upgrade itself, so it runs no program",
 	},
 }
@@ -106,13 +106,61 @@ func TestImports(t *testing.T) {
 					t.Errorf("%s: %s imports %s: %s", goos, importer, rule.imported, rule.reason)
 				}
 			}
-			if importer == "internal/win" {
+			if importer == "internal/windows/win" {
 				for _, imported := range names[1:] {
 					if strings.HasPrefix(imported, module) && imported != module+"/secret" && imported != module+"/disk" {
 						t.Errorf("%s imports %s: below the seam are only words", importer, imported)
 					}
 				}
 			}
+		}
+	}
+}
+
+// rooms are the folders of internal, each with the rooms that its packages may import. A call goes from
+// serve to ops to windows, and comes into each once.
+var rooms = map[string][]string{
+	"text":    nil,
+	"windows": {"text"},
+	"ops":     {"windows", "text"},
+	"serve":   {"ops", "text"},
+	"host":    {"serve", "ops", "windows", "text"},
+	"sim":     {"serve", "windows", "text"},
+	"lab":     {"host", "serve", "ops", "windows", "sim", "text"},
+}
+
+// room returns the room of a package, "" if it isn't in internal.
+func room(pkg string) string {
+	below, ok := strings.CutPrefix(pkg, module+"/internal/")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(below, "/")
+	return name
+}
+
+// The arrows between the rooms go down.
+func TestRooms(t *testing.T) {
+	seen := map[string]int{}
+	for _, goos := range []string{"linux", "windows"} {
+		for _, line := range goList(t, goos, "-f", imports, "./internal/...") {
+			names := strings.Fields(line)
+			from := room(names[0])
+			below, ok := rooms[from]
+			if !ok {
+				t.Errorf("%s is in no room", names[0])
+			}
+			seen[from]++
+			for _, imported := range names[1:] {
+				if to := room(imported); to != "" && to != from && !slices.Contains(below, to) {
+					t.Errorf("%s: %s imports %s: %s is above %s", goos, names[0], imported, to, from)
+				}
+			}
+		}
+	}
+	for name := range rooms {
+		if seen[name] < 2 {
+			t.Errorf("%d packages in internal/%s", seen[name], name)
 		}
 	}
 }
@@ -130,6 +178,8 @@ func wing(pkg string) string {
 	switch {
 	case matchesAny(pkg, []string{"internal/sim/...", "api/sim/...", "simnode"}):
 		return "simulator"
+	case matchesAny(pkg, []string{"internal/lab/conformance/...", "internal/lab/junit"}):
+		return "product" // csi-proxyctl has it
 	case matchesAny(pkg, []string{"internal/lab/..."}):
 		return "laboratory"
 	}

@@ -4,6 +4,7 @@
 package csiproxy_test
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,9 @@ func TestDocsAreWrapped(t *testing.T) {
 	}
 }
 
+// Directories of others' files, and of what is built.
+var notOurs = []string{".git", "bin", "dist", "node_modules", "vendor"}
+
 // markdownFiles returns the paths of our pages.
 func markdownFiles(t *testing.T) (paths []string) {
 	t.Helper()
@@ -41,7 +45,7 @@ func markdownFiles(t *testing.T) (paths []string) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "vendor"}, d.Name()) {
+		if d.IsDir() && slices.Contains(notOurs, d.Name()) {
 			return fs.SkipDir
 		}
 		if !d.IsDir() && filepath.Ext(path) == ".md" {
@@ -95,6 +99,34 @@ func TestLinksInDocs(t *testing.T) {
 	}
 	if links < 50 {
 		t.Errorf("only %d links were found", links)
+	}
+}
+
+var pageInCode = regexp.MustCompile(`(?:^|[^/\w]|/blob/main/)(docs/[a-z0-9/-]+\.md)(?:#([a-z0-9-]+))?`)
+
+// The pages that errors, manifests, scripts and comments name exist, also the heading.
+func TestPagesInCode(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && slices.Contains(notOurs, d.Name()) {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if !d.Type().IsRegular() || !slices.Contains([]string{"", ".go", ".yml", ".yaml", ".json", ".mk", ".txt", ".tpl",
+			".mjs", ".proto", ".sh"}, filepath.Ext(path)) {
+			return nil
+		}
+		for _, match := range pageInCode.FindAllStringSubmatch(readText(t, path), -1) {
+			found++
+			if _, err := os.Stat(match[1]); err != nil {
+				t.Errorf("%s: %v", path, err)
+			} else if match[2] != "" && !slices.Contains(anchors(readText(t, match[1])), match[2]) {
+				t.Errorf("%s: %s has no heading %s", path, match[1], match[2])
+			}
+		}
+		return nil
+	})
+	if err != nil || found < 50 {
+		t.Errorf("%d names of pages, %v", found, err)
 	}
 }
 
@@ -158,6 +190,43 @@ func TestPipesInDocs(t *testing.T) {
 	}
 }
 
+var (
+	inlineCode = regexp.MustCompile("`[^`]+`")
+	makeInCode = regexp.MustCompile(`(?m)^ *(?:[A-Z]+=\S+ )*make ([a-z][a-z0-9-]*)`)
+	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z0-9%-]*(?: [a-z][a-z0-9%-]*)*):(?:[^=]|$)`)
+)
+
+// The targets of make that our pages name exist.
+func TestMakeTargetsInDocs(t *testing.T) {
+	var targets []string
+	for _, path := range []string{"Makefile", "deploy/packaging/release.mk"} {
+		for _, match := range makeTarget.FindAllStringSubmatch(readText(t, path), -1) {
+			targets = append(targets, strings.Fields(match[1])...)
+		}
+	}
+	found := 0
+	for _, path := range markdownFiles(t) {
+		// In sentences make is a word: only what stands in code is a target.
+		text := readText(t, path)
+		code := fence.FindAllString(text, -1)
+		for _, span := range inlineCode.FindAllString(fence.ReplaceAllString(text, ""), -1) {
+			code = append(code, strings.Trim(span, "`"))
+		}
+		for _, match := range makeInCode.FindAllStringSubmatch(strings.Join(code, "\n"), -1) {
+			found++
+			if !slices.ContainsFunc(targets, func(target string) bool {
+				prefix, _, pattern := strings.Cut(target, "%")
+				return target == match[1] || pattern && prefix != "" && strings.HasPrefix(match[1], prefix)
+			}) {
+				t.Errorf("%s names make %s, which is no target", path, match[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d targets", found)
+	}
+}
+
 // The index is how people find a page, and the menu of the site.
 func TestIndexOfDocs(t *testing.T) {
 	index := readText(t, "docs/index.md")
@@ -171,24 +240,24 @@ func TestIndexOfDocs(t *testing.T) {
 
 // Each alert leads to what to do about it, and what to do is about an alert.
 func TestAlertsHaveRunbooks(t *testing.T) {
-	rules, page := readText(t, "deploy/charts/csi-proxy/files/rules.yml"), readText(t, "docs/alerts.md")
+	rules, page := readText(t, "deploy/charts/csi-proxy/files/rules.yml"), readText(t, "docs/monitoring.md")
 	rule := regexp.MustCompile(`(?s)- alert: (\w+)\n(.*?)(?:\n\n|$)`)
 	var alerts []string
 	for _, match := range rule.FindAllStringSubmatch(rules, -1) {
 		alerts = append(alerts, match[1])
-		url := "https://github.com/csi-proxy/csi-proxy/blob/main/docs/alerts.md#" + strings.ToLower(match[1])
+		url := "https://github.com/csi-proxy/csi-proxy/blob/main/docs/monitoring.md#" + strings.ToLower(match[1])
 		if !strings.Contains(match[2], "runbook_url: "+url+"\n") {
 			t.Errorf("%s doesn't lead to %s", match[1], url)
 		}
 	}
 	var described []string
-	for _, match := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(page, -1) {
+	for _, match := range regexp.MustCompile(`(?m)^### (CSIProxy\w+)$`).FindAllStringSubmatch(page, -1) {
 		described = append(described, match[1])
 	}
 	slices.Sort(alerts)
 	slices.Sort(described)
 	if len(alerts) < 10 || !slices.Equal(alerts, described) {
-		t.Errorf("the alerts are %q, docs/alerts.md has %q", alerts, described)
+		t.Errorf("the alerts are %q, docs/monitoring.md has %q", alerts, described)
 	}
 }
 
@@ -206,5 +275,69 @@ func TestActionsArePinned(t *testing.T) {
 				t.Errorf("%s: %s isn't a commit with its version as a comment", path, match[0])
 			}
 		}
+	}
+}
+
+var firstColumn = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|")
+
+// docs/architecture.md has a section for each room of internal, which names the room's packages and
+// no others.
+func TestArchitectureHasThePackages(t *testing.T) {
+	page := readText(t, "docs/architecture.md")
+	for room := range rooms {
+		_, section, ok := strings.Cut(page, "\n### "+room+"\n")
+		if !ok {
+			t.Errorf("docs/architecture.md has no section %q", room)
+		}
+		section, _, _ = strings.Cut(section, "\n##")
+		var named, there []string
+		for _, row := range firstColumn.FindAllStringSubmatch(section, -1) {
+			for name := range strings.SplitSeq(row[1], ", ") {
+				if name = strings.Trim(name, "`"); !strings.Contains(name, "/") {
+					named = append(named, name)
+				}
+			}
+		}
+		entries, err := os.ReadDir(filepath.Join("internal", room))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			there = append(there, entry.Name())
+		}
+		if slices.Sort(named); !slices.Equal(named, there) {
+			t.Errorf("docs/architecture.md has %q in %s; there are %q", named, room, there)
+		}
+	}
+}
+
+var pageName = regexp.MustCompile(`(^|[^\w/.-])(docs/[a-z0-9-]+\.md)\b`)
+
+// A comment, a message or a script that names a page names one that is there.
+func TestPagesThatAreNamed(t *testing.T) {
+	named := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "vendor"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if !slices.Contains([]string{".go", ".md", ".proto", ".yml", ".yaml", ".mod", ".txt", ".mk"}, filepath.Ext(path)) {
+			return nil
+		}
+		for _, match := range pageName.FindAllStringSubmatch(readText(t, path), -1) {
+			named++
+			if _, err := os.Stat(match[2]); err != nil {
+				t.Errorf("%s names %s: %v", path, match[2], err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named < 100 {
+		t.Errorf("only %d names of pages", named)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // The classes of errors. Every error of an operation is exactly one of these, or
@@ -249,7 +249,7 @@ var errnosOf = map[error][]win.Errno{
 		win.ErrorAccountLockedOut, win.ErrorBadUsername, win.ISDSCAuthenticationFailed,
 		win.ISDSCAuthorizationFailed, win.ISDSCLogonFailed, win.ISDSCAuthInfoUnavailable, win.ISDSCLoginUserInfoBad,
 	},
-	ErrResourceExhausted: {win.ErrorDiskFull},
+	ErrResourceExhausted: {win.ErrorDiskFull, win.ErrorHandleDiskFull},
 	ErrUnavailable: {
 		win.ErrorInvalidHandle, win.ErrorNotEnoughMemory, win.ErrorNotReady, win.ErrorGenFailure,
 		win.ErrorSharingViolation, win.ErrorLockViolation, win.ErrorRemNotList, win.ErrorBadNetPath,

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 func TestKindOf(t *testing.T) {
@@ -86,9 +86,9 @@ func TestWindowsErrorOf(t *testing.T) {
 	}
 }
 
-// docs/errors.md has each Windows error number that has a class, with that class.
+// docs/troubleshooting.md has each Windows error number that has a class, with that class.
 func TestErrorsPage(t *testing.T) {
-	page, err := os.ReadFile("docs/errors.md")
+	page, err := os.ReadFile("docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // A driver that uses the library gets at least the versions that our go.mod names. Where they
-// are newer than the driver's own, the table in docs/library.md has them, with the reason.
+// are newer than the driver's own, the table in docs/go-authors.md has them, with the reason.
 // Versions that our go.mod doesn't name aren't looked at.
 func TestDriversKeepTheirVersions(t *testing.T) {
 	ours := map[string]string{}
@@ -57,7 +57,7 @@ func TestDriversKeepTheirVersions(t *testing.T) {
 
 	// The rows of the table: the last column is the reason.
 	var got []string
-	for line := range strings.Lines(readText(t, "docs/library.md")) {
+	for line := range strings.Lines(readText(t, "docs/go-authors.md")) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		for i, cell := range cells {
 			cells[i] = strings.TrimSpace(cell)
@@ -67,14 +67,14 @@ func TestDriversKeepTheirVersions(t *testing.T) {
 		}
 		row, reason := cells[1:len(drivers)+3], cells[len(drivers)+3]
 		if reason == "" {
-			t.Errorf("docs/library.md has no reason in the row %q", line)
+			t.Errorf("docs/go-authors.md has no reason in the row %q", line)
 		}
 		got = append(got, strings.Join(row, " | "))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what go.mod raises in the go.mod of drivers isn't what docs/library.md says. Take lower versions, "+
+		t.Errorf("what go.mod raises in the go.mod of drivers isn't what docs/go-authors.md says. Take lower versions, "+
 			"or change the table and say why (-raised +table):\n%s", diff)
 	}
 }

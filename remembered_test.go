@@ -18,9 +18,8 @@ import (
 
 // remembering are the packages that operations run through.
 var remembering = []string{
-	"internal/nodeops", "internal/opendisk", "internal/device", "internal/pathpolicy", "internal/systemdisk",
-	"internal/smbprobe", "internal/smblogon", "internal/wincalls", "internal/operation",
-	"internal/fairshare", "internal/rpc",
+	"internal/ops", "internal/windows/device", "internal/serve/rpc", "internal/serve/wire", "internal/serve/server",
+	"internal/serve/admin",
 }
 
 // What these packages keep in fields that can grow, be exchanged or become old (maps, atomics

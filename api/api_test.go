@@ -225,11 +225,11 @@ func TestCredentialsAreMarked(t *testing.T) {
 		"smb.v1beta1.NewSmbGlobalMappingRequest.password",
 		"smb.v1alpha1.NewSmbGlobalMappingRequest.username",
 		"smb.v1alpha1.NewSmbGlobalMappingRequest.password",
-		"storage.v1alpha1.ISCSILogin.chap_username",
-		"storage.v1alpha1.ISCSILogin.chap_secret",
-		"storage.v1alpha1.ISCSILogin.mutual_chap_secret",
-		"storage.v1alpha1.StageShareRequest.username",
-		"storage.v1alpha1.StageShareRequest.password",
+		"storage.v1alpha1.ISCSILogin.username",
+		"storage.v1alpha1.ISCSILogin.secret",
+		"storage.v1alpha1.ISCSILogin.mutual_secret",
+		"storage.v1alpha1.Credentials.username",
+		"storage.v1alpha1.Credentials.password",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("fields marked (-want +got):\n%s", diff)

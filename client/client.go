@@ -36,7 +36,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
 
 // Client calls the CSI Proxy of this node. [New] makes one. Its methods, and those of

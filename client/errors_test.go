@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // An error is to a driver what it was to the daemon.

@@ -71,8 +71,8 @@ func ExampleSMB_NewSMBGlobalMapping() {
 	// write: <nil>
 }
 
-// Who removes a mapping must know that no other volume of the node needs it. Links
-// to the share stay, and lead nowhere.
+// NodeUnstageVolume of a share: a mapping that links lead to stays, and goes with the last one. So
+// the order doesn't matter, and neither do other volumes on the share.
 func ExampleSMB_RemoveSMBGlobalMapping() {
 	node := startNodeWithShare()
 	defer node.Close()
@@ -85,12 +85,14 @@ func ExampleSMB_RemoveSMBGlobalMapping() {
 	fmt.Println("remove:", node.Client().SMB.RemoveSMBGlobalMapping(ctx, `\\FILES\data\`))
 
 	files := node.Client().Filesystem
-	exists, err := files.PathExists(ctx, `C:\var\lib\kubelet\staging`)
-	fmt.Println("the link is there:", exists, err)
 	leads, err := files.IsSymlink(ctx, `C:\var\lib\kubelet\staging`)
-	fmt.Println("it leads somewhere:", leads, err)
+	fmt.Println("the link leads somewhere:", leads, err)
+	fmt.Println("remove the link:", files.Rmdir(ctx, `C:\var\lib\kubelet\staging`, true))
+	share, err := node.Client().Storage.GetVolume(ctx, `\\files\data`)
+	fmt.Println("the share:", share.Conditions[0].Message, err)
 	// Output:
 	// remove: <nil>
-	// the link is there: true <nil>
-	// it leads somewhere: false <nil>
+	// the link leads somewhere: true <nil>
+	// remove the link: <nil>
+	// the share: the share isn't mapped <nil>
 }

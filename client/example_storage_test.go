@@ -218,32 +218,6 @@ func ExampleStorage_CleanUp() {
 	// <nil>
 }
 
-// Somebody has written to a staging directory while nothing was mounted there.
-func ExampleStorage_MoveAside() {
-	node := startNode()
-	defer node.Close()
-	if err := errors.Join(node.MkdirAll(stagingPath), node.WriteFile(stagingPath+`\data.txt`, nil)); err != nil {
-		log.Fatal(err)
-	}
-	moved, err := node.Client().Storage.MoveAside(context.Background(), stagingPath)
-	for _, e := range moved.Entries {
-		fmt.Println(e.Name)
-	}
-	fmt.Println(moved.MoreEntries, err)
-	// Output:
-	// data.txt
-	// false <nil>
-}
-
-// After an account was unlocked at the server, the next log-on is made at once.
-func ExampleStorage_ListRefusedLogOns() {
-	node := startNode()
-	defer node.Close()
-	refused, err := node.Client().Storage.ListRefusedLogOns(context.Background(), true)
-	fmt.Println(len(refused), err)
-	// Output: 0 <nil>
-}
-
 // A scan of a volume that is in use.
 func ExampleStorage_CheckVolume() {
 	node, s, _ := startNodeWithStaged()

@@ -9,7 +9,7 @@ import (
 
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
 // Filesystem calls the filesystem group. A [Client] has one.

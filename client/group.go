@@ -23,7 +23,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
 // reconnect says how a failed connection is tried again. A daemon on the same node
@@ -163,7 +163,7 @@ func (g *group) first(ctx context.Context, try func(ctx context.Context, version
 		}
 	}
 	return "", csiproxy.Errorf(csiproxy.ErrUnavailable,
-		"no endpoint %s is served for any of the versions %s: CSI Proxy isn't running, or is being restarted",
+		"no endpoint %s is served for any of the versions %s: CSI Proxy isn't running, is being restarted, or has its endpoints elsewhere",
 		g.options.address(g.name, "<version>"), strings.Join(g.options.versions[g.name], ", "))
 }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
 
 func emptyAnswer(string, string) (string, error) { return `{}`, nil }
@@ -171,7 +172,7 @@ func leaveSocket(t *testing.T, path string) {
 }
 
 func TestSockets(t *testing.T) {
-	dir, err := os.MkdirTemp("", "client") // short enough for sockets
+	dir, err := pipe.MkdirTemp("client") // short enough for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	smbv1beta1 "github.com/csi-proxy/csi-proxy/api/smb/v1beta1"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
 

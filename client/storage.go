@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
-	"github.com/csi-proxy/csi-proxy/internal/wire/storagewire"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -117,21 +117,9 @@ func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareReques
 	return task[storage.UnstagedShare](ctx, s, "UnstageShare", "at "+quote.Text(r.StagingPath), r)
 }
 
-// MoveAside implements [storage.Operations]: what lies in a staging directory goes elsewhere.
-func (s *Storage) MoveAside(ctx context.Context, path string) (storage.MovedAside, error) {
-	return task[storage.MovedAside](ctx, s, "MoveAside", quote.Text(path), atPath{path})
-}
-
 // CleanUp implements [storage.Operations]: what nobody needs any more is listed or removed.
 func (s *Storage) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, error) {
 	return task[storage.Leftovers](ctx, s, "CleanUp", "", struct{ Remove bool }{remove})
-}
-
-// ListRefusedLogOns implements [storage.Operations]: the log-ons that SMB servers refused lately.
-func (s *Storage) ListRefusedLogOns(ctx context.Context, forget bool) ([]storage.RefusedLogOn, error) {
-	type result struct{ Refused []storage.RefusedLogOn }
-	all, err := task[result](ctx, s, "ListRefusedLogOns", "", struct{ Forget bool }{forget})
-	return all.Refused, err
 }
 
 // CheckVolume implements [storage.Operations]: a volume's file system is scanned for errors.

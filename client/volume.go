@@ -12,7 +12,7 @@ import (
 	volumev1beta2 "github.com/csi-proxy/csi-proxy/api/volume/v1beta2"
 	volumev2alpha1 "github.com/csi-proxy/csi-proxy/api/volume/v2alpha1"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/wire/storagewire"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -48,17 +48,17 @@ func (s *Storage) watchDisks(ctx context.Context, wanted storage.Selector,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // which ends the stream
 
-	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
 		"/"+api.ServiceName(g.name, version)+"/"+op)
 	if err != nil {
 		return failure(op, "", request, g.lost(ctx, l, err))
 	}
-	// io.EOF stands for a stream that has ended. Receiving tells why.
-	if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
-		return failure(op, "", request, err)
-	}
-	_ = stream.CloseSend()
 	for {
+		// Each request asks for one response. io.EOF stands for a stream that has ended. Receiving
+		// tells why.
+		if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
+			return failure(op, "", request, err)
+		}
 		response := storagewire.NewResponse(op)
 		err := stream.RecvMsg(response)
 		if errors.Is(err, io.EOF) {

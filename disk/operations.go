@@ -32,8 +32,7 @@ type Operations interface {
 	// It refuses with csiproxy.ErrFailedPrecondition to write to a disk that has an
 	// MBR without partitions or only partitions that Windows has no volumes for, that
 	// holds data of another system directly, without a partition table, or what is left of
-	// a damaged table; that Windows runs from; and an offline one that is a copy of a disk
-	// which is online: see Options.NewIDsForClones. A disk that is refused stays as it was.
+	// a damaged table; and that Windows runs from. A disk that is refused stays as it was.
 	// It returns when the volume of the partition can be used.
 	//
 	// If another process changes the disk at the same time, the error is
@@ -53,7 +52,7 @@ type Operations interface {
 	// what is cached of the disk's volumes first.
 	//
 	// A disk that Windows runs from gives csiproxy.ErrFailedPrecondition, and so does a
-	// copy of a disk that is online: see Options.NewIDsForClones.
+	// copy of a disk that is online if Windows gives it no new ids: see node.Options.RefuseClones.
 	SetDiskState(ctx context.Context, n Number, online bool) error
 	// GetDiskState reports whether a disk is online.
 	GetDiskState(ctx context.Context, n Number) (online bool, err error)

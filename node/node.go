@@ -12,7 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -43,11 +43,10 @@ type Options struct {
 	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data that
 	// they recognise as another system's. Default: they refuse.
 	AllowRecognizedData bool
-	// NewIDsForClones lets PartitionDisk and SetDiskState give a clone new ids. A clone is
-	// a disk whose partition table has the same ids as a disk that is online, such as a
-	// snapshot next to its original. Windows can't have both online. Default: they refuse
-	// clones.
-	NewIDsForClones bool
+	// RefuseClones makes PartitionDisk, SetDiskState and StageVolume refuse clones. A clone is a disk
+	// whose partition table has the same ids as a disk that is online, such as a snapshot next
+	// to its original. Default: Windows gives a clone new ids when it goes online.
+	RefuseClones bool
 	// SilentDiskTimeout is how long ListDiskIDs, ListDiskLocations and Rescan wait for
 	// a disk that doesn't answer. Default: DefaultSilentDiskTimeout.
 	SilentDiskTimeout time.Duration
@@ -62,7 +61,7 @@ type Options struct {
 	// Logger gets a line for each change of the node, such as a volume that was mounted, at
 	// slog.LevelInfo; problems that don't fail an operation, at slog.LevelWarn; and each
 	// call to Windows at slog.LevelDebug. Errors of operations are returned, not logged.
-	// docs/logs.md has the lines. Default: none.
+	// docs/monitoring.md has the lines. Default: none.
 	Logger *slog.Logger
 	// OnOperation is called after every operation with its name, such as
 	// "PartitionDisk", how long it took, and its error. May be nil.

@@ -5,8 +5,8 @@ package node
 
 import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 )
 
 func open(o Options) (*Node, error) {
@@ -19,5 +19,6 @@ func open(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (*Node)(&n.Operations), nil
+	operations := n.Bounded()
+	return (*Node)(&operations), nil
 }

@@ -16,11 +16,11 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/daemon"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -43,16 +43,28 @@ type runner struct {
 	node   *nodeops.Node
 	memory map[string]*bufconn.Listener // by endpoint name; nil while it is stopped
 	stops  []func() error               // stop the servers
-	dir    string                       // of the sockets; "" if there are none
-	claim  *pipe.Claimed
+	claim  *pipe.Claimed                // where the sockets or pipes are; nil if there are none
+	dir    string                       // of the sockets; on Windows ""
+	made   bool                         // whether dir goes in the end
 }
 
 func newRunner(sys *winsim.System, o node.Options) *runner {
 	return &runner{sys: sys, options: o, sim: simcontrol.New(sys)}
 }
 
-// start serves the node in memory and, if there is a directory for them, on
-// sockets. It does nothing if it has been started.
+// begin is the first start, with endpoints in a directory unless it is nil.
+func (d *runner) begin(endpoints *string) (err error) {
+	if endpoints != nil {
+		if d.claim, err = pipe.Claim(*endpoints); err != nil {
+			return err
+		}
+		d.dir = *endpoints
+	}
+	return d.start()
+}
+
+// start serves the node in memory and, if they are wanted, on sockets or pipes. It does
+// nothing if it has been started.
 func (d *runner) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +80,7 @@ func (d *runner) start() error {
 		d.memory[name] = bufconn.Listen(bufferBytes)
 		return d.memory[name], nil
 	})
-	if err == nil && d.dir != "" {
+	if err == nil && d.claim != nil {
 		err = d.serveSockets()
 	}
 	if err != nil {
@@ -123,7 +135,8 @@ func (d *runner) stopLocked() error {
 func (d *runner) operations() *node.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return (*node.Node)(&d.node.Operations)
+	operations := d.node.Bounded()
+	return (*node.Node)(&operations)
 }
 
 func (d *runner) dial(ctx context.Context, group, version string) (net.Conn, error) {
@@ -146,17 +159,17 @@ func (d *runner) dial(ctx context.Context, group, version string) (net.Conn, err
 func (d *runner) endpointDir() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dir != "" {
+	if d.claim != nil {
 		return d.dir, nil
 	}
-	dir, err := os.MkdirTemp("", "simnode")
+	dir, err := pipe.MkdirTemp("simnode")
 	if err != nil {
 		return "", err
 	}
 	if d.claim, err = pipe.Claim(dir); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
-	d.dir = dir
+	d.dir, d.made = dir, true
 	if d.memory == nil {
 		return dir, nil
 	}
@@ -169,7 +182,10 @@ func (d *runner) close() error {
 	defer d.mu.Unlock()
 	err := d.stopLocked()
 	if d.claim != nil {
-		err = errors.Join(err, d.claim.Close(), os.RemoveAll(d.dir))
+		err = errors.Join(err, d.claim.Close())
+	}
+	if d.made {
+		err = errors.Join(err, os.RemoveAll(d.dir))
 	}
 	return err
 }

@@ -5,7 +5,7 @@ package simnode
 
 import (
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -54,8 +54,9 @@ func (n *Node) AttachDisk(d Disk) disk.Number {
 
 // CloneDisk attaches a disk with the contents that another one has now, and so with its
 // ids, as a disk made from a snapshot has them. Its size is at least that of the other
-// disk, and its sector size the same. Windows keeps it offline while the other one is
-// online. It returns the number of the new disk.
+// disk, and its sector size the same. Windows gives it new ids when it goes online beside the
+// other one and is writable, and keeps it offline if it is read-only. It returns the number of
+// the new disk.
 func (n *Node) CloneDisk(of disk.Number, d Disk) disk.Number {
 	n.helper()
 	number, err := n.sys.CloneDisk(of, d)

@@ -5,7 +5,7 @@ package simnode
 
 import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 )

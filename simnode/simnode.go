@@ -10,7 +10,7 @@
 //	driver := mydriver.New(node.Client())
 //
 // CSI Proxy's own code runs, down to the bytes of each call to Windows. Only the
-// answers to these calls are simulated. docs/simulated-node.md says how far.
+// answers to these calls are simulated. docs/test-your-driver.md says how far.
 package simnode
 
 import (
@@ -25,7 +25,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -41,8 +41,9 @@ type Node struct {
 }
 
 type options struct {
-	node   node.Options
-	config winsim.Config
+	node      node.Options
+	config    winsim.Config
+	endpoints *string // nil: they aren't served until EndpointDir is called
 }
 
 // Option changes the node that New and Start make.
@@ -58,6 +59,13 @@ func WithRealisticDelays() Option {
 // the same file continues from there.
 func WithStateFile(path string) Option {
 	return func(o *options) { o.config.StateFile = path }
+}
+
+// WithEndpointDir serves all endpoints in dir from the start, as the daemon does: see EndpointDir.
+// On Windows they are named pipes, and dir must be empty. If another process serves them, the node
+// doesn't start.
+func WithEndpointDir(dir string) Option {
+	return func(o *options) { o.endpoints = &dir }
 }
 
 // WithNodeOptions configures CSI Proxy: allowed directories, bounds, observers.
@@ -98,8 +106,8 @@ func Start(opts ...Option) (*Node, error) {
 		return nil, err
 	}
 	n.daemon = newRunner(n.sys, n.options.node)
-	if err := n.daemon.start(); err != nil {
-		return nil, errors.Join(err, n.sys.Close())
+	if err := n.daemon.begin(n.options.endpoints); err != nil {
+		return nil, errors.Join(err, n.daemon.close(), n.sys.Close())
 	}
 	n.client = client.New(client.WithDialer(n.Dial))
 	return n, nil

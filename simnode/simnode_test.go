@@ -74,6 +74,36 @@ func TestEndpointDirGoesWithTheTest(t *testing.T) {
 	}
 }
 
+// A node serves its endpoints in a directory of its caller's from the start, which stays; another node can't have it.
+func TestWithEndpointDir(t *testing.T) {
+	skipWithoutSockets(t)
+	endpoints, err := os.MkdirTemp("", "endpoints") // t.TempDir may be too long for a socket
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(endpoints)) })
+	n, err := simnode.Start(simnode.WithEndpointDir(endpoints))
+	must(t, err)
+	must(t, n.MkdirAll(dir))
+	sockets := client.New(client.WithEndpointDir(endpoints))
+	defer sockets.Close()
+	if !exists(t, sockets, dir) || n.EndpointDir() != endpoints {
+		t.Errorf("it isn't served in %s", endpoints)
+	}
+	if second, err := simnode.Start(simnode.WithEndpointDir(endpoints)); err == nil {
+		t.Error("a second node serves there, too")
+		must(t, second.Close())
+	}
+	if n.RestartDaemon(); !exists(t, sockets, dir) {
+		t.Error("it isn't served any more after a restart")
+	}
+	must(t, n.Close())
+	if left, err := filepath.Glob(filepath.Join(endpoints, "*.sock")); err != nil || len(left) > 0 {
+		t.Errorf("after its end there is %q, %v", left, err)
+	}
+	if _, err := os.Stat(endpoints); err != nil {
+		t.Errorf("the directory of the caller's went with it: %v", err)
+	}
+}
+
 func TestNoDaemon(t *testing.T) {
 	skipWithoutSockets(t)
 	n := simnode.New(t)

@@ -5,7 +5,7 @@ package simnode
 
 import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Service is a Windows service. A new node has some, such as MSiSCSI, which is

@@ -6,7 +6,7 @@ package simnode
 import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -71,6 +71,13 @@ func (n *Node) SetVolumeDamage(path string, d Damage) {
 func (n *Node) SetVolumeReadOnly(path string, readOnly bool) {
 	n.helper()
 	n.must(n.sys.SetVolumeReadOnly(path, readOnly))
+}
+
+// SetVolumeLetter gives a volume a drive letter, such as "D" or "D:", in the place of the one that it
+// has, as node.Options.ProtectedVolumes may name it; "" takes that away.
+func (n *Node) SetVolumeLetter(path, letter string) {
+	n.helper()
+	n.must(n.sys.SetVolumeLetter(path, letter))
 }
 
 // ProcessID is the id of a process of the node.

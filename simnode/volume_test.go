@@ -4,10 +4,14 @@
 package simnode_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -40,7 +44,7 @@ func TestDesignators(t *testing.T) {
 func TestClone(t *testing.T) {
 	n := simnode.New(t)
 	original := staged(t, n, simnode.Disk{SizeBytes: 1 << 30})
-	clone := n.CloneDisk(original, simnode.Disk{Serial: "clone"})
+	clone := n.CloneDisk(original, simnode.Disk{Serial: "clone", ReadOnly: true})
 	if d := n.Disks()[clone]; d.Serial != "clone" || !d.Offline || d.WhyOffline != simnode.OfflineCollision {
 		t.Errorf("the clone is %+v", d)
 	}
@@ -75,6 +79,27 @@ func TestStateOfVolumes(t *testing.T) {
 	}
 	id := n.StartProcess(`C:\app.exe`, dir+`\file`)
 	n.EndProcess(id)
+}
+
+// The documented -protected-volume=D: keeps drivers from Azure's temporary disk.
+func TestProtectedDriveLetter(t *testing.T) {
+	n := simnode.New(t, simnode.WithNodeOptions(node.Options{ProtectedVolumes: []string{"D:"}}))
+	number := n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
+	c := n.Client()
+	must(t, c.Disk.PartitionDisk(t.Context(), number))
+	ids, err := c.Volume.ListVolumesOnDisk(t.Context(), number, 0)
+	must(t, err)
+	must(t, c.Volume.FormatVolume(t.Context(), ids[0]))
+	n.SetVolumeLetter(string(ids[0]), "D")
+	err = c.Volume.MountVolume(t.Context(), ids[0], dir)
+	if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "-protected-volume") {
+		t.Errorf("mounting D: gives %v", err)
+	}
+	if paths := n.Volumes()[1].Paths; !slices.Equal(paths, []string{`D:\`}) {
+		t.Errorf("it is mounted at %q", paths)
+	}
+	n.SetVolumeLetter(`D:\`, "E:")
+	must(t, c.Volume.MountVolume(t.Context(), ids[0], dir))
 }
 
 func TestSizeOfShares(t *testing.T) {

@@ -28,10 +28,10 @@ type Operations interface {
 	// else than a link to the same remote path is at localPath, it stays, and the error is
 	// csiproxy.ErrAlreadyExists. An error of the link doesn't undo the mapping.
 	NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c Credentials) error
-	// RemoveSMBGlobalMapping removes the mapping of a share, unless links lead to the share
-	// that can't be the caller's own: then it succeeds, and the mapping goes when Rmdir
-	// removes the last link. remotePath is \\server\share or a directory on the share; one
-	// backslash at its beginning is enough. Links to the share stay. If there is no such
-	// mapping, the error is csiproxy.ErrNotFound.
+	// RemoveSMBGlobalMapping removes the mapping of a share. While links lead to the share, the
+	// mapping stays: then the call succeeds, and the mapping goes when Rmdir removes the last
+	// link, unless the process has restarted since. remotePath is \\server\share or a directory on the share; one
+	// backslash at its beginning is enough. If there is no such mapping, the error is
+	// csiproxy.ErrNotFound, unless it has gone with the last link.
 	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
 }

@@ -87,10 +87,11 @@ const (
 type Location struct {
 	// Text is what Windows shows, such as "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0".
 	Text string `json:"location"`
-	// SCSI is the disk's SCSI address. Windows gives one to NVMe disks, too. It is nil if
+	// SCSI is the disk's SCSI address. Windows gives one to most NVMe disks, too. It is nil if
 	// the bus has none.
 	SCSI *SCSIAddress `json:"scsi_address,omitempty"`
-	// NVMeNamespace is the id of the NVMe namespace that the disk is; 0 if it isn't one.
+	// NVMeNamespace is the id of the NVMe namespace that the disk is; 0 if it isn't one, or if Windows
+	// doesn't tell it.
 	NVMeNamespace uint32 `json:"nvme_namespace,omitempty"`
 }
 
@@ -149,8 +150,13 @@ func (d Disk) String() string {
 	s := fmt.Sprintf("disk %d", d.Number)
 	if d.SerialNumber != "" {
 		s += fmt.Sprintf(" with serial number %q", d.SerialNumber)
+	} else if len(d.Identifiers) > 0 {
+		s += fmt.Sprintf(" with identifier %q", d.Identifiers[0].Text)
 	}
-	if d.Location.SCSI != nil {
+	switch {
+	case d.Location.NVMeNamespace != 0:
+		s += fmt.Sprintf(", NVMe namespace %d", d.Location.NVMeNamespace)
+	case d.Location.SCSI != nil:
 		s += fmt.Sprintf(", LUN %d", d.Location.SCSI.LUN)
 	}
 	return s

@@ -81,16 +81,6 @@ func (v CheckedVolume) MarshalJSON() ([]byte, error) {
 	}{fields(v), v.Duration.Milliseconds()})
 }
 
-// MarshalJSON writes times in milliseconds, as the API does.
-func (r RefusedLogOn) MarshalJSON() ([]byte, error) {
-	type fields RefusedLogOn
-	return json.Marshal(struct {
-		fields
-		RefusedFor  int64 `json:"refused_for_milliseconds"`
-		HeldBackFor int64 `json:"held_back_for_milliseconds"`
-	}{fields(r), r.RefusedFor.Milliseconds(), r.HeldBackFor.Milliseconds()})
-}
-
 // list returns a list that isn't nil.
 func list[S ~[]E, E any](s S) S {
 	if s == nil {

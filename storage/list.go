@@ -113,6 +113,11 @@ type Mount struct {
 	Volume Volume `json:"volume,omitzero"`
 	// LeftoverReason says why nobody needs the mount any more; it is empty if somebody may.
 	LeftoverReason string `json:"leftover_reason,omitempty"`
+	// ForgottenPod is the UID of the pod whose Link this is, if kubelet has lost what it needs to
+	// unpublish the volume: vol_data.json beside the link is missing or empty. Until the link is
+	// removed, the volume can't be unstaged. The pod may still run, so nobody may remove the link
+	// unless neither kubelet nor the API server has the pod. Else it is empty.
+	ForgottenPod string `json:"forgotten_pod,omitempty"`
 }
 
 // VolumeList is what ListVolumes has found.

@@ -119,24 +119,12 @@ type Operations interface {
 	// stay.
 	UnstageShare(ctx context.Context, r UnstageShareRequest) (UnstagedShare, error)
 	// CleanUp returns the leftovers that ListVolumes marks, and removes them if remove is
-	// set: links to nothing, mounts of volumes whose disks have left, and mappings that were
-	// made for a staged path and that nothing uses. What isn't a leftover any more when its turn comes
-	// stays. One that can't
-	// be removed has an Error, and keeps no other from it. What ListVolumes can't look at
+	// set, but links of a ForgottenPod, whose pods may run. Leftovers are links to nothing, mounts of volumes whose disks have left, and mappings that were
+	// made for a staged path and that nothing uses. Each is looked at again right before, and stays if
+	// it isn't a leftover any more. One that can't be removed has an Error, and the others are
+	// removed all the same. What ListVolumes can't look at
 	// stays, and the IncompleteReason says so.
 	CleanUp(ctx context.Context, remove bool) (Leftovers, error)
-	// MoveAside moves a directory that isn't empty, so that a volume can be staged there again,
-	// to another one on the same disk, in one step and with all that is in it, whatever that is.
-	// It says where to, and lists the entries. If nothing or an empty directory is at the path,
-	// it succeeds. Anything else than a directory, one where a volume or share is staged, and one
-	// below which a volume is mounted, or a link leads to a volume or share, stay:
-	// csiproxy.ErrFailedPrecondition. So does one in which a process has a file open.
-	MoveAside(ctx context.Context, path string) (MovedAside, error)
-	// ListRefusedLogOns returns the log-ons to SMB servers that were refused lately, one for
-	// each account. The same credentials are tried again only after a while, at most two
-	// minutes, so that the account isn't locked. If forget is set, that is forgotten, and the
-	// next log-ons are made at once.
-	ListRefusedLogOns(ctx context.Context, forget bool) ([]RefusedLogOn, error)
 	// CheckVolume has Windows scan a volume's file system for errors while it is in use,
 	// and repair these if asked. A scan may take hours, and goes on in Windows if its caller
 	// gives up. csiproxy.ErrFailedPrecondition means that a spot fix is asked for while the
@@ -145,14 +133,13 @@ type Operations interface {
 	CheckVolume(ctx context.Context, r CheckVolumeRequest) (CheckedVolume, error)
 	// WatchDisks tells which disks the selector means, as ListDisks does, and then what
 	// changes: arrivals and departures at once, by Windows' notices, everything else within
-	// about WatchInterval. On a node with more than 25 disks, what another program changes may
-	// take up to half a minute. The first value has the list, complete, as Added; it comes even
+	// about WatchInterval. The first value has the list, complete, as Added; it comes even
 	// if there is no such disk. Each further value has something in it.
 	//
 	// The sequence works on the caller's goroutine while the caller ranges over it, and keeps
-	// nothing when the loop is left. It looks at the disks when the caller asks for the next
-	// value. So a caller that takes its time misses states in between, and holds up nobody.
-	// However many watch, the disks are looked at once for all of them.
+	// nothing when the loop is left. It lists the disks when the caller asks for the next
+	// value, and tells the difference from what the caller has. So a caller that takes its time
+	// misses states in between, is never behind, and holds up nobody.
 	//
 	// The sequence ends with an error, and only then: that of ctx when this ends;
 	// csiproxy.ErrUnavailable when the daemon stops, or the connection to it is lost; or why

@@ -17,7 +17,7 @@ import (
 )
 
 // Selector says which disk is meant. A disk must match all fields that are set. The zero
-// value matches every disk. docs/find-disk.md says which fields suit which cloud.
+// value matches every disk. docs/storage-api.md says which fields suit which cloud.
 type Selector struct {
 	// Number is Windows' number of the disk. Whatever disk has it when the operation begins
 	// is the one that is meant.

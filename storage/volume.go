@@ -42,10 +42,6 @@ type StageVolumeRequest struct {
 	Format FormatOptions
 	// Grow grows the partition and the file system to the size of the disk.
 	Grow bool
-	// NewIDsForClones gives a clone new ids: a disk whose partition table has the ids of a
-	// disk that is online, such as a snapshot beside its original. Otherwise such a disk is
-	// refused.
-	NewIDsForClones bool
 	// Wait is how long to wait for the disk. Default: DefaultWait. A negative time stands
 	// for not waiting.
 	Wait time.Duration

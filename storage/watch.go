@@ -5,8 +5,8 @@ package storage
 
 import "time"
 
-// WatchInterval is how often WatchDisks looks for what Windows gives no notice of: the size,
-// the state and the partitions of disks. Right after a notice it looks more often.
+// WatchInterval is how often WatchDisks lists the disks for what Windows gives no notice of: the
+// size, the state and the partitions of disks. Right after a notice it lists them more often.
 const WatchInterval = 5 * time.Second
 
 // DiskChanges is what has changed since WatchDisks' previous value, each list in the order of
@@ -19,6 +19,7 @@ type DiskChanges struct {
 	// Added are disks that weren't reported before, or have come back.
 	Added []Disk `json:"added"`
 	// Changed are disks that were reported before, as they are now. One that doesn't answer
-	// any more is changed: it has an Error, and the fields that aren't known are empty.
+	// any more is changed: it has an Error, what it said before of its hardware, and nothing
+	// else.
 	Changed []Disk `json:"changed"`
 }

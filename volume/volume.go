@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // ID names a volume as the mount manager does: \\?\Volume{guid}\, with the

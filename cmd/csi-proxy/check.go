@@ -4,9 +4,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"io"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"slices"
@@ -14,8 +16,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -24,7 +27,7 @@ import (
 )
 
 // check is -check: it prints what the daemon serves and needs with these flags. It
-// touches nothing on the node.
+// changes nothing on the node.
 func check(o options, stdout io.Writer) error {
 	// Of a program with a fault in what it serves, this is where it shows. No operation is called.
 	services, err := rpc.Services(rpc.Operations{
@@ -57,18 +60,31 @@ func check(o options, stdout io.Writer) error {
 	slices.Sort(report.Endpoints)
 	if o.node == nodeWindows {
 		report.Privileges = windowsPrivileges()
+		for _, err := range tryProviders(o) {
+			report.Problems = append(report.Problems, "Windows doesn't answer: "+err.Error())
+		}
 	}
 	return json.NewEncoder(stdout).Encode(report)
 }
 
+// tryProviders returns why a provider of WMI doesn't answer.
+func tryProviders(o options) []error {
+	sys, err := openWindows(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return []error{err}
+	}
+	failed := win.TryProviders(context.Background(), sys)
+	if err := sys.Close(); err != nil {
+		failed = append(failed, err)
+	}
+	return failed
+}
+
 // logDirectory returns the directory of the log files; empty if there are none.
 func logDirectory(flags *flag.FlagSet) string {
-	file, dir := flags.Lookup("log_file").Value.String(), flags.Lookup("log_dir").Value.String()
-	switch {
-	case flags.Lookup("logtostderr").Value.String() == "true":
+	if isSet(flags, "logtostderr") || flags.Lookup("log_file").Value.String() == "" &&
+		flags.Lookup("log_dir").Value.String() == "" {
 		return ""
-	case file != "":
-		return filepath.Dir(file)
 	}
-	return dir
+	return filepath.Dir(logFile(flags))
 }

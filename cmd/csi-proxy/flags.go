@@ -16,10 +16,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/didyoumean"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -47,14 +48,14 @@ type options struct {
 
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
-	limits         server.Limits
+	maxCalls       int
 	metricsAddress string // empty for none
 	webConfig      string // file; empty for neither TLS nor passwords
-	healthAddress  string // empty for none
 	gracePeriod    time.Duration
 
 	logFormat string        // formatText or formatJSON
 	logging   *flag.FlagSet // klog's own flags
+	logFile   *logfile.File // startLogging's; nil for none
 }
 
 // parseFlags reads the command line; check says whether it makes sense. With -help
@@ -89,16 +90,16 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.Func("protected-volume",
 		"a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
 			"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
-			"and -working-dir are protected anyhow", func(volume string) error {
+			"and -working-dir are protected anyhow. A volume that isn't there is warned of at the start", func(volume string) error {
 			o.ProtectedVolumes = append(o.ProtectedVolumes, volume)
 			return nil
 		})
 	flags.BoolVar(&o.AllowRecognizedData, "overwrite-recognized-data", false,
 		"partition disks and format volumes also if they hold data of another system that is\n"+
 			"recognised; a volume with a file system that Windows knows is refused in any case")
-	flags.BoolVar(&o.NewIDsForClones, "new-ids-for-clones", false,
-		"give a disk new ids, when it is to go online, if a disk that is online has the same ones, as the\n"+
-			"disk of a snapshot next to its original does; without this flag it is refused")
+	flags.BoolVar(&o.RefuseClones, "refuse-clones", false,
+		"refuse to bring a disk online that has the ids of one that is online, as the disk of a snapshot\n"+
+			"next to its original does; without this flag Windows gives it new ids")
 	flags.DurationVar(&o.SilentDiskTimeout, "silent-disk-timeout", node.DefaultSilentDiskTimeout,
 		"how long the calls on all disks wait for one that does not answer before they pass it over")
 	flags.BoolVar(&o.WritableMountPoints, "writable-mount-points", false,
@@ -106,29 +107,20 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"its access list denies everybody new files there, so that no pod writes to the node's disk")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
-	flags.Bool("protect-shared-mappings", false, "does nothing: RemoveSmbGlobalMapping keeps a mapping that others use")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),
 		"the security descriptor, in `SDDL`, of the named pipes; the default lets SYSTEM and the\n"+
 			"Administrators connect. Who may connect owns the node. The daemon's own account needs all\n"+
 			"rights (GA); give other clients 0x12019b, since more would let them pose as the daemon")
-	flags.IntVar(&o.limits.Calls, "max-calls", server.DefaultMaxCalls,
-		"how many calls may be under way, at all endpoints together; more are refused with\n"+
-			"ResourceExhausted. When half of them are under way, a client may have a few, so that\n"+
-			"others have room")
-	flags.IntVar(&o.limits.CallsPerClient, "max-calls-per-client", server.DefaultMaxCallsPerClient,
-		"how many of these calls may be of one process, or where the system doesn't tell the process,\n"+
-			"of one connection")
+	flags.IntVar(&o.maxCalls, "max-calls", server.DefaultMaxCalls,
+		"how many calls may be under way, at all endpoints together; more are refused with\nResourceExhausted")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
-		"the `address`, like 127.0.0.1:29810, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; "+
+		"the `address`, like 127.0.0.1:14810, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; "+
 			"empty for none")
 	flags.StringVar(&o.webConfig, "web.config.file", "",
 		"the `file` that says how the metrics are served over TLS, and to whom, in the format of\n"+
 			"Prometheus' exporters")
-	flags.StringVar(&o.healthAddress, "health-bind-address", "",
-		"the `address`, like 127.0.0.1:29811, that serves /healthz and /readyz for probes, without TLS and\n"+
-			"passwords, whatever -web.config.file says; empty for none")
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
 		"how long running calls may take to finish when the daemon is to end")
 
@@ -223,24 +215,21 @@ func (o *options) check() error {
 		return errors.New("-kubelet-path: it must not be empty")
 	case o.webConfig != "" && o.metricsAddress == "":
 		return errors.New("-web.config.file: it goes with -metrics-bind-address")
-	case o.limits.Calls < 1:
-		return fmt.Errorf("-max-calls=%d: it must be 1 or more", o.limits.Calls)
-	case o.limits.CallsPerClient < 1:
-		return fmt.Errorf("-max-calls-per-client=%d: it must be 1 or more", o.limits.CallsPerClient)
+	case o.maxCalls < 1:
+		return fmt.Errorf("-max-calls=%d: it must be 1 or more", o.maxCalls)
 	case o.gracePeriod < 0:
 		return fmt.Errorf("-grace-period=%v: it must not be negative", o.gracePeriod)
 	case o.SilentDiskTimeout <= 0:
 		return fmt.Errorf("-silent-disk-timeout=%v: it must be more than 0", o.SilentDiskTimeout)
 	}
-	for flag, address := range map[string]string{
-		"metrics-bind-address": o.metricsAddress, "health-bind-address": o.healthAddress,
-	} {
-		_, port, err := net.SplitHostPort(address)
+	if o.metricsAddress != "" {
+		_, port, err := net.SplitHostPort(o.metricsAddress)
 		if err == nil {
 			_, err = strconv.ParseUint(port, 10, 16)
 		}
-		if address != "" && err != nil {
-			return fmt.Errorf("-%s=%s: it must be an address and a port, such as 127.0.0.1:29810", flag, address)
+		if err != nil {
+			return fmt.Errorf("-metrics-bind-address=%s: it must be an address and a port, such as 127.0.0.1:14810",
+				o.metricsAddress)
 		}
 	}
 	if _, err := nodeops.New(nil, o.Options); err != nil { // which asks the node nothing yet

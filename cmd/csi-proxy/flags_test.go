@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 )
 
 // The command lines are those of installers in the field, which must go on
@@ -28,7 +28,7 @@ func TestParseFlags(t *testing.T) {
 		requirePrivacy: true,
 		endpointDir:    pipe.DefaultDir(),
 		pipeSecurity:   pipe.DefaultSecurityDescriptor(),
-		limits:         server.Limits{Calls: 4096, CallsPerClient: 256},
+		maxCalls:       1024,
 		gracePeriod:    25 * time.Second,
 		logFormat:      formatText,
 	}
@@ -40,14 +40,13 @@ func TestParseFlags(t *testing.T) {
 		simState: "node.state",
 		Options: nodeops.Options{
 			KubeletPath: `D:\kubelet`, WorkingDirs: []string{`C:\a`, `C:\b`}, ProtectedVolumes: []string{`D:`, `E:`},
-			AllowRecognizedData: true, NewIDsForClones: true, SilentDiskTimeout: 2 * time.Second,
+			AllowRecognizedData: true, RefuseClones: true, SilentDiskTimeout: 2 * time.Second,
 		},
 		endpointDir:    "e",
 		pipeSecurity:   "D:P(A;;GA;;;SY)",
-		limits:         server.Limits{Calls: 100, CallsPerClient: 10},
+		maxCalls:       100,
 		metricsAddress: ":9090",
 		webConfig:      "web.yml",
-		healthAddress:  ":29811",
 		gracePeriod:    time.Minute,
 		logFormat:      formatJSON,
 	}
@@ -69,7 +68,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
-				`--overwrite-recognized-data --new-ids-for-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 --web.config.file=web.yml --health-bind-address=:29811 -grace-period 1m -max-calls 100 --max-calls-per-client=10 ` +
+				`--overwrite-recognized-data --refuse-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 --web.config.file=web.yml -grace-period 1m -max-calls 100 ` +
 				`-logging-format=json -log_dir d -log_file_max_size 7 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "7", "alsologtostderr": "true", "stderrthreshold": "1",
@@ -123,10 +122,9 @@ func TestUsageErrors(t *testing.T) {
 		`-protected-volume=D:\data`,
 		"-grace-period=-1s",
 		"-silent-disk-timeout=0s",
-		"-metrics-bind-address=29810",
-		"-health-bind-address=127.0.0.1:99999",
+		"-metrics-bind-address=14810",
+		"-metrics-bind-address=127.0.0.1:99999",
 		"-max-calls=0",
-		"-max-calls-per-client=-1",
 		"-pipe-security=SYSTEM",
 		"-logging-format=xml",
 		"-web.config.file=web.yml",

@@ -16,11 +16,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 
-	"github.com/csi-proxy/csi-proxy/internal/jsonlog"
-	"github.com/csi-proxy/csi-proxy/internal/logfile"
+	"github.com/csi-proxy/csi-proxy/internal/host/jsonlog"
+	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 // The log files take 200 MB of the node's system disk by default. klog's own default is
@@ -64,17 +66,19 @@ func addLoggingFlags(flags *flag.FlagSet) *flag.FlagSet {
 	return logging
 }
 
-// startLogging returns the logger of the daemon. A log file that can't be written is an
-// error here. Later it isn't: package logfile loses lines rather than harm the daemon,
-// where klog's own files would end the process.
-func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
+// startLogging returns the logger of the daemon, and its log file, nil for none. A file that
+// can't be written is no reason to serve no storage: package logfile tries again at each
+// line, where klog's own files would end the process. Meanwhile the lines go to standard error.
+func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, *logfile.File, error) {
 	verbosity, err := strconv.Atoi(flags.Lookup("v").Value.String())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	newJSON := func(w io.Writer) slog.Handler { return jsonlog.New(w, verbosity) }
 
 	output := io.Writer(os.Stderr)
+	var file *logfile.File
+	var writable string
 	if !isSet(flags, "logtostderr") {
 		config := logfile.Config{
 			Name:        logFile(flags),
@@ -92,19 +96,21 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
 				return line.Bytes()
 			}
 		}
-		f, err := logfile.Open(config)
-		if err != nil {
-			return nil, err
+		writable = winservice.PrepareLogDirectory(filepath.Dir(config.Name))
+		if file, err = logfile.Open(config); err != nil {
+			return nil, nil, err
 		}
 		// klog writes the lines of all severities there, since it has a -log_file. The last
-		// of them is written just before the process ends: nobody closes f.
+		// of them is written just before the process ends: nobody closes file.
 		if err := flags.Set("log_file", config.Name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		klog.SetOutputBySeverity("INFO", f)
-		output = f
 		if isSet(flags, "alsologtostderr") {
-			output = both{f, os.Stderr}
+			output = both{file, os.Stderr}
+			klog.SetOutputBySeverity("INFO", file) // klog writes to standard error itself
+		} else {
+			output = orElse{file, os.Stderr}
+			klog.SetOutputBySeverity("INFO", output)
 		}
 	}
 
@@ -116,7 +122,35 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, error) {
 	// calls information and warnings is about its inside.
 	grpcErrors := slog.NewLogLogger(handler, slog.LevelError).Writer()
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors))
-	return slog.New(handler), nil
+	log := slog.New(handler)
+	if problem := logProblem(file); problem != "" {
+		log.Warn(problem)
+	}
+	if writable != "" {
+		log.Warn("the directory of the log is not as it should be", "problem", writable)
+	}
+	return log, file, nil
+}
+
+// logProblem says what is wrong with the log file; empty for nothing.
+func logProblem(file *logfile.File) string {
+	if file == nil || file.Err() == nil {
+		return ""
+	}
+	return fmt.Sprintf("the log file can't be written: its lines go to standard error until it can: %v", file.Err())
+}
+
+// lostLines counts the lines that the log file has not taken.
+func lostLines(file *logfile.File) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "csi_proxy_log_lines_lost_total",
+		Help: "How many lines the log file has not taken, since the daemon started.",
+	}, func() float64 {
+		if file == nil {
+			return 0
+		}
+		return float64(file.Lost())
+	})
 }
 
 // logHeader returns what klog's own files begin with, as far as others look for it: tests
@@ -137,14 +171,24 @@ func (w both) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// orElse writes to one output, and to the other what the first doesn't take.
+type orElse struct{ first, second io.Writer }
+
+func (w orElse) Write(p []byte) (int, error) {
+	if _, err := w.first.Write(p); err != nil {
+		_, _ = w.second.Write(p)
+	}
+	return len(p), nil
+}
+
 func isSet(flags *flag.FlagSet, name string) bool { return flags.Lookup(name).Value.String() == "true" }
 
 // logFile returns the path of the log file.
 func logFile(flags *flag.FlagSet) string {
 	if file := flags.Lookup("log_file").Value.String(); file != "" {
-		return file
+		return winservice.OnSystemDrive(file)
 	}
-	dir := flags.Lookup("log_dir").Value.String()
+	dir := winservice.OnSystemDrive(flags.Lookup("log_dir").Value.String())
 	if dir == "" {
 		dir = os.TempDir() // as klog does
 	}

@@ -23,8 +23,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/csi-proxy/csi-proxy/internal/quote"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
 // Exit codes.
@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		return exitOK
 	}
 
-	log, err := startLogging(o.logFormat, o.logging)
+	log, file, err := startLogging(o.logFormat, o.logging)
 	if err != nil {
 		fmt.Fprintf(stderr, "csi-proxy: %s\n", quote.Terminal(err.Error()))
 		if o.windowsService {
@@ -82,11 +82,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		}
 		return exitFailed
 	}
+	o.logFile = file
 	defer klog.Flush()
 	if o.windowsService {
 		err = winservice.Run(func(ctx context.Context, ready func()) error {
 			return serve(ctx, o, log, open, ready)
-		}, winservice.Options{StartTimeout: startTimeout, StopTimeout: o.gracePeriod + stopReserve, Log: log})
+		}, winservice.Options{StartTimeout: startTimeout, StopTimeout: o.gracePeriod + stopReserve,
+			Warning: logProblem(file), Log: log})
 	} else {
 		err = serve(untilSignal(ctx), o, log, open, func() {})
 	}

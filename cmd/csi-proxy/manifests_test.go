@@ -12,9 +12,9 @@ import (
 )
 
 // TestManifests parses the daemon's command lines in the manifests of deploy, as the tests
-// in test/cluster have written them down.
+// in test/kubernetes/cluster have written them down.
 func TestManifests(t *testing.T) {
-	content, err := os.ReadFile("../../test/cluster/testdata/command-lines.json")
+	content, err := os.ReadFile("../../test/kubernetes/cluster/testdata/command-lines.json")
 	must(t, err)
 	var lines []struct {
 		Program string

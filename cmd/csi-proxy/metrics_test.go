@@ -20,6 +20,7 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // maxSeries is how many series a node with a few volumes may have: a Prometheus that scrapes
@@ -72,7 +73,7 @@ func stage(ctx context.Context, c *client.Client, sim grpc.ClientConnInterface, 
 }
 
 func TestSeriesAreFew(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	p := startProcess(t, "main", "-endpoint-dir", dir, "-metrics-bind-address", "127.0.0.1:0")
 	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(p.log.await("serving metrics"))
 	p.log.await(served)
@@ -84,7 +85,7 @@ func TestSeriesAreFew(t *testing.T) {
 	}
 	scrape(t, address) // counts itself
 	body := scrape(t, address)
-	docs, err := os.ReadFile("../../docs/metrics.md")
+	docs, err := os.ReadFile("../../docs/monitoring.md")
 	must(t, err)
 	families := make(map[string]int)
 	total := 0
@@ -98,7 +99,7 @@ func TestSeriesAreFew(t *testing.T) {
 					name = strings.TrimSuffix(name, suffix)
 				}
 				if !strings.Contains(string(docs), "`"+name+"`") {
-					t.Errorf("docs/metrics.md doesn't explain %s", name)
+					t.Errorf("docs/monitoring.md doesn't explain %s", name)
 				}
 			}
 			families[regexp.MustCompile(`^[a-z_]+?_[a-z]+_[a-z]+`).FindString(line)]++

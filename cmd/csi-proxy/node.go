@@ -9,19 +9,23 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/csi-proxy/csi-proxy/internal/nodemetrics"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/host/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // openNode opens the node that the command line chooses. This is the one place
 // that picks the system below.
-func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, error) {
+func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, error) {
 	sys, control, err := openSystem(o, log)
 	if err != nil {
 		return nil, fmt.Errorf("open %s node: %w", o.node, err)
@@ -34,19 +38,48 @@ func openNode(_ context.Context, o options, log *slog.Logger) (*openedNode, erro
 		return nil, errors.Join(err, sys.Close())
 	}
 	metrics.Watch(nodemetrics.Sources{
-		Load: n.Load, LogOns: n.RefusedLogOns, Unstages: n.RefusedUnstages,
+		Load: n.Load, LogOns: n.RefusedLogOns,
 		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, LinksToNothing: n.LinksToNothing,
+		ForeignRecords: n.ForeignRecords, MissingVolumes: n.MissingVolumes,
 	})
-	stop := n.KeepDirectories()
+	if err := n.MakeLockFile(ctx); err != nil {
+		log.Warn("the lock file can't be made now, and is made when it is needed", "err", err)
+	}
+	warnOfMissingVolumes(ctx, n, log)
 	return &openedNode{
 		operations: rpc.Operations(n.Operations),
 		control:    control,
-		collectors: []prometheus.Collector{metrics},
+		collectors: []prometheus.Collector{metrics, lostLines(o.logFile)},
 		close: func() error {
 			metrics.CloseInventory()
-			return errors.Join(stop(), sys.Close())
+			return sys.Close()
 		},
 	}, nil
+}
+
+// missingVolumesTimeout is how long the start waits for Windows to tell its volumes.
+const missingVolumesTimeout = 5 * time.Second
+
+// warnOfMissingVolumes warns of a -protected-volume that protects nothing, mostly since its drive
+// letter is wrong.
+func warnOfMissingVolumes(ctx context.Context, n *nodeops.Node, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, missingVolumesTimeout)
+	defer cancel()
+	missing, err := n.MissingVolumes(ctx)
+	if err != nil {
+		log.Warn("it isn't known whether the volumes of -protected-volume are there: Windows can't be asked now",
+			"err", err)
+	}
+	for _, volume := range slices.Sorted(maps.Keys(missing)) {
+		lookedFor := "a volume with this id, among those that mountvol lists"
+		if strings.HasSuffix(volume, ":") {
+			lookedFor = "a volume with this drive letter"
+		}
+		if missing[volume] {
+			log.Warn("-protected-volume names a volume that isn't there; it protects nothing until the volume comes",
+				"volume", volume, "lookedFor", lookedFor)
+		}
+	}
 }
 
 // system is a node's system that is closed when the daemon ends.

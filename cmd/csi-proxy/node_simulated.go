@@ -7,7 +7,7 @@ package main
 
 import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 )

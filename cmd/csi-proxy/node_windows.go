@@ -6,7 +6,7 @@ package main
 import (
 	"log/slog"
 
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 )
 
 // windowsPrivileges returns the privileges that a daemon for this machine needs.

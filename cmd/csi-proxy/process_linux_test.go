@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csi-proxy/csi-proxy/client"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // A log disk that is full harms no call, and what was lost is told when there is room again.
@@ -24,7 +26,7 @@ import (
 func TestFullLogDisk(t *testing.T) {
 	for format, want := range map[string]string{"text": `log file: problems since \S+, [1-9]\d* writes were lost: ".*file too large"`, "json": `"msg":"log file: there were problems",.*"lostWrites":[1-9]`} {
 		t.Run(format, func(t *testing.T) {
-			dir, logs := t.TempDir(), t.TempDir()
+			dir, logs := simtest.SocketDir(t), t.TempDir()
 			p := startProcess(t, "main", "-endpoint-dir", dir, "-v=4", "-logtostderr=false", "-alsologtostderr", "-log_dir",
 				logs, "-logging-format", format)
 			p.log.await("volume")
@@ -61,7 +63,7 @@ func TestFullLogDisk(t *testing.T) {
 
 // Calls go on when nobody reads the log on standard error any more.
 func TestNobodyReadsTheLog(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	p := exec.CommandContext(t.Context(), os.Args[0], "-endpoint-dir", dir, "-v=4")
 	p.Env = append(os.Environ(), nodeVariable+"=main")
 	stderr, err := p.StderrPipe()

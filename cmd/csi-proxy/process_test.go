@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,7 +22,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // nodeVariable makes the test binary a daemon: "main" is the real one, "stuck"
@@ -77,7 +79,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 const served = `"serving" group="volume"` // the last group
 
 func TestDaemonServesEveryVersion(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	startProcess(t, "main", "-endpoint-dir", dir).log.await(served)
 	c := client.New(client.WithEndpointDir(dir))
 	defer c.Close()
@@ -91,7 +93,7 @@ func TestDaemonServesEveryVersion(t *testing.T) {
 func TestSignalEndsDaemon(t *testing.T) {
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(s.String(), func(t *testing.T) {
-			dir := t.TempDir()
+			dir := simtest.SocketDir(t)
 			p := startProcess(t, "main", "-endpoint-dir", dir)
 			p.log.await(served)
 			p.signal(t, s)
@@ -107,7 +109,7 @@ func TestSignalEndsDaemon(t *testing.T) {
 }
 
 func TestSecondSignalEndsDaemonAtOnce(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	p := startProcess(t, "stuck", "-endpoint-dir", dir, "-grace-period", "1h")
 	p.log.await(`"serving"`)
 	called := make(chan error, 1)
@@ -125,7 +127,7 @@ func TestSecondSignalEndsDaemonAtOnce(t *testing.T) {
 }
 
 func TestSecondDaemonIsRefused(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	first := startProcess(t, "main", "-endpoint-dir", dir)
 	first.log.await(served)
 
@@ -142,7 +144,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 }
 
 func TestKilledDaemonIsReplaced(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	killed := startProcess(t, "main", "-endpoint-dir", dir)
 	killed.log.await(served)
 	killed.signal(t, os.Kill)
@@ -161,7 +163,7 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 // runProcess runs a daemon on a node that nobody calls, and returns what it logs.
 func runProcess(t *testing.T, args ...string) (log []string) {
 	t.Helper()
-	p := startProcess(t, "main", append(args, "-endpoint-dir", t.TempDir())...)
+	p := startProcess(t, "main", append(args, "-endpoint-dir", simtest.SocketDir(t))...)
 	p.log.await("volume") // the last group
 	p.signal(t, syscall.SIGTERM)
 	log, state := p.end()
@@ -202,18 +204,40 @@ func TestLogFileRotates(t *testing.T) {
 	}
 }
 
+// Storage doesn't wait for the log: its file is made once it can be.
 func TestLogFileThatCannotBeWritten(t *testing.T) {
-	dir := t.TempDir()
-	p := startProcess(t, "main", "-endpoint-dir", dir, "-logtostderr=false", "-log_file", dir)
-	if log, state := p.end(); state.ExitCode() != exitFailed || len(log) != 1 {
+	file := filepath.Join(t.TempDir(), "csi-proxy.log")
+	must(t, os.Mkdir(file, 0o700))
+	dir := simtest.SocketDir(t)
+	p := startProcess(t, "main", "-endpoint-dir", dir, "-logtostderr=false", "-log_file", file,
+		"-metrics-bind-address", "127.0.0.1:0")
+	p.log.await("the log file can't be written")
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(p.log.await("serving metrics"))
+	p.log.await(served)
+	c := client.New(client.WithEndpointDir(dir))
+	defer c.Close()
+	_, err := c.Filesystem.PathExists(t.Context(), `C:\var\lib\kubelet`)
+	must(t, err)
+	if lost := regexp.MustCompile(`(?m)^csi_proxy_log_lines_lost_total [1-9]`); !lost.MatchString(scrape(t, address)) {
+		t.Error("the metrics tell of no lost lines")
+	}
+	must(t, os.Remove(file))
+	p.signal(t, syscall.SIGTERM)
+	if log, state := p.end(); state.ExitCode() != exitOK || slices.ContainsFunc(log,
+		func(line string) bool { return strings.Contains(line, "stopping") }) {
 		t.Errorf("%v: %q", state, log)
+	}
+	log, err := os.ReadFile(file)
+	if want := regexp.MustCompile(`log file: problems since \S+, [1-9]\d* writes were lost`); err != nil ||
+		!want.Match(log) || !strings.Contains(string(log), "stopping") {
+		t.Errorf("the log file: %s (%v)", log, err)
 	}
 }
 
 // At OpenShift's level, support finds in the log what was asked, by whom, how it ended, and
 // what has changed; and nothing of what is no failure.
 func TestLogAtVerbosity2(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	p := startProcess(t, "main", "-endpoint-dir", dir, "-v=2")
 	p.log.await(served)
 	c := client.New(client.WithEndpointDir(dir))

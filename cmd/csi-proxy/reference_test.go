@@ -10,12 +10,13 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // make generate sets it.
-var update = flag.Bool("update", false, "write docs/flags.md")
+var update = flag.Bool("update", false, "write docs/flags.md and the chart's flags.txt")
 
 // What Windows has as default where the help on this system has another one.
 var windowsDefaults = map[string]string{
@@ -24,13 +25,17 @@ var windowsDefaults = map[string]string{
 	"pipe-security": "D:P(A;;GA;;;SY)(A;;GA;;;BA)",
 }
 
+// notOnNodes are the flags that are for tests and people, and for what the chart says itself.
+var notOnNodes = []string{"check", "endpoint-dir", "node", "sim-state", "version", "windows-service"}
+
 var (
 	helpFlag    = regexp.MustCompile(`(?m)^  -(\S+)(?: (\S+))?\n((?:    \t.*\n)+)`)
 	defaultOf   = regexp.MustCompile(`\s*\(default (.*)\)$`)
 	tableEscape = strings.NewReplacer("|", `\|`, `\`, `\\`, "<", "&lt;")
 )
 
-// docs/flags.md is what -help says.
+// docs/flags.md is what -help says. So is files/flags.txt of the chart, by which it refuses wrong
+// flags: a line for each, with = if it takes a value.
 func TestReference(t *testing.T) {
 	// In a process of its own: klog's flags have what other tests have set as their default.
 	lines, state := startProcess(t, "main", "-help").end()
@@ -39,10 +44,17 @@ func TestReference(t *testing.T) {
 	}
 	help := strings.Join(lines, "\n") + "\n"
 	logging := addLoggingFlags(flag.NewFlagSet("", flag.ContinueOnError))
-	var own, log strings.Builder
+	var own, log, names strings.Builder
 	found := helpFlag.FindAllStringSubmatch(help, -1)
 	for _, match := range found {
 		name, value, usage := match[1], match[2], strings.Join(strings.Fields(match[3]), " ")
+		switch {
+		case slices.Contains(notOnNodes, name):
+		case value == "":
+			fmt.Fprintln(&names, name)
+		default:
+			fmt.Fprintln(&names, name+"=")
+		}
 		standard := ""
 		if d := defaultOf.FindStringSubmatch(usage); d != nil {
 			standard = strings.ReplaceAll(strings.Trim(d[1], `"`), `\\`, `\`)
@@ -79,10 +91,11 @@ All flags that the published CSI Proxy has are among them, with the same meaning
 ` + head + own.String() + `
 ## The log
 
-[logs.md](logs.md) says what is written where.
+[monitoring.md](monitoring.md#the-log) says what is written where.
 
 ` + head + log.String()
 	wantPage(t, "../../docs/flags.md", page)
+	wantPage(t, "../../deploy/charts/csi-proxy/files/flags.txt", names.String())
 }
 
 // wantPage compares a page with its file, or writes it.

@@ -21,7 +21,8 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -60,7 +61,7 @@ func (n *secretsNode) must(_ any, err error) {
 // What authenticates the node is in nothing that the daemon writes, serves as
 // metrics or answers, whether a call succeeds or fails.
 func TestSecretsStayInside(t *testing.T) {
-	dir := t.TempDir()
+	dir := simtest.SocketDir(t)
 	p := startProcess(t, "main", "-endpoint-dir", dir, "-metrics-bind-address", "127.0.0.1:0", "-v=10")
 	metrics := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(p.log.await("serving metrics"))
 	p.log.await(served)
@@ -124,8 +125,9 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 		} {
 			n.try(version+" "+name, false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", odd))
 		}
-		for _, call := range []string{"MSFT_SmbGlobalMapping", "MSFT_SmbGlobalMapping.Create"} {
-			rule := &simv1.Rule{Call: call, Count: 1, Effect: &simv1.Rule_WindowsError{WindowsError: 1117}}
+		// A list of mappings that fails once is asked for again.
+		for call, times := range map[string]int32{"MSFT_SmbGlobalMapping": 2, "MSFT_SmbGlobalMapping.Create": 1} {
+			rule := &simv1.Rule{Call: call, Count: times, Effect: &simv1.Rule_WindowsError{WindowsError: 1117}}
 			n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddRule", rule))
 			n.try(version+" "+call, false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", right))
 		}

@@ -9,16 +9,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
-	"github.com/csi-proxy/csi-proxy/internal/daemon"
-	"github.com/csi-proxy/csi-proxy/internal/drain"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/server"
-	"github.com/csi-proxy/csi-proxy/internal/server/exporter"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server/exporter"
 )
 
 // opener opens the node to serve.
@@ -49,24 +50,12 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	defer func() { err = errors.Join(err, claimed.Close()) }()
 
-	var interceptors []grpc.UnaryServerInterceptor
-	var streamInterceptors []grpc.StreamServerInterceptor
 	metrics := exporter.New(build, log)
 	if o.metricsAddress != "" {
-		stop, err := serveMetrics(o.metricsAddress, o.webConfig, metrics, log)
-		if err != nil {
-			return err
+		if err := exporter.Check(o.webConfig); err != nil {
+			return fmt.Errorf("serve metrics: -web.config.file: %w", err)
 		}
-		defer stop()
-		interceptors = append(interceptors, metrics.CountCalls())
-		streamInterceptors = append(streamInterceptors, metrics.CountStreams())
-	}
-	if o.healthAddress != "" {
-		stop, err := serveHTTP("health", o.healthAddress, log, metrics.ServeHealth)
-		if err != nil {
-			return err
-		}
-		defer stop()
+		defer serveMetrics(o, metrics, log)()
 	}
 
 	node, err := open(ctx, o, log)
@@ -79,34 +68,52 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	if err != nil {
 		return err
 	}
-	drains, err := claimed.Administrators().Listen(ctx, drain.EndpointName)
+	administrators, err := claimed.Administrators().Listen(ctx, admin.EndpointName)
 	if err != nil {
 		return err
 	}
 	s, err := daemon.New(daemon.Config{
+		Held: func(ctx context.Context, name string) error {
+			return pipe.Held(ctx, pipe.Address(o.endpointDir, name))
+		},
+		Waiting: func(err error) {
+			if err == nil {
+				metrics.SetReady()
+				return
+			}
+			log.Warn("another process has published endpoints; waiting until it leaves, and serving the storage API",
+				"err", err)
+			metrics.SetNotReady(fmt.Sprintf("waiting until another process leaves: %v; the storage API is served", err))
+		},
 		Operations:         node.operations,
 		Control:            node.control,
 		Listen:             func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) },
 		Address:            func(name string) string { return pipe.Address(o.endpointDir, name) },
-		Interceptors:       interceptors,
-		StreamInterceptors: streamInterceptors,
-		Limits:             o.limits,
+		Interceptors:       []grpc.UnaryServerInterceptor{metrics.CountCalls()},
+		StreamInterceptors: []grpc.StreamServerInterceptor{metrics.CountStreams()},
+		MaxCalls:           o.maxCalls,
 		GracePeriod:        o.gracePeriod,
 		Log:                log,
 	})
 	if err != nil {
-		return errors.Join(err, drains.Close())
+		return errors.Join(err, administrators.Close())
 	}
-	defer serveOn("drains", drains, log, func(ctx context.Context, l net.Listener) error {
-		return drain.Serve(ctx, l, s.Drain)
+	defer serveOn("administrators", administrators, log, func(ctx context.Context, l net.Listener) error {
+		return admin.Serve(ctx, l, s.Drain, metrics.Admin())
 	})()
 	metrics.Register(node.collectors...)
 	metrics.Register(exporter.Connections(s.Connections), exporter.Calls(s.Calls), exporter.Versions(served))
-	metrics.SetReady(true)
-	defer context.AfterFunc(ctx, func() {
-		metrics.SetReady(false)
+	stopping := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(stopping)
+		metrics.SetNotReady("the daemon stops")
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
-	})()
+	})
+	defer func() {
+		if !cancel() {
+			<-stopping // so that the line is in the log before the process ends
+		}
+	}()
 	ready()
 	return s.Serve(ctx)
 }
@@ -121,24 +128,42 @@ func servedVersions(operations rpc.Operations) (map[string][]string, error) {
 	return served, err
 }
 
-// serveMetrics serves metrics until stop is called.
-func serveMetrics(address, webConfig string, metrics *exporter.Exporter, log *slog.Logger) (stop func(), err error) {
-	if err := exporter.Check(webConfig); err != nil {
-		return nil, fmt.Errorf("serve metrics: -web.config.file: %w", err)
-	}
-	return serveHTTP("metrics", address, log, func(ctx context.Context, l net.Listener) error {
-		return metrics.Serve(ctx, l, webConfig)
-	})
-}
+// listenInterval is the time between two tries to have an address for HTTP.
+var listenInterval = 5 * time.Second
 
-// serveHTTP serves what at an address until stop is called.
-func serveHTTP(what, address string, log *slog.Logger,
-	serve func(context.Context, net.Listener) error) (stop func(), err error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("serve %s: -%s-bind-address: %w", what, what, err)
+// serveMetrics serves metrics at their address until stop is called. If the address can't be had, since
+// another process has the port, it tries again and again: no driver's call depends on it.
+func serveMetrics(o options, metrics *exporter.Exporter, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for warned := false; ctx.Err() == nil; {
+			l, err := net.Listen("tcp", o.metricsAddress)
+			if err == nil {
+				log.Info("serving metrics", "address", l.Addr())
+				warned = false
+				err = metrics.Serve(ctx, l, o.webConfig)
+			}
+			if err == nil {
+				return
+			}
+			metrics.CountUnserved()
+			if !warned {
+				warned = true
+				log.Warn("no HTTP at the address of -metrics-bind-address; trying again, and serving drivers meanwhile",
+					"address", o.metricsAddress, "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(listenInterval):
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
-	return serveOn(what, l, log, serve), nil
 }
 
 // serveOn serves what on l, which serve closes, until stop is called.
@@ -150,7 +175,7 @@ func serveOn(what string, l net.Listener, log *slog.Logger,
 	go func() {
 		defer close(ended)
 		if err := serve(ctx, l); err != nil {
-			log.Error("no "+what+" any more", "err", err)
+			log.Error("serving "+what+" has ended", "err", err)
 		}
 	}()
 	return func() {

@@ -26,9 +26,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/internal/drain"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
 // fakeFilesystem has one operation, through which a test sees calls arrive.
@@ -60,7 +61,7 @@ func endpointDir(t *testing.T) string {
 	if runtime.GOOS == "windows" {
 		return ""
 	}
-	return t.TempDir()
+	return simtest.SocketDir(t)
 }
 
 func symlinkAt(t *testing.T, dir string) error {
@@ -88,9 +89,14 @@ func readLog(t *testing.T, log io.Reader) *logLines {
 	return l
 }
 
-// await returns the next line that contains text.
+// await returns the first line that contains text. Lines of different goroutines have no order.
 func (l *logLines) await(text string) string {
 	l.t.Helper()
+	for _, line := range l.seen {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
 	for line := range l.lines {
 		l.seen = append(l.seen, line)
 		if strings.Contains(line, text) {
@@ -177,7 +183,7 @@ func TestServe(t *testing.T) {
 		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 3`,
 		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
 		`grpc_server_handled_total{grpc_code="Internal",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
-		`csi_proxy_connections{state="silent"} 0`,
+		`csi_proxy_calls_limit 1024`,
 		`csi_proxy_of_the_node_total 0`,
 	} {
 		if !strings.Contains(body, line+"\n") {
@@ -196,10 +202,62 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestServeFails(t *testing.T) {
+// A port that another process has keeps nobody from the pipes. When it is free, it is served.
+func TestServeWithTakenPort(t *testing.T) {
+	defer func(before time.Duration) { listenInterval = before }(listenInterval)
+	listenInterval = time.Millisecond
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	defer taken.Close()
+	o := testOptions(t)
+	o.metricsAddress = taken.Addr().String()
+	log, stop := start(t, o, fakeNode(func(context.Context) error { return nil }))
+	log.await("no HTTP at the address")
+	log.await("serving administrators")
+	if err := symlinkAt(t, o.endpointDir); err != nil {
+		t.Errorf("CreateSymlink gives %v", err)
+	}
+	// So the probes hold.
+	for _, page := range []string{admin.Healthz, admin.Readyz} {
+		if answer, err := admin.Get(t.Context(), o.endpointDir, page); answer != "ok\n" || err != nil {
+			t.Errorf("%s gives %q, %v", page, answer, err)
+		}
+	}
+	must(t, taken.Close())
+	log.await("serving metrics")
+	body := scrape(t, o.metricsAddress)
+	if !strings.Contains(body, "\ncsi_proxy_http_failures_total ") ||
+		strings.Contains(body, "\ncsi_proxy_http_failures_total 0\n") {
+		t.Error("the metrics don't count the tries")
+	}
+	if err := stop(); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	if warned := strings.Count(strings.Join(log.seen, ""), "no HTTP at the address"); warned != 1 {
+		t.Errorf("%d warnings, want 1", warned)
+	}
+}
+
+// While another process has one pipe, ours isn't ready, and says who has it.
+func TestServeWithTakenPipe(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the pipe may be a real daemon's")
+	}
+	o := testOptions(t)
+	taken, err := net.Listen("unix", pipe.Address(o.endpointDir, api.EndpointName("filesystem", "v1")))
+	must(t, err)
+	log, stop := start(t, o, fakeNode(func(context.Context) error { return nil }))
+	line := log.await("another process has published endpoints")
+	log.await("ready")
+	_, err = admin.Get(t.Context(), o.endpointDir, admin.Readyz)
+	me := fmt.Sprintf("process %d", os.Getpid())
+	if !errors.Is(err, csiproxy.ErrUnavailable) || !strings.Contains(err.Error(), me) || !strings.Contains(line, me) {
+		t.Errorf("readiness is %v, without %q; the log has %s", err, me, line)
+	}
+	must(t, stop())
+	must(t, taken.Close())
+}
+
+func TestServeFails(t *testing.T) {
 	noNode := errors.New("no node")
 	works := fakeNode(nil)
 
@@ -209,10 +267,6 @@ func TestServeFails(t *testing.T) {
 		want   error // nil for any
 		ready  bool
 	}{
-		"metrics address in use": {
-			change: func(o *options) { o.metricsAddress = taken.Addr().String() },
-			open:   works,
-		},
 		"web configuration that isn't there": {
 			change: func(o *options) {
 				o.metricsAddress, o.webConfig = "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yml")
@@ -304,14 +358,14 @@ func TestDrain(t *testing.T) {
 	slow := make(chan error, 1)
 	go func() { slow <- symlinkAt(t, o.endpointDir) }()
 	<-begun
-	if running, err := drain.Call(t.Context(), o.endpointDir, 0); running != 1 || err != nil {
+	if running, err := admin.Drain(t.Context(), o.endpointDir, 0); running != 1 || err != nil {
 		t.Errorf("a drain that doesn't wait gives %d, %v", running, err)
 	}
 	if err := symlinkAt(t, o.endpointDir); !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("a call during the drain gives %v", err)
 	}
 	close(release)
-	if running, err := drain.Call(t.Context(), o.endpointDir, time.Minute); running != 0 || err != nil {
+	if running, err := admin.Drain(t.Context(), o.endpointDir, time.Minute); running != 0 || err != nil {
 		t.Errorf("a drain that waits gives %d, %v", running, err)
 	}
 	if err := <-slow; err != nil {

@@ -21,8 +21,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
 
 // daemonName makes the test binary, when it is a file of this name, the daemon.
@@ -190,9 +190,8 @@ func TestServiceFails(t *testing.T) {
 	program := filepath.Join(dir, daemonName)
 	copyDaemon(t, program)
 	for name, args := range map[string][]string{
-		"flag":     {"-no-such-flag", "-windows-service"},
-		"log file": {"-windows-service", "-logtostderr=false", "-log_file=" + dir, "-node=simulated"},
-		"metrics":  {"-windows-service", "-metrics-bind-address=nowhere", "-node=simulated"},
+		"flag":    {"-no-such-flag", "-windows-service"},
+		"metrics": {"-windows-service", "-metrics-bind-address=nowhere", "-node=simulated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%d", os.Getpid()), program, args...)

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/csi-proxy/csi-proxy/internal/server/exporter"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server/exporter"
 )
 
 // Set by the linker in a release build:

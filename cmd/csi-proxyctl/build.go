@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 )
 
 // Set by the linker in a release build:
@@ -28,4 +30,18 @@ func currentBuild() string {
 	}
 	return fmt.Sprintf("%s, commit %s, %s, %s/%s", cmp.Or(version, "unknown"), cmp.Or(commit, "unknown"),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// version is what --version prints, where people look for a command.
+func (p *program) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which csi-proxyctl this is",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p.started = true
+			_, err := fmt.Fprintln(p.stdout, "csi-proxyctl", currentBuild())
+			return err
+		},
+	}
 }

@@ -18,8 +18,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/conformance"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/lab/conformance"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -44,6 +44,7 @@ type conformanceFlags struct {
 	conformance.Options
 	list       bool
 	run, known string
+	plant      bool
 	secrets    []func() error // read the secrets
 }
 
@@ -106,6 +107,9 @@ func (f *conformanceFlags) addTo(cmd *cobra.Command, p *program) {
 	flags.StringVar(&f.CHAPUsername, "iscsi-chap-username", "", "`name` of the CHAP user, if the target wants one")
 	f.secret(cmd, "iscsi-chap-secret-file", "the CHAP secret", &f.CHAPSecret)
 	f.secret(cmd, "iscsi-mutual-secret-file", "the secret of the target, which becomes the node's", &f.MutualCHAPSecret)
+	flags.BoolVar(&f.plant, "plant", false,
+		"make links as a pod could, and put data of another system on the disks of --disk; run it on the node, as "+
+			"administrator")
 	flags.StringVar(&f.Service, "service", "", "`name` of a Windows service that may be stopped and started")
 }
 
@@ -156,6 +160,9 @@ func (p *program) runConformance(ctx context.Context, f *conformanceFlags) error
 	}
 	if f.list {
 		return p.listChecks(f.Options)
+	}
+	if f.plant {
+		f.Node = p.planter()
 	}
 	f.Dial = func(ctx context.Context, group, version string) (net.Conn, error) {
 		return pipe.Dial(ctx, pipe.Address(p.endpointDir, api.EndpointName(group, version)))

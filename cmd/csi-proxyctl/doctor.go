@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/doctor"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
 
 func (p *program) doctor() *cobra.Command {
@@ -41,7 +42,7 @@ func (p *program) doctor() *cobra.Command {
 		})
 	c.Long = `Look for what keeps CSI Proxy from working on this node: who has the endpoints, the service and
 its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.
-Each finding comes with what to do about it; docs/doctor.md has more on each. Nothing is changed.
+Each finding comes with what to do about it; docs/troubleshooting.md has more on each. Nothing is changed.
 
 The daemon needn't run. What it doesn't answer, Windows is asked for, which needs an
 administrator. A check that can't be made says why. That takes 20 seconds at most.
@@ -95,6 +96,7 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 		},
 		Server:      pipe.Server,
 		Build:       buildinfo.ReadFile,
+		Metrics:     func(ctx context.Context) (string, error) { return admin.Get(ctx, p.endpointDir, admin.Metrics) },
 		Daemon:      doctor.Operations{Disk: c.Disk, Storage: c.Storage, System: c.System},
 		KubeletPath: kubeletPath,
 	}

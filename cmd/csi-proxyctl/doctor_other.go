@@ -8,7 +8,7 @@ package main
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/internal/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 )
 
 // installedServices is nil: there are none that could be asked.

@@ -8,10 +8,11 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/deployment"
-	"github.com/csi-proxy/csi-proxy/internal/doctor"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -29,6 +30,7 @@ func addWindows(n *doctor.Node) error {
 	}
 	n.Windows = sys
 	n.Writers = services.Writers
+	n.LogFile = logfile.Check
 	n.Events = winsys.Events
 	n.Local = doctor.Operations{Disk: local.Disk, Storage: local.Storage, System: local.System}
 	n.Privileges = winsys.Privileges()
@@ -50,23 +52,27 @@ func installedServices(context.Context) ([]doctor.Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		program, args, err := services.SplitCommandLine(status.CommandLine)
+		program, args, err := services.SplitCommandLine(settings.Daemon())
 		if err != nil {
 			return nil, err
+		}
+		process := status.ProcessID
+		if settings.Wrapped != "" {
+			process = 0 // the wrapper's
 		}
 		found = append(found, doctor.Service{
 			Name:             name,
 			Running:          status.State == winservice.Running,
 			State:            status.State.String(),
 			Disabled:         status.Start == winservice.Disabled,
-			ProcessID:        status.ProcessID,
+			ProcessID:        process,
 			ExitCode:         status.ExitCode,
 			SpecificExitCode: status.SpecificExitCode,
 			Account:          status.Account,
 			Privileges:       settings.Privileges,
 			Program:          program,
 			Args:             args,
-			Log:              logFile(args),
+			Log:              winservice.OnSystemDrive(logFile(args)),
 		})
 	}
 	return found, nil

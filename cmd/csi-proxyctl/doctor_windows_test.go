@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 )
 
 // The checks that ask Windows itself get answers of this one.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/drain"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 )
 
 // defaultDrainWait is as long as the daemon's own stop waits for calls by default.
@@ -21,11 +21,11 @@ func (p *program) drain() *cobra.Command {
 	var wait time.Duration
 	cmd := p.leaf("drain", "Let the calls under way finish before the daemon is stopped",
 		func(ctx context.Context, _ []string) (reply, error) {
-			if wait < 0 || wait > drain.MaxWait || p.timeout > 0 && wait >= p.timeout {
+			if wait < 0 || wait > admin.MaxWait || p.timeout > 0 && wait >= p.timeout {
 				return reply{}, usageError{fmt.Errorf("--wait=%v: it must be less than --timeout, and no more than %v",
-					wait, drain.MaxWait)}
+					wait, admin.MaxWait)}
 			}
-			running, err := drain.Call(ctx, p.endpointDir, wait)
+			running, err := admin.Drain(ctx, p.endpointDir, wait)
 			if err == nil && running > 0 {
 				err = csiproxy.Errorf(csiproxy.ErrUnavailable, "after %v, calls still run (%d): --wait allows more time",
 					wait, running)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
-	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
 // exitCodes are the exit codes other than 0, with the gRPC codes of the errors that
@@ -78,7 +78,7 @@ type errorJSON struct {
 	WindowsError uint32 `json:"windows_error,omitempty"`
 }
 
-// adviceByNumber says what to do about Windows errors. docs/errors.md has all numbers.
+// adviceByNumber says what to do about Windows errors. docs/troubleshooting.md has all numbers.
 var adviceByNumber = map[uint32]string{
 	53:         "check the server's name, and that this node reaches its port 445",
 	67:         "the server is there, but has no such share: check the share's name",

@@ -23,8 +23,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/didyoumean"
-	"github.com/csi-proxy/csi-proxy/internal/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
@@ -78,6 +78,7 @@ var simulated func(p *program) *cobra.Command
 func (p *program) root() *cobra.Command {
 	root := p.group("csi-proxyctl", "Call CSI Proxy on this node",
 		p.versions(),
+		p.version(),
 		p.disk(),
 		p.volume(),
 		p.filesystem(),
@@ -87,6 +88,7 @@ func (p *program) root() *cobra.Command {
 		p.system(),
 		p.storage(),
 		p.service(),
+		p.status(),
 		p.drain(),
 		p.doctor(),
 		p.supportBundle(),

@@ -11,9 +11,9 @@ import (
 )
 
 // TestManifests parses the command lines of csi-proxyctl in the manifests of deploy, as the
-// tests in test/cluster have written them down, and runs none of them.
+// tests in test/kubernetes/cluster have written them down, and runs none of them.
 func TestManifests(t *testing.T) {
-	content, err := os.ReadFile("../../test/cluster/testdata/command-lines.json")
+	content, err := os.ReadFile("../../test/kubernetes/cluster/testdata/command-lines.json")
 	must(t, err)
 	var lines []struct {
 		Program string

@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"regexp"
@@ -15,17 +16,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/daemon"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/server"
+	"github.com/csi-proxy/csi-proxy/internal/host/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server/exporter"
 	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 )
@@ -39,6 +44,7 @@ import (
 //	input FILE            is the standard input of the next csi-proxyctl
 //	daemon ENDPOINT...    starts the daemon again, with these endpoints only;
 //	                      without any, it is stopped
+//	protect VOLUME...     starts the daemon again, with -protected-volume for each
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -63,6 +69,7 @@ func TestScripts(t *testing.T) {
 			"capture":      capture,
 			"input":        input,
 			"daemon":       restart,
+			"protect":      protect,
 		},
 	})
 }
@@ -114,12 +121,21 @@ func restart(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+func protect(ts *testscript.TestScript, _ bool, args []string) {
+	d := daemonOf(ts)
+	ts.Check(d.stop())
+	d.protected = args
+	ts.Check(d.start(nil))
+}
+
 // testDaemon is a daemon on a simulated node, in this process.
 type testDaemon struct {
 	sys   *winsim.System
 	claim *pipe.Claimed
 	dir   string
 	stop  func() error
+
+	protected []string // volumes
 
 	code  int    // exit code of the last csi-proxyctl
 	input string // of the next
@@ -132,7 +148,7 @@ func newDaemon() (*testDaemon, error) {
 		return nil, err
 	}
 	// The directory of a script is too deep for sockets.
-	if d.dir, err = os.MkdirTemp("", "ctl"); err != nil {
+	if d.dir, err = pipe.MkdirTemp("ctl"); err != nil {
 		return nil, err
 	}
 	if d.claim, err = pipe.Claim(d.dir); err != nil {
@@ -143,7 +159,7 @@ func newDaemon() (*testDaemon, error) {
 
 // start serves some endpoints, or all.
 func (d *testDaemon) start(names []string) error {
-	ops, err := nodeops.New(d.sys, nodeops.Options{})
+	ops, err := nodeops.New(d.sys, nodeops.Options{ProtectedVolumes: d.protected})
 	if err != nil {
 		return err
 	}
@@ -163,12 +179,39 @@ func (d *testDaemon) start(names []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
+	administrators, err := d.serveAdministrators(ctx, ops, s.Drain, names)
 	d.stop = func() error {
 		d.stop = func() error { return nil }
 		cancel()
-		return <-ended
+		return errors.Join(<-ended, administrators())
 	}
-	return nil
+	return err
+}
+
+// serveAdministrators serves the endpoint of administrators, unless others are named, until ctx is
+// done. Call ended then.
+func (d *testDaemon) serveAdministrators(ctx context.Context, ops *nodeops.Node,
+	drain func(context.Context, time.Duration) int, names []string) (ended func() error, _ error) {
+	if len(names) > 0 {
+		return func() error { return nil }, nil
+	}
+	l, err := d.claim.Administrators().Listen(ctx, admin.EndpointName)
+	if err != nil {
+		return func() error { return nil }, err
+	}
+	metrics, node := exporter.New(exporter.Build{}, slog.New(slog.DiscardHandler)), nodemetrics.NewNode()
+	node.Watch(nodemetrics.Sources{
+		Load: ops.Load, Disks: ops.DiskStates, StagedVolumes: ops.StagedVolumes, Mappings: ops.MappingStates,
+		LinksToNothing: ops.LinksToNothing, ForeignRecords: ops.ForeignRecords, MissingVolumes: ops.MissingVolumes,
+	})
+	metrics.Register(node)
+	metrics.SetReady()
+	served := make(chan error, 1)
+	go func() { served <- admin.Serve(ctx, l, drain, metrics.Admin()) }()
+	return func() error {
+		node.CloseInventory()
+		return <-served
+	}, nil
 }
 
 func (d *testDaemon) close() error {

@@ -20,8 +20,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/deployment"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 func (p *program) service() *cobra.Command {
@@ -136,7 +136,11 @@ func (p *program) serviceInstall() *cobra.Command {
 		})
 	install := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := install(cmd, args); err != nil || !watch {
+		if !watch {
+			return install(cmd, args)
+		}
+		err := whenReleased(cmd.Context(), p.deployer().Log, func() error { return install(cmd, args) })
+		if err != nil || cmd.Context().Err() != nil {
 			return err
 		}
 		// Without the lock, so that other commands can change the service meanwhile.
@@ -157,9 +161,8 @@ error here. A directory for the log that doesn't exist is made, for SYSTEM and t
 Administrators only. If others can write to the directory of DAEMON, that is an error, too, and
 without --replace also if they can write to that of the log.
 
-The service runs as LocalSystem, with no more privileges than the daemon needs. It starts with
-the system, and is restarted 10 seconds after any failure. Windows waits for it at a shutdown as
-long as the daemon may take to stop.
+The service runs as LocalSystem. It starts with the system, and is restarted 10 seconds after any
+failure. Windows waits for it at a shutdown as long as the daemon may take to stop.
 
 If the service exists, it is changed; if it runs, the change takes effect at its next start.
 The command doesn't start the service; see csi-proxyctl service start.
@@ -176,7 +179,8 @@ service upgrade does. Otherwise --from does what --replace does. If the program 
 those that the service has, and it runs, nothing changes.
 
 With --watch the command goes on and tells the state of the service whenever it changes. It ends
-with an error if the service doesn't run for 30 seconds; repeated, it installs and starts it again.`
+with an error if the service doesn't run for 30 seconds; repeated, it installs and starts it again.
+While a program that isn't a service's has the pipes, it waits, and names it.`
 	c.Example = `  csi-proxyctl service install "C:\Program Files\csi-proxy\csi-proxy.exe" -- -v=2
   csi-proxyctl service install --replace "C:\Program Files\csi-proxy\csi-proxy.exe"
   csi-proxyctl service install "C:\Program Files\csi-proxy\csi-proxy.exe" --from C:\hpc\csi-proxy.exe --watch`
@@ -197,7 +201,8 @@ with an error if the service doesn't run for 30 seconds; repeated, it installs a
 	flags.StringVar(&in.Description, "description", "", "what the service does, in a `sentence`")
 	flags.BoolVar(&in.DelayedStart, "delayed-start", false,
 		"start about two minutes after the services that start with the system")
-	flags.BoolVar(&in.AllPrivileges, "all-privileges", false, "leave the service all privileges of LocalSystem")
+	flags.BoolVar(&in.RestrictPrivileges, "restrict-privileges", false,
+		"leave the service only those privileges of LocalSystem that the daemon itself uses")
 	flags.DurationVar(&in.StopTimeout, "stop-timeout", 0,
 		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
 	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
@@ -216,13 +221,35 @@ func completeProgram(_ *cobra.Command, args []string, _ string) ([]cobra.Complet
 
 const (
 	watchInterval = 5 * time.Second
-	// watchPatience is longer than the service manager takes to restart a service that has
+	// watchTimeout is longer than the service manager takes to restart a service that has
 	// failed.
-	watchPatience = 30 * time.Second
+	watchTimeout = 30 * time.Second
 )
 
+// whenReleased installs the service. While another program has the pipes, such as a published daemon in a
+// container, it says so and tries again, until ctx ends: a container that ended instead would be
+// restarted ever less often, and come late when the pipes are free.
+func whenReleased(ctx context.Context, log *slog.Logger, install func() error) error {
+	said := ""
+	for {
+		err := install()
+		if !errors.Is(err, winservice.ErrHeld) {
+			return err
+		}
+		if err.Error() != said {
+			said = err.Error()
+			log.Warn("waiting until the pipes are free", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchTimeout):
+		}
+	}
+}
+
 // watchService logs the state of a service whenever it changes, until ctx ends. If the
-// service doesn't run for watchPatience, or is gone, that is an error.
+// service doesn't run for watchTimeout, or is gone, that is an error.
 func watchService(ctx context.Context, name string, query func(string) (winservice.Status, error),
 	log *slog.Logger) error {
 	said := ""
@@ -240,10 +267,10 @@ func watchService(ctx context.Context, name string, query func(string) (winservi
 		if status.State == winservice.Running {
 			ran = time.Now()
 		}
-		if time.Since(ran) >= watchPatience {
+		if time.Since(ran) >= watchTimeout {
 			return &csiproxy.Error{Op: "watch service", Object: name, Kind: csiproxy.ErrUnavailable,
 				Detail: fmt.Sprintf("it is %s, and hasn't run for %v; the reason is in the daemon's log and in the Event Log",
-					state, watchPatience)}
+					state, watchTimeout)}
 		}
 		select {
 		case <-ctx.Done():
@@ -424,7 +451,7 @@ func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	upgrading, err := d.Pending(s.CommandLine)
+	upgrading, err := d.Pending(settings.Daemon())
 	if err != nil {
 		return reply{}, err
 	}

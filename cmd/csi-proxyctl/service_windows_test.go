@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 // TestMain makes the test program a daemon that is run with -check.
@@ -84,7 +84,7 @@ func TestService(t *testing.T) {
 			DisplayName: "a test", Description: "nothing",
 		},
 	}
-	// internal/winservice tests them
+	// internal/host/winservice tests them
 	settings := cmpopts.IgnoreFields(winservice.Settings{}, "Start", "DelayedStart", "Recovery", "StopMilliseconds",
 		"Privileges")
 	ran(t, 0, "service", "install", "--name", name, "--display-name", "a test", "--description", "nothing", daemon,

@@ -19,13 +19,14 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
-	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -72,8 +73,8 @@ func (p *program) simLeaf(use, short string, call simCall) *cobra.Command {
 				return reply{}, err
 			}
 		}
-		response, err := p.callSim(ctx, method, request)
-		if err != nil || call.show == nil {
+		response := dynamicpb.NewMessage(method.Output())
+		if err := p.callSim(ctx, call.method, request, response); err != nil || call.show == nil {
 			return done, err
 		}
 		return call.show(response), nil
@@ -110,12 +111,11 @@ func setSecret(cmd *cobra.Command, request protoreflect.Message, f simFlag, read
 }
 
 // callSim makes a call to the control of the simulated node.
-func (p *program) callSim(ctx context.Context, method protoreflect.MethodDescriptor,
-	request *dynamicpb.Message) (protoreflect.Message, error) {
+func (p *program) callSim(ctx context.Context, method string, request, response proto.Message) error {
 	address := pipe.Address(p.endpointDir, simv1.EndpointName)
 	probe, err := pipe.Dial(ctx, address)
 	if err != nil {
-		return nil, &csiproxy.Error{
+		return &csiproxy.Error{
 			Op: "connect", Object: "to the simulated node", Kind: csiproxy.ErrUnavailable,
 			Detail: "CSI Proxy isn't running, or doesn't run on a simulated node", Err: err,
 		}
@@ -125,11 +125,10 @@ func (p *program) callSim(ctx context.Context, method protoreflect.MethodDescrip
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.Dial(ctx, address) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	response := dynamicpb.NewMessage(method.Output())
-	err = conn.Invoke(ctx, fmt.Sprintf("/%s/%s", simService.FullName(), method.Name()), request, response)
-	return response, errors.Join(wire.FromStatus(err), conn.Close())
+	err = conn.Invoke(ctx, fmt.Sprintf("/%s/%s", simService.FullName(), method), request, response)
+	return errors.Join(wire.FromStatus(err), conn.Close())
 }
 
 // fieldFlag is a field of a request as a flag.

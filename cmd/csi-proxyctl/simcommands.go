@@ -17,7 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 )
 
 func (p *program) sim() *cobra.Command {
@@ -62,8 +63,9 @@ disk is printed.`
 		simCall{method: "CloneDisk", args: []string{"disk_number"}, flags: hardwareFlags("disk."),
 			show: showField("disk_number")})
 	clone.Long = `Attach a new disk with the contents that another one has now, and so with its ids, as a disk made
-from a snapshot has them. Windows keeps it offline while the other one is online. Its size is at
-least that of the other disk, and its sector size the same. The number of the new disk is printed.`
+from a snapshot has them. Windows gives it new ids when it goes online beside the other one and is
+writable, and keeps it offline if it is read-only. Its size is at least that of the other disk, and
+its sector size the same. The number of the new disk is printed.`
 	for _, cmd := range []*cobra.Command{attach, clone} {
 		cmd.Example = `  csi-proxyctl sim disk attach --size 10GiB --designator naa=600224801234 --designator "t10=Google  PersistentDisk  data"
   csi-proxyctl sim disk attach --size 10GiB --designator eui64=0025385b71b016aa --designator name=eui.0025385b71b016aa
@@ -81,7 +83,7 @@ least that of the other disk, and its sector size the same. The number of the ne
 					"collision, resource-exhaustion, write-failures, integrity-scan"},
 		}})
 	set.MarkFlagsOneRequired("offline", "read-only")
-	return p.group("disk", "Play the cloud: attach, clone, grow, detach and delete disks",
+	return p.group("disk", "Play the cloud: attach, clone, grow, detach, move and delete disks",
 		attach, clone,
 		p.simLeaf("grow DISK", "Give a disk more capacity",
 			simCall{method: "GrowDisk", args: []string{"disk_number"}, flags: []simFlag{
@@ -93,6 +95,10 @@ least that of the other disk, and its sector size the same. The number of the ne
 			simCall{method: "DetachDisk", args: []string{"disk_number"}}),
 		p.simLeaf("delete SERIAL", "Delete a detached disk and its data",
 			simCall{method: "DeleteDisk", args: []string{"serial_number"}}),
+		p.simLeaf("take SERIAL FILE", "Move a detached disk to a new file of this machine, for another node",
+			simCall{method: "TakeDisk", args: []string{"serial_number", "file"}}),
+		p.simLeaf("give FILE", "Give the node, detached, the disk that another one had",
+			simCall{method: "GiveDisk", args: []string{"file"}}),
 		p.simLeaf("list", "List all disks, including detached ones", simCall{method: "ListDisks", show: showList("disks",
 			simColumn{header: "DISK", field: "disk_number"}, simColumn{header: "STATE", field: "state"},
 			simColumn{header: "SIZE", field: "size_bytes"}, simColumn{header: "SEEN", field: "seen_bytes"},
@@ -206,12 +212,14 @@ func (p *program) simVolume() *cobra.Command {
 			{field: "read_only", name: "read-only",
 				usage: "the volume is read-only, by an attribute of its GPT partition; =false makes it writable"},
 			{field: "bitlocker_locked", name: "bitlocker", usage: "BitLocker has locked the volume; =false unlocks it"},
+			{field: "letter", name: "letter",
+				usage: "drive `letter` of the volume, such as D, as -protected-volume may name it; empty takes it away"},
 			{field: "damage", name: "damage", usage: "what is wrong with the file system, of this `kind`: none; spot, which " +
 				"a scan finds and a spot fix repairs; or offline, which only an offline repair does"},
 		}})
 	set.Long = `Change the state of a volume. VOLUME is its id, or where it is mounted: a drive such as D:\, or a
 directory. What isn't given stays as it is.`
-	set.MarkFlagsOneRequired("dirty", "read-only", "bitlocker", "damage")
+	set.MarkFlagsOneRequired("dirty", "read-only", "bitlocker", "letter", "damage")
 	ofFileSystem := func(field string) func(protoreflect.Message) string {
 		return func(m protoreflect.Message) string {
 			if fieldText(m, "file_system") == "" {
@@ -488,16 +496,7 @@ func (p *program) simCalls() *cobra.Command {
 
 // callCounts returns how often each call to Windows was made.
 func (p *program) callCounts(ctx context.Context) (map[string]int64, error) {
-	method := simService.Methods().ByName("ListCalls")
-	response, err := p.callSim(ctx, method, dynamicpb.NewMessage(method.Input()))
-	if err != nil {
-		return nil, err
-	}
-	counts := map[string]int64{}
-	response.Get(fieldOf(response.Descriptor(), "counts")).Map().Range(
-		func(k protoreflect.MapKey, v protoreflect.Value) bool {
-			counts[k.String()] = v.Int()
-			return true
-		})
-	return counts, nil
+	var response simv1.ListCallsResponse
+	err := p.callSim(ctx, "ListCalls", &simv1.Empty{}, &response)
+	return response.Counts, err
 }

@@ -50,7 +50,6 @@ func (p *program) storage() *cobra.Command {
 		p.stageShare(),
 		p.unstageShare(),
 		p.cleanUp(),
-		p.moveAside(),
 		p.check(),
 	)
 }
@@ -84,40 +83,6 @@ func (p *program) stageShare() *cobra.Command {
 	return cmd
 }
 
-func (p *program) moveAside() *cobra.Command {
-	cmd := p.method("move-aside PATH", "Make room at a staging path where somebody has left files",
-		(*client.Storage).MoveAside, func(moved storage.MovedAside) reply {
-			if moved.MovedTo == "" {
-				return line(moved, "there is nothing to move")
-			}
-			r := reply{json: moved, header: []string{"ENTRY", "SINCE", "MOVED TO"}}
-			for _, e := range moved.Entries {
-				since := "unknown"
-				if !e.Created.IsZero() {
-					since = e.Created.Format(time.RFC3339)
-				}
-				r.rows = append(r.rows, []string{e.Name, since, moved.MovedTo})
-			}
-			if moved.MoreEntries {
-				r.warnings = append(r.warnings, fmt.Sprintf("more was moved; these are the first %d entries", len(moved.Entries)))
-			}
-			return r
-		})
-	cmd.Long = `Move the directory PATH, with all that is in it, to another directory on the same disk, and list its
-entries. PATH is free then, and a volume can be staged there. Windows mounts a volume only at an
-empty directory, so what a pod has written there while nothing was mounted keeps the volume from
-being staged.
-
-PATH is a staging directory, and none above it: the command refuses a directory below which a volume
-is mounted or a link leads to a volume or share, and names these. csi-proxyctl fs rm PATH removes a
-link that nobody needs.
-
-Nothing is deleted. The entries go to csi-proxy-moved-aside\TIME\PATH in the kubelet directory, or
-in the working directory that PATH is in. When nobody needs them, csi-proxyctl fs rm --force
-removes them.`
-	return cmd
-}
-
 func (p *program) cleanUp() *cobra.Command {
 	var remove bool
 	cmd := p.call("clean-up", "List what nobody needs any more, and remove it if asked",
@@ -125,13 +90,17 @@ func (p *program) cleanUp() *cobra.Command {
 			leftovers, err := c.Storage.CleanUp(ctx, remove)
 			r := reply{json: leftovers, header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
 			for _, l := range leftovers.Mounts {
-				state := "still there"
-				if l.Removed {
+				why, state := l.LeftoverReason, "still there"
+				switch {
+				case l.Removed:
 					state = "removed"
-				} else if l.Error != "" {
+				case l.Error != "":
 					state = "error: " + l.Error
+				case why == "":
+					why = "kubelet doesn't unpublish it: it has lost vol_data.json, beside the link, of the pod " + l.ForgottenPod
+					state = "stays; if neither kubelet nor the API server has that pod, run csi-proxyctl storage unpublish " + l.Path
 				}
-				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, l.LeftoverReason, state})
+				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, why, state})
 			}
 			if leftovers.IncompleteReason != "" {
 				r.warnings = append(r.warnings,
@@ -139,6 +108,11 @@ func (p *program) cleanUp() *cobra.Command {
 			}
 			return r, err
 		})
+	cmd.Long = `List what nobody needs any more, and remove it if asked.
+
+A link of a pod whose volume kubelet has lost track of is listed, too: with it there, the volume
+can't be unstaged. Its pod may still run, so it is never removed by this command. The list has the
+pod's UID, and the command that removes the link once the pod is gone.`
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the leftovers; otherwise they are only listed")
 	return cmd
 }
@@ -277,6 +251,8 @@ func showMounts(list storage.VolumeList) reply {
 		}
 		if m.LeftoverReason != "" {
 			row[6] = "leftover: " + m.LeftoverReason
+		} else if m.ForgottenPod != "" {
+			row[6] = "kubelet doesn't unpublish it for the pod " + m.ForgottenPod + ": see csi-proxyctl storage clean-up"
 		}
 		r.rows = append(r.rows, row)
 	}
@@ -330,7 +306,6 @@ path. What is done already isn't done again.
 	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
 	flags.BoolVar(&r.ReadOnly, "read-only", false, "let nothing be written to the disk")
 	flags.BoolVar(&r.Grow, "grow", false, "grow the volume to the size of the disk")
-	flags.BoolVar(&r.NewIDsForClones, "new-ids-for-clones", false, "give a clone new ids")
 	flags.DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for the disk")
 	flags.StringVar(&fileSystem, "file-system", "", "NTFS or ReFS; a volume with another one is refused")
 	flags.StringVar(&r.Format.Label, "label", "", "`name` of a volume that is formatted")

@@ -24,7 +24,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
-	"github.com/csi-proxy/csi-proxy/internal/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
@@ -37,30 +37,28 @@ const selectorArgs = " --disk 1 --serial s --identifier i --adapter 1 --port 1 -
 var storageCommands = map[protoreflect.Name]string{
 	"ListDisks": "storage disks" + selectorArgs,
 	"StageVolume": `storage stage C:\s --partition 1 --read-only --file-system ReFS --allocation-unit 4096 --label l` +
-		" --no-short-names --integrity-streams --grow --new-ids-for-clones --wait 1s" +
+		" --no-short-names --integrity-streams --grow --wait 1s" +
 		" --chap-username u --chap-secret-file FILE --mutual-chap --mutual-chap-secret-file FILE" + selectorArgs,
-	"UnstageVolume":     `storage unstage C:\s --force` + selectorArgs,
-	"PublishVolume":     `storage publish C:\s C:\t`,
-	"UnpublishVolume":   `storage unpublish C:\t`,
-	"ExpandVolume":      `storage expand C:\s --disk-size 1 --wait 1s`,
-	"GetVolume":         `storage volume C:\s`,
-	"ListVolumes":       "storage volumes",
-	"StageShare":        `storage stage-share \\s\d C:\s --username u --password-file FILE`,
-	"UnstageShare":      `storage unstage-share C:\s --remote-path \\s\d`,
-	"CleanUp":           "storage clean-up --remove",
-	"MoveAside":         `storage move-aside C:\s`,
-	"CheckVolume":       `storage check C:\s --spot-fix`,
-	"ListRefusedLogOns": "smb forget",
-	"WatchDisks":        "disk watch" + selectorArgs,
+	"UnstageVolume":   `storage unstage C:\s --force` + selectorArgs,
+	"PublishVolume":   `storage publish C:\s C:\t`,
+	"UnpublishVolume": `storage unpublish C:\t`,
+	"ExpandVolume":    `storage expand C:\s --disk-size 1 --wait 1s`,
+	"GetVolume":       `storage volume C:\s`,
+	"ListVolumes":     "storage volumes",
+	"StageShare":      `storage stage-share \\s\d C:\s --username u --password-file FILE`,
+	"UnstageShare":    `storage unstage-share C:\s --remote-path \\s\d`,
+	"CleanUp":         "storage clean-up --remove",
+	"CheckVolume":     `storage check C:\s --spot-fix`,
+	"WatchDisks":      "disk watch" + selectorArgs,
 }
 
 // notShown are the fields that no table for people has; -o json has them. What tells one disk
 // or volume from another, and what is wrong with it, is in the tables.
 var notShown = []string{
-	"Disk.vendor", "Disk.product", "Disk.location", "Disk.disk_id", "Disk.iscsi_iqn", "Identifier.kind",
+	"Disk.vendor", "Disk.product", "Disk.location", "Disk.disk_id", "ISCSILUN.iqn", "Identifier.kind",
 	"SCSIAddress.port", "SCSIAddress.adapter", "SCSIAddress.target",
 	"Partition.number", "Partition.offset_bytes", "Partition.size_bytes", "Partition.volume_id", "Partition.label",
-	"Volume.disk_id", "Volume.allocation_unit_bytes",
+	"Volume.disk_id", "Volume.allocation_unit_bytes", "Leftover.volume",
 }
 
 // hiding are fields that hide others in a table, as an error hides what it makes doubtful. A
@@ -68,9 +66,10 @@ var notShown = []string{
 var hiding = [][]protoreflect.Name{
 	{},
 	{"error", "online", "system_reason", "share"},
-	{"error", "partitions", "nvme_namespace", "iscsi_iqn", "iscsi_lun"},
+	{"error", "partitions", "nvme_namespace", "iscsi"},
 	{"nvme_namespace"},
 	{"removed", "leftover_reason", "volume", "fixed"},
+	{"removed", "leftover_reason", "error"},
 }
 
 // Each field of the storage group's messages is given by a flag of its command, and makes a
@@ -156,7 +155,7 @@ type fieldsDaemon struct {
 }
 
 func newFieldsDaemon(t *testing.T) *fieldsDaemon {
-	dir, err := os.MkdirTemp("", "ctl") // that of the test is too deep for sockets
+	dir, err := pipe.MkdirTemp("ctl") // that of the test is too deep for sockets
 	simtest.Must(t, err)
 	d := &fieldsDaemon{dir: dir, secret: filepath.Join(dir, "secret")}
 	simtest.Must(t, os.WriteFile(d.secret, []byte("secret of a user"), 0o600))

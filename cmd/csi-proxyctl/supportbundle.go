@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-proxy/csi-proxy/internal/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 )
 
 // bundledLogBytes is how much of each log file goes into a bundle. At the default
@@ -37,10 +37,10 @@ func (p *program) supportBundle() *cobra.Command {
 				return reply{}, err
 			}
 			defer func() { err = errors.Join(err, done()) }()
-			serviceLogs, addresses := fromServices(ctx, n)
 			b := doctor.Bundle{
-				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs, logs...),
-				LogBytes: bundledLogBytes, Addresses: addresses,
+				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
+				LogBytes: bundledLogBytes,
+				Page:     func(ctx context.Context, page string) (string, error) { return admin.Get(ctx, p.endpointDir, page) },
 			}
 			if path == "-" {
 				return printed, cmp.Or(doctor.WriteBundle(ctx, p.stdout, n, b), interrupted(ctx))
@@ -87,10 +87,8 @@ func writeBundle(ctx context.Context, path string, n *doctor.Node, b doctor.Bund
 	return nil
 }
 
-// fromServices returns what the services' flags name: the log files with those before them, and the
-// addresses where the daemon serves metrics and health. Where no flag names an address, it may be that
-// of the manifests and the MSI.
-func fromServices(ctx context.Context, n *doctor.Node) (logs, addresses []string) {
+// serviceLogs returns the log files that the services' flags name, with those before them.
+func serviceLogs(ctx context.Context, n *doctor.Node) (logs []string) {
 	var services []doctor.Service
 	if n.Services != nil {
 		var err error
@@ -102,22 +100,12 @@ func fromServices(ctx context.Context, n *doctor.Node) (logs, addresses []string
 		if s.Log != "" {
 			logs = append(logs, s.Log, s.Log+".1")
 		}
-		for _, flag := range []string{"metrics-bind-address", "health-bind-address"} {
-			host, port, err := net.SplitHostPort(flagValue(s.Args, flag))
-			if err != nil {
-				continue // there is none
-			}
-			if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
-				host = "127.0.0.1"
-			}
-			addresses = append(addresses, net.JoinHostPort(host, port))
-		}
 	}
-	return logs, append(addresses, "127.0.0.1:29810", "127.0.0.1:29811")
+	return logs
 }
 
 // logFile returns the log file that the daemon writes with these arguments; empty if it
-// writes none, or one whose place the arguments don't tell. docs/logs.md has the flags.
+// writes none, or one whose place the arguments don't tell. docs/monitoring.md has the flags.
 func logFile(args []string) string {
 	file, dir := flagValue(args, "log_file"), flagValue(args, "log_dir")
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 func (p *program) system() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 func TestWatchService(t *testing.T) {
@@ -49,7 +49,7 @@ func TestWatchService(t *testing.T) {
 				}
 				return winservice.Running, nil
 			},
-			err: csiproxy.ErrUnavailable, after: time.Minute - watchInterval + watchPatience,
+			err: csiproxy.ErrUnavailable, after: time.Minute - watchInterval + watchTimeout,
 			said: []string{"state=running", "state=stopped"},
 		},
 		{
@@ -87,6 +87,45 @@ func TestWatchService(t *testing.T) {
 					if !strings.Contains(lines[i], want) {
 						t.Errorf("log line %q hasn't %q", lines[i], want)
 					}
+				}
+			})
+		})
+	}
+}
+
+// While another program has the pipes, an installation is repeated, and said once.
+func TestWhenReleased(t *testing.T) {
+	held := &csiproxy.Error{Op: "StopService", Kind: csiproxy.ErrFailedPrecondition, Err: winservice.ErrHeld}
+	other := errors.New("no such file")
+	for name, tt := range map[string]struct {
+		last    error
+		ends    time.Duration // when the command is to end
+		want    error
+		after   time.Duration
+		attempt int
+	}{
+		"free later":      {nil, time.Hour, nil, 2 * watchTimeout, 3},
+		"another error":   {other, time.Hour, other, 2 * watchTimeout, 3},
+		"told to end":     {held, time.Minute + time.Second, nil, time.Minute + time.Second, 3},
+		"still not freed": {held, 10 * time.Minute, nil, 10 * time.Minute, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				ctx, cancel := context.WithTimeout(t.Context(), tt.ends)
+				defer cancel()
+				start, attempts := time.Now(), 0
+				err := whenReleased(ctx, slog.New(slog.NewTextHandler(&log, nil)), func() error {
+					if attempts++; attempts < 3 {
+						return held
+					}
+					return tt.last
+				})
+				if !errors.Is(err, tt.want) || time.Since(start) != tt.after || attempts < tt.attempt {
+					t.Errorf("%v after %v and %d attempts", err, time.Since(start), attempts)
+				}
+				if strings.Count(log.String(), "waiting until the pipes are free") != 1 {
+					t.Errorf("the log:\n%s", &log)
 				}
 			})
 		})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Disk is the hardware of a disk. Of the zero value only SizeBytes must be set; the rest

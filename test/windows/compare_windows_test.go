@@ -44,7 +44,7 @@ const (
 func TestCompareDaemons(t *testing.T) {
 	programs := filepath.SplitList(os.Getenv("CSI_PROXY_COMPARE"))
 	if len(programs) == 0 {
-		t.Skip("CSI_PROXY_COMPARE names no daemons: make compare-windows does")
+		t.Skip("CSI_PROXY_COMPARE names no daemons: test/wine/compare-windows does")
 	}
 	must(t, os.MkdirAll(comparedPath, 0o700))
 	measured := make([]figures, len(programs))

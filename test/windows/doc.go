@@ -9,9 +9,12 @@
 //	../wine/test-windows          on Linux
 //
 // It is a module of its own. Its go.mod requires no newer gRPC and protobuf than the
-// published module did when it was released. It imports nothing of the product. The
-// tests use the names of the daemon's pipes, so no other daemon may run on the machine.
+// published module did when it was released: an old client has to work with the daemon of
+// today. Nothing of the product is imported. Package published is the same on other
+// systems, with a simulated node.
 //
-// What each method does is checked by internal/conformance. These tests show that all
+// The tests use the names of the daemon's pipes, so no other daemon may run on the machine.
+//
+// What each method does is checked by internal/lab/conformance. These tests show that all
 // versions work through the pipes of a service.
 package windows

@@ -130,18 +130,15 @@ type service struct {
 var installed int
 
 // install installs the daemon as a service, with these flags beside those that
-// every one has. It is limited to the privileges that it says it needs, as by csi-proxyctl
-// service install. It isn't started.
+// every one has, and with all privileges of LocalSystem, as by csi-proxyctl service install. It
+// isn't started.
 func install(t testing.TB, flags ...string) *service {
 	t.Helper()
-	s := installProgram(t, daemonProgram, flags...)
-	if err := limit(s.Service); err != nil && !onWine() { // which has no such limit
-		t.Fatal(err)
-	}
-	return s
+	return installProgram(t, daemonProgram, flags...)
 }
 
-// limit limits the service of the daemon to the privileges that -check tells.
+// limit limits the service of the daemon to the privileges that -check tells, as by
+// csi-proxyctl service install --restrict-privileges.
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
 func limit(s *mgr.Service) error {

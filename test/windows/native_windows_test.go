@@ -14,7 +14,7 @@ import (
 
 // The filesystem group against Windows itself: what the newest version does is
 // looked at with the os package, and the other way round. Which paths are refused is checked by
-// internal/conformance, in make conformance-windows as well.
+// internal/lab/conformance, in test/wine/conformance as well.
 func TestNativeFilesystem(t *testing.T) {
 	kubelet := kubeletDirectory(t)
 	s := install(t, "-kubelet-path="+kubelet)

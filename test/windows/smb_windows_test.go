@@ -57,6 +57,11 @@ func nativeMapping(t *testing.T, kubelet string) {
 	wantThere(t, share.dir+`\written`)
 
 	c.call("RemoveSmbGlobalMapping", fields{"remote_path": share.path()})
+	wantThere(t, staging+`\file`) // the link keeps the mapping
+	if err := os.Remove(staging); err != nil {
+		t.Error(err)
+	}
+	c.call("RemoveSmbGlobalMapping", fields{"remote_path": share.path()})
 	if got := mappingsOf(t, share.path()); len(got) != 0 {
 		t.Errorf("Get-SmbGlobalMapping says %+v after the removal", got)
 	}
@@ -73,6 +78,9 @@ func nativePasswordChange(t *testing.T, kubelet string) {
 	request["password"] = share.changePassword()
 	c.call("NewSmbGlobalMapping", request)
 	wantThere(t, staging+`\file`)
+	if err := os.Remove(staging); err != nil {
+		t.Error(err)
+	}
 	c.call("RemoveSmbGlobalMapping", fields{"remote_path": share.path()})
 }
 

@@ -4,7 +4,7 @@
 // Command protogen turns the .proto files of the API into the files that are
 // checked in beside them: api/descriptors.binpb, which describes every version of
 // the contract, and the Go code of the messages that the program handles. It also writes
-// the API reference, docs/api.
+// the API reference, docs/api-v1.md and docs/api-storage.md.
 //
 // It compiles the files itself, so protoc isn't needed, and runs the two Go
 // plugins at the versions that go.mod of this module pins. From the repository's

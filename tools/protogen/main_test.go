@@ -17,8 +17,8 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The descriptors, and a page for each group.
-	if want := 1 + 7 + len(goVersions) + len(controlAPIs); len(files) != want {
+	// The descriptors, and the pages of the reference.
+	if want := 1 + len(pages) + len(goVersions) + len(controlAPIs); len(files) != want {
 		t.Errorf("%d files generated, want %d", len(files), want)
 	}
 	for name, content := range files {
@@ -35,5 +35,15 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	}
 	if len(stale) > 0 {
 		t.Errorf("no longer generated: %q", stale)
+	}
+}
+
+// A link to a heading of a page of the reference leads to one place.
+func TestDistinct(t *testing.T) {
+	if err := distinct("# Page\n\n## disk\n\n### Rescan\n\nRescan rescans.\n"); err != nil {
+		t.Error(err)
+	}
+	if distinct("## disk\n\n### Rescan\n\n### rescan\n") == nil {
+		t.Error("two headings that have one name in links are no error")
 	}
 }

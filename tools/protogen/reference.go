@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -24,8 +25,28 @@ type version struct {
 
 func (v version) service() protoreflect.ServiceDescriptor { return v.file.Services().Get(0) }
 
-// reference returns the pages of the API reference, one for each group of the contract, by
-// their path below the repository's root.
+// pages are the pages of the reference, with their groups in the order in which drivers meet them.
+var pages = []struct {
+	path, title, about string
+	groups             []string
+}{
+	{
+		"docs/api-v1.md", "API reference: the published groups",
+		"Each call and message of the groups that drivers of every generation use, and which version has it. " +
+			"They never change.",
+		[]string{"disk", "volume", "filesystem", "smb", "iscsi", "system"},
+	},
+	{
+		"docs/api-storage.md", "API reference: the storage group",
+		"Each call and message of this project's own group. [storage-api.md](storage-api.md) says how to use it.",
+		[]string{ours},
+	},
+}
+
+// ours is the group that isn't a published one. It may change, and never had a short name.
+const ours = "storage"
+
+// reference returns the pages of the API reference by their path below the repository's root.
 func reference(contract []*descriptorpb.FileDescriptorProto) (map[string][]byte, error) {
 	files, err := protodesc.NewFiles(&descriptorpb.FileDescriptorSet{File: contract})
 	if err != nil {
@@ -38,19 +59,52 @@ func reference(contract []*descriptorpb.FileDescriptorProto) (map[string][]byte,
 		groups[v.group] = append(groups[v.group], v)
 		return true
 	})
-	pages := make(map[string][]byte)
-	for group, versions := range groups {
-		if group == "storage" { // our own; the others are as they were published
-			for _, v := range versions {
-				if err := documented(v.file); err != nil {
-					return nil, err
-				}
-			}
+	for _, v := range groups[ours] {
+		if err := documented(v.file); err != nil {
+			return nil, err
 		}
-		slices.SortFunc(versions, func(a, b version) int { return compareVersions(b.name, a.name) })
-		pages["docs/api/"+group+".md"] = []byte(page(group, versions))
 	}
-	return pages, nil
+	written := make(map[string][]byte)
+	for _, page := range pages {
+		var b strings.Builder
+		fmt.Fprintf(&b, "# %s\n\n", page.title)
+		b.WriteString(wrap(page.about))
+		b.WriteString(wrap("`make generate` writes this page from the `.proto` files in `api`, where the comments are; " +
+			"[any-language.md](any-language.md#what-you-need) says how to make a client of them. " +
+			"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [troubleshooting.md](troubleshooting.md)."))
+		for _, group := range page.groups {
+			versions := groups[group]
+			delete(groups, group)
+			slices.SortFunc(versions, func(a, b version) int { return compareVersions(b.name, a.name) })
+			writeGroup(&b, group, versions)
+		}
+		text := strings.TrimRight(b.String(), "\n") + "\n"
+		if err := distinct(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", page.path, err)
+		}
+		written[page.path] = []byte(text)
+	}
+	if len(groups) > 0 {
+		return nil, fmt.Errorf("no page has the groups %q", slices.Sorted(maps.Keys(groups)))
+	}
+	return written, nil
+}
+
+// distinct returns an error if two headings of a page are the same, so that a link to one is
+// ambiguous.
+func distinct(page string) error {
+	seen := make(map[string]bool)
+	for line := range strings.Lines(page) {
+		hashes, name, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || strings.Trim(hashes, "#") != "" {
+			continue
+		}
+		if name = strings.ToLower(name); seen[name] {
+			return fmt.Errorf("two headings are %q", name)
+		}
+		seen[name] = true
+	}
+	return nil
 }
 
 // documented returns an error for a field without a comment.
@@ -81,31 +135,27 @@ func compareVersions(a, b string) int {
 	return slices.Compare(key(a), key(b))
 }
 
-// page returns the page of a group, whose versions are given with the newest one first.
-func page(group string, versions []version) string {
-	var b strings.Builder
+// writeGroup writes the section of a group, whose versions are given with the newest one first.
+func writeGroup(b *strings.Builder, group string, versions []version) {
 	newest := versions[0]
 	// The last paragraph of a service's comment is about its version.
 	about, _ := cutLast(comment(newest.service()))
-	fmt.Fprintf(&b, "# API reference: the group %s\n\n", group)
+	fmt.Fprintf(b, "## %s\n\n", group)
 	b.WriteString(wrap(escape(about)))
-	b.WriteString(wrap(fmt.Sprintf("`make generate` writes this page from the `.proto` files in `api/%s`, where the "+
-		"comments are; [any-language.md](../any-language.md#what-you-need) says how to make a client of them. "+
-		"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [errors.md](../errors.md).", group)))
 
-	b.WriteString("## Versions\n\n| version | service on the wire | endpoint on Windows | |\n|---|---|---|---|\n")
+	b.WriteString("| version | service on the wire | endpoint on Windows | |\n|---|---|---|---|\n")
 	for _, v := range versions {
 		service := "`" + string(v.service().FullName()) + "`"
-		if group != "storage" { // ours alone: it never had a short name
+		if group != ours {
 			service = "`" + v.name + "." + string(v.service().Name()) + "`, " + service
 		}
 		_, note := cutLast(comment(v.service()))
-		fmt.Fprintf(&b, "| %s | %s | `\\\\.\\pipe\\csi-proxy-%s-%s` | %s |\n", v.name, service, group, v.name, cell(note))
+		fmt.Fprintf(b, "| %s | %s | `\\\\.\\pipe\\csi-proxy-%s-%s` | %s |\n", v.name, service, group, v.name, cell(note))
 	}
 
-	b.WriteString("\n## Which version has which call\n\n| call |")
+	b.WriteString("\n| call |")
 	for _, v := range versions {
-		fmt.Fprintf(&b, " %s |", v.name)
+		fmt.Fprintf(b, " %s |", v.name)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(versions)) + "\n")
 	calls := names(versions, func(v version) (all []protoreflect.Descriptor) {
@@ -115,7 +165,7 @@ func page(group string, versions []version) string {
 		return all
 	})
 	for _, call := range calls {
-		fmt.Fprintf(&b, "| [%s](#%s) |", call, strings.ToLower(string(call)))
+		fmt.Fprintf(b, "| [%s](#%s) |", call, strings.ToLower(string(call)))
 		for _, v := range versions {
 			if v.service().Methods().ByName(call) != nil {
 				b.WriteString(" yes |")
@@ -127,9 +177,9 @@ func page(group string, versions []version) string {
 	}
 
 	described := make(map[protoreflect.Name]bool)
-	b.WriteString("\n## Calls\n\n")
+	b.WriteString("\n")
 	for _, call := range calls {
-		fmt.Fprintf(&b, "### %s\n\n", call)
+		fmt.Fprintf(b, "### %s\n\n", call)
 		of := func(v version) protoreflect.MethodDescriptor { return v.service().Methods().ByName(call) }
 		i := slices.IndexFunc(versions, func(v version) bool { return of(v) != nil })
 		b.WriteString(wrap(escape(comment(of(versions[i])))))
@@ -138,7 +188,7 @@ func page(group string, versions []version) string {
 			of    func(protoreflect.MethodDescriptor) protoreflect.MessageDescriptor
 			plain bool
 		}{
-			{"Request", protoreflect.MethodDescriptor.Input, true},
+			{"Request", protoreflect.MethodDescriptor.Input, !of(versions[i]).IsStreamingClient()},
 			{"Response", protoreflect.MethodDescriptor.Output, !of(versions[i]).IsStreamingServer()},
 		} {
 			message := side.of(of(versions[i]))
@@ -147,7 +197,7 @@ func page(group string, versions []version) string {
 			if !side.plain {
 				title = fmt.Sprintf("Stream of `%s`", message.Name())
 			}
-			writeFields(&b, title, versions, func(v version) protoreflect.MessageDescriptor {
+			writeFields(b, title, versions, func(v version) protoreflect.MessageDescriptor {
 				if of(v) == nil {
 					return nil
 				}
@@ -171,17 +221,17 @@ func page(group string, versions []version) string {
 		return all
 	})
 	if len(messages)+len(enums) > 0 {
-		b.WriteString("## Messages\n\n")
+		fmt.Fprintf(b, "The messages and enumerations that calls of the group %s have in common:\n\n", group)
 	}
 	for _, name := range messages {
-		fmt.Fprintf(&b, "### %s\n\n", name)
+		fmt.Fprintf(b, "### %s\n\n", name)
 		of := func(v version) protoreflect.MessageDescriptor { return v.file.Messages().ByName(name) }
 		i := slices.IndexFunc(versions, func(v version) bool { return of(v) != nil })
 		b.WriteString(wrap(escape(comment(of(versions[i])))))
-		writeFields(&b, "Fields", versions, of)
+		writeFields(b, "Fields", versions, of)
 	}
 	for _, name := range enums {
-		fmt.Fprintf(&b, "### %s\n\n", name)
+		fmt.Fprintf(b, "### %s\n\n", name)
 		of := func(v version) protoreflect.EnumDescriptor { return v.file.Enums().ByName(name) }
 		i := slices.IndexFunc(versions, func(v version) bool { return of(v) != nil })
 		b.WriteString(wrap(escape(comment(of(versions[i])))))
@@ -195,9 +245,8 @@ func page(group string, versions []version) string {
 				all.add(v, comment(value), fmt.Sprintf("`%s`", value.Name()), strconv.Itoa(int(value.Number())))
 			}
 		}
-		b.WriteString("| value | number | meaning | versions |\n|---|---|---|---|\n" + all.String(versionsWith(versions, of)))
+		b.WriteString("| value | number | meaning | versions |\n|---|---|---|---|\n" + all.String(versionsWith(versions, of)) + "\n")
 	}
-	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
 // writeFields writes a table of the fields that a message has in any version.

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AuthenticationType tells who proves whom with CHAP.
+// AuthenticationType says who proves whom with CHAP.
 type AuthenticationType int32
 
 const (

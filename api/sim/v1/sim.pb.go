@@ -1425,6 +1425,105 @@ func (x *ExportDiskRequest) GetFile() string {
 	return ""
 }
 
+type TakeDiskRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	SerialNumber string                 `protobuf:"bytes,1,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// Absolute path of the file, which must not exist.
+	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeDiskRequest) Reset() {
+	*x = TakeDiskRequest{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeDiskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeDiskRequest) ProtoMessage() {}
+
+func (x *TakeDiskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeDiskRequest.ProtoReflect.Descriptor instead.
+func (*TakeDiskRequest) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *TakeDiskRequest) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *TakeDiskRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+// DiskFile is a file with a disk.
+type DiskFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute path.
+	File          string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskFile) Reset() {
+	*x = DiskFile{}
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskFile) ProtoMessage() {}
+
+func (x *DiskFile) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskFile.ProtoReflect.Descriptor instead.
+func (*DiskFile) Descriptor() ([]byte, []int) {
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DiskFile) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
 type ListVolumesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volumes       []*Volume              `protobuf:"bytes,1,rep,name=volumes,proto3" json:"volumes,omitempty"`
@@ -1434,7 +1533,7 @@ type ListVolumesResponse struct {
 
 func (x *ListVolumesResponse) Reset() {
 	*x = ListVolumesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1545,7 @@ func (x *ListVolumesResponse) String() string {
 func (*ListVolumesResponse) ProtoMessage() {}
 
 func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[17]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1558,7 @@ func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
 func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{17}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListVolumesResponse) GetVolumes() []*Volume {
@@ -1499,7 +1598,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1610,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[18]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1623,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{18}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Volume) GetVolumeId() string {
@@ -1649,14 +1748,16 @@ type SetVolumeRequest struct {
 	ReadOnly        *bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3,oneof" json:"read_only,omitempty"`
 	BitlockerLocked *bool `protobuf:"varint,4,opt,name=bitlocker_locked,json=bitlockerLocked,proto3,oneof" json:"bitlocker_locked,omitempty"`
 	// DAMAGE_UNSPECIFIED: stays as it is.
-	Damage        Damage `protobuf:"varint,5,opt,name=damage,proto3,enum=csiproxy.sim.v1.Damage" json:"damage,omitempty"`
+	Damage Damage `protobuf:"varint,5,opt,name=damage,proto3,enum=csiproxy.sim.v1.Damage" json:"damage,omitempty"`
+	// Drive letter, such as "D", in the place of the one that the volume has; empty takes that away.
+	Letter        *string `protobuf:"bytes,6,opt,name=letter,proto3,oneof" json:"letter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetVolumeRequest) Reset() {
 	*x = SetVolumeRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1769,7 @@ func (x *SetVolumeRequest) String() string {
 func (*SetVolumeRequest) ProtoMessage() {}
 
 func (x *SetVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[19]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1782,7 @@ func (x *SetVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVolumeRequest.ProtoReflect.Descriptor instead.
 func (*SetVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{19}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetVolumeRequest) GetVolume() string {
@@ -1719,6 +1820,13 @@ func (x *SetVolumeRequest) GetDamage() Damage {
 	return Damage_DAMAGE_UNSPECIFIED
 }
 
+func (x *SetVolumeRequest) GetLetter() string {
+	if x != nil && x.Letter != nil {
+		return *x.Letter
+	}
+	return ""
+}
+
 // Process is a process of the node. StartProcess takes all but the id, and returns it with that;
 // EndProcess needs the id only.
 type Process struct {
@@ -1735,7 +1843,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1855,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[20]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1868,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{20}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Process) GetProcessId() uint32 {
@@ -1793,7 +1901,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1913,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[21]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1926,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{21}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1838,7 +1946,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1958,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[22]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1971,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{22}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -1889,7 +1997,7 @@ type ListDirectoryResponse struct {
 
 func (x *ListDirectoryResponse) Reset() {
 	*x = ListDirectoryResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2009,7 @@ func (x *ListDirectoryResponse) String() string {
 func (*ListDirectoryResponse) ProtoMessage() {}
 
 func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[23]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2022,7 @@ func (x *ListDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ListDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{23}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -1937,7 +2045,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2057,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[24]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2070,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{24}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -2007,7 +2115,7 @@ type CreateSymlinkRequest struct {
 
 func (x *CreateSymlinkRequest) Reset() {
 	*x = CreateSymlinkRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2127,7 @@ func (x *CreateSymlinkRequest) String() string {
 func (*CreateSymlinkRequest) ProtoMessage() {}
 
 func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[25]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2140,7 @@ func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{25}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CreateSymlinkRequest) GetSourcePath() string {
@@ -2067,7 +2175,7 @@ type ReadLinkResponse struct {
 
 func (x *ReadLinkResponse) Reset() {
 	*x = ReadLinkResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2187,7 @@ func (x *ReadLinkResponse) String() string {
 func (*ReadLinkResponse) ProtoMessage() {}
 
 func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[26]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2200,7 @@ func (x *ReadLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadLinkResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{26}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadLinkResponse) GetTarget() string {
@@ -2114,7 +2222,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2234,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[27]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2247,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{27}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RenameRequest) GetOldPath() string {
@@ -2177,7 +2285,7 @@ type SmbUser struct {
 
 func (x *SmbUser) Reset() {
 	*x = SmbUser{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2297,7 @@ func (x *SmbUser) String() string {
 func (*SmbUser) ProtoMessage() {}
 
 func (x *SmbUser) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[28]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2310,7 @@ func (x *SmbUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbUser.ProtoReflect.Descriptor instead.
 func (*SmbUser) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{28}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SmbUser) GetServer() string {
@@ -2243,7 +2351,7 @@ type SmbShare struct {
 
 func (x *SmbShare) Reset() {
 	*x = SmbShare{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2363,7 @@ func (x *SmbShare) String() string {
 func (*SmbShare) ProtoMessage() {}
 
 func (x *SmbShare) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[29]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2376,7 @@ func (x *SmbShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbShare.ProtoReflect.Descriptor instead.
 func (*SmbShare) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SmbShare) GetServer() string {
@@ -2308,7 +2416,7 @@ type ListSmbServersResponse struct {
 
 func (x *ListSmbServersResponse) Reset() {
 	*x = ListSmbServersResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2428,7 @@ func (x *ListSmbServersResponse) String() string {
 func (*ListSmbServersResponse) ProtoMessage() {}
 
 func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[30]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2441,7 @@ func (x *ListSmbServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSmbServersResponse.ProtoReflect.Descriptor instead.
 func (*ListSmbServersResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListSmbServersResponse) GetServers() []*SmbServer {
@@ -2359,7 +2467,7 @@ type SmbServer struct {
 
 func (x *SmbServer) Reset() {
 	*x = SmbServer{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2479,7 @@ func (x *SmbServer) String() string {
 func (*SmbServer) ProtoMessage() {}
 
 func (x *SmbServer) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[31]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2492,7 @@ func (x *SmbServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SmbServer.ProtoReflect.Descriptor instead.
 func (*SmbServer) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SmbServer) GetName() string {
@@ -2435,7 +2543,7 @@ type IscsiPortal struct {
 
 func (x *IscsiPortal) Reset() {
 	*x = IscsiPortal{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2555,7 @@ func (x *IscsiPortal) String() string {
 func (*IscsiPortal) ProtoMessage() {}
 
 func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[32]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2568,7 @@ func (x *IscsiPortal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortal.ProtoReflect.Descriptor instead.
 func (*IscsiPortal) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *IscsiPortal) GetAddress() string {
@@ -2498,7 +2606,7 @@ type IscsiTarget struct {
 
 func (x *IscsiTarget) Reset() {
 	*x = IscsiTarget{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2618,7 @@ func (x *IscsiTarget) String() string {
 func (*IscsiTarget) ProtoMessage() {}
 
 func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[33]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2631,7 @@ func (x *IscsiTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiTarget.ProtoReflect.Descriptor instead.
 func (*IscsiTarget) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *IscsiTarget) GetIqn() string {
@@ -2578,7 +2686,7 @@ type AddIscsiLunRequest struct {
 
 func (x *AddIscsiLunRequest) Reset() {
 	*x = AddIscsiLunRequest{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2698,7 @@ func (x *AddIscsiLunRequest) String() string {
 func (*AddIscsiLunRequest) ProtoMessage() {}
 
 func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[34]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2711,7 @@ func (x *AddIscsiLunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddIscsiLunRequest.ProtoReflect.Descriptor instead.
 func (*AddIscsiLunRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{34}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddIscsiLunRequest) GetIqn() string {
@@ -2631,7 +2739,7 @@ type ListIscsiTargetsResponse struct {
 
 func (x *ListIscsiTargetsResponse) Reset() {
 	*x = ListIscsiTargetsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2751,7 @@ func (x *ListIscsiTargetsResponse) String() string {
 func (*ListIscsiTargetsResponse) ProtoMessage() {}
 
 func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[35]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2764,7 @@ func (x *ListIscsiTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIscsiTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListIscsiTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{35}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListIscsiTargetsResponse) GetTargets() []*IscsiTarget {
@@ -2683,7 +2791,7 @@ type IscsiPortalState struct {
 
 func (x *IscsiPortalState) Reset() {
 	*x = IscsiPortalState{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2803,7 @@ func (x *IscsiPortalState) String() string {
 func (*IscsiPortalState) ProtoMessage() {}
 
 func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[36]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2816,7 @@ func (x *IscsiPortalState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IscsiPortalState.ProtoReflect.Descriptor instead.
 func (*IscsiPortalState) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{36}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *IscsiPortalState) GetPortal() *IscsiPortal {
@@ -2747,7 +2855,7 @@ type WindowsService struct {
 
 func (x *WindowsService) Reset() {
 	*x = WindowsService{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2867,7 @@ func (x *WindowsService) String() string {
 func (*WindowsService) ProtoMessage() {}
 
 func (x *WindowsService) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[37]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2880,7 @@ func (x *WindowsService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsService.ProtoReflect.Descriptor instead.
 func (*WindowsService) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{37}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WindowsService) GetName() string {
@@ -2826,7 +2934,7 @@ type ListServicesResponse struct {
 
 func (x *ListServicesResponse) Reset() {
 	*x = ListServicesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +2946,7 @@ func (x *ListServicesResponse) String() string {
 func (*ListServicesResponse) ProtoMessage() {}
 
 func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[38]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +2959,7 @@ func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
 func (*ListServicesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{38}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListServicesResponse) GetServices() []*WindowsService {
@@ -2888,7 +2996,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3008,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[39]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3021,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{39}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Rule) GetCall() string {
@@ -3003,7 +3111,7 @@ type ListRulesResponse struct {
 
 func (x *ListRulesResponse) Reset() {
 	*x = ListRulesResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3123,7 @@ func (x *ListRulesResponse) String() string {
 func (*ListRulesResponse) ProtoMessage() {}
 
 func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[40]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3136,7 @@ func (x *ListRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListRulesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{40}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRulesResponse) GetRules() []*Rule {
@@ -3048,7 +3156,7 @@ type ListCallsResponse struct {
 
 func (x *ListCallsResponse) Reset() {
 	*x = ListCallsResponse{}
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3168,7 @@ func (x *ListCallsResponse) String() string {
 func (*ListCallsResponse) ProtoMessage() {}
 
 func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[41]
+	mi := &file_csiproxy_sim_v1_sim_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3181,7 @@ func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListCallsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{41}
+	return file_csiproxy_sim_v1_sim_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListCallsResponse) GetCounts() map[string]int64 {
@@ -3192,7 +3300,12 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x11ExportDiskRequest\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x12\n" +
-	"\x04file\x18\x02 \x01(\tR\x04file\"H\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\"J\n" +
+	"\x0fTakeDiskRequest\x12#\n" +
+	"\rserial_number\x18\x01 \x01(\tR\fserialNumber\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\"\x1e\n" +
+	"\bDiskFile\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\"H\n" +
 	"\x13ListVolumesResponse\x121\n" +
 	"\avolumes\x18\x01 \x03(\v2\x17.csiproxy.sim.v1.VolumeR\avolumes\"\x9f\x04\n" +
 	"\x06Volume\x12\x1b\n" +
@@ -3216,17 +3329,19 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x0eno_short_names\x18\r \x01(\bR\fnoShortNames\x12+\n" +
 	"\x11integrity_streams\x18\x0e \x01(\bR\x10integrityStreams\x12\x14\n" +
 	"\x05dirty\x18\x0f \x01(\bR\x05dirty\x12/\n" +
-	"\x06damage\x18\x10 \x01(\x0e2\x17.csiproxy.sim.v1.DamageR\x06damage\"\xf5\x01\n" +
+	"\x06damage\x18\x10 \x01(\x0e2\x17.csiproxy.sim.v1.DamageR\x06damage\"\x9d\x02\n" +
 	"\x10SetVolumeRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x19\n" +
 	"\x05dirty\x18\x02 \x01(\bH\x00R\x05dirty\x88\x01\x01\x12 \n" +
 	"\tread_only\x18\x03 \x01(\bH\x01R\breadOnly\x88\x01\x01\x12.\n" +
 	"\x10bitlocker_locked\x18\x04 \x01(\bH\x02R\x0fbitlockerLocked\x88\x01\x01\x12/\n" +
-	"\x06damage\x18\x05 \x01(\x0e2\x17.csiproxy.sim.v1.DamageR\x06damageB\b\n" +
+	"\x06damage\x18\x05 \x01(\x0e2\x17.csiproxy.sim.v1.DamageR\x06damage\x12\x1b\n" +
+	"\x06letter\x18\x06 \x01(\tH\x03R\x06letter\x88\x01\x01B\b\n" +
 	"\x06_dirtyB\f\n" +
 	"\n" +
 	"_read_onlyB\x13\n" +
-	"\x11_bitlocker_locked\"X\n" +
+	"\x11_bitlocker_lockedB\t\n" +
+	"\a_letter\"X\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\rR\tprocessId\x12\x18\n" +
@@ -3347,7 +3462,7 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x11START_TYPE_SYSTEM\x10\x01\x12\x18\n" +
 	"\x14START_TYPE_AUTOMATIC\x10\x02\x12\x15\n" +
 	"\x11START_TYPE_MANUAL\x10\x03\x12\x17\n" +
-	"\x13START_TYPE_DISABLED\x10\x042\xff\x18\n" +
+	"\x13START_TYPE_DISABLED\x10\x042\x84\x1a\n" +
 	"\x03Sim\x12G\n" +
 	"\tListDisks\x12\x16.csiproxy.sim.v1.Empty\x1a\".csiproxy.sim.v1.ListDisksResponse\x12H\n" +
 	"\n" +
@@ -3357,6 +3472,8 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"DetachDisk\x12\x1b.csiproxy.sim.v1.DiskNumber\x1a\x16.csiproxy.sim.v1.Empty\x12C\n" +
 	"\n" +
 	"DeleteDisk\x12\x1d.csiproxy.sim.v1.SerialNumber\x1a\x16.csiproxy.sim.v1.Empty\x12D\n" +
+	"\bTakeDisk\x12 .csiproxy.sim.v1.TakeDiskRequest\x1a\x16.csiproxy.sim.v1.Empty\x12=\n" +
+	"\bGiveDisk\x12\x19.csiproxy.sim.v1.DiskFile\x1a\x16.csiproxy.sim.v1.Empty\x12D\n" +
 	"\bGrowDisk\x12 .csiproxy.sim.v1.GrowDiskRequest\x1a\x16.csiproxy.sim.v1.Empty\x12V\n" +
 	"\x11SetDiskAttributes\x12).csiproxy.sim.v1.SetDiskAttributesRequest\x1a\x16.csiproxy.sim.v1.Empty\x12C\n" +
 	"\bReadDisk\x12 .csiproxy.sim.v1.ReadDiskRequest\x1a\x15.csiproxy.sim.v1.Data\x12F\n" +
@@ -3416,7 +3533,7 @@ func file_csiproxy_sim_v1_sim_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_sim_v1_sim_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_csiproxy_sim_v1_sim_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(DiskState)(0),                   // 0: csiproxy.sim.v1.DiskState
 	(OfflineReason)(0),               // 1: csiproxy.sim.v1.OfflineReason
@@ -3439,32 +3556,34 @@ var file_csiproxy_sim_v1_sim_proto_goTypes = []any{
 	(*ReadDiskRequest)(nil),          // 18: csiproxy.sim.v1.ReadDiskRequest
 	(*WriteDiskRequest)(nil),         // 19: csiproxy.sim.v1.WriteDiskRequest
 	(*ExportDiskRequest)(nil),        // 20: csiproxy.sim.v1.ExportDiskRequest
-	(*ListVolumesResponse)(nil),      // 21: csiproxy.sim.v1.ListVolumesResponse
-	(*Volume)(nil),                   // 22: csiproxy.sim.v1.Volume
-	(*SetVolumeRequest)(nil),         // 23: csiproxy.sim.v1.SetVolumeRequest
-	(*Process)(nil),                  // 24: csiproxy.sim.v1.Process
-	(*ListProcessesResponse)(nil),    // 25: csiproxy.sim.v1.ListProcessesResponse
-	(*WriteFileRequest)(nil),         // 26: csiproxy.sim.v1.WriteFileRequest
-	(*ListDirectoryResponse)(nil),    // 27: csiproxy.sim.v1.ListDirectoryResponse
-	(*DirectoryEntry)(nil),           // 28: csiproxy.sim.v1.DirectoryEntry
-	(*CreateSymlinkRequest)(nil),     // 29: csiproxy.sim.v1.CreateSymlinkRequest
-	(*ReadLinkResponse)(nil),         // 30: csiproxy.sim.v1.ReadLinkResponse
-	(*RenameRequest)(nil),            // 31: csiproxy.sim.v1.RenameRequest
-	(*SmbUser)(nil),                  // 32: csiproxy.sim.v1.SmbUser
-	(*SmbShare)(nil),                 // 33: csiproxy.sim.v1.SmbShare
-	(*ListSmbServersResponse)(nil),   // 34: csiproxy.sim.v1.ListSmbServersResponse
-	(*SmbServer)(nil),                // 35: csiproxy.sim.v1.SmbServer
-	(*IscsiPortal)(nil),              // 36: csiproxy.sim.v1.IscsiPortal
-	(*IscsiTarget)(nil),              // 37: csiproxy.sim.v1.IscsiTarget
-	(*AddIscsiLunRequest)(nil),       // 38: csiproxy.sim.v1.AddIscsiLunRequest
-	(*ListIscsiTargetsResponse)(nil), // 39: csiproxy.sim.v1.ListIscsiTargetsResponse
-	(*IscsiPortalState)(nil),         // 40: csiproxy.sim.v1.IscsiPortalState
-	(*WindowsService)(nil),           // 41: csiproxy.sim.v1.WindowsService
-	(*ListServicesResponse)(nil),     // 42: csiproxy.sim.v1.ListServicesResponse
-	(*Rule)(nil),                     // 43: csiproxy.sim.v1.Rule
-	(*ListRulesResponse)(nil),        // 44: csiproxy.sim.v1.ListRulesResponse
-	(*ListCallsResponse)(nil),        // 45: csiproxy.sim.v1.ListCallsResponse
-	nil,                              // 46: csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	(*TakeDiskRequest)(nil),          // 21: csiproxy.sim.v1.TakeDiskRequest
+	(*DiskFile)(nil),                 // 22: csiproxy.sim.v1.DiskFile
+	(*ListVolumesResponse)(nil),      // 23: csiproxy.sim.v1.ListVolumesResponse
+	(*Volume)(nil),                   // 24: csiproxy.sim.v1.Volume
+	(*SetVolumeRequest)(nil),         // 25: csiproxy.sim.v1.SetVolumeRequest
+	(*Process)(nil),                  // 26: csiproxy.sim.v1.Process
+	(*ListProcessesResponse)(nil),    // 27: csiproxy.sim.v1.ListProcessesResponse
+	(*WriteFileRequest)(nil),         // 28: csiproxy.sim.v1.WriteFileRequest
+	(*ListDirectoryResponse)(nil),    // 29: csiproxy.sim.v1.ListDirectoryResponse
+	(*DirectoryEntry)(nil),           // 30: csiproxy.sim.v1.DirectoryEntry
+	(*CreateSymlinkRequest)(nil),     // 31: csiproxy.sim.v1.CreateSymlinkRequest
+	(*ReadLinkResponse)(nil),         // 32: csiproxy.sim.v1.ReadLinkResponse
+	(*RenameRequest)(nil),            // 33: csiproxy.sim.v1.RenameRequest
+	(*SmbUser)(nil),                  // 34: csiproxy.sim.v1.SmbUser
+	(*SmbShare)(nil),                 // 35: csiproxy.sim.v1.SmbShare
+	(*ListSmbServersResponse)(nil),   // 36: csiproxy.sim.v1.ListSmbServersResponse
+	(*SmbServer)(nil),                // 37: csiproxy.sim.v1.SmbServer
+	(*IscsiPortal)(nil),              // 38: csiproxy.sim.v1.IscsiPortal
+	(*IscsiTarget)(nil),              // 39: csiproxy.sim.v1.IscsiTarget
+	(*AddIscsiLunRequest)(nil),       // 40: csiproxy.sim.v1.AddIscsiLunRequest
+	(*ListIscsiTargetsResponse)(nil), // 41: csiproxy.sim.v1.ListIscsiTargetsResponse
+	(*IscsiPortalState)(nil),         // 42: csiproxy.sim.v1.IscsiPortalState
+	(*WindowsService)(nil),           // 43: csiproxy.sim.v1.WindowsService
+	(*ListServicesResponse)(nil),     // 44: csiproxy.sim.v1.ListServicesResponse
+	(*Rule)(nil),                     // 45: csiproxy.sim.v1.Rule
+	(*ListRulesResponse)(nil),        // 46: csiproxy.sim.v1.ListRulesResponse
+	(*ListCallsResponse)(nil),        // 47: csiproxy.sim.v1.ListCallsResponse
+	nil,                              // 48: csiproxy.sim.v1.ListCallsResponse.CountsEntry
 }
 var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
 	0,  // 0: csiproxy.sim.v1.Disk.state:type_name -> csiproxy.sim.v1.DiskState
@@ -3477,115 +3596,119 @@ var file_csiproxy_sim_v1_sim_proto_depIdxs = []int32{
 	8,  // 7: csiproxy.sim.v1.DiskHardware.nvme:type_name -> csiproxy.sim.v1.NvmeNamespace
 	14, // 8: csiproxy.sim.v1.CloneDiskRequest.disk:type_name -> csiproxy.sim.v1.DiskHardware
 	1,  // 9: csiproxy.sim.v1.SetDiskAttributesRequest.offline_reason:type_name -> csiproxy.sim.v1.OfflineReason
-	22, // 10: csiproxy.sim.v1.ListVolumesResponse.volumes:type_name -> csiproxy.sim.v1.Volume
+	24, // 10: csiproxy.sim.v1.ListVolumesResponse.volumes:type_name -> csiproxy.sim.v1.Volume
 	2,  // 11: csiproxy.sim.v1.Volume.damage:type_name -> csiproxy.sim.v1.Damage
 	2,  // 12: csiproxy.sim.v1.SetVolumeRequest.damage:type_name -> csiproxy.sim.v1.Damage
-	24, // 13: csiproxy.sim.v1.ListProcessesResponse.processes:type_name -> csiproxy.sim.v1.Process
-	28, // 14: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
-	35, // 15: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
-	33, // 16: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
-	36, // 17: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
+	26, // 13: csiproxy.sim.v1.ListProcessesResponse.processes:type_name -> csiproxy.sim.v1.Process
+	30, // 14: csiproxy.sim.v1.ListDirectoryResponse.entries:type_name -> csiproxy.sim.v1.DirectoryEntry
+	37, // 15: csiproxy.sim.v1.ListSmbServersResponse.servers:type_name -> csiproxy.sim.v1.SmbServer
+	35, // 16: csiproxy.sim.v1.SmbServer.shares:type_name -> csiproxy.sim.v1.SmbShare
+	38, // 17: csiproxy.sim.v1.IscsiTarget.portals:type_name -> csiproxy.sim.v1.IscsiPortal
 	14, // 18: csiproxy.sim.v1.IscsiTarget.luns:type_name -> csiproxy.sim.v1.DiskHardware
 	14, // 19: csiproxy.sim.v1.AddIscsiLunRequest.lun:type_name -> csiproxy.sim.v1.DiskHardware
-	37, // 20: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
-	40, // 21: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
-	36, // 22: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
+	39, // 20: csiproxy.sim.v1.ListIscsiTargetsResponse.targets:type_name -> csiproxy.sim.v1.IscsiTarget
+	42, // 21: csiproxy.sim.v1.ListIscsiTargetsResponse.portals:type_name -> csiproxy.sim.v1.IscsiPortalState
+	38, // 22: csiproxy.sim.v1.IscsiPortalState.portal:type_name -> csiproxy.sim.v1.IscsiPortal
 	3,  // 23: csiproxy.sim.v1.WindowsService.start_type:type_name -> csiproxy.sim.v1.StartType
-	41, // 24: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
-	43, // 25: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
-	46, // 26: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
+	43, // 24: csiproxy.sim.v1.ListServicesResponse.services:type_name -> csiproxy.sim.v1.WindowsService
+	45, // 25: csiproxy.sim.v1.ListRulesResponse.rules:type_name -> csiproxy.sim.v1.Rule
+	48, // 26: csiproxy.sim.v1.ListCallsResponse.counts:type_name -> csiproxy.sim.v1.ListCallsResponse.CountsEntry
 	4,  // 27: csiproxy.sim.v1.Sim.ListDisks:input_type -> csiproxy.sim.v1.Empty
 	14, // 28: csiproxy.sim.v1.Sim.AttachDisk:input_type -> csiproxy.sim.v1.DiskHardware
 	15, // 29: csiproxy.sim.v1.Sim.CloneDisk:input_type -> csiproxy.sim.v1.CloneDiskRequest
 	9,  // 30: csiproxy.sim.v1.Sim.DetachDisk:input_type -> csiproxy.sim.v1.DiskNumber
 	10, // 31: csiproxy.sim.v1.Sim.DeleteDisk:input_type -> csiproxy.sim.v1.SerialNumber
-	16, // 32: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
-	17, // 33: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
-	18, // 34: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
-	19, // 35: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
-	20, // 36: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
-	4,  // 37: csiproxy.sim.v1.Sim.ListVolumes:input_type -> csiproxy.sim.v1.Empty
-	23, // 38: csiproxy.sim.v1.Sim.SetVolume:input_type -> csiproxy.sim.v1.SetVolumeRequest
-	24, // 39: csiproxy.sim.v1.Sim.StartProcess:input_type -> csiproxy.sim.v1.Process
-	24, // 40: csiproxy.sim.v1.Sim.EndProcess:input_type -> csiproxy.sim.v1.Process
-	4,  // 41: csiproxy.sim.v1.Sim.ListProcesses:input_type -> csiproxy.sim.v1.Empty
-	12, // 42: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.Path
-	26, // 43: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
-	12, // 44: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.Path
-	12, // 45: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.Path
-	29, // 46: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
-	12, // 47: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.Path
-	31, // 48: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
-	12, // 49: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.Path
-	33, // 50: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.SmbShare
-	33, // 51: csiproxy.sim.v1.Sim.GrowSmbShare:input_type -> csiproxy.sim.v1.SmbShare
-	33, // 52: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.SmbShare
-	32, // 53: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SmbUser
-	32, // 54: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.SmbUser
-	35, // 55: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SmbServer
-	4,  // 56: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.Empty
-	37, // 57: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.IscsiTarget
-	37, // 58: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.IscsiTarget
-	38, // 59: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
-	40, // 60: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.IscsiPortalState
-	4,  // 61: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.Empty
-	41, // 62: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.WindowsService
-	41, // 63: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.WindowsService
-	4,  // 64: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.Empty
-	10, // 65: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SerialNumber
-	43, // 66: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.Rule
-	4,  // 67: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.Empty
-	4,  // 68: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.Empty
-	4,  // 69: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.Empty
-	4,  // 70: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.Empty
-	4,  // 71: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.Empty
-	13, // 72: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
-	9,  // 73: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.DiskNumber
-	9,  // 74: csiproxy.sim.v1.Sim.CloneDisk:output_type -> csiproxy.sim.v1.DiskNumber
-	4,  // 75: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.Empty
-	4,  // 76: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.Empty
-	4,  // 77: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.Empty
-	4,  // 78: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.Empty
-	11, // 79: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.Data
-	4,  // 80: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.Empty
-	4,  // 81: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.Empty
-	21, // 82: csiproxy.sim.v1.Sim.ListVolumes:output_type -> csiproxy.sim.v1.ListVolumesResponse
-	4,  // 83: csiproxy.sim.v1.Sim.SetVolume:output_type -> csiproxy.sim.v1.Empty
-	24, // 84: csiproxy.sim.v1.Sim.StartProcess:output_type -> csiproxy.sim.v1.Process
-	4,  // 85: csiproxy.sim.v1.Sim.EndProcess:output_type -> csiproxy.sim.v1.Empty
-	25, // 86: csiproxy.sim.v1.Sim.ListProcesses:output_type -> csiproxy.sim.v1.ListProcessesResponse
-	11, // 87: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.Data
-	4,  // 88: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.Empty
-	27, // 89: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
-	4,  // 90: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.Empty
-	4,  // 91: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.Empty
-	30, // 92: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
-	4,  // 93: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.Empty
-	4,  // 94: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.Empty
-	4,  // 95: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.Empty
-	4,  // 96: csiproxy.sim.v1.Sim.GrowSmbShare:output_type -> csiproxy.sim.v1.Empty
-	4,  // 97: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.Empty
-	4,  // 98: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.Empty
-	4,  // 99: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.Empty
-	4,  // 100: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.Empty
-	34, // 101: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
-	4,  // 102: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.Empty
-	4,  // 103: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.Empty
-	4,  // 104: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.Empty
-	4,  // 105: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.Empty
-	39, // 106: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
-	4,  // 107: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.Empty
-	4,  // 108: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.Empty
-	42, // 109: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
-	4,  // 110: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.Empty
-	4,  // 111: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.Empty
-	44, // 112: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
-	4,  // 113: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.Empty
-	45, // 114: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
-	4,  // 115: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.Empty
-	4,  // 116: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.Empty
-	72, // [72:117] is the sub-list for method output_type
-	27, // [27:72] is the sub-list for method input_type
+	21, // 32: csiproxy.sim.v1.Sim.TakeDisk:input_type -> csiproxy.sim.v1.TakeDiskRequest
+	22, // 33: csiproxy.sim.v1.Sim.GiveDisk:input_type -> csiproxy.sim.v1.DiskFile
+	16, // 34: csiproxy.sim.v1.Sim.GrowDisk:input_type -> csiproxy.sim.v1.GrowDiskRequest
+	17, // 35: csiproxy.sim.v1.Sim.SetDiskAttributes:input_type -> csiproxy.sim.v1.SetDiskAttributesRequest
+	18, // 36: csiproxy.sim.v1.Sim.ReadDisk:input_type -> csiproxy.sim.v1.ReadDiskRequest
+	19, // 37: csiproxy.sim.v1.Sim.WriteDisk:input_type -> csiproxy.sim.v1.WriteDiskRequest
+	20, // 38: csiproxy.sim.v1.Sim.ExportDisk:input_type -> csiproxy.sim.v1.ExportDiskRequest
+	4,  // 39: csiproxy.sim.v1.Sim.ListVolumes:input_type -> csiproxy.sim.v1.Empty
+	25, // 40: csiproxy.sim.v1.Sim.SetVolume:input_type -> csiproxy.sim.v1.SetVolumeRequest
+	26, // 41: csiproxy.sim.v1.Sim.StartProcess:input_type -> csiproxy.sim.v1.Process
+	26, // 42: csiproxy.sim.v1.Sim.EndProcess:input_type -> csiproxy.sim.v1.Process
+	4,  // 43: csiproxy.sim.v1.Sim.ListProcesses:input_type -> csiproxy.sim.v1.Empty
+	12, // 44: csiproxy.sim.v1.Sim.ReadFile:input_type -> csiproxy.sim.v1.Path
+	28, // 45: csiproxy.sim.v1.Sim.WriteFile:input_type -> csiproxy.sim.v1.WriteFileRequest
+	12, // 46: csiproxy.sim.v1.Sim.ListDirectory:input_type -> csiproxy.sim.v1.Path
+	12, // 47: csiproxy.sim.v1.Sim.MakeDirectory:input_type -> csiproxy.sim.v1.Path
+	31, // 48: csiproxy.sim.v1.Sim.CreateSymlink:input_type -> csiproxy.sim.v1.CreateSymlinkRequest
+	12, // 49: csiproxy.sim.v1.Sim.ReadLink:input_type -> csiproxy.sim.v1.Path
+	33, // 50: csiproxy.sim.v1.Sim.Rename:input_type -> csiproxy.sim.v1.RenameRequest
+	12, // 51: csiproxy.sim.v1.Sim.Remove:input_type -> csiproxy.sim.v1.Path
+	35, // 52: csiproxy.sim.v1.Sim.AddSmbShare:input_type -> csiproxy.sim.v1.SmbShare
+	35, // 53: csiproxy.sim.v1.Sim.GrowSmbShare:input_type -> csiproxy.sim.v1.SmbShare
+	35, // 54: csiproxy.sim.v1.Sim.RemoveSmbShare:input_type -> csiproxy.sim.v1.SmbShare
+	34, // 55: csiproxy.sim.v1.Sim.SetSmbUser:input_type -> csiproxy.sim.v1.SmbUser
+	34, // 56: csiproxy.sim.v1.Sim.RemoveSmbUser:input_type -> csiproxy.sim.v1.SmbUser
+	37, // 57: csiproxy.sim.v1.Sim.SetSmbServer:input_type -> csiproxy.sim.v1.SmbServer
+	4,  // 58: csiproxy.sim.v1.Sim.ListSmbServers:input_type -> csiproxy.sim.v1.Empty
+	39, // 59: csiproxy.sim.v1.Sim.AddIscsiTarget:input_type -> csiproxy.sim.v1.IscsiTarget
+	39, // 60: csiproxy.sim.v1.Sim.RemoveIscsiTarget:input_type -> csiproxy.sim.v1.IscsiTarget
+	40, // 61: csiproxy.sim.v1.Sim.AddIscsiLun:input_type -> csiproxy.sim.v1.AddIscsiLunRequest
+	42, // 62: csiproxy.sim.v1.Sim.SetIscsiPortal:input_type -> csiproxy.sim.v1.IscsiPortalState
+	4,  // 63: csiproxy.sim.v1.Sim.ListIscsiTargets:input_type -> csiproxy.sim.v1.Empty
+	43, // 64: csiproxy.sim.v1.Sim.AddService:input_type -> csiproxy.sim.v1.WindowsService
+	43, // 65: csiproxy.sim.v1.Sim.RemoveService:input_type -> csiproxy.sim.v1.WindowsService
+	4,  // 66: csiproxy.sim.v1.Sim.ListServices:input_type -> csiproxy.sim.v1.Empty
+	10, // 67: csiproxy.sim.v1.Sim.SetBiosSerial:input_type -> csiproxy.sim.v1.SerialNumber
+	45, // 68: csiproxy.sim.v1.Sim.AddRule:input_type -> csiproxy.sim.v1.Rule
+	4,  // 69: csiproxy.sim.v1.Sim.ListRules:input_type -> csiproxy.sim.v1.Empty
+	4,  // 70: csiproxy.sim.v1.Sim.ClearRules:input_type -> csiproxy.sim.v1.Empty
+	4,  // 71: csiproxy.sim.v1.Sim.ListCalls:input_type -> csiproxy.sim.v1.Empty
+	4,  // 72: csiproxy.sim.v1.Sim.PowerLoss:input_type -> csiproxy.sim.v1.Empty
+	4,  // 73: csiproxy.sim.v1.Sim.Reboot:input_type -> csiproxy.sim.v1.Empty
+	13, // 74: csiproxy.sim.v1.Sim.ListDisks:output_type -> csiproxy.sim.v1.ListDisksResponse
+	9,  // 75: csiproxy.sim.v1.Sim.AttachDisk:output_type -> csiproxy.sim.v1.DiskNumber
+	9,  // 76: csiproxy.sim.v1.Sim.CloneDisk:output_type -> csiproxy.sim.v1.DiskNumber
+	4,  // 77: csiproxy.sim.v1.Sim.DetachDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 78: csiproxy.sim.v1.Sim.DeleteDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 79: csiproxy.sim.v1.Sim.TakeDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 80: csiproxy.sim.v1.Sim.GiveDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 81: csiproxy.sim.v1.Sim.GrowDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 82: csiproxy.sim.v1.Sim.SetDiskAttributes:output_type -> csiproxy.sim.v1.Empty
+	11, // 83: csiproxy.sim.v1.Sim.ReadDisk:output_type -> csiproxy.sim.v1.Data
+	4,  // 84: csiproxy.sim.v1.Sim.WriteDisk:output_type -> csiproxy.sim.v1.Empty
+	4,  // 85: csiproxy.sim.v1.Sim.ExportDisk:output_type -> csiproxy.sim.v1.Empty
+	23, // 86: csiproxy.sim.v1.Sim.ListVolumes:output_type -> csiproxy.sim.v1.ListVolumesResponse
+	4,  // 87: csiproxy.sim.v1.Sim.SetVolume:output_type -> csiproxy.sim.v1.Empty
+	26, // 88: csiproxy.sim.v1.Sim.StartProcess:output_type -> csiproxy.sim.v1.Process
+	4,  // 89: csiproxy.sim.v1.Sim.EndProcess:output_type -> csiproxy.sim.v1.Empty
+	27, // 90: csiproxy.sim.v1.Sim.ListProcesses:output_type -> csiproxy.sim.v1.ListProcessesResponse
+	11, // 91: csiproxy.sim.v1.Sim.ReadFile:output_type -> csiproxy.sim.v1.Data
+	4,  // 92: csiproxy.sim.v1.Sim.WriteFile:output_type -> csiproxy.sim.v1.Empty
+	29, // 93: csiproxy.sim.v1.Sim.ListDirectory:output_type -> csiproxy.sim.v1.ListDirectoryResponse
+	4,  // 94: csiproxy.sim.v1.Sim.MakeDirectory:output_type -> csiproxy.sim.v1.Empty
+	4,  // 95: csiproxy.sim.v1.Sim.CreateSymlink:output_type -> csiproxy.sim.v1.Empty
+	32, // 96: csiproxy.sim.v1.Sim.ReadLink:output_type -> csiproxy.sim.v1.ReadLinkResponse
+	4,  // 97: csiproxy.sim.v1.Sim.Rename:output_type -> csiproxy.sim.v1.Empty
+	4,  // 98: csiproxy.sim.v1.Sim.Remove:output_type -> csiproxy.sim.v1.Empty
+	4,  // 99: csiproxy.sim.v1.Sim.AddSmbShare:output_type -> csiproxy.sim.v1.Empty
+	4,  // 100: csiproxy.sim.v1.Sim.GrowSmbShare:output_type -> csiproxy.sim.v1.Empty
+	4,  // 101: csiproxy.sim.v1.Sim.RemoveSmbShare:output_type -> csiproxy.sim.v1.Empty
+	4,  // 102: csiproxy.sim.v1.Sim.SetSmbUser:output_type -> csiproxy.sim.v1.Empty
+	4,  // 103: csiproxy.sim.v1.Sim.RemoveSmbUser:output_type -> csiproxy.sim.v1.Empty
+	4,  // 104: csiproxy.sim.v1.Sim.SetSmbServer:output_type -> csiproxy.sim.v1.Empty
+	36, // 105: csiproxy.sim.v1.Sim.ListSmbServers:output_type -> csiproxy.sim.v1.ListSmbServersResponse
+	4,  // 106: csiproxy.sim.v1.Sim.AddIscsiTarget:output_type -> csiproxy.sim.v1.Empty
+	4,  // 107: csiproxy.sim.v1.Sim.RemoveIscsiTarget:output_type -> csiproxy.sim.v1.Empty
+	4,  // 108: csiproxy.sim.v1.Sim.AddIscsiLun:output_type -> csiproxy.sim.v1.Empty
+	4,  // 109: csiproxy.sim.v1.Sim.SetIscsiPortal:output_type -> csiproxy.sim.v1.Empty
+	41, // 110: csiproxy.sim.v1.Sim.ListIscsiTargets:output_type -> csiproxy.sim.v1.ListIscsiTargetsResponse
+	4,  // 111: csiproxy.sim.v1.Sim.AddService:output_type -> csiproxy.sim.v1.Empty
+	4,  // 112: csiproxy.sim.v1.Sim.RemoveService:output_type -> csiproxy.sim.v1.Empty
+	44, // 113: csiproxy.sim.v1.Sim.ListServices:output_type -> csiproxy.sim.v1.ListServicesResponse
+	4,  // 114: csiproxy.sim.v1.Sim.SetBiosSerial:output_type -> csiproxy.sim.v1.Empty
+	4,  // 115: csiproxy.sim.v1.Sim.AddRule:output_type -> csiproxy.sim.v1.Empty
+	46, // 116: csiproxy.sim.v1.Sim.ListRules:output_type -> csiproxy.sim.v1.ListRulesResponse
+	4,  // 117: csiproxy.sim.v1.Sim.ClearRules:output_type -> csiproxy.sim.v1.Empty
+	47, // 118: csiproxy.sim.v1.Sim.ListCalls:output_type -> csiproxy.sim.v1.ListCallsResponse
+	4,  // 119: csiproxy.sim.v1.Sim.PowerLoss:output_type -> csiproxy.sim.v1.Empty
+	4,  // 120: csiproxy.sim.v1.Sim.Reboot:output_type -> csiproxy.sim.v1.Empty
+	74, // [74:121] is the sub-list for method output_type
+	27, // [27:74] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -3600,9 +3723,9 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 	file_csiproxy_sim_v1_sim_proto_msgTypes[5].OneofWrappers = []any{}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[10].OneofWrappers = []any{}
 	file_csiproxy_sim_v1_sim_proto_msgTypes[13].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[19].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[37].OneofWrappers = []any{}
-	file_csiproxy_sim_v1_sim_proto_msgTypes[39].OneofWrappers = []any{
+	file_csiproxy_sim_v1_sim_proto_msgTypes[21].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[39].OneofWrappers = []any{}
+	file_csiproxy_sim_v1_sim_proto_msgTypes[41].OneofWrappers = []any{
 		(*Rule_WindowsError)(nil),
 		(*Rule_DelayNs)(nil),
 	}
@@ -3612,7 +3735,7 @@ func file_csiproxy_sim_v1_sim_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_sim_v1_sim_proto_rawDesc), len(file_csiproxy_sim_v1_sim_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AuthenticationType tells who proves whom with CHAP.
+// AuthenticationType says who proves whom with CHAP.
 type AuthenticationType int32
 
 const (
@@ -219,14 +219,12 @@ func (x *DiskSelector) GetAzureLun() uint32 {
 // ISCSISelector is a logical unit of an iSCSI target, and where the target is offered.
 type ISCSISelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// IP address or host name.
-	PortalAddress string `protobuf:"bytes,1,opt,name=portal_address,json=portalAddress,proto3" json:"portal_address,omitempty"`
-	// TCP port; 0 for the usual one, 3260.
-	PortalPort uint32 `protobuf:"varint,2,opt,name=portal_port,json=portalPort,proto3" json:"portal_port,omitempty"`
+	// Where the target is offered.
+	Portal *Portal `protobuf:"bytes,1,opt,name=portal,proto3" json:"portal,omitempty"`
 	// Name of the target.
-	Iqn string `protobuf:"bytes,3,opt,name=iqn,proto3" json:"iqn,omitempty"`
+	Iqn string `protobuf:"bytes,2,opt,name=iqn,proto3" json:"iqn,omitempty"`
 	// Number of the logical unit.
-	Lun           uint32 `protobuf:"varint,4,opt,name=lun,proto3" json:"lun,omitempty"`
+	Lun           uint32 `protobuf:"varint,3,opt,name=lun,proto3" json:"lun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,18 +259,11 @@ func (*ISCSISelector) Descriptor() ([]byte, []int) {
 	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *ISCSISelector) GetPortalAddress() string {
+func (x *ISCSISelector) GetPortal() *Portal {
 	if x != nil {
-		return x.PortalAddress
+		return x.Portal
 	}
-	return ""
-}
-
-func (x *ISCSISelector) GetPortalPort() uint32 {
-	if x != nil {
-		return x.PortalPort
-	}
-	return 0
+	return nil
 }
 
 func (x *ISCSISelector) GetIqn() string {
@@ -289,6 +280,61 @@ func (x *ISCSISelector) GetLun() uint32 {
 	return 0
 }
 
+// Portal is where iSCSI targets are offered.
+type Portal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// IP address or host name.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// TCP port; 0 for the usual one, 3260.
+	Port          uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Portal) Reset() {
+	*x = Portal{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Portal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Portal) ProtoMessage() {}
+
+func (x *Portal) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Portal.ProtoReflect.Descriptor instead.
+func (*Portal) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Portal) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Portal) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // ListDisksRequest is the request of ListDisks.
 type ListDisksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -300,7 +346,7 @@ type ListDisksRequest struct {
 
 func (x *ListDisksRequest) Reset() {
 	*x = ListDisksRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[2]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +358,7 @@ func (x *ListDisksRequest) String() string {
 func (*ListDisksRequest) ProtoMessage() {}
 
 func (x *ListDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[2]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +371,7 @@ func (x *ListDisksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDisksRequest.ProtoReflect.Descriptor instead.
 func (*ListDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{2}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListDisksRequest) GetDisk() *DiskSelector {
@@ -346,7 +392,7 @@ type ListDisksResponse struct {
 
 func (x *ListDisksResponse) Reset() {
 	*x = ListDisksResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[3]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +404,7 @@ func (x *ListDisksResponse) String() string {
 func (*ListDisksResponse) ProtoMessage() {}
 
 func (x *ListDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[3]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +417,7 @@ func (x *ListDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDisksResponse.ProtoReflect.Descriptor instead.
 func (*ListDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{3}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListDisksResponse) GetDisks() []*Disk {
@@ -402,36 +448,34 @@ type Disk struct {
 	Location string `protobuf:"bytes,8,opt,name=location,proto3" json:"location,omitempty"`
 	// SCSI address; missing if the bus has none.
 	ScsiAddress *SCSIAddress `protobuf:"bytes,9,opt,name=scsi_address,json=scsiAddress,proto3" json:"scsi_address,omitempty"`
-	// Id of the NVMe namespace that the disk is; 0 if it isn't one.
+	// Id of the NVMe namespace that the disk is; 0 if it isn't one, or if Windows doesn't say.
 	NvmeNamespace uint32 `protobuf:"varint,10,opt,name=nvme_namespace,json=nvmeNamespace,proto3" json:"nvme_namespace,omitempty"`
-	// The iSCSI target that provides the disk; empty if none does.
-	IscsiIqn string `protobuf:"bytes,11,opt,name=iscsi_iqn,json=iscsiIqn,proto3" json:"iscsi_iqn,omitempty"`
-	// Number of the logical unit of that target.
-	IscsiLun uint32 `protobuf:"varint,12,opt,name=iscsi_lun,json=iscsiLun,proto3" json:"iscsi_lun,omitempty"`
+	// The iSCSI target that provides the disk; missing if none does.
+	Iscsi *ISCSILUN `protobuf:"bytes,11,opt,name=iscsi,proto3" json:"iscsi,omitempty"`
 	// Whether the disk is online.
-	Online bool `protobuf:"varint,13,opt,name=online,proto3" json:"online,omitempty"`
+	Online bool `protobuf:"varint,12,opt,name=online,proto3" json:"online,omitempty"`
 	// Whether nothing can be written to the disk.
-	ReadOnly bool `protobuf:"varint,14,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	ReadOnly bool `protobuf:"varint,13,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Why it is offline, as far as that is known.
-	OfflineReason string `protobuf:"bytes,15,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
+	OfflineReason string `protobuf:"bytes,14,opt,name=offline_reason,json=offlineReason,proto3" json:"offline_reason,omitempty"`
 	// Partition table: mbr, gpt, or raw if Windows reads none; empty if that isn't known.
-	PartitionStyle string `protobuf:"bytes,16,opt,name=partition_style,json=partitionStyle,proto3" json:"partition_style,omitempty"`
+	PartitionStyle string `protobuf:"bytes,15,opt,name=partition_style,json=partitionStyle,proto3" json:"partition_style,omitempty"`
 	// GUID in a GPT, signature in an MBR.
-	DiskId string `protobuf:"bytes,17,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
+	DiskId string `protobuf:"bytes,16,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`
 	// Why nothing is done to the disk: Windows runs from it. Empty for all others.
-	SystemReason string `protobuf:"bytes,18,opt,name=system_reason,json=systemReason,proto3" json:"system_reason,omitempty"`
+	SystemReason string `protobuf:"bytes,17,opt,name=system_reason,json=systemReason,proto3" json:"system_reason,omitempty"`
 	// The partitions that are in use, in the order of the partition table.
-	Partitions []*Partition `protobuf:"bytes,19,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Partitions []*Partition `protobuf:"bytes,18,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	// What the disk doesn't answer. With an error, a field that has its zero value isn't known: a disk
 	// that isn't online may be online.
-	Error         string `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
+	Error         string `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[4]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +487,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[4]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +500,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{4}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Disk) GetNumber() uint32 {
@@ -529,18 +573,11 @@ func (x *Disk) GetNvmeNamespace() uint32 {
 	return 0
 }
 
-func (x *Disk) GetIscsiIqn() string {
+func (x *Disk) GetIscsi() *ISCSILUN {
 	if x != nil {
-		return x.IscsiIqn
+		return x.Iscsi
 	}
-	return ""
-}
-
-func (x *Disk) GetIscsiLun() uint32 {
-	if x != nil {
-		return x.IscsiLun
-	}
-	return 0
+	return nil
 }
 
 func (x *Disk) GetOnline() bool {
@@ -612,7 +649,7 @@ type Identifier struct {
 
 func (x *Identifier) Reset() {
 	*x = Identifier{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[5]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +661,7 @@ func (x *Identifier) String() string {
 func (*Identifier) ProtoMessage() {}
 
 func (x *Identifier) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[5]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +674,7 @@ func (x *Identifier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identifier.ProtoReflect.Descriptor instead.
 func (*Identifier) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{5}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Identifier) GetKind() string {
@@ -671,7 +708,7 @@ type SCSIAddress struct {
 
 func (x *SCSIAddress) Reset() {
 	*x = SCSIAddress{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[6]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +720,7 @@ func (x *SCSIAddress) String() string {
 func (*SCSIAddress) ProtoMessage() {}
 
 func (x *SCSIAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[6]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +733,7 @@ func (x *SCSIAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SCSIAddress.ProtoReflect.Descriptor instead.
 func (*SCSIAddress) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{6}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SCSIAddress) GetAdapter() uint32 {
@@ -727,6 +764,61 @@ func (x *SCSIAddress) GetLun() uint32 {
 	return 0
 }
 
+// ISCSILUN is a logical unit of an iSCSI target.
+type ISCSILUN struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the target.
+	Iqn string `protobuf:"bytes,1,opt,name=iqn,proto3" json:"iqn,omitempty"`
+	// Number of the logical unit.
+	Lun           uint32 `protobuf:"varint,2,opt,name=lun,proto3" json:"lun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ISCSILUN) Reset() {
+	*x = ISCSILUN{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ISCSILUN) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ISCSILUN) ProtoMessage() {}
+
+func (x *ISCSILUN) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ISCSILUN.ProtoReflect.Descriptor instead.
+func (*ISCSILUN) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ISCSILUN) GetIqn() string {
+	if x != nil {
+		return x.Iqn
+	}
+	return ""
+}
+
+func (x *ISCSILUN) GetLun() uint32 {
+	if x != nil {
+		return x.Lun
+	}
+	return 0
+}
+
 // Partition is a partition of a disk.
 type Partition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -748,7 +840,7 @@ type Partition struct {
 	Label string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
 	// Where the volume is mounted. That isn't known while the disk is offline.
 	Paths []string `protobuf:"bytes,8,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Why Windows doesn't tell more of the volume.
+	// Why Windows doesn't say more about the volume.
 	Error         string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -756,7 +848,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[7]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +860,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[7]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +873,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{7}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Partition) GetNumber() uint32 {
@@ -851,21 +943,21 @@ func (x *Partition) GetError() string {
 type ISCSILogin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who proves whom.
-	AuthType AuthenticationType `protobuf:"varint,1,opt,name=auth_type,json=authType,proto3,enum=csiproxy.storage.v1alpha1.AuthenticationType" json:"auth_type,omitempty"`
+	Type AuthenticationType `protobuf:"varint,1,opt,name=type,proto3,enum=csiproxy.storage.v1alpha1.AuthenticationType" json:"type,omitempty"`
 	// Only with CHAP.
-	ChapUsername string `protobuf:"bytes,2,opt,name=chap_username,json=chapUsername,proto3" json:"chap_username,omitempty"`
+	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// Only with CHAP: 12 to 16 bytes.
-	ChapSecret string `protobuf:"bytes,3,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
+	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
 	// Only with mutual CHAP: 12 to 16 bytes, with which the target proves its identity. It becomes the
 	// node's, for all targets. If it is empty, the one that the node has is used.
-	MutualChapSecret string `protobuf:"bytes,4,opt,name=mutual_chap_secret,json=mutualChapSecret,proto3" json:"mutual_chap_secret,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	MutualSecret  string `protobuf:"bytes,4,opt,name=mutual_secret,json=mutualSecret,proto3" json:"mutual_secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ISCSILogin) Reset() {
 	*x = ISCSILogin{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[8]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +969,7 @@ func (x *ISCSILogin) String() string {
 func (*ISCSILogin) ProtoMessage() {}
 
 func (x *ISCSILogin) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[8]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,33 +982,33 @@ func (x *ISCSILogin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ISCSILogin.ProtoReflect.Descriptor instead.
 func (*ISCSILogin) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{8}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *ISCSILogin) GetAuthType() AuthenticationType {
+func (x *ISCSILogin) GetType() AuthenticationType {
 	if x != nil {
-		return x.AuthType
+		return x.Type
 	}
 	return AuthenticationType_NONE
 }
 
-func (x *ISCSILogin) GetChapUsername() string {
+func (x *ISCSILogin) GetUsername() string {
 	if x != nil {
-		return x.ChapUsername
+		return x.Username
 	}
 	return ""
 }
 
-func (x *ISCSILogin) GetChapSecret() string {
+func (x *ISCSILogin) GetSecret() string {
 	if x != nil {
-		return x.ChapSecret
+		return x.Secret
 	}
 	return ""
 }
 
-func (x *ISCSILogin) GetMutualChapSecret() string {
+func (x *ISCSILogin) GetMutualSecret() string {
 	if x != nil {
-		return x.MutualChapSecret
+		return x.MutualSecret
 	}
 	return ""
 }
@@ -940,7 +1032,7 @@ type FormatOptions struct {
 
 func (x *FormatOptions) Reset() {
 	*x = FormatOptions{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[9]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1044,7 @@ func (x *FormatOptions) String() string {
 func (*FormatOptions) ProtoMessage() {}
 
 func (x *FormatOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[9]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1057,7 @@ func (x *FormatOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatOptions.ProtoReflect.Descriptor instead.
 func (*FormatOptions) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{9}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FormatOptions) GetFileSystem() string {
@@ -1020,17 +1112,15 @@ type StageVolumeRequest struct {
 	Format *FormatOptions `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// Grow the volume to the size of the disk.
 	Grow bool `protobuf:"varint,7,opt,name=grow,proto3" json:"grow,omitempty"`
-	// Give a clone new ids. Otherwise it is refused.
-	NewIdsForClones bool `protobuf:"varint,8,opt,name=new_ids_for_clones,json=newIdsForClones,proto3" json:"new_ids_for_clones,omitempty"`
 	// How long to wait for the disk; 0 for 30 seconds, a negative time for not waiting.
-	WaitMilliseconds int64 `protobuf:"varint,9,opt,name=wait_milliseconds,json=waitMilliseconds,proto3" json:"wait_milliseconds,omitempty"`
+	WaitMilliseconds int64 `protobuf:"varint,8,opt,name=wait_milliseconds,json=waitMilliseconds,proto3" json:"wait_milliseconds,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *StageVolumeRequest) Reset() {
 	*x = StageVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[10]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1132,7 @@ func (x *StageVolumeRequest) String() string {
 func (*StageVolumeRequest) ProtoMessage() {}
 
 func (x *StageVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[10]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1145,7 @@ func (x *StageVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolumeRequest.ProtoReflect.Descriptor instead.
 func (*StageVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{10}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StageVolumeRequest) GetDisk() *DiskSelector {
@@ -1107,13 +1197,6 @@ func (x *StageVolumeRequest) GetGrow() bool {
 	return false
 }
 
-func (x *StageVolumeRequest) GetNewIdsForClones() bool {
-	if x != nil {
-		return x.NewIdsForClones
-	}
-	return false
-}
-
 func (x *StageVolumeRequest) GetWaitMilliseconds() int64 {
 	if x != nil {
 		return x.WaitMilliseconds
@@ -1144,7 +1227,7 @@ type StageVolumeResponse struct {
 
 func (x *StageVolumeResponse) Reset() {
 	*x = StageVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[11]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1239,7 @@ func (x *StageVolumeResponse) String() string {
 func (*StageVolumeResponse) ProtoMessage() {}
 
 func (x *StageVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[11]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1252,7 @@ func (x *StageVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolumeResponse.ProtoReflect.Descriptor instead.
 func (*StageVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{11}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StageVolumeResponse) GetDiskNumber() uint32 {
@@ -1238,7 +1321,7 @@ type UnstageVolumeRequest struct {
 
 func (x *UnstageVolumeRequest) Reset() {
 	*x = UnstageVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[12]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1333,7 @@ func (x *UnstageVolumeRequest) String() string {
 func (*UnstageVolumeRequest) ProtoMessage() {}
 
 func (x *UnstageVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[12]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1346,7 @@ func (x *UnstageVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnstageVolumeRequest.ProtoReflect.Descriptor instead.
 func (*UnstageVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{12}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UnstageVolumeRequest) GetStagingPath() string {
@@ -1305,7 +1388,7 @@ type UnstageVolumeResponse struct {
 
 func (x *UnstageVolumeResponse) Reset() {
 	*x = UnstageVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[13]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1400,7 @@ func (x *UnstageVolumeResponse) String() string {
 func (*UnstageVolumeResponse) ProtoMessage() {}
 
 func (x *UnstageVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[13]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1413,7 @@ func (x *UnstageVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnstageVolumeResponse.ProtoReflect.Descriptor instead.
 func (*UnstageVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{13}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UnstageVolumeResponse) GetUnmounted() bool {
@@ -1374,7 +1457,7 @@ type PublishVolumeRequest struct {
 
 func (x *PublishVolumeRequest) Reset() {
 	*x = PublishVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[14]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1469,7 @@ func (x *PublishVolumeRequest) String() string {
 func (*PublishVolumeRequest) ProtoMessage() {}
 
 func (x *PublishVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[14]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1482,7 @@ func (x *PublishVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolumeRequest.ProtoReflect.Descriptor instead.
 func (*PublishVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{14}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PublishVolumeRequest) GetStagingPath() string {
@@ -1425,7 +1508,7 @@ type PublishVolumeResponse struct {
 
 func (x *PublishVolumeResponse) Reset() {
 	*x = PublishVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[15]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1520,7 @@ func (x *PublishVolumeResponse) String() string {
 func (*PublishVolumeResponse) ProtoMessage() {}
 
 func (x *PublishVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[15]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1533,7 @@ func (x *PublishVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolumeResponse.ProtoReflect.Descriptor instead.
 func (*PublishVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{15}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 // UnpublishVolumeRequest is the request of UnpublishVolume.
@@ -1464,7 +1547,7 @@ type UnpublishVolumeRequest struct {
 
 func (x *UnpublishVolumeRequest) Reset() {
 	*x = UnpublishVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[16]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1559,7 @@ func (x *UnpublishVolumeRequest) String() string {
 func (*UnpublishVolumeRequest) ProtoMessage() {}
 
 func (x *UnpublishVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[16]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1572,7 @@ func (x *UnpublishVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolumeRequest.ProtoReflect.Descriptor instead.
 func (*UnpublishVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{16}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UnpublishVolumeRequest) GetTargetPath() string {
@@ -1508,7 +1591,7 @@ type UnpublishVolumeResponse struct {
 
 func (x *UnpublishVolumeResponse) Reset() {
 	*x = UnpublishVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[17]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1603,7 @@ func (x *UnpublishVolumeResponse) String() string {
 func (*UnpublishVolumeResponse) ProtoMessage() {}
 
 func (x *UnpublishVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[17]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1616,7 @@ func (x *UnpublishVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolumeResponse.ProtoReflect.Descriptor instead.
 func (*UnpublishVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{17}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 // ExpandVolumeRequest is the request of ExpandVolume.
@@ -1551,7 +1634,7 @@ type ExpandVolumeRequest struct {
 
 func (x *ExpandVolumeRequest) Reset() {
 	*x = ExpandVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[18]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1646,7 @@ func (x *ExpandVolumeRequest) String() string {
 func (*ExpandVolumeRequest) ProtoMessage() {}
 
 func (x *ExpandVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[18]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1659,7 @@ func (x *ExpandVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolumeRequest.ProtoReflect.Descriptor instead.
 func (*ExpandVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{18}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExpandVolumeRequest) GetPath() string {
@@ -1615,7 +1698,7 @@ type ExpandVolumeResponse struct {
 
 func (x *ExpandVolumeResponse) Reset() {
 	*x = ExpandVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[19]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1710,7 @@ func (x *ExpandVolumeResponse) String() string {
 func (*ExpandVolumeResponse) ProtoMessage() {}
 
 func (x *ExpandVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[19]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1723,7 @@ func (x *ExpandVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolumeResponse.ProtoReflect.Descriptor instead.
 func (*ExpandVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{19}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExpandVolumeResponse) GetSizeBytes() int64 {
@@ -1701,7 +1784,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1796,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1809,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{20}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Volume) GetVolumeId() string {
@@ -1837,7 +1920,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1932,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[21]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1945,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{21}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Condition) GetReason() string {
@@ -1897,7 +1980,7 @@ type GetVolumeRequest struct {
 
 func (x *GetVolumeRequest) Reset() {
 	*x = GetVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1992,7 @@ func (x *GetVolumeRequest) String() string {
 func (*GetVolumeRequest) ProtoMessage() {}
 
 func (x *GetVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2005,7 @@ func (x *GetVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVolumeRequest.ProtoReflect.Descriptor instead.
 func (*GetVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{22}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetVolumeRequest) GetPath() string {
@@ -1943,7 +2026,7 @@ type GetVolumeResponse struct {
 
 func (x *GetVolumeResponse) Reset() {
 	*x = GetVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2038,7 @@ func (x *GetVolumeResponse) String() string {
 func (*GetVolumeResponse) ProtoMessage() {}
 
 func (x *GetVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[23]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2051,7 @@ func (x *GetVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVolumeResponse.ProtoReflect.Descriptor instead.
 func (*GetVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{23}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetVolumeResponse) GetVolume() *Volume {
@@ -1987,7 +2070,7 @@ type ListVolumesRequest struct {
 
 func (x *ListVolumesRequest) Reset() {
 	*x = ListVolumesRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2082,7 @@ func (x *ListVolumesRequest) String() string {
 func (*ListVolumesRequest) ProtoMessage() {}
 
 func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[24]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2095,7 @@ func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
 func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{24}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 // ListVolumesResponse is the response of ListVolumes.
@@ -2028,7 +2111,7 @@ type ListVolumesResponse struct {
 
 func (x *ListVolumesResponse) Reset() {
 	*x = ListVolumesResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2123,7 @@ func (x *ListVolumesResponse) String() string {
 func (*ListVolumesResponse) ProtoMessage() {}
 
 func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[25]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2136,7 @@ func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
 func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{25}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListVolumesResponse) GetMounts() []*Mount {
@@ -2083,13 +2166,16 @@ type Mount struct {
 	Volume *Volume `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Why nobody needs the mount any more; empty if somebody may.
 	LeftoverReason string `protobuf:"bytes,5,opt,name=leftover_reason,json=leftoverReason,proto3" json:"leftover_reason,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// UID of the pod whose link this is, if kubelet has lost what it needs to unpublish the volume:
+	// vol_data.json beside the link is missing or empty. Else empty.
+	ForgottenPod  string `protobuf:"bytes,6,opt,name=forgotten_pod,json=forgottenPod,proto3" json:"forgotten_pod,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2187,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[26]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2200,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{26}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Mount) GetKind() string {
@@ -2152,6 +2238,13 @@ func (x *Mount) GetLeftoverReason() string {
 	return ""
 }
 
+func (x *Mount) GetForgottenPod() string {
+	if x != nil {
+		return x.ForgottenPod
+	}
+	return ""
+}
+
 // StageShareRequest is the request of StageShare.
 type StageShareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2159,17 +2252,15 @@ type StageShareRequest struct {
 	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
 	// Where the link to it is made.
 	StagingPath string `protobuf:"bytes,2,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
-	// User on the server; may be DOMAIN\name or name@domain.
-	Username string `protobuf:"bytes,3,opt,name=username,proto3" json:"username,omitempty"`
-	// Password of the user.
-	Password      string `protobuf:"bytes,4,opt,name=password,proto3" json:"password,omitempty"`
+	// Those for the server.
+	Credentials   *Credentials `protobuf:"bytes,3,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StageShareRequest) Reset() {
 	*x = StageShareRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2272,7 @@ func (x *StageShareRequest) String() string {
 func (*StageShareRequest) ProtoMessage() {}
 
 func (x *StageShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[27]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2285,7 @@ func (x *StageShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageShareRequest.ProtoReflect.Descriptor instead.
 func (*StageShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{27}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StageShareRequest) GetRemotePath() string {
@@ -2211,14 +2302,62 @@ func (x *StageShareRequest) GetStagingPath() string {
 	return ""
 }
 
-func (x *StageShareRequest) GetUsername() string {
+func (x *StageShareRequest) GetCredentials() *Credentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+// Credentials are those of a user on an SMB server.
+type Credentials struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the user; may be DOMAIN\name or name@domain.
+	Username string `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
+	// Password of the user.
+	Password      string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credentials) Reset() {
+	*x = Credentials{}
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credentials) ProtoMessage() {}
+
+func (x *Credentials) ProtoReflect() protoreflect.Message {
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
+func (*Credentials) Descriptor() ([]byte, []int) {
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Credentials) GetUsername() string {
 	if x != nil {
 		return x.Username
 	}
 	return ""
 }
 
-func (x *StageShareRequest) GetPassword() string {
+func (x *Credentials) GetPassword() string {
 	if x != nil {
 		return x.Password
 	}
@@ -2234,7 +2373,7 @@ type StageShareResponse struct {
 
 func (x *StageShareResponse) Reset() {
 	*x = StageShareResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2385,7 @@ func (x *StageShareResponse) String() string {
 func (*StageShareResponse) ProtoMessage() {}
 
 func (x *StageShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[28]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2398,7 @@ func (x *StageShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageShareResponse.ProtoReflect.Descriptor instead.
 func (*StageShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{28}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 // UnstageShareRequest is the request of UnstageShare.
@@ -2276,7 +2415,7 @@ type UnstageShareRequest struct {
 
 func (x *UnstageShareRequest) Reset() {
 	*x = UnstageShareRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2427,7 @@ func (x *UnstageShareRequest) String() string {
 func (*UnstageShareRequest) ProtoMessage() {}
 
 func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[29]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2440,7 @@ func (x *UnstageShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnstageShareRequest.ProtoReflect.Descriptor instead.
 func (*UnstageShareRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{29}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UnstageShareRequest) GetStagingPath() string {
@@ -2332,7 +2471,7 @@ type UnstageShareResponse struct {
 
 func (x *UnstageShareResponse) Reset() {
 	*x = UnstageShareResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2483,7 @@ func (x *UnstageShareResponse) String() string {
 func (*UnstageShareResponse) ProtoMessage() {}
 
 func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[30]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2496,7 @@ func (x *UnstageShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnstageShareResponse.ProtoReflect.Descriptor instead.
 func (*UnstageShareResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{30}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UnstageShareResponse) GetUnlinked() bool {
@@ -2385,7 +2524,7 @@ type CleanUpRequest struct {
 
 func (x *CleanUpRequest) Reset() {
 	*x = CleanUpRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2536,7 @@ func (x *CleanUpRequest) String() string {
 func (*CleanUpRequest) ProtoMessage() {}
 
 func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[31]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2549,7 @@ func (x *CleanUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpRequest.ProtoReflect.Descriptor instead.
 func (*CleanUpRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{31}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CleanUpRequest) GetRemove() bool {
@@ -2433,7 +2572,7 @@ type CleanUpResponse struct {
 
 func (x *CleanUpResponse) Reset() {
 	*x = CleanUpResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2584,7 @@ func (x *CleanUpResponse) String() string {
 func (*CleanUpResponse) ProtoMessage() {}
 
 func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[32]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2597,7 @@ func (x *CleanUpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanUpResponse.ProtoReflect.Descriptor instead.
 func (*CleanUpResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{32}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CleanUpResponse) GetLeftovers() []*Leftover {
@@ -2475,22 +2614,32 @@ func (x *CleanUpResponse) GetIncompleteReason() string {
 	return ""
 }
 
-// Leftover is a mount that nobody needs any more.
+// Leftover is a mount that nobody needs any more, or a link that only a person may remove.
 type Leftover struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What nobody needs any more.
-	Mount *Mount `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
+	// mount point, link, share or mapping.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Where it is mounted; empty for a mapping.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Where the path leads.
+	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// What is mounted; empty for a link.
+	Volume *Volume `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`
+	// Why nobody needs the mount any more. Empty for the link of a forgotten pod, which is never removed.
+	LeftoverReason string `protobuf:"bytes,5,opt,name=leftover_reason,json=leftoverReason,proto3" json:"leftover_reason,omitempty"`
 	// Whether this call has removed it.
-	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed bool `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
 	// Why it couldn't be removed.
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// As in Mount.
+	ForgottenPod  string `protobuf:"bytes,8,opt,name=forgotten_pod,json=forgottenPod,proto3" json:"forgotten_pod,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2651,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[33]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,14 +2664,42 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{33}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
 }
 
-func (x *Leftover) GetMount() *Mount {
+func (x *Leftover) GetKind() string {
 	if x != nil {
-		return x.Mount
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Leftover) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Leftover) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Leftover) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
 	}
 	return nil
+}
+
+func (x *Leftover) GetLeftoverReason() string {
+	if x != nil {
+		return x.LeftoverReason
+	}
+	return ""
 }
 
 func (x *Leftover) GetRemoved() bool {
@@ -2539,335 +2716,11 @@ func (x *Leftover) GetError() string {
 	return ""
 }
 
-// MoveAsideRequest is the request of MoveAside.
-type MoveAsideRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The directory, where nothing may be staged.
-	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MoveAsideRequest) Reset() {
-	*x = MoveAsideRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MoveAsideRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MoveAsideRequest) ProtoMessage() {}
-
-func (x *MoveAsideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[34]
+func (x *Leftover) GetForgottenPod() string {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MoveAsideRequest.ProtoReflect.Descriptor instead.
-func (*MoveAsideRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *MoveAsideRequest) GetPath() string {
-	if x != nil {
-		return x.Path
+		return x.ForgottenPod
 	}
 	return ""
-}
-
-// MoveAsideResponse is the response of MoveAside.
-type MoveAsideResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The directory that has the entries now. Empty if there was nothing to move.
-	MovedTo string `protobuf:"bytes,1,opt,name=moved_to,json=movedTo,proto3" json:"moved_to,omitempty"`
-	// What was moved: the first 100 entries.
-	Entries []*MovedEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Whether there are more entries.
-	MoreEntries   bool `protobuf:"varint,3,opt,name=more_entries,json=moreEntries,proto3" json:"more_entries,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MoveAsideResponse) Reset() {
-	*x = MoveAsideResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MoveAsideResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MoveAsideResponse) ProtoMessage() {}
-
-func (x *MoveAsideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MoveAsideResponse.ProtoReflect.Descriptor instead.
-func (*MoveAsideResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{35}
-}
-
-func (x *MoveAsideResponse) GetMovedTo() string {
-	if x != nil {
-		return x.MovedTo
-	}
-	return ""
-}
-
-func (x *MoveAsideResponse) GetEntries() []*MovedEntry {
-	if x != nil {
-		return x.Entries
-	}
-	return nil
-}
-
-func (x *MoveAsideResponse) GetMoreEntries() bool {
-	if x != nil {
-		return x.MoreEntries
-	}
-	return false
-}
-
-// MovedEntry is a file, directory or link that was moved.
-type MovedEntry struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name in the directory.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When it was made, since 1970 in UTC; 0 if the file system doesn't tell.
-	CreatedMilliseconds int64 `protobuf:"varint,2,opt,name=created_milliseconds,json=createdMilliseconds,proto3" json:"created_milliseconds,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
-}
-
-func (x *MovedEntry) Reset() {
-	*x = MovedEntry{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MovedEntry) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MovedEntry) ProtoMessage() {}
-
-func (x *MovedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MovedEntry.ProtoReflect.Descriptor instead.
-func (*MovedEntry) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *MovedEntry) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *MovedEntry) GetCreatedMilliseconds() int64 {
-	if x != nil {
-		return x.CreatedMilliseconds
-	}
-	return 0
-}
-
-// ListRefusedLogOnsRequest is the request of ListRefusedLogOns.
-type ListRefusedLogOnsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Forget the refusals after listing them, so that the next log-ons are made at once.
-	Forget        bool `protobuf:"varint,1,opt,name=forget,proto3" json:"forget,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListRefusedLogOnsRequest) Reset() {
-	*x = ListRefusedLogOnsRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListRefusedLogOnsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListRefusedLogOnsRequest) ProtoMessage() {}
-
-func (x *ListRefusedLogOnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListRefusedLogOnsRequest.ProtoReflect.Descriptor instead.
-func (*ListRefusedLogOnsRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *ListRefusedLogOnsRequest) GetForget() bool {
-	if x != nil {
-		return x.Forget
-	}
-	return false
-}
-
-// ListRefusedLogOnsResponse is the response of ListRefusedLogOns.
-type ListRefusedLogOnsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each account, in the order of the shares.
-	Refused       []*RefusedLogOn `protobuf:"bytes,1,rep,name=refused,proto3" json:"refused,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListRefusedLogOnsResponse) Reset() {
-	*x = ListRefusedLogOnsResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListRefusedLogOnsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListRefusedLogOnsResponse) ProtoMessage() {}
-
-func (x *ListRefusedLogOnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListRefusedLogOnsResponse.ProtoReflect.Descriptor instead.
-func (*ListRefusedLogOnsResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *ListRefusedLogOnsResponse) GetRefused() []*RefusedLogOn {
-	if x != nil {
-		return x.Refused
-	}
-	return nil
-}
-
-// RefusedLogOn is a log-on to an SMB server that was refused. The account isn't told.
-type RefusedLogOn struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The root of the share that it was for, \\server\share.
-	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
-	// The number of the Windows error, such as 1326.
-	WindowsError uint32 `protobuf:"varint,2,opt,name=windows_error,json=windowsError,proto3" json:"windows_error,omitempty"`
-	// How long ago the account was refused first.
-	RefusedForMilliseconds int64 `protobuf:"varint,3,opt,name=refused_for_milliseconds,json=refusedForMilliseconds,proto3" json:"refused_for_milliseconds,omitempty"`
-	// How long calls with the same credentials still get the server's last answer; 0 if the next one
-	// logs on.
-	HeldBackForMilliseconds int64 `protobuf:"varint,4,opt,name=held_back_for_milliseconds,json=heldBackForMilliseconds,proto3" json:"held_back_for_milliseconds,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
-}
-
-func (x *RefusedLogOn) Reset() {
-	*x = RefusedLogOn{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RefusedLogOn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RefusedLogOn) ProtoMessage() {}
-
-func (x *RefusedLogOn) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RefusedLogOn.ProtoReflect.Descriptor instead.
-func (*RefusedLogOn) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *RefusedLogOn) GetRemotePath() string {
-	if x != nil {
-		return x.RemotePath
-	}
-	return ""
-}
-
-func (x *RefusedLogOn) GetWindowsError() uint32 {
-	if x != nil {
-		return x.WindowsError
-	}
-	return 0
-}
-
-func (x *RefusedLogOn) GetRefusedForMilliseconds() int64 {
-	if x != nil {
-		return x.RefusedForMilliseconds
-	}
-	return 0
-}
-
-func (x *RefusedLogOn) GetHeldBackForMilliseconds() int64 {
-	if x != nil {
-		return x.HeldBackForMilliseconds
-	}
-	return 0
 }
 
 // CheckVolumeRequest is the request of CheckVolume.
@@ -2883,7 +2736,7 @@ type CheckVolumeRequest struct {
 
 func (x *CheckVolumeRequest) Reset() {
 	*x = CheckVolumeRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +2748,7 @@ func (x *CheckVolumeRequest) String() string {
 func (*CheckVolumeRequest) ProtoMessage() {}
 
 func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +2761,7 @@ func (x *CheckVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeRequest.ProtoReflect.Descriptor instead.
 func (*CheckVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{40}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CheckVolumeRequest) GetPath() string {
@@ -2940,7 +2793,7 @@ type CheckVolumeResponse struct {
 
 func (x *CheckVolumeResponse) Reset() {
 	*x = CheckVolumeResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[41]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +2805,7 @@ func (x *CheckVolumeResponse) String() string {
 func (*CheckVolumeResponse) ProtoMessage() {}
 
 func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[41]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +2818,7 @@ func (x *CheckVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckVolumeResponse.ProtoReflect.Descriptor instead.
 func (*CheckVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{41}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CheckVolumeResponse) GetErrorsFound() bool {
@@ -2992,7 +2845,7 @@ func (x *CheckVolumeResponse) GetDurationMilliseconds() int64 {
 // WatchDisksRequest is the request of WatchDisks.
 type WatchDisksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which disks to watch; all if it is missing.
+	// Which disks to watch; all if it is missing. Only that of the first request counts.
 	Disk          *DiskSelector `protobuf:"bytes,1,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3000,7 +2853,7 @@ type WatchDisksRequest struct {
 
 func (x *WatchDisksRequest) Reset() {
 	*x = WatchDisksRequest{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[42]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +2865,7 @@ func (x *WatchDisksRequest) String() string {
 func (*WatchDisksRequest) ProtoMessage() {}
 
 func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[42]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +2878,7 @@ func (x *WatchDisksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksRequest.ProtoReflect.Descriptor instead.
 func (*WatchDisksRequest) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{42}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchDisksRequest) GetDisk() *DiskSelector {
@@ -3051,7 +2904,7 @@ type WatchDisksResponse struct {
 
 func (x *WatchDisksResponse) Reset() {
 	*x = WatchDisksResponse{}
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[43]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +2916,7 @@ func (x *WatchDisksResponse) String() string {
 func (*WatchDisksResponse) ProtoMessage() {}
 
 func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[43]
+	mi := &file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +2929,7 @@ func (x *WatchDisksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDisksResponse.ProtoReflect.Descriptor instead.
 func (*WatchDisksResponse) Descriptor() ([]byte, []int) {
-	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{43}
+	return file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchDisksResponse) GetRemoved() []*Disk {
@@ -3126,17 +2979,18 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\b_adapterB\a\n" +
 	"\x05_portB\f\n" +
 	"\n" +
-	"_azure_lun\"{\n" +
-	"\rISCSISelector\x12%\n" +
-	"\x0eportal_address\x18\x01 \x01(\tR\rportalAddress\x12\x1f\n" +
-	"\vportal_port\x18\x02 \x01(\rR\n" +
-	"portalPort\x12\x10\n" +
-	"\x03iqn\x18\x03 \x01(\tR\x03iqn\x12\x10\n" +
-	"\x03lun\x18\x04 \x01(\rR\x03lun\"O\n" +
+	"_azure_lun\"n\n" +
+	"\rISCSISelector\x129\n" +
+	"\x06portal\x18\x01 \x01(\v2!.csiproxy.storage.v1alpha1.PortalR\x06portal\x12\x10\n" +
+	"\x03iqn\x18\x02 \x01(\tR\x03iqn\x12\x10\n" +
+	"\x03lun\x18\x03 \x01(\rR\x03lun\"6\n" +
+	"\x06Portal\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"O\n" +
 	"\x10ListDisksRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"J\n" +
 	"\x11ListDisksResponse\x125\n" +
-	"\x05disks\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05disks\"\xd6\x05\n" +
+	"\x05disks\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05disks\"\xd7\x05\n" +
 	"\x04Disk\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1d\n" +
 	"\n" +
@@ -3149,19 +3003,18 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\blocation\x18\b \x01(\tR\blocation\x12I\n" +
 	"\fscsi_address\x18\t \x01(\v2&.csiproxy.storage.v1alpha1.SCSIAddressR\vscsiAddress\x12%\n" +
 	"\x0envme_namespace\x18\n" +
-	" \x01(\rR\rnvmeNamespace\x12\x1b\n" +
-	"\tiscsi_iqn\x18\v \x01(\tR\biscsiIqn\x12\x1b\n" +
-	"\tiscsi_lun\x18\f \x01(\rR\biscsiLun\x12\x16\n" +
-	"\x06online\x18\r \x01(\bR\x06online\x12\x1b\n" +
-	"\tread_only\x18\x0e \x01(\bR\breadOnly\x12%\n" +
-	"\x0eoffline_reason\x18\x0f \x01(\tR\rofflineReason\x12'\n" +
-	"\x0fpartition_style\x18\x10 \x01(\tR\x0epartitionStyle\x12\x17\n" +
-	"\adisk_id\x18\x11 \x01(\tR\x06diskId\x12#\n" +
-	"\rsystem_reason\x18\x12 \x01(\tR\fsystemReason\x12D\n" +
+	" \x01(\rR\rnvmeNamespace\x129\n" +
+	"\x05iscsi\x18\v \x01(\v2#.csiproxy.storage.v1alpha1.ISCSILUNR\x05iscsi\x12\x16\n" +
+	"\x06online\x18\f \x01(\bR\x06online\x12\x1b\n" +
+	"\tread_only\x18\r \x01(\bR\breadOnly\x12%\n" +
+	"\x0eoffline_reason\x18\x0e \x01(\tR\rofflineReason\x12'\n" +
+	"\x0fpartition_style\x18\x0f \x01(\tR\x0epartitionStyle\x12\x17\n" +
+	"\adisk_id\x18\x10 \x01(\tR\x06diskId\x12#\n" +
+	"\rsystem_reason\x18\x11 \x01(\tR\fsystemReason\x12D\n" +
 	"\n" +
-	"partitions\x18\x13 \x03(\v2$.csiproxy.storage.v1alpha1.PartitionR\n" +
+	"partitions\x18\x12 \x03(\v2$.csiproxy.storage.v1alpha1.PartitionR\n" +
 	"partitions\x12\x14\n" +
-	"\x05error\x18\x14 \x01(\tR\x05error\"4\n" +
+	"\x05error\x18\x13 \x01(\tR\x05error\"4\n" +
 	"\n" +
 	"Identifier\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -3170,7 +3023,10 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\aadapter\x18\x01 \x01(\rR\aadapter\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\rR\x06target\x12\x10\n" +
-	"\x03lun\x18\x04 \x01(\rR\x03lun\"\xf9\x01\n" +
+	"\x03lun\x18\x04 \x01(\rR\x03lun\".\n" +
+	"\bISCSILUN\x12\x10\n" +
+	"\x03iqn\x18\x01 \x01(\tR\x03iqn\x12\x10\n" +
+	"\x03lun\x18\x02 \x01(\rR\x03lun\"\xf9\x01\n" +
 	"\tPartition\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12!\n" +
 	"\foffset_bytes\x18\x02 \x01(\x03R\voffsetBytes\x12\x1d\n" +
@@ -3182,21 +3038,20 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"fileSystem\x12\x14\n" +
 	"\x05label\x18\a \x01(\tR\x05label\x12\x14\n" +
 	"\x05paths\x18\b \x03(\tR\x05paths\x12\x14\n" +
-	"\x05error\x18\t \x01(\tR\x05error\"\xdb\x01\n" +
+	"\x05error\x18\t \x01(\tR\x05error\"\xb7\x01\n" +
 	"\n" +
-	"ISCSILogin\x12J\n" +
-	"\tauth_type\x18\x01 \x01(\x0e2-.csiproxy.storage.v1alpha1.AuthenticationTypeR\bauthType\x12(\n" +
-	"\rchap_username\x18\x02 \x01(\tB\x03\x80\x01\x01R\fchapUsername\x12$\n" +
-	"\vchap_secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
-	"chapSecret\x121\n" +
-	"\x12mutual_chap_secret\x18\x04 \x01(\tB\x03\x80\x01\x01R\x10mutualChapSecret\"\xcd\x01\n" +
+	"ISCSILogin\x12A\n" +
+	"\x04type\x18\x01 \x01(\x0e2-.csiproxy.storage.v1alpha1.AuthenticationTypeR\x04type\x12\x1f\n" +
+	"\busername\x18\x02 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1b\n" +
+	"\x06secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\x06secret\x12(\n" +
+	"\rmutual_secret\x18\x04 \x01(\tB\x03\x80\x01\x01R\fmutualSecret\"\xcd\x01\n" +
 	"\rFormatOptions\x12\x1f\n" +
 	"\vfile_system\x18\x01 \x01(\tR\n" +
 	"fileSystem\x122\n" +
 	"\x15allocation_unit_bytes\x18\x02 \x01(\rR\x13allocationUnitBytes\x12\x14\n" +
 	"\x05label\x18\x03 \x01(\tR\x05label\x12$\n" +
 	"\x0eno_short_names\x18\x04 \x01(\bR\fnoShortNames\x12+\n" +
-	"\x11integrity_streams\x18\x05 \x01(\bR\x10integrityStreams\"\x9c\x03\n" +
+	"\x11integrity_streams\x18\x05 \x01(\bR\x10integrityStreams\"\xef\x02\n" +
 	"\x12StageVolumeRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\x12;\n" +
 	"\x05login\x18\x02 \x01(\v2%.csiproxy.storage.v1alpha1.ISCSILoginR\x05login\x12!\n" +
@@ -3205,8 +3060,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12@\n" +
 	"\x06format\x18\x06 \x01(\v2(.csiproxy.storage.v1alpha1.FormatOptionsR\x06format\x12\x12\n" +
 	"\x04grow\x18\a \x01(\bR\x04grow\x12+\n" +
-	"\x12new_ids_for_clones\x18\b \x01(\bR\x0fnewIdsForClones\x12+\n" +
-	"\x11wait_milliseconds\x18\t \x01(\x03R\x10waitMilliseconds\"\xe9\x01\n" +
+	"\x11wait_milliseconds\x18\b \x01(\x03R\x10waitMilliseconds\"\xe9\x01\n" +
 	"\x13StageVolumeResponse\x12\x1f\n" +
 	"\vdisk_number\x18\x01 \x01(\rR\n" +
 	"diskNumber\x12\x1b\n" +
@@ -3280,19 +3134,22 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x12ListVolumesRequest\"|\n" +
 	"\x13ListVolumesResponse\x128\n" +
 	"\x06mounts\x18\x01 \x03(\v2 .csiproxy.storage.v1alpha1.MountR\x06mounts\x12+\n" +
-	"\x11incomplete_reason\x18\x02 \x01(\tR\x10incompleteReason\"\xab\x01\n" +
+	"\x11incomplete_reason\x18\x02 \x01(\tR\x10incompleteReason\"\xd0\x01\n" +
 	"\x05Mount\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x129\n" +
 	"\x06volume\x18\x04 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\x12'\n" +
-	"\x0fleftover_reason\x18\x05 \x01(\tR\x0eleftoverReason\"\x99\x01\n" +
+	"\x0fleftover_reason\x18\x05 \x01(\tR\x0eleftoverReason\x12#\n" +
+	"\rforgotten_pod\x18\x06 \x01(\tR\fforgottenPod\"\xa1\x01\n" +
 	"\x11StageShareRequest\x12\x1f\n" +
 	"\vremote_path\x18\x01 \x01(\tR\n" +
 	"remotePath\x12!\n" +
-	"\fstaging_path\x18\x02 \x01(\tR\vstagingPath\x12\x1f\n" +
-	"\busername\x18\x03 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1f\n" +
-	"\bpassword\x18\x04 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
+	"\fstaging_path\x18\x02 \x01(\tR\vstagingPath\x12H\n" +
+	"\vcredentials\x18\x03 \x01(\v2&.csiproxy.storage.v1alpha1.CredentialsR\vcredentials\"O\n" +
+	"\vCredentials\x12\x1f\n" +
+	"\busername\x18\x01 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1f\n" +
+	"\bpassword\x18\x02 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +
 	"\x12StageShareResponse\"Y\n" +
 	"\x13UnstageShareRequest\x12!\n" +
 	"\fstaging_path\x18\x01 \x01(\tR\vstagingPath\x12\x1f\n" +
@@ -3305,31 +3162,16 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\"\x81\x01\n" +
 	"\x0fCleanUpResponse\x12A\n" +
 	"\tleftovers\x18\x01 \x03(\v2#.csiproxy.storage.v1alpha1.LeftoverR\tleftovers\x12+\n" +
-	"\x11incomplete_reason\x18\x02 \x01(\tR\x10incompleteReason\"r\n" +
-	"\bLeftover\x126\n" +
-	"\x05mount\x18\x01 \x01(\v2 .csiproxy.storage.v1alpha1.MountR\x05mount\x12\x18\n" +
-	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"&\n" +
-	"\x10MoveAsideRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\x92\x01\n" +
-	"\x11MoveAsideResponse\x12\x19\n" +
-	"\bmoved_to\x18\x01 \x01(\tR\amovedTo\x12?\n" +
-	"\aentries\x18\x02 \x03(\v2%.csiproxy.storage.v1alpha1.MovedEntryR\aentries\x12!\n" +
-	"\fmore_entries\x18\x03 \x01(\bR\vmoreEntries\"S\n" +
-	"\n" +
-	"MovedEntry\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
-	"\x14created_milliseconds\x18\x02 \x01(\x03R\x13createdMilliseconds\"2\n" +
-	"\x18ListRefusedLogOnsRequest\x12\x16\n" +
-	"\x06forget\x18\x01 \x01(\bR\x06forget\"^\n" +
-	"\x19ListRefusedLogOnsResponse\x12A\n" +
-	"\arefused\x18\x01 \x03(\v2'.csiproxy.storage.v1alpha1.RefusedLogOnR\arefused\"\xcb\x01\n" +
-	"\fRefusedLogOn\x12\x1f\n" +
-	"\vremote_path\x18\x01 \x01(\tR\n" +
-	"remotePath\x12#\n" +
-	"\rwindows_error\x18\x02 \x01(\rR\fwindowsError\x128\n" +
-	"\x18refused_for_milliseconds\x18\x03 \x01(\x03R\x16refusedForMilliseconds\x12;\n" +
-	"\x1aheld_back_for_milliseconds\x18\x04 \x01(\x03R\x17heldBackForMilliseconds\"C\n" +
+	"\x11incomplete_reason\x18\x02 \x01(\tR\x10incompleteReason\"\x83\x02\n" +
+	"\bLeftover\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x129\n" +
+	"\x06volume\x18\x04 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\x12'\n" +
+	"\x0fleftover_reason\x18\x05 \x01(\tR\x0eleftoverReason\x12\x18\n" +
+	"\aremoved\x18\x06 \x01(\bR\aremoved\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x12#\n" +
+	"\rforgotten_pod\x18\b \x01(\tR\fforgottenPod\"C\n" +
 	"\x12CheckVolumeRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"\x83\x01\n" +
@@ -3346,7 +3188,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x12AuthenticationType\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x10\n" +
 	"\fONE_WAY_CHAP\x10\x01\x12\x0f\n" +
-	"\vMUTUAL_CHAP\x10\x022\x89\r\n" +
+	"\vMUTUAL_CHAP\x10\x022\xa3\v\n" +
 	"\aStorage\x12f\n" +
 	"\tListDisks\x12+.csiproxy.storage.v1alpha1.ListDisksRequest\x1a,.csiproxy.storage.v1alpha1.ListDisksResponse\x12l\n" +
 	"\vStageVolume\x12-.csiproxy.storage.v1alpha1.StageVolumeRequest\x1a..csiproxy.storage.v1alpha1.StageVolumeResponse\x12r\n" +
@@ -3360,11 +3202,9 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"StageShare\x12,.csiproxy.storage.v1alpha1.StageShareRequest\x1a-.csiproxy.storage.v1alpha1.StageShareResponse\x12o\n" +
 	"\fUnstageShare\x12..csiproxy.storage.v1alpha1.UnstageShareRequest\x1a/.csiproxy.storage.v1alpha1.UnstageShareResponse\x12`\n" +
 	"\aCleanUp\x12).csiproxy.storage.v1alpha1.CleanUpRequest\x1a*.csiproxy.storage.v1alpha1.CleanUpResponse\x12l\n" +
-	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12f\n" +
-	"\tMoveAside\x12+.csiproxy.storage.v1alpha1.MoveAsideRequest\x1a,.csiproxy.storage.v1alpha1.MoveAsideResponse\x12~\n" +
-	"\x11ListRefusedLogOns\x123.csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest\x1a4.csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse\x12k\n" +
+	"\vCheckVolume\x12-.csiproxy.storage.v1alpha1.CheckVolumeRequest\x1a..csiproxy.storage.v1alpha1.CheckVolumeResponse\x12m\n" +
 	"\n" +
-	"WatchDisks\x12,.csiproxy.storage.v1alpha1.WatchDisksRequest\x1a-.csiproxy.storage.v1alpha1.WatchDisksResponse0\x01BEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
+	"WatchDisks\x12,.csiproxy.storage.v1alpha1.WatchDisksRequest\x1a-.csiproxy.storage.v1alpha1.WatchDisksResponse(\x010\x01BEZCgithub.com/csi-proxy/csi-proxy/api/storage/v1alpha1;storagev1alpha1b\x06proto3"
 
 var (
 	file_csiproxy_storage_v1alpha1_storage_proto_rawDescOnce sync.Once
@@ -3379,113 +3219,107 @@ func file_csiproxy_storage_v1alpha1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_csiproxy_storage_v1alpha1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_csiproxy_storage_v1alpha1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_csiproxy_storage_v1alpha1_storage_proto_goTypes = []any{
-	(AuthenticationType)(0),           // 0: csiproxy.storage.v1alpha1.AuthenticationType
-	(*DiskSelector)(nil),              // 1: csiproxy.storage.v1alpha1.DiskSelector
-	(*ISCSISelector)(nil),             // 2: csiproxy.storage.v1alpha1.ISCSISelector
-	(*ListDisksRequest)(nil),          // 3: csiproxy.storage.v1alpha1.ListDisksRequest
-	(*ListDisksResponse)(nil),         // 4: csiproxy.storage.v1alpha1.ListDisksResponse
-	(*Disk)(nil),                      // 5: csiproxy.storage.v1alpha1.Disk
-	(*Identifier)(nil),                // 6: csiproxy.storage.v1alpha1.Identifier
-	(*SCSIAddress)(nil),               // 7: csiproxy.storage.v1alpha1.SCSIAddress
-	(*Partition)(nil),                 // 8: csiproxy.storage.v1alpha1.Partition
-	(*ISCSILogin)(nil),                // 9: csiproxy.storage.v1alpha1.ISCSILogin
-	(*FormatOptions)(nil),             // 10: csiproxy.storage.v1alpha1.FormatOptions
-	(*StageVolumeRequest)(nil),        // 11: csiproxy.storage.v1alpha1.StageVolumeRequest
-	(*StageVolumeResponse)(nil),       // 12: csiproxy.storage.v1alpha1.StageVolumeResponse
-	(*UnstageVolumeRequest)(nil),      // 13: csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	(*UnstageVolumeResponse)(nil),     // 14: csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	(*PublishVolumeRequest)(nil),      // 15: csiproxy.storage.v1alpha1.PublishVolumeRequest
-	(*PublishVolumeResponse)(nil),     // 16: csiproxy.storage.v1alpha1.PublishVolumeResponse
-	(*UnpublishVolumeRequest)(nil),    // 17: csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	(*UnpublishVolumeResponse)(nil),   // 18: csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	(*ExpandVolumeRequest)(nil),       // 19: csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	(*ExpandVolumeResponse)(nil),      // 20: csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	(*Volume)(nil),                    // 21: csiproxy.storage.v1alpha1.Volume
-	(*Condition)(nil),                 // 22: csiproxy.storage.v1alpha1.Condition
-	(*GetVolumeRequest)(nil),          // 23: csiproxy.storage.v1alpha1.GetVolumeRequest
-	(*GetVolumeResponse)(nil),         // 24: csiproxy.storage.v1alpha1.GetVolumeResponse
-	(*ListVolumesRequest)(nil),        // 25: csiproxy.storage.v1alpha1.ListVolumesRequest
-	(*ListVolumesResponse)(nil),       // 26: csiproxy.storage.v1alpha1.ListVolumesResponse
-	(*Mount)(nil),                     // 27: csiproxy.storage.v1alpha1.Mount
-	(*StageShareRequest)(nil),         // 28: csiproxy.storage.v1alpha1.StageShareRequest
-	(*StageShareResponse)(nil),        // 29: csiproxy.storage.v1alpha1.StageShareResponse
-	(*UnstageShareRequest)(nil),       // 30: csiproxy.storage.v1alpha1.UnstageShareRequest
-	(*UnstageShareResponse)(nil),      // 31: csiproxy.storage.v1alpha1.UnstageShareResponse
-	(*CleanUpRequest)(nil),            // 32: csiproxy.storage.v1alpha1.CleanUpRequest
-	(*CleanUpResponse)(nil),           // 33: csiproxy.storage.v1alpha1.CleanUpResponse
-	(*Leftover)(nil),                  // 34: csiproxy.storage.v1alpha1.Leftover
-	(*MoveAsideRequest)(nil),          // 35: csiproxy.storage.v1alpha1.MoveAsideRequest
-	(*MoveAsideResponse)(nil),         // 36: csiproxy.storage.v1alpha1.MoveAsideResponse
-	(*MovedEntry)(nil),                // 37: csiproxy.storage.v1alpha1.MovedEntry
-	(*ListRefusedLogOnsRequest)(nil),  // 38: csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
-	(*ListRefusedLogOnsResponse)(nil), // 39: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
-	(*RefusedLogOn)(nil),              // 40: csiproxy.storage.v1alpha1.RefusedLogOn
-	(*CheckVolumeRequest)(nil),        // 41: csiproxy.storage.v1alpha1.CheckVolumeRequest
-	(*CheckVolumeResponse)(nil),       // 42: csiproxy.storage.v1alpha1.CheckVolumeResponse
-	(*WatchDisksRequest)(nil),         // 43: csiproxy.storage.v1alpha1.WatchDisksRequest
-	(*WatchDisksResponse)(nil),        // 44: csiproxy.storage.v1alpha1.WatchDisksResponse
+	(AuthenticationType)(0),         // 0: csiproxy.storage.v1alpha1.AuthenticationType
+	(*DiskSelector)(nil),            // 1: csiproxy.storage.v1alpha1.DiskSelector
+	(*ISCSISelector)(nil),           // 2: csiproxy.storage.v1alpha1.ISCSISelector
+	(*Portal)(nil),                  // 3: csiproxy.storage.v1alpha1.Portal
+	(*ListDisksRequest)(nil),        // 4: csiproxy.storage.v1alpha1.ListDisksRequest
+	(*ListDisksResponse)(nil),       // 5: csiproxy.storage.v1alpha1.ListDisksResponse
+	(*Disk)(nil),                    // 6: csiproxy.storage.v1alpha1.Disk
+	(*Identifier)(nil),              // 7: csiproxy.storage.v1alpha1.Identifier
+	(*SCSIAddress)(nil),             // 8: csiproxy.storage.v1alpha1.SCSIAddress
+	(*ISCSILUN)(nil),                // 9: csiproxy.storage.v1alpha1.ISCSILUN
+	(*Partition)(nil),               // 10: csiproxy.storage.v1alpha1.Partition
+	(*ISCSILogin)(nil),              // 11: csiproxy.storage.v1alpha1.ISCSILogin
+	(*FormatOptions)(nil),           // 12: csiproxy.storage.v1alpha1.FormatOptions
+	(*StageVolumeRequest)(nil),      // 13: csiproxy.storage.v1alpha1.StageVolumeRequest
+	(*StageVolumeResponse)(nil),     // 14: csiproxy.storage.v1alpha1.StageVolumeResponse
+	(*UnstageVolumeRequest)(nil),    // 15: csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	(*UnstageVolumeResponse)(nil),   // 16: csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	(*PublishVolumeRequest)(nil),    // 17: csiproxy.storage.v1alpha1.PublishVolumeRequest
+	(*PublishVolumeResponse)(nil),   // 18: csiproxy.storage.v1alpha1.PublishVolumeResponse
+	(*UnpublishVolumeRequest)(nil),  // 19: csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	(*UnpublishVolumeResponse)(nil), // 20: csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	(*ExpandVolumeRequest)(nil),     // 21: csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	(*ExpandVolumeResponse)(nil),    // 22: csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	(*Volume)(nil),                  // 23: csiproxy.storage.v1alpha1.Volume
+	(*Condition)(nil),               // 24: csiproxy.storage.v1alpha1.Condition
+	(*GetVolumeRequest)(nil),        // 25: csiproxy.storage.v1alpha1.GetVolumeRequest
+	(*GetVolumeResponse)(nil),       // 26: csiproxy.storage.v1alpha1.GetVolumeResponse
+	(*ListVolumesRequest)(nil),      // 27: csiproxy.storage.v1alpha1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),     // 28: csiproxy.storage.v1alpha1.ListVolumesResponse
+	(*Mount)(nil),                   // 29: csiproxy.storage.v1alpha1.Mount
+	(*StageShareRequest)(nil),       // 30: csiproxy.storage.v1alpha1.StageShareRequest
+	(*Credentials)(nil),             // 31: csiproxy.storage.v1alpha1.Credentials
+	(*StageShareResponse)(nil),      // 32: csiproxy.storage.v1alpha1.StageShareResponse
+	(*UnstageShareRequest)(nil),     // 33: csiproxy.storage.v1alpha1.UnstageShareRequest
+	(*UnstageShareResponse)(nil),    // 34: csiproxy.storage.v1alpha1.UnstageShareResponse
+	(*CleanUpRequest)(nil),          // 35: csiproxy.storage.v1alpha1.CleanUpRequest
+	(*CleanUpResponse)(nil),         // 36: csiproxy.storage.v1alpha1.CleanUpResponse
+	(*Leftover)(nil),                // 37: csiproxy.storage.v1alpha1.Leftover
+	(*CheckVolumeRequest)(nil),      // 38: csiproxy.storage.v1alpha1.CheckVolumeRequest
+	(*CheckVolumeResponse)(nil),     // 39: csiproxy.storage.v1alpha1.CheckVolumeResponse
+	(*WatchDisksRequest)(nil),       // 40: csiproxy.storage.v1alpha1.WatchDisksRequest
+	(*WatchDisksResponse)(nil),      // 41: csiproxy.storage.v1alpha1.WatchDisksResponse
 }
 var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	2,  // 0: csiproxy.storage.v1alpha1.DiskSelector.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSISelector
-	1,  // 1: csiproxy.storage.v1alpha1.ListDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	5,  // 2: csiproxy.storage.v1alpha1.ListDisksResponse.disks:type_name -> csiproxy.storage.v1alpha1.Disk
-	6,  // 3: csiproxy.storage.v1alpha1.Disk.identifiers:type_name -> csiproxy.storage.v1alpha1.Identifier
-	7,  // 4: csiproxy.storage.v1alpha1.Disk.scsi_address:type_name -> csiproxy.storage.v1alpha1.SCSIAddress
-	8,  // 5: csiproxy.storage.v1alpha1.Disk.partitions:type_name -> csiproxy.storage.v1alpha1.Partition
-	0,  // 6: csiproxy.storage.v1alpha1.ISCSILogin.auth_type:type_name -> csiproxy.storage.v1alpha1.AuthenticationType
-	1,  // 7: csiproxy.storage.v1alpha1.StageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	9,  // 8: csiproxy.storage.v1alpha1.StageVolumeRequest.login:type_name -> csiproxy.storage.v1alpha1.ISCSILogin
-	10, // 9: csiproxy.storage.v1alpha1.StageVolumeRequest.format:type_name -> csiproxy.storage.v1alpha1.FormatOptions
-	1,  // 10: csiproxy.storage.v1alpha1.UnstageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	22, // 11: csiproxy.storage.v1alpha1.Volume.conditions:type_name -> csiproxy.storage.v1alpha1.Condition
-	21, // 12: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	27, // 13: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
-	21, // 14: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	34, // 15: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.Leftover
-	27, // 16: csiproxy.storage.v1alpha1.Leftover.mount:type_name -> csiproxy.storage.v1alpha1.Mount
-	37, // 17: csiproxy.storage.v1alpha1.MoveAsideResponse.entries:type_name -> csiproxy.storage.v1alpha1.MovedEntry
-	40, // 18: csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse.refused:type_name -> csiproxy.storage.v1alpha1.RefusedLogOn
-	1,  // 19: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	5,  // 20: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
-	5,  // 21: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
-	5,  // 22: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
-	3,  // 23: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	11, // 24: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	13, // 25: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	15, // 26: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	17, // 27: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	19, // 28: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	23, // 29: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	25, // 30: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	28, // 31: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	30, // 32: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	32, // 33: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	41, // 34: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	35, // 35: csiproxy.storage.v1alpha1.Storage.MoveAside:input_type -> csiproxy.storage.v1alpha1.MoveAsideRequest
-	38, // 36: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:input_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsRequest
-	43, // 37: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
-	4,  // 38: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	12, // 39: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	14, // 40: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	16, // 41: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	18, // 42: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	20, // 43: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	24, // 44: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	26, // 45: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	29, // 46: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	31, // 47: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	33, // 48: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	42, // 49: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	36, // 50: csiproxy.storage.v1alpha1.Storage.MoveAside:output_type -> csiproxy.storage.v1alpha1.MoveAsideResponse
-	39, // 51: csiproxy.storage.v1alpha1.Storage.ListRefusedLogOns:output_type -> csiproxy.storage.v1alpha1.ListRefusedLogOnsResponse
-	44, // 52: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
-	38, // [38:53] is the sub-list for method output_type
-	23, // [23:38] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	3,  // 1: csiproxy.storage.v1alpha1.ISCSISelector.portal:type_name -> csiproxy.storage.v1alpha1.Portal
+	1,  // 2: csiproxy.storage.v1alpha1.ListDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	6,  // 3: csiproxy.storage.v1alpha1.ListDisksResponse.disks:type_name -> csiproxy.storage.v1alpha1.Disk
+	7,  // 4: csiproxy.storage.v1alpha1.Disk.identifiers:type_name -> csiproxy.storage.v1alpha1.Identifier
+	8,  // 5: csiproxy.storage.v1alpha1.Disk.scsi_address:type_name -> csiproxy.storage.v1alpha1.SCSIAddress
+	9,  // 6: csiproxy.storage.v1alpha1.Disk.iscsi:type_name -> csiproxy.storage.v1alpha1.ISCSILUN
+	10, // 7: csiproxy.storage.v1alpha1.Disk.partitions:type_name -> csiproxy.storage.v1alpha1.Partition
+	0,  // 8: csiproxy.storage.v1alpha1.ISCSILogin.type:type_name -> csiproxy.storage.v1alpha1.AuthenticationType
+	1,  // 9: csiproxy.storage.v1alpha1.StageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	11, // 10: csiproxy.storage.v1alpha1.StageVolumeRequest.login:type_name -> csiproxy.storage.v1alpha1.ISCSILogin
+	12, // 11: csiproxy.storage.v1alpha1.StageVolumeRequest.format:type_name -> csiproxy.storage.v1alpha1.FormatOptions
+	1,  // 12: csiproxy.storage.v1alpha1.UnstageVolumeRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	24, // 13: csiproxy.storage.v1alpha1.Volume.conditions:type_name -> csiproxy.storage.v1alpha1.Condition
+	23, // 14: csiproxy.storage.v1alpha1.GetVolumeResponse.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	29, // 15: csiproxy.storage.v1alpha1.ListVolumesResponse.mounts:type_name -> csiproxy.storage.v1alpha1.Mount
+	23, // 16: csiproxy.storage.v1alpha1.Mount.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	31, // 17: csiproxy.storage.v1alpha1.StageShareRequest.credentials:type_name -> csiproxy.storage.v1alpha1.Credentials
+	37, // 18: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.Leftover
+	23, // 19: csiproxy.storage.v1alpha1.Leftover.volume:type_name -> csiproxy.storage.v1alpha1.Volume
+	1,  // 20: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	6,  // 21: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
+	6,  // 22: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
+	6,  // 23: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
+	4,  // 24: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	13, // 25: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	15, // 26: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	17, // 27: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	19, // 28: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	21, // 29: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	25, // 30: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	27, // 31: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	30, // 32: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	33, // 33: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	35, // 34: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	38, // 35: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	40, // 36: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
+	5,  // 37: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	14, // 38: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	16, // 39: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	18, // 40: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	20, // 41: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	22, // 42: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	26, // 43: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	28, // 44: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	32, // 45: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	34, // 46: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	36, // 47: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	39, // 48: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	41, // 49: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
+	37, // [37:50] is the sub-list for method output_type
+	24, // [24:37] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }
@@ -3494,14 +3328,14 @@ func file_csiproxy_storage_v1alpha1_storage_proto_init() {
 		return
 	}
 	file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[0].OneofWrappers = []any{}
-	file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[20].OneofWrappers = []any{}
+	file_csiproxy_storage_v1alpha1_storage_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc), len(file_csiproxy_storage_v1alpha1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   44,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

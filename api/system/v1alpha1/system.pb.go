@@ -97,7 +97,7 @@ func (ServiceStatus) EnumDescriptor() ([]byte, []int) {
 	return file_csiproxy_system_v1alpha1_system_proto_rawDescGZIP(), []int{0}
 }
 
-// StartType tells when a service starts, with the numbers of the service manager.
+// StartType says when a service starts, with the numbers of the service manager.
 type StartType int32
 
 const (

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package abitest gives tests the sizes, offsets and values that a C compiler computed
-// from the headers of Windows: the output of print.go in internal/win/testdata/abi.
+// from the headers of Windows: the output of print.go in internal/windows/win/testdata/abi.
 package abitest
 
 import (

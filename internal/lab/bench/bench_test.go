@@ -67,7 +67,7 @@ func BenchmarkListDiskIDs(b *testing.B) {
 	}
 }
 
-// report prints a figure and its aim, if it has one: see docs/performance.md.
+// report prints a figure, and its aim if it has one.
 func report(b *testing.B, figure float64, unit string, aim float64) {
 	b.ReportMetric(figure, unit)
 	if aim > 0 {

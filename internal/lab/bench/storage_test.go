@@ -137,8 +137,8 @@ func BenchmarkVolumes(b *testing.B) {
 	}
 }
 
-// BenchmarkWatchDisks measures the first value of a watch, for which each disk is asked. How often
-// that comes again is in TestCallsOfWatchDisks of internal/nodeops.
+// BenchmarkWatchDisks measures the first value of a watch, for which each disk is asked, as it is
+// every five seconds.
 func BenchmarkWatchDisks(b *testing.B) {
 	for _, disks := range []int{10, 100, 500} {
 		b.Run(fmt.Sprintf("disks=%d", disks), func(b *testing.B) {

@@ -4,7 +4,6 @@
 package seamtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // deviceOf is the path under which the device of a volume is opened.
@@ -295,6 +294,25 @@ var diskRows = []row{
 		},
 	},
 	{
+		method: "Device.Control", name: "a disk whose volume is locked", needs: []need{aDisk},
+		promise: "a disk goes offline while a handle has locked and dismounted its volume",
+		guess:   "its documentation doesn't say what open handles do to it; WSL does so",
+		test: func(t *testing.T, f *Fixture) {
+			d, volume := f.formatted(t)
+			h, err := f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
+			must(t, err)
+			defer closing(t, h)
+			for _, code := range []win.IoctlCode{win.FsctlLockVolume, win.FsctlDismountVolume} {
+				_, err := h.Control(t.Context(), code, nil, nil)
+				must(t, err)
+			}
+			_, err = f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
+			wantErrno(t, "open the volume", err, win.ErrorAccessDenied)
+			f.setOffline(t, d.Number, true)
+			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, d.Number)) == 0 })
+		},
+	},
+	{
 		method: "Device.Control", name: "the layout of an offline disk", needs: []need{aDisk},
 		promise: "a disk that is offline shows its partitions", guess: "whether Windows reads its table isn't documented",
 		test: func(t *testing.T, f *Fixture) {
@@ -317,26 +335,6 @@ var diskRows = []row{
 			must(t, err)
 			if l := f.layout(t, n); len(l.Partitions) != 0 || l.Style != win.StyleGPT {
 				t.Errorf("style %v, partitions %+v", l.Style, l.Partitions)
-			}
-		},
-	},
-	{
-		method: "Device.Control", name: "until the volumes are ready", needs: []need{aDisk},
-		promise: "IOCTL_DISK_ARE_VOLUMES_READY returns when the volumes of a disk that goes online have their names",
-		guess:   "what ready means isn't documented; public code still waits or asks again afterwards",
-		test: func(t *testing.T, f *Fixture) {
-			n := f.NewDisk(t).Number
-			f.partition(t, n)
-			f.setOffline(t, n, true)
-			f.setOffline(t, n, false)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			begin := time.Now()
-			d := f.device(t, physicalDrive(n), win.GenericRead)
-			wantErrno(t, "wait", errorOf(d.Control(ctx, win.IoctlDiskAreVolumesReady, nil, nil)))
-			t.Logf("it returned after %v", time.Since(begin))
-			if names := f.volumesOf(t, n); len(names) != 1 {
-				t.Errorf("the disk has the volumes %q", names)
 			}
 		},
 	},

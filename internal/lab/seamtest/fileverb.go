@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // rights, sharing, dispositions and options are the words of an open. The seam has these
@@ -50,6 +50,8 @@ func openWords(t *testing.T, words []string) win.OpenOptions {
 			o.Disposition = disposition
 		case isOption:
 			o.Options |= option
+		case word == "private":
+			o.Private = true
 		default:
 			t.Fatalf("an open has no word %q", word)
 		}
@@ -182,11 +184,6 @@ func runListed(t *testing.T, r *oracleRun, s OracleStep) error {
 	return nil
 }
 
-// runRename gives what the first argument has open the name in what the second has open.
-func runRename(t *testing.T, r *oracleRun, s OracleStep) error {
-	return r.file(t, s.Args[0]).Rename(t.Context(), r.file(t, s.Args[1]), s.Args[2])
-}
-
 func runDelete(t *testing.T, r *oracleRun, s OracleStep) error {
 	return r.file(t, s.Args[0]).Delete(t.Context())
 }
@@ -283,4 +280,17 @@ func runDenied(t *testing.T, r *oracleRun, s OracleStep) error {
 		t.Errorf("%s: denied %t", s, denied)
 	}
 	return err
+}
+
+func runPrivate(t *testing.T, r *oracleRun, s OracleStep) error {
+	private, err := r.file(t, s.Args[0]).Private(t.Context())
+	if err == nil && !private {
+		t.Errorf("%s: it isn't", s)
+	}
+	return err
+}
+
+// runLock locks the byte at the offset that the second argument is.
+func runLock(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.file(t, s.Args[0]).LockByte(t.Context(), int64(number(t, s.Args[1])))
 }

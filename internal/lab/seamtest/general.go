@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Calls are the methods of one of the seam's interfaces, such as win.System, but Close. Their

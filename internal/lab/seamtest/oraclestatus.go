@@ -3,7 +3,7 @@
 
 package seamtest
 
-import "github.com/csi-proxy/csi-proxy/internal/win"
+import "github.com/csi-proxy/csi-proxy/internal/windows/win"
 
 // statuses are what the facts call the answers, by the names of NTSTATUS without STATUS_,
 // or of Windows' errors where a source has those. The number is what
@@ -32,6 +32,7 @@ var statuses = map[string]win.Errno{
 	"IO_REPARSE_TAG_NOT_HANDLED": 1920,
 	"LOGON_FAILURE":              win.ErrorLogonFailure,
 	"MEDIA_WRITE_PROTECTED":      win.ErrorWriteProtect,
+	"LOCK_NOT_GRANTED":           win.ErrorLockViolation,
 	"NOT_A_DIRECTORY":            win.ErrorDirectory,
 	"NOT_A_REPARSE_POINT":        win.ErrorNotAReparsePoint,
 	"NOT_LOCKED":                 158,

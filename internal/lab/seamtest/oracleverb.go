@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // verb is a kind of step.
@@ -40,7 +40,6 @@ func init() { // the functions below look verbs up
 		"listed":   {method: "File.ReadDir", args: 2, more: true, needs: []need{aDirectory}, run: runListed},
 		"unlisted": {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
 		"delete":   {method: "File.Delete", args: 1, needs: []need{aDirectory}, run: runDelete},
-		"rename":   {method: "File.Rename", args: 3, needs: []need{aDirectory}, run: runRename},
 		"getrp":    {method: "File.Control", args: 1, more: true, needs: []need{aDirectory}, run: runGetReparse},
 		"setrp":    {method: "File.Control", args: 2, more: true, needs: []need{aDirectory}, run: runSetReparse},
 		"delrp":    {method: "File.Control", args: 2, needs: []need{aDirectory}, run: runDeleteReparse},
@@ -50,6 +49,8 @@ func init() { // the functions below look verbs up
 		"allow":    {method: "File.DenyCreation", args: 1, needs: []need{aDirectory}, run: runDeny},
 		"denied":   {method: "File.CreationDenied", args: 1, needs: []need{aDirectory}, run: runDenied},
 		"allowed":  {method: "File.CreationDenied", args: 1, needs: []need{aDirectory}, run: runDenied},
+		"private":  {method: "File.Private", args: 1, needs: []need{aDirectory}, run: runPrivate},
+		"lock":     {method: "File.LockByte", args: 2, needs: []need{aDirectory}, run: runLock},
 		// Devices.
 		"dev":   {method: "Devices.OpenDevice", args: 1, more: true, run: runDevice},
 		"ctl":   {method: "Device.Control", args: 2, more: true, run: runControl},

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Fixture is a system with what it offers to tests. What is its zero value isn't there,

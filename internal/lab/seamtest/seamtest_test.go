@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // failing is a test that notes whether it has failed.
@@ -55,7 +55,7 @@ func TestWantErrno(t *testing.T) {
 // contract returns all comments of package win, as one line.
 func contract(t *testing.T) string {
 	t.Helper()
-	paths, err := filepath.Glob("../../win/*.go")
+	paths, err := filepath.Glob("../../windows/win/*.go")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%q, %v", paths, err)
 	}

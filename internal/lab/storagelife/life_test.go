@@ -15,8 +15,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/daemon"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -201,13 +201,13 @@ func live(t *testing.T, n testNode) {
 			t.Fatalf("the clone: %+v, %v", disks, err)
 		}
 		t.Logf("the clone is online: %v; why it isn't: %q", disks[0].Online, disks[0].OfflineReason)
-		_, err = api.StageVolume(ctx, storage.StageVolumeRequest{Disk: number(copied), StagingPath: second})
+		_, err = api.StageVolume(ctx, storage.StageVolumeRequest{Disk: number(copied), StagingPath: second, ReadOnly: true})
 		if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-			t.Errorf("staging the clone with its ids: %v", err)
+			t.Errorf("staging the clone read-only: %v", err)
 		}
 	})
 	step("new ids", func(t *testing.T) {
-		v := stage(t, storage.StageVolumeRequest{Disk: number(copied), StagingPath: second, NewIDsForClones: true})
+		v := stage(t, storage.StageVolumeRequest{Disk: number(copied), StagingPath: second})
 		if v.Formatted || v.VolumeID == staged.VolumeID {
 			t.Errorf("the clone: %+v; its original is %s", v, staged.VolumeID)
 		}

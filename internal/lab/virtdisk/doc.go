@@ -5,7 +5,7 @@
 // attaches. It needs an administrator, but no Hyper-V.
 //
 // The module test/windows imports nothing of the product, so its package virtdisk has a
-// symbolic link to this package's Windows file.
+// copy of this package's Windows file.
 //
 // https://learn.microsoft.com/windows/win32/api/virtdisk/
 package virtdisk

@@ -19,7 +19,7 @@ import (
 )
 
 // prefix begins the names of everything that the tests make outside of their directory.
-// The services of internal/winsys have another prefix.
+// The services of internal/windows/winsys have another prefix.
 const (
 	prefix       = "csi-proxy-wintest-"
 	winsysPrefix = "csi-proxy-winsys-test"

@@ -189,11 +189,11 @@ func TestPageNamesTests(t *testing.T) {
 // csi-proxy-wintest has the tests of each package that a check is of.
 func TestChecksArePacked(t *testing.T) {
 	_, rows := readPage(t)
-	makefile, err := os.ReadFile(repository + "/packaging/release.mk")
+	makefile, err := os.ReadFile(repository + "/deploy/packaging/release.mk")
 	must(t, err)
 	m := regexp.MustCompile(`(?m)^WINTEST_PACKAGES = (.*)$`).FindStringSubmatch(string(makefile))
 	if m == nil {
-		t.Fatal("packaging/release.mk has no WINTEST_PACKAGES")
+		t.Fatal("deploy/packaging/release.mk has no WINTEST_PACKAGES")
 	}
 	packed := append(strings.Fields(m[1]), "test/windows")
 	all := sources(t)
@@ -246,9 +246,9 @@ func TestPageHasCalls(t *testing.T) {
 			}
 		}
 	}
-	collect("internal/winsys", procedure, wrapped)
-	collect("internal/winsys/wmi", procedure, wrapped)
-	collect("internal/win", controlCode)
+	collect("internal/windows/winsys", procedure, wrapped)
+	collect("internal/windows/winsys/wmi", procedure, wrapped)
+	collect("internal/windows/win", controlCode)
 	if len(calls) < 50 {
 		t.Fatalf("only %d calls found", len(calls))
 	}
@@ -300,7 +300,7 @@ func TestPageHasFacts(t *testing.T) {
 		if row.Facts != n {
 			t.Errorf("row %s has %d facts, and %d stand behind it", row.ID, row.Facts, n)
 		}
-		check := "`internal/winsys.TestGuessFacts/" + row.ID + "/*/*`"
+		check := "`internal/windows/winsys.TestGuessFacts/" + row.ID + "/*/*`"
 		if runs := strings.Contains(row.Check, check); runs != (n > 0) {
 			t.Errorf("row %s has %d facts, and its check runs them with %s: %t", row.ID, n, check, runs)
 		}

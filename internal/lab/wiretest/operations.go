@@ -305,7 +305,7 @@ var Operations = []Operation{
 	}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
 
 	{"storage", "StageShare", []any{storage.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: smb.Credentials{Username: "u", Password: secret.New("p")}}}, []Exchange{
-		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","username":"u","password":"p"}`, `{}`},
+		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","credentials":{"username":"u","password":"p"}}`, `{}`},
 	}, nil},
 
 	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`}}, []Exchange{
@@ -317,19 +317,9 @@ var Operations = []Operation{
 	}, storage.UnstagedShare{Unlinked: true}},
 
 	{"storage", "CleanUp", []any{true}, []Exchange{
-		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"mount": {"path": "a", "volume": {}}, "error": "busy"}], "incomplete_reason": "b"}`},
+		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"path": "a", "volume": {}, "error": "busy"}], "incomplete_reason": "b"}`},
 	}, storage.Leftovers{IncompleteReason: "b",
 		Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
-
-	{"storage", "MoveAside", []any{`C:\a`}, []Exchange{
-		{"v1alpha1", "MoveAside", `{"path":"C:\\a"}`, `{"moved_to": "b", "entries": [{"name": "c", "created_milliseconds": 1500}], "more_entries": true}`},
-	}, storage.MovedAside{MovedTo: "b", MoreEntries: true,
-		Entries: []storage.MovedEntry{{Name: "c", Created: time.UnixMilli(1500).UTC()}}}},
-
-	{"storage", "ListRefusedLogOns", []any{true}, []Exchange{
-		{"v1alpha1", "ListRefusedLogOns", `{"forget":true}`, `{"refused": [{"remote_path": "a", "windows_error": 1326, "refused_for_milliseconds": 2000, "held_back_for_milliseconds": 500}]}`},
-	}, []storage.RefusedLogOn{{RemotePath: "a", WindowsError: 1326, RefusedFor: 2 * time.Second,
-		HeldBackFor: 500 * time.Millisecond}}},
 
 	{"storage", "CheckVolume", []any{storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []Exchange{
 		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500"}`},

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -166,6 +166,20 @@ func (s *Service) DeleteDisk(r *simv1.SerialNumber) error {
 	return s.sys.DeleteDisk(r.SerialNumber)
 }
 
+func (s *Service) TakeDisk(r *simv1.TakeDiskRequest) error {
+	if err := checkPath("TakeDisk", r.File); err != nil {
+		return err
+	}
+	return s.sys.TakeDisk(r.SerialNumber, r.File)
+}
+
+func (s *Service) GiveDisk(r *simv1.DiskFile) error {
+	if err := checkPath("GiveDisk", r.File); err != nil {
+		return err
+	}
+	return s.sys.GiveDisk(r.File)
+}
+
 func (s *Service) GrowDisk(r *simv1.GrowDiskRequest) error {
 	return s.sys.GrowDisk(disk.Number(r.DiskNumber), r.SizeBytes)
 }
@@ -218,10 +232,18 @@ func (s *Service) WriteDisk(r *simv1.WriteDiskRequest) error {
 }
 
 func (s *Service) ExportDisk(r *simv1.ExportDiskRequest) error {
-	if !filepath.IsAbs(r.File) {
-		return invalid("ExportDisk", fmt.Sprintf("the file %q has no absolute path", r.File))
+	if err := checkPath("ExportDisk", r.File); err != nil {
+		return err
 	}
 	return s.sys.ExportImage(disk.Number(r.DiskNumber), r.File)
+}
+
+// checkPath checks that a file is named so that the daemon knows where it is.
+func checkPath(op, file string) error {
+	if !filepath.IsAbs(file) {
+		return invalid(op, fmt.Sprintf("the file %q has no absolute path", file))
+	}
+	return nil
 }
 
 // checkLength checks how many bytes a call is about.

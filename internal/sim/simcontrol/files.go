@@ -8,7 +8,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 func (s *Service) ReadFile(r *simv1.Path) (*simv1.Data, error) {

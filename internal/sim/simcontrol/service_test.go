@@ -22,10 +22,10 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/wire"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // client calls the service of a node.
@@ -236,6 +236,10 @@ func TestErrors(t *testing.T) {
 		&simv1.WriteDiskRequest{DiskNumber: 1, Data: tooMuch},
 		&simv1.WriteDiskRequest{DiskNumber: 1, Offset: 1 << 30, Data: []byte{1}})
 	sim.refused(csiproxy.ErrInvalidArgument, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: "disk"})
+	sim.refused(csiproxy.ErrInvalidArgument, "TakeDisk", &simv1.TakeDiskRequest{SerialNumber: "none", File: "disk"})
+	sim.refused(csiproxy.ErrNotFound, "TakeDisk", &simv1.TakeDiskRequest{SerialNumber: "none", File: existing})
+	sim.refused(csiproxy.ErrInvalidArgument, "GiveDisk", &simv1.DiskFile{File: "disk"})
+	sim.refused(csiproxy.ErrNotFound, "GiveDisk", &simv1.DiskFile{File: existing + "s/disk"})
 	sim.refused(csiproxy.ErrAlreadyExists, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing})
 	sim.refused(csiproxy.ErrNotFound, "ExportDisk", &simv1.ExportDiskRequest{DiskNumber: 1, File: existing + "s/disk"})
 	sim.refused(csiproxy.ErrInvalidArgument, "WriteFile", &simv1.WriteFileRequest{Path: `C:\a`, Data: tooMuch})

@@ -6,7 +6,7 @@ package simcontrol
 import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 var damages = map[volumes.Damage]simv1.Damage{
@@ -59,8 +59,11 @@ func (s *Service) SetVolume(r *simv1.SetVolumeRequest) error {
 	if r.ReadOnly != nil {
 		changes = append(changes, func() error { return s.sys.SetVolumeReadOnly(r.Volume, *r.ReadOnly) })
 	}
-	if r.BitlockerLocked != nil { // last: nothing else can be changed while it is locked
+	if r.BitlockerLocked != nil { // late: the file system can't be changed while it is locked
 		changes = append(changes, func() error { return s.sys.SetVolumeLocked(r.Volume, *r.BitlockerLocked) })
+	}
+	if r.Letter != nil { // last: r.Volume may be the letter before
+		changes = append(changes, func() error { return s.sys.SetVolumeLetter(r.Volume, *r.Letter) })
 	}
 	if len(changes) == 0 {
 		return invalid("SetVolume", "there is nothing to change")

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // controlName is the name under which rules and counters know a control code.

@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -31,6 +32,7 @@ func TestClone(t *testing.T) {
 	s := openNode(t, Config{StateFile: file})
 	n, volume := newVolume(t, s, true)
 	must(t, s.WriteFile(volume+"file", []byte("content")))
+	must(t, s.SetSettings(Settings{ClonesStayOffline: true}))
 	copied, err := s.CloneDisk(n, DiskSpec{Serial: "clone"})
 	must(t, err)
 	s.Settle()
@@ -72,6 +74,49 @@ func TestClone(t *testing.T) {
 	must(t, s.Reboot())
 	if r := reasons(t, s); len(r) != 1 {
 		t.Errorf("after a restart offline are %v", r)
+	}
+}
+
+// TestMoveDisk: a disk that goes to another node has there what it had, except for what wasn't flushed,
+// and the first node has no disk of that serial number.
+func TestMoveDisk(t *testing.T) {
+	dir := t.TempDir()
+	moved, kept := filepath.Join(dir, "moved"), filepath.Join(dir, "state")
+	first, second := newNode(t, Delays{}), openNode(t, Config{StateFile: kept})
+	n, volume := newVolume(t, first, true)
+	serial := first.Disks()[1].Spec.Serial
+	must(t, first.WriteFile(volume+"file", []byte("content")))
+	must(t, first.Reboot()) // flushes
+	must(t, first.WriteFile(volume+"lost", []byte("content")))
+	must(t, first.SetVolumeDirty(volume, true))
+	want := layoutOf(t, first, n)
+
+	wantErr(t, "take an attached disk", first.TakeDisk(serial, moved), win.ErrorDeviceInUse)
+	must(t, first.DetachDisk(n))
+	must(t, first.TakeDisk(serial, moved))
+	wantErr(t, "take it again", first.TakeDisk(serial, moved+"-again"), win.ErrorNotFound)
+	if disks := first.Disks(); len(disks) != 1 {
+		t.Errorf("the first node has %+v", disks)
+	}
+
+	must(t, second.GiveDisk(moved))
+	wantErr(t, "give it again", second.GiveDisk(moved), win.ErrorAlreadyExists)
+	must(t, os.WriteFile(moved+"-damaged", []byte("{"), 0o600))
+	wantErr(t, "give no disk", second.GiveDisk(moved+"-damaged"), win.ErrorInvalidParameter)
+	must(t, second.Close())
+	second = openNode(t, Config{StateFile: kept})
+	defer closeHandle(t, second)
+	n, err := second.AttachDisk(DiskSpec{Serial: serial})
+	must(t, err)
+	second.Settle()
+	if diff := cmp.Diff(want, layoutOf(t, second, n)); diff != "" {
+		t.Errorf("its table (-want +got):\n%s", diff)
+	}
+	volume = second.VolumesOfDisk(n)[0]
+	wantText(t, second, volume+"file", "content")
+	wantText(t, second, volume+"lost", "")
+	if v := second.Volumes(); !v[len(v)-1].Dirty {
+		t.Errorf("the volumes are %+v, and none is dirty", v)
 	}
 }
 

@@ -6,7 +6,7 @@ package winsim
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // OpenDevice is CreateFileW of a disk or volume that exists.
@@ -47,9 +47,6 @@ var _ win.Device = (*device)(nil)
 
 // Control implements [win.Device].
 func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
-	if code == win.IoctlDiskAreVolumesReady {
-		return 0, d.awaitReady(ctx)
-	}
 	err = d.call(ctx, controlName(code), func() error {
 		if err := d.Need(code.RequiredAccess()); err != nil {
 			return err
@@ -65,41 +62,6 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 		return err
 	})
 	return n, err
-}
-
-// awaitReady is IOCTL_DISK_ARE_VOLUMES_READY.
-func (d *device) awaitReady(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() {
-		d.sys.mu.Lock()
-		defer d.sys.mu.Unlock()
-		d.sys.arrived.Broadcast()
-	})()
-	return d.call(ctx, controlName(win.IoctlDiskAreVolumesReady), func() error {
-		set := d.sys.settings
-		switch err := d.Need(win.GenericRead); {
-		case err != nil:
-			return err
-		case d.disk == nil:
-			return win.ErrorInvalidFunction
-		case set.NoVolumesReady != 0:
-			return set.NoVolumesReady
-		case set.VolumesReadyEarly:
-			return nil
-		}
-		for {
-			switch err := d.alive(); {
-			case err != nil:
-				return err
-			case d.sys.closed:
-				return errClosed
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case !set.VolumesReadyNever && d.sys.volumes.Ready(d.disk):
-				return nil
-			}
-			d.sys.arrived.Wait()
-		}
-	})
 }
 
 // stale reports whether a control code wants a handle that was opened later.

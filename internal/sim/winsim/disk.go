@@ -8,7 +8,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -87,6 +87,16 @@ func (s *System) DetachDisk(number disk.Number) error {
 // DeleteDisk deletes a detached disk with its data.
 func (s *System) DeleteDisk(serial string) error {
 	return s.control(func() error { return s.disks.Delete(serial) })
+}
+
+// TakeDisk moves a detached disk to a file, for another node.
+func (s *System) TakeDisk(serial, file string) error {
+	return s.control(func() error { return s.disks.Take(serial, file) })
+}
+
+// GiveDisk gives the node the disk in a file of TakeDisk.
+func (s *System) GiveDisk(file string) error {
+	return s.control(func() error { return s.disks.Give(file) })
 }
 
 // GrowDisk gives a disk more capacity.

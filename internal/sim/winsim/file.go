@@ -11,7 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // OpenFile is CreateFileW of a whole path. Links on the way are followed, and so
@@ -163,24 +163,6 @@ func (f *file) Delete(ctx context.Context) error {
 	return f.call(ctx, win.CallDeleteFile, func() error { return f.change(f.file.Delete) })
 }
 
-// Rename implements [win.File].
-func (f *file) Rename(ctx context.Context, dir win.File, name string) error {
-	return f.call(ctx, win.CallRename, func() error {
-		to, ok := dir.(*file)
-		if !ok {
-			return win.ErrorInvalidHandle
-		}
-		if err := to.alive(); err != nil {
-			return err
-		}
-		err := f.change(func() error { return f.file.Rename(to.file.Node(), name, false) })
-		if errors.As(err, new(*paths.Reparse)) {
-			return win.ErrorReparsePointEncountered
-		}
-		return err
-	})
-}
-
 // CreationDenied implements [win.File].
 func (f *file) CreationDenied(ctx context.Context) (bool, error) {
 	return askOf(ctx, f.handle, win.CallQuerySecurity, func() (bool, error) { return f.file.CreationDenied() })
@@ -191,6 +173,16 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 	return f.call(ctx, win.CallSetSecurity, func() error {
 		return f.change(func() error { return f.file.DenyCreation(deny) })
 	})
+}
+
+// Private implements [win.File].
+func (f *file) Private(ctx context.Context) (bool, error) {
+	return askOf(ctx, f.handle, win.CallQuerySecurity, func() (bool, error) { return f.file.Private() })
+}
+
+// LockByte implements [win.File].
+func (f *file) LockByte(ctx context.Context, offset int64) error {
+	return f.call(ctx, win.CallLockFile, func() error { return f.file.LockByte(offset) })
 }
 
 // change does what needs a disk that can be written: it may have become read-only

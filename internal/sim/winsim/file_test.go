@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 func TestPaths(t *testing.T) {
@@ -225,6 +225,33 @@ func TestPodCalls(t *testing.T) {
 	must(t, s.Remove(pod+`\c`))
 }
 
+// Locks and the access list are the file's: others meet them through each handle.
+func TestLockByte(t *testing.T) {
+	s := newNode(t, Delays{})
+	must(t, s.WriteFile(`C:\public`, nil))
+	for path, want := range map[string]bool{`C:\private`: true, `C:\public`: false} {
+		o := win.OpenOptions{Access: win.GenericRead, Share: paths.ShareAll, Disposition: win.FileOpenIf, Private: true}
+		f, err := s.OpenFile(t.Context(), path, o)
+		must(t, err)
+		private, err := f.Private(t.Context())
+		if err != nil || private != want {
+			t.Errorf("%s: private %t, %v", path, private, err)
+		}
+		must(t, f.LockByte(t.Context(), 9))
+		must(t, f.LockByte(t.Context(), 7))
+		if locked := s.LockedBytes(path); !cmp.Equal(locked, []int64{7, 9}) {
+			t.Errorf("%s: locked are %d", path, locked)
+		}
+		closeHandle(t, f)
+		if locked := s.LockedBytes(path); len(locked) > 0 {
+			t.Errorf("%s: locked are %d", path, locked)
+		}
+	}
+	if locked := s.LockedBytes(`C:\none`); locked != nil {
+		t.Errorf("of no file: %d", locked)
+	}
+}
+
 // denyCreation puts the entry on a directory's access list, or takes it off.
 func denyCreation(ctx context.Context, s *System, path string, deny bool) error {
 	o := existing(win.ReadControl|win.WriteDAC, paths.OpenLink)
@@ -233,6 +260,15 @@ func denyCreation(ctx context.Context, s *System, path string, deny bool) error 
 		return err
 	}
 	return errors.Join(f.DenyCreation(ctx, deny), f.Close())
+}
+
+// makePrivate makes a file for SYSTEM and the Administrators alone.
+func makePrivate(ctx context.Context, s *System, path string) error {
+	f, err := s.OpenFile(ctx, path, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileCreate, Private: true})
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Whatever a pod does, nothing new comes into the directory, by whatever path: through a

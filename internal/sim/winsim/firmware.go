@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // defaultBIOSSerial is the serial number of a new node, in the form that virtual

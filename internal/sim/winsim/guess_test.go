@@ -16,7 +16,7 @@ import (
 // What the node does by a guess is marked in its code with a sentence after "Guess:", and
 // stands in the page about it, as do its switches.
 func TestGuessesAreDocumented(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/simulated-node.md")
+	b, err := os.ReadFile("../../../docs/test-your-driver.md")
 	must(t, err)
 	page := strings.Join(strings.Fields(string(b)), " ")
 	guesses := 0
@@ -36,7 +36,7 @@ func TestGuessesAreDocumented(t *testing.T) {
 			guesses++
 			sentence, _, _ := strings.Cut(guess, ". ")
 			if sentence = strings.TrimSuffix(sentence, "."); !strings.Contains(page, sentence) {
-				t.Errorf("%s has a guess that docs/simulated-node.md lacks: %s", name, sentence)
+				t.Errorf("%s has a guess that docs/test-your-driver.md lacks: %s", name, sentence)
 			}
 		}
 		return nil
@@ -46,7 +46,7 @@ func TestGuessesAreDocumented(t *testing.T) {
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
 		if !strings.Contains(page, "`"+field.Name+"`") {
-			t.Errorf("docs/simulated-node.md lacks the switch %s", field.Name)
+			t.Errorf("docs/test-your-driver.md lacks the switch %s", field.Name)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/handletrack"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Each kind of handle is reported with what opened it, until it is closed or the node

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Errors that package win has no constant for.
@@ -125,7 +125,7 @@ func (b blockSums) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func dumpTree(n *ntfs.Node) []string {
-	lines := []string{fmt.Sprint(n.Path(), n.ID(), n.Info(), n.Size(), n.Reparse(), n.CreationDenied())}
+	lines := []string{fmt.Sprint(n.Path(), n.ID(), n.Info(), n.Size(), n.Reparse(), n.CreationDenied(), n.Private())}
 	for _, c := range n.Children() {
 		lines = append(lines, dumpTree(c)...)
 	}

@@ -7,7 +7,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // watchers are the registrations of NotifyArrivals.

@@ -25,7 +25,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // answers finds, in the code of the node, which errors each method of the seam can give:
@@ -307,7 +307,7 @@ func TestAnswersAreKnown(t *testing.T) {
 	must(t, err)
 	for _, kind := range append([]string{"fact"}, kinds...) {
 		if line := fmt.Sprintf("\n- %d %s: ", counts[kind], kind); !strings.Contains(string(page), line) {
-			t.Errorf("docs/windows-proof.md lacks the line %q", line)
+			t.Errorf("docs/windows-proof.md lacks the line %q: testdata/answers.txt has that many of the kind; write the number into the page", line)
 		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(given),

@@ -24,7 +24,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
@@ -136,6 +136,7 @@ func TestKill(t *testing.T) {
 			{"its arrival", func() error { s.Settle(); return nil }},
 			{"offline by itself", func() error { return s.SetOfflineReason(s.Disks()[4].Number, win.OfflineWriteFailures) }},
 			{"access list", func() error { return denyCreation(ctx, s, stage, true) }},
+			{"private file", func() error { return makePrivate(ctx, s, kubelet+`\private`) }},
 			{"unmount", func() error { return s.DeleteVolumeMountPoint(ctx, stage+`\`) }},
 			{"remove", func() error { return s.Remove(stage) }},
 			{"BIOS serial number", func() error { return s.SetBIOSSerial("x") }},

@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // The calls of this file are what other processes of the node do, such as those of
@@ -99,6 +99,19 @@ func (s *System) ReadDir(path string) ([]win.DirEntry, error) {
 		}
 	})
 	return all, err
+}
+
+// LockedBytes returns the offsets of a file's bytes that are locked, sorted; none if there is no
+// such file.
+func (s *System) LockedBytes(path string) []int64 {
+	return look(s, func() []int64 {
+		op, err := s.paths.Open(path, existing(win.FileReadAttributes, paths.OpenLink))
+		if err != nil {
+			return nil
+		}
+		defer op.Close()
+		return op.Node().Locked()
+	})
 }
 
 // MkdirAll creates a directory and those above it; what exists is left.

@@ -3,7 +3,7 @@
 
 package winsim
 
-import "github.com/csi-proxy/csi-proxy/internal/win"
+import "github.com/csi-proxy/csi-proxy/internal/windows/win"
 
 // Reboot shuts the node down in order and starts it again: all handles die, disks
 // get new numbers without gaps, attributes that weren't set to persist are as

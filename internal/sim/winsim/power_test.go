@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // TestPowerLoss: only contents that weren't flushed are lost, also if the process

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 const podImage = `C:\app\pod.exe`

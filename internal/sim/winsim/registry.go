@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // registry holds values below HKEY_LOCAL_MACHINE: their strings and numbers by key and name,

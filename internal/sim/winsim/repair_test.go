@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // isDirty is FSCTL_IS_VOLUME_DIRTY.

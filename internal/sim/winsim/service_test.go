@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // wantService checks the state of a service.

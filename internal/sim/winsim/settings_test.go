@@ -4,8 +4,6 @@
 package winsim
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,7 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -193,30 +191,18 @@ func TestSettings(t *testing.T) {
 					time.Sleep(3 * time.Second)
 				}
 			}},
-		"NoVolumesReady": {Settings{NoVolumesReady: win.ErrorNotSupported},
+		"ClonesStayOffline": {Settings{ClonesStayOffline: true},
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				wantSwitched(t, "the question", volumesReady(t.Context(), t, s, n), on, win.ErrorNotSupported)
-			}},
-		"VolumesReadyEarly": {Settings{VolumesReadyEarly: true},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
-				slow := newNode(t, Delays{VolumeArrival: time.Second})
-				must(t, slow.SetSettings(s.settings))
-				n := attach(t, slow, DiskSpec{})
-				createGPT(t, slow, n)
-				must(t, setLayout(slow, t, n, data(mib, gib)))
-				begin := time.Now()
-				wantErr(t, "the question", volumesReady(t.Context(), t, slow, n), 0)
-				if took := time.Since(begin); (took == 0) != on {
-					t.Errorf("it took %v", took)
-				}
-				slow.Settle()
-			}},
-		"VolumesReadyNever": {Settings{VolumesReadyNever: true},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				if err := volumesReady(ctx, t, s, n); errors.Is(err, context.DeadlineExceeded) != on || !on && err != nil {
-					t.Errorf("the question: %v", err)
+				for _, spec := range []DiskSpec{{Serial: "writable", Offline: true}, {Serial: "read-only", ReadOnly: true}} {
+					copied, err := s.CloneDisk(n, spec)
+					must(t, err)
+					must(t, s.SetDiskAttributes(copied, online))
+					s.Settle()
+					stays := on || spec.ReadOnly
+					if same := layoutOf(t, s, copied).DiskID == layoutOf(t, s, n).DiskID; same != stays ||
+						(reasons(t, s)[copied] == win.OfflineCollision) != stays {
+						t.Errorf("the %s clone has its old ids: %t; offline are %v", spec.Serial, same, reasons(t, s))
+					}
 				}
 			}},
 		"BindFilterInvalid": {Settings{BindFilterInvalid: true},

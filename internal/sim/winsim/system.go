@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
@@ -17,7 +16,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Config says what node to open.
@@ -67,7 +67,7 @@ type System struct {
 	file       *statefile.File
 	parts      []statefile.Part // all that keep state in the file, in the order in which it is restored
 	pending    int              // arrivals on their way
-	arrived    sync.Cond        // on mu: pending went down, or a call may have changed something
+	arrived    sync.Cond        // on mu: pending went down
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -144,7 +144,6 @@ func (s *System) Close() error {
 	}
 	s.closed = true
 	s.stop()
-	s.arrived.Broadcast()
 	s.settle()
 	return s.file.Close()
 }
@@ -202,7 +201,6 @@ func (s *System) control(f func() error) error {
 		return errClosed
 	}
 	err := f()
-	s.arrived.Broadcast()
 	if commitErr := s.commit(); commitErr != nil {
 		return commitErr
 	}

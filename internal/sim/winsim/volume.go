@@ -11,7 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // FindVolumes is FindFirstVolumeW and its continuation.
@@ -113,6 +113,25 @@ func (s *System) SetVolumeDamage(path string, d volumes.Damage) error {
 // SetVolumeReadOnly makes a volume read-only or writable: [volumes.Manager.SetReadOnly].
 func (s *System) SetVolumeReadOnly(path string, readOnly bool) error {
 	return s.controlVolume(path, func(v *volumes.Volume) error { return s.volumes.SetReadOnly(v, readOnly) })
+}
+
+// SetVolumeLetter gives a volume a drive letter, such as D or D:, in the place of the one that it has;
+// "" takes that away. C: stays that of the volume with Windows.
+func (s *System) SetVolumeLetter(path, letter string) error {
+	return s.controlVolume(path, func(v *volumes.Volume) error {
+		letter := strings.ToUpper(strings.TrimSuffix(letter, ":"))
+		other, taken := s.volumes.WithLetter(letter)
+		switch {
+		case letter != "" && (len(letter) != 1 || letter[0] < 'A' || letter[0] > 'Z'):
+			return refusal.New(win.ErrorInvalidParameter, "%q is no drive letter", letter)
+		case v.Disk.System:
+			return refusal.New(win.ErrorAccessDenied, "Windows runs from it")
+		case taken && other != v:
+			return refusal.New(win.ErrorAlreadyExists, "another volume has %s:", letter)
+		}
+		s.volumes.SetLetter(v, letter)
+		return nil
+	})
 }
 
 // controlVolume runs a control call on a present volume.

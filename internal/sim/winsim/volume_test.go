@@ -4,7 +4,6 @@
 package winsim
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // TestVolumeArrival: the volume of a new partition comes after the call, with a
@@ -44,63 +43,6 @@ func TestVolumeArrival(t *testing.T) {
 		}
 		must(t, s.Close())
 	})
-}
-
-// volumesReady asks a disk to answer when its volumes are ready.
-func volumesReady(ctx context.Context, t *testing.T, s *System, n disk.Number) error {
-	t.Helper()
-	d := openDevice(t, s, drivePath(n), win.GenericRead)
-	defer closeHandle(t, d)
-	_, err := d.Control(ctx, win.IoctlDiskAreVolumesReady, nil, nil)
-	return err
-}
-
-// Who waits for the volumes of a disk gets an answer when they have arrived, won't arrive, or the
-// disk or the node goes.
-func TestVolumesReady(t *testing.T) {
-	for what, test := range map[string]struct {
-		then func(t *testing.T, s *System, n disk.Number) error
-		want error
-	}{
-		"it arrives":         {func(_ *testing.T, s *System, _ disk.Number) error { s.Settle(); return nil }, nil},
-		"its partition goes": {func(t *testing.T, s *System, n disk.Number) error { return setLayout(s, t, n) }, nil},
-		"the disk goes offline": {func(_ *testing.T, s *System, n disk.Number) error {
-			return s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline})
-		}, nil},
-		"the disk leaves": {func(_ *testing.T, s *System, n disk.Number) error { return s.DetachDisk(n) },
-			win.ErrorDeviceNotConnected},
-		"the node is closed": {func(_ *testing.T, s *System, _ disk.Number) error { return s.Close() }, errClosed},
-	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := openNode(t, Config{Delays: Delays{VolumeArrival: time.Second}})
-				n := attach(t, s, DiskSpec{})
-				createGPT(t, s, n)
-				must(t, setLayout(s, t, n, data(mib, gib)))
-				answer := make(chan error, 1)
-				d := openDevice(t, s, drivePath(n), win.GenericRead)
-				go func() { _, err := d.Control(t.Context(), win.IoctlDiskAreVolumesReady, nil, nil); answer <- err }()
-				synctest.Wait()
-				select {
-				case err := <-answer:
-					t.Fatalf("it has answered already: %v", err)
-				default:
-				}
-				must(t, test.then(t, s, n))
-				synctest.Wait()
-				select {
-				case err := <-answer:
-					if err != test.want {
-						t.Errorf("the answer is %v; want %v", err, test.want)
-					}
-				default:
-					t.Error("no answer")
-				}
-				closeHandle(t, d)
-				s.Settle()
-			})
-		})
-	}
 }
 
 // TestVolumeArrivalTooLate: a partition that is gone before its volume is there

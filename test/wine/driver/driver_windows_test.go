@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/device"
-	"github.com/csi-proxy/csi-proxy/internal/handletrack"
-	"github.com/csi-proxy/csi-proxy/internal/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/handletrack"
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winsys"
+	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 )
 
 // double is the test's own way to the DLL.

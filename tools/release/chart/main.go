@@ -4,7 +4,7 @@
 // Command chart packs the Helm chart for a release, and pushes it as an OCI artefact. From
 // the repository's root:
 //
-//	go -C tools/release build -o ../../bin/ ./chart
+//	go -C tools build -o ../bin/ ./release/chart
 //	bin/chart pack -version v1.2.3 -created 1767225600 deploy/charts/csi-proxy >chart.tgz
 //	bin/chart push chart.tgz registry.example.org/charts/csi-proxy
 //

@@ -12,11 +12,13 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -250,6 +252,39 @@ func TestPush(t *testing.T) {
 	}
 }
 
+// A registry that isn't there, or that takes nothing, is noticed before anything is built for it, and
+// none gets anything by being asked.
+func TestCheck(t *testing.T) {
+	var requests []string
+	var mu sync.Mutex // guards requests
+	takes := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests = append(requests, r.Method)
+		if strings.Contains(r.URL.Path, "/forbidden/") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		takes.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	must(t, run([]string{"check", host + "/csi-proxy:v1.2.3", host + "/charts/csi-proxy"}, io.Discard))
+	if slices.Contains(requests, "PUT") || slices.Contains(requests, "PATCH") || !slices.Contains(requests, "POST") {
+		t.Errorf("it asks by %q", requests)
+	}
+	err := run([]string{"check", host + "/csi-proxy", host + "/forbidden/csi-proxy"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), host+"/forbidden/csi-proxy can't be pushed to") {
+		t.Errorf("a registry that takes nothing: %v", err)
+	}
+	server.Close()
+	if err := run([]string{"check", host + "/csi-proxy"}, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), host+"/csi-proxy can't be pushed to") {
+		t.Errorf("a registry that isn't there: %v", err)
+	}
+}
+
 // statement is what an attestation says of an image.
 type statement struct {
 	PredicateType string
@@ -289,7 +324,7 @@ func TestWrongArguments(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"build"}, {"push", "archive"}, {"build", "-unknown"}, {"build", "-version=v1"},
 		{"build", "a.exe=image.go"}, {"build", "linux/amd64", "a"}, {"build", "linux/amd64", `x\a=image.go`}, {"build", "linux/amd64", "a=missing"},
-		{"build", "plan9/amd64", "a=image.go"},
+		{"build", "plan9/amd64", "a=image.go"}, {"check"}, {"check", "a b"},
 	} {
 		if err := run(args, io.Discard); err == nil {
 			t.Errorf("run(%q) succeeds", args)

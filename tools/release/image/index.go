@@ -104,14 +104,14 @@ func attest(image v1.Descriptor, s system, about description) (v1.Image, error) 
 	// https://slsa.dev/spec/v1.0/provenance
 	err := add(predicateOrigin, map[string]any{
 		"buildDefinition": map[string]any{
-			"buildType":          source + "/blob/main/docs/image.md#what-it-says-of-itself",
+			"buildType":          source + "/blob/main/RELEASE.md#the-image",
 			"externalParameters": map[string]string{"version": about.version, "platform": s.platform.String()},
 			"resolvedDependencies": []any{map[string]any{"uri": "git+" + source,
 				"digest": map[string]string{"gitCommit": about.commit}}},
 		},
 		// Who ran it makes no difference to the bytes, and is known of who signs them.
 		"runDetails": map[string]any{"builder": map[string]string{"id": source + "/blob/" + about.commit +
-			"/packaging/release.mk"}},
+			"/deploy/packaging/release.mk"}},
 	})
 	if err != nil {
 		return nil, err

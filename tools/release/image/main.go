@@ -5,12 +5,14 @@
 // node for Linux, and pushes them. It needs no Docker, no Windows and no base image. From the
 // repository's root:
 //
-//	go -C tools/release build -o ../../bin/ ./image
+//	go -C tools build -o ../bin/ ./release/image
 //	bin/image build -version v1.2.3 -commit 0123abc -created 1767225600 \
 //		windows/amd64 csi-proxy.exe=bin/csi-proxy.exe … >image.tar
+//	bin/image check registry.example.org/csi-proxy
 //	bin/image push image.tar registry.example.org/csi-proxy:v1.2.3
 //
-// The same files and flags give the same bytes. docs/image.md says what is in the image.
+// The second one asks the registry whether it would take a push. The same files and flags give the
+// same bytes. RELEASE.md says what is in the image.
 package main
 
 import (
@@ -31,7 +33,8 @@ import (
 )
 
 const usage = `usage: image build [flag]... (os/arch name=file...)... >archive
-       image push archive repository:tag`
+       image push archive repository:tag
+       image check repository...`
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); errors.Is(err, errUsage) {
@@ -51,6 +54,8 @@ func run(args []string, stdout io.Writer) error {
 		return build(args[1:], stdout)
 	case len(args) == 3 && args[0] == "push":
 		return push(args[1], args[2], stdout)
+	case len(args) > 1 && args[0] == "check":
+		return oci.CheckPush(args[1:])
 	}
 	return errUsage
 }

@@ -5,7 +5,7 @@
 // repository, which a release must contain. It reads the list of modules from the
 // programs. From the repository's root:
 //
-//	go -C tools/release build -o ../../bin/ ./notices
+//	go -C tools build -o ../bin/ ./release/notices
 //	bin/notices program… list.modules…
 //
 // Test programs have no list of their modules. For these, give a file with a line "path

@@ -73,6 +73,22 @@ func Push(reference string, pushed remote.Taggable, stdout io.Writer) error {
 	return err
 }
 
+// CheckPush asks the registries whether they would take a push to the references, with the same
+// credentials as Push. It begins an upload to each repository, and sends nothing.
+func CheckPush(references []string) error {
+	for _, reference := range references {
+		parsed, err := name.ParseReference(reference)
+		if err != nil {
+			return err
+		}
+		if err := remote.CheckPushPermission(parsed, authn.DefaultKeychain, remote.DefaultTransport); err != nil {
+			return fmt.Errorf("%s can't be pushed to; is the registry's name right, does it run, and is there a login (docker login)? %w",
+				parsed.Context(), err)
+		}
+	}
+	return nil
+}
+
 type artefact struct {
 	config, manifest []byte
 	layers           map[v1.Hash]v1.Layer

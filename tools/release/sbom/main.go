@@ -5,7 +5,7 @@
 // CycloneDX's JSON: the modules that the linker has recorded in it. From the repository's
 // root:
 //
-//	go -C tools/release build -o ../../bin/ ./sbom
+//	go -C tools build -o ../bin/ ./release/sbom
 //	bin/sbom -version v1.2.3 program.exe [packed.exe | list.modules]...
 //
 // A program may have others packed into it, whose modules count as its own. Test programs

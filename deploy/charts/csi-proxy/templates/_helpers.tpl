@@ -65,7 +65,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- with include "csi-proxy.webConfig" . }}
 - {{ printf "-web.config.file=%s" . | quote }}
 {{- end }}
-- -health-bind-address=127.0.0.1:{{ int .Values.metrics.healthPort }}
 {{- if eq .Values.mode "container" }}
 {{- /* What is left of the calls when the drain is over has the few seconds of a container's end. */}}
 - -grace-period=2s
@@ -90,12 +89,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* An HTTP request for a probe: a dict of root and path. */}}
-{{- define "csi-proxy.httpGet" -}}
-httpGet:
-  host: 127.0.0.1
-  path: {{ .path }}
-  port: {{ int .root.Values.metrics.healthPort }}
+{{/* What a probe runs. It goes through a pipe: whoever has a port of this node, it holds. */}}
+{{- define "csi-proxy.probe" -}}
+exec:
+  command:
+    - '%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe'
+    - status
 {{- end }}
 
 {{/* The name of the port that serves metrics, which says who can read them, and how. */}}
@@ -144,15 +143,4 @@ updateStrategy:
     maxUnavailable: {{ .root.Values.maxUnavailable }}
     maxSurge: 0
 minReadySeconds: {{ .ready }}
-{{- end }}
-
-{{/* Who may run "kubectl csi-proxy check": those of the values, or else an account of the release. */}}
-{{- define "csi-proxy.gateSubjects" -}}
-{{- with .Values.upgradeGate.rbac.subjects -}}
-{{ toYaml . }}
-{{- else -}}
-- kind: ServiceAccount
-  name: {{ include "csi-proxy.name" . }}-upgrade-gate
-  namespace: {{ .Release.Namespace }}
-{{- end }}
 {{- end }}

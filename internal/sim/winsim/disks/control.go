@@ -6,7 +6,7 @@ package disks
 import (
 	"encoding/binary"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // errorBadLength is ERROR_BAD_LENGTH: an input is too short (STATUS_INFO_LENGTH_MISMATCH).
@@ -21,8 +21,11 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 	case win.IoctlStorageQueryProperty:
 		return m.queryProperty(d, in, out)
 	case win.IoctlScsiGetAddress:
-		if d.Spec.SCSIAddressError != 0 {
+		switch {
+		case d.Spec.SCSIAddressError != 0:
 			return 0, d.Spec.SCSIAddressError
+		case d.Spec.BusType == win.BusTypeNVMe && m.config.Settings.NativeNVMe:
+			return 0, win.ErrorInvalidFunction
 		}
 		return Reply(out, d.Spec.SCSI.Encode())
 	case win.IoctlDiskGetDriveGeometryEx:
@@ -153,10 +156,9 @@ func (m *Manager) setAttributes(d *Disk, a win.SetDiskAttributes) error {
 		d.OfflineReason = win.OfflinePolicy
 	case wasOffline && !isOffline:
 		d.OfflineReason = win.OfflineUnknown
-		// Guess: a clone that is brought online while its original is online goes offline
-		// again a moment later.
-		if _, isClone := m.originalOf(d); isClone {
-			m.node.Later(m.config.VolumeArrival, func() { m.offlineIfClone(d) })
+		// Guess: a clone that Windows gives no new ids goes offline again a moment later.
+		if !m.giveNewIDs(d) {
+			m.node.Later(m.config.VolumeArrival, func() { m.settleClone(d) })
 		}
 	}
 	d.touch()

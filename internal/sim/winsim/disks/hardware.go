@@ -5,6 +5,8 @@ package disks
 
 import (
 	"cmp"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +15,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -91,7 +93,8 @@ func (m *Manager) giveNumber(d *Disk) {
 // was written to its files by then. The rest of the disk is as spec says; its SizeBytes is
 // at least that of the other disk, and its SectorSize the same.
 //
-// While a disk with the same ids is online, Windows keeps the clone offline.
+// While a disk with the same ids is online, Windows gives the clone new ids as soon as that is online and
+// writable. One that is read-only it keeps offline.
 func (m *Manager) Clone(of disk.Number, spec hardware.Disk) (number disk.Number, err error) {
 	number = win.NoNumber
 	err = m.on("clone", of, func(original *Disk) error {
@@ -165,9 +168,37 @@ func (m *Manager) originalOf(d *Disk) (*Disk, bool) {
 	})
 }
 
-// offlineIfClone takes a disk that is a clone offline, as the partition manager does.
-func (m *Manager) offlineIfClone(d *Disk) {
-	if _, isClone := m.originalOf(d); !isClone || !d.Present() || d.System || d.Is(win.DiskOffline) {
+// isClone reports whether a disk is online with ids of another one that is online.
+func (m *Manager) isClone(d *Disk) bool {
+	_, found := m.originalOf(d)
+	return found && d.Present() && !d.System && !d.Is(win.DiskOffline)
+}
+
+// giveNewIDs gives a clone new ids if it is writable, as Windows does: to the disk and, on a GPT disk, to
+// its partitions. It returns false for a clone that keeps its ids.
+//
+// Guess: where Windows gives a clone new ids, the partitions get new ids, too.
+//
+// Source: https://github.com/hpe-storage/common-host-libs/issues/40
+func (m *Manager) giveNewIDs(d *Disk) bool {
+	switch {
+	case !m.isClone(d):
+		return true
+	case m.config.Settings.ClonesStayOffline || !d.Writable():
+		return false
+	}
+	l := d.Layout()
+	l.DiskID = win.NewGUID()
+	for i := range l.Partitions {
+		l.Partitions[i].ID = win.NewGUID()
+	}
+	l.Signature = binary.LittleEndian.Uint32(l.DiskID[:]) | 1
+	return d.SetLayout(l) == nil
+}
+
+// settleClone gives a clone new ids, or takes it offline, as the partition manager does.
+func (m *Manager) settleClone(d *Disk) {
+	if m.giveNewIDs(d) {
 		return
 	}
 	d.Attributes |= win.DiskOffline
@@ -255,7 +286,7 @@ func (m *Manager) arrivesLater(d *Disk, atOnce bool) {
 func (m *Manager) arrives(d *Disk) {
 	d.State, d.Arriving, d.Seen, d.fresh = Present, false, d.Size, true
 	d.touch()
-	m.offlineIfClone(d)
+	m.settleClone(d)
 	m.node.Notify(win.InterfaceClassDisk)
 	m.Volumes.Scan(d)
 }
@@ -279,17 +310,98 @@ func (m *Manager) Detach(number disk.Number) error {
 // new one then. What Windows remembers of its volumes stays. No such disk
 // gives ErrorNotFound, one that is attached ErrorDeviceInUse.
 func (m *Manager) Delete(serial string) error {
+	d, err := m.detached("delete", serial)
+	if err != nil {
+		return err
+	}
+	m.remove(d)
+	return nil
+}
+
+// detached finds the detached disk with a serial number, for what is to be done to it.
+func (m *Manager) detached(what, serial string) (*Disk, error) {
 	d, ok := m.Find(func(d *Disk) bool { return d.Spec.Serial == serial })
 	switch {
 	case !ok:
-		return refusal.NotFound("disk", strconv.Quote(serial))
+		return nil, refusal.NotFound("disk", strconv.Quote(serial))
 	case d.Target != "":
-		return fmt.Errorf("delete disk %q: it is a LUN of the iSCSI target %s: %w", serial, d.Target, win.ErrorNotSupported)
+		return nil, fmt.Errorf("%s disk %q: it is a LUN of the iSCSI target %s: %w", what, serial, d.Target,
+			win.ErrorNotSupported)
 	case d.State != Detached:
-		return refusal.New(win.ErrorDeviceInUse, "delete disk %q: it is attached as disk %s; detach it first", serial,
-			d.Number)
+		return nil, refusal.New(win.ErrorDeviceInUse, "%s disk %q: it is attached as disk %s; detach it first", what,
+			serial, d.Number)
+	}
+	return d, nil
+}
+
+// moved is a disk on its way from one node to another.
+type moved struct {
+	Spec   hardware.Disk
+	Blocks map[int64][]byte // by offset
+	Packed []byte           // of Volumes
+}
+
+// WriteAt implements [io.WriterAt], for Export.
+func (d *moved) WriteAt(p []byte, off int64) (int, error) {
+	d.Blocks[off] = slices.Clone(p)
+	return len(p), nil
+}
+
+// Take moves a detached disk from the node to a new file. What wasn't flushed is lost.
+func (m *Manager) Take(serial, file string) error {
+	d, err := m.detached("take", serial)
+	if err != nil {
+		return err
+	}
+	leaves := moved{Spec: d.Spec, Blocks: map[int64][]byte{}}
+	if leaves.Packed, err = m.Volumes.Pack(d); err != nil {
+		return err
+	}
+	if err := d.Image.Export(&leaves); err != nil {
+		return err
+	}
+	data, err := json.Marshal(leaves)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
 	}
 	m.remove(d)
+	return nil
+}
+
+// Give makes the disk in a file of Take a detached one of the node. Its attributes are those of its
+// hardware: another Windows has kept the others.
+func (m *Manager) Give(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var comes moved
+	if err := json.Unmarshal(data, &comes); err != nil {
+		return refusal.New(win.ErrorInvalidParameter, "%s has no disk: %v", file, err)
+	}
+	if _, exists := m.withSerial(comes.Spec.Serial); exists {
+		return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", comes.Spec.Serial)
+	}
+	d, err := m.diskFor(comes.Spec)
+	if err != nil {
+		return err
+	}
+	for offset, block := range comes.Blocks {
+		_, writeErr := d.Image.WriteAt(block, offset)
+		err = errors.Join(err, writeErr)
+	}
+	if err := errors.Join(err, m.Volumes.Unpack(d, comes.Packed)); err != nil {
+		m.remove(d)
+		return refusal.New(win.ErrorInvalidParameter, "the disk in %s: %v", file, err)
+	}
 	return nil
 }
 
@@ -411,7 +523,7 @@ func (m *Manager) Boot() []*Disk {
 		if !d.Is(win.DiskOffline) {
 			d.OfflineReason = win.OfflineUnknown
 		}
-		m.offlineIfClone(d)
+		m.settleClone(d)
 		if !d.Spec.MultipathMember {
 			d.Number = number
 			number++

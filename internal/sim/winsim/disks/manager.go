@@ -18,7 +18,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Config is how a node's disks are set up.
@@ -47,7 +47,11 @@ type Volumes interface {
 	// Copy is told that a new disk has the bytes of another one. It copies what the bytes only
 	// stand for.
 	Copy(from, to *Disk) error
-	// Forget is told that a disk has been deleted.
+	// Pack returns what lies on a disk that leaves the node, as far as it outlasts that; Unpack
+	// puts it on the new disk of another node that has its bytes.
+	Pack(d *Disk) ([]byte, error)
+	Unpack(d *Disk, packed []byte) error
+	// Forget is told that a disk has been deleted, or has left.
 	Forget(d *Disk)
 }
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/gpt"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // The layouts that Windows gives to the system disk and to a reserved partition.

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 

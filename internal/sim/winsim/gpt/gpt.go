@@ -16,7 +16,7 @@ import (
 	"slices"
 	"unicode/utf16"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 var le = binary.LittleEndian

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 

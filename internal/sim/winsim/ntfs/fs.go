@@ -16,8 +16,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // FS is one file system.
@@ -134,6 +134,7 @@ type Node struct {
 	attributes win.FileAttributes
 	created    win.FileTime
 	denied     bool    // an entry of its access list denies to create in it
+	private    bool    // only SYSTEM and the Administrators own and open it
 	reparse    []byte  // REPARSE_DATA_BUFFER, or nil
 	children   []*Node // sorted by their folded names
 
@@ -179,6 +180,18 @@ func (n *Node) Reparse() []byte { return n.reparse }
 
 // CreationDenied reports whether the access list denies to create in the directory.
 func (n *Node) CreationDenied() bool { return n.denied }
+
+// Locked returns the offsets of the bytes that are locked, sorted.
+func (n *Node) Locked() (offsets []int64) {
+	for _, h := range n.handles {
+		offsets = append(offsets, h.locked...)
+	}
+	slices.Sort(offsets)
+	return offsets
+}
+
+// Private reports whether the file was made for SYSTEM and the Administrators alone.
+func (n *Node) Private() bool { return n.private }
 
 // Size returns the length of a file's contents in bytes.
 func (n *Node) Size() int64 { return int64(len(n.contents)) }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Reparse is the error of an open that met a reparse point which it wasn't told
@@ -29,9 +29,10 @@ type Handle struct {
 	node     *Node
 	access   win.Access
 	share    win.Share
-	position string // folded name of the last entry that ReadDir gave
-	onClose  bool   // FILE_DELETE_ON_CLOSE: the handle's end marks the node for deletion
-	marked   bool   // the name goes with the handle: it was deleted by it
+	position string  // folded name of the last entry that ReadDir gave
+	locked   []int64 // offsets of bytes
+	onClose  bool    // FILE_DELETE_ON_CLOSE: the handle's end marks the node for deletion
+	marked   bool    // the name goes with the handle: it was deleted by it
 }
 
 // The access rights that share modes are about, as IoCheckShareAccess groups
@@ -55,10 +56,10 @@ var shares = []struct {
 // mapGeneric replaces the generic rights by those of a file.
 func mapGeneric(a win.Access) win.Access {
 	if a&win.GenericRead != 0 {
-		a |= win.FileListDirectory | win.FileReadAttributes | win.Synchronize
+		a |= win.FileListDirectory | win.FileReadAttributes | win.ReadControl | win.Synchronize
 	}
 	if a&win.GenericWrite != 0 {
-		a |= win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.Synchronize
+		a |= win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.ReadControl | win.Synchronize
 	}
 	return a &^ (win.GenericRead | win.GenericWrite)
 }
@@ -135,7 +136,7 @@ func (f *FS) create(dir *Node, name string, o win.OpenOptions) (*Node, error) {
 	case !f.fits(1, 0):
 		return nil, win.ErrorDiskFull
 	}
-	n := &Node{fs: f, id: f.nextID, created: win.FileTimeOf(time.Now())}
+	n := &Node{fs: f, id: f.nextID, created: win.FileTimeOf(time.Now()), private: o.Private}
 	if o.Options&win.FileDirectoryFile != 0 {
 		n.attributes = win.AttributeDirectory
 	}
@@ -238,7 +239,7 @@ func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	}
 	var entries []win.DirEntry
 	for _, c := range h.node.children[i:min(i+readDirBatch, len(h.node.children))] {
-		entries = append(entries, win.DirEntry{Name: c.name, FileInfo: c.Info(), Created: c.created})
+		entries = append(entries, win.DirEntry{Name: c.name, FileInfo: c.Info(), Created: c.created, Size: c.Size()})
 		h.position = c.folded
 	}
 	if len(entries) == 0 {
@@ -313,6 +314,25 @@ func (h *Handle) DenyCreation(deny bool) error {
 		h.node.denied = deny
 		h.node.fs.touch(h.node.id)
 	}
+	return nil
+}
+
+// Private reports whether the file was made so.
+func (h *Handle) Private() (bool, error) {
+	return h.node.private, h.need(win.ReadControl)
+}
+
+// LockByte locks a byte of a file until the handle is closed.
+func (h *Handle) LockByte(offset int64) error {
+	switch {
+	case h.node.isDir():
+		return win.ErrorInvalidParameter
+	case h.access&(win.FileListDirectory|win.FileAddFile) == 0:
+		return win.ErrorAccessDenied
+	case slices.Contains(h.node.Locked(), offset):
+		return win.ErrorLockViolation
+	}
+	h.locked = append(h.locked, offset)
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // Record is a part of the persistent state of a file system, for a store of keys
@@ -39,6 +39,7 @@ type nodeRecord struct {
 	Attributes  win.FileAttributes `json:",omitempty"`
 	Created     win.FileTime       `json:",omitempty"`
 	Denied      bool               `json:",omitempty"`
+	Private     bool               `json:",omitempty"`
 	Reparse     []byte             `json:",omitempty"`
 	Data        []byte             `json:",omitempty"`
 	Unflushed   bool               `json:",omitempty"`
@@ -114,8 +115,8 @@ func (f *FS) record(id uint64) []byte {
 		return nil
 	}
 	r := nodeRecord{
-		Name: storedName(n.name), Attributes: n.attributes, Created: n.created, Denied: n.denied, Reparse: n.reparse,
-		Data: n.contents, Unflushed: n.unflushed, DurableData: n.durable,
+		Name: storedName(n.name), Attributes: n.attributes, Created: n.created, Denied: n.denied, Private: n.private,
+		Reparse: n.reparse, Data: n.contents, Unflushed: n.unflushed, DurableData: n.durable,
 	}
 	if n.parent != nil {
 		r.Parent = n.parent.id
@@ -190,8 +191,8 @@ func Restore(records []Record) (*FS, error) {
 
 func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 	n := &Node{
-		fs: f, id: id, attributes: r.Attributes, created: r.Created, denied: r.Denied, reparse: r.Reparse,
-		contents: r.Data, durable: r.DurableData, unflushed: r.Unflushed,
+		fs: f, id: id, attributes: r.Attributes, created: r.Created, denied: r.Denied, private: r.Private,
+		reparse: r.Reparse, contents: r.Data, durable: r.DurableData, unflushed: r.Unflushed,
 	}
 	if n.reparse != nil {
 		if err := checkReparse(n.reparse); err != nil {

@@ -8,7 +8,7 @@ package refusal
 import (
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 type refusal struct {

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // ISCSIInitiator is the service of the iSCSI initiator.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 const bucketServices = "services" // folded name -> record

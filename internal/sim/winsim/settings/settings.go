@@ -8,7 +8,7 @@ package settings
 import (
 	"cmp"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Settings are the switches of the node's Windows: how it is configured, and how it
@@ -62,6 +62,10 @@ type Settings struct {
 	// itself. Microsoft's driver for FAT looks at the disk when it mounts a file system, and a user
 	// of diskpart saw a volume leave its container (vsphere-csi-driver#1631).
 	ReadOnlyMounts bool
+	// ClonesStayOffline keeps a disk offline that has the ids of one that is online, for the reason
+	// Collision, though it is writable. Unknown: when Windows does so. It gave such a disk new ids
+	// (hpe-storage/common-host-libs#40), and users have seen it offline (azuredisk-csi-driver#2661).
+	ClonesStayOffline bool
 	// GoneDisk is the error of what is open on a disk that was pulled out, and on its
 	// volumes; 0 is ErrorDeviceNotConnected. Unknown: which one the drivers give.
 	GoneDisk win.Errno `also:"55,433,1006"`
@@ -84,13 +88,6 @@ type Settings struct {
 	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
 	// whether each change gives a notice.
 	NoNotices bool
-	// NoVolumesReady is the error of IOCTL_DISK_ARE_VOLUMES_READY; 0 is none. Unknown: whether
-	// each Windows, and each driver, knows it; in Microsoft's WSL it fails while a disk isn't ready.
-	NoVolumesReady win.Errno `also:"1,21,50,87"`
-	// VolumesReadyEarly makes it return at once, and VolumesReadyNever not before its caller
-	// gives up. By itself it returns when the disk has the volumes of its partitions. Unknown:
-	// whether it does; public code that calls it still waits or asks again afterwards.
-	VolumesReadyEarly, VolumesReadyNever bool
 	// LateStorageManagement makes storage management know a volume only two seconds after it
 	// has come: its calls give ErrorRetry before. Unknown: how far its list lags behind.
 	LateStorageManagement bool
@@ -161,6 +158,10 @@ type Settings struct {
 	// ErrorInvalidFunction. Unknown: whether each Windows, and each driver of a virtual
 	// machine, answers it for the device.
 	NoNVMeIdentify bool
+	// NativeNVMe makes NVMe disks refuse the query for their SCSI address with
+	// ErrorInvalidFunction, as a driver without a SCSI layer may: nvmedisk.sys of Windows Server
+	// 2025. Unknown: whether it refuses, and with which error.
+	NativeNVMe bool
 	// NoOfflineReasons leaves all disks out of what storage management says of disks that
 	// are offline. Unknown: how far its cache lags behind.
 	NoOfflineReasons bool

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Counted returns how often some calls were made since Counted was called.
@@ -25,14 +25,11 @@ func Counted(sys *winsim.System, names ...string) func() []int {
 	}
 }
 
-// BeforeCalls has f run before each call from now on, with its index: 0, 1, … The
-// calls come one after the other.
+// BeforeCalls has f run before each call from now on, with its index: 0, 1, … Several
+// calls may be made at one time.
 func BeforeCalls(sys *winsim.System, f func(i int, c winsim.Call)) {
-	i := 0
-	sys.OnCall(func(c winsim.Call) {
-		f(i, c)
-		i++
-	})
+	var calls atomic.Int64
+	sys.OnCall(func(c winsim.Call) { f(int(calls.Add(1)-1), c) })
 }
 
 // AtEachCall tries something once for each call to Windows that it makes, on a node and in a bubble of its
@@ -40,17 +37,21 @@ func BeforeCalls(sys *winsim.System, f func(i int, c winsim.Call)) {
 func AtEachCall(t *testing.T, try func(t *testing.T, before func(sys *winsim.System, f func(c winsim.Call)))) {
 	t.Helper()
 	for at, more := int64(0), true; more; at++ {
+		var calls atomic.Int64 // several may be made at one time
+		var met atomic.Bool
 		synctest.Test(t, func(t *testing.T) {
-			var calls atomic.Int64 // several may be made at one time
 			try(t, func(sys *winsim.System, f func(c winsim.Call)) {
 				sys.OnCall(func(c winsim.Call) {
 					if calls.Add(1)-1 == at {
+						met.Store(true)
 						f(c)
 					}
 				})
 			})
-			more = at < calls.Load()
 		})
+		if more = at < calls.Load(); more != met.Load() || calls.Load() == 0 {
+			t.Errorf("%d calls were made, and before call %d something happened: %v", calls.Load(), at, met.Load())
+		}
 		if t.Failed() {
 			t.Fatalf("that was before call %d", at)
 		}

@@ -19,9 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Errors are the errors that a call may have, one of each class: the device has left, it isn't
@@ -64,6 +63,10 @@ var ErrUnknown = errors.New("not all is known")
 func ErrorAtEachCall(t *testing.T, operations map[string]func(t *testing.T) Attempt) {
 	caller, _, _, _ := runtime.Caller(1)
 	tested, _, _ := strings.Cut(runtime.FuncForPC(caller).Name(), "_test.")
+	errorAtEachCall(t, tested, operations)
+}
+
+func errorAtEachCall(t *testing.T, tested string, operations map[string]func(t *testing.T) Attempt) {
 	seen := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(operations)) {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +171,7 @@ func (a Attempt) onCall(name string, f func(call, winsim.Call)) {
 }
 
 func (a Attempt) run(ctx context.Context) (o outcome, err error) {
-	result, err := a.Run(operation.Inline(ctx))
+	result, err := a.Run(ctx)
 	synctest.Wait() // for what a caller who gave up has begun
 	a.Sys.OnCall(nil)
 	a.Sys.ResetRules()

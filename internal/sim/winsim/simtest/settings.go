@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // EachSetting runs a test with the switches of a node's Windows in many positions: each

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 func TestPairwise(t *testing.T) {

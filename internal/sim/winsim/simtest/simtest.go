@@ -8,14 +8,16 @@ package simtest
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Kubelet is the kubelet directory of a simulated node.
@@ -56,6 +58,16 @@ func OpenNode(t testing.TB, c winsim.Config) *winsim.System {
 		}
 	})
 	return sys
+}
+
+// SocketDir returns a directory of the test's own for sockets. That of the test itself may have too
+// long a path.
+func SocketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := pipe.MkdirTemp("test")
+	Must(t, err)
+	t.Cleanup(func() { Must(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 // Attach attaches a disk, of 10 GiB if the spec doesn't say.

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // mapping is a global mapping. It isn't persistent in Windows' sense: a restart

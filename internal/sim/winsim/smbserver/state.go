@@ -11,7 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // The buckets of the state file.

@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Control is DeviceIoControl on a handle of a volume.

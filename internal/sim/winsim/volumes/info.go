@@ -5,7 +5,7 @@ package volumes
 
 import (
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Info is what the control calls say of a volume.

@@ -3,7 +3,7 @@
 
 package volumes
 
-import "github.com/csi-proxy/csi-proxy/internal/win"
+import "github.com/csi-proxy/csi-proxy/internal/windows/win"
 
 // errorNotLocked is ERROR_NOT_LOCKED: the volume isn't locked by the handle.
 const errorNotLocked win.Errno = 158

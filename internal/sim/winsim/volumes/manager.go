@@ -18,7 +18,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Config is how a node's volumes are set up.
@@ -172,16 +172,6 @@ func (m *Manager) arrives(d *disks.Disk, unique string) {
 		v.unmanaged = true
 		m.node.Later(managed, func() { v.unmanaged = false })
 	}
-}
-
-// Ready reports whether the volumes of all partitions of d have arrived.
-//
-// Guess: IOCTL_DISK_ARE_VOLUMES_READY waits for no volume of a disk that is offline.
-func (m *Manager) Ready(d *disks.Disk) bool {
-	return !slices.ContainsFunc(d.DataPartitions(), func(p disks.DataPartition) bool {
-		_, arriving := m.arriving[p.Unique]
-		return arriving
-	})
 }
 
 // managed is how long after a volume storage management learns of it, if it does so late.

@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/csi-proxy/csi-proxy/internal/win"
-	"github.com/csi-proxy/csi-proxy/internal/winname"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // mount is what the mount manager remembers of a mount point

@@ -5,12 +5,13 @@ package volumes
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"math/bits"
 	"unicode/utf16"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // tree is the content of a formatted volume. It lies on its disk under the serial
@@ -168,15 +169,53 @@ func (st *store) drop(serial uint64) {
 
 // Copy copies the file systems of a disk to one that has the same bytes.
 func (m *Manager) Copy(from, to *disks.Disk) error {
-	copied := m.store(to)
 	for serial, t := range m.store(from).trees {
-		fs, err := ntfs.Restore(t.fs.Records())
-		if err != nil {
+		if err := m.put(to, serial, t.treeRecord, t.fs.Records()); err != nil {
 			return err
 		}
-		copied.add(serial, &tree{treeRecord: t.treeRecord, fs: fs, changed: true})
-		fs.Touch()
 	}
+	return nil
+}
+
+// packed is a file system on its way to another node.
+type packed struct {
+	Serial uint64
+	Record treeRecord
+	Files  []ntfs.Record
+}
+
+// Pack returns the file systems of a disk, without what wasn't flushed.
+func (m *Manager) Pack(d *disks.Disk) ([]byte, error) {
+	var all []packed
+	for serial, t := range m.store(d).trees {
+		t.fs.DropUnflushed()
+		all = append(all, packed{serial, t.treeRecord, t.fs.Records()})
+	}
+	return json.Marshal(all)
+}
+
+// Unpack puts the file systems on a disk.
+func (m *Manager) Unpack(d *disks.Disk, data []byte) error {
+	var all []packed
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	for _, p := range all {
+		if err := m.put(d, p.Serial, p.Record, p.Files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put puts a copy of a file system on a disk.
+func (m *Manager) put(d *disks.Disk, serial uint64, record treeRecord, files []ntfs.Record) error {
+	fs, err := ntfs.Restore(files)
+	if err != nil {
+		return err
+	}
+	m.store(d).add(serial, &tree{treeRecord: record, fs: fs, changed: true})
+	fs.Touch()
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
-	"github.com/csi-proxy/csi-proxy/internal/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Handle is what has a volume open.

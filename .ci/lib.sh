@@ -1,0 +1,34 @@
+# Copyright The CSI Proxy Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the scripts beside it share. Sourced first; the working directory is the repository's root then.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# need PACKAGE... installs Debian's packages that aren't there. Root only.
+need() {
+	local missing=() package
+	for package in "$@"; do
+		[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+	done
+	[ ${#missing[@]} = 0 ] || {
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+	}
+}
+
+# step COMMAND... says what it runs, and how long it took. What fails, or leaves a file among the sources, ends
+# the script.
+step() {
+	printf '\n== %s\n' "$*"
+	local began=$SECONDS before
+	before=$(git status --porcelain)
+	"$@"
+	printf '== %s: %d s\n' "$*" $((SECONDS - began))
+	[ "$before" = "$(git status --porcelain)" ] || {
+		git --no-pager diff
+		printf '%s has changed these files:\n' "$*"
+		git status --porcelain
+		return 1
+	}
+}

@@ -1,0 +1,434 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet says how CSI Proxy does on the Windows nodes of a cluster. What a node's
+// metrics and the API server say takes rights to read only. Everything else is asked of the
+// node itself, by running csi-proxyctl in CSI Proxy's pod on it, which is SYSTEM there: who
+// may do that is an administrator of the nodes.
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/cluster"
+	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/table"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+)
+
+// Status is how CSI Proxy does on all nodes. Its JSON is the output of "kubectl csi-proxy
+// status -o json".
+type Status struct {
+	// OK says that no node has a problem.
+	OK bool `json:"ok"`
+	// Nodes are sorted by name, those with problems first.
+	Nodes []NodeStatus `json:"nodes"`
+}
+
+// NodeStatus is how CSI Proxy does on a node.
+type NodeStatus struct {
+	Node string `json:"node"`
+	// Problems are sentences; none if all is well, as far as it is known.
+	Problems []string `json:"problems"`
+	// Mode is one of the modes; empty if there is no CSI Proxy.
+	Mode string `json:"mode,omitempty"`
+	Pod  string `json:"pod,omitempty"`
+	// Version is empty if it isn't known.
+	Version string `json:"version,omitempty"`
+	// Drivers are the CSI drivers that are registered with the node's kubelet, and InTree the
+	// volumes of in-tree plugins on it. Only a check looks for them.
+	Drivers []string       `json:"drivers,omitzero"`
+	InTree  []InTreeVolume `json:"inTreeVolumes,omitzero"`
+	// Unknown says why the fields below aren't known; it is empty if they are.
+	Unknown string `json:"unknown,omitempty"`
+	// Volumes are the volumes of disks that are staged.
+	Volumes *int `json:"stagedVolumes,omitempty"`
+	// Disks are those that answer, OfflineDisks those of them that are offline, and
+	// SilentDisks those that don't answer.
+	Disks        *int `json:"disks,omitempty"`
+	OfflineDisks *int `json:"offlineDisks,omitempty"`
+	SilentDisks  *int `json:"silentDisks,omitempty"`
+	// RefusedUnstages is how many calls of UnstageVolume were refused since the daemon started,
+	// mostly since something used the volume.
+	RefusedUnstages *int `json:"refusedUnstages,omitempty"`
+	// Hangs are the calls that Windows doesn't answer.
+	Hangs []Hang `json:"hangingCalls"`
+}
+
+// The modes in which CSI Proxy is on a node.
+const (
+	Container = "container" // a HostProcess container
+	Service   = "service"   // a Windows service that a pod installs and watches
+	Removal   = "removal"   // a pod that removes the service
+	Other     = "other"     // something else has installed it: the node has the annotation
+)
+
+// Hang is a call that Windows doesn't answer.
+type Hang struct {
+	Call   string    `json:"call"`
+	Object string    `json:"object"`
+	Since  time.Time `json:"since"`
+}
+
+// Look says what is looked at, and how.
+type Look struct {
+	Client kubernetes.Interface
+	// Scraper says how the daemons are asked.
+	Scraper cluster.Scraper
+	// Namespace is that of CSI Proxy's pods.
+	Namespace string
+	// Selector is a label selector for the Windows nodes; empty for all.
+	Selector string
+	// Check is what the nodes must have beside CSI Proxy; nil for nothing.
+	Check *Check
+}
+
+// Status asks the API server, and by way of it the daemons, once. An error says that the cluster
+// couldn't be looked at.
+func (l Look) Status(ctx context.Context) (Status, error) {
+	nodes, err := cluster.Nodes(ctx, l.Client, l.Selector)
+	if err != nil {
+		return Status{}, err
+	}
+	pods, err := cluster.DaemonPods(ctx, l.Client, l.Namespace)
+	if err != nil {
+		return Status{}, err
+	}
+	var u *used
+	if l.Check != nil {
+		if u, err = readUsed(ctx, l.Client, nodes); err != nil {
+			return Status{}, err
+		}
+	}
+	s := Status{Nodes: cluster.InParallel(nodes, func(n *core.Node) NodeStatus {
+		status := l.statusOf(ctx, n, pods[n.Name])
+		if l.Check != nil {
+			status.check(n, u, l.Check)
+		}
+		return status
+	})}
+	s.OK = s.with(func(n NodeStatus) bool { return len(n.Problems) > 0 }) == 0
+	slices.SortStableFunc(s.Nodes, func(a, b NodeStatus) int {
+		return cmp.Compare(min(1, len(b.Problems)), min(1, len(a.Problems)))
+	})
+	// An interrupted look isn't one that found daemons that don't answer.
+	return s, context.Cause(ctx)
+}
+
+// statusOf returns the status of a node, with CSI Proxy's pod on it; nil for none.
+func (l Look) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeStatus {
+	s := NodeStatus{Node: n.Name, Problems: []string{}, Hangs: []Hang{}}
+	if !cluster.NodeIsReady(n) {
+		s.problem("the node isn't ready: what its kubelet reported may be old")
+	}
+	if pod == nil {
+		s.Version = n.Annotations[cluster.VersionAnnotation]
+		s.Unknown = "no pod of CSI Proxy is on the node"
+		switch {
+		case s.Version != "":
+			s.Mode = Other
+		case l.Check != nil && l.Check.WithoutDaemon:
+		default:
+			s.problem("CSI Proxy isn't there: the namespace %s has no pod of it on the node, and the node has no annotation "+
+				"%s; if something else has installed it, as on OpenShift, set that annotation", l.Namespace,
+				cluster.VersionAnnotation)
+		}
+		return s
+	}
+	s.Pod, s.Mode = pod.Name, modeOf(pod)
+	if !cluster.PodIsReady(pod) {
+		s.Unknown = "its pod isn't ready"
+		s.problem("CSI Proxy isn't ready: %s", whyNotReady(pod))
+		return s
+	}
+	if s.Mode == Removal {
+		s.Unknown = "CSI Proxy is being removed"
+		return s
+	}
+	metrics, err := l.Scraper.Metrics(ctx, l.Client, pod)
+	if err != nil {
+		s.Unknown = err.Error()
+		// No tag of the image is no more than a version that isn't known.
+		s.Version, _ = cluster.ImageVersion(pod)
+		if !errors.Is(err, cluster.ErrLocal) {
+			s.problem("CSI Proxy doesn't answer: %v", err)
+		}
+		return s
+	}
+	s.read(metrics, time.Now())
+	return s
+}
+
+// modeOf says what CSI Proxy's pod does, by what it runs: see deploy.
+func modeOf(pod *core.Pod) string {
+	c := pod.Spec.Containers[0]
+	switch arguments := slices.Concat(c.Command, c.Args); {
+	case slices.Contains(arguments, "uninstall"):
+		return Removal
+	case slices.Contains(arguments, "install"):
+		return Service
+	}
+	return Container
+}
+
+// whyNotReady says what Kubernetes says of a pod that isn't ready.
+func whyNotReady(pod *core.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		restarted := ""
+		if c.RestartCount > 0 {
+			restarted = fmt.Sprintf(", after %d restarts", c.RestartCount)
+		}
+		switch state := c.State; {
+		case state.Waiting != nil && state.Waiting.Reason != "":
+			return fmt.Sprintf("%s: %s%s%s", state.Waiting.Reason, state.Waiting.Message, restarted,
+				lastWords(c.LastTerminationState.Terminated))
+		case state.Terminated != nil:
+			return fmt.Sprintf("it ended with exit code %d%s%s", state.Terminated.ExitCode, restarted, lastWords(state.Terminated))
+		case state.Running != nil:
+			return "its container runs, and isn't ready" + restarted
+		}
+	}
+	return fmt.Sprintf("the phase of the pod %s is %s", pod.Name, pod.Status.Phase)
+}
+
+// lastWords is the end of a sentence with the last line that a container wrote, which says why it
+// ended; empty if Kubernetes has none.
+func lastWords(ended *core.ContainerStateTerminated) string {
+	if ended == nil {
+		return ""
+	}
+	text := strings.TrimSpace(ended.Message)
+	if line := strings.TrimSpace(text[strings.LastIndex(text, "\n")+1:]); line != "" {
+		return "; it said: " + line
+	}
+	return ""
+}
+
+func (s *NodeStatus) problem(format string, args ...any) {
+	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
+}
+
+// inventoryAge is how old what a daemon knows of its node may get. It looks each time that it
+// is asked, and at most every 30 seconds.
+const inventoryAge = 10 * time.Minute
+
+// read takes over what a daemon's metrics say; docs/monitoring.md explains them.
+func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
+	var err error
+	if s.Version, err = m.Version(); err != nil {
+		s.Unknown = err.Error()
+		s.problem("what answers isn't CSI Proxy: %v", err)
+		return
+	}
+	count := func(name, label, value string) *int {
+		v, ok := m.Value(name, label, value)
+		if !ok {
+			return nil
+		}
+		n := int(v)
+		return &n
+	}
+	s.Volumes = count("csi_proxy_staged_volumes", "", "")
+	s.OfflineDisks = count("csi_proxy_disks", "state", "offline")
+	s.SilentDisks = count("csi_proxy_skipped_disks", "", "")
+	s.RefusedUnstages = new(int)
+	for _, handled := range m.Series("grpc_server_handled_total") {
+		if handled.Labels["grpc_method"] == "UnstageVolume" && handled.Labels["grpc_code"] == "FailedPrecondition" {
+			*s.RefusedUnstages += int(handled.Value)
+		}
+	}
+	if online := count("csi_proxy_disks", "state", "online"); online != nil && s.OfflineDisks != nil {
+		all := *online + *s.OfflineDisks
+		s.Disks = &all
+	}
+	for _, h := range m.Series("csi_proxy_windows_hanging_call_start_time_seconds") {
+		hang := Hang{h.Labels["call"], h.Labels["object"], time.UnixMilli(int64(h.Value * 1000)).UTC()}
+		s.Hangs = append(s.Hangs, hang)
+	}
+	slices.SortFunc(s.Hangs, func(a, b Hang) int { return a.Since.Compare(b.Since) })
+	for _, h := range s.Hangs {
+		s.problem("Windows hasn't answered %s on %s for %v: look at the storage behind it", h.Call, h.Object,
+			now.Sub(h.Since).Round(time.Second))
+	}
+	for _, sign := range []struct{ metric, label, value, text string }{
+		{"csi_proxy_skipped_disks", "", "", "disks don't answer"},
+		{"csi_proxy_links_to_nothing", "", "",
+			"links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
+		{"csi_proxy_smb_mappings", "state", "network_error",
+			"SMB mappings have network errors: can the node reach the servers?"},
+		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: look at the secrets"},
+	} {
+		if n := count(sign.metric, sign.label, sign.value); n != nil && *n > 0 {
+			s.problem("%d %s", *n, sign.text)
+		}
+	}
+	for _, of := range m.Series("csi_proxy_inventory_timestamp_seconds") {
+		age := now.Sub(time.UnixMilli(int64(of.Value * 1000)))
+		if age > inventoryAge {
+			s.problem("Windows hasn't told the node's %s for %v", of.Labels["of"], age.Round(time.Second))
+		}
+	}
+	running, _ := m.Value("csi_proxy_calls", "state", "running")
+	if limit, ok := m.Value("csi_proxy_calls_limit", "", ""); ok && running > limit/2 {
+		s.problem("%.0f calls are under way, of %.0f at most: mostly something hangs", running, limit)
+	}
+}
+
+// View is a status for people. Its JSON is that of the status.
+type View struct {
+	Status
+	// Brief lists only the nodes with problems, and counts the others.
+	Brief bool `json:"-"`
+	// Colours marks what is well and what isn't, for a terminal that shows colours.
+	Colours bool `json:"-"`
+}
+
+// Print writes a line for each node that is listed, with the columns of which something is known,
+// and what the nodes have in common.
+func (v View) Print(w io.Writer) error {
+	if len(v.Nodes) == 0 {
+		return table.Line(w, "The cluster has no Windows nodes.")
+	}
+	nodes := table.New(w, "NODE", "OK", "MODE", "VERSION", "CSI DRIVERS", "IN-TREE VOLUMES", "VOLUMES", "DISKS", "OFFLINE",
+		"SILENT", "REFUSED", "HANGS", "PROBLEMS")
+	nodes.Compact()
+	for _, n := range v.Nodes {
+		ok := len(n.Problems) == 0
+		if ok && v.Brief {
+			continue
+		}
+		hangs, volumes := "", ""
+		if n.Unknown == "" {
+			hangs = strconv.Itoa(len(n.Hangs))
+		}
+		if n.InTree != nil {
+			volumes = strconv.Itoa(len(n.InTree))
+		}
+		nodes.Coloured(v.colour(ok, table.None, table.Red), n.Node, table.YesNo(ok), n.Mode, n.Version,
+			strings.Join(n.Drivers, ","), volumes, number(n.Volumes), number(n.Disks), number(n.OfflineDisks),
+			number(n.SilentDisks), number(n.RefusedUnstages), hangs, strings.Join(n.Problems, "; "))
+	}
+	if err := nodes.Flush(); err != nil {
+		return err
+	}
+	if !v.Brief || !v.OK {
+		fmt.Fprintln(w)
+	}
+	healthy := fmt.Sprintf("%d of %d Windows nodes are healthy, as far as can be seen from here.",
+		v.with(func(n NodeStatus) bool { return len(n.Problems) == 0 }), len(v.Nodes))
+	if v.Brief {
+		healthy += " --all lists them."
+	}
+	// Nothing that a node says is in these lines but versions and names, which are quoted.
+	lines := []string{v.colour(v.OK, table.Green, table.Red).Paint(healthy)}
+	for _, text := range []string{v.versions(), v.refused()} {
+		if text != "" {
+			lines = append(lines, v.colour(true, table.Yellow, table.None).Paint(quote.Terminal(text)))
+		}
+	}
+	_, err := fmt.Fprintln(w, strings.Join(append(lines, v.hints()...), "\n"))
+	return err
+}
+
+// colour returns the colour for what is so or isn't.
+func (v View) colour(is bool, so, otherwise table.Colour) table.Colour {
+	switch {
+	case !v.Colours:
+		return table.None
+	case is:
+		return so
+	}
+	return otherwise
+}
+
+// mostNames is how many nodes are named of those that have something in common.
+const mostNames = 5
+
+// versions says which nodes run another version than most; empty if none does.
+func (s Status) versions() string {
+	nodes := make(map[string][]string) // by version
+	for _, n := range s.Nodes {
+		if n.Version != "" {
+			nodes[n.Version] = append(nodes[n.Version], n.Node)
+		}
+	}
+	if len(nodes) < 2 {
+		return ""
+	}
+	all := slices.Sorted(maps.Keys(nodes))
+	slices.SortStableFunc(all, func(a, b string) int { return len(nodes[b]) - len(nodes[a]) })
+	text := fmt.Sprintf("The nodes run different versions: %s on %d", all[0], len(nodes[all[0]]))
+	for _, version := range all[1:] {
+		names := slices.Sorted(slices.Values(nodes[version]))
+		text += fmt.Sprintf("; %s on %d (%s)", version, len(names), some(names))
+	}
+	return text + "."
+}
+
+// some returns the first of the names of nodes, and how many more there are.
+func some(names []string) string {
+	text := strings.Join(names[:min(mostNames, len(names))], ", ")
+	if more := len(names) - mostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// refused says where volumes stay that were to be unstaged; empty if nowhere.
+func (s Status) refused() string {
+	var names []string
+	for _, n := range s.Nodes {
+		if n.RefusedUnstages != nil && *n.RefusedUnstages > 0 {
+			names = append(names, n.Node)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return fmt.Sprintf("UnstageVolume was refused on %d of the nodes (%s), mostly since something uses the volume. "+
+		"kubectl csi-proxy volumes NODE says what. If it is a pod that kubelet has forgotten, it names the link, the "+
+		"pod's UID and the command that removes the link.", len(names), some(names))
+}
+
+// hints say what to do for nodes of which little is known.
+func (s Status) hints() []string {
+	var hints []string
+	if n := s.with(func(n NodeStatus) bool { return n.Unknown == cluster.ErrLocal.Error() }); n > 0 {
+		hints = append(hints, fmt.Sprintf(
+			"Of %d nodes volumes, disks and hangs aren't known, since their metrics are served on the node only. "+
+				"kubectl csi-proxy doctor asks the nodes themselves; docs/fleet.md says how to open the metrics.", n))
+	}
+	if n := s.with(func(n NodeStatus) bool { return n.Mode == Other }); n > 0 {
+		hints = append(hints, fmt.Sprintf("On %d nodes something else than this project's manifests has installed CSI Proxy, "+
+			"and set its version as an annotation. Nothing more can be seen from here. On the node: csi-proxyctl doctor.", n))
+	}
+	return hints
+}
+
+func (s Status) with(is func(NodeStatus) bool) (n int) {
+	for _, node := range s.Nodes {
+		if is(node) {
+			n++
+		}
+	}
+	return n
+}
+
+// number is a number in a table; empty if it isn't known.
+func number(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
+}

@@ -1,0 +1,258 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csinode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// NodeStageVolume implements csi.NodeServer.
+func (s *Server) NodeStageVolume(ctx context.Context,
+	r *csi.NodeStageVolumeRequest) (_ *csi.NodeStageVolumeResponse, err error) {
+	defer coded(&err)
+	rec, err := s.recordOf(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := s.store.volumes.try(rec.VolumeID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	if err := s.checkFree(ctx, rec); err != nil {
+		return nil, err
+	}
+	known, err := s.store.load(rec.VolumeID)
+	if err != nil {
+		return nil, err
+	}
+	if why := Unsupported(r.VolumeCapability, rec.Source.isShare()); why != "" {
+		err := status.Error(codes.FailedPrecondition, why)
+		if known == nil {
+			s.giveUp(ctx, rec, err) // Windows has brought the disk online by itself
+		}
+		return nil, err
+	}
+	switch {
+	case known == nil:
+	case known.Source.equal(rec.Source) && samePath(known.StagingPath, rec.StagingPath):
+		rec.Targets = known.Targets
+	default:
+		if err := s.unstageOther(ctx, known); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.store.save(rec); err != nil {
+		return nil, err
+	}
+	if err := s.stage(ctx, rec); err != nil {
+		s.giveUp(ctx, rec, err)
+		return nil, err
+	}
+	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+// checkFree returns an error if another volume is staged at a record's staging path. If nothing is
+// mounted there, the record of the other volume is void.
+func (s *Server) checkFree(ctx context.Context, rec *record) error {
+	other, err := s.store.stagedAt(rec.StagingPath)
+	if err != nil || other == nil || other.VolumeID == rec.VolumeID {
+		return err
+	}
+	unlock, err := s.store.volumes.try(other.VolumeID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = s.mountedAt(ctx, other.StagingPath)
+	switch {
+	case err == nil:
+		return status.Errorf(codes.FailedPrecondition, "another volume, %s, is staged at %s", other.VolumeID, rec.StagingPath)
+	case !isRefusal(err):
+		return err
+	}
+	return s.unstage(ctx, other)
+}
+
+// unstageOther unstages a volume that is staged in another way than NodeStageVolume asks for now.
+// Kubelet asks for that if it has forgotten NodeUnstageVolume, as when its directory was lost. A
+// volume that is published or in use isn't unstaged, and then the call is the CO's mistake.
+func (s *Server) unstageOther(ctx context.Context, known *record) error {
+	err := s.unstage(ctx, known)
+	if isRefusal(err) {
+		return status.Errorf(codes.AlreadyExists, "volume %s is already staged differently, at %s, and in use: %v",
+			known.VolumeID, known.StagingPath, err)
+	}
+	if err == nil {
+		s.options.Logger.Info("a volume that was staged differently, and not in use, was unstaged", "volume", known.VolumeID,
+			"path", known.StagingPath)
+	}
+	return err
+}
+
+// isRefusal reports whether an error says that the state of the node forbids what was asked for, and
+// not that the state isn't known.
+func isRefusal(err error) bool { return status.Code(withCode(err)) == codes.FailedPrecondition }
+
+// stage makes a volume usable at its staging path.
+func (s *Server) stage(ctx context.Context, rec *record) error {
+	source := rec.Source
+	if source.isShare() {
+		return s.options.Storage.StageShare(ctx, storage.StageShareRequest{
+			RemotePath: source.Share, StagingPath: rec.StagingPath, Credentials: source.Credentials,
+		})
+	}
+	_, err := s.options.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+		Disk: source.Disk, Login: source.Login, StagingPath: rec.StagingPath, Partition: source.Partition,
+		ReadOnly: source.ReadOnly,
+		Format:   source.Format, Wait: s.options.Wait,
+	})
+	return err
+}
+
+// giveUp undoes what NodeStageVolume has done before it failed with err. Kubelet calls
+// NodeUnstageVolume only if the error leaves in doubt whether the volume is staged, so
+// giveUp does it for other errors. It doesn't undo an earlier staging, which pods use.
+func (s *Server) giveUp(ctx context.Context, rec *record, err error) {
+	inDoubt := []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted,
+		codes.Aborted}
+	if len(rec.Targets) > 0 || slices.Contains(inDoubt, status.Code(withCode(err))) {
+		return
+	}
+	if err := s.unstage(ctx, rec); err != nil {
+		s.options.Logger.Error("a failed staging can't be undone now; NodeUnstageVolume must undo it", "volume", rec.VolumeID,
+			"err", err)
+	}
+}
+
+// recordOf checks a request and returns the record for it, with the secrets, which aren't saved.
+func (s *Server) recordOf(ctx context.Context, r *csi.NodeStageVolumeRequest) (*record, error) {
+	if err := required("volume_id", r.VolumeId); err != nil {
+		return nil, err
+	}
+	staging, err := windowsPath("staging_target_path", r.StagingTargetPath)
+	if err != nil {
+		return nil, err
+	}
+	if r.VolumeCapability == nil {
+		return nil, invalid("volume_capability is missing")
+	}
+	source, err := s.options.Source(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if fs := r.VolumeCapability.GetMount().GetFsType(); source.Format.FileSystem == "" &&
+		strings.EqualFold(fs, string(storage.ReFS)) {
+		source.Format.FileSystem = storage.ReFS
+	}
+	return &record{VolumeID: r.VolumeId, Source: source, StagingPath: staging}, nil
+}
+
+// NodeUnstageVolume implements csi.NodeServer. It goes on when its caller ends: a kubelet that is
+// restarted doesn't ask again, but has the disk detached (github.com/kubernetes/kubernetes/issues/121937).
+func (s *Server) NodeUnstageVolume(ctx context.Context,
+	r *csi.NodeUnstageVolumeRequest) (_ *csi.NodeUnstageVolumeResponse, err error) {
+	defer coded(&err)
+	if err := required("volume_id", r.VolumeId); err != nil {
+		return nil, err
+	}
+	staging, err := windowsPath("staging_target_path", r.StagingTargetPath)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := s.store.volumes.try(r.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	ctx, cancel := withoutCaller(ctx)
+	defer cancel()
+
+	rec, err := s.store.load(r.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		err = s.unstageForgotten(ctx, staging)
+	} else {
+		err = s.unstage(ctx, rec)
+	}
+	if err != nil {
+		s.warnOfUnstage(ctx, r.VolumeId, err)
+	}
+	return &csi.NodeUnstageVolumeResponse{}, err
+}
+
+// withoutCaller returns a context with the deadline of ctx that doesn't end with the caller.
+func withoutCaller(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
+}
+
+// unstage undoes the staging, finished or not, and removes the record. The disk or share is
+// named since an earlier call may have died half-way, and since another volume may be staged
+// at the path, whose record was lost: that one stays.
+func (s *Server) unstage(ctx context.Context, rec *record) error {
+	if err := s.unstageAt(ctx, rec.StagingPath, rec.Source); err != nil {
+		return err
+	}
+	return s.store.remove(rec.VolumeID)
+}
+
+// unstageForgotten unstages whatever is at a staging path without a record, a volume or a
+// share. Usually there is nothing. But if the record was lost, the volume's cache must be
+// written out before the CO has the disk detached.
+func (s *Server) unstageForgotten(ctx context.Context, staging string) error {
+	other, err := s.store.stagedAt(staging)
+	if err != nil || other != nil {
+		return err // the path is another volume's
+	}
+	return s.unstageAt(ctx, staging, Source{})
+}
+
+// unstageAt unstages a source at a path, or whatever is there for the zero source. If that is
+// refused since the volume is published, the links of pods that are gone are removed, and it is
+// tried again.
+func (s *Server) unstageAt(ctx context.Context, staging string, source Source) error {
+	unstage := func() (err error) {
+		if source.isShare() {
+			_, err = s.options.Storage.UnstageShare(ctx,
+				storage.UnstageShareRequest{StagingPath: staging, RemotePath: source.Share})
+		} else {
+			_, err = s.options.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: source.Disk})
+		}
+		return err
+	}
+	err := unstage()
+	if !isRefusal(err) {
+		return err
+	}
+	links, listErr := s.linksTo(ctx, staging)
+	if listErr != nil {
+		return fmt.Errorf("%w; the links to it can't be listed: %w", err, listErr)
+	}
+	removed, kept := s.unpublishGone(ctx, links)
+	if removed {
+		err = unstage()
+	}
+	if err != nil && kept != "" {
+		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: kept, Err: err}
+	}
+	return err
+}

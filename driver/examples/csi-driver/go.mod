@@ -1,0 +1,41 @@
+module github.com/csi-proxy/csi-proxy/driver/examples/csi-driver
+
+go 1.26.0
+
+replace (
+	github.com/csi-proxy/csi-proxy => ../../..
+	github.com/csi-proxy/csi-proxy/driver/csinode => ../../csinode
+)
+
+require (
+	github.com/Microsoft/go-winio v0.6.2
+	github.com/container-storage-interface/spec v1.13.0
+	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
+	github.com/csi-proxy/csi-proxy/driver/csinode v0.0.0-00010101000000-000000000000
+	github.com/google/go-cmp v0.7.0
+	github.com/kubernetes-csi/csi-test/v5 v5.6.0
+	github.com/onsi/ginkgo/v2 v2.34.0
+	google.golang.org/grpc v1.83.2
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/Masterminds/semver/v3 v3.4.0 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/go-task/slim-sprig/v3 v3.0.0 // indirect
+	github.com/google/pprof v0.0.0-20260402051712-545e8a4df936 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/onsi/gomega v1.42.1 // indirect
+	go.etcd.io/bbolt v1.5.0 // indirect
+	go.uber.org/mock v0.6.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
+	gopkg.in/yaml.v2 v2.4.0 // indirect
+	k8s.io/klog/v2 v2.140.0 // indirect
+)

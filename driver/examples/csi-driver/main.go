@@ -1,0 +1,148 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command csi-driver is a CSI driver for Windows nodes, to be read and copied. See
+// package driver. docs/quickstart-driver.md shows how to use it.
+//
+// It uses the CSI Proxy that runs beside it, or CSI Proxy as a library. On other systems
+// than Windows the node is a simulated one. Its hardware is then the cloud in which the
+// driver's Controller creates volumes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/driver/csinode"
+	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/cloud"
+	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/driver"
+)
+
+// version is set at link time.
+var version = "unknown"
+
+// Values of -via.
+const (
+	viaPipe      = "pipe"
+	viaInProcess = "in-process"
+)
+
+type options struct {
+	endpoint    string
+	nodeID      string
+	via         string
+	endpointDir string
+	stateDir    string
+	simulated   bool
+}
+
+func main() {
+	err := run(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "csi-driver: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (o options, err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return o, err
+	}
+	flags := flag.NewFlagSet("csi-driver", flag.ContinueOnError)
+	flags.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock",
+		"the `address` to serve CSI at: unix:///csi/csi.sock or tcp://127.0.0.1:10000")
+	flags.StringVar(&o.nodeID, "node-id", host, "the `name` of this node in the cloud")
+	flags.StringVar(&o.via, "via", viaPipe,
+		"how to use CSI Proxy: `"+viaPipe+"` for the daemon, "+viaInProcess+" for the library")
+	flags.StringVar(&o.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
+		"the `directory` of CSI Proxy's sockets; not used on Windows, which has named pipes")
+	flags.StringVar(&o.stateDir, "state-dir", "", "a `directory` of the driver's own that survives its restart")
+	flags.BoolVar(&o.simulated, "simulated", runtime.GOOS != "windows",
+		"CSI Proxy runs on a simulated node, whose hardware is the cloud; on other systems than Windows it always does")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case o.via != viaPipe && o.via != viaInProcess:
+		return o, fmt.Errorf("-via=%s: must be %s or %s", o.via, viaPipe, viaInProcess)
+	case !o.simulated && runtime.GOOS != "windows":
+		return o, errors.New("-simulated=false: there is a real node on Windows only")
+	case o.stateDir == "":
+		return o, errors.New("-state-dir is missing")
+	case !strings.HasPrefix(o.endpoint, "unix://") && !strings.HasPrefix(o.endpoint, "tcp://"):
+		return o, fmt.Errorf("-endpoint=%s: must have the form unix:///csi/csi.sock or tcp://127.0.0.1:10000", o.endpoint)
+	}
+	return o, nil
+}
+
+func run(args []string) (err error) {
+	o, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	n, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	settings := driver.Options{
+		Version: version, NodeID: o.nodeID, Storage: n.storage, StateDir: filepath.Join(o.stateDir, "volumes"),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	if n.hardware != nil {
+		settings.Cloud, err = cloud.Open(filepath.Join(o.stateDir, "cloud.json"), o.nodeID, n.hardware)
+		if err != nil {
+			return err
+		}
+	}
+	d, err := driver.New(settings)
+	if err != nil {
+		return err
+	}
+	network, address, _ := strings.Cut(o.endpoint, "://")
+	if network == "unix" {
+		return d.ListenAndServe(ctx, address)
+	}
+	l, err := net.Listen(network, address) // without access control, so for tests only
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	return d.Serve(ctx, l)
+}
+
+// openedNode is the node on which the driver runs: see open.
+type openedNode struct {
+	storage  csinode.Storage
+	hardware cloud.Hardware // nil if it isn't simulated
+	closers  []io.Closer
+}
+
+// Close closes what was opened for it.
+func (n *openedNode) Close() error {
+	var errs []error
+	for _, c := range n.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

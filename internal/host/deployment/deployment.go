@@ -1,0 +1,445 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deployment puts a daemon in place as a service: it installs the service, puts
+// it in the place of the published daemon, and upgrades its program. If the daemon that
+// it has put in place doesn't work, it brings back the one before.
+//
+// # Deaths
+//
+// The process may die at any moment, and each of its calls may be repeated. So each
+// change is written down before it is made:
+//
+//   - An upgrade copies the program to NAME.rollback.exe before it exchanges it. That
+//     file is there until the new program has been found to work. Then it becomes
+//     NAME.previous.exe.
+//   - A replacement writes the service's settings to the service's key in the registry
+//     before it changes them.
+//
+// The next run finds that, and first brings the change that was cut off to its end: if
+// the daemon in place works, it stays; if not, the one before comes back. At no moment is
+// there only a part of a program at the path that the service starts, and at no moment is
+// the old program without a copy.
+//
+// Runs must not overlap. [winservice.Lock] sees to that.
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+)
+
+// Names are the names of the service in the field. The first is the default for a new
+// service: it is the name of the program and of its pipes, and the one that OpenShift and AKS
+// use. The published daemon's own instructions and GCE's scripts use csiproxy; aks-engine used
+// csi-proxy-server.
+var Names = []string{"csi-proxy", "csiproxy", "csi-proxy-server"}
+
+const (
+	// startLimit bounds a start: the daemon reports to the manager within two minutes
+	// that it serves, or ends.
+	startLimit = 150 * time.Second
+	// stopLimit bounds a stop, after which the process has been ended.
+	stopLimit = 2 * time.Minute
+	// healthLimit bounds the wait for all endpoints to answer.
+	healthLimit = 30 * time.Second
+	// rollbackLimit bounds a rollback. It doesn't depend on the caller, who may have
+	// given up already.
+	rollbackLimit = stopLimit + startLimit + healthLimit
+)
+
+// Services is the service manager. Each method returns without a change if what it does
+// has been done already.
+type Services interface {
+	// Query returns the state of a service: csiproxy.ErrNotFound if there is none.
+	Query(name string) (winservice.Status, error)
+	// CheckOurs returns csiproxy.ErrFailedPrecondition if a service runs no CSI Proxy.
+	CheckOurs(name string) error
+	// Settings returns what Install and Restore change.
+	Settings(name string) (winservice.Settings, error)
+	// Install makes or changes a service. The command line is the first thing that it
+	// changes.
+	Install(ctx context.Context, config winservice.Config) error
+	// Restore gives a service settings that it had before.
+	Restore(name string, settings winservice.Settings) error
+	// Uninstall stops and removes a service.
+	Uninstall(ctx context.Context, name string) error
+	// Start starts a service, and returns when it runs.
+	Start(ctx context.Context, name string) error
+	// Stop stops a service, and returns when its process has ended and no process of one
+	// of the programs holds an endpoint. If another program holds one, that is winservice.ErrHeld.
+	Stop(ctx context.Context, name string, programs ...string) error
+	// Record returns what SetRecord stored with the service, nil if nothing is.
+	Record(name string) ([]byte, error)
+	// SetRecord stores a record with the service, for as long as the service exists. Nil
+	// removes it.
+	SetRecord(name string, record []byte) error
+	// SplitCommandLine returns the program of a command line, and its arguments.
+	SplitCommandLine(commandLine string) (program string, args []string, err error)
+	// CommandLine is the reverse of SplitCommandLine.
+	CommandLine(program string, args ...string) (string, error)
+	// MakeLogDirectory makes a directory that only SYSTEM and the Administrators may
+	// use. One that is there stays as it is.
+	MakeLogDirectory(dir string) error
+	// Writers returns who can write to a directory, beside SYSTEM and administrators.
+	Writers(dir string) ([]string, error)
+}
+
+// Programs runs programs and looks at them.
+type Programs interface {
+	// Check runs a daemon with -check and the flags, and returns what it reports.
+	Check(ctx context.Context, program string, args []string) (winservice.Report, error)
+	// Origin says whose daemon a program is.
+	Origin(program string) (Origin, error)
+}
+
+// Files changes files. A file that it makes is complete, and on the disk, once it exists.
+type Files interface {
+	// Copy makes to a copy of from, and replaces what is there.
+	Copy(ctx context.Context, from, to string) error
+	// Rename renames a file, and replaces what is there. Both are in one directory.
+	Rename(ctx context.Context, from, to string) error
+	// Remove removes a file. It is no error if there is none.
+	Remove(path string) error
+	// Exists reports whether there is a file.
+	Exists(path string) (bool, error)
+	// Same reports whether two files have the same bytes.
+	Same(a, b string) (bool, error)
+}
+
+// Origin says whose daemon a program is.
+type Origin int
+
+// Origins.
+const (
+	Unknown   Origin = iota
+	Ours             // this module's
+	Published        // the one of github.com/kubernetes-csi/csi-proxy
+)
+
+// Deployer puts daemons in place.
+type Deployer struct {
+	Services Services
+	Programs Programs
+	Files    Files
+	// Healthy returns nil if these endpoints answer now. Without endpoints it returns nil
+	// if any does.
+	Healthy func(ctx context.Context, endpoints []string) error
+	// Log is told each step.
+	Log *slog.Logger
+}
+
+// Find returns the name of the service that a command means: name if it isn't empty,
+// else the one of Names that exists, else the first of them. If several exist, the error
+// is csiproxy.ErrFailedPrecondition.
+func (d *Deployer) Find(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	var found []string
+	for _, candidate := range Names {
+		_, err := d.Services.Query(candidate)
+		switch {
+		case err == nil:
+			found = append(found, candidate)
+		case !errors.Is(err, csiproxy.ErrNotFound):
+			return "", err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Names[0], nil
+	case 1:
+		return found[0], nil
+	}
+	return "", refuse("find service", "",
+		fmt.Sprintf("there are the services %s, and only one of them can have the pipes; choose one with --name, "+
+			"or remove the others", strings.Join(found, ", ")))
+}
+
+// Installation says which daemon to put in place, and how.
+type Installation struct {
+	Name    string // of the service; see Find
+	Program string // a full path
+	Args    []string
+	// DisplayName and Description are, if empty, those of the service that is there if it
+	// is replaced, else the defaults.
+	DisplayName, Description string
+	DelayedStart             bool
+	// RestrictPrivileges leaves the service only the privileges that the program reports. WMI's
+	// providers act with the service's privileges when they format a volume or map a share, and
+	// nobody has seen on Windows that they need no others.
+	RestrictPrivileges bool
+	// StopTimeout is how long Windows waits at a shutdown. 0 is what the daemon needs.
+	StopTimeout time.Duration
+}
+
+// Installed is the service that an Installation has led to. Its JSON is the output of
+// "csi-proxyctl service install -o json".
+type Installed struct {
+	Name        string `json:"name"`
+	CommandLine string `json:"command_line"`
+	// Replaced is the command line of the service before, if it was another one's.
+	Replaced string `json:"replaced,omitempty"`
+	// RestartNeeded is true if the service runs and has another command line by now, which
+	// its next start takes.
+	RestartNeeded bool `json:"restart_needed"`
+}
+
+const (
+	defaultDescription = "Serves the storage operations of this node to CSI drivers"
+	// defaultLog is where OpenShift's must-gather and collectors of logs of nodes look.
+	defaultLog = `C:\var\log\csi-proxy\csi-proxy.log`
+)
+
+// Install makes the service, or changes it. It doesn't start it, nor stop it: a change
+// takes effect at the next start. The service of the published daemon is left alone.
+func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, error) {
+	name, err := d.Find(in.Name)
+	if err != nil {
+		return Installed{}, err
+	}
+	before, err := d.current(name)
+	switch {
+	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
+		return Installed{}, err
+	case err == nil && before.origin == Published:
+		return Installed{}, refuse("install service", name,
+			"it is the published daemon's; to put this daemon in its place, add --replace")
+	}
+	config, report, err := d.config(ctx, name, in)
+	if err == nil {
+		err = d.checkWriters("the log", report.LogDirectory)
+	}
+	if err != nil {
+		return Installed{}, err
+	}
+	if err := d.Services.Install(ctx, config); err != nil {
+		return Installed{}, err
+	}
+	status, err := d.Services.Query(name)
+	return Installed{
+		Name:          name,
+		CommandLine:   config.CommandLine,
+		RestartNeeded: status.State != winservice.Stopped && before.CommandLine != config.CommandLine,
+	}, err
+}
+
+// config checks the program, makes its log directory, and returns the configuration of
+// its service and what the program reports.
+func (d *Deployer) config(ctx context.Context, name string,
+	in Installation) (winservice.Config, winservice.Report, error) {
+	args := serviceArgs(in.Args)
+	line, err := d.Services.CommandLine(in.Program, args...)
+	if err != nil {
+		return winservice.Config{}, winservice.Report{}, err
+	}
+	report, err := d.check(ctx, in.Program, args, false)
+	if err != nil {
+		return winservice.Config{}, winservice.Report{}, err
+	}
+	if report.LogDirectory != "" {
+		if err := d.Services.MakeLogDirectory(report.LogDirectory); err != nil {
+			return winservice.Config{}, winservice.Report{}, err
+		}
+	}
+	if err := d.checkWriters("the service's program", directoryOf(in.Program)); err != nil {
+		return winservice.Config{}, winservice.Report{}, err
+	}
+	config := winservice.Config{
+		Name:         name,
+		DisplayName:  in.DisplayName,
+		Description:  cmp.Or(in.Description, defaultDescription),
+		CommandLine:  line,
+		DelayedStart: in.DelayedStart,
+		StopTimeout:  cmp.Or(in.StopTimeout, report.StopTimeout()),
+		Log:          d.Log,
+	}
+	if in.RestrictPrivileges {
+		config.Privileges = report.Privileges
+	}
+	return config, report, nil
+}
+
+// checkWriters refuses a directory that others than administrators can write to: they could
+// exchange what SYSTEM runs, or lead its log elsewhere by a link.
+func (d *Deployer) checkWriters(of, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	names, err := d.Services.Writers(dir)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	return refuse("install service", dir, winservice.WritableText(of, dir, names)+"; "+winservice.WritableAdvice(dir))
+}
+
+// warnWriters tells of a log's directory that others can write to. A replacement keeps the log where
+// the published daemon had it, and that is often so; the daemon follows no link there.
+func (d *Deployer) warnWriters(dir string) {
+	if err := d.checkWriters("the log", dir); err != nil {
+		d.Log.Warn("the log stays where others may write", "err", err)
+	}
+}
+
+// directoryOf returns the directory of a program; empty if the path has none.
+func directoryOf(program string) string { return program[:max(0, strings.LastIndexAny(program, `\/`))] }
+
+// check runs a daemon with -check, and compares what it serves with all versions, unless
+// some may be missing.
+func (d *Deployer) check(ctx context.Context, program string, args []string, mayMiss bool) (winservice.Report, error) {
+	report, err := d.Programs.Check(ctx, program, args)
+	if err != nil {
+		return winservice.Report{}, &csiproxy.Error{Op: "check program", Object: program, Kind: csiproxy.ErrInvalidArgument,
+			Detail: "it must be a CSI Proxy that takes the service's flags; nothing was changed", Err: err}
+	}
+	for _, problem := range report.Problems {
+		d.Log.Warn("the daemon will not work as it should on this node", "problem", problem)
+	}
+	var missing []string
+	for _, group := range api.Groups() {
+		for _, version := range api.Versions(group) {
+			if endpoint := api.EndpointName(group, version); !slices.Contains(report.Endpoints, endpoint) {
+				missing = append(missing, endpoint)
+			}
+		}
+	}
+	if len(missing) > 0 && !mayMiss {
+		return winservice.Report{}, refuse("check program", program, "it doesn't serve "+strings.Join(missing, ", ")+
+			", which drivers on this node may use; nothing was changed")
+	}
+	return report, nil
+}
+
+// current is a service as it is.
+type current struct {
+	winservice.Settings
+	program string
+	args    []string
+	origin  Origin // of the program
+}
+
+// current returns the service as it is. If it runs no CSI Proxy, that is an error: nothing of it may
+// be changed.
+func (d *Deployer) current(name string) (c current, err error) {
+	if c.Settings, err = d.Services.Settings(name); err != nil {
+		return current{}, err
+	}
+	if err := d.Services.CheckOurs(name); err != nil {
+		return current{}, err
+	}
+	if c.program, c.args, err = d.Services.SplitCommandLine(c.Daemon()); err != nil {
+		return current{}, err
+	}
+	c.origin, err = d.Programs.Origin(c.program)
+	return c, err
+}
+
+// serviceArgs returns the daemon's arguments with those that a service needs. Without a
+// word about the log, it goes to a file: a service has no standard error.
+func serviceArgs(args []string) []string {
+	with := slices.Clone(args)
+	if !named(args, "log_file", "log_dir", "logtostderr", "alsologtostderr") {
+		with = append([]string{"-log_file=" + defaultLog, "-logtostderr=false"}, with...)
+	}
+	if !named(args, "windows-service") {
+		with = append([]string{"-windows-service"}, with...)
+	}
+	return with
+}
+
+// named reports whether one of the flags is among the arguments.
+func named(args []string, flags ...string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return slices.ContainsFunc(flags, func(flag string) bool { return name == "-"+flag || name == "--"+flag })
+	})
+}
+
+// start starts the service, and checks that it works: that these endpoints answer, or
+// without endpoints that any does.
+func (d *Deployer) start(ctx context.Context, name string, endpoints []string) error {
+	d.Log.Info("starting the service", "service", name)
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := d.Services.Start(starting, name); err != nil {
+		return err
+	}
+	return d.works(ctx, name, endpoints)
+}
+
+// works returns nil if the service runs, and within healthLimit these endpoints answer.
+func (d *Deployer) works(ctx context.Context, name string, endpoints []string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	for {
+		status, err := d.Services.Query(name)
+		if err != nil {
+			return err
+		}
+		if status.State != winservice.Running {
+			return fmt.Errorf("the service %s is in state %q; the reason is in the daemon's log and in the Event Log", name,
+				status.State)
+		}
+		if err = d.Healthy(ctx, endpoints); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not all endpoints answer: %w", err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+const (
+	// attempts is how often the daemon before is brought back: what has failed may pass, and the
+	// node has no daemon meanwhile.
+	attempts      = 3
+	attemptsDelay = 5 * time.Second
+)
+
+// again does something until it succeeds, up to attempts times.
+func again(ctx context.Context, do func() error) error {
+	for i := 1; ; i++ {
+		err := do()
+		if err == nil || i == attempts {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(attemptsDelay):
+		}
+	}
+}
+
+// stop stops the service and ends what still holds its endpoints.
+func (d *Deployer) stop(ctx context.Context, name string, programs ...string) error {
+	d.Log.Info("stopping the service", "service", name)
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	return d.Services.Stop(ctx, name, programs...)
+}
+
+// beside returns the path of a file beside a program: C:\k\csi-proxy.exe has
+// C:\k\csi-proxy.previous.exe.
+func beside(program, word string) string {
+	extension := filepath.Ext(program)
+	return strings.TrimSuffix(program, extension) + "." + word + extension
+}
+
+func refuse(op, object, detail string) error {
+	return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrFailedPrecondition, Detail: detail}
+}

@@ -1,0 +1,498 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+)
+
+const (
+	program   = `C:\k\csi-proxy.exe`
+	rollback  = `C:\k\csi-proxy.rollback.exe`
+	previous  = `C:\k\csi-proxy.previous.exe`
+	fresh     = `C:\k\csi-proxy.new.exe`
+	newFile   = `D:\csi-proxy.exe`
+	oldDaemon = `C:\etc\csi-proxy.exe`
+	flags     = " -windows-service -log_file=C:\\log\\csi-proxy.log -logtostderr=false"
+)
+
+// withOurs is a node on which our daemon runs as a service.
+func withOurs() *node {
+	return &node{
+		services: map[string]*service{"csi-proxy": {
+			settings: winservice.Settings{CommandLine: program + flags, Start: winservice.Automatic,
+				Privileges: []string{"SeRestorePrivilege"}},
+			state: winservice.Running,
+		}},
+		files:    map[string]string{program: oursOld, newFile: oursNew},
+		holder:   oursOld,
+		holderOf: program,
+	}
+}
+
+// withPublished is a node on which the published daemon runs as a service.
+func withPublished() *node {
+	return &node{
+		services: map[string]*service{"csiproxy": {
+			settings: winservice.Settings{CommandLine: oldDaemon + flags, DisplayName: "CSI", Description: "old",
+				Start: winservice.Automatic},
+			state: winservice.Running,
+		}},
+		files:    map[string]string{oldDaemon: published, program: oursOld},
+		holder:   published,
+		holderOf: oldDaemon,
+	}
+}
+
+// runs checks that the service runs a program with this content, which serves.
+func (n *node) runs(t *testing.T, name, content string) {
+	t.Helper()
+	s := n.services[name]
+	if s == nil {
+		t.Fatalf("no service %s", name)
+	}
+	file, _, _ := n.SplitCommandLine(s.daemon())
+	if s.state != winservice.Running || n.files[file] != content || n.holder != content {
+		t.Errorf("the service is in state %v with the program %q, and the pipes are held by %q; want %q", s.state,
+			n.files[file], n.holder, content)
+	}
+}
+
+// hasFiles checks which files there are beside those of begin.
+func (n *node) hasFiles(t *testing.T, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, n.files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// keeps checks that a program is whole at the service's path, and that old is somewhere.
+func keeps(old string) func(*testing.T, *node) {
+	return func(t *testing.T, n *node) {
+		if content := n.files[program]; !slices.Contains([]string{oursOld, oursNew, sick, crashing}, content) {
+			t.Errorf("at the service's path is %q", content)
+		}
+		if !slices.Contains(slices.Collect(maps.Values(n.files)), old) {
+			t.Errorf("the program %q is lost: %q", old, n.files)
+		}
+	}
+}
+
+// does does something once, with an error that is want, or none.
+func (n *node) does(t *testing.T, do func(context.Context, *Deployer) error, want error) {
+	t.Helper()
+	if err := do(context.Background(), n.deployer()); !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
+// replaced checks what the service has replaced, and that nothing is pending.
+func (n *node) replaced(t *testing.T, want string) {
+	t.Helper()
+	if line, pending, err := n.deployer().Replaced("csiproxy"); line != want || pending || err != nil {
+		t.Errorf("replaced: %q, pending %v, %v; want %q", line, pending, err, want)
+	}
+}
+
+// stopsOnce checks that the service was stopped no second time.
+func (n *node) stopsOnce(t *testing.T) {
+	t.Helper()
+	if i := slices.Index(n.log, "stop"); i < 0 || slices.Contains(n.log[i+1:], "stop") {
+		t.Errorf("steps: %v", n.log)
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	everyDeath(t, withOurs, upgradeTo(newFile), nil, keeps(oursOld), func(t *testing.T, n *node) {
+		n.runs(t, "csi-proxy", oursNew)
+		n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+		want := []string{"SeRestorePrivilege", "SeBackupPrivilege"}
+		if diff := cmp.Diff(want, n.services["csi-proxy"].settings.Privileges); diff != "" {
+			t.Errorf("privileges (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func upgradeTo(file string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error { _, err := d.Upgrade(ctx, "", file, false); return err }
+}
+
+// Going back is an upgrade to the program that the upgrade has kept.
+func TestUpgradeToPrevious(t *testing.T) {
+	everyDeath(t, func() *node {
+		n := withOurs()
+		n.files = map[string]string{program: oursNew, previous: oursOld}
+		n.holder = oursNew
+		return n
+	}, upgradeTo(previous), nil, keeps(oursNew), func(t *testing.T, n *node) {
+		got := []string{n.files[program], n.files[previous]}
+		slices.Sort(got)
+		if !slices.Equal(got, []string{oursOld, oursNew}) || len(n.files) != 2 {
+			t.Errorf("%q", n.files)
+		}
+		// A run that has kept the program before, and died then, leaves that one to the
+		// next run as the program to go back to. No other one does.
+		done, _ := strings.CutSuffix(strings.Join(n.log, "; "), "died")
+		if end := strings.LastIndex(done, "died"); n.files[program] != oursOld &&
+			!strings.Contains(done[:max(end, 0)], "rename to "+previous) {
+			t.Errorf("the service has the program %q: %s", n.files[program], done)
+		}
+		n.runs(t, "csi-proxy", n.files[program])
+	})
+}
+
+// A program that doesn't work leaves the node as it was.
+func TestUpgradeRollsBack(t *testing.T) {
+	for _, bad := range []string{sick, crashing} {
+		t.Run(bad, func(t *testing.T) {
+			begin := func() *node { n := withOurs(); n.files[newFile] = bad; return n }
+			everyDeath(t, begin, upgradeTo(newFile), csiproxy.ErrFailedPrecondition, keeps(oursOld),
+				func(t *testing.T, n *node) {
+					n.runs(t, "csi-proxy", oursOld)
+					n.hasFiles(t, map[string]string{program: oursOld, newFile: bad})
+				})
+		})
+	}
+}
+
+func TestUpgradeRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*node)
+		from   string
+		want   error
+	}{
+		"missing program":   {func(n *node) { delete(n.files, newFile) }, newFile, csiproxy.ErrInvalidArgument},
+		"not a daemon":      {func(n *node) { n.files[newFile] = published }, newFile, csiproxy.ErrInvalidArgument},
+		"a missing version": {func(n *node) { n.missing = true }, newFile, csiproxy.ErrFailedPrecondition},
+		"its own program":   {func(*node) {}, strings.ToUpper(program), csiproxy.ErrInvalidArgument},
+		"flags it lacks": {func(n *node) { n.services["csi-proxy"].settings.CommandLine += " -unknown" }, newFile,
+			csiproxy.ErrInvalidArgument},
+		"published daemon": {func(n *node) { n.files[program], n.holder = published, published }, newFile,
+			csiproxy.ErrFailedPrecondition},
+		"disabled service": {func(n *node) { n.services["csi-proxy"].settings.Start = winservice.Disabled }, newFile,
+			csiproxy.ErrFailedPrecondition},
+		"two services": {func(n *node) { n.services["csiproxy"] = n.services["csi-proxy"] }, newFile,
+			csiproxy.ErrFailedPrecondition},
+		"old can't be copied": {func(n *node) { n.refuse = "copy to " + rollback }, newFile, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := withOurs()
+			tt.change(n)
+			before := n.files[program]
+			_, err := n.deployer().Upgrade(t.Context(), "", tt.from, false)
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			n.runs(t, "csi-proxy", before)
+			if slices.Contains(n.log, "stop") {
+				t.Errorf("the service was stopped: %v", n.log)
+			}
+			if _, ok := n.files[fresh]; ok {
+				t.Error("the copy of the new program stays")
+			}
+		})
+	}
+	n := withOurs()
+	if _, err := n.deployer().Upgrade(t.Context(), "none", newFile, false); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("a missing service: %v", err)
+	}
+}
+
+// The same program again changes nothing, and stops nothing.
+func TestUpgradeAgain(t *testing.T) {
+	n := withOurs()
+	for range 2 {
+		got, err := n.deployer().Upgrade(t.Context(), "", newFile, false)
+		simtest.Must(t, err)
+		if got.Version != oursNew {
+			t.Errorf("%+v", got)
+		}
+	}
+	n.stopsOnce(t)
+	n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
+}
+
+// An older program has no versions that came later.
+func TestUpgradeToOlder(t *testing.T) {
+	n := withOurs()
+	n.missing = true
+	n.does(t, func(ctx context.Context, d *Deployer) error {
+		_, err := d.Upgrade(ctx, "", newFile, true)
+		return err
+	}, nil)
+	n.runs(t, "csi-proxy", oursNew)
+}
+
+// If neither program works, the node can still get one that does.
+func TestUpgradeAfterFailedRollback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := withOurs()
+		n.files[program], n.files[newFile] = crashing, sick
+		n.services["csi-proxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
+		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); !errors.Is(err, csiproxy.ErrInternal) ||
+			!strings.Contains(err.Error(), rollback) {
+			t.Errorf("%v", err)
+		}
+		if got, err := n.deployer().Pending(program + flags); !got || err != nil {
+			t.Errorf("pending: %v, %v", got, err)
+		}
+		n.files[newFile] = oursNew
+		n.does(t, upgradeTo(newFile), nil)
+		n.runs(t, "csi-proxy", oursNew)
+		keeps(crashing)(t, n)
+		if got, err := n.deployer().Pending(program + flags); got || err != nil {
+			t.Errorf("pending: %v, %v", got, err)
+		}
+	})
+}
+
+// A caller who gives up gets the program before, not a node without one.
+func TestUpgradeGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := withOurs()
+		n.files[newFile] = sick
+		ctx, cancel := context.WithCancel(t.Context())
+		d := n.deployer()
+		d.Healthy = func(ctx context.Context, endpoints []string) error { cancel(); return n.healthy(ctx, endpoints) }
+		if _, err := d.Upgrade(ctx, "", newFile, false); err == nil {
+			t.Error("no error")
+		}
+		n.runs(t, "csi-proxy", oursOld)
+	})
+}
+
+func installation(args ...string) Installation {
+	return Installation{Program: program, Args: args}
+}
+
+func TestReplace(t *testing.T) {
+	everyDeath(t, withPublished, replaceBy("-v=2"), nil, keepsPublished, func(t *testing.T, n *node) {
+		n.runs(t, "csiproxy", oursOld)
+		want := winservice.Settings{CommandLine: program + flags + " -v=2", DisplayName: "CSI", Description: "old",
+			Start: winservice.Automatic}
+		if diff := cmp.Diff(want, n.services["csiproxy"].settings); diff != "" {
+			t.Errorf("settings (-want +got):\n%s", diff)
+		}
+		n.replaced(t, oldDaemon+flags)
+		if len(n.services) != 1 {
+			t.Errorf("%d services", len(n.services))
+		}
+	})
+}
+
+func replaceBy(args ...string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error {
+		_, err := d.Replace(ctx, installation(args...))
+		return err
+	}
+}
+
+func keepsPublished(t *testing.T, n *node) {
+	if n.files[oldDaemon] != published {
+		t.Error("the published daemon is lost")
+	}
+}
+
+// isPublishedAgain checks that the published daemon is as it was.
+func isPublishedAgain(t *testing.T, n *node) {
+	n.runs(t, "csiproxy", published)
+	if diff := cmp.Diff(withPublished().services["csiproxy"].settings, n.services["csiproxy"].settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	n.replaced(t, "")
+}
+
+func TestReplaceRollsBack(t *testing.T) {
+	for _, bad := range []string{sick, crashing} {
+		t.Run(bad, func(t *testing.T) {
+			begin := func() *node { n := withPublished(); n.files[program] = bad; return n }
+			everyDeath(t, begin, replaceBy(), csiproxy.ErrFailedPrecondition, nil, isPublishedAgain)
+		})
+	}
+}
+
+// What another process has the pipes of is no reason to end it.
+func TestReplaceWithForeignPipes(t *testing.T) {
+	n := withPublished()
+	n.services["csiproxy"].state = winservice.Stopped
+	n.holder, n.holderOf = foreign, `C:\foreign.exe`
+	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil ||
+		!strings.Contains(err.Error(), `C:\foreign.exe`) || !errors.Is(err, winservice.ErrHeld) {
+		t.Errorf("%v", err)
+	}
+	if n.services["csiproxy"].state != winservice.Stopped || n.holder != foreign ||
+		n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A service that was stopped before is stopped after a rollback.
+func TestReplaceStopped(t *testing.T) {
+	n := withPublished()
+	n.services["csiproxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
+	n.files[program] = crashing
+	n.does(t, replaceBy(), csiproxy.ErrFailedPrecondition)
+	if n.services["csiproxy"].state != winservice.Stopped ||
+		n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
+		t.Errorf("%+v", n.services["csiproxy"])
+	}
+}
+
+func TestReplaceNothing(t *testing.T) {
+	everyDeath(t, func() *node {
+		return &node{services: map[string]*service{}, files: map[string]string{program: oursOld}}
+	}, replaceBy(), nil, nil, func(t *testing.T, n *node) {
+		n.runs(t, "csi-proxy", oursOld)
+		want := program + " -windows-service -log_file=" + defaultLog + " -logtostderr=false"
+		if got := n.services["csi-proxy"].settings.CommandLine; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+	n := &node{services: map[string]*service{}, files: map[string]string{program: crashing}}
+	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || len(n.services) != 0 {
+		t.Errorf("a daemon that doesn't work: %v, %d services", err, len(n.services))
+	}
+}
+
+// Where ours is already, nothing is stopped as long as the flags are the same, and what was
+// replaced isn't forgotten.
+func TestReplaceOurs(t *testing.T) {
+	for name, args := range map[string][]string{"no flags": nil, "flags": {"-v=2"}} {
+		t.Run(name, func(t *testing.T) {
+			n := withPublished()
+			for range 2 {
+				n.does(t, replaceBy(args...), nil)
+			}
+			n.stopsOnce(t)
+			want := strings.Join(append([]string{program + flags}, args...), " ")
+			if got := n.services["csiproxy"].settings.CommandLine; got != want {
+				t.Errorf("command line %s, want %s", got, want)
+			}
+			n.replaced(t, oldDaemon+flags)
+
+			n.files[newFile] = crashing
+			replace := func(ctx context.Context, d *Deployer) error {
+				_, err := d.Replace(ctx, Installation{Program: newFile, Args: []string{"-v=4"}})
+				return err
+			}
+			n.does(t, replace, csiproxy.ErrFailedPrecondition)
+			n.runs(t, "csiproxy", oursOld)
+			if got := n.services["csiproxy"].settings.CommandLine; got != want {
+				t.Errorf("rolled back to %s, want %s", got, want)
+			}
+
+			n.files[newFile] = oursNew
+			n.does(t, replace, nil)
+			n.runs(t, "csiproxy", oursNew)
+			n.replaced(t, oldDaemon+flags)
+		})
+	}
+}
+
+func TestRestore(t *testing.T) {
+	everyDeath(t, func() *node {
+		n := withPublished()
+		n.does(t, replaceBy(), nil)
+		n.steps, n.log = 0, nil
+		return n
+	}, func(ctx context.Context, d *Deployer) error {
+		err := d.Uninstall(ctx, "", true)
+		if errors.Is(err, csiproxy.ErrFailedPrecondition) && strings.Contains(err.Error(), "replaced no other") {
+			return nil // it was done already
+		}
+		return err
+	}, nil, nil, isPublishedAgain)
+	n := withOurs()
+	n.does(t, func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", true) },
+		csiproxy.ErrFailedPrecondition) // there is nothing to restore
+	for range 2 {
+		if err := n.deployer().Uninstall(t.Context(), "", false); err != nil || len(n.services) != 0 {
+			t.Errorf("%v, %d services", err, len(n.services))
+		}
+	}
+}
+
+func install(args ...string) func(context.Context, *Deployer) error {
+	return func(ctx context.Context, d *Deployer) error {
+		_, err := d.Install(ctx, installation(args...))
+		return err
+	}
+}
+
+func TestInstall(t *testing.T) {
+	n := &node{services: map[string]*service{}, files: map[string]string{program: oursOld}}
+	for range 2 {
+		n.does(t, install("-log_dir=x"), nil)
+	}
+	s := n.services["csi-proxy"]
+	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Description: defaultDescription,
+		Start: winservice.Automatic}
+	if diff := cmp.Diff(want, s.settings); diff != "" || s.state != winservice.Stopped {
+		t.Errorf("state %v, settings (-want +got):\n%s", s.state, diff)
+	}
+	if !slices.Contains(n.log, `make C:\log`) {
+		t.Errorf("no directory is made for the log: %v", n.log)
+	}
+	n.does(t, install("-unknown"), csiproxy.ErrInvalidArgument)
+	few := installation("-log_dir=x")
+	few.RestrictPrivileges = true
+	if _, err := n.deployer().Install(t.Context(), few); err != nil ||
+		!slices.Equal(s.settings.Privileges, []string{"SeBackupPrivilege"}) {
+		t.Errorf("restricted: %v, %v", s.settings.Privileges, err)
+	}
+	n.does(t, install("-log_dir=x"), nil)
+	if s.settings.Privileges != nil {
+		t.Errorf("no longer restricted: %v", s.settings.Privileges)
+	}
+
+	s.state = winservice.Running
+	for args, want := range map[string]bool{"-log_dir=x": false, "-log_dir=y": true} {
+		if got, err := n.deployer().Install(t.Context(), installation(args)); got.RestartNeeded != want || err != nil {
+			t.Errorf("%s: %+v, %v", args, got, err)
+		}
+		n.does(t, install("-log_dir=x"), nil)
+	}
+
+	n = withPublished()
+	n.does(t, install(), csiproxy.ErrFailedPrecondition)
+	n.runs(t, "csiproxy", published)
+}
+
+// Nobody but administrators can exchange what SYSTEM runs, or say where it writes its log.
+func TestInstallRefusesWritableDirectories(t *testing.T) {
+	for _, dir := range []string{directoryOf(program), `C:\log`} {
+		n := &node{services: map[string]*service{}, files: map[string]string{program: oursOld},
+			writers: map[string][]string{dir: {`NT AUTHORITY\Authenticated Users`}}}
+		_, err := n.deployer().Install(t.Context(), installation())
+		if !errors.Is(err, csiproxy.ErrFailedPrecondition) || !strings.Contains(err.Error(), "Authenticated Users; ") ||
+			!strings.Contains(err.Error(), `icacls "`+dir+`"`) || len(n.services) > 0 {
+			t.Errorf("%s: %v, services %v", dir, err, n.services)
+		}
+	}
+}
+
+func TestServiceArgs(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                    "-windows-service -log_file=" + defaultLog + " -logtostderr=false",
+		"-v=2 -logtostderr":                   "-windows-service -v=2 -logtostderr",
+		"--log_dir=x -windows-service":        "--log_dir=x -windows-service",
+		"--windows-service --log_file=x -v=2": "--windows-service --log_file=x -v=2",
+	} {
+		if got := serviceArgs(strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s: %q, want %s", args, got, want)
+		}
+	}
+}

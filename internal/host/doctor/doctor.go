@@ -1,0 +1,323 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor looks for what keeps CSI Proxy from working on a node, and says what to
+// do about it. It changes nothing. It asks the daemon, and Windows itself for what the
+// daemon doesn't serve or while it is down.
+//
+// docs/troubleshooting.md has the checks for administrators.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/system"
+)
+
+// Verdict is what a check thinks of what it has found.
+type Verdict string
+
+// Verdicts.
+const (
+	OK      Verdict = "ok"
+	Warning Verdict = "warning" // it may be meant so, or doesn't harm every driver
+	Problem Verdict = "problem" // calls of drivers fail, or will
+	Unknown Verdict = "unknown" // the check couldn't be made; the finding says why
+)
+
+// Finding is what a check has found.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Text    string  `json:"finding"`
+	// Advice is what to do about it; empty if there is nothing to do.
+	Advice string `json:"advice,omitempty"`
+}
+
+// Windows is what the checks ask of Windows itself. A [win.System] has it.
+type Windows interface {
+	win.VolumeNames
+	win.FileSystems
+	win.Files
+	win.SMBMappings
+	win.Registry
+	OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error)
+}
+
+// Operations are those that the checks use.
+type Operations struct {
+	Disk    disk.Operations
+	Storage storage.Operations
+	System  system.Operations
+}
+
+// Service is a Windows service that runs the daemon.
+type Service struct {
+	Name      string
+	Running   bool
+	State     string // in words
+	Disabled  bool
+	ProcessID uint32 // 0 if there is no process, or it is a wrapper's
+	// ExitCode is the Windows error number with which it last stopped, and SpecificExitCode
+	// its own code if that is 1066.
+	ExitCode         uint32
+	SpecificExitCode uint32
+	Account          string
+	// Privileges are those that it is limited to; empty for no limit.
+	Privileges []string
+	Program    string
+	Args       []string
+	// Log is the log file that the arguments name; empty for none.
+	Log string
+}
+
+// Node is what the checks look at. A field may be nil: what can only be found out with it
+// is then unknown.
+type Node struct {
+	// System names the operating system: runtime.GOOS.
+	System string
+	// Windows is the node's Windows.
+	Windows Windows
+	// Endpoints returns the state of the endpoints of all versions.
+	Endpoints func(ctx context.Context) []client.Endpoint
+	// Server returns the process that listens at an endpoint's address, and its program; 0
+	// and "" are not known.
+	Server func(ctx context.Context, address string) (process uint32, program string, err error)
+	// Build returns what a program was built of, by its path.
+	Build func(program string) (*debug.BuildInfo, error)
+	// Services returns the services that run the daemon: one, if all is well.
+	Services func(ctx context.Context) ([]Service, error)
+	// Writers returns who can write to a directory, beside SYSTEM and administrators.
+	Writers func(dir string) ([]string, error)
+	// LogFile returns nil if a log file is there.
+	LogFile func(path string) error
+	// Events returns the newest events of a channel of the Windows event log, as XML, that an
+	// XPath query selects.
+	Events func(ctx context.Context, channel, query string, most int) ([]string, error)
+	// Privileges are those that the daemon needs on Windows.
+	Privileges []string
+	// Metrics returns the daemon's metrics, as Prometheus reads them.
+	Metrics func(ctx context.Context) (string, error)
+	// Daemon is the operations that the daemon serves, and Local those in this process.
+	Daemon, Local Operations
+	// KubeletPath is the directory that the daemon allows drivers' paths in.
+	KubeletPath string
+
+	listed  func() ([]storage.Disk, error) // disks, asked for once
+	mounted func() (storage.VolumeList, error)
+}
+
+// timeout is how long a check may take.
+const timeout = 20 * time.Second
+
+// check looks for one kind of fault. It returns what is well in words, or the faults, or
+// the error that kept it from looking.
+type check struct {
+	name string
+	look func(ctx context.Context, n *Node) (fine string, faults []Finding, err error)
+}
+
+// with is what a check looks at that needs something of the node, and can't be made without it.
+func with[T any](get func(*Node, context.Context) (T, error), look func(context.Context, *Node, T) (string, []Finding,
+	error)) func(context.Context, *Node) (string, []Finding, error) {
+	return func(ctx context.Context, n *Node) (string, []Finding, error) {
+		got, err := get(n, ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		return look(ctx, n, got)
+	}
+}
+
+// checks are all checks, in the order in which they are shown.
+func checks() []check {
+	return []check{
+		{"endpoints", checkEndpoints},
+		{"pipe-owner", checkPipeOwner},
+		{"service", with((*Node).services, checkService)},
+		{"account", with((*Node).services, checkAccount)},
+		{"directories", with((*Node).services, checkDirectories)},
+		{"log-file", with((*Node).services, checkLogFile)},
+		{"kubelet-directory", with((*Node).windows, checkKubeletDirectory)},
+		{"iscsi-service", checkISCSIService},
+		{"wmi", with((*Node).windows, checkProviders)},
+		{"automatic-mounting", with((*Node).windows, checkAutomaticMounting)},
+		{"san-policy", with((*Node).windows, checkSANPolicy)},
+		{"bitlocker", with((*Node).windows, checkBitLocker)},
+		{"clones", with((*Node).disks, checkClones)},
+		{"protected-volumes", checkProtectedVolumes},
+		{"luns", with((*Node).disks, checkLUNs)},
+		{"silent-disks", with((*Node).disks, checkSilentDisks)},
+		{"mounted-volumes", checkMountedVolumes},
+		{"smb-mappings", checkMappings},
+		{"mapping-records", with((*Node).windows, checkMappingRecords)},
+		{"leftovers", checkLeftovers},
+	}
+}
+
+// Names returns the names of all checks, in the order of their findings.
+func Names() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Examine makes all checks, and returns at least one finding of each. A check that takes
+// longer than 20 seconds is unknown.
+func Examine(ctx context.Context, n *Node) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	n = n.asked(ctx)
+	all := checks()
+	findings := make([][]Finding, len(all))
+	var made sync.WaitGroup
+	for i, c := range all {
+		made.Go(func() {
+			found, err := inTime(ctx, func() ([]Finding, error) { return c.findings(ctx, n), nil })
+			if err != nil {
+				found = []Finding{c.unknown(err)}
+			}
+			findings[i] = found
+		})
+	}
+	made.Wait()
+	return slices.Concat(findings...)
+}
+
+// inTime returns what get returns, or an error if ctx ends before that.
+func inTime[T any](ctx context.Context, get func() (T, error)) (got T, err error) {
+	answered := make(chan struct{})
+	var answer T
+	var failure error
+	go func() {
+		defer close(answered)
+		answer, failure = get()
+	}()
+	select {
+	case <-answered:
+		return answer, failure
+	case <-ctx.Done():
+		return got, csiproxy.Errorf(csiproxy.ErrUnavailable, "there was no answer in time")
+	}
+}
+
+// asked is a node of which each question that several checks have is asked once.
+func (n *Node) asked(ctx context.Context) *Node {
+	once := *n
+	if n.Endpoints != nil {
+		get := sync.OnceValue(func() []client.Endpoint { return n.Endpoints(ctx) })
+		once.Endpoints = func(context.Context) []client.Endpoint { return get() }
+	}
+	if n.Services != nil {
+		get := sync.OnceValues(func() ([]Service, error) { return n.Services(ctx) })
+		once.Services = func(context.Context) ([]Service, error) { return get() }
+	}
+	once.listed = sync.OnceValues(func() ([]storage.Disk, error) {
+		return ask(n, func(s storage.Operations) ([]storage.Disk, error) { return s.ListDisks(ctx, storage.Selector{}) })
+	})
+	once.mounted = sync.OnceValues(func() (storage.VolumeList, error) {
+		return ask(n, func(s storage.Operations) (storage.VolumeList, error) { return s.ListVolumes(ctx) })
+	})
+	return &once
+}
+
+func (c check) findings(ctx context.Context, n *Node) []Finding {
+	fine, faults, err := c.look(ctx, n)
+	for i := range faults {
+		faults[i].Check = c.name
+	}
+	switch {
+	case err != nil:
+		return append(faults, c.unknown(err))
+	case len(faults) == 0:
+		return []Finding{{Check: c.name, Verdict: OK, Text: fine}}
+	}
+	return faults
+}
+
+func (c check) unknown(err error) Finding {
+	f := Finding{Check: c.name, Verdict: Unknown, Text: err.Error()}
+	if errors.Is(err, csiproxy.ErrPermissionDenied) {
+		f.Advice = "run csi-proxyctl doctor as an administrator"
+	}
+	return f
+}
+
+// Problems returns how many findings are problems.
+func Problems(findings []Finding) int {
+	return len(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Verdict != Problem }))
+}
+
+// windows returns the node's Windows, or why there is none.
+func (n *Node) windows(context.Context) (Windows, error) {
+	if n.Windows == nil {
+		return nil, n.needsWindows()
+	}
+	return n.Windows, nil
+}
+
+// services returns the services that run the daemon.
+func (n *Node) services(ctx context.Context) ([]Service, error) {
+	if n.Services == nil {
+		return nil, n.needsWindows()
+	}
+	return n.Services(ctx)
+}
+
+func (n *Node) needsWindows() error {
+	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
+}
+
+// ask asks the daemon, which remembers disks that don't answer, and where it doesn't serve
+// the storage API the node itself.
+func ask[T any](n *Node, f func(storage.Operations) (T, error)) (answer T, err error) {
+	if n.Daemon.Storage != nil {
+		answer, err = f(n.Daemon.Storage)
+		if !errors.Is(err, csiproxy.ErrUnavailable) && !errors.Is(err, csiproxy.ErrUnimplemented) {
+			return answer, err
+		}
+	}
+	if n.Local.Storage != nil {
+		return f(n.Local.Storage)
+	}
+	if err == nil {
+		err = n.needsWindows()
+	}
+	return answer, err
+}
+
+// disks returns all disks.
+func (n *Node) disks(context.Context) ([]storage.Disk, error) { return n.listed() }
+
+// service returns a service of Windows. The daemon is asked only where Windows can't be: it
+// knows no more, and the published one doesn't tell a service that doesn't exist.
+func (n *Node) service(ctx context.Context, name string) (system.Service, error) {
+	if n.Local.System == nil && n.Daemon.System != nil {
+		return n.Daemon.System.GetService(ctx, name)
+	}
+	if n.Local.System == nil {
+		return system.Service{}, n.needsWindows()
+	}
+	return n.Local.System.GetService(ctx, name)
+}
+
+func problem(advice, format string, a ...any) Finding {
+	return Finding{Verdict: Problem, Text: fmt.Sprintf(format, a...), Advice: advice}
+}
+
+func warning(advice, format string, a ...any) Finding {
+	return Finding{Verdict: Warning, Text: fmt.Sprintf(format, a...), Advice: advice}
+}

@@ -1,0 +1,469 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// fixture is a simulated node where all is well: a daemon of ours runs as a service, with
+// a mounted volume and a mapped share.
+type fixture struct {
+	*doctor.Node
+	t         *testing.T
+	sim       *winsim.System
+	endpoints []client.Endpoint
+	owners    map[string]uint32 // of endpoints; 4000 if not here
+	service   []doctor.Service
+	writers   map[string][]string // of directories
+	logFile   error
+	eventText string
+}
+
+const (
+	daemonProcess = 4000
+	otherProcess  = 5000
+)
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	sim := simtest.Open(t, winsim.Delays{})
+	simtest.Must(t, sim.MkdirAll(simtest.Kubelet))
+	volume, _ := simtest.Volume(t, sim)
+	simtest.Mount(t, sim, simtest.Kubelet+`\plugins\volume`, volume)
+	simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: "data"}))
+	simtest.Must(t, sim.SMB().SetUser("filer", "user", secret.New("password")))
+	n, err := nodeops.New(sim, nodeops.Options{})
+	simtest.Must(t, err)
+	c := smb.Credentials{Username: "user", Password: secret.New("password")}
+	simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\filer\data`, simtest.Kubelet+`\share`, c))
+	f := &fixture{
+		t: t, sim: sim,
+		endpoints: []client.Endpoint{
+			{Group: "disk", Version: "v1", Address: "disk-v1", Served: true},
+			{Group: "storage", Version: "v1alpha1", Address: "storage-v1alpha1", Served: true},
+		},
+		owners: map[string]uint32{},
+		service: []doctor.Service{{
+			Name: "csi-proxy", Running: true, State: "running", ProcessID: daemonProcess, Account: "LocalSystem",
+			Privileges: []string{"SeBackupPrivilege", "SeRestorePrivilege"},
+			Program:    `C:\k\csi-proxy.exe`, Log: `C:\log\csi-proxy.log`,
+		}},
+	}
+	f.Node = &doctor.Node{
+		System: "windows", Windows: sim,
+		Endpoints: func(context.Context) []client.Endpoint { return f.endpoints },
+		Server: func(_ context.Context, address string) (uint32, string, error) {
+			if f.owners[address] == otherProcess {
+				return otherProcess, `C:\etc\csi-proxy-old.exe`, nil
+			}
+			return daemonProcess, `C:\k\csi-proxy.exe`, nil
+		},
+		Build: func(program string) (*debug.BuildInfo, error) {
+			module := "github.com/csi-proxy/csi-proxy"
+			if strings.Contains(program, "old") {
+				module = "github.com/kubernetes-csi/csi-proxy/v2"
+			}
+			return &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Path: module, Version: "v1.2.3"},
+				Settings: []debug.BuildSetting{
+					{Key: "-ldflags", Value: "-X main.version=v1.2.3"}, {Key: "GOOS", Value: "windows"},
+				}}, nil
+		},
+		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
+		Writers:     func(dir string) ([]string, error) { return f.writers[dir], nil },
+		Metrics:     func(context.Context) (string, error) { return protecting("", 0), nil },
+		LogFile:     func(string) error { return f.logFile },
+		Events:      f.events,
+		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
+		Local:       doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
+		KubeletPath: simtest.Kubelet,
+	}
+	return f
+}
+
+// protecting is the metrics of a daemon that has just looked for a protected volume, if it has a
+// name; missing is 1 if it isn't there.
+func protecting(volume string, missing int) string {
+	page := fmt.Sprintf("csi_proxy_inventory_timestamp_seconds{of=\"disks\"} 1\n"+
+		"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} %v\n", float64(time.Now().Unix()))
+	if volume != "" {
+		page = fmt.Sprintf("csi_proxy_protected_volume_missing{volume=%q} %d\n", volume, missing) + page
+	}
+	return page
+}
+
+// metrics are those that the daemon answers with.
+func metrics(page string, err error) func(*fixture) {
+	return func(f *fixture) {
+		f.Metrics = func(context.Context) (string, error) { return page, err }
+	}
+}
+
+// azure attaches a disk with LUN 1 and a volume as Azure does, with a file if it has a name, and
+// returns its drive.
+func (f *fixture) azure(serial, name string) (letter string) {
+	f.t.Helper()
+	_, _, letter = simtest.Lettered(f.t, f.sim, winsim.DiskSpec{Serial: serial, SCSI: f.onItsOwnBus()})
+	if name != "" {
+		f.must(f.sim.WriteFile(letter+name, nil))
+	}
+	return letter[:2]
+}
+
+// onItsOwnBus is an address with LUN 1 on a bus that has no other disk.
+func (f *fixture) onItsOwnBus() *win.SCSIAddress {
+	return &win.SCSIAddress{PortNumber: uint8(10 + len(f.sim.Disks())), LUN: 1}
+}
+
+func (f *fixture) must(err error) { f.t.Helper(); simtest.Must(f.t, err) }
+
+// eachEndpoint is a fault of all endpoints: nobody serves them, for err.
+func eachEndpoint(err error) func(*fixture) {
+	return func(f *fixture) {
+		for i := range f.endpoints {
+			f.endpoints[i].Served, f.endpoints[i].Err = false, err
+		}
+	}
+}
+
+// registered is a number in the registry.
+func registered(key, value string, number uint32) func(*fixture) {
+	return func(f *fixture) { f.must(f.sim.SetRegistryNumber(key, value, number)) }
+}
+
+func sanPolicy(p win.SANPolicy) func(*fixture) {
+	return registered(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(p))
+}
+
+// cloned is a clone of the volume's disk.
+func cloned(settings winsim.Settings) func(*fixture) {
+	return func(f *fixture) {
+		f.must(f.sim.SetSettings(settings))
+		_, err := f.sim.CloneDisk(1, winsim.DiskSpec{Serial: "clone", ReadOnly: true})
+		f.must(err)
+		f.sim.Settle()
+	}
+}
+
+// withoutLayout is a disk that doesn't tell its partitions.
+func withoutLayout(f *fixture) {
+	f.must(f.sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"}, win.ErrorIODevice))
+}
+
+const (
+	warns   = doctor.Warning
+	problem = doctor.Problem
+	unknown = doctor.Unknown
+)
+
+// Each fault is found by its check, and by no other. Without a fault all checks are fine.
+func TestFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		check   string
+		verdict doctor.Verdict
+		says    string
+		also    string // the checks that have an opinion on the fault, too
+		make    func(f *fixture)
+	}{
+		"none":      {"", "", "", "", func(*fixture) {}},
+		"no daemon": {"endpoints", problem, "isn't running", "", eachEndpoint(nil)},
+		"no access to the pipes": {"endpoints", unknown, "this account may not connect", "pipe-owner",
+			eachEndpoint(fs.ErrPermission)},
+		"no access to the pipes' owner": {"pipe-owner", unknown, "this account may not connect", "endpoints",
+			eachEndpoint(fs.ErrPermission)},
+		"an older daemon": {"endpoints", warns, "storage v1alpha1", "",
+			func(f *fixture) { f.endpoints[1].Served = false }},
+		"a daemon that hangs": {"endpoints", problem, "disk-v1 doesn't answer: no answer", "",
+			func(f *fixture) { f.endpoints[0].Served, f.endpoints[0].Err = false, errors.New("no answer") }},
+		"a daemon that is drained": {"endpoints", problem, "disk-v1 and 1 more don't answer: it stops", "",
+			eachEndpoint(errors.New("it stops"))},
+		"the published daemon has the pipes": {"pipe-owner", problem, `the published CSI Proxy, process 5000 ` +
+			`(C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`, "endpoints",
+			func(f *fixture) {
+				f.endpoints[1].Served = false
+				f.owners["disk-v1"] = otherProcess
+			}},
+		"the daemon waits for the pipes": {"pipe-owner", problem, `process 4000 (C:\k\csi-proxy.exe) serves only the storage ` +
+			`API, and waits for the published endpoints: the published CSI Proxy, process 5000 ` +
+			`(C:\etc\csi-proxy-old.exe), has disk-v1`, "",
+			func(f *fixture) { f.owners["disk-v1"] = otherProcess }},
+		"another daemon has a pipe": {"pipe-owner", problem, `process 5000 (C:\etc\csi-proxy-old.exe) has disk-v2`, "",
+			func(f *fixture) {
+				f.owners["disk-v2"] = otherProcess
+				f.endpoints = append(f.endpoints, client.Endpoint{Group: "disk", Version: "v2", Address: "disk-v2", Served: true})
+			}},
+		"a daemon under nssm, which is the service's process": {"", "", "", "",
+			func(f *fixture) { f.service[0].ProcessID = 0 }},
+		"a process that was left behind": {"pipe-owner", warns, "no service of CSI Proxy runs", "service",
+			func(f *fixture) {
+				f.service[0] = doctor.Service{Name: "csi-proxy", State: "stopped", Account: "LocalSystem"}
+			}},
+		"a program that isn't CSI Proxy": {"pipe-owner", problem, "isn't CSI Proxy", "",
+			func(f *fixture) {
+				f.Node.Server = func(context.Context, string) (uint32, string, error) {
+					return daemonProcess, `C:\csi-proxy\squatter.exe`, nil
+				}
+			}},
+		"the service has failed": {"service", problem, "csi-proxy is stopped; its exit code is 1066 (1)", "endpoints",
+			func(f *fixture) {
+				eachEndpoint(nil)(f)
+				f.service[0] = doctor.Service{Name: "csi-proxy", State: "stopped", ExitCode: 1066, SpecificExitCode: 1,
+					Account: "LocalSystem"}
+			}},
+		"the service is disabled": {"service", problem, "disabled", "endpoints",
+			func(f *fixture) {
+				eachEndpoint(nil)(f)
+				f.service[0].Running, f.service[0].Disabled = false, true
+			}},
+		"two services": {"service", problem, "more than one service of CSI Proxy: csi-proxy, csiproxy", "",
+			func(f *fixture) {
+				f.service = append(f.service, doctor.Service{Name: "csiproxy", Running: true, Account: "LocalSystem"})
+			}},
+		"another account": {"account", warns, `runs as .\csi`, "", func(f *fixture) { f.service[0].Account = `.\csi` }},
+		"too few privileges": {"account", problem, "that the daemon needs: SeRestorePrivilege", "",
+			func(f *fixture) { f.service[0].Privileges = []string{"sebackupprivilege"} }},
+		"a program that all users can exchange": {"directories", warns,
+			`the program of the service csi-proxy, C:\k: Everyone`, "",
+			func(f *fixture) { f.writers = map[string][]string{`C:\k`: {"Everyone"}} }},
+		"a log that all users can lead elsewhere": {"directories", warns,
+			`the log of the service csi-proxy, C:\log: Everyone`, "",
+			func(f *fixture) { f.writers = map[string][]string{`C:\log`: {"Everyone"}} }},
+		"no log file": {"log-file", problem, "no log file, and its lines are lost: file does not exist", "",
+			func(f *fixture) { f.logFile = fs.ErrNotExist }},
+		"no kubelet directory": {"kubelet-directory", problem, `there is no C:\var\lib\other`, "",
+			func(f *fixture) { f.KubeletPath = `C:\var\lib\other` }},
+		"the kubelet directory is a link": {"kubelet-directory", warns, `C:\kubelet is a link`, "",
+			func(f *fixture) {
+				f.must(f.sim.Junction(`C:\kubelet`, simtest.Kubelet))
+				f.KubeletPath = `C:\kubelet`
+			}},
+		"a link on the way to the kubelet directory": {"kubelet-directory", warns, `C:\data is a link`, "",
+			func(f *fixture) {
+				f.must(f.sim.Junction(`C:\data`, `C:\var`))
+				f.KubeletPath = `C:\data\lib\kubelet`
+			}},
+		"the kubelet directory is a file": {"kubelet-directory", problem,
+			`C:\var\file, on the way to the kubelet directory, is a file`, "",
+			func(f *fixture) {
+				f.must(f.sim.WriteFile(`C:\var\file`, []byte("x")))
+				f.KubeletPath = `C:\var\file`
+			}},
+		"the kubelet directory is on ReFS": {"kubelet-directory", problem, "lies on ReFS", "",
+			func(f *fixture) {
+				volume, _ := simtest.Volume(f.t, f.sim)
+				f.must(f.sim.FormatVolume(f.t.Context(), volume, win.FormatOptions{FileSystem: "ReFS"}))
+				simtest.Mount(f.t, f.sim, `C:\data`, volume)
+				f.must(f.sim.MkdirAll(`C:\data\kubelet`))
+				f.KubeletPath = `C:\data\kubelet\`
+			}},
+		"MSiSCSI disabled": {"iscsi-service", warns, "is disabled", "",
+			func(f *fixture) {
+				f.must(f.sim.Services().Remove(services.ISCSIInitiator))
+				f.must(f.sim.Services().Add(services.Spec{Name: services.ISCSIInitiator, StartType: win.ServiceDisabled}))
+			}},
+		"no MSiSCSI": {"iscsi-service", warns, "there is no service MSiSCSI", "",
+			func(f *fixture) { f.must(f.sim.Services().Remove(services.ISCSIInitiator)) }},
+		"automatic mounting off": {"automatic-mounting", warns, "automatic mounting is off", "",
+			func(f *fixture) { f.must(f.sim.SetSettings(winsim.Settings{NoAutomount: true})) }},
+		"SAN policy OfflineAll":      {"san-policy", warns, "OfflineAll", "", sanPolicy(win.SANOfflineAll)},
+		"SAN policy OfflineInternal": {"san-policy", warns, "OfflineInternal", "", sanPolicy(win.SANOfflineInternal)},
+		"SAN policy OfflineShared":   {"", "", "", "", sanPolicy(win.SANOfflineShared)},
+		"a SAN policy of the future": {"san-policy", unknown, "9", "", sanPolicy(9)},
+		"BitLocker has locked a volume": {"bitlocker", problem, "locked the volume", "",
+			func(f *fixture) {
+				volume, _ := simtest.Volume(f.t, f.sim)
+				f.must(f.sim.SetVolumeLocked(volume, true))
+			}},
+		"BitLocker's policy denies writing": {"bitlocker", problem, "read-only", "",
+			registered(win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess, 1)},
+		"a provider of WMI that doesn't answer": {"wmi", problem, `root\Microsoft\Windows\SMB, which maps shares: `,
+			"smb-mappings mounted-volumes leftovers", func(f *fixture) {
+				f.must(f.sim.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, win.ErrorRetry))
+			}},
+		"a clone": {"clones", problem, "have the same id", "", cloned(winsim.Settings{})},
+		"a clone whose table Windows doesn't show": {"clones", problem,
+			"is offline, since it has the ids of another disk", "", cloned(winsim.Settings{OfflineLayoutRAW: true})},
+		"a protected volume that is there": {"", "", "", "", metrics(protecting("D:", 0), nil)},
+		"a protected drive letter that no volume has": {"protected-volumes", warns, "names X:, ", "",
+			metrics(protecting("X:", 1), nil)},
+		"a protected volume that isn't there": {"protected-volumes", warns, `names \\?\Volume{1}\, `, "",
+			metrics(protecting(`\\?\Volume{1}\`, 1), nil)},
+		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't tell it", "",
+			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+
+				"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} 1.7e+09\n", nil)},
+		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "",
+			metrics("", errors.New("no daemon answers"))},
+		"two disks with one LUN": {"luns", warns, "have the same LUN, 1: ", "",
+			func(f *fixture) {
+				f.azure("data-1", "")
+				f.azure("data-2", "")
+			}},
+		"two disks with one LUN where no driver looks at that": {"", "", "", "",
+			func(f *fixture) {
+				for _, serial := range []string{"one", "two"} {
+					simtest.Attach(f.t, f.sim, winsim.DiskSpec{Serial: serial, VendorID: "VMware", SCSI: f.onItsOwnBus()})
+				}
+			}},
+		"Azure's temporary disk": {"luns", warns, "is Azure's temporary disk, at ", "",
+			func(f *fixture) { f.azure("temporary", "DATALOSS_WARNING_README.txt") }},
+		"Azure's temporary disk that is protected, and a data disk with its LUN": {"", "", "", "",
+			func(f *fixture) {
+				letter := f.azure("temporary", "DATALOSS_WARNING_README.txt")
+				f.azure("data", "")
+				n, err := nodeops.New(f.sim, nodeops.Options{ProtectedVolumes: []string{letter}})
+				f.must(err)
+				f.Daemon = doctor.Operations{Disk: n.Disk}
+			}},
+		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes clones", withoutLayout},
+		"a disk of which it isn't known whether it is a clone": {"clones", unknown, "doesn't tell its id",
+			"mounted-volumes silent-disks", withoutLayout},
+		"the server of a mapping is gone": {"smb-mappings", problem,
+			`the share \\filer\data, at C:\var\lib\kubelet\share: `, "",
+			func(f *fixture) { f.must(f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true})) }},
+		"a file of others among the records of mappings": {"mapping-records", warns,
+			`C:\Windows\csi-proxy-mappings\filer.txt is no record`, "",
+			func(f *fixture) { f.must(f.sim.WriteFile(`C:\Windows\csi-proxy-mappings\filer.txt`, nil)) }},
+		"records of mappings that can't be read": {"mapping-records", unknown, "csi-proxy-mappings", "mounted-volumes leftovers",
+			func(f *fixture) {
+				f.must(f.sim.Fail(winsim.Match{Call: win.CallOpen, Object: `C:\Windows\csi-proxy-mappings`}, win.ErrorAccessDenied))
+			}},
+		"a volume that needs a repair": {"mounted-volumes", problem, `the volume at C:\var\lib\kubelet\plugins\volume: `, "",
+			func(f *fixture) { f.must(f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true)) }},
+		"a link to nothing": {"leftovers", warns,
+			`the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`, "",
+			func(f *fixture) { f.must(f.sim.Symlink(simtest.Kubelet+`\dangling`, simtest.Kubelet+`\none`, true)) }},
+		"many links to nothing": {"leftovers", warns, "5 more: csi-proxyctl storage volumes", "",
+			func(f *fixture) {
+				for i := range 25 {
+					f.must(f.sim.Symlink(fmt.Sprintf(simtest.Kubelet+`\dangling-%d`, i), simtest.Kubelet+`\none`, true))
+				}
+			}},
+		"a mount of a disk that has left": {"leftovers", warns,
+			`the mount point C:\var\lib\kubelet\plugins\volume, to `, "",
+			func(f *fixture) { f.must(f.sim.DetachDisk(1)) }},
+		"a mapping without a user": {"leftovers", warns, `the mapping of \\filer\data: `, "",
+			func(f *fixture) { f.must(f.sim.Remove(simtest.Kubelet + `\share`)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			test.make(f)
+			findings := doctor.Examine(t.Context(), f.Node)
+			found := false
+			for _, got := range findings {
+				switch {
+				case got.Check == test.check && got.Verdict == test.verdict && strings.Contains(got.Text, test.says):
+					found = true
+					if got.Advice == "" && got.Verdict != doctor.Unknown {
+						t.Errorf("no advice: %+v", got)
+					}
+				case got.Verdict != doctor.OK && got.Check != test.check && !strings.Contains(test.also, got.Check):
+					t.Errorf("%+v", got)
+				}
+			}
+			if !found && test.check != "" {
+				t.Errorf("%+v", findings)
+			}
+		})
+	}
+}
+
+// Each check has a finding, and each name is told.
+func TestEachCheckHasAFinding(t *testing.T) {
+	f := newFixture(t)
+	var names []string
+	for _, got := range doctor.Examine(t.Context(), f.Node) {
+		names = append(names, got.Check)
+		if got.Text == "" {
+			t.Errorf("%s says nothing", got.Check)
+		}
+	}
+	if !slices.Equal(names, doctor.Names()) {
+		t.Errorf("%q, want %q", names, doctor.Names())
+	}
+}
+
+// Where there is nothing to ask, everything is unknown, with a reason.
+func TestNothingToAsk(t *testing.T) {
+	for _, got := range doctor.Examine(t.Context(), &doctor.Node{System: "linux"}) {
+		if got.Verdict != doctor.Unknown || !strings.Contains(got.Text, "linux") {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// What the daemon doesn't serve, the node is asked for; what it answers counts.
+func TestDaemonFirst(t *testing.T) {
+	f := newFixture(t)
+	for kind, want := range map[error]doctor.Verdict{
+		csiproxy.ErrUnavailable:      doctor.OK, // there is no daemon
+		csiproxy.ErrUnimplemented:    doctor.OK, // it lacks the API
+		csiproxy.ErrPermissionDenied: doctor.Unknown,
+	} {
+		f.Daemon.Storage = refusing{f.Local.Storage, kind}
+		for _, got := range doctor.Examine(t.Context(), f.Node) {
+			if got.Check == "silent-disks" && got.Verdict != want {
+				t.Errorf("%v: %+v", kind, got)
+			}
+		}
+	}
+}
+
+// refusing is a daemon's operations that fail.
+type refusing struct {
+	storage.Operations
+	kind error
+}
+
+func (r refusing) ListDisks(context.Context, storage.Selector) ([]storage.Disk, error) {
+	return nil, csiproxy.Errorf(r.kind, "refused")
+}
+
+// A check that gets no answer keeps no other from its finding.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silence := make(chan struct{})
+		defer close(silence)
+		n := &doctor.Node{
+			System:    "windows",
+			Endpoints: func(context.Context) []client.Endpoint { <-silence; return nil },
+			Services: func(context.Context) ([]doctor.Service, error) {
+				return []doctor.Service{{Name: "csi-proxy", Running: true, Account: "LocalSystem"}}, nil
+			},
+		}
+		start := time.Now()
+		findings := doctor.Examine(t.Context(), n)
+		if waited := time.Since(start); waited != 20*time.Second {
+			t.Errorf("it took %v", waited)
+		}
+		verdicts := map[string]doctor.Verdict{}
+		for _, f := range findings {
+			verdicts[f.Check] = f.Verdict
+		}
+		if verdicts["endpoints"] != doctor.Unknown || verdicts["service"] != doctor.OK {
+			t.Errorf("%+v", findings)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// checkLUNs looks for disks that a driver may take for each other if it looks at the LUN
+// alone, as that of Azure Disk does: two with the same LUN, and the temporary disk of a
+// machine in Azure. Such a driver asks for the locations of all disks, in which those that
+// Windows runs from, and those of protected volumes, are left out.
+func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Finding, error) {
+	locations, err := n.locations(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	var faults []Finding
+	byLUN := map[string]storage.Disk{}
+	for _, d := range disks {
+		at, ok := locations[d.Number]
+		if !ok || !isOfAzure(d) {
+			continue
+		}
+		temporary, on := n.temporary(ctx, d)
+		if temporary {
+			faults = append(faults, warning("start the daemon with -protected-volume="+on+", in the Helm chart "+
+				"protectedVolumes, or use a machine size without a temporary disk",
+				"%s is Azure's temporary disk, at %s, with LUN %s: a driver that looks at the LUN alone may take it for a "+
+					"volume's disk", d, on, at.LUNID))
+		}
+		first, taken := byLUN[at.LUNID]
+		if !taken {
+			byLUN[at.LUNID] = d
+			continue
+		}
+		faults = append(faults, warning("start the daemon with -protected-volume for the volume of the disk that is no "+
+			"volume's, or attach the other one with another LUN; if the flag is set, see the check protected-volumes; "+
+			"docs/drivers.md#lun-0 has more",
+			"%s and %s have the same LUN, %s: a driver that looks at the LUN alone takes either", first, d, at.LUNID))
+	}
+	return fmt.Sprintf("no two of %d disks have the same LUN where a driver looks at that alone", len(disks)), faults, nil
+}
+
+// locations returns where drivers find the disks. The daemon knows the protected volumes;
+// only where it doesn't run, the node itself is asked.
+func (n *Node) locations(ctx context.Context) (map[disk.Number]disk.Location, error) {
+	err := n.needsWindows()
+	for _, o := range []Operations{n.Daemon, n.Local} {
+		if o.Disk == nil {
+			continue
+		}
+		var at map[disk.Number]disk.Location
+		if at, err = o.Disk.ListDiskLocations(ctx); !errors.Is(err, csiproxy.ErrUnavailable) {
+			return at, err
+		}
+	}
+	return nil, err
+}
+
+// isOfAzure reports whether a disk is one as Azure and Hyper-V attach them. Others' adapters
+// all have a LUN 0.
+func isOfAzure(d storage.Disk) bool {
+	hyperV := strings.EqualFold(d.Vendor, "Msft") && strings.EqualFold(d.Product, "Virtual Disk")
+	return hyperV || d.Bus == storage.BusNVMe && strings.HasPrefix(strings.ToLower(d.Product), "msft nvme accele")
+}
+
+// temporary reports whether a disk is Azure's temporary disk, and the drive on which its
+// volume is. It is known by the label of its volume, or by a file on it. Newer machine sizes
+// have local NVMe disks (model "Microsoft NVMe Direct Disk") in its place: these are raw, and
+// have no location, so no driver finds them by a LUN.
+//
+// Source: https://learn.microsoft.com/azure/virtual-machines/managed-disks-overview#temporary-disk,
+// https://learn.microsoft.com/azure/virtual-machines/enable-nvme-temp-faqs and, for the file, the
+// Azure data source of https://github.com/canonical/cloud-init
+func (n *Node) temporary(ctx context.Context, d storage.Disk) (is bool, on string) {
+	for _, p := range d.Partitions {
+		for _, path := range p.Paths {
+			if len(path) > len(`D:\`) {
+				continue
+			}
+			is := p.Label == "Temporary Storage"
+			if n.Windows != nil && !is {
+				_, err := n.Windows.FileAttributes(ctx, path+"DATALOSS_WARNING_README.txt")
+				is = err == nil
+			}
+			if is {
+				return true, strings.TrimSuffix(path, `\`)
+			}
+		}
+	}
+	return false, ""
+}

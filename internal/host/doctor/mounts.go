@@ -1,0 +1,102 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// mostMounts is how many mounts a check names; the last finding says how many more there
+// are.
+const mostMounts = 20
+
+// faultsOfMounts returns the faults of mounts, cut to mostMounts, or what is fine in words
+// of how many there are. A mount without a fault has no verdict. A list that isn't complete is
+// an error beside them.
+func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) Finding) (string, []Finding, error) {
+	list, err := n.mounted()
+	if err != nil {
+		return "", nil, err
+	}
+	if !list.Complete() {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", list.IncompleteReason)
+	}
+	var faults []Finding
+	for _, m := range list.Mounts {
+		if f := fault(m); f.Verdict != "" {
+			faults = append(faults, f)
+		}
+	}
+	if more := len(faults) - mostMounts; more > 0 {
+		last := faults[mostMounts]
+		last.Text = fmt.Sprintf("%d more: csi-proxyctl storage volumes lists them all", more)
+		faults = append(faults[:mostMounts], last)
+	}
+	return fmt.Sprintf(fine, len(list.Mounts)), slices.Clip(faults), err
+}
+
+// checkMountedVolumes looks for volumes that are mounted and can't be used.
+func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
+	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) Finding {
+		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
+			return Finding{}
+		}
+		return problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; "+
+			"docs/troubleshooting.md has more",
+			"the volume at %s: %v", m.Path, m.Volume.Conditions)
+	})
+}
+
+// checkMappings looks for shares that are mapped and linked, and can't be used.
+func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
+	told := map[string]bool{}
+	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) Finding {
+		if !m.Volume.Abnormal() || m.Volume.Share == "" || told[m.Volume.Share] {
+			return Finding{}
+		}
+		told[m.Volume.Share] = true
+		return problem("check that the server runs and that the password is still right. The driver's next call makes the "+
+			"mapping again",
+			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)
+	})
+}
+
+// checkMappingRecords looks for what is no record among the records of mappings.
+func checkMappingRecords(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
+	foreign, err := shares.ForeignRecords(ctx, w)
+	var faults []Finding
+	for _, path := range foreign {
+		faults = append(faults, warning("if nobody else needs it, remove it. CSI Proxy passes it over and never removes it. If "+
+			"it was a damaged record, the mapping stays after the last volume on its share, and csi-proxyctl storage clean-up "+
+			"doesn't remove it: Remove-SmbGlobalMapping does",
+			"%s is no record of a mapping", quote.Text(path)))
+	}
+	return "all records of mappings can be read", faults, err
+}
+
+// checkLeftovers looks for what nobody needs any more.
+func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
+	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) Finding {
+		if m.LeftoverReason == "" && m.ForgottenPod != "" {
+			return warning("if neither kubelet nor the API server has that pod any more, run csi-proxyctl storage unpublish "+m.Path,
+				"kubelet doesn't unpublish %s, so that its volume can't be unstaged: it has lost vol_data.json, beside the link, "+
+					"of the pod %s", m.Path, m.ForgottenPod)
+		}
+		if m.LeftoverReason == "" {
+			return Finding{}
+		}
+		what := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target)
+		if m.Kind == storage.Mapping {
+			what = "the mapping of " + m.Target
+		}
+		return warning("if no pod uses it, run csi-proxyctl storage clean-up --remove", "%s: %s", what, m.LeftoverReason)
+	})
+}

@@ -1,0 +1,73 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/host/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+)
+
+// knownFor is how old what the daemon knows of the protected volumes may be: it looks at them
+// when its metrics are read, at most every 30 seconds.
+const knownFor = time.Minute
+
+// checkProtectedVolumes looks for a -protected-volume that protects nothing. The daemon is asked,
+// by its metrics: a container's flags stand in no service.
+func checkProtectedVolumes(ctx context.Context, n *Node) (string, []Finding, error) {
+	if n.Metrics == nil {
+		return "", nil, n.needsWindows()
+	}
+	page, err := n.Metrics(ctx)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the daemon's metrics: %w", err)
+	}
+	var faults []Finding
+	var known float64
+	volumes := 0
+	for line := range strings.Lines(page) {
+		if volume, value, ok := metric(line, nodemetrics.MissingVolume, "volume"); ok {
+			volumes++
+			if value != 0 {
+				faults = append(faults, warning("look up the drive letter or the id with mountvol, and start the daemon with that, in "+
+					"the Helm chart protectedVolumes. If the volume's disk isn't attached yet, or this kind of machine has "+
+					"none, do nothing; docs/drivers.md#lun-0 has more",
+					"-protected-volume names %s, and no volume is that: it protects nothing, and drivers may take the disk "+
+						"that is meant", quote.Text(volume)))
+			}
+		}
+		if of, value, ok := metric(line, nodemetrics.InventoryTimestamp, "of"); ok && of == nodemetrics.OfVolumes {
+			known = value
+		}
+	}
+	if time.Since(time.UnixMilli(int64(known*1000))) > knownFor {
+		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"the daemon doesn't know whether the volumes of -protected-volume are there: Windows doesn't tell it, or it is older "+
+				"than this csi-proxyctl; its log has more")
+	}
+	return fmt.Sprintf("each of the %d volumes of -protected-volume is there", volumes), faults, nil
+}
+
+// metric reads a line of metrics if it is of the name and has that label alone.
+func metric(line, name, label string) (labelled string, value float64, ok bool) {
+	rest, ok := strings.CutPrefix(line, name+"{"+label+"=")
+	if !ok {
+		return "", 0, false
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return "", 0, false
+	}
+	if labelled, err = strconv.Unquote(quoted); err != nil {
+		return "", 0, false
+	}
+	value, err = strconv.ParseFloat(strings.TrimSpace(strings.TrimPrefix(rest[len(quoted):], "}")), 64)
+	return labelled, value, err == nil
+}

@@ -1,0 +1,28 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winservice
+
+import "time"
+
+// Report is what a daemon says about itself when it is run with -check: that it runs and
+// takes the flags, what it serves, and what it needs as a service. The daemon prints it
+// as JSON. Tools read the reports of older and newer daemons, so a name keeps its meaning.
+type Report struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	// Endpoints are the names of all endpoints that it serves: csi-proxy-disk-v1.
+	Endpoints []string `json:"endpoints"`
+	// Privileges are those that it uses, by Windows' names. Empty if it needs none.
+	Privileges []string `json:"privileges"`
+	// StopSeconds is how long it may take to stop.
+	StopSeconds int `json:"stop_seconds"`
+	// LogDirectory is where its log files are; empty if it writes none.
+	LogDirectory string `json:"log_directory"`
+	// Problems are what keeps it from working on this node as it is; they don't keep it from
+	// starting.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// StopTimeout is how long Windows must wait for the daemon at a shutdown.
+func (r Report) StopTimeout() time.Duration { return time.Duration(r.StopSeconds) * time.Second }

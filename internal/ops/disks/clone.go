@@ -1,0 +1,126 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// A copy is a disk whose table has ids of a disk that is online, such as the disk of a snapshot beside
+// its original. If a copy is writable when it goes online, Windows gives it new ids. So a copy that is
+// wanted writable is brought online like any other disk, and its contents are checked then. A copy that
+// stays read-only keeps its ids, and can't be online beside its original.
+
+// RefuseCopy returns an error if an offline disk is the copy of one that is online. Detaching one of
+// them helps; advice is what else does, for the error.
+func (d *Disks) RefuseCopy(ctx context.Context, h *use.Disk, layout *win.DriveLayout, advice string) error {
+	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+	if err == nil && id != "" {
+		err = refuse(fmt.Sprintf("it is a copy of disk %d, which is online: both have the %s; detach one of them, or %s",
+			original, id, advice))
+	}
+	return err
+}
+
+// refuseUnwantedCopy is RefuseCopy if the administrator wants no copies online.
+func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *use.Disk, layout *win.DriveLayout) error {
+	if !d.options.RefuseClones {
+		return nil
+	}
+	return d.RefuseCopy(ctx, h, layout, "let Windows give it new ids, by leaving out -refuse-clones")
+}
+
+// refuseCollision returns an error if Windows has left a disk offline, or taken it offline again,
+// because it is a copy. layout is the disk's partition table as Windows last returned it.
+func (d *Disks) refuseCollision(ctx context.Context, h *use.Disk, layout *win.DriveLayout) error {
+	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+	switch {
+	case err != nil:
+		return err
+	case id != "":
+		return refuse(fmt.Sprintf("it is a copy of disk %d, which is online: both have the %s, and Windows keeps it "+
+			"offline; detach one of them", original, id))
+	}
+	// Windows may not return the table of an offline disk. It may say why the disk is offline.
+	reasons, err := d.sys.OfflineReasons(ctx)
+	if err == nil && reasons[h.Number] == win.OfflineCollision {
+		return refuse("it is a copy of a disk that is online, and Windows keeps it offline; detach one of them")
+	}
+	return ctx.Err()
+}
+
+// findOriginal searches for a disk other than n that is online and has one of ids in its table. It
+// returns that id; "" if there is no such disk. A disk that doesn't answer is passed over: it may never
+// answer again, and must not keep all others offline.
+func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
+	ids []string) (original disk.Number, id string, _ error) {
+	if len(ids) == 0 {
+		return 0, "", nil
+	}
+	others, err := eachDisk(ctx, d, "ids if online", othersTimeout, d.idsIfOnline)
+	if err != nil {
+		return 0, "", err
+	}
+	for _, other := range others {
+		for _, id := range ids {
+			if other.number != n && slices.Contains(other.value, id) {
+				return other.number, id, nil
+			}
+		}
+	}
+	return 0, "", nil
+}
+
+// idsIfOnline returns the ids in the table of a disk that is online; none for one that is offline.
+func (d *Disks) idsIfOnline(ctx context.Context, _ disk.Number, h device.Handle) ([]string, error) {
+	attributes, err := h.Attributes(ctx)
+	if err != nil || attributes&win.DiskOffline != 0 {
+		return nil, err
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tableIDs(layout), nil
+}
+
+// tableIDs returns the ids in a partition table by which Windows tells disks and volumes
+// apart.
+func tableIDs(l *win.DriveLayout) (ids []string) {
+	switch l.Style {
+	case win.StyleGPT:
+		ids = append(ids, "disk id {"+l.DiskID.String()+"}")
+		for _, p := range l.Partitions {
+			if !p.ID.IsZero() {
+				ids = append(ids, "partition id {"+p.ID.String()+"}")
+			}
+		}
+	case win.StyleMBR:
+		if l.Signature != 0 {
+			ids = append(ids, fmt.Sprintf("disk signature %08X", l.Signature))
+		}
+	}
+	return ids
+}
+
+// tableIDsOf is tableIDs for a description of a disk. That has the disk's id only, and no ids of
+// partitions.
+func tableIDsOf(d storage.Disk) []string {
+	switch d.Style {
+	case storage.GPT:
+		return []string{"disk id {" + d.DiskID + "}"}
+	case storage.MBR:
+		return []string{"disk signature " + strings.ToUpper(d.DiskID)}
+	}
+	return nil
+}

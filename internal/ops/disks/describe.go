@@ -1,0 +1,350 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Hardware returns the disks that match a selector, whatever their iSCSI target, by number. Of each
+// disk it fills in the hardware details that the selector compares, and nothing of the contents. If no
+// disk matches, or the selector names an iSCSI target, it returns all disks. A disk that doesn't answer,
+// but whose number is known, is always among them, with an Error.
+func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	query := fmt.Sprintf("hardware %+v", detailsFor(wanted)) // many selectors give the same name, and share answers
+	return d.list(ctx, wanted, query, nil)
+}
+
+// list is Hardware, and calls more, which may be nil, to fill in the rest of each disk that
+// matches. query names what the disks are asked: concurrent callers with the same name share the
+// answers.
+func (d *Disks) list(ctx context.Context, wanted storage.Selector, query string,
+	more func(ctx context.Context, s *storage.Disk, h device.Handle) error) ([]storage.Disk, error) {
+	byTarget := wanted.ISCSI != nil
+	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
+	asked := detailsFor(wanted)
+	answers, err := eachDisk(ctx, d, query, d.all.timeout,
+		func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
+			s, err := d.askHardware(ctx, n, h, asked)
+			if err == nil && more != nil && wanted.Matches(s) {
+				err = more(ctx, &s, h)
+			}
+			return s, err
+		})
+	if err != nil {
+		return nil, err
+	}
+	var all []storage.Disk
+	for _, a := range answers {
+		if a.err != nil {
+			a.value = storage.Disk{Number: a.number, Error: a.err.Error()}
+		}
+		all = append(all, a.value)
+	}
+	// If the selector names a target, the caller filters by it. Its errors list the other disks, too.
+	if !byTarget && slices.ContainsFunc(all, wanted.Matches) {
+		all = slices.DeleteFunc(all, func(s storage.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
+	}
+	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
+	return all, nil
+}
+
+// details says what a disk is asked about its hardware, beside its descriptor.
+type details struct {
+	identifiers bool
+	address     bool // also the NVMe namespace
+	text        bool // of its location
+}
+
+var everything = details{true, true, true}
+
+// detailsFor returns the details that a selector compares. Identifiers need the address, too, since
+// that has the namespace by which an NVMe disk is asked for them.
+func detailsFor(s storage.Selector) details {
+	identifiers := s.Identifier != "" || s.IsZero()
+	address := identifiers || s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0
+	return details{identifiers, address, s.IsZero()}
+}
+
+// Describe is Hardware, but fills in all that is known of each disk that matches, apart from its
+// iSCSI target.
+func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+	windows, err := d.options.Owner.SystemDisks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted.ISCSI = nil
+	asked := detailsFor(wanted)
+	all, err := d.list(ctx, wanted, "description of "+wanted.String(),
+		func(ctx context.Context, s *storage.Disk, h device.Handle) (err error) {
+			if asked != everything {
+				if *s, err = d.askHardware(ctx, s.Number, h, everything); err != nil {
+					return err
+				}
+			}
+			return d.contents(ctx, s, h)
+		})
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].SystemReason = windows[all[i].Number]
+	}
+	return all, d.explainOffline(ctx, all, wanted)
+}
+
+// Interfaces returns the interface path of each disk.
+func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
+	return d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+}
+
+// HardwareOf is Hardware for an open disk.
+func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
+	return d.hardware(ctx, h.Number, h.Handle, &h.Hardware, detailsFor(wanted))
+}
+
+// askHardware asks a disk for its descriptor and some details.
+func (d *Disks) askHardware(ctx context.Context, n disk.Number, h device.Handle,
+	asked details) (storage.Disk, error) {
+	said, err := opendisk.AskHardware(ctx, h)
+	if err != nil {
+		return storage.Disk{Number: n}, err
+	}
+	return d.hardware(ctx, n, h, &said, asked)
+}
+
+// hardware describes a disk by its answers in said, and asks it for the other details.
+func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said *opendisk.Hardware,
+	asked details) (storage.Disk, error) {
+	s := storage.Disk{Number: n}
+	if asked.identifiers {
+		if err := said.AskIdentifiers(ctx, h); err != nil {
+			return s, err
+		}
+	}
+	descriptor := said.Descriptor
+	if said.DescriptorErr == nil {
+		s.Bus = bus(descriptor.BusType)
+	}
+	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
+	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
+	s.Identifiers = identifiers(descriptor.BusType, said.Identifiers)
+	if asked.text {
+		location, err := h.Location(ctx)
+		if err := d.tolerate(n, "location", err); err != nil {
+			return s, err
+		}
+		s.Location.Text = location.Text
+	}
+	if !asked.address {
+		return s, nil
+	}
+	at, namespace, err := d.address(ctx, n, h, descriptor)
+	if err != nil {
+		return s, err
+	}
+	if at != nil {
+		s.Location.SCSI = &storage.SCSIAddress{Adapter: at.PortNumber, Port: at.PathID, Target: at.TargetID, LUN: at.LUN}
+	}
+	if s.Location.NVMeNamespace = namespace; namespace != 0 {
+		return s, d.addNamespace(ctx, &s, h)
+	}
+	return s, nil
+}
+
+// addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
+func (d *Disks) addNamespace(ctx context.Context, s *storage.Disk, h device.Handle) error {
+	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
+	if err != nil {
+		return d.tolerate(s.Number, "NVMe namespace", err)
+	}
+	for _, id := range []struct {
+		kind  storage.IdentifierKind
+		bytes []byte
+	}{{storage.EUI64, namespace.EUI64[:]}, {storage.NGUID, namespace.NGUID[:]}} {
+		text := hex.EncodeToString(id.bytes)
+		known := slices.ContainsFunc(s.Identifiers, func(known storage.Identifier) bool { return known.Text == text })
+		if strings.Trim(text, "0") != "" && !known { // all zeros stand for none
+			s.Identifiers = append(s.Identifiers, storage.Identifier{Kind: id.kind, Text: text})
+		}
+	}
+	return nil
+}
+
+// identifiers returns the designators that name the disk itself.
+func identifiers(busType win.BusType, ids []win.Identifier) (all []storage.Identifier) {
+	for _, id := range ids {
+		if id.Association != win.AssociationDevice {
+			continue
+		}
+		text := hex.EncodeToString(id.ID)
+		if id.CodeSet == win.CodeSetASCII || id.CodeSet == win.CodeSetUTF8 {
+			text = strings.TrimRight(string(id.ID), "\x00 ")
+		}
+		all = append(all, storage.Identifier{Kind: kindOf(busType, id), Text: text})
+	}
+	return all
+}
+
+// kindOf names a designator type.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
+func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
+	switch id.Type {
+	case win.IdentifierVendorSpecific:
+		return storage.VendorSpecific
+	case win.IdentifierT10:
+		return storage.T10
+	case win.IdentifierEUI64:
+		if busType == win.BusTypeNVMe && len(id.ID) == 16 {
+			return storage.NGUID
+		}
+		return storage.EUI64
+	case win.IdentifierNAA:
+		return storage.NAA
+	case win.IdentifierSCSIName:
+		return storage.SCSIName
+	}
+	return storage.OtherKind
+}
+
+// buses are the names of STORAGE_BUS_TYPE.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ne-winioctl-storage_bus_type
+var buses = map[win.BusType]storage.Bus{
+	1: storage.BusSCSI, 2: "ATAPI", 3: "ATA", 4: "1394", 5: "SSA", 6: "Fibre Channel", 7: "USB", 8: "RAID",
+	9:  storage.BusISCSI,
+	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: storage.BusFile,
+	16: "Storage Spaces",
+	17: storage.BusNVMe, 18: "SCM", 19: "UFS",
+}
+
+func bus(t win.BusType) storage.Bus {
+	if name, ok := buses[t]; ok {
+		return name
+	}
+	return storage.Bus(fmt.Sprintf("bus type %d", t))
+}
+
+// contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
+// query, contents notes that as the disk's Error.
+func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) error {
+	geometry, err := h.Geometry(ctx)
+	if err := noted(&s.Error, err); err != nil {
+		return err
+	}
+	s.SizeBytes = geometry.DiskSize
+	attributes, err := h.Attributes(ctx)
+	if err := noted(&s.Error, err); err != nil {
+		return err
+	}
+	s.Online, s.ReadOnly = err == nil && attributes&win.DiskOffline == 0, attributes&win.DiskReadOnly != 0
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return noted(&s.Error, err)
+	}
+	switch layout.Style {
+	case win.StyleGPT:
+		s.Style, s.DiskID = storage.GPT, layout.DiskID.String()
+	case win.StyleMBR:
+		s.Style, s.DiskID = storage.MBR, fmt.Sprintf("%08x", layout.Signature)
+	default:
+		s.Style = storage.RAW
+	}
+	for _, p := range layout.Partitions {
+		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
+			continue
+		}
+		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
+			Data: opendisk.IsDataPartition(p)}
+		if described.Data && s.Online {
+			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
+				return err
+			}
+		}
+		s.Partitions = append(s.Partitions, described)
+	}
+	return nil
+}
+
+// describeVolume fills in what is on a partition.
+func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Partition) error {
+	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
+	if win.IsGone(err) {
+		p.Error = "its volume has not arrived"
+		return nil
+	}
+	if err != nil {
+		return noted(&p.Error, err)
+	}
+	p.VolumeID = volume.ID(name)
+	if p.Paths, err = opendisk.MountedAt(ctx, d.sys, name); err != nil {
+		if err := noted(&p.Error, err); err != nil {
+			return err
+		}
+	}
+	info, err := d.sys.VolumeInformation(ctx, name)
+	if errors.Is(err, win.ErrorUnrecognizedVolume) {
+		p.FileSystem = storage.NoFileSystem
+		return nil
+	}
+	p.FileSystem, p.Label = info.FileSystem, info.Label
+	return noted(&p.Error, err)
+}
+
+// noted keeps err in note if Windows refused the query, and returns any other error.
+func noted(note *string, err error) error {
+	if !errors.As(err, new(win.Errno)) || isGone(err) {
+		return err
+	}
+	if *note == "" {
+		*note = err.Error()
+	}
+	return nil
+}
+
+// explainOffline fills in why the disks that match a selector are offline. An offline disk may be a
+// copy of another one. If the selector is zero, the ids of all other disks are in all; otherwise
+// the other disks are asked for them.
+func (d *Disks) explainOffline(ctx context.Context, all []storage.Disk, wanted storage.Selector) error {
+	for i := range all {
+		s := &all[i]
+		if s.Online || s.Error != "" || !wanted.Matches(*s) {
+			continue
+		}
+		s.OfflineReason = "by the SAN policy or by an administrator"
+		var original disk.Number
+		copied := false
+		if wanted.IsZero() {
+			for _, other := range all {
+				if other.Online && s.DiskID != "" && other.DiskID == s.DiskID && other.Style == s.Style {
+					original, copied = other.Number, true
+				}
+			}
+		} else {
+			n, id, err := d.findOriginal(ctx, s.Number, tableIDsOf(*s))
+			if err != nil {
+				return err
+			}
+			original, copied = n, id != ""
+		}
+		if copied {
+			s.OfflineReason = fmt.Sprintf("it is a copy of disk %d, which is online", original)
+		}
+	}
+	return nil
+}

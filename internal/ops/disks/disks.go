@@ -1,0 +1,420 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package disks does the storage operations on the node's disks: find them, bring
+// them online and partition them.
+//
+// Each operation first asks Windows for the current state and then does what is missing. So
+// it may be repeated, also after a process that died half-way through it. It changes only
+// the disk that had the number when it was called, and checks what that holds right before
+// each change: see [opendisk.Disk].
+package disks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// System is what the operations on disks use of Windows.
+type System interface {
+	win.Devices
+	win.Notices
+	win.FileSystems
+	use.System
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
+const DefaultSilentDiskTimeout = 5 * time.Second
+
+// Disks are the disks of a node. All methods may be called concurrently.
+type Disks struct {
+	sys     System
+	options Options
+	rescans operation.Singleflight[bool, struct{}] // by whether Windows re-enumerates the whole device tree
+
+	all      *devices // the disks
+	adapters *devices
+}
+
+// New returns the operations on the disks of sys.
+func New(sys System, o Options) *Disks {
+	if o.Owner == nil {
+		o.Owner = use.Default(sys)
+	}
+	o = o.On(sys, nil)
+	if o.SilentDiskTimeout <= 0 {
+		o.SilentDiskTimeout = DefaultSilentDiskTimeout
+	}
+	d := &Disks{sys: sys, options: o,
+		all:      newDevices(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
+		adapters: newDevices(sys, win.InterfaceClassStoragePort, o, nil)}
+	// A rescan waits for adapters that don't answer, and then for such disks. One that takes longer than
+	// that hangs in the list of disks or in the device tree. Without a timeout, calls that stage a volume
+	// would wait for it until their deadlines.
+	d.rescans.Timeout = 3 * o.SilentDiskTimeout
+	d.all.runs.Timeout, d.adapters.runs.Timeout = d.rescans.Timeout, d.rescans.Timeout
+	return d
+}
+
+// object names the disk in errors.
+func object(n disk.Number) string { return "disk " + n.String() }
+
+// open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
+func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (*opendisk.Disk, error) {
+	h, err := opendisk.Open(ctx, d.sys, n, access)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.noSuchDisk(ctx, n, err)
+	}
+	return h, err
+}
+
+// noSuchDisk says in err which disks there are.
+func (d *Disks) noSuchDisk(ctx context.Context, n disk.Number, err error) error {
+	numbers, listErr := d.numbers(ctx)
+	if listErr != nil || slices.Contains(numbers, n) {
+		return err
+	}
+	if len(numbers) == 0 { // disks whose numbers aren't known are disks, too
+		if paths, listErr := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk); listErr != nil || len(paths) > 0 {
+			return err
+		}
+	}
+	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; the node has %s", n, enumerate(numbers)), Err: err}
+}
+
+// enumerate names disks in a sentence: "no disks", "disk 0", "disks 0, 1 and 2".
+func enumerate(numbers []disk.Number) string {
+	var b strings.Builder
+	switch len(numbers) {
+	case 0:
+		return "no disks"
+	case 1:
+		b.WriteString("disk ")
+	default:
+		b.WriteString("disks ")
+	}
+	for i, n := range numbers {
+		switch {
+		case i > 0 && i == len(numbers)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(n.String())
+	}
+	return b.String()
+}
+
+// change takes the right to the disk that has the number n now, and calls f. The disk may have
+// left, or have got another number, while change waited. So f verifies it right before each
+// change.
+func (d *Disks) change(ctx context.Context, o *use.Owner, n disk.Number,
+	f func(context.Context, *use.Disk) error) error {
+	right, err := o.Disk(ctx, n)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = d.noSuchDisk(ctx, n, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	return f(ctx, right)
+}
+
+// GetDiskStats implements [disk.Operations].
+func (d *Disks) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
+	defer d.options.Runner.Done("GetDiskStats", object(n), time.Now(), &err)
+	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return stats, err
+	}
+	defer h.Close()
+	geometry, err := h.Geometry(ctx)
+	stats.SizeBytes = geometry.DiskSize
+	return stats, err
+}
+
+// GetDiskState implements [disk.Operations].
+func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
+	defer d.options.Runner.Done("GetDiskState", object(n), time.Now(), &err)
+	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	attributes, err := h.Attributes(ctx)
+	return err == nil && attributes&win.DiskOffline == 0, err
+}
+
+// SetDiskState implements [disk.Operations].
+func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (err error) {
+	defer d.options.Runner.Done("SetDiskState", object(n), time.Now(), &err)
+	owner := d.options.Owner
+	if !online {
+		owner = owner.Releasing()
+	}
+	return d.change(ctx, owner, n, func(ctx context.Context, h *use.Disk) error {
+		attributes, err := h.Attributes(ctx)
+		if err != nil {
+			return err
+		}
+		if !online {
+			return d.setOffline(ctx, h, attributes)
+		}
+		if attributes&win.DiskOffline != 0 {
+			layout, err := h.Layout(ctx)
+			if err == nil {
+				err = d.refuseUnwantedCopy(ctx, h, layout)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		mask, err := d.maskOf(ctx, h, attributes)
+		if err != nil {
+			return err
+		}
+		if _, err := d.Clear(ctx, h, mask); err != nil {
+			return err
+		}
+		_, err = d.AwaitVolumes(ctx, h, mask)
+		return err
+	})
+}
+
+// setOffline takes a disk offline unless a volume of it is mounted in the allowed
+// directories: a pod may be using it.
+func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) error {
+	if attributes&win.DiskOffline != 0 {
+		return nil
+	}
+	volumes, paths, err := d.Mounted(ctx, h)
+	if err != nil { // one error proves nothing
+		volumes, paths, err = d.Mounted(ctx, h)
+	}
+	if err != nil {
+		// A broken disk that nobody uses must go offline, too.
+		d.options.Logger.Warn("a disk that is to go offline doesn't say where its volumes are mounted", "disk", h.Number,
+			"err", err)
+		paths, err = d.options.Owner.MountsOf(ctx, h.Number)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+				Detail: "whether a volume of it is mounted can't be found out; try again later"}
+		}
+	}
+	staged, err := d.options.Owner.Allowed(ctx, paths)
+	if err != nil {
+		return err
+	}
+	if len(staged) > 0 {
+		return refuse("a volume of it is mounted at " + use.Listed(staged) + "; unmount it first")
+	}
+	return d.TakeOffline(ctx, h, volumes, 0)
+}
+
+// Blocking are the attributes that keep a disk from being used.
+const Blocking = win.DiskOffline | win.DiskReadOnly
+
+// maskOf returns which of a disk's attributes are to be cleared so that the disk can be used. It
+// leaves out read-only if the disk is staged read-only.
+func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
+	if attributes&Blocking != win.DiskReadOnly {
+		return Blocking, nil
+	}
+	staged, err := d.StagedReadOnly(ctx, h)
+	if len(staged) > 0 {
+		return win.DiskOffline, nil
+	}
+	return Blocking, err
+}
+
+// StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
+// are any, the disk was staged read-only. Without any it may be read-only for another reason, such as
+// that the disk before it at its place was. If the disk has gone offline, the error is ErrChanged.
+func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk) (paths []string, _ error) {
+	_, paths, err := d.Mounted(ctx, h)
+	if err != nil || len(paths) > 0 {
+		return paths, err
+	}
+	now, err := h.Attributes(ctx)
+	if err == nil && now&win.DiskOffline != 0 { // an offline disk has no volumes that could be queried
+		err = opendisk.ErrChanged("it went offline")
+	}
+	return nil, err
+}
+
+// Mounted returns the volumes of an online disk, and at which directories they are mounted. If one
+// of its volumes hasn't arrived, and some volume that isn't there is mounted in the allowed
+// directories, the two may be the same: then Mounted waits for it.
+func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, _ error) {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted := opendisk.DataPartitions(layout)
+	if volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, 0, nil); err != nil {
+		return nil, nil, err
+	}
+	if len(volumes) < len(wanted) {
+		awaited, err := d.options.Owner.MountsMissingVolume(ctx)
+		if err == nil && awaited {
+			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout, nil)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range volumes {
+		at, err := opendisk.MountedAt(ctx, d.sys, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		paths = append(paths, use.Directories(at)...)
+	}
+	slices.Sort(paths)
+	return volumes, paths, nil
+}
+
+// Clear clears those attributes of mask that a disk has, and returns which it had.
+func (d *Disks) Clear(ctx context.Context, h *use.Disk,
+	mask win.DiskAttributes) (before win.DiskAttributes, err error) {
+	before, err = h.Attributes(ctx)
+	if before &= mask; err != nil || before == 0 {
+		return 0, err
+	}
+	// Read-only is cleared first. Windows mounts the file systems as soon as the disk is online, and
+	// would mount them read-only otherwise. On a disk that is online they may be mounted read-only
+	// already, and stay so; so that disk goes offline first.
+	type change struct{ attributes, mask win.DiskAttributes }
+	changes := []change{{0, before & win.DiskReadOnly}, {0, before & win.DiskOffline}}
+	if before == win.DiskReadOnly {
+		changes = []change{{win.DiskOffline, win.DiskOffline | win.DiskReadOnly}, {0, win.DiskOffline}}
+	}
+	for _, c := range changes {
+		if c.mask == 0 {
+			continue
+		}
+		// Right after a disk's arrival, Windows may refuse the change while the partition
+		// manager still works on the disk.
+		err := operation.Retry(ctx, freshDiskTimeout, retryInterval, isFreshDiskError, func() error {
+			if err := h.Verify(ctx); err != nil {
+				return err
+			}
+			return h.SetAttributes(ctx, c.attributes, c.mask)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err := h.UpdateProperties(ctx); err != nil {
+		return 0, err
+	}
+	now, err := h.Attributes(ctx)
+	switch {
+	case err != nil:
+		return before, err
+	case now&mask != 0:
+		layout, err := h.Layout(ctx)
+		if err == nil {
+			err = d.refuseCollision(ctx, h, layout)
+		}
+		return before, cmp.Or(err, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"Windows accepted the request, but the disk is still offline or read-only; try again"))
+	}
+	d.options.Logger.Info("disk brought online", "disk", h.Number,
+		"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
+	return before, nil
+}
+
+// putBack sets the attributes again that Clear has cleared. It is for a disk that turned out
+// to be one that must not be written to.
+func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) {
+	if attributes == 0 {
+		return
+	}
+	if err := h.SetAttributes(ctx, attributes, attributes); err != nil {
+		d.options.Logger.Warn("a disk that was refused stays online and writable", "disk", h.Number, "err", err)
+		return
+	}
+	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number,
+		"offline", attributes&win.DiskOffline != 0, "readOnly", attributes&win.DiskReadOnly != 0)
+}
+
+// TakeOffline flushes the volumes of a disk and takes it offline. If a flush fails, it goes on: a
+// broken disk must go offline, too.
+//
+// staged are the attributes that the disk was staged with. If read-only is among them, TakeOffline
+// also makes the disk writable: Windows keeps the attribute for the disk's place, and the next disk
+// there would inherit it. One call to Windows does both. With two, the disk could leave or the process
+// die in between, and a repeated UnstageVolume may not know the disk any more.
+func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
+	staged win.DiskAttributes) error {
+	for _, name := range volumes {
+		err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) })
+		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // a read-only disk has nothing to flush
+			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
+				"volume", name, "err", err)
+		}
+	}
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
+	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
+	if err := h.SetAttributes(ctx, win.DiskOffline&change, change); err != nil {
+		return err
+	}
+	if change&win.DiskOffline != 0 {
+		d.options.Logger.Info("disk taken offline", "disk", h.Number)
+	}
+	if change&win.DiskReadOnly != 0 {
+		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
+	}
+	return h.UpdateProperties(ctx)
+}
+
+// onVolume opens a volume for reading and writing, and calls f with it.
+func (d *Disks) onVolume(ctx context.Context, name string, f func(device.Handle, context.Context) error) error {
+	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return f(h, ctx)
+}
+
+// Timeouts for states that pass by themselves. Windows Server needs up to some
+// seconds to have a fresh disk's partitions and volumes ready.
+const (
+	freshDiskTimeout = 10 * time.Second
+	volumeTimeout    = 30 * time.Second
+	retryInterval    = 50 * time.Millisecond
+)
+
+// isFreshDiskError reports whether err is one that a disk gives for a short time
+// after its arrival.
+func isFreshDiskError(err error) bool {
+	return win.IsAny(err, win.ErrorAccessDenied, win.ErrorWriteProtect, win.ErrorNotReady, win.ErrorSharingViolation,
+		win.ErrorBusy)
+}

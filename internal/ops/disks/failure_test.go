@@ -1,0 +1,174 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+func formatted(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
+	n := attach(t, sim, spec)
+	simtest.Partition(t, sim, n, 1)
+	sim.Settle()
+	simtest.Must(t, sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}))
+	return n
+}
+
+func setAttributes(t *testing.T, sim *winsim.System, n disk.Number, attributes win.DiskAttributes) {
+	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: disks.Blocking}))
+}
+
+// subject is a disk of a node that an operation is about.
+type subject struct {
+	*disks.Disks
+	n disk.Number
+}
+
+// An error at any call to Windows of any operation reaches the caller, apart from few that
+// don't matter, and nothing is left half-done that the operation doesn't complete when it is repeated.
+func TestErrorAtEachCall(t *testing.T) {
+	raw := func(t *testing.T, sim *winsim.System) disk.Number {
+		return attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+	}
+	online := func(t *testing.T, sim *winsim.System) disk.Number { return formatted(t, sim, winsim.DiskSpec{}) }
+	offline := func(t *testing.T, sim *winsim.System) disk.Number {
+		n := online(t, sim)
+		setAttributes(t, sim, n, disks.Blocking)
+		return n
+	}
+	staged := func(attributes win.DiskAttributes) func(t *testing.T, sim *winsim.System) disk.Number {
+		return func(t *testing.T, sim *winsim.System) disk.Number {
+			n := online(t, sim)
+			simtest.Mount(t, sim, simtest.Kubelet+`\mnt`, sim.VolumesOfDisk(n)[0])
+			setAttributes(t, sim, n, attributes)
+			return n
+		}
+	}
+	copied := func(t *testing.T, sim *winsim.System) disk.Number { return clone(t, sim, online(t, sim)) }
+	setState := func(online bool) func(ctx context.Context, s subject) (any, error) {
+		return func(ctx context.Context, s subject) (any, error) {
+			return nil, s.SetDiskState(ctx, s.n, online)
+		}
+	}
+	partition := func(ctx context.Context, s subject) (any, error) {
+		return nil, s.PartitionDisk(ctx, s.n)
+	}
+	hardware, describe := (*disks.Disks).Hardware, (*disks.Disks).Describe
+	list := func(list func(*disks.Disks, context.Context, storage.Selector) ([]storage.Disk, error),
+		wanted storage.Selector) func(ctx context.Context, s subject) (any, error) {
+		return func(ctx context.Context, s subject) (any, error) {
+			all, err := list(s.Disks, ctx, wanted)
+			for _, d := range all {
+				if d.Error != "" {
+					return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "%s", d.Error)
+				}
+			}
+			text, _ := json.Marshal(all)
+			return string(text), err
+		}
+	}
+	// Which is asked for again.
+	const arrival = "CM_Register_Notification, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW"
+	operations := make(map[string]func(t *testing.T) simtest.Attempt)
+	for name, c := range map[string]struct {
+		disk    func(t *testing.T, sim *winsim.System) disk.Number
+		operate func(ctx context.Context, s subject) (any, error)
+		passed  string // the calls whose errors don't reach the caller
+	}{
+		"GetDiskStats": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.GetDiskStats(ctx, s.n)
+		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
+		"GetDiskState": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.GetDiskState(ctx, s.n)
+		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
+		"online":           {disk: offline, operate: setState(true), passed: arrival},
+		"online of a copy": {disk: copied, operate: setState(true), passed: arrival},
+		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
+			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
+		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true),
+			passed: arrival},
+		// A broken disk must get offline.
+		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, GetFileAttributesW, " +
+			"GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, " +
+			"IOCTL_DISK_GET_DRIVE_LAYOUT_EX, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+			"IOCTL_STORAGE_QUERY_PROPERTY"},
+		"offline, mounted": {disk: staged(0), operate: func(ctx context.Context, s subject) (any, error) {
+			err := s.SetDiskState(ctx, s.n, false)
+			if csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+				return "refused", nil
+			}
+			return nil, err
+		}, passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW, " +
+			"GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
+		"PartitionDisk": {disk: raw, operate: partition, passed: arrival},
+		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
+			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
+		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) disk.Number {
+			simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
+			return attach(t, sim, winsim.DiskSpec{})
+		}, operate: partition, passed: arrival + ", ReadFile"},
+		// A sick disk keeps no other from being seen. One that refuses to say what it is isn't known as a
+		// container's scratch disk.
+		"Rescan": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return nil, s.Rescan(ctx)
+		}, passed: "2 CM_Reenumerate_DevNode, 4 CreateFileW, 2 IOCTL_DISK_UPDATE_DRIVE_SIZE, " +
+			"2 IOCTL_DISK_UPDATE_PROPERTIES, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
+		"ListDiskIDs": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.ListDiskIDs(ctx)
+		}, passed: "2 CreateFileW partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
+			"2 IOCTL_STORAGE_QUERY_PROPERTY, 4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"ListDiskLocations": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.ListDiskLocations(ctx)
+		}, passed: "CreateFileW, CreateFileW partly, GetFileAttributesW, " +
+			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
+			"6 IOCTL_STORAGE_QUERY_PROPERTY"},
+		"States": {disk: offline, operate: func(ctx context.Context, s subject) (any, error) {
+			online, offline, err := s.States(ctx)
+			return []int{online, offline}, err
+		}, passed: "2 CreateFileW partly, 2 IOCTL_DISK_GET_DISK_ATTRIBUTES partly, " +
+			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY"},
+		"AllOnline": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
+			return s.AllOnline(ctx)
+		}, passed: "2 IOCTL_STORAGE_QUERY_PROPERTY"},
+		"Hardware": {disk: online, operate: list(hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
+			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY, " +
+			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"Hardware of one": {disk: online, operate: list(hardware, storage.Selector{SerialNumber: "SIM00000001"}),
+			passed: "CreateFileW, CreateFileW partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+				"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 3 IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"Describe": {disk: online, operate: list(describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
+			"GetFileAttributesW, 2 GetVolumeInformationW partly, " +
+			"3 GetVolumeNameForVolumeMountPointW partly, " +
+			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
+			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY, " +
+			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+		"Describe a copy": {disk: copied, operate: list(describe, storage.Selector{SerialNumber: "SIM00000002"}),
+			passed: "4 CreateFileW, 2 CreateFileW partly, GetFileAttributesW, " +
+				"2 IOCTL_DISK_GET_DISK_ATTRIBUTES, IOCTL_DISK_GET_DISK_ATTRIBUTES partly, " +
+				"IOCTL_DISK_GET_DRIVE_LAYOUT_EX, IOCTL_DISK_GET_DRIVE_LAYOUT_EX partly, " +
+				"IOCTL_SCSI_GET_ADDRESS partly, 4 IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
+				"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 5 IOCTL_STORAGE_QUERY_PROPERTY, " +
+				"4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+	} {
+		operations[name] = func(t *testing.T) simtest.Attempt {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})
+			s := subject{disks.New(sim, disks.Options{}), c.disk(t, sim)}
+			return simtest.Attempt{Sys: sim, Run: func(ctx context.Context) (any, error) { return c.operate(ctx, s) },
+				State: func() any { return simtest.State(sim) }, Passed: &c.passed}
+		}
+	}
+	simtest.ErrorAtEachCall(t, operations)
+}

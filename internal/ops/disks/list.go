@@ -1,0 +1,289 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// ListDiskIDs implements [disk.Operations].
+func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[disk.Number]disk.IDs, err error) {
+	defer d.options.Runner.Done("ListDiskIDs", "", time.Now(), &err)
+	return d.listIDs(ctx)
+}
+
+func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
+	all, err := eachDisk(ctx, d, "ids", d.all.timeout,
+		func(ctx context.Context, n disk.Number, h device.Handle) (disk.IDs, error) {
+			page83, err := page83(ctx, h)
+			if err := d.tolerate(n, "page 83", err); err != nil {
+				return disk.IDs{}, err
+			}
+			descriptor, err := h.Descriptor(ctx)
+			if err := d.tolerate(n, "serial number", err); err != nil {
+				return disk.IDs{}, err
+			}
+			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
+		})
+	ids := make(map[disk.Number]disk.IDs, len(all))
+	for _, a := range all {
+		// A disk that doesn't answer has its last number, which another disk may have by now.
+		if _, answered := ids[a.number]; a.err == nil || !answered {
+			ids[a.number] = a.value
+		}
+	}
+	return ids, err
+}
+
+// FindDiskByPage83 implements [disk.Operations].
+func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ disk.Number, err error) {
+	defer d.options.Runner.Done("FindDiskByPage83", strconv.Quote(page83), time.Now(), &err)
+	if page83 == "" {
+		return 0, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the identifier is empty")
+	}
+	all, err := d.listIDs(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		if all[n].Page83 == page83 {
+			return n, nil
+		}
+	}
+	return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
+}
+
+// ListDiskLocations implements [disk.Operations].
+func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.Location, err error) {
+	defer d.options.Runner.Done("ListDiskLocations", "", time.Now(), &err)
+	windows, err := d.options.Owner.SystemDisks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	protected, err := d.options.Owner.ProtectedDisks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := eachDisk(ctx, d, "location", d.all.timeout, d.location)
+	locations := make(map[disk.Number]disk.Location)
+	for _, a := range all {
+		if _, runsWindows := windows[a.number]; a.value != nil && !runsWindows && !protected[a.number] {
+			locations[a.number] = *a.value
+		}
+	}
+	return locations, err
+}
+
+// page83 returns the first device-associated identifier with a code set that
+// drivers can compare. Type isn't compared: drivers have compared this very
+// choice since the first version of the API.
+func page83(ctx context.Context, h device.Handle) (string, error) {
+	ids, err := h.Identifiers(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, id := range ids {
+		if id.Association != win.AssociationDevice {
+			continue
+		}
+		switch id.CodeSet {
+		case win.CodeSetASCII:
+			return string(id.ID), nil
+		case win.CodeSetBinary:
+			return hex.EncodeToString(id.ID), nil
+		}
+	}
+	return "", nil
+}
+
+// location asks for the text that Windows shows for a disk and, where there is
+// none, for the SCSI address. It is nil if the disk has neither, or has no LUN.
+func (d *Disks) location(ctx context.Context, n disk.Number, h device.Handle) (*disk.Location, error) {
+	descriptor, err := h.Descriptor(ctx)
+	if err := d.tolerate(n, "bus", err); err != nil {
+		return nil, err
+	}
+	if descriptor.BusType == win.BusTypeNVMe {
+		return d.namespaceLocation(ctx, n, h, descriptor)
+	}
+	described, err := h.Location(ctx)
+	if err := d.tolerate(n, "location", err); err != nil {
+		return nil, err
+	}
+	if location, ok := parseLocation(described.Text); ok {
+		return &location, nil
+	}
+	if described.Text != "" || !hasLUNs(descriptor.BusType) {
+		return nil, nil
+	}
+	address, _, err := d.address(ctx, n, h, descriptor)
+	if err != nil || address == nil {
+		return nil, err
+	}
+	return &disk.Location{
+		Adapter: decimal(address.PortNumber),
+		Target:  decimal(address.TargetID),
+		LUNID:   decimal(address.LUN),
+		// Bus is the PCI bus in a location text, which an address doesn't have.
+	}, nil
+}
+
+// hasLUNs reports whether the LUN in a disk's SCSI address means anything. Windows also has such
+// an address, with a LUN that a volume's disk may have, for
+//   - a file that is attached as a disk. Windows Server 2019 shows the scratch space of each
+//     container so.
+//   - an IDE disk, as Azure's temporary disk on machines of generation 1 is
+//
+// A driver that compares the LUN alone, as that of Azure Disk does, would take these for a volume's
+// disk. Their location texts have no LUN: they are a path, or end with "Channel 1 : Device 0". The
+// published daemon returns none either.
+//
+// Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038
+func hasLUNs(bus win.BusType) bool {
+	switch bus {
+	case win.BusTypeFileBackedVirtual, win.BusTypeATAPI, win.BusTypeATA:
+		return false
+	}
+	return true
+}
+
+// namespaceLocation is the location of an NVMe disk. The location text has no namespace. Only one
+// cloud's driver looks disks up by their locations: that of Azure, by LUNID alone. Other NVMe disks
+// have no location.
+func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.Handle,
+	descriptor win.DeviceDescriptor) (*disk.Location, error) {
+	address, namespace, err := d.address(ctx, n, h, descriptor)
+	if err != nil {
+		return nil, err
+	}
+	lun, ok := storage.Disk{
+		Vendor: descriptor.VendorID, Product: descriptor.ProductID,
+		Location: storage.Location{NVMeNamespace: namespace},
+	}.AzureLUN()
+	if !ok {
+		return nil, nil
+	}
+	location := disk.Location{LUNID: strconv.FormatUint(uint64(lun), 10)}
+	if address != nil {
+		location.Adapter, location.Target = decimal(address.PortNumber), decimal(address.TargetID)
+	}
+	return &location, nil
+}
+
+// address returns a disk's SCSI address, nil if it has none, and its NVMe namespace, 0 if it is no NVMe
+// disk or the namespace isn't known.
+//
+// Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native one of Server
+// 2025 a disk has no SCSI layer, and may refuse the query for the address. The namespace then comes from
+// the interface path.
+func (d *Disks) address(ctx context.Context, n disk.Number, h device.Handle,
+	descriptor win.DeviceDescriptor) (_ *win.SCSIAddress, namespace uint32, _ error) {
+	nvme := descriptor.BusType == win.BusTypeNVMe
+	at, err := h.SCSIAddress(ctx)
+	if err == nil {
+		if nvme {
+			namespace = uint32(at.LUN) + 1
+		}
+		return &at, namespace, nil
+	}
+	if err := d.tolerate(n, "SCSI address", err); err != nil || !nvme {
+		return nil, 0, err
+	}
+	path, err := d.interfaceOf(ctx, n, h)
+	return nil, namespaceOf(path, descriptor.SerialNumber), err
+}
+
+// interfaceOf returns the interface path of an open disk, "" if it isn't known.
+func (d *Disks) interfaceOf(ctx context.Context, n disk.Number, h device.Handle) (path string, _ error) {
+	if h.Path != win.PhysicalDrive(n) {
+		return h.Path, nil
+	}
+	all, err := eachDisk(ctx, d, "interface", othersTimeout,
+		func(_ context.Context, _ disk.Number, h device.Handle) (string, error) { return h.Path, nil })
+	if err != nil {
+		return "", err
+	}
+	for _, a := range all {
+		if a.number == n && a.err == nil {
+			path = a.value
+		}
+	}
+	// Another disk may have got the number in between. But if this one still has it, it had it then.
+	now, err := h.Number(ctx)
+	if err != nil || now.DeviceNumber != n {
+		return "", err
+	}
+	return path, nil
+}
+
+// namespaceOf reads the NVMe namespace in an interface path such as
+// "\\?\scsi#disk&ven_nvme&prod_msft_nvme_accele#6&ca10229&0&000001#{…}". The last six digits are the
+// SCSI path, target and LUN, of two hexadecimal digits each: a disk of VMware with target 10 has 000a00.
+// Of an NVMe disk, path and target are 0, and the LUN is the namespace less one. So the disk above has
+// namespace 2, and on Azure LUN 0. The Azure Disk driver calls the number the namespace and takes off
+// one, which gives the same LUN, if it has decimal digits only.
+//
+// The namespace is 0, which stands for unknown, if the path is otherwise, or if the serial number
+// ends with another namespace.
+//
+// Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (path),
+// https://github.com/Azure/azure-vm-utils/pull/11 (the disk of Windows is namespace 1, LUN n is n+2)
+func namespaceOf(path, serial string) uint32 {
+	parts := strings.Split(path, "#")
+	if len(parts) != 4 {
+		return 0
+	}
+	digits := parts[2][strings.LastIndexByte(parts[2], '&')+1:]
+	lun, err := strconv.ParseUint(digits, 16, 24)
+	if err != nil || len(digits) != len("PPTTLL") || lun > 0xff {
+		return 0
+	}
+	namespace := uint32(lun) + 1
+	if match := namespaceInSerial.FindStringSubmatch(serial); match != nil && match[1] != fmt.Sprintf("%08X", namespace) {
+		return 0
+	}
+	return namespace
+}
+
+// namespaceInSerial finds the namespace that Windows' NVMe driver puts behind a serial number.
+//
+// Source: NVM Express: SCSI Translation Reference (Unit Serial Number)
+var namespaceInSerial = regexp.MustCompile(`_([0-9A-F]{8})\.\s*$`)
+
+func decimal(b byte) string { return strconv.Itoa(int(b)) }
+
+// parseLocation reads a text such as
+// "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 1".
+// A text without a LUN, such as the path of a virtual disk's file or the PCI place of a
+// controller, has no location.
+func parseLocation(text string) (_ disk.Location, ok bool) {
+	parts := strings.Split(text, ":")
+	var l disk.Location
+	fields := map[string]*string{"Adapter": &l.Adapter, "Bus": &l.Bus, "Target": &l.Target, "LUN": &l.LUNID}
+	for _, part := range parts {
+		words := strings.Fields(part)
+		if len(words) != 2 {
+			continue // "Integrated", "PCI Slot 3"
+		}
+		if field, known := fields[words[0]]; known {
+			*field = words[1]
+		}
+	}
+	return l, len(parts) >= 5 && l.LUNID != ""
+}

@@ -1,0 +1,296 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/simnode/hardware"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+func TestListDiskIDs(t *testing.T) {
+	sim, ops := newNode(t)
+	ascii := func(s string) win.Identifier {
+		return win.Identifier{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte(s)}
+	}
+	binary := win.Identifier{CodeSet: win.CodeSetBinary, Type: 3, ID: []byte{0x60, 0xAB, 0x01}}
+	port := win.Identifier{CodeSet: win.CodeSetASCII, Association: win.AssociationPort, ID: []byte("port")}
+	utf8 := win.Identifier{CodeSet: win.CodeSetUTF8, ID: []byte("utf8")}
+	want := map[disk.Number]disk.IDs{}
+	for _, c := range []struct {
+		spec winsim.DiskSpec
+		want disk.IDs
+	}{
+		{winsim.DiskSpec{Serial: "  vol 1  ", Page83: []win.Identifier{ascii("Google  pvc-1 ")}},
+			disk.IDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
+		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true},
+			disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
+		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, disk.IDs{SerialNumber: "s3"}},
+		{winsim.DiskSpec{Serial: "s4", Page83Error: win.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
+		{winsim.DiskSpec{Serial: "s5", Page83Error: win.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
+		// over 4096 bytes
+		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}},
+	} {
+		want[attach(t, sim, c.spec)] = c.want
+	}
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "path", MultipathMember: true}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ops.ListDiskIDs(t.Context())
+	simtest.Must(t, err)
+	if _, ok := got[0]; !ok {
+		t.Error("the system disk is missing")
+	}
+	delete(got, 0)
+	simtest.Want(t, "ids", got, want)
+
+	if n, err := ops.FindDiskByPage83(t.Context(), "60ab01"); err != nil || want[n].SerialNumber != "s2" {
+		t.Errorf("FindDiskByPage83 gave %d, %v", n, err)
+	}
+	if _, err := ops.FindDiskByPage83(t.Context(), "60AB01"); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("FindDiskByPage83 of an unknown one gave %v", err)
+	}
+	if _, err := ops.FindDiskByPage83(t.Context(), ""); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("FindDiskByPage83 of nothing gave %v", err)
+	}
+}
+
+// A disk that doesn't answer hides nothing of the one that has its number by now.
+func TestListDiskIDsOfOneNumber(t *testing.T) {
+	sim, ops := newNode(t)
+	one, two := disk.Number(1), disk.Number(2)
+	first, second := &win.SCSIAddress{PortNumber: 4}, &win.SCSIAddress{PortNumber: 5} // the interface goes by the place
+	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &two, SCSI: first})
+	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: second})
+	_, err := ops.ListDiskIDs(t.Context())
+	simtest.Must(t, err)
+	simtest.Must(t, sim.DetachDisk(one))
+	simtest.Must(t, sim.DetachDisk(two))
+	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one, SCSI: first})
+	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: second})
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 || ids[one].SerialNumber != "b" {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+// nvmePlace is the location text of an NVMe disk: that of its controller.
+const nvmePlace = "Integrated : Bus 12606208 : Device 0 : Function 0 : Adapter 0"
+
+// scratchSpace is the location text of a container's scratch space on Windows Server 2019.
+const scratchSpace = `C:\ProgramData\containerd\root\io.containerd.snapshotter.v1.windows\snapshots\136\sandbox.vhdx`
+
+func TestListDiskLocations(t *testing.T) {
+	sim, ops := newNode(t)
+	want := map[disk.Number]disk.Location{}
+	for _, c := range []struct {
+		spec winsim.DiskSpec
+		want disk.Location
+	}{
+		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : " +
+			"LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
+		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"},
+			disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
+		// Azure's data disk with LUN 2 has the NVMe namespace 4, which Windows presents as LUN 3.
+		{winsim.DiskSpec{
+			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
+			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 3},
+		}, disk.Location{Adapter: "7", Target: "0", LUNID: "2"}},
+		{winsim.DiskSpec{
+			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Virtual_Disk NVM",
+			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
+		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
+		{winsim.DiskSpec{
+			LocationError: win.ErrorNotSupported,
+			SCSI:          &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 255},
+		}, disk.Location{Adapter: "4", Target: "5", LUNID: "255"}},
+	} {
+		want[attach(t, sim, c.spec)] = c.want
+	}
+	none := []disk.Number{
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
+		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
+			SCSI: &win.SCSIAddress{PortNumber: 8}}),
+		// The scratch space of a container, which has a LUN that a data disk has, too.
+		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, BusType: win.BusTypeFileBackedVirtual,
+			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 12}}),
+		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 13}}),
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeFileBackedVirtual,
+			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 14}}),
+		// Azure's temporary disk on a machine of generation 1.
+		attach(t, sim, winsim.DiskSpec{Location: "PCI Slot 0 : Adapter 1 : Channel 1 : Device 0", BusType: win.BusTypeSAS,
+			SCSI: &win.SCSIAddress{PortNumber: 6}}),
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATA,
+			SCSI: &win.SCSIAddress{PortNumber: 7}}),
+		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATAPI,
+			SCSI: &win.SCSIAddress{PortNumber: 7, PathID: 1}}),
+	}
+	got, err := ops.ListDiskLocations(t.Context())
+	simtest.Must(t, err)
+	for _, n := range none {
+		if l, ok := got[n]; ok {
+			t.Errorf("disk %d, which has no location of use, is listed: %+v", n, l)
+		}
+	}
+	simtest.Want(t, "locations", got, want)
+}
+
+// Under Server 2025's native NVMe driver, which has no SCSI layer, a disk's namespace comes from its
+// interface path, whether the disk is opened by that or by its number. Only NVMe disks are looked at so,
+// and a path or a serial number that tells another story gives none.
+func TestNVMeWithoutSCSI(t *testing.T) {
+	sim, ops := newNode(t)
+	simtest.Must(t, sim.SetSettings(winsim.Settings{NativeNVMe: true}))
+	azure := func(controller string, namespace uint32) winsim.DiskSpec {
+		return winsim.DiskSpec{ProductID: "MSFT NVMe Accele",
+			NVMe: &hardware.NVMe{Controller: controller, Namespace: namespace}}
+	}
+	target := azure("path", 3)
+	target.NVMe.EUI64[0] = 1 // so that the serial number has no namespace
+	target.SCSI = &win.SCSIAddress{PortNumber: 9, TargetID: 1, LUN: 2}
+	serial := azure("serial", 7)
+	serial.SCSI = &win.SCSIAddress{PortNumber: 10, LUN: 2} // while the serial number ends with namespace 7
+	namespaces := map[disk.Number]uint32{
+		attach(t, sim, azure("azure", 1)):  1, // the disk of Windows
+		attach(t, sim, azure("azure", 2)):  2,
+		attach(t, sim, azure("azure", 12)): 12, // its path ends with 0b
+		attach(t, sim, azure("azure", 17)): 17, // and 10
+		attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", ProductID: "Amazon Elastic B", NVMe: &hardware.NVMe{}}): 1,
+		attach(t, sim, target): 0,
+		attach(t, sim, serial): 0,
+		attach(t, sim, winsim.DiskSpec{ProductID: "MSFT NVMe Accele", SCSIAddressError: win.ErrorInvalidFunction,
+			LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 11, LUN: 4}}): 0, // of another bus
+	}
+	sim.Settle()
+	locations, err := ops.ListDiskLocations(t.Context())
+	simtest.Must(t, err)
+	described, err := ops.Describe(t.Context(), storage.Selector{})
+	simtest.Must(t, err)
+	for n, want := range namespaces {
+		if got := described[n].Location; got.SCSI != nil || got.NVMeNamespace != want {
+			t.Errorf("disk %d is described at %+v, want namespace %d", n, got, want)
+		}
+		h, err := opendisk.Open(t.Context(), sim, n, win.AccessNone)
+		simtest.Must(t, err)
+		got, err := ops.HardwareOf(t.Context(), h, storage.Selector{AzureLUN: new(uint32)})
+		if err != nil || got.Location.NVMeNamespace != want {
+			t.Errorf("disk %d, open by its number: %+v, %v, want namespace %d", n, got.Location, err, want)
+		}
+		h.Close()
+		lun, azures := locations[n]
+		if wantLUN := (disk.Location{LUNID: fmt.Sprint(int(want) - 2)}); azures != (want > 1) || azures && lun != wantLUN {
+			t.Errorf("disk %d of namespace %d has the location %+v", n, want, lun)
+		}
+	}
+	n := slices.Max(slices.Collect(maps.Keys(locations)))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlScsiGetAddress.String(), Object: win.PhysicalDrive(n)},
+		win.ErrorDeviceNotConnected))
+	locations, err = ops.ListDiskLocations(t.Context())
+	if _, listed := locations[n]; err != nil || listed {
+		t.Errorf("a disk that has left has a location: %+v, %v", locations, err)
+	}
+}
+
+func TestRescan(t *testing.T) {
+	sim, ops := newNode(t)
+	grown, removed := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, Serial: "new", NeedsRescan: true}); err != nil {
+		t.Fatal(err)
+	}
+	simtest.Must(t, errors.Join(sim.GrowDisk(grown, 20*gibibyte), sim.DetachDisk(removed)))
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 10*gibibyte {
+		t.Errorf("before: %+v, %v", stats, err)
+	}
+	simtest.Must(t, ops.Rescan(t.Context()))
+	ids, err := ops.ListDiskIDs(t.Context())
+	simtest.Must(t, err)
+	found := false
+	for _, id := range ids {
+		found = found || id.SerialNumber == "new"
+	}
+	if !found {
+		t.Error("the new disk isn't seen")
+	}
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
+		t.Errorf("after: %+v, %v", stats, err)
+	}
+}
+
+func TestRescanWaitsForArrivals(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
+	ops := disks.New(sim, disks.Options{})
+	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
+		t.Fatal(err)
+	}
+	simtest.Must(t, ops.Rescan(t.Context()))
+	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
+		t.Errorf("after the rescan: %v, %v", ids, err)
+	}
+}
+
+func TestRescanPassesOverASickDisk(t *testing.T) {
+	sim, ops := newNode(t)
+	sick, grown := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
+	simtest.Must(t, sim.GrowDisk(grown, 20*gibibyte))
+	simtest.Must(t,
+		sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)},
+			win.ErrorIODevice))
+	simtest.Must(t, ops.Rescan(t.Context()))
+	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
+		t.Errorf("the healthy disk: %+v, %v", stats, err)
+	}
+}
+
+// A disk that says that it has left while it is asked isn't listed with a part of what it is, which
+// could be taken for another disk.
+func TestDiskThatLeavesIsNotListedInPart(t *testing.T) {
+	for _, bus := range []win.BusType{win.BusTypeSAS, win.BusTypeNVMe} {
+		sim, _ := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{BusType: bus, Serial: "vol-1"})
+		// What is known of the disk, as two texts; "" if it isn't listed, or with an error.
+		listed := func() (texts [2]string) {
+			ops := disks.New(sim, disks.Options{})
+			locations, err := ops.ListDiskLocations(t.Context())
+			simtest.Must(t, err)
+			if location, ok := locations[n]; ok {
+				texts[0] = fmt.Sprint(location)
+			}
+			all, err := ops.Hardware(t.Context(), storage.Selector{})
+			simtest.Must(t, err)
+			for _, d := range all {
+				if d.Number == n && d.Error == "" {
+					texts[1] = fmt.Sprint(d, *d.Location.SCSI)
+				}
+			}
+			return texts
+		}
+		whole := listed()
+		for _, call := range []string{win.IoctlStorageQueryProperty.String(), win.IoctlScsiGetAddress.String()} {
+			for skip := range 12 {
+				simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n), Skip: skip, Count: 1},
+					win.ErrorDeviceNotConnected))
+				for i, got := range listed() {
+					if got != "" && got != whole[i] {
+						t.Errorf("without %d of %s: %s, want %s", skip, call, got, whole[i])
+					}
+				}
+				sim.ResetRules()
+			}
+		}
+	}
+}

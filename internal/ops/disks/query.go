@@ -1,0 +1,370 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// devices are the devices of a class. A query asks each of them at the same time, so that one which
+// doesn't answer, or answers with an error, hides no other.
+type devices struct {
+	sys       System
+	class     win.GUID
+	timeout   time.Duration
+	log       *slog.Logger
+	onSkipped func(count int)
+	runs      operation.Singleflight[string, []result] // by the name of the query
+
+	mu    sync.Mutex
+	known map[string]known // by interface path, of the devices of the last query
+}
+
+// known is what is known of a device from earlier queries.
+type known struct {
+	// number is the disk's number, nil if the disk has never answered with it. A disk keeps its number
+	// until it leaves. So a disk that doesn't answer is still listed, and not reported to a watcher as gone.
+	number *disk.Number
+	reason string // why the last query left it out; "" if it didn't
+	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
+	// scratchTimeout later. ordinary is set if the disk of this number has said that it is none.
+	scratch  time.Time
+	ordinary bool
+}
+
+// scratchTimeout is how long a scratch disk isn't opened again. If a container ends and its disk leaves,
+// an administrator's VHDX may come to its interface path before the next list. That is found then.
+const scratchTimeout = 10 * time.Minute
+
+// newDevices returns the devices of a class. Whenever the number of devices that queries leave out
+// changes, it is passed to onSkipped, which may be nil.
+func newDevices(sys System, class win.GUID, o Options, onSkipped func(count int)) *devices {
+	if onSkipped == nil {
+		onSkipped = func(int) {}
+	}
+	return &devices{sys: sys, class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
+}
+
+// query is what devices are asked.
+type query struct {
+	name    string // callers who ask a query of the same name at the same time share the answers
+	timeout time.Duration
+	ask     func(ctx context.Context, path string) (any, error)
+}
+
+// result is what a device gave. err is why it is skipped.
+type result struct {
+	path  string
+	value any
+	err   error
+}
+
+// othersTimeout is the timeout of a query of all disks for a call that is about one of them.
+const othersTimeout = 200 * time.Millisecond
+
+// errSlow is the result of a device that hasn't answered before the timeout.
+var errSlow = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
+
+// all asks all devices. It returns when each has answered, or when the timeout is over. It returns an
+// error if Windows gives no list of devices, or if ctx ends.
+//
+// Callers share a query, but only one that begins after all was called: the caller may have changed a
+// device right before.
+func (d *devices) all(ctx context.Context, q query) ([]result, error) {
+	return d.runs.Do(ctx, q.name, func(ctx context.Context) ([]result, error) {
+		paths, err := d.sys.DeviceInterfaces(ctx, d.class)
+		if err != nil {
+			return nil, err
+		}
+		paths, scratch := d.withoutScratch(paths)
+		results := d.ask(ctx, paths, q)
+		d.report(results, scratch, q.timeout)
+		return results, ctx.Err()
+	})
+}
+
+// withoutScratch returns those of paths that aren't known as containers' scratch disks, and what is known
+// of the others.
+func (d *devices) withoutScratch(paths []string) (others []string, scratch map[string]known) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	scratch = make(map[string]known)
+	for _, path := range paths {
+		if t := d.known[path]; time.Since(t.scratch) < scratchTimeout {
+			scratch[path] = t
+		} else {
+			others = append(others, path)
+		}
+	}
+	return others, scratch
+}
+
+// ask asks the devices at paths. If a device doesn't answer, its goroutine stays until Windows ends
+// the call. Until then package operation refuses the same call on that device.
+func (d *devices) ask(ctx context.Context, paths []string, q query) []result {
+	type answer struct {
+		i        int
+		value    any
+		err      error
+		panicked any
+	}
+	answers := make(chan answer, len(paths))
+	results := make([]result, len(paths))
+	trackers := make([]*operation.Tracker, len(paths))
+	for i, path := range paths {
+		results[i] = result{path: path, err: errSlow}
+		whole := operation.TrackerOf(ctx)
+		ctx, tracker := operation.WithTracker(ctx)
+		trackers[i] = tracker
+		go func() {
+			defer whole.WaitFor(tracker)()
+			a := answer{i: i}
+			defer func() {
+				if p := recover(); p != nil {
+					a.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+				}
+				answers <- a
+			}()
+			a.value, a.err = q.ask(ctx, path)
+		}()
+	}
+	timeout := time.NewTimer(q.timeout)
+	defer timeout.Stop()
+	for range paths {
+		select {
+		case a := <-answers:
+			if a.panicked != nil {
+				panic(a.panicked) // here it reaches the caller; on its own goroutine it would end the process
+			}
+			results[a.i].value, results[a.i].err = a.value, refusal(a.err)
+		case <-timeout.C:
+			for i, tracker := range trackers {
+				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= d.timeout {
+					results[i].err = c.Refusal() // the same error as of a call that package operation refuses
+				}
+			}
+			return results
+		case <-ctx.Done():
+			return results
+		}
+	}
+	return results
+}
+
+// refusal strips the name of the query from err if err says that an earlier call hangs. So a device
+// that hangs has the same error whatever it is asked.
+func refusal(err error) error {
+	var refused *csiproxy.Error
+	if errors.As(err, &refused) && errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(win.Errno)) {
+		return refused
+	}
+	return err
+}
+
+// report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
+// A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
+func (d *devices) report(results []result, scratch map[string]known, timeout time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.known
+	d.known = scratch
+	for _, r := range results {
+		now := before[r.path]
+		switch wasSkipped := now.reason != ""; {
+		case r.err == errSlow && timeout < d.timeout: // after so short a time it doesn't count as skipped
+		case r.err != nil && !isGone(r.err):
+			now.reason = r.err.Error()
+			if !wasSkipped {
+				d.log.Warn("a device is skipped", "device", r.path, "disk", now, "reason", r.err)
+			}
+		case wasSkipped:
+			now.reason = ""
+			d.log.Info("a device is no longer skipped", "device", r.path, "disk", now)
+		}
+		d.known[r.path] = now
+	}
+	if count := skipped(d.known); count != skipped(before) {
+		d.onSkipped(count)
+	}
+}
+
+// LogValue is the number of the disk.
+func (t known) LogValue() slog.Value {
+	if t.number == nil {
+		return slog.StringValue("unknown")
+	}
+	return slog.AnyValue(*t.number)
+}
+
+func skipped(devices map[string]known) (count int) {
+	for _, t := range devices {
+		if t.reason != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// Unnumbered returns a device that is missing from the lists of disks, and why. It doesn't answer, and
+// has never answered with its number. path is "" if there is none.
+func (d *Disks) Unnumbered() (path, why string) {
+	d.all.mu.Lock()
+	defer d.all.mu.Unlock()
+	for at, t := range d.all.known {
+		if t.reason != "" && t.number == nil && (path == "" || at < path) {
+			path, why = at, t.reason
+		}
+	}
+	return path, why
+}
+
+// note changes what is known of a disk by change, and returns all of it.
+func (d *devices) note(path string, change func(*known)) known {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil {
+		d.known = make(map[string]known)
+	}
+	now := d.known[path]
+	change(&now)
+	d.known[path] = now
+	return now
+}
+
+// numberOf returns the number that is known of a disk, nil if none is.
+func (d *devices) numberOf(path string) *disk.Number {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.known[path].number
+}
+
+// answer is what a disk gave: its number, and the value that was asked for.
+type answer[T any] struct {
+	number disk.Number
+	value  T
+	err    error // why the disk, whose last number this is, is skipped
+}
+
+// eachDisk asks all disks the same. It returns no answer for a disk that leaves meanwhile, nor for
+// one that is skipped and has never answered with its number, nor for a container's scratch disk.
+func eachDisk[T any](ctx context.Context, d *Disks, name string, timeout time.Duration,
+	ask func(ctx context.Context, n disk.Number, h device.Handle) (T, error)) (all []answer[T], _ error) {
+	results, err := d.all.all(ctx, query{name, timeout, func(ctx context.Context, path string) (any, error) {
+		h, n, err := d.openPath(ctx, path)
+		if err != nil || n == nil {
+			return nil, err
+		}
+		defer h.Close()
+		value, err := ask(ctx, *n, h)
+		return answer[T]{*n, value, refusal(err)}, err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range results {
+		switch a, ok := r.value.(answer[T]); {
+		case isGone(r.err):
+		case ok:
+			all = append(all, a)
+		case r.err != nil:
+			if n := d.all.numberOf(r.path); n != nil {
+				all = append(all, answer[T]{number: *n, err: r.err})
+			}
+		}
+	}
+	return all, nil
+}
+
+// openPath opens the disk at path for queries, and returns its number. The number is nil, and
+// nothing is open, if the device is none that operations are for: a path below a multipath disk, or a
+// container's scratch disk.
+func (d *Disks) openPath(ctx context.Context, path string) (h device.Handle, number *disk.Number, err error) {
+	h, err = device.Open(ctx, d.sys, path, win.AccessNone)
+	if err != nil {
+		return h, nil, err
+	}
+	defer func() {
+		if number == nil {
+			h.Close()
+		}
+	}()
+	n, err := h.Number(ctx)
+	if err != nil || !isDisk(n) {
+		return h, nil, err
+	}
+	t := d.all.note(path, func(t *known) {
+		if t.number == nil || *t.number != n.DeviceNumber {
+			t.number, t.ordinary = &n.DeviceNumber, false
+		}
+	})
+	if !t.ordinary {
+		if scratch, err := d.isScratch(ctx, path, h); err != nil || scratch {
+			return h, nil, err
+		}
+	}
+	return h, &n.DeviceNumber, nil
+}
+
+// isScratch reports whether the disk at path, open by h, is a container's scratch disk, and notes the
+// answer.
+func (d *Disks) isScratch(ctx context.Context, path string, h device.Handle) (bool, error) {
+	scratch, err := opendisk.IsScratch(ctx, h)
+	if err != nil {
+		return false, err
+	}
+	d.all.note(path, func(t *known) {
+		t.ordinary, t.scratch = !scratch, time.Time{}
+		if scratch {
+			t.scratch = time.Now()
+		}
+	})
+	return scratch, nil
+}
+
+// isDisk reports whether a number is that of a disk. A path below a multipath disk has none of
+// its own.
+func isDisk(n win.DeviceNumber) bool {
+	return n.DeviceType == win.FileDeviceDisk && n.DeviceNumber != win.NoNumber
+}
+
+// numbers returns the numbers of all disks, in order.
+func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
+	all, err := eachDisk(ctx, d, "number", othersTimeout,
+		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil })
+	for _, a := range all {
+		numbers = append(numbers, a.number)
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// isGone reports whether err says that the device has left or isn't ready yet.
+func isGone(err error) bool {
+	return win.IsGone(err) || errors.Is(err, win.ErrorNotReady)
+}
+
+// tolerate logs err and returns nil if a disk can't answer one query. A virtual bus may
+// refuse any query, and that must not hide the disk's other answers. If the disk has left
+// or the caller's context has ended, tolerate returns err.
+func (d *Disks) tolerate(n disk.Number, what string, err error) error {
+	if !errors.As(err, new(win.Errno)) || isGone(err) {
+		return err
+	}
+	d.options.Logger.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)
+	return nil
+}

@@ -1,0 +1,128 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+const (
+	settleInterval = 25 * time.Millisecond
+	settleTimeout  = 5 * time.Second
+)
+
+// Rescan implements [disk.Operations].
+func (d *Disks) Rescan(ctx context.Context) (err error) {
+	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
+	return d.sharedScan(ctx, true)
+}
+
+// RescanAdapters is Rescan without the device tree.
+func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
+	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
+	return d.sharedScan(ctx, false)
+}
+
+// sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
+func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
+	_, err := d.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, d.scan(ctx, tree)
+	})
+	return err
+}
+
+// scan has Windows search for new disks. With tree, if the adapters find nothing, Windows re-enumerates
+// the whole device tree: a new disk may come with an adapter of its own, as NVMe disks do. That costs
+// more, and also starts devices that the administrator left unstarted.
+func (d *Disks) scan(ctx context.Context, tree bool) error {
+	before, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+	if err != nil {
+		return err
+	}
+	slices.Sort(before)
+	if err := d.AskAdapters(ctx); err != nil {
+		return err
+	}
+	after, err := d.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if tree && slices.Equal(before, after) {
+		if err := d.sys.ReenumerateDevice(ctx, ""); err != nil {
+			return err
+		}
+		if _, err := d.settle(ctx); err != nil {
+			return err
+		}
+	}
+	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
+	// end the scan.
+	_, err = d.all.all(ctx, query{"refresh", d.all.timeout, d.refresh})
+	return err
+}
+
+// AskAdapters has each storage adapter ask its bus again. That finds logical units that came
+// and went without a notice. An adapter that refuses, or doesn't answer, doesn't keep the
+// others from it. If all refuse, AskAdapters returns the error of one of them.
+func (d *Disks) AskAdapters(ctx context.Context) error {
+	ask := func(ctx context.Context, path string) (any, error) { return nil, d.sys.ReenumerateDevice(ctx, path) }
+	asked, err := d.adapters.all(ctx, query{"re-enumeration", d.adapters.timeout, ask})
+	if err != nil {
+		return err
+	}
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool { return r.err == nil || isGone(r.err) }) {
+		return asked[0].err
+	}
+	return nil
+}
+
+// settle waits until the list of disks doesn't change any more, and returns it sorted. It is
+// needed because re-enumeration returns before the disks that it found have started.
+func (d *Disks) settle(ctx context.Context) ([]string, error) {
+	var last []string
+	first := true
+	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
+		Longest: settleInterval}, func() (bool, error) {
+		now, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+		if err != nil {
+			return false, err
+		}
+		slices.Sort(now)
+		same := !first && slices.Equal(now, last)
+		last, first = now, false
+		return same, nil
+	})
+	return last, err
+}
+
+// refresh makes Windows read the size and the partitions of a disk again.
+func (d *Disks) refresh(ctx context.Context, path string) (any, error) {
+	// Asked again, since the disk at this path may be another one than in the last list.
+	if scratch, err := d.askScratch(ctx, path); err != nil || scratch {
+		return nil, err
+	}
+	h, err := device.Open(ctx, d.sys, path, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return nil, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
+}
+
+// askScratch is isScratch for a disk that isn't open.
+func (d *Disks) askScratch(ctx context.Context, path string) (bool, error) {
+	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	return d.isScratch(ctx, path, h)
+}

@@ -1,0 +1,186 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package files does the operations on the node's directories and links. They work
+// inside of the allowed directories only. No link leads them out of these, not even
+// one that is swapped in during a call.
+//
+// Each operation may be repeated, also after a process that died half-way through
+// it.
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// System has the Windows calls that the operations on files make.
+type System interface {
+	use.System
+	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// Filesystem has the operations on the node's directories and links. All methods may be
+// called concurrently.
+//
+// All take absolute paths of at most 260 UTF-16 units. For a bad path, or one outside of the
+// allowed directories, the error is csiproxy.ErrInvalidArgument. If a link leads outside, it is
+// csiproxy.ErrPermissionDenied. If another process keeps a file open that is in the way, the
+// operation waits for up to a second, and then the error is csiproxy.ErrUnavailable.
+type Filesystem struct {
+	sys     System
+	paths   *pathpolicy.Policy
+	shares  *shares.Mappings
+	options Options
+	limits  limits
+}
+
+// New returns the operations on the files of sys that paths allows. Links may lead to the shares that
+// mapped has.
+func New(sys System, paths *pathpolicy.Policy, mapped *shares.Mappings, o Options) *Filesystem {
+	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o.On(sys, paths), limits: defaultLimits}
+}
+
+// parse returns a path of the API.
+func (f *Filesystem) parse(path string) (pathpolicy.Path, error) {
+	return f.paths.Parse(path, pathpolicy.MaxPath)
+}
+
+// PathExists implements [filesystem.Operations].
+func (f *Filesystem) PathExists(ctx context.Context, path string) (_ bool, err error) {
+	defer f.options.Runner.Done("PathExists", quote.Text(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return false, err
+	}
+	return f.paths.Exists(ctx, f.sys, p)
+}
+
+// Mkdir implements [filesystem.Operations].
+func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
+	defer f.options.Runner.Done("Mkdir", quote.Text(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return err
+	}
+	return f.mkdir(ctx, p)
+}
+
+func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
+	isLink := false
+	err := f.paths.ReachMaking(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileCreate))
+		if err == nil {
+			f.options.Logger.Info("directory made", "path", e.Path())
+			return nil
+		}
+		// Windows may refuse to create the root of a drive without saying that it is there.
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, win.ErrorAccessDenied) {
+			dir, err = e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+		}
+		if errors.Is(err, win.ErrorDirectory) {
+			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
+		}
+		if err != nil {
+			return err
+		}
+		info, err := dir.Info(ctx)
+		isLink = info.IsReparsePoint()
+		return err
+	})
+	if err != nil || !isLink {
+		return err
+	}
+	to, err := f.paths.Resolve(ctx, f.sys, p)
+	if err != nil {
+		return err
+	}
+	if to.Kind != pathpolicy.PlainDirectory && to.Kind != pathpolicy.MountedVolume {
+		return csiproxy.Errorf(csiproxy.ErrAlreadyExists, "it is a link that doesn't lead to a directory")
+	}
+	return nil
+}
+
+// IsSymlink implements [filesystem.Operations].
+func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err error) {
+	defer f.options.Runner.Done("IsSymlink", quote.Text(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return false, err
+	}
+	var link pathpolicy.Link
+	err = f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
+		link, err = e.Link(ctx)
+		return err
+	})
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case link.Kind == pathpolicy.LinkInside:
+		return f.paths.Exists(ctx, f.sys, link.Path)
+	case link.Kind == pathpolicy.LinkToVolume:
+		_, err := f.sys.FileAttributes(ctx, link.Volume)
+		return exists(err)
+	case link.Kind == pathpolicy.LinkToShare:
+		return f.shareExists(ctx, link.Target())
+	case link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint:
+		return false, nil // a reparse point of a file system filter, and no link
+	}
+	return false, &csiproxy.Error{
+		Kind:   csiproxy.ErrPermissionDenied,
+		Detail: "it is a link out of the allowed directories, to " + quote.Text(link.Target()),
+	}
+}
+
+// shareExists reports whether the target of a link, a UNC path, is there. It queries
+// a server only for a share that is mapped. Otherwise anybody who can make a link in
+// a pod's directory could have the node log in to a server of his own.
+func (f *Filesystem) shareExists(ctx context.Context, target string) (bool, error) {
+	path, mapped, err := f.mappedShare(ctx, target)
+	if err != nil || !mapped {
+		return false, err
+	}
+	return exists(f.shares.Probe(ctx, path))
+}
+
+// mappedShare reads a link's target that is a UNC path, and reports whether its share has
+// a global mapping.
+func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.Path, mapped bool, err error) {
+	if path, err = unc.Parse(target); err != nil {
+		return path, false, nil // no such share can be mapped
+	}
+	mappings, err := f.shares.List(ctx)
+	return path, err == nil && path.MappedBy(mappings), err
+}
+
+// exists reports whether a volume or UNC path is there, from the error of the query of
+// its attributes.
+func exists(err error) (bool, error) {
+	if errno := win.Errno(0); errors.As(err, &errno) {
+		switch {
+		case errno == win.ErrorUnrecognizedVolume: // the volume is there, without a file system
+			return true, nil
+		case errno.Gone(), errno == win.ErrorBadNetPath, errno == win.ErrorBadNetName:
+			return false, nil
+		}
+	}
+	return err == nil, err
+}

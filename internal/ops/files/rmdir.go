@@ -1,0 +1,124 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Rmdir implements [filesystem.Operations].
+func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err error) {
+	defer f.options.Runner.Done("Rmdir", quote.Text(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return err
+	}
+	var unlinked unc.Path
+	isShare := false
+	err = f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
+		unlinked, isShare, err = f.rmdir(ctx, e, force)
+		return err
+	})
+	if force && pathpolicy.Missing(err) {
+		return nil
+	}
+	if err == nil && isShare {
+		f.shares.Unlinked(ctx, unlinked)
+	}
+	return err
+}
+
+// rmdir also returns the directory of a share, if a link to it was removed.
+func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
+	force bool) (remote unc.Path, isShare bool, _ error) {
+	if err := at.CheckReplaceable(); err != nil {
+		return remote, false, err
+	}
+	info, err := infoOf(ctx, at)
+	if err != nil {
+		return remote, false, err
+	}
+	if info.ReparseTag == win.TagSymlink {
+		if remote, isShare, err = shareAt(ctx, at); err != nil {
+			return remote, false, err
+		}
+	}
+	r := &remover{limits: f.limits, owner: f.options.Owner}
+	defer f.report(r, at)
+	if force {
+		return remote, isShare, r.removeTree(ctx, entry{at, info})
+	}
+	dir, err := r.removeEntry(ctx, entry{at, info})
+	if err != nil || dir == nil {
+		return remote, isShare, err
+	}
+	return remote, isShare, r.delete(ctx, dir)
+}
+
+// shareAt returns the directory of a share that an entry is a link to, if it is one.
+func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool, _ error) {
+	link, err := at.Link(ctx)
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		return remote, false, nil // it is no link any more
+	}
+	if err != nil || link.Kind != pathpolicy.LinkToShare {
+		return remote, false, err
+	}
+	remote, parseErr := unc.Parse(link.Target())
+	return remote, parseErr == nil, nil
+}
+
+// report logs how much a remover has removed from a directory, also if it has failed.
+func (f *Filesystem) report(r *remover, at pathpolicy.Entry) {
+	if r.removed+r.unmounted > 0 {
+		f.options.Logger.Info("files and directories removed", "path", at.Path(), "entries", r.removed, "unmounted",
+			r.unmounted)
+	}
+}
+
+// RmdirContents implements [filesystem.Operations].
+func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error) {
+	defer f.options.Runner.Done("RmdirContents", quote.Text(path), time.Now(), &err)
+	p, err := f.parse(path)
+	if err != nil {
+		return err
+	}
+	return f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+		if err := e.CheckReplaceable(); err != nil {
+			return err
+		}
+		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+		if err != nil {
+			return err
+		}
+		info, err := dir.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if info.IsReparsePoint() {
+			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
+		}
+		r := &remover{limits: f.limits, owner: f.options.Owner}
+		defer f.report(r, e)
+		return r.removeBelow(ctx, &level{dir: dir, stays: true})
+	})
+}
+
+// infoOf returns the attributes of the entry itself.
+func infoOf(ctx context.Context, e pathpolicy.Entry) (info win.FileInfo, err error) {
+	file, err := e.Open(ctx, pathpolicy.ForAttributes)
+	if err != nil {
+		return info, err
+	}
+	defer file.CloseInto(&err)
+	return file.Info(ctx)
+}

@@ -1,0 +1,70 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package group has what the groups of operations have in common: their options. Those of one node share
+// a value.
+package group
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+)
+
+// Options change how the operations behave. Each group takes those that concern it. The zero
+// value is the default, as for a group that is alone on its node.
+type Options struct {
+	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data of another
+	// system that they recognise. Default: they refuse. A volume with a file system that
+	// Windows knows is refused always.
+	AllowRecognizedData bool
+	// RefuseClones refuses to bring a disk online that has the ids of a disk which is online, such
+	// as a snapshot next to its original. Default: Windows gives it new ids.
+	RefuseClones bool
+	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
+	// answer. Default: disks.DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
+	// WithoutPrivacy accepts SMB servers that don't encrypt. Default: they are refused.
+	WithoutPrivacy bool
+
+	// Logger gets each change of the node, and what an operation passes over without
+	// failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations.
+	Runner *operation.Runner
+	// Owner gives the rights to change a disk, a volume, the mappings of a server, and the
+	// links to a share. A query takes no right: a server may take long to answer it.
+	Owner *use.Owner
+
+	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
+	// these don't answer or answer with errors, whenever that number changes. Default: none.
+	OnSkippedDisks func(count int)
+	// AskAdapters has the node's storage adapters look for new disks. It is called while
+	// disks of an iSCSI target are awaited. Default: they aren't asked, and Windows finds the
+	// disks by itself.
+	AskAdapters func(context.Context) error
+}
+
+// Logged returns the options with a logger and a runner, if they are missing.
+func (o Options) Logged() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Runner == nil {
+		o.Runner = operation.NewRunner(nil)
+	}
+	return o
+}
+
+// On returns the options with what is missing made for sys: logger, runner and owner.
+func (o Options) On(sys use.System, paths *pathpolicy.Policy) Options {
+	o = o.Logged()
+	if o.Owner == nil {
+		o.Owner = use.New(sys, paths, o.Logger)
+	}
+	return o
+}

@@ -1,0 +1,141 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initiator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/iscsi"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+const (
+	// diskTimeout is how long a disk that the initiator lists may need to arrive.
+	diskTimeout = 15 * time.Second
+	// lunTimeout is how long the initiator may need to list the devices of a target. It
+	// is short, since some targets have none.
+	lunTimeout = 3 * time.Second
+
+	firstRescan = 100 * time.Millisecond
+)
+
+// awaitDisks returns the disks of a target, sorted. As long as one hasn't arrived, it
+// waits, and has the adapters rescan from time to time.
+func (i *Initiator) awaitDisks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) ([]disk.Number, error) {
+	begin := time.Now()
+	rescan, interval := begin.Add(firstRescan), 2*firstRescan
+	var found devices
+	_, err := operation.Poll(ctx, operation.Polling{Timeout: diskTimeout}, func() (bool, error) {
+		var err error
+		if found, err = i.disks(ctx, p, iqn); err != nil || found.complete() || time.Since(begin) > found.timeout() {
+			return true, err
+		}
+		if now := time.Now(); now.After(rescan) {
+			rescan, interval = now.Add(interval), 2*interval
+			return false, i.rescan(ctx)
+		}
+		return false, nil
+	})
+	return found.numbers, err
+}
+
+// devices are the devices of a target, as far as the initiator lists them.
+type devices struct {
+	sessions int
+	ended    bool          // one of the sessions ended during the query
+	total    int           // of all kinds
+	pending  int           // disks that haven't arrived
+	numbers  []disk.Number // of those that have, sorted
+}
+
+func (d devices) complete() bool {
+	return !d.ended && (d.sessions == 0 || d.total > 0 && d.pending == 0)
+}
+
+func (d devices) timeout() time.Duration {
+	if d.total == 0 {
+		return lunTimeout
+	}
+	return diskTimeout
+}
+
+// disks queries the devices of a target.
+func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) (devices, error) {
+	sessions, err := i.sessions(ctx, p, iqn)
+	if err != nil {
+		return devices{}, err
+	}
+	found := devices{sessions: len(sessions)}
+	for _, s := range sessions {
+		list, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
+			return i.sys.ISCSISessionDevices(ctx, s.ID)
+		})
+		if errors.Is(err, win.ISDSCInvalidSessionID) { // there may be another one now
+			found.ended = true
+			continue
+		}
+		if err != nil {
+			return devices{}, err
+		}
+		found.total += len(list)
+		for _, d := range list {
+			switch {
+			case d.Device.DeviceType != win.FileDeviceDisk && d.Device.DeviceType != 0: // a tape, say
+			case d.Device.DeviceNumber == win.NoNumber:
+				found.pending++
+			default:
+				found.numbers = append(found.numbers, disk.Number(d.Device.DeviceNumber))
+			}
+		}
+	}
+	slices.Sort(found.numbers)
+	found.numbers = slices.Compact(found.numbers) // two sessions may lead to one disk
+	return found, nil
+}
+
+// rescan has all storage adapters search for logical units. That some refuse is only logged.
+func (i *Initiator) rescan(ctx context.Context) error {
+	if i.options.AskAdapters == nil {
+		return nil
+	}
+	err := i.options.AskAdapters(ctx)
+	if err != nil && ctx.Err() == nil {
+		i.options.Logger.Warn("the adapters aren't asked for new disks", "err", err)
+		return nil
+	}
+	return err
+}
+
+// LUNs returns which disks of the node are logical units of which targets.
+func (i *Initiator) LUNs(ctx context.Context) (map[disk.Number]storage.ISCSILUN, error) {
+	sessions, err := query(ctx, i, i.sys.ISCSISessions)
+	if err != nil {
+		return nil, err
+	}
+	luns := make(map[disk.Number]storage.ISCSILUN)
+	for _, s := range sessions {
+		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
+			return i.sys.ISCSISessionDevices(ctx, s.ID)
+		})
+		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range devices {
+			if d.Device.DeviceNumber != win.NoNumber {
+				luns[d.Device.DeviceNumber] = storage.ISCSILUN{IQN: iscsi.IQN(s.Target), LUN: uint32(d.SCSIAddress.LUN)}
+			}
+		}
+	}
+	return luns, nil
+}

@@ -1,0 +1,145 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initiator_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// The initiator's service is started by whichever call needs it.
+func TestServiceIsStarted(t *testing.T) {
+	for what, call := range map[string]func(ctx context.Context, i *initiator.Initiator) error{
+		"AddTargetPortal": func(ctx context.Context, i *initiator.Initiator) error { return i.AddTargetPortal(ctx, portal) },
+		"ListTargetPortals": func(ctx context.Context, i *initiator.Initiator) error {
+			_, err := i.ListTargetPortals(ctx)
+			return err
+		},
+		"ConnectTarget": func(ctx context.Context, i *initiator.Initiator) error {
+			return i.ConnectTarget(ctx, portal, name, noAuth)
+		},
+		"DisconnectTarget": func(ctx context.Context,
+			i *initiator.Initiator) error {
+			return i.DisconnectTarget(ctx, portal, name)
+		},
+		"RemoveTargetPortal": func(ctx context.Context,
+			i *initiator.Initiator) error {
+			return i.RemoveTargetPortal(ctx, portal)
+		},
+		"GetTargetDisks": func(ctx context.Context, i *initiator.Initiator) error {
+			_, err := i.GetTargetDisks(ctx, portal, name)
+			return err
+		},
+		"DiscoverTargetPortal": func(ctx context.Context, i *initiator.Initiator) error {
+			_, err := i.DiscoverTargetPortal(ctx, portal)
+			return err
+		},
+		"SetMutualCHAPSecret": func(ctx context.Context, i *initiator.Initiator) error {
+			return i.SetMutualCHAPSecret(ctx, secret.New("secretsecret"))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys, i := newNode(t, winsim.RealisticDelays(), target(name, 1))
+				discovered(t, i)
+				must(t, sys.StopService(t.Context(), "MSiSCSI"))
+				sys.Settle()
+				simtest.WantError(t, call(t.Context(), i), nil)
+				if s, err := sys.QueryService(t.Context(), "MSiSCSI"); err != nil || s.State != win.ServiceRunning {
+					t.Errorf("the service is %+v, %v", s, err)
+				}
+			})
+		})
+	}
+}
+
+func TestServiceCanNotBeStarted(t *testing.T) {
+	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+	must(t, sys.Fail(winsim.Match{Call: "StartServiceW"}, win.ErrorServiceDisabled))
+	err := i.AddTargetPortal(t.Context(), portal)
+	want(t, err, csiproxy.ErrFailedPrecondition)
+	if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != win.ErrorServiceDisabled {
+		t.Errorf("the Windows error is %d", number)
+	}
+}
+
+// A service that runs and doesn't answer isn't asked for ever.
+func TestServiceDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+		discovered(t, i)
+		must(t, sys.Fail(winsim.Match{Call: login}, win.ISDSCDidNotRespond))
+		begin := time.Now()
+		err := i.ConnectTarget(t.Context(), portal, name, noAuth)
+		want(t, err, csiproxy.ErrUnavailable)
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		sys.ResetRules()
+		must(t, sys.Fail(winsim.Match{Call: login, Count: 3}, win.ISDSCServiceUnavailable))
+		must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+	})
+}
+
+// Those who wait for disks at the same time don't have the adapters asked each for
+// himself: it is once for those whose turn it is and once for those who come then.
+func TestRescansAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rescan = "CM_Reenumerate_DevNode"
+		sys, i := newNode(t, winsim.Delays{DiskArrival: time.Hour}, target(name, 1))
+		discovered(t, i)
+		must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+		must(t, sys.Delay(winsim.Match{Call: rescan}, 10*time.Millisecond))
+		rescans := counted(sys, rescan)
+		if _, err := i.GetTargetDisks(t.Context(), portal, name); err != nil {
+			t.Error(err)
+		}
+		ofOne := rescans()[0]
+		rescans = counted(sys, rescan)
+		var callers sync.WaitGroup
+		for range 32 {
+			callers.Go(func() {
+				if _, err := i.GetTargetDisks(t.Context(), portal, name); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if n := rescans()[0]; ofOne == 0 || n > 8*ofOne {
+			t.Errorf("32 callers have the adapters asked %d times, one %d times", n, ofOne)
+		}
+	})
+}
+
+func TestConcurrently(t *testing.T) {
+	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+	discovered(t, i)
+	logins := counted(sys, login)
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Go(func() {
+			simtest.WantError(t, i.ConnectTarget(t.Context(), portal, name, noAuth), nil)
+		})
+	}
+	callers.Wait()
+	simtest.Want(t, "logins", logins()[0], 1)
+	logouts := counted(sys, logout)
+	for range 16 {
+		callers.Go(func() {
+			simtest.WantError(t, i.DisconnectTarget(t.Context(), portal, name), nil)
+		})
+	}
+	callers.Wait()
+	simtest.Want(t, "logouts", logouts()[0], 1)
+}

@@ -1,0 +1,104 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package initiator does the operations on the node's iSCSI initiator: portals, targets
+// and their disks.
+//
+// Each operation first asks Windows for the current state and then does what is missing.
+// So it may be repeated, also after a process that died half-way through it. The
+// initiator is a service of Windows that isn't started by default: the first call that
+// needs it starts it.
+package initiator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// System has the Windows calls that the operations on targets make.
+type System interface {
+	win.ISCSIInitiator
+	win.Services
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// Initiator is the node's iSCSI initiator. All methods may be called concurrently.
+type Initiator struct {
+	sys     System
+	options Options
+	// locks serialises logging in and out, by target in lower case.
+	locks operation.Locks[string]
+
+	mu      sync.Mutex
+	claimed map[string]bool // targets that a driver has connected, by name in lower case
+}
+
+// New returns the operations on the initiator of sys.
+func New(sys System, o Options) *Initiator {
+	return &Initiator{sys: sys, options: o.Logged(), claimed: make(map[string]bool)}
+}
+
+// SetMutualCHAPSecret implements [iscsi.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
+func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s secret.Text) (err error) {
+	defer i.options.Runner.Done("SetMutualCHAPSecret", "", time.Now(), &err)
+	if err := checkSecret(s); err != nil {
+		return err
+	}
+	return i.setMutualSecret(ctx, s)
+}
+
+func (i *Initiator) setMutualSecret(ctx context.Context, s secret.Text) error {
+	err := i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
+	if err == nil {
+		i.options.Logger.Info("mutual CHAP secret set")
+	}
+	return err
+}
+
+const (
+	// serviceName is the initiator's service.
+	serviceName = "MSiSCSI"
+	// serviceTimeout is how long the service may need after its start until it answers.
+	serviceTimeout = 10 * time.Second
+	retryInterval  = 100 * time.Millisecond
+)
+
+// call makes a call to the initiator. If its service isn't running, it starts it and
+// makes the call again.
+func (i *Initiator) call(ctx context.Context, f func() error) error {
+	err := f()
+	if !serviceDown(err) {
+		return err
+	}
+	if err := scm.Start(ctx, i.sys, i.options.Logger, serviceName); err != nil {
+		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
+	}
+	return operation.Retry(ctx, serviceTimeout, retryInterval, serviceDown, f)
+}
+
+// query is call for a call with a result.
+func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T, error)) (result T, err error) {
+	err = i.call(ctx, func() error {
+		result, err = f(ctx)
+		return err
+	})
+	return result, err
+}
+
+// serviceDown reports whether err may come from a service that isn't running.
+func serviceDown(err error) bool {
+	return win.IsAny(err, win.ISDSCServiceNotRunning, win.ISDSCServiceUnavailable, win.ISDSCDidNotRespond,
+		win.ErrorServiceNotActive)
+}

@@ -1,0 +1,50 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initiator
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+)
+
+// login is what Windows takes for a login to a target.
+func login(a iscsi.Authentication, p win.ISCSIPortal, target iscsi.IQN) (win.ISCSILogin, error) {
+	l := win.ISCSILogin{Target: string(target), Portal: p}
+	switch a.Type {
+	case iscsi.NoAuth:
+		return l, nil
+	case iscsi.OneWayCHAP:
+		l.AuthType = win.ISCSICHAP
+	case iscsi.MutualCHAP:
+		l.AuthType = win.ISCSIMutualCHAP
+	default:
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", int(a.Type))
+	}
+	const longest = 256
+	switch {
+	case a.Username == "":
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "CHAP needs a user name")
+	case len(a.Username) > longest:
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the CHAP user name is longer than %d bytes", longest)
+	case !utf8.ValidString(a.Username) || strings.Contains(a.Username, "\x00"):
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the CHAP user name isn't valid UTF-8 or has a null character")
+	}
+	l.Username, l.Secret = a.Username, a.Secret
+	return l, checkSecret(a.Secret)
+}
+
+// checkSecret returns an error if Windows doesn't accept a CHAP secret on a connection
+// without IPsec.
+func checkSecret(s secret.Text) error {
+	const shortest, longest = 12, 16
+	if n := len(s.Reveal()); n < shortest || n > longest {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a CHAP secret must have %d to %d bytes", shortest, longest)
+	}
+	return nil
+}

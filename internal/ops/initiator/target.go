@@ -1,0 +1,338 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package initiator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// ConnectTarget implements [iscsi.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
+func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+	first := i.claim(iqn)
+	err := i.Connect(ctx, p, iqn, storage.Login{Authentication: a})
+	if err != nil && first {
+		i.release(iqn)
+	}
+	return err
+}
+
+// claim notes that a driver has connected a target by ConnectTarget. LogOut then keeps the target
+// connected until the driver disconnects it. first says whether the note is new.
+func (i *Initiator) claim(iqn iscsi.IQN) (first bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	key := strings.ToLower(string(iqn))
+	first = !i.claimed[key]
+	i.claimed[key] = true
+	return first
+}
+
+func (i *Initiator) release(iqn iscsi.IQN) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.claimed, strings.ToLower(string(iqn)))
+}
+
+func (i *Initiator) isClaimed(iqn iscsi.IQN) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.claimed[strings.ToLower(string(iqn))]
+}
+
+// Connect is ConnectTarget for a login that may contain the node's mutual CHAP secret. It sets that
+// secret if the node has to log in.
+func (i *Initiator) Connect(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (err error) {
+	defer i.options.Runner.Done("ConnectTarget", targetObject(iqn), time.Now(), &err)
+	login, err := checkLogin(p, iqn, l)
+	if err != nil {
+		return err
+	}
+	portal := login.Portal
+	unlock, err := i.lock(ctx, iqn)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	sessions, err := i.sessions(ctx, portal, iqn)
+	if err != nil {
+		return err
+	}
+	if len(sessions) == 0 {
+		if l.MutualSecret.Reveal() != "" {
+			if err := i.setMutualSecret(ctx, l.MutualSecret); err != nil {
+				return err
+			}
+		}
+		err := i.login(ctx, login)
+		if errors.Is(err, win.ISDSCTargetNotFound) {
+			err = i.discoverAndLogin(ctx, login)
+		}
+		if err != nil && !win.IsAny(err, win.ISDSCTargetAlreadyLoggedIn, win.ISDSCSessionAlreadyExists) {
+			return err
+		}
+	}
+	_, err = i.awaitDisks(ctx, portal, iqn)
+	return err
+}
+
+func (i *Initiator) login(ctx context.Context, l win.ISCSILogin) error {
+	err := i.call(ctx, func() error {
+		_, err := i.sys.LoginISCSITarget(ctx, l)
+		return err
+	})
+	if err == nil {
+		i.options.Logger.Info("target connected", "target", l.Target, "portal", iscsi.Portal(l.Portal).String())
+	}
+	return err
+}
+
+// discoverAndLogin asks the portal for its targets, since the target may be new there,
+// and logs in to it.
+func (i *Initiator) discoverAndLogin(ctx context.Context, l win.ISCSILogin) error {
+	portal, known, err := i.known(ctx, l.Portal)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return win.ISDSCTargetNotFound
+	}
+	if err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, portal) }); err != nil {
+		return err
+	}
+	return i.login(ctx, l)
+}
+
+// logoutTimeout is how long a logout is retried while the session is busy.
+const logoutTimeout = 5 * time.Second
+
+// DisconnectTarget implements [iscsi.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-logoutiscsitarget,
+// https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
+func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (err error) {
+	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
+	portal, err := checkPortal(p)
+	if err != nil {
+		return err
+	}
+	if err := iqn.Validate(); err != nil {
+		return err
+	}
+	unlock, err := i.lock(ctx, iqn)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := i.sessions(ctx, portal, iqn); err != nil {
+		return err
+	}
+	if err := i.forget(ctx, portal, iqn); err != nil {
+		return err
+	}
+	if err := i.logoutWhenFree(ctx, portal, iqn); err != nil {
+		return err
+	}
+	i.release(iqn)
+	return nil
+}
+
+// CheckLogin checks the arguments of Connect, as far as that doesn't depend on the node's state.
+func (i *Initiator) CheckLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) error {
+	_, err := checkLogin(p, iqn, l)
+	return err
+}
+
+// checkLogin checks the arguments of a login, and returns them as Windows takes them.
+func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin, error) {
+	portal, err := checkPortal(p)
+	if err == nil {
+		err = iqn.Validate()
+	}
+	if err == nil && l.MutualSecret.Reveal() != "" {
+		err = checkSecret(l.MutualSecret)
+		if l.Type != iscsi.MutualCHAP {
+			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a mutual CHAP secret is given for a login without mutual CHAP")
+		}
+	}
+	if err != nil {
+		return win.ISCSILogin{}, err
+	}
+	return login(l.Authentication, portal, iqn)
+}
+
+// LogOut ends the sessions with a target, and reports whether there were any. It keeps sessions
+// whose login Windows repeats when the node starts, since an administrator has set that up. It
+// also keeps those with a target that a driver has connected by ConnectTarget, until the driver
+// disconnects it: the driver may not have brought the target's disk online yet.
+func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (_ bool, err error) {
+	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
+	unlock, err := i.lock(ctx, iqn)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if i.isClaimed(iqn) {
+		return false, nil
+	}
+	logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return iqn.Equal(iscsi.IQN(l.Target)) }) {
+		return false, nil
+	}
+	all, err := query(ctx, i, i.sys.ISCSISessions)
+	if err != nil {
+		return false, err
+	}
+	at := slices.IndexFunc(all, func(s win.ISCSISession) bool {
+		return iqn.Equal(iscsi.IQN(s.Target)) && len(s.Portals) > 0
+	})
+	if at < 0 {
+		return false, nil
+	}
+	return true, i.logoutWhenFree(ctx, all[at].Portals[0], iqn)
+}
+
+// logoutWhenFree retries logout for a moment while a disk of the target is in use.
+func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+	err := operation.Retry(ctx, logoutTimeout, retryInterval, busy, func() error { return i.logout(ctx, p, iqn) })
+	if busy(err) && ctx.Err() == nil {
+		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+			Detail: "a disk of the target is in use; try again when it isn't", Err: err}
+	}
+	return err
+}
+
+// forget removes the persistent logins to a target through a portal.
+func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+	logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
+	if err != nil {
+		return err
+	}
+	for _, l := range logins {
+		if !iqn.Equal(iscsi.IQN(l.Target)) || !samePortal(l.Portal, p) {
+			continue
+		}
+		err := i.sys.RemoveISCSIPersistentLogin(ctx, l)
+		if err != nil && !errors.Is(err, win.ErrorNotFound) { // somebody else did
+			return err
+		}
+		if err == nil {
+			i.options.Logger.Info("persistent login removed", "target", l.Target, "portal", iscsi.Portal(l.Portal).String())
+		}
+	}
+	return nil
+}
+
+// logout ends the sessions with a target that there are now. It ends them by their ids, so a
+// session that somebody else begins meanwhile stays.
+func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+	sessions, err := i.sessions(ctx, p, iqn)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		err := i.sys.LogoutISCSITarget(ctx, s.ID)
+		if err == nil {
+			i.options.Logger.Info("target disconnected", "target", s.Target, "portal", iscsi.Portal(p).String())
+			continue
+		}
+		left, listErr := query(ctx, i, i.sys.ISCSISessions)
+		if listErr != nil {
+			return listErr
+		}
+		if slices.ContainsFunc(left, func(l win.ISCSISession) bool { return l.ID == s.ID }) { // else it has ended by itself
+			return err
+		}
+	}
+	return nil
+}
+
+// busy reports whether a session can't end for now.
+func busy(err error) bool {
+	return win.IsAny(err, win.ISDSCDeviceBusyOnSession, win.ISDSCSessionBusy, win.ISDSCRemoveConnectionInProgress)
+}
+
+// GetTargetDisks implements [iscsi.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
+func (i *Initiator) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (_ []disk.Number, err error) {
+	defer i.options.Runner.Done("GetTargetDisks", targetObject(iqn), time.Now(), &err)
+	portal, err := checkPortal(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := iqn.Validate(); err != nil {
+		return nil, err
+	}
+	return i.awaitDisks(ctx, portal, iqn)
+}
+
+// sessions returns the sessions with a target. If there are any and p isn't one of the target's
+// portals, it returns an error: the caller then means another target.
+func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) ([]win.ISCSISession, error) {
+	all, err := query(ctx, i, i.sys.ISCSISessions)
+	if err != nil {
+		return nil, err
+	}
+	sessions := slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(iscsi.IQN(s.Target)) })
+	if len(sessions) == 0 {
+		return nil, nil
+	}
+	var portals []win.ISCSIPortal
+	for _, s := range sessions {
+		portals = append(portals, s.Portals...)
+	}
+	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+		return sessions, nil
+	}
+	// A session that reconnects has no portal, and may have moved to another one. So the portals at
+	// which the target was found count, too.
+	found, err := i.foundAt(ctx, string(iqn))
+	if err != nil && !errors.Is(err, win.ISDSCTargetNotFound) {
+		return nil, err
+	}
+	portals = append(portals, found...)
+	// If no portals are known, such as for a session of the firmware, any p is accepted.
+	if len(portals) > 0 && !slices.ContainsFunc(portals,
+		func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the target is connected, but not through %s; its portals are %s",
+			quote.Text(iscsi.Portal(p).String()), portalList(portals))
+	}
+	return sessions, nil
+}
+
+// portalList names portals in errors.
+func portalList(portals []win.ISCSIPortal) string {
+	var names []string
+	for _, p := range portals {
+		names = append(names, quote.Text(iscsi.Portal(p).String()))
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
+
+func (i *Initiator) lock(ctx context.Context, iqn iscsi.IQN) (unlock func(), err error) {
+	return i.locks.Lock(ctx, strings.ToLower(string(iqn)), targetObject(iqn))
+}
+
+// targetObject names the target in errors.
+func targetObject(n iscsi.IQN) string { return "target " + quote.Text(string(n)) }

@@ -1,0 +1,109 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machine does the operations on the node as a machine: its serial number and
+// its services.
+//
+// Each operation may be repeated, also after a process that died half-way through it.
+package machine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/system"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/smbios"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// System is what the operations on the machine use of Windows.
+type System interface {
+	win.Services
+	win.Firmware
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// Machine is the node as a machine. All methods may be called concurrently.
+type Machine struct {
+	sys     System
+	options Options
+}
+
+// New returns the operations on the machine that sys is.
+func New(sys System, o Options) *Machine {
+	return &Machine{sys: sys, options: o.Logged()}
+}
+
+// GetBIOSSerialNumber implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/cimwin32prov/win32-bios (SerialNumber)
+func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error) {
+	defer m.options.Runner.Done("GetBIOSSerialNumber", "", time.Now(), &err)
+	table, err := m.sys.FirmwareTable(ctx)
+	if err != nil {
+		return "", err
+	}
+	serial, err := smbios.SystemSerial(table)
+	if errors.Is(err, smbios.ErrNoSystem) {
+		err = &csiproxy.Error{Kind: csiproxy.ErrNotFound, Err: err}
+	}
+	return serial, err
+}
+
+// GetService implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
+func (m *Machine) GetService(ctx context.Context, name string) (_ system.Service, err error) {
+	defer m.options.Runner.Done("GetService", object(name), time.Now(), &err)
+	if err := winname.CheckService(name); err != nil {
+		return system.Service{}, err
+	}
+	s, err := m.sys.QueryService(ctx, name)
+	if err != nil {
+		return system.Service{}, err
+	}
+	return system.Service{DisplayName: s.DisplayName, StartType: system.StartType(s.StartType), Status: status(s.State)},
+		nil
+}
+
+// status takes a state that Windows may get one day as Unknown.
+func status(s win.ServiceState) system.Status {
+	if s > win.ServicePaused {
+		return system.Unknown
+	}
+	return system.Status(s)
+}
+
+// StartService implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
+func (m *Machine) StartService(ctx context.Context, name string) (err error) {
+	defer m.options.Runner.Done("StartService", object(name), time.Now(), &err)
+	if err := winname.CheckService(name); err != nil {
+		return err
+	}
+	return scm.Start(ctx, m.sys, m.options.Logger, name)
+}
+
+// StopService implements [system.Operations].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
+func (m *Machine) StopService(ctx context.Context, name string, force bool) (err error) {
+	defer m.options.Runner.Done("StopService", object(name), time.Now(), &err)
+	if err := winname.CheckService(name); err != nil {
+		return err
+	}
+	return scm.Stop(ctx, m.sys, m.options.Logger, name, force)
+}
+
+// object names the service in errors.
+func object(name string) string { return "service " + quote.Text(name) }

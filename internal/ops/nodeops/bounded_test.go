@@ -1,0 +1,87 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Every operation of the library ends with its caller's context while Windows doesn't answer, and says
+// for what it has waited.
+func TestEveryOperationIsBounded(t *testing.T) {
+	const id = volume.ID(`\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`)
+	arguments := []any{ // by type
+		disk.Number(0), uint32(1), int64(1 << 30), true, id, iscsi.Portal{Address: "10.0.0.1", Port: 3260},
+		iscsi.IQN("iqn.2026-01.example:target"), iscsi.Authentication{}, user, secret.New("0123456789abc"),
+		storage.Selector{}, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "x"}, StagingPath: staging},
+		storage.UnstageVolumeRequest{StagingPath: staging}, storage.ExpandVolumeRequest{Path: staging},
+		shareRequest(staging), storage.UnstageShareRequest{StagingPath: staging, RemotePath: `\\server\data`},
+		storage.CheckVolumeRequest{Path: staging},
+	}
+	texts := map[string][]string{ // by method; else a path
+		"FindDiskByPage83": {"0123"}, "NewSMBGlobalMapping": {`\\server\data`, ""},
+		"RemoveSMBGlobalMapping": {`\\server\data`}, "GetService": {"kubelet"}, "StartService": {"kubelet"},
+		"StopService": {"kubelet"},
+	}
+	groups := reflect.ValueOf(nodeops.Operations{})
+	for g := range groups.NumField() {
+		group := groups.Type().Field(g)
+		for m := range group.Type.NumMethod() {
+			method := group.Type.Method(m)
+			if method.Name == "WatchDisks" {
+				continue // an iterator, which bounds each of its lists
+			}
+			t.Run(method.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sim := simtest.Open(t, winsim.Delays{})
+					for _, call := range win.CallNames() {
+						simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: call}, 2*time.Hour))
+					}
+					n, err := nodeops.New(sim, nodeops.Options{})
+					simtest.Must(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					args := []reflect.Value{reflect.ValueOf(ctx)}
+					for i := 1; i < method.Type.NumIn(); i++ {
+						var arg any = staging
+						if given := texts[method.Name]; i <= len(given) {
+							arg = given[i-1]
+						}
+						for _, a := range arguments {
+							if reflect.TypeOf(a) == method.Type.In(i) {
+								arg = a
+							}
+						}
+						args = append(args, reflect.ValueOf(arg))
+					}
+					begin := time.Now()
+					results := reflect.ValueOf(n.Bounded()).Field(g).Elem().MethodByName(method.Name).Call(args)
+					err, _ = results[len(results)-1].Interface().(error)
+					if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Windows has not answered") ||
+						time.Since(begin) != time.Second {
+						t.Errorf("after %v: %v", time.Since(begin), err)
+					}
+					sim.ResetRules()
+					time.Sleep(24 * time.Hour)
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,58 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+func TestInventory(t *testing.T) {
+	r := newRig(t)
+	r.mounted()
+	first, volume := r.number, r.volume
+	r.attach(winsim.DiskSpec{Serial: "vol-2", Offline: true})
+	r.sim.Settle()
+	r.mapped()
+	n := r.process()
+	ctx := context.Background()
+
+	disks, err := n.DiskStates(ctx)
+	r.must(err)
+	staged, err := n.StagedVolumes(ctx)
+	r.must(err)
+	mappings, err := n.MappingStates(ctx)
+	r.must(err)
+	simtest.Want(t, fmt.Sprintf("disks, of which disk %d has volume %s", first, volume), disks,
+		map[string]int{"online": 2, "offline": 1})
+	simtest.Want(t, "staged volumes", staged, 1)
+	want := map[string]int{"ok": 1, "paused": 0, "disconnected": 0, "network_error": 0, "connecting": 0, "reconnecting": 0}
+	simtest.Want(t, "mappings", mappings, want)
+
+	r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods`))
+	r.must(n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\pods\pod`))
+	r.must(r.sim.Symlink(simtest.Kubelet+`\pods\outside`, `C:\Windows`, true))
+	if links, err := n.LinksToNothing(ctx); links != 0 || err != nil {
+		t.Errorf("%d links lead to nothing (%v), want none", links, err)
+	}
+	r.must(n.Volume.UnmountVolume(ctx, volume, staging))
+	r.must(r.sim.Symlink(simtest.Kubelet+`\pods\dangling`, simtest.Kubelet+`\nothing`, true))
+	if links, err := n.LinksToNothing(ctx); links != 2 || err != nil {
+		t.Errorf("%d links lead to nothing (%v), want 2", links, err)
+	}
+	r.must(r.sim.Fail(winsim.Match{Call: "NtQueryDirectoryFile", Count: 1}, win.ErrorAccessDenied))
+	if links, err := n.LinksToNothing(ctx); err == nil {
+		t.Errorf("%d links lead to nothing, though a directory can't be read", links)
+	}
+	r.must(r.sim.MkdirAll(`C:\elsewhere`))
+	simtest.Mount(t, r.sim, `C:\elsewhere`, string(volume))
+	if staged, err := n.StagedVolumes(ctx); staged != 0 || err != nil {
+		t.Errorf("%d volumes are staged (%v), want none: one is mounted elsewhere", staged, err)
+	}
+}

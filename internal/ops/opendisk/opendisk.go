@@ -1,0 +1,223 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package opendisk opens disks and keeps their identity. It verifies that a disk still is
+// the one that an operation began with. It also finds the volumes of a disk, and waits for
+// those that haven't arrived.
+package opendisk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Disk is an open disk: the one that had its number when it was opened. A number names a
+// disk only until that leaves; then another disk may get it. A handle names one disk for
+// good: calls on it fail once that has left. So an operation opens its disk before it
+// waits for anything, and makes all its calls on this handle.
+type Disk struct {
+	device.Handle
+	Number disk.Number
+	// Hardware is what the disk said of itself when it was opened.
+	Hardware Hardware
+}
+
+// Hardware is what a disk's hardware says of itself, by which disks are told apart. Contents
+// and size aren't part of it, since they change. A virtual bus may refuse any query: then the
+// refusal is part of the identity.
+type Hardware struct {
+	Descriptor    win.DeviceDescriptor // bus, vendor, product and serial number
+	DescriptorErr error                // the disk's error instead of a descriptor
+
+	// Identifiers are those of page 83. A disk with a serial number, which tells it apart
+	// already, is asked for them only if a caller needs them.
+	Identifiers      []win.Identifier
+	IdentifiersErr   error // the disk's error instead of identifiers
+	IdentifiersAsked bool
+}
+
+func (h Hardware) hasSerial() bool { return strings.TrimSpace(h.Descriptor.SerialNumber) != "" }
+
+// identity is the text by which disks are told apart: the descriptor and, if that has no serial
+// number, also the identifiers.
+func (h Hardware) identity() string {
+	s := fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr)
+	if !h.hasSerial() {
+		s += fmt.Sprintf(" %+v %v", h.Identifiers, h.IdentifiersErr)
+	}
+	return s
+}
+
+// openTimeout is how long an open for writing is retried. Right after a disk's arrival Windows' own
+// drivers and services have it open, and it may not be ready yet. Microsoft's WSL retries for 5
+// seconds, too.
+//
+// Source: https://github.com/microsoft/WSL, disk.cpp
+const (
+	openTimeout  = 5 * time.Second
+	openInterval = 100 * time.Millisecond
+)
+
+// Open opens the disk n and notes its identity. If there is no such disk, the error is
+// csiproxy.ErrNotFound. If it is a container's scratch disk, and access is for more than queries, it is
+// csiproxy.ErrFailedPrecondition.
+func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access) (*Disk, error) {
+	d, err := open(ctx, sys, n, win.AccessNone, access != win.AccessNone)
+	if err != nil || access == win.AccessNone {
+		return d, err
+	}
+	defer d.Close()
+	scratch, err := isScratch(ctx, d.Handle, d.Hardware.Descriptor)
+	if err != nil {
+		return nil, err
+	}
+	if scratch {
+		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it is the scratch disk of a container; name the disk of a volume instead")
+	}
+	return d.Reopen(ctx, sys, access)
+}
+
+// open opens the disk n and notes its identity. With retry, it repeats an open that Windows refuses for
+// a moment.
+func open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access, retry bool) (*Disk, error) {
+	var h device.Handle
+	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
+		return retry && win.IsAny(err, win.ErrorAccessDenied, win.ErrorNotReady, win.ErrorSharingViolation)
+	}, func() (err error) {
+		h, err = device.Open(ctx, sys, win.PhysicalDrive(n), access)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := &Disk{Handle: h, Number: n}
+	known := false
+	defer func() {
+		if !known {
+			h.Close()
+		}
+	}()
+	if d.Hardware, err = d.askIdentity(ctx); err != nil {
+		return nil, err
+	}
+	known = true
+	return d, nil
+}
+
+// askIdentity returns what the disk says of its hardware now, with the identifiers if it has no
+// serial number. It returns an error if the disk doesn't have d.Number any more.
+func (d *Disk) askIdentity(ctx context.Context) (said Hardware, _ error) {
+	n, err := d.Handle.Number(ctx)
+	switch {
+	case err != nil:
+		return said, err
+	case n.DeviceType != win.FileDeviceDisk:
+		return said, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the device with this number isn't a disk: its type is %d", n.DeviceType)
+	case n.DeviceNumber != d.Number:
+		return said, ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
+	}
+	said, err = AskHardware(ctx, d.Handle)
+	if err == nil && !said.hasSerial() {
+		err = said.AskIdentifiers(ctx, d.Handle)
+	}
+	return said, err
+}
+
+// ErrChanged is the error of an operation that finds another disk, or other contents, than when
+// it decided what to do.
+func ErrChanged(how string) error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the disk was changed by somebody else meanwhile: %s; try again", how)
+}
+
+// AskHardware asks a device for its hardware, without the identifiers.
+func AskHardware(ctx context.Context, h device.Handle) (said Hardware, _ error) {
+	said.Descriptor, said.DescriptorErr = h.Descriptor(ctx)
+	return said, answered(said.DescriptorErr)
+}
+
+// AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
+func (said *Hardware) AskIdentifiers(ctx context.Context, h device.Handle) error {
+	if said.IdentifiersAsked {
+		return nil
+	}
+	said.Identifiers, said.IdentifiersErr = h.Identifiers(ctx)
+	said.IdentifiersAsked = true
+	return answered(said.IdentifiersErr)
+}
+
+// answered returns nil if err is an answer of the disk that refuses the query, and err otherwise.
+func answered(err error) error {
+	if win.IsGone(err) || errors.Is(err, win.ErrorNotReady) || !errors.As(err, new(win.Errno)) {
+		return err
+	}
+	return nil
+}
+
+// Verify returns an error unless the disk is still in the node, under its number and with
+// its identity. If it is, all that Windows has said of the number since Open was about this
+// disk. The identity is compared in case a handle can come to lead to another disk: the
+// documentation doesn't say whether that happens.
+func (d *Disk) Verify(ctx context.Context) error {
+	now, err := d.askIdentity(ctx)
+	if win.IsGone(err) {
+		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
+	}
+	if err == nil && now.identity() != d.Hardware.identity() {
+		err = ErrAnother("it has another identity", now)
+	}
+	return err
+}
+
+// ErrAnother is ErrChanged for a disk whose hardware, now, isn't what it was. That may be an
+// error instead of an answer.
+func ErrAnother(how string, now Hardware) error {
+	if refused := cmp.Or(now.DescriptorErr, now.IdentifiersErr); refused != nil {
+		how = fmt.Sprintf("it doesn't tell any more which one it is: %v", refused)
+	}
+	return ErrChanged(how)
+}
+
+// Reopen opens the same disk once more, and repeats that as Open does for writing.
+func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Access) (*Disk, error) {
+	again, err := open(ctx, sys, d.Number, access, true)
+	if err != nil {
+		return nil, err
+	}
+	same := false
+	defer func() {
+		if !same {
+			again.Close()
+		}
+	}()
+	if err := d.Verify(ctx); err != nil { // if nil, the number was still d's when again was opened
+		return nil, err
+	}
+	if again.Hardware.identity() != d.Hardware.identity() {
+		return nil, ErrAnother("it has another identity", again.Hardware)
+	}
+	same = true
+	return again, nil
+}
+
+// VerifyLayout returns an error unless the disk has the partition table that a decision was
+// based on.
+func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
+	now, err := d.Layout(ctx)
+	if err == nil && !slices.Equal(now.Encode(), decided.Encode()) {
+		err = ErrChanged("it has another partition table")
+	}
+	return err
+}

@@ -1,0 +1,271 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package opendisk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// twoFaced is a node on which a handle answers one query as another disk, from some time on.
+type twoFaced struct {
+	*winsim.System
+	other   win.Device
+	code    win.IoctlCode
+	query   []byte
+	swapped bool
+}
+
+func (s *twoFaced) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	d, err := s.System.OpenDevice(ctx, path, access)
+	return twoFacedDevice{d, s}, err
+}
+
+type twoFacedDevice struct {
+	win.Device
+	sys *twoFaced
+}
+
+func (d twoFacedDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	if d.sys.swapped && code == d.sys.code && bytes.Equal(in, d.sys.query) {
+		return d.sys.other.Control(ctx, code, in, out)
+	}
+	return d.Device.Control(ctx, code, in, out)
+}
+
+// A disk is told from another one by its number, and by its serial number, or page 83 if it has
+// none.
+func TestVerify(t *testing.T) {
+	naa := func(last byte) []win.Identifier {
+		id := []byte{0x60, 1, 2, 3, 4, 5, 6, last}
+		return []win.Identifier{{CodeSet: win.CodeSetBinary, Type: win.IdentifierNAA, ID: id}}
+	}
+	for name, c := range map[string]struct {
+		serial string
+		code   win.IoctlCode
+		query  []byte
+	}{
+		"by the number":        {"a", win.IoctlStorageGetDeviceNumber, nil},
+		"by the serial number": {"a", win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice)},
+		"by page 83":           {" ", win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{})
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: c.serial, Page83: naa(1)})
+			otherNumber := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Page83: naa(2)})
+			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(otherNumber), win.AccessNone)
+			simtest.Must(t, err)
+			defer other.Close()
+			sys := &twoFaced{System: sim, other: other, code: c.code, query: c.query}
+			d, err := opendisk.Open(t.Context(), sys, number, win.AccessNone)
+			simtest.Must(t, err)
+			defer d.Close()
+			simtest.Must(t, d.Verify(t.Context()))
+			sys.swapped = true
+			simtest.WantError(t, d.Verify(t.Context()), csiproxy.ErrUnavailable)
+			sys.swapped = false
+			simtest.Must(t, d.Verify(t.Context()))
+			simtest.Must(t, sim.DetachDisk(number))
+			if err := d.Verify(t.Context()); err == nil {
+				t.Error("a disk that has left is still there")
+			}
+		})
+	}
+}
+
+// The same disk is opened once more, or none.
+func TestReopen(t *testing.T) {
+	for name, test := range map[string]struct {
+		swap    *winsim.DiskSpec // what comes in the place of the disk
+		another bool             // the second handle leads to another disk
+	}{
+		"the same disk":                     {},
+		"one that can't be told from it":    {swap: &winsim.DiskSpec{}},
+		"another one":                       {swap: &winsim.DiskSpec{Serial: "clone"}},
+		"another one, by the second handle": {another: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{})
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+			otherNumber := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other"})
+			d, err := opendisk.Open(t.Context(), sim, number, win.AccessNone)
+			simtest.Must(t, err)
+			defer d.Close()
+			if test.swap != nil {
+				simtest.Must(t, sim.SwapDisk(number, *test.swap, false))
+			}
+			other, err := sim.OpenDevice(t.Context(), win.PhysicalDrive(otherNumber), win.AccessNone)
+			simtest.Must(t, err)
+			defer other.Close()
+			sys := &twoFaced{System: sim, other: other, code: win.IoctlStorageQueryProperty,
+				query: win.EncodePropertyQuery(win.PropertyDevice), swapped: test.another}
+			again, err := d.Reopen(t.Context(), sys, win.GenericRead)
+			if err == nil {
+				again.Close()
+			}
+			if same := test.swap == nil && !test.another; (err == nil) != same {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+// A disk that says that it has left is an error, one that refuses a query isn't. Identifiers are
+// asked for only if somebody wants them, and once.
+func TestAskHardware(t *testing.T) {
+	sim := simtest.Open(t, winsim.Delays{})
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(number), win.AccessNone)
+	simtest.Must(t, err)
+	defer h.Close()
+	query := win.IoctlStorageQueryProperty.String()
+	calls := simtest.Counted(sim, query)
+	said, err := opendisk.AskHardware(t.Context(), h)
+	simtest.Must(t, err)
+	if said.IdentifiersAsked || calls()[0] != 1 {
+		t.Errorf("asked for its hardware: %+v after %d queries", said, calls()[0])
+	}
+	for range 2 {
+		simtest.Must(t, said.AskIdentifiers(t.Context(), h))
+		if !said.IdentifiersAsked || calls()[0] != 2 {
+			t.Errorf("asked for its identifiers: %+v after %d queries", said, calls()[0])
+		}
+	}
+	for _, number := range []win.Errno{win.ErrorDeviceRemoved, win.ErrorNotReady} {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, number))
+		if _, err := opendisk.AskHardware(t.Context(), h); !errors.Is(err, number) {
+			t.Errorf("after error %d: %v", uint32(number), err)
+		}
+	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
+	said, err = opendisk.AskHardware(t.Context(), h)
+	if err != nil || !errors.Is(said.DescriptorErr, win.ErrorInvalidFunction) {
+		t.Errorf("a disk that refuses a query: %+v, %v", said, err)
+	}
+	said = opendisk.Hardware{}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
+	err = said.AskIdentifiers(t.Context(), h)
+	if err != nil || !errors.Is(said.IdentifiersErr, win.ErrorInvalidFunction) {
+		t.Errorf("a disk that refuses to tell its identifiers: %+v, %v", said, err)
+	}
+}
+
+// A volume is found where Windows doesn't tell that of a partition. All volumes of the node are
+// searched only for one that is late.
+func TestSearchForVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, untold := range []bool{false, true} {
+			for _, arrival := range []time.Duration{900 * time.Millisecond, 3 * time.Second} {
+				sim := simtest.Open(t, winsim.Delays{VolumeArrival: arrival})
+				simtest.Must(t, sim.SetSettings(winsim.Settings{NoPartitionDevices: untold}))
+				searched := untold || arrival > time.Second
+				n := simtest.Attach(t, sim, winsim.DiskSpec{})
+				simtest.Partition(t, sim, n, 1)
+				simtest.Partition(t, sim, simtest.Attach(t, sim, winsim.DiskSpec{}), 1) // of the same number
+				d, err := opendisk.Open(t.Context(), sim, n, win.AccessNone)
+				simtest.Must(t, err)
+				defer d.Close()
+				layout, err := d.Layout(t.Context())
+				simtest.Must(t, err)
+				searches := simtest.Counted(sim, win.CallFindVolumes)
+				found, err := d.AwaitVolumes(t.Context(), sim, opendisk.DataPartitions(layout), time.Minute, nil)
+				if got := searches()[0]; err != nil || len(found) != 1 || (got > 0) != searched {
+					t.Errorf("partitions untold %t, after %v: %v after %d searches, %v", untold, arrival, found, got, err)
+				}
+				if names := slices.Collect(maps.Values(found)); !slices.Equal(names, sim.VolumesOfDisk(n)) {
+					t.Errorf("partitions untold %t, after %v: found %q, it has %q", untold, arrival, names, sim.VolumesOfDisk(n))
+				}
+			}
+		}
+	})
+}
+
+// A record of a mount point at whose path there is a file now says nothing, whichever error
+// Windows has for that.
+func TestMountedAtFile(t *testing.T) {
+	for _, errno := range []win.Errno{0, win.ErrorInvalidName} {
+		sys, ctx := simtest.Open(t, winsim.Delays{}), t.Context()
+		simtest.Must(t, sys.SetSettings(winsim.Settings{FileAsDirectory: errno}))
+		name, err := sys.VolumeNameForMountPoint(ctx, `C:\`)
+		simtest.Must(t, err)
+		const path = `C:\mounted`
+		simtest.Must(t, sys.MkdirAll(path))
+		simtest.Must(t, sys.SetVolumeMountPoint(ctx, path+`\`, name))
+		simtest.Must(t, sys.Remove(path))
+		simtest.Must(t, sys.WriteFile(path, nil))
+		if len(sys.MountPoints()) == 0 {
+			t.Fatal("the mount manager has no record")
+		}
+		if paths, err := opendisk.MountedAt(ctx, sys, name); err != nil || !slices.Equal(paths, []string{`C:\`}) {
+			t.Errorf("with error %d: mounted at %q, %v", errno, paths, err)
+		}
+	}
+}
+
+// stale is a node whose mount manager has a record of a mount point where another volume is by now.
+type stale struct{ win.VolumeNames }
+
+func (stale) VolumePathNames(context.Context, string) ([]string, error) {
+	return []string{`C:\stale\`}, nil
+}
+
+func (stale) VolumeNameForMountPoint(context.Context, string) (string, error) {
+	return `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, nil
+}
+
+func TestMountedAtAnother(t *testing.T) {
+	const name = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
+	if paths, err := opendisk.MountedAt(t.Context(), stale{}, name); err != nil || len(paths) != 0 {
+		t.Errorf("mounted at %q, %v", paths, err)
+	}
+}
+
+// An open for writing is repeated for a while if the disk isn't ready or somebody else has it open.
+func TestOpenIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		n := simtest.Attach(t, sim, winsim.DiskSpec{})
+		for _, c := range []struct {
+			errno    win.Errno
+			count    int // of refusals; 0 is all
+			access   win.Access
+			attempts int
+		}{
+			// Before an open for writing, the disk is asked through another handle what it is.
+			{win.ErrorAccessDenied, 3, win.GenericRead | win.GenericWrite, 5},
+			{win.ErrorNotReady, 3, win.GenericRead | win.GenericWrite, 5},
+			{win.ErrorSharingViolation, 3, win.GenericRead | win.GenericWrite, 5},
+			{win.ErrorSharingViolation, 3, win.AccessNone, 1},
+			{win.ErrorIODevice, 3, win.GenericRead | win.GenericWrite, 1},
+			{win.ErrorSharingViolation, 0, win.GenericRead | win.GenericWrite, 51},
+		} {
+			open := winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n), Count: c.count}
+			simtest.Must(t, sim.Fail(open, c.errno))
+			attempts := simtest.Counted(sim, win.CallOpen)
+			d, err := opendisk.Open(t.Context(), sim, n, c.access)
+			got := attempts()[0]
+			if err == nil {
+				simtest.Must(t, d.Close())
+			}
+			if opens := c.attempts > c.count && c.count > 0; (err == nil) != opens || !opens && !errors.Is(err, c.errno) ||
+				got < c.attempts || got > c.attempts+1 { // the last one comes when the time is over
+				t.Errorf("error %d %d times, access %x: %d attempts, %v", c.errno, c.count, c.access, got, err)
+			}
+			sim.ResetRules()
+		}
+	})
+}

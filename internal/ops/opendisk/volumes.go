@@ -1,0 +1,228 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package opendisk
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Windows has the Windows calls that find the volumes of a disk.
+type Windows interface {
+	win.DeviceOpener
+	win.Notices
+	win.VolumeNames
+}
+
+// MountedAt returns where a volume is mounted: drives, as C:\, and directories without a
+// backslash at their end. The mount manager's records may be wrong, so each directory is queried,
+// too. If it isn't a mount point, it is left out. If the query fails with another error, MountedAt
+// returns that, since the volume may be mounted there.
+func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []string, _ error) {
+	recorded, err := sys.VolumePathNames(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range recorded {
+		there, err := sys.VolumeNameForMountPoint(ctx, path)
+		if err != nil && !IsNoMountPoint(err) {
+			return nil, err
+		}
+		if err != nil || !strings.EqualFold(there, name) {
+			continue
+		}
+		if len(path) > len(`C:\`) {
+			path = strings.TrimSuffix(path, `\`)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// IsNoMountPoint reports whether err, of the query which volume is mounted at a path, says that none is:
+// the path isn't there, or is something else. An error that says that a device has left doesn't.
+func IsNoMountPoint(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) ||
+		win.IsAny(err, win.ErrorNotAReparsePoint, win.ErrorInvalidReparseData, win.ErrorInvalidParameter,
+			win.ErrorDirectory, win.ErrorInvalidName) // a file, by either of the last two
+}
+
+// Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
+// that they lie on.
+type Volumes map[uint32]string
+
+// AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time
+// after their partitions, so as long as one is missing, it waits, at most for timeout. If one
+// is missing then, the error is csiproxy.ErrUnavailable. If timeout is 0, AwaitVolumes doesn't
+// wait, and returns the volumes that are there.
+//
+// Before each check it calls keep, which may be nil. An error of keep ends the wait.
+//
+// The check finds volumes by the number of the disk, and then verifies that the disk still
+// has that number.
+func (d *Disk) AwaitVolumes(
+	ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration, keep func() error,
+) (Volumes, error) {
+	var found Volumes
+	// A search doesn't find volumes that haven't arrived either. So while there is time, it isn't made at once.
+	var search time.Time
+	interval := firstSearch
+	if timeout > 0 {
+		search = time.Now().Add(interval)
+	}
+	check := func() (bool, error) {
+		if keep != nil {
+			if err := keep(); err != nil {
+				return false, err
+			}
+		}
+		var err error
+		if found, err = volumesOfPartitions(ctx, sys, d.Number, partitions); err != nil {
+			return false, err
+		}
+		if now := time.Now(); len(found) < len(partitions) && !now.Before(search) {
+			search, interval = now.Add(interval), 2*interval
+			if found, err = searchVolumes(ctx, sys, d.Number, partitions); err != nil {
+				return false, err
+			}
+		}
+		// With keep, which checks the disk each time, the disk is verified at the end only.
+		if len(found) < len(partitions) && keep != nil {
+			return false, nil
+		}
+		return len(found) == len(partitions), d.Verify(ctx)
+	}
+	done, err := check()
+	if err == nil && !done {
+		done, err = await(ctx, sys, timeout, check)
+	}
+	if err == nil && !done && keep != nil {
+		err = d.Verify(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		if _, ok := found[p]; !ok && timeout > 0 {
+			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
+		}
+	}
+	return found, nil
+}
+
+// withNotices is the interval between two checks if Windows gives notices. It may be long, since most
+// volumes come with a notice, which brings a check at once.
+const withNotices = 250 * time.Millisecond
+
+// await calls check until it returns true, and then returns true. If that takes longer than timeout, it
+// returns false. It calls check at each notice of Windows that a volume arrived or left, and also at
+// intervals: several changes may give one notice, some changes give none, and a volume may need a
+// moment after its notice.
+func await(ctx context.Context, sys Windows, timeout time.Duration, check func() (bool, error)) (bool, error) {
+	polling := operation.Polling{Timeout: timeout}
+	arrived, stop, err := sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
+	if err == nil {
+		defer stop()
+		polling.Wake, polling.First = arrived, withNotices
+	} // without notices, polling alone finds the volumes
+	return operation.Poll(ctx, polling, check)
+}
+
+// volumesOfPartitions queries the volume of each partition by the partition's device: one
+// call for each, however many volumes the node has.
+func volumesOfPartitions(ctx context.Context, sys Windows, n disk.Number, partitions []uint32) (Volumes, error) {
+	found := make(Volumes)
+	for _, p := range partitions {
+		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
+		refused := errors.As(err, new(win.Errno))
+		switch {
+		case err == nil:
+			found[p] = name
+		case !refused:
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// searchVolumes finds the volumes of partitions among all volumes of the node. It is a
+// fallback in case Windows doesn't answer volumesOfPartitions, whose query isn't
+// documented. It is made rarely, since it opens all volumes.
+func searchVolumes(ctx context.Context, sys Windows, n disk.Number, partitions []uint32) (Volumes, error) {
+	names, err := sys.FindVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make(Volumes)
+	for _, name := range names {
+		number, err := volumeNumber(ctx, sys, name)
+		if errors.As(err, new(win.Errno)) {
+			continue // a CD drive, a volume on several disks, a disk that has left
+		}
+		if err != nil {
+			return nil, err
+		}
+		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n &&
+			slices.Contains(partitions, number.PartitionNumber) {
+			found[number.PartitionNumber] = name
+		}
+	}
+	return found, nil
+}
+
+// firstSearch is the time to the first search, and from that to the second; the interval then doubles.
+// It is long, since a search opens all volumes of the node, and most volumes arrive before. If the
+// timeout is 0, the first search is made at once.
+const firstSearch = time.Second
+
+func volumeNumber(ctx context.Context, sys win.DeviceOpener, name string) (win.DeviceNumber, error) {
+	h, err := device.Open(ctx, sys, device.VolumePath(name), win.AccessNone)
+	if err != nil {
+		return win.DeviceNumber{}, err
+	}
+	defer h.Close()
+	return h.Number(ctx)
+}
+
+// DataPartitions returns the numbers of the partitions in a table that have a
+// volume for users: see IsDataPartition.
+func DataPartitions(l *win.DriveLayout) []uint32 {
+	var numbers []uint32
+	for _, p := range l.Partitions {
+		if IsDataPartition(p) {
+			numbers = append(numbers, p.Number)
+		}
+	}
+	return numbers
+}
+
+// IsDataPartition reports whether a partition has a volume for users: on a GPT disk one of basic
+// data that isn't hidden, on an MBR disk one of a type for which Windows makes a volume.
+func IsDataPartition(p win.Partition) bool {
+	switch p.Style {
+	case win.StyleGPT:
+		return p.Type == win.PartitionTypeBasicData && p.Attributes&win.GPTAttributeHidden == 0
+	case win.StyleMBR:
+		return recognizedMBRTypes[p.MBRType] && p.StartingOffset > 0
+	}
+	return false
+}
+
+// recognizedMBRTypes are the MBR partition types for which Windows makes a
+// volume: those of FAT, NTFS and exFAT.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/disk-partition-types
+var recognizedMBRTypes = map[byte]bool{
+	0x01: true, 0x04: true, 0x06: true, 0x07: true, 0x0B: true, 0x0C: true, 0x0E: true,
+}

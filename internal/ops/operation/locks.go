@@ -1,0 +1,90 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Locks is a set of locks, one for each key in use: a disk, a server, a target. The zero
+// value is ready.
+type Locks[K comparable] struct {
+	mu   sync.Mutex // guards all below, and what is in the locks
+	held map[K]*lock
+}
+
+type lock struct {
+	free   chan struct{} // has a value while nobody holds the lock
+	users  int           // the holder and those who wait
+	holder *Tracker      // of the operation that holds the lock; nil if it has none
+	since  time.Time     // when the holder took the lock
+}
+
+// Lock takes the lock of key and returns the function that releases it, to be called once. Errors
+// name the locked object by object, such as "disk 3". If ctx ends first, Lock returns ctx's error:
+// its text names the operation that holds the lock, and the Windows call which that waits for.
+func (l *Locks[K]) Lock(ctx context.Context, key K, object string) (unlock func(), err error) {
+	k := l.enter(key)
+	select {
+	case <-k.free:
+	default:
+		select {
+		case <-k.free:
+		case <-ctx.Done():
+			return nil, l.giveUp(ctx, key, k, object)
+		}
+	}
+	l.setHolder(k, TrackerOf(ctx))
+	return func() {
+		k.free <- struct{}{}
+		l.leave(key, k)
+	}, nil
+}
+
+// giveUp ends the wait of a caller whose context has ended, and returns its error.
+func (l *Locks[K]) giveUp(ctx context.Context, key K, k *lock, object string) error {
+	l.mu.Lock()
+	holder, since := k.holder, k.since
+	l.mu.Unlock()
+	l.leave(key, k)
+	name := "another call"
+	if holder != nil {
+		name = holder.operation
+	}
+	return fmt.Errorf("%s is held by %s since %s: %w", object, name, since.UTC().Format(time.RFC3339),
+		holder.late(ctx.Err()))
+}
+
+func (l *Locks[K]) setHolder(k *lock, holder *Tracker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.holder, k.since = holder, time.Now()
+}
+
+func (l *Locks[K]) enter(key K) *lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = make(map[K]*lock)
+	}
+	k := l.held[key]
+	if k == nil {
+		k = &lock{free: make(chan struct{}, 1)}
+		k.free <- struct{}{}
+		l.held[key] = k
+	}
+	k.users++
+	return k
+}
+
+func (l *Locks[K]) leave(key K, k *lock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.users--; k.users == 0 {
+		delete(l.held, key)
+	}
+}

@@ -1,0 +1,190 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// Whoever has changed something sees that, though others ask meanwhile; and they share one run.
+func TestSingleflight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Singleflight[string, int32]
+		var state, runs atomic.Int32
+		ask := func(want int32) {
+			got, err := s.Do(t.Context(), "disk 1", func(context.Context) (int32, error) {
+				runs.Add(1)
+				seen := state.Load()
+				time.Sleep(3 * time.Second)
+				return seen, nil
+			})
+			if got != want || err != nil {
+				t.Errorf("seen is %d, %v, want %d", got, err, want)
+			}
+		}
+		go ask(0)
+		synctest.Wait() // the first run is under way, and has seen the state
+		state.Store(1)
+		begin := time.Now()
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() { ask(1) })
+		}
+		if _, err := s.Do(t.Context(), "disk 2", func(context.Context) (int32, error) { return 0, nil }); err != nil ||
+			time.Since(begin) != 0 {
+			t.Errorf("another key: %v after %v", err, time.Since(begin))
+		}
+		callers.Wait()
+		if n, took := runs.Load(), time.Since(begin); n != 2 || took != 6*time.Second {
+			t.Errorf("%d runs in %v, want one for all who came since the change", n, took)
+		}
+		ask(1) // right after the end of a run, none is under way
+		if n := runs.Load(); n != 3 || len(s.runs) != 0 {
+			t.Errorf("%d runs, and %d are remembered", n, len(s.runs))
+		}
+	})
+}
+
+// A run goes on without its callers, for two minutes.
+func TestSingleflightCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Singleflight[int, int]
+		var ended atomic.Bool
+		f := func(ctx context.Context) (int, error) {
+			time.Sleep(time.Minute)
+			ended.Store(ctx.Err() == nil)
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Do(ctx, 1, f); !errors.Is(err, context.DeadlineExceeded) || ended.Load() {
+			t.Errorf("the caller got %v; the run had ended: %v", err, ended.Load())
+		}
+		begin := time.Now()
+		if _, err := s.Do(ctx, 1, f); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 0 {
+			t.Errorf("who comes with an ended context got %v after %v", err, time.Since(begin))
+		}
+		time.Sleep(time.Hour)
+		if !ended.Load() {
+			t.Error("the run ended with its caller")
+		}
+		if _, err := s.Do(t.Context(), 1, f); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a run without end gives %v", err)
+		}
+	})
+}
+
+func TestSingleflightPassesPanicsOn(t *testing.T) {
+	var s Singleflight[int, int]
+	func() {
+		defer func() {
+			if p, _ := recover().(string); !strings.Contains(p, "a bug") || !strings.Contains(p, "singleflight_test.go") {
+				t.Errorf("the caller's panic is %q", p)
+			}
+		}()
+		_, _ = s.Do(t.Context(), 1, func(context.Context) (int, error) { panic("a bug") })
+	}()
+	if got, err := s.Do(t.Context(), 1, func(context.Context) (int, error) { return 7, nil }); got != 7 || err != nil {
+		t.Errorf("the next run: %d, %v", got, err)
+	}
+}
+
+// Who gives up learns what Windows hasn't answered, and isn't the reason for another call.
+func TestSingleflightThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Singleflight[int, int]
+		sys := NewWindows(hanging{}, nil, nil)
+		scan := func(ctx context.Context) (int, error) { return 0, sys.ReenumerateDevice(ctx, "") }
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			begin := time.Now()
+			_, err := s.Do(ctx, 1, scan)
+			if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took != time.Second ||
+				!strings.Contains(err.Error(), "CM_Reenumerate_DevNode on the device tree since 2000-01-01T00:00:00Z") {
+				t.Errorf("after %v: %v", took, err)
+			}
+			cancel()
+		}
+		if load := sys.Load(); load.Running != 1 {
+			t.Errorf("the load is %+v", load)
+		}
+		time.Sleep(3 * time.Hour)
+	})
+}
+
+// With a timeout, who finds a run that hangs gets an error that names the call, and who comes
+// later gets the same at once.
+func TestSingleflightTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := Singleflight[int, int]{Timeout: 10 * time.Second}
+		sys := NewWindows(hanging{}, nil, nil)
+		scan := func(ctx context.Context) (int, error) { return 0, sys.ReenumerateDevice(ctx, "") }
+		begin := time.Now()
+		texts := make(chan string, 4)
+		var callers sync.WaitGroup
+		for _, test := range []struct{ comes, leaves time.Duration }{
+			{0, 10 * time.Second}, {3 * time.Second, 20 * time.Second}, {10 * time.Second, 10 * time.Second},
+			{time.Minute, time.Minute},
+		} {
+			time.Sleep(test.comes - time.Since(begin))
+			callers.Go(func() {
+				_, err := s.Do(t.Context(), 1, scan)
+				if took := time.Since(begin); !errors.Is(err, csiproxy.ErrUnavailable) || took != test.leaves {
+					t.Errorf("who comes after %v gets %v after %v", test.comes, err, took)
+				}
+				texts <- err.Error()
+			})
+			synctest.Wait()
+		}
+		callers.Wait()
+		first := <-texts
+		for range 3 {
+			if text := <-texts; text != first || !strings.Contains(text, "CM_Reenumerate_DevNode") {
+				t.Errorf("the error is %q, and before %q", text, first)
+			}
+		}
+		if n, err := s.Do(t.Context(), 2, func(context.Context) (int, error) { return 7, nil }); n != 7 || err != nil {
+			t.Errorf("another key: %d, %v", n, err)
+		}
+		// What answers is waited for, after what was under way.
+		slow := func(context.Context) (int, error) { time.Sleep(8 * time.Second); return 7, nil }
+		go s.Do(t.Context(), 3, slow)
+		time.Sleep(time.Second)
+		if n, err := s.Do(t.Context(), 3, slow); n != 7 || err != nil {
+			t.Errorf("behind another run: %d, %v", n, err)
+		}
+		time.Sleep(3 * time.Hour)
+	})
+}
+
+// A caller's own error names the call that another run, which his run waits for, is in.
+func TestSingleflightNested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outer, inner Singleflight[int, int]
+		sys := NewWindows(hanging{}, nil, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := Run(ctx, "Rescan", func(ctx context.Context) (int, error) {
+			return outer.Do(ctx, 1, func(ctx context.Context) (int, error) {
+				return inner.Do(ctx, 1, func(ctx context.Context) (int, error) {
+					return Run(ctx, "Rescan", func(ctx context.Context) (int, error) { return 0, sys.ReenumerateDevice(ctx, "") })
+				})
+			})
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "CM_Reenumerate_DevNode") {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(3 * time.Hour)
+	})
+}

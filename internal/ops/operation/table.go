@@ -1,0 +1,285 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+)
+
+// Call is a call to Windows that has not been answered yet.
+type Call struct {
+	Name   string // one of win.CallNames
+	Object string
+	Since  time.Time
+}
+
+// String says in messages that the call is not answered. As long as it isn't, the text stays
+// the same: Kubernetes makes an event of each new text.
+func (c Call) String() string {
+	return fmt.Sprintf("Windows has not answered %s on %s since %s", c.Name, quote.Text(c.Object),
+		c.Since.UTC().Format(time.RFC3339))
+}
+
+// Refusal is the error of a call that isn't made because it would hang as c does.
+func (c Call) Refusal() error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "%v; try again later", c)
+}
+
+// call is a call that is under way or waits to begin.
+type call struct {
+	Call
+	share   bool
+	object  *callsOf
+	overdue bool        // it takes longer than calls of its name should
+	timer   *time.Timer // until it is overdue
+
+	begun chan error // of a call that waits: gets nil when it may begin, or why it may not
+}
+
+// callsOf are the calls on an object. The table has an entry for the object while there are any.
+type callsOf struct {
+	underWay []*call // oldest first
+	waiting  []*call
+}
+
+// table has the calls that are under way, by their objects.
+type table struct {
+	log *slog.Logger
+
+	mu       sync.Mutex // guards all below; held for moments
+	objects  map[string]*callsOf
+	underWay int
+	ofShares int // those under way that may wait for an SMB server
+	waiting  int
+	overdue  int // of those under way
+	refused  uint64
+}
+
+// enter waits until a call may begin, and notes that it begins. The caller makes the call, and then
+// calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
+func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
+	c := &call{Call: Call{Name: name, Object: o.name}, share: o.share}
+	t.mu.Lock()
+	if err := t.hanging(name, o.name); err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	c.object = t.objects[o.name]
+	if c.object == nil {
+		c.object = new(callsOf)
+		t.objects[o.name] = c.object
+	}
+	if t.room(c) {
+		t.begin(c)
+		t.mu.Unlock()
+		return c, nil
+	}
+	c.begun = make(chan error, 1)
+	c.object.waiting = append(c.object.waiting, c)
+	t.waiting++
+	t.mu.Unlock()
+
+	select {
+	case err := <-c.begun:
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := ctx.Err()
+	if len(c.object.underWay) > 0 {
+		err = fmt.Errorf("%v: %w", c.object.underWay[0], err)
+	}
+	switch i := slices.Index(c.object.waiting, c); {
+	case i >= 0:
+		t.stopWaiting(c.object, i)
+		t.forget(c)
+	case c.timer != nil: // it was let in when ctx ended
+		t.end(c)
+	}
+	return nil, err
+}
+
+// hanging returns a refusal if a call of this name on the object is overdue: another one would
+// hang as well.
+func (t *table) hanging(name, object string) error {
+	if t.overdue == 0 || oneAtATime[name] || t.objects[object] == nil {
+		return nil
+	}
+	for _, c := range t.objects[object].underWay {
+		if c.Name == name && c.overdue {
+			t.refused++
+			return c.Refusal()
+		}
+	}
+	return nil
+}
+
+// hangingOnTheWay is hanging for each directory that path passes through behind its first bytes.
+func (t *table) hangingOnTheWay(name, path string, first int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := first; i < len(path) && t.overdue > 0; i++ {
+		if path[i] != '\\' {
+			continue
+		}
+		if err := t.hanging(name, pathObject(path[:i]).name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room reports whether c may begin now.
+func (t *table) room(c *call) bool {
+	for _, other := range c.object.underWay {
+		if other.Name == c.Name && oneAtATime[c.Name] {
+			return false
+		}
+	}
+	ofObject := len(c.object.underWay)
+	return !t.isTaken(1, c.share) && (ofObject == 0 || ofObject < maxOfObject && !t.isTaken(2, c.share))
+}
+
+// isTaken reports whether the bounds on all calls leave no room for one more: whether the whole of
+// them (part 1) or half of them (part 2) is used up.
+func (t *table) isTaken(part int, share bool) bool {
+	return t.underWay >= maxCalls/part || share && t.ofShares >= maxOfShares/part
+}
+
+// begin notes that a call begins.
+func (t *table) begin(c *call) {
+	c.Since = time.Now()
+	c.object.underWay = append(c.object.underWay, c)
+	t.underWay++
+	if c.share {
+		t.ofShares++
+	}
+	c.timer = time.AfterFunc(overdueAfter(c.Name), func() {
+		// If the process got no processor time, Windows may have answered, and nobody has read it yet.
+		time.AfterFunc(timeToTakeAnswer, func() { t.late(c) })
+	})
+}
+
+// timeToTakeAnswer is what a call gets after overdueAfter until it counts as overdue.
+const timeToTakeAnswer = 100 * time.Millisecond
+
+// late notes that a call is overdue, and refuses those that wait to make it again.
+func (t *table) late(c *call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(c.object.underWay, c) {
+		return // it has been answered
+	}
+	c.overdue = true
+	t.overdue++
+	t.log.Warn("Windows does not answer a call", "call", c.Name, "object", quote.Text(c.Object), "since", c.Since)
+	for i := 0; i < len(c.object.waiting); {
+		w := c.object.waiting[i]
+		if err := t.hanging(w.Name, w.Object); err != nil {
+			t.stopWaiting(c.object, i)
+			w.begun <- err
+		} else {
+			i++
+		}
+	}
+}
+
+// leave notes that Windows has answered a call.
+func (t *table) leave(c *call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end(c)
+	if c.overdue {
+		t.overdue--
+		t.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took",
+			time.Since(c.Since).Round(time.Millisecond))
+	}
+}
+
+// end notes that a call has ended, and begins the waiting calls for which there is room now.
+func (t *table) end(c *call) {
+	c.timer.Stop()
+	scarce := t.isTaken(2, c.share)
+	i := slices.Index(c.object.underWay, c)
+	c.object.underWay = slices.Delete(c.object.underWay, i, i+1)
+	t.underWay--
+	if c.share {
+		t.ofShares--
+	}
+	t.admit(c.object)
+	t.forget(c)
+	if t.waiting > 0 && scarce { // the bounds on all calls may have held up calls on other objects
+		for _, o := range t.objects {
+			t.admit(o)
+		}
+	}
+}
+
+// admit begins the waiting calls on an object for which there is room.
+func (t *table) admit(o *callsOf) {
+	for i := 0; i < len(o.waiting); {
+		w := o.waiting[i]
+		if !t.room(w) {
+			i++
+			continue
+		}
+		t.stopWaiting(o, i)
+		t.begin(w)
+		w.begun <- nil
+	}
+}
+
+func (t *table) stopWaiting(o *callsOf, i int) {
+	o.waiting = slices.Delete(o.waiting, i, i+1)
+	t.waiting--
+}
+
+// forget drops what is known of the object of c if that was the last call on it.
+func (t *table) forget(c *call) {
+	if len(c.object.underWay)+len(c.object.waiting) == 0 {
+		delete(t.objects, c.Object)
+	}
+}
+
+// Load says how many Windows calls are under way, waiting and refused.
+type Load struct {
+	Running int    // calls under way, overdue ones included
+	Overdue int    // of these, calls that take longer than they should
+	Waiting int    // calls that wait to begin
+	Refused uint64 // calls refused so far
+	Hanging []Call // the overdue ones, the oldest maxHanging of them, in their order
+}
+
+// maxHanging bounds Load.Hanging.
+const maxHanging = 32
+
+// load returns the load as it is now.
+func (t *table) load() Load {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := Load{Running: t.underWay, Waiting: t.waiting, Refused: t.refused}
+	for _, o := range t.objects {
+		for _, c := range o.underWay {
+			if c.overdue {
+				l.Hanging = append(l.Hanging, c.Call)
+			}
+		}
+	}
+	l.Overdue = len(l.Hanging)
+	slices.SortFunc(l.Hanging, func(a, b Call) int { return a.Since.Compare(b.Since) })
+	l.Hanging = l.Hanging[:min(l.Overdue, maxHanging)]
+	return l
+}

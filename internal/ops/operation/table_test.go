@@ -1,0 +1,487 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// silent is Windows with paths, volumes and disks of which some never answer.
+type silent struct {
+	win.System
+	hangs func(object string) bool
+
+	mu    sync.Mutex
+	under int // calls that hang
+	most  int
+}
+
+func (s *silent) answer(object string) error {
+	if !s.hangs(object) {
+		return nil
+	}
+	s.mu.Lock()
+	s.under++
+	s.most = max(s.most, s.under)
+	s.mu.Unlock()
+	time.Sleep(2 * time.Minute)
+	s.mu.Lock()
+	s.under--
+	s.mu.Unlock()
+	return win.ErrorIODevice
+}
+
+func (s *silent) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
+	return 0, s.answer(path)
+}
+
+func (s *silent) OpenDevice(_ context.Context, path string, _ win.Access) (win.Device, error) {
+	return nil, s.answer(path)
+}
+
+func (s *silent) FormatVolume(_ context.Context, volume string, _ win.FormatOptions) error {
+	return s.answer(volume)
+}
+
+func (s *silent) RemoveSMBGlobalMapping(context.Context, string) error { return nil }
+
+func inBubble(t *testing.T, hangs func(string) bool, f func(t *testing.T, s *silent, sys *Windows)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &silent{hangs: hangs}
+		sys := NewWindows(s, nil, nil)
+		f(t, s, sys)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		wantIdle(t, sys.table)
+	})
+}
+
+// wantIdle shows that nothing is left of the calls.
+func wantIdle(t *testing.T, table *table) {
+	t.Helper()
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	if len(table.objects)+table.underWay+table.ofShares+table.waiting+table.overdue != 0 {
+		t.Errorf("in the end, %d objects are remembered; %d calls are under way, %d of shares, %d overdue, and %d wait",
+			len(table.objects), table.underWay, table.ofShares, table.overdue, table.waiting)
+	}
+}
+
+func hang(object string) bool { return strings.Contains(object, "hang") }
+
+// atOnce checks that a call is answered, and isn't kept waiting.
+func atOnce(t *testing.T, what string, call func() error) {
+	t.Helper()
+	begin := time.Now()
+	if err := call(); err != nil || time.Since(begin) != 0 {
+		t.Errorf("%s: %v after %v", what, err, time.Since(begin))
+	}
+}
+
+// However many calls hang on however many objects, others are answered at once, the threads are
+// bounded, and repeats are refused with the same text each time.
+func TestManyHungCalls(t *testing.T) {
+	for _, calls := range []int{1000, 2000} {
+		for _, objects := range []int{1, 60, 300} {
+			t.Run(fmt.Sprintf("%d calls on %d objects", calls, objects), func(t *testing.T) {
+				inBubble(t, hang, func(t *testing.T, s *silent, sys *Windows) {
+					path := func(i int) string { return fmt.Sprintf(`\\.\hangs%d`, i%objects) }
+					open := func(path string) error {
+						_, err := sys.OpenDevice(t.Context(), path, win.AccessNone)
+						return err
+					}
+					var mu sync.Mutex
+					var refused []error
+					for i := range calls {
+						go func() {
+							err := open(path(i))
+							mu.Lock()
+							defer mu.Unlock()
+							refused = append(refused, err)
+						}()
+					}
+					other := func(when string) {
+						t.Helper()
+						for range 3 {
+							atOnce(t, when+", another disk", func() error { return open(`\\.\PhysicalDrive1`) })
+							atOnce(t, when+", a share", func() error {
+								_, err := sys.FileAttributes(t.Context(), `\\filer\share`)
+								return err
+							})
+						}
+					}
+					synctest.Wait()
+					if s.most > maxCalls-16 || s.most > objects*maxOfObject || s.most < objects {
+						t.Errorf("%d calls hang at one time", s.most)
+					}
+					other("at once")
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					other("once they are overdue")
+					load := sys.Load()
+					if load.Overdue != s.most || load.Waiting != 0 || len(load.Hanging) != min(s.most, maxHanging) {
+						t.Errorf("the load is %+v", load)
+					}
+					if len(refused) != calls-s.most {
+						t.Errorf("%d calls were refused, want %d", len(refused), calls-s.most)
+					}
+					for _, err := range refused {
+						if !errors.Is(err, csiproxy.ErrUnavailable) || strings.Count(err.Error(), "has not answered") != 1 {
+							t.Fatalf("the error is %v", err)
+						}
+					}
+					for i := range objects {
+						before := time.Now()
+						first := open(path(i))
+						time.Sleep(time.Millisecond)
+						again := open(path(i))
+						if !errors.Is(first, csiproxy.ErrUnavailable) || again == nil || first.Error() != again.Error() ||
+							!strings.Contains(first.Error(), "CreateFileW on "+path(i)+" since 2000-01-01T00:00:00Z") ||
+							time.Since(before) != time.Millisecond {
+							t.Fatalf("after %v: %v, then %v", time.Since(before), first, again)
+						}
+					}
+					if n := sys.Load().Refused; n != uint64(calls-s.most+2*objects) {
+						t.Errorf("%d refusals were counted", n)
+					}
+					if s.most > maxCalls-16 {
+						t.Errorf("%d calls hang at one time", s.most)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Calls of shares leave half of the calls to disks, however many servers don't answer.
+func TestHungSharesLeaveHalf(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *Windows) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var late sync.WaitGroup
+		for i := range 2 * maxCalls {
+			late.Go(func() {
+				_, err := sys.FileAttributes(ctx, fmt.Sprintf(`\\hangs%d\share`, i))
+				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, win.ErrorIODevice) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if s.most != maxOfShares {
+			t.Errorf("%d calls of shares at one time, want %d", s.most, maxOfShares)
+		}
+		for i := range maxCalls - maxOfShares { // they don't end, so that each takes one more
+			go sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\hangs%d`, i), win.AccessNone)
+		}
+		synctest.Wait()
+		if s.most != maxCalls {
+			t.Errorf("%d calls at one time, want %d", s.most, maxCalls)
+		}
+		late.Wait()
+	})
+}
+
+// What waits for room, and not for its object, begins when a call on whatever object ends.
+func TestWaitingForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewWindows(nil, nil, nil).table
+		var held []*call
+		for i := range maxCalls {
+			c, err := table.enter(t.Context(), "call", object{name: fmt.Sprint(i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+		}
+		begun := make(chan *call, 1)
+		go func() {
+			c, err := table.enter(t.Context(), "call", object{name: "another"})
+			if err != nil {
+				t.Error(err)
+			}
+			begun <- c
+		}()
+		synctest.Wait()
+		if len(begun) > 0 {
+			t.Fatal("more calls are under way than may be")
+		}
+		table.leave(held[7])
+		synctest.Wait()
+		if len(begun) == 0 {
+			t.Fatal("it still waits")
+		}
+		for i, c := range append(held, <-begun) {
+			if i != 7 {
+				table.leave(c)
+			}
+		}
+		wantIdle(t, table)
+	})
+}
+
+// Other calls on an object with a call that hangs may still be made, and wait when there are four.
+// Who gives up learns for what.
+func TestOtherCallsOnTheObject(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *Windows) {
+		for range maxOfObject - 1 {
+			go sys.FileAttributes(t.Context(), `\\hangs\share`)
+		}
+		time.Sleep(2 * time.Second)
+		atOnce(t, "another call", func() error { return sys.RemoveSMBGlobalMapping(t.Context(), `\\hangs\share`) })
+		go sys.table.enter(t.Context(), "a fourth", object{`\\hangs`, true})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := sys.RemoveSMBGlobalMapping(ctx, `\\HANGS\other`)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `GetFileAttributesW on \\hangs since 2000`) {
+			t.Errorf("the fifth call gave %v", err)
+		}
+		if load := sys.Load(); load.Running != maxOfObject || load.Waiting != 0 {
+			t.Errorf("the load is %+v", load)
+		}
+		sys.table.leave(sys.table.objects[`\\hangs`].underWay[maxOfObject-1])
+	})
+}
+
+// Who formats a volume that is being formatted waits for that, however long it takes.
+func TestRepeatOfAFormatWaits(t *testing.T) {
+	const volume = `\\?\Volume{hangs}\`
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *Windows) {
+		go sys.FormatVolume(t.Context(), volume, win.FormatOptions{})
+		time.Sleep(overdueAfter(win.CallFormatVolume) + time.Second)
+		synctest.Wait()
+		if load := sys.Load(); load.Overdue != 1 {
+			t.Fatalf("the load is %+v", load)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := sys.FormatVolume(ctx, volume, win.FormatOptions{})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `MSFT_Volume.Format on \\?\Volume{hangs} since`) {
+			t.Errorf("who gives up gets %v", err)
+		}
+		if err := sys.FormatVolume(t.Context(), volume, win.FormatOptions{}); !errors.Is(err, win.ErrorIODevice) {
+			t.Errorf("who waits gets %v", err)
+		}
+		if s.most != 1 {
+			t.Errorf("%d formats at one time", s.most)
+		}
+	})
+}
+
+// A call that lets its context end while it waits, right when it may begin, leaves no trace.
+func TestLetInWhenTheContextEnds(t *testing.T) {
+	for range 64 { // the caller sees one or the other first
+		synctest.Test(t, func(t *testing.T) {
+			table := NewWindows(nil, nil, nil).table
+			enter := func(ctx context.Context) *call {
+				c, _ := table.enter(ctx, "call", object{name: "object"})
+				return c
+			}
+			var held []*call
+			for range maxOfObject {
+				held = append(held, enter(t.Context()))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			late := make(chan *call, 1)
+			go func() { late <- enter(ctx) }()
+			synctest.Wait()
+			table.mu.Lock()
+			cancel()
+			table.end(held[0])
+			table.mu.Unlock()
+			if c := <-late; c != nil {
+				table.leave(c)
+			}
+			for _, c := range held[1:] {
+				table.leave(c)
+			}
+			wantIdle(t, table)
+		})
+	}
+}
+
+// A call that is answered at the last moment isn't said to hang, and one that hangs is said to once.
+func TestOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		table := NewWindows(nil, nil, slog.New(slog.NewTextHandler(&log, nil))).table
+		for took, want := range map[time.Duration][]string{
+			overdueAfter(win.CallFileAttributes) + timeToTakeAnswer - 1: nil,
+			overdueAfter(win.CallFileAttributes) + timeToTakeAnswer + 1: {
+				`level=WARN msg="Windows does not answer a call" call=GetFileAttributesW object=C:\dir since=`,
+				`level=INFO msg="Windows has answered a call after all" call=GetFileAttributesW object=C:\dir took=1.1s`,
+			},
+		} {
+			log.Reset()
+			c, err := table.enter(t.Context(), win.CallFileAttributes, object{name: `C:\dir`})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(took)
+			synctest.Wait()
+			if load := table.load(); load.Overdue != len(want)/2 {
+				t.Errorf("after %v, the load is %+v", took, load)
+			}
+			table.leave(c)
+			time.Sleep(time.Hour)
+			if n := strings.Count(log.String(), "\n"); n != len(want) {
+				t.Errorf("after %v, there are %d lines:\n%s", took, n, &log)
+			}
+			for _, line := range want {
+				if !strings.Contains(log.String(), line) {
+					t.Errorf("after %v, there is no line %s:\n%s", took, line, &log)
+				}
+			}
+		}
+		wantIdle(t, table)
+	})
+}
+
+// Who gives up waiting for work learns the oldest call that it, or what it waits for, is in.
+func TestOldestCall(t *testing.T) {
+	inBubble(t, hang, func(t *testing.T, s *silent, sys *Windows) {
+		ctx, worker := WithTracker(t.Context())
+		partCtx, part := WithTracker(t.Context())
+		_, waiter := WithTracker(t.Context())
+		want := func(when string, tracker *Tracker, object string) {
+			t.Helper()
+			c, ok := tracker.Oldest()
+			if c.Object != object || ok != (object != "") {
+				t.Errorf("%s: the oldest call is %v, want one on %q", when, c, object)
+			}
+			err := tracker.late(win.ErrorBusy)
+			if !errors.Is(err, win.ErrorBusy) || !strings.Contains(err.Error(), object) || !ok && err != win.ErrorBusy {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		done := []func(){waiter.WaitFor(worker), waiter.WaitFor(worker), worker.WaitFor(part)}
+		want("before", waiter, "")
+		go sys.FileAttributes(partCtx, `C:\hangs too`)
+		time.Sleep(time.Second)
+		want("the part", waiter, `C:\hangs too`)
+		go sys.FileAttributes(ctx, `C:\hangs`)
+		synctest.Wait()
+		want("both", waiter, `C:\hangs too`)
+		done[2]()
+		want("without the part", waiter, `C:\hangs`)
+		want("without the part", worker, `C:\hangs`)
+		done[0]()
+		want("once it waits only once", waiter, `C:\hangs`)
+		done[1]()
+		want("once it doesn't wait", waiter, "")
+		want("nothing", nil, "")
+		nobody := (*Tracker)(nil).WaitFor(worker)
+		nobody()
+		time.Sleep(5 * time.Minute)
+		want("once all is answered", worker, "")
+	})
+}
+
+// A call that opens a file isn't made if one of the directories on the way hangs in such a call.
+func TestHangingOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewWindows(nil, nil, nil).table
+		c, err := table.enter(t.Context(), win.CallOpenAt, pathObject(`C:\dir\hangs`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, overdue := range []bool{false, true} {
+			for _, call := range []struct {
+				name, path string
+				refused    bool
+			}{
+				{win.CallOpenAt, `C:\dir\hangs\file`, overdue}, {win.CallOpenAt, `C:\dir\hangs\sub\file`, overdue},
+				{win.CallFileAttributes, `C:\dir\hangs\file`, false}, {win.CallOpenAt, `C:\dir\file`, false},
+				{win.CallOpenAt, `C:\dir\hangs`, false}, // which the call itself is about
+			} {
+				before := table.load().Refused
+				err := table.hangingOnTheWay(call.name, call.path, len(`C:`)+1)
+				if errors.Is(err, csiproxy.ErrUnavailable) != call.refused || (table.load().Refused > before) != call.refused {
+					t.Errorf("overdue: %v, %s of %s: %v", overdue, call.name, call.path, err)
+				}
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		}
+		table.leave(c)
+		wantIdle(t, table)
+	})
+}
+
+func TestObjectOfAPath(t *testing.T) {
+	for path, want := range map[string]object{
+		`C:\dir\file`:               {`C:\dir\file`, false},
+		`C:\`:                       {`C:\`, false},
+		`\\.\PhysicalDrive1`:        {`\\.\PhysicalDrive1`, false},
+		`\\?\scsi#disk#1`:           {`\\?\scsi#disk#1`, false},
+		`\\?\Volume{1}`:             {`\\?\Volume{1}`, false},
+		`\\?\Volume{1}\`:            {`\\?\Volume{1}`, false},
+		`\\?\Volume{1}\dir\file`:    {`\\?\Volume{1}`, false},
+		`\\Filer\share\dir`:         {`\\filer`, true},
+		`\\filer.example.com\other`: {`\\filer.example.com`, true},
+	} {
+		if got := pathObject(path); got != want {
+			t.Errorf("%s is %v, want %v", path, got, want)
+		}
+	}
+}
+
+// slow answers after a time that is no hang.
+type slow struct {
+	win.System
+	mu        sync.Mutex
+	now, most int
+	completed int
+}
+
+func (s *slow) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	time.Sleep(10 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now--
+	s.completed++
+	return 0, nil
+}
+
+// Calls that are answered are only delayed: none is refused, also on more objects than there is
+// room for.
+func TestBusyIsNotHung(t *testing.T) {
+	for _, objects := range []int{3, 2 * maxCalls} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slow{}
+			sys := NewWindows(s, nil, nil)
+			var wg sync.WaitGroup
+			const calls = 4000
+			for i := range calls {
+				wg.Go(func() {
+					if _, err := sys.FileAttributes(t.Context(), fmt.Sprintf(`C:\%d`, i%objects)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if want := min(objects*maxOfObject, maxCalls); s.completed != calls || s.most != want {
+				t.Errorf("%d calls, %d at one time, want %d", s.completed, s.most, want)
+			}
+			wantIdle(t, sys.table)
+		})
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Tracker knows the Windows calls that an operation, or a run that several share, is waiting for. A
+// caller that stops waiting for the operation names the oldest of them in its error.
+type Tracker struct {
+	operation string // the operation's name, for the errors of those who wait for its locks; set before it begins
+
+	mu    sync.Mutex
+	calls []*call    // under way, oldest first
+	waits []*Tracker // of the operations and runs that this one waits for; never in a circle
+}
+
+type trackerKey struct{}
+
+// WithTracker returns a new tracker, and a context: the tracker knows the calls made with that.
+func WithTracker(ctx context.Context) (context.Context, *Tracker) {
+	t := new(Tracker)
+	return context.WithValue(ctx, trackerKey{}, t), t
+}
+
+// TrackerOf returns the tracker of ctx, nil if it has none.
+func TrackerOf(ctx context.Context) *Tracker {
+	t, _ := ctx.Value(trackerKey{}).(*Tracker)
+	return t
+}
+
+// late returns err, the error of a context that has ended, with a text that names the oldest call.
+func (t *Tracker) late(err error) error {
+	if c, ok := t.Oldest(); ok {
+		return fmt.Errorf("%v: %w", c, err)
+	}
+	return err
+}
+
+// Oldest returns the oldest Windows call under way of the operation and of those that it waits
+// for. A nil tracker has none.
+func (t *Tracker) Oldest() (oldest Call, ok bool) {
+	if t == nil {
+		return oldest, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.calls) > 0 {
+		oldest, ok = t.calls[0].Call, true
+	}
+	for _, other := range t.waits {
+		if c, waits := other.Oldest(); waits && (!ok || c.Since.Before(oldest.Since)) {
+			oldest, ok = c, true
+		}
+	}
+	return oldest, ok
+}
+
+// WaitFor notes that the operation of t waits for that of other, until done is called.
+func (t *Tracker) WaitFor(other *Tracker) (done func()) {
+	if t == nil {
+		return func() {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waits = append(t.waits, other)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		i := slices.Index(t.waits, other)
+		t.waits = slices.Delete(t.waits, i, i+1)
+	}
+}
+
+func (t *Tracker) begin(c *call) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.calls = append(t.calls, c)
+	}
+}
+
+func (t *Tracker) end(c *call) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.calls = slices.DeleteFunc(t.calls, func(other *call) bool { return other == c })
+	}
+}

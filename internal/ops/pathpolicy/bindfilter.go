@@ -1,0 +1,117 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// openAt opens an entry relative to its directory, refusing links.
+//
+// A directory that is mounted into a HostProcess container goes through Windows' bind
+// filter (bindflt). That may answer each relative open with "reparse", as Windows does for
+// a link, whether there is a link or not. The first relative open of a walk tells the two
+// apart: only the administrator can make the directory where a walk begins a link. So if
+// that open meets a reparse point, there is a filter. Then the walk opens an entry by its
+// path if the filter refuses the relative open.
+//
+// Under load, the filter sometimes answers relative opens with ErrorInvalidParameter, and never
+// opens by path. Such an open is retried, and then made by path. For a name of several elements,
+// openAt reports a link instead, so that the caller opens one element after the other.
+//
+// Source: https://github.com/microsoft/hcsshim/blob/main/internal/jobcontainers/mounts.go,
+// https://github.com/microsoft/Windows-Containers/issues/635
+func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) {
+	f, err := e.dir.handle.OpenAt(ctx, e.name, o)
+	if errors.Is(err, win.ErrorInvalidParameter) {
+		f, err = e.dir.handle.OpenAt(ctx, e.name, o)
+	}
+	several := strings.Contains(e.name, `\`)
+	switch {
+	case errors.Is(err, win.ErrorInvalidParameter) && several:
+		return nil, win.ErrorReparsePointEncountered
+	case errors.Is(err, win.ErrorInvalidParameter):
+		return e.openByPath(ctx, o)
+	case several, !errors.Is(err, win.ErrorReparsePointEncountered):
+		return f, err // one of several elements may really be a link
+	}
+	if e.dir.entry.dir == nil {
+		e.walk.filtered = true
+	}
+	if !e.walk.filtered {
+		return nil, err
+	}
+	return e.openByPath(ctx, o)
+}
+
+// openByPath opens an entry by its whole path, and proves by its final path that it is the
+// entry of the held directory, since that could have become a link. If an entry was made
+// elsewhere because of that, openByPath deletes it through its handle.
+func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, err error) {
+	const attempts = 3
+	if o.Disposition == win.FileOpenIf {
+		open, create := o, o
+		open.Disposition, create.Disposition = win.FileOpen, win.FileCreate
+		for range attempts {
+			f, err := e.openByPath(ctx, open)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
+			// The entry is made by a handle of its own: that needs the right to delete, which
+			// the caller's handle mustn't have.
+			f, err = e.openByPath(ctx, create)
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil && !errors.Is(err, win.ErrorAlreadyExists) {
+				return nil, err
+			}
+		}
+		return nil, win.ErrorFileNotFound // others make and remove it all the time
+	}
+	made := o.Disposition == win.FileCreate
+	if made {
+		o.Access |= win.Delete
+	}
+	f, err := e.walk.sys.OpenFile(ctx, e.Path(), o)
+	if err != nil {
+		return nil, err
+	}
+	proven := false
+	defer func() {
+		if !proven {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if err = e.prove(ctx, f); err == nil {
+		proven = true
+		return f, nil
+	}
+	if made {
+		err = errors.Join(err, f.Delete(context.WithoutCancel(ctx)))
+	}
+	return nil, err
+}
+
+// prove returns ErrorReparsePointEncountered if f isn't the entry e.
+func (e Entry) prove(ctx context.Context, f win.File) error {
+	dir, err := e.dir.handle.FinalPath(ctx)
+	if err != nil {
+		return err
+	}
+	path, err := f.FinalPath(ctx)
+	if err != nil {
+		return err
+	}
+	if !winname.Equal(path, strings.TrimSuffix(dir, `\`)+`\`+e.name) {
+		return win.ErrorReparsePointEncountered
+	}
+	return nil
+}

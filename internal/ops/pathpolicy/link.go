@@ -1,0 +1,287 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// LinkKind is where a link leads.
+type LinkKind int
+
+// Kinds of links.
+const (
+	LinkOutside  LinkKind = iota // to somewhere that isn't allowed, or unknown
+	LinkInside                   // a symlink or junction to a Path
+	LinkToVolume                 // a mount point of a volume, or a link to its root
+	LinkToShare                  // a symlink to a UNC path
+)
+
+// Link is a reparse point as it was read. What it leads to may not exist.
+type Link struct {
+	win.ReparsePoint
+	Kind   LinkKind
+	Path   Path   // of LinkInside
+	Volume string // of LinkToVolume: \\?\Volume{guid}\
+}
+
+// IsMountPoint reports whether the mount manager has mounted a volume there. A symlink can
+// lead to the root of a volume, too.
+func (l Link) IsMountPoint() bool { return l.Kind == LinkToVolume && l.Tag == win.TagMountPoint }
+
+// MakeSymlink makes the entry a symlink to target, which has the form that win.NewSymlink takes.
+// file says whether target is a file or a directory. If a symlink is there already and same is true
+// of it, MakeSymlink succeeds, and made is false. If anything else is there, it stays, and the error
+// is csiproxy.ErrAlreadyExists.
+//
+// Windows makes a link in two steps. If the process dies between them, an empty
+// directory or file is left. A later call doesn't replace it, since somebody may
+// need it as it is.
+//
+// A link to a share counts as a use of its mapping. So MakeSymlink refuses to make one where Links
+// doesn't search: see CheckSearched.
+func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same func(Link) bool) (made bool, _ error) {
+	if err := e.CheckReplaceable(); err != nil {
+		return false, err
+	}
+	if isUNC(target) {
+		if err := e.CheckSearched(); err != nil {
+			return false, err
+		}
+	}
+	const attempts = 4
+	for range attempts {
+		err := e.makeSymlink(ctx, target, file)
+		if !errors.Is(err, win.ErrorAlreadyExists) {
+			return err == nil, err
+		}
+		link, err := e.settledLink(ctx)
+		switch {
+		case Missing(err): // the entry was removed meanwhile
+			continue
+		case errors.Is(err, win.ErrorNotAReparsePoint):
+			return false, csiproxy.Errorf(csiproxy.ErrAlreadyExists, "a file or directory is there already")
+		case err != nil:
+			return false, err
+		case link.Tag == win.TagSymlink && same(link):
+			return false, nil
+		}
+		return false, &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists,
+			Detail: "a link is there already, to " + quote.Text(link.Target())}
+	}
+	return false, errUnsettled()
+}
+
+func errUnsettled() error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "other processes keep making and removing it; try again later")
+}
+
+// RemoveEmptyDirectory removes an empty directory, such as MakeSymlink leaves if its process
+// dies, and reports whether it has. Anything else stays. If the directory has entries, the error
+// is win.ErrorDirNotEmpty. If nothing is there, Missing is true of the error.
+func (e Entry) RemoveEmptyDirectory(ctx context.Context) (removed bool, err error) {
+	if err := e.CheckReplaceable(); err != nil {
+		return false, err
+	}
+	dir, err := e.Open(ctx,
+		win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
+	if errors.Is(err, win.ErrorDirectory) {
+		return false, nil // a file
+	}
+	if err != nil {
+		return false, err
+	}
+	defer dir.CloseInto(&err)
+	info, err := dir.Info(ctx)
+	if err != nil || info.IsReparsePoint() {
+		return false, err
+	}
+	if err := dir.Delete(ctx); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// Link opens the entry and reads it.
+func (e Entry) Link(ctx context.Context) (link Link, err error) {
+	f, err := e.Open(ctx, ForAttributes)
+	if err != nil {
+		return Link{}, err
+	}
+	defer f.CloseInto(&err)
+	return f.Link(ctx)
+}
+
+// settledLink is Link, but waits until no other call is making or removing the entry. It opens the
+// entry for deletion, as these calls do, and only one can at a time.
+func (e Entry) settledLink(ctx context.Context) (link Link, err error) {
+	f, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+	if err != nil {
+		return Link{}, err
+	}
+	defer f.CloseInto(&err)
+	return f.Link(ctx)
+}
+
+func (e Entry) makeSymlink(ctx context.Context, target string, file bool) error {
+	o := win.OpenOptions{
+		Access:      win.FileWriteAttributes | win.Delete,
+		Disposition: win.FileCreate,
+		Options:     win.FileDirectoryFile,
+	}
+	if file {
+		o.Options = win.FileNonDirectoryFile
+	}
+	link, err := e.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	_, err = link.handle.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(target).Encode(), nil)
+	if err == nil {
+		return nil
+	}
+	if removeErr := link.handle.Delete(context.WithoutCancel(ctx)); removeErr != nil {
+		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: "an empty file or directory is left: " + removeErr.Error(),
+			Err: err}
+	}
+	return err
+}
+
+// usualReparseDataSize is room for the target of a mount point, or of a link of kubelet or a driver.
+// Buffers of the maximum size were a third of what unstaging allocated.
+const usualReparseDataSize = 1024
+
+// Link reads the link or mount point f. Of other files it gives
+// win.ErrorNotAReparsePoint.
+func (f *File) Link(ctx context.Context) (Link, error) {
+	buf := make([]byte, usualReparseDataSize)
+	n, err := f.handle.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
+	if errors.Is(err, win.ErrorMoreData) {
+		buf = make([]byte, win.MaximumReparseDataSize)
+		n, err = f.handle.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	r, err := win.DecodeReparsePoint(buf[:n])
+	if err != nil {
+		return Link{}, err
+	}
+	link := Link{ReparsePoint: r}
+	if target := r.Target(); r.Tag == win.TagMountPoint || r.Tag == win.TagSymlink {
+		if volume, ok := volumeRoot(target); ok {
+			link.Kind, link.Volume = LinkToVolume, volume
+		} else if isUNC(target) && !r.Relative {
+			link.Kind = LinkToShare
+		} else if path, ok := f.entry.walk.policy.target(f.entry.dirPath(), r); ok {
+			link.Kind, link.Path = LinkInside, path
+		}
+	}
+	return link, nil
+}
+
+// volumeRoot recognises \\?\Volume{guid}, with or without a backslash at the end,
+// and returns it with one. It doesn't recognise a directory on a volume.
+func volumeRoot(target string) (string, bool) {
+	const prefix = `\\?\Volume{`
+	name := strings.TrimSuffix(target, `\`)
+	if len(name) < len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
+		return "", false
+	}
+	guid, ok := strings.CutSuffix(name[len(prefix):], "}")
+	if ok {
+		_, ok = win.ParseGUID(guid)
+	}
+	return name + `\`, ok
+}
+
+func isUNC(target string) bool {
+	return strings.HasPrefix(target, `\\`) && !strings.HasPrefix(target, `\\?\`) && !strings.HasPrefix(target, `\\.\`)
+}
+
+// target returns the path that a link in the directory dir leads to, if that is
+// inside of the allowed directories.
+func (p *Policy) target(dir Path, r win.ReparsePoint) (Path, bool) {
+	target := r.Target()
+	if !r.Relative {
+		l, err := split(target, "")
+		if err != nil {
+			return Path{}, false
+		}
+		return p.locate(l)
+	}
+	names := slices.Clone(dir.names)
+	if dir.volume == "" {
+		names = dir.full().names
+	}
+	if strings.HasPrefix(target, `\`) {
+		names = nil // the target is relative to the drive or volume, and not to dir
+	}
+	for name := range strings.SplitSeq(target, `\`) {
+		switch {
+		case name == "" || name == ".":
+		case name == ".." && len(names) > 0:
+			names = names[:len(names)-1]
+		case checkName(name) != nil:
+			return Path{}, false
+		default:
+			names = append(names, name)
+		}
+	}
+	if dir.volume != "" {
+		return Path{volume: dir.volume, names: names}, true
+	}
+	return p.locate(location{dir.root.drive, names})
+}
+
+// dirPath is the path of the directory that has the entry.
+func (e Entry) dirPath() Path {
+	if e.dir == nil {
+		return e.start
+	}
+	return e.dir.entry.path()
+}
+
+// follow returns where the path goes on behind f, which is a link on the way.
+func (w *walk) follow(ctx context.Context, f *File, link Link) (Path, error) {
+	if err := w.count(f.entry); err != nil {
+		return Path{}, err
+	}
+	switch link.Kind {
+	case LinkInside:
+		return link.Path, nil
+	case LinkToVolume:
+		return Path{volume: link.Volume}, w.checkVolume(ctx, link, f.entry)
+	}
+	return Path{}, f.entry.outside(link)
+}
+
+// count counts a link that is followed, and returns an error if there are too many.
+func (w *walk) count(e Entry) error {
+	if w.links++; w.links > maxLinks {
+		return e.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many links")
+	}
+	return nil
+}
+
+func (e Entry) outside(link Link) error {
+	return e.refused(csiproxy.ErrPermissionDenied,
+		"it is a link out of the allowed directories, to "+quote.Text(link.Target()))
+}
+
+// checkVolume returns an error if a link leads to a volume that is protected.
+func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
+	reason, err := w.policy.Protects(ctx, w.sys, link.Volume)
+	if err != nil || reason == "" {
+		return err
+	}
+	return e.outside(link)
+}

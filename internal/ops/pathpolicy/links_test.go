@@ -1,0 +1,110 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+)
+
+// foundLinks returns the paths of the links that Links finds.
+func foundLinks(t *testing.T, sys *winsim.System, p *pathpolicy.Policy) (paths []string) {
+	t.Helper()
+	links, incomplete, err := p.Links(t.Context(), sys)
+	must(t, err)
+	must(t, incomplete)
+	for _, l := range links {
+		paths = append(paths, l.Path.String())
+	}
+	return paths
+}
+
+// CheckSearched accepts a path if, and only if, Links finds a link there. Links to shares are made
+// nowhere else.
+func TestCheckSearched(t *testing.T) {
+	const emptyDir = kubelet + `\pods\pod\volumes\kubernetes.io~empty-dir`
+	deep := strings.Repeat(`\d`, 7)
+	for path, searched := range map[string]bool{
+		kubelet + `\link`:                  true,
+		kubelet + deep + `\link`:           true,
+		kubelet + deep + `\d\link`:         false,
+		emptyDir:                           true, // which is no directory then
+		emptyDir + `\link`:                 false,
+		emptyDir + `\cache\link`:           false,
+		kubelet + `\mnt\link`:              false,
+		`C:\link`:                          true,
+		`C:` + deep + `\link`:              true,
+		`C:` + deep + `\d\link`:            false,
+		`C:\a\b\c\d\work\link`:             true, // on the way to an allowed directory, and in it
+		`C:\a\b\c\d\work` + deep + `\link`: true,
+	} {
+		t.Run(path, func(t *testing.T) {
+			sys, p := newNode(t), newPolicy(t)
+			if !strings.HasPrefix(path, kubelet) {
+				p = newPolicy(t, `C:\`, `C:\a\b\c\d\work`)
+			}
+			volume, _ := newVolume(t, sys)
+			mount(t, sys, kubelet+`\mnt`, volume)
+			var checked, made error
+			must(t, p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+				checked = e.CheckSearched()
+				_, made = e.MakeSymlink(t.Context(), `\\server\share\`, false, func(pathpolicy.Link) bool { return true })
+				return nil
+			}))
+			if searched {
+				must(t, checked)
+				must(t, made)
+			} else {
+				simtest.WantErrorOf(t, "the check", checked, csiproxy.ErrFailedPrecondition, "doesn't look for links")
+				simtest.WantErrorOf(t, "a link to a share", made, csiproxy.ErrFailedPrecondition, "doesn't look for links")
+				must(t, sys.Symlink(path, `\\server\share\`, true))
+			}
+			if found := slices.Contains(foundLinks(t, sys, p), path); found != searched {
+				t.Errorf("the link is found: %v", found)
+			}
+		})
+	}
+}
+
+// A link is one of a forgotten pod only where kubelet has the links of pods, and if what it needs to
+// unpublish one isn't beside it, or has no contents.
+func TestForgottenPods(t *testing.T) {
+	const pods = kubelet + `\pods\`
+	sys, p := newNode(t), newPolicy(t, kubelet, `C:\work`)
+	want := map[string]string{
+		pods + `lost\volumes\kubernetes.io~csi\pv\mount`:          "lost",
+		pods + `empty\volumes\kubernetes.io~csi\pv\mount`:         "empty",
+		pods + `UPPER\VOLUMES\Kubernetes.io~CSI\pv\Mount`:         "UPPER",
+		pods + `whole\volumes\kubernetes.io~csi\pv\mount`:         "",
+		pods + `other\volumes\kubernetes.io~csi\pv\link`:          "",
+		pods + `deep\volumes\kubernetes.io~csi\pv\a\mount`:        "",
+		pods + `in-tree\volumes\kubernetes.io~secret\s\mount`:     "",
+		kubelet + `\plugins\a\volumes\kubernetes.io~csi\pv\mount`: "",
+		`C:\work\pods\a\volumes\kubernetes.io~csi\pv\mount`:       "",
+	}
+	must(t, sys.MkdirAll(kubelet+`\staged`))
+	for path := range want {
+		must(t, sys.MkdirAll(path[:strings.LastIndex(path, `\`)]))
+		must(t, sys.Symlink(path, kubelet+`\staged`, true))
+	}
+	must(t, sys.WriteFile(pods+`whole\volumes\kubernetes.io~csi\pv\vol_data.json`, []byte("{}")))
+	must(t, sys.WriteFile(pods+`empty\volumes\kubernetes.io~csi\pv\vol_data.json`, nil))
+	links, incomplete, err := p.Links(t.Context(), sys)
+	must(t, err)
+	must(t, incomplete)
+	got := map[string]string{}
+	for _, l := range links {
+		got[l.Path.String()] = l.ForgottenPod
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the links are of the pods %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Inside returns those of listed that lie below the allowed directories. listed are paths at which
+// Windows lists a volume as mounted. They have no links in them, while an allowed directory may be a
+// link to another drive, or have a volume mounted at it or above. The result begins with the allowed
+// directory.
+func (p *Policy) Inside(ctx context.Context, sys System, listed []string) (inside []string, _ error) {
+	var roots []location // without links, in the order of p.roots; nil until they are needed
+	for _, at := range listed {
+		if path, err := p.Parse(at, MaxLongPath); err == nil {
+			if len(path.names) > 0 {
+				inside = append(inside, path.String())
+			}
+			continue
+		}
+		found, ok, err := withoutLinks(ctx, sys, at)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		if roots == nil {
+			if roots, err = p.rootsWithoutLinks(ctx, sys); err != nil {
+				return nil, err
+			}
+		}
+		for i, root := range roots {
+			if found.inside(root) && len(found.names) > len(root.names) {
+				inside = append(inside, Path{root: p.roots[i], names: found.names[len(root.names):]}.String())
+				break
+			}
+		}
+	}
+	return inside, nil
+}
+
+// withoutLinks resolves the links of a path, and returns its location with the volume in the drive's
+// place. ok is false for a drive itself, and for a path that isn't there.
+func withoutLinks(ctx context.Context, sys System, path string) (l location, ok bool, err error) {
+	if l, ok = onVolume(path); !ok {
+		if l, err = split(path, ""); err != nil || len(l.names) == 0 {
+			return l, false, nil
+		}
+		l.drive, err = volumeOfDrive(ctx, sys, l.drive)
+	}
+	l.drive = strings.ToLower(l.drive)
+	return l, err == nil && l.drive != "" && len(l.names) > 0, err
+}
+
+// onVolume splits \\?\Volume{guid}\directory\name, with the volume in the drive's place.
+func onVolume(path string) (l location, ok bool) {
+	end := strings.Index(path, `}\`)
+	if end < 0 {
+		return l, false
+	}
+	l.drive, ok = volumeRoot(path[:end+len(`}\`)])
+	if rest := strings.Trim(path[end+len(`}\`):], `\`); rest != "" {
+		l.names = strings.Split(rest, `\`)
+	}
+	return l, ok
+}
+
+// rootsWithoutLinks returns the locations of the outermost allowed directories without links. If one isn't
+// there, and so has nothing below it, its location is the zero value.
+func (p *Policy) rootsWithoutLinks(ctx context.Context, sys System) (roots []location, _ error) {
+	for _, root := range p.roots {
+		var at location
+		err := withFile(ctx, sys, root.String(), func(f win.File) error {
+			path, err := f.FinalPath(ctx)
+			at, _ = onVolume(path)
+			at.drive = strings.ToLower(at.drive)
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, &csiproxy.Error{Object: root.String(), Err: err}
+		}
+		roots = append(roots, at)
+	}
+	return roots, nil
+}

@@ -1,0 +1,88 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Lookup returns what a path leads to, without holding the directories on the way: a MountedVolume,
+// a SharedDirectory, or Nothing if it is anything else. It takes three calls, where Resolve takes
+// two for each directory.
+//
+// The answer may be out of date at once, and Lookup doesn't check whether the volume is protected.
+// So the caller may use it only to learn which lock to take, or that nothing needs to be done. Before
+// it changes something, it takes the lock and checks again by Reach or Resolve.
+func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved, err error) {
+	if len(path.names) == 0 {
+		return r, nil
+	}
+	err = p.walk(sys, func(w *walk) error {
+		f, err := w.openWhole(ctx, path)
+		if err != nil {
+			return err
+		}
+		link, err := f.Link(ctx)
+		if errors.Is(err, win.ErrorNotAReparsePoint) {
+			return nil
+		}
+		switch {
+		case err != nil:
+			return err
+		case link.IsMountPoint():
+			r = Resolved{Kind: MountedVolume, Volume: link.Volume, Target: link.Target()}
+		case link.Kind == LinkToShare:
+			r = Resolved{Kind: SharedDirectory, Target: link.Target()}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, win.ErrorReparsePointEncountered):
+		return p.Resolve(ctx, sys, path)
+	case Missing(err):
+		return Resolved{}, nil
+	}
+	return r, err
+}
+
+// Exists reports whether there is a file, directory or link at path. The last element
+// isn't followed: a dangling link exists.
+func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
+	err := p.walk(sys, func(w *walk) error {
+		_, err := w.openWhole(ctx, path)
+		return err
+	})
+	if errors.Is(err, win.ErrorReparsePointEncountered) {
+		err = p.Reach(ctx, sys, path, func(e Entry) error {
+			_, err := e.Open(ctx, ForAttributes)
+			return err
+		})
+	}
+	if Missing(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// openWhole opens what is at path by one relative open from the directory where path begins,
+// however deep it lies. If there is a link on the way, or a bind filter, the error is
+// win.ErrorReparsePointEncountered: then the path has to be walked.
+func (w *walk) openWhole(ctx context.Context, path Path) (*File, error) {
+	if len(path.names) == 0 {
+		return Entry{walk: w, start: path}.Open(ctx, ForAttributes)
+	}
+	dir, err := w.enter(ctx, path, win.FileOpen)
+	if err != nil {
+		return nil, err
+	}
+	f, err := dir.Entry(strings.Join(path.names, `\`)).Open(ctx, ForAttributes)
+	if errors.Is(err, win.ErrorDirectory) { // an element on the way is a file
+		return nil, missing{err}
+	}
+	return f, err
+}

@@ -1,0 +1,252 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// Mount has the mount manager mount a volume, \\?\Volume{guid}\, at the empty directory f.
+// Whatever it returns, the caller asks Link what is mounted: another call may have been
+// quicker. Mount first removes the entry of the access list that Unmount has left, since it
+// isn't documented whether that would stop the mount manager.
+func (f *File) Mount(ctx context.Context, volume string) error {
+	if err := f.denyCreation(ctx, false); err != nil {
+		return err
+	}
+	sys := f.entry.walk.sys
+	return f.callMountManager(ctx, func(ctx context.Context, path string) error {
+		return sys.SetVolumeMountPoint(ctx, path, volume)
+	})
+}
+
+// Unmount has the mount manager remove the mount point f; the directory stays. If another
+// call has unmounted the volume meanwhile, Unmount succeeds. In two cases it removes only
+// the reparse point, without the mount manager. In one, the mount manager doesn't know the mount
+// point, because its records are lost or the volume has left the node. In the other, there is no
+// room for the file that a call of the mount manager needs.
+//
+// Before that, Unmount adds an entry to the access list of f, so that nobody can make files or
+// directories in it until it is a mount point again or is deleted. So if a pod writes through a
+// link that still leads there, it gets "access denied", and its data don't land on the node's
+// disk. If the entry stops the mount manager, too, Unmount retries without it.
+//
+// If the node's disk is full or write-protected, the volume is unmounted without the entry: kubelet
+// releases volumes to get room, and a full disk takes no pod's data.
+func (f *File) Unmount(ctx context.Context) error {
+	if err := f.denyCreationIfRoom(ctx); err != nil {
+		return err
+	}
+	err := f.unmount(ctx)
+	if !errors.Is(err, win.ErrorAccessDenied) || errors.As(err, new(notHeld)) {
+		return err
+	}
+	if err := f.denyCreation(ctx, false); err != nil {
+		return err
+	}
+	err = f.unmount(ctx)
+	// The entry is added even if the unmount has failed: while a volume is mounted, it does no harm.
+	return cmp.Or(err, f.denyCreationIfRoom(context.WithoutCancel(ctx)))
+}
+
+// denyCreationIfRoom adds the entry to the access list, and logs it if there is no room for it.
+func (f *File) denyCreationIfRoom(ctx context.Context) error {
+	err := f.denyCreation(ctx, true)
+	if !hasNoRoom(err) {
+		return err
+	}
+	f.entry.walk.policy.log.Warn("a directory takes new files after its volume is unmounted, since its access list "+
+		"can't be written", "path", f.Path(), "err", err)
+	return nil
+}
+
+// hasNoRoom reports whether err says that nothing can be written to a disk, because it is full or
+// write-protected.
+func hasNoRoom(err error) bool {
+	return win.IsAny(err, win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect)
+}
+
+// denyCreation adds the entry to the access list of the directory f that keeps new files and
+// directories out, or removes it. If the directory or its file system has no access list, it does
+// nothing.
+func (f *File) denyCreation(ctx context.Context, deny bool) (err error) {
+	if !f.entry.walk.policy.deniesCreation {
+		return nil
+	}
+	dir, err := f.entry.Open(ctx, win.OpenOptions{Access: win.ReadControl | win.WriteDAC, Disposition: win.FileOpen})
+	if err != nil {
+		return err
+	}
+	defer dir.CloseInto(&err)
+	denied, err := dir.handle.CreationDenied(ctx)
+	if err != nil || denied == deny {
+		return unlessNoAccessList(err)
+	}
+	return unlessNoAccessList(dir.handle.DenyCreation(ctx, deny))
+}
+
+// unlessNoAccessList returns err, or nil if err says that a directory, or its file system, has no
+// access list.
+func unlessNoAccessList(err error) error {
+	const invalidACL win.Errno = 1336
+	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, invalidACL) {
+		return nil
+	}
+	return err
+}
+
+// Nowhere says why a path leads to no volume, no share and no files; "" if it leads to one of
+// these. Either nothing is there, or a directory from which a volume was unmounted. That is known
+// by the entry that Unmount has left in the access list.
+func (p *Policy) Nowhere(ctx context.Context, sys System, path Path) (why string, _ error) {
+	err := p.walk(sys, func(w *walk) error {
+		end, r, err := w.resolve(ctx, path)
+		if err == nil && r.Kind == Nothing {
+			why = "it leads to nothing"
+		}
+		if err != nil || r.Kind != PlainDirectory {
+			return err
+		}
+		e, err := w.to(ctx, end, win.FileOpen)
+		if err != nil {
+			return err
+		}
+		denied, err := e.deniesCreation(ctx)
+		if err == nil && denied {
+			why = "it leads to a directory whose volume was unmounted"
+		}
+		return err
+	})
+	if Missing(err) {
+		return "it leads to nothing", nil
+	}
+	return why, err
+}
+
+// LeadsOutside reports whether err says that a path leads out of the allowed directories, or through
+// too many links. It is false if err says that Windows can't tell where the path leads.
+func LeadsOutside(err error) bool {
+	kind := csiproxy.KindOf(err)
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return !windows && (kind == csiproxy.ErrPermissionDenied || kind == csiproxy.ErrFailedPrecondition)
+}
+
+func (e Entry) deniesCreation(ctx context.Context) (denied bool, err error) {
+	f, err := e.Open(ctx, win.OpenOptions{Access: win.ReadControl, Disposition: win.FileOpen})
+	if err != nil {
+		return false, err
+	}
+	defer f.CloseInto(&err)
+	denied, err = f.handle.CreationDenied(ctx)
+	return denied, unlessNoAccessList(err)
+}
+
+// unmount is Unmount without the access list.
+func (f *File) unmount(ctx context.Context) error {
+	sys := f.entry.walk.sys
+	err := error(win.ErrorPathNotFound) // if the path is too long for any call
+	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
+		err = f.callMountManager(ctx, sys.DeleteVolumeMountPoint)
+	}
+	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorInvalidParameter) ||
+		errors.Is(err, win.ErrorNotAReparsePoint)
+	unguarded := errors.As(err, new(notHeld)) && hasNoRoom(err)
+	if !unknown && !unguarded {
+		return err
+	}
+	return f.entry.removeMountPoint(ctx)
+}
+
+// removeMountPoint removes the reparse point of a mount point without the mount manager. If there is
+// none any more, it succeeds.
+func (e Entry) removeMountPoint(ctx context.Context) (err error) {
+	f, err := e.Open(ctx, win.OpenOptions{Access: win.FileWriteAttributes, Disposition: win.FileOpen})
+	if Missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.CloseInto(&err)
+	link, err := f.Link(ctx)
+	if errors.Is(err, win.ErrorNotAReparsePoint) {
+		return nil
+	}
+	if err != nil || !link.IsMountPoint() {
+		return err
+	}
+	// The input is a REPARSE_DATA_BUFFER without data.
+	header := append(binary.LittleEndian.AppendUint32(nil, uint32(win.TagMountPoint)), 0, 0, 0, 0)
+	_, err = f.handle.Control(ctx, win.FsctlDeleteReparsePoint, header, nil)
+	if errors.Is(err, win.ErrorNotAReparsePoint) { // another call was quicker
+		return nil
+	}
+	return err
+}
+
+// callMountManager makes a call of the mount manager, which takes a path, and no handle. It
+// waits for the end of the call even if ctx ends: the call mustn't run on when the path
+// isn't held any more.
+//
+// How Windows opens the directory isn't documented, nor with which error it refuses one that is held:
+// 32, or 5. If it refuses it with one of them while f is open, f is closed
+// for the call and opened again; meanwhile others may change f. During that time the directory
+// above must not become a link, which an empty directory can. So callMountManager makes a file
+// in it that Windows deletes with its handle.
+func (f *File) callMountManager(ctx context.Context, call func(ctx context.Context, path string) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	inside := context.WithoutCancel(ctx)
+	path := f.Path() + `\`
+	err = call(inside, path)
+	if !win.IsAny(err, win.ErrorSharingViolation, win.ErrorAccessDenied) || f.entry.dir == nil {
+		return err
+	}
+	guard, guardErr := f.entry.dir.Entry(".csi-proxy-"+win.NewGUID().String()).Open(ctx, win.OpenOptions{
+		Access:      win.Delete,
+		Disposition: win.FileCreate,
+		Options:     win.FileNonDirectoryFile | win.FileDeleteOnClose,
+	})
+	if guardErr != nil {
+		return notHeld{&csiproxy.Error{Err: guardErr,
+			Detail: "making a file that keeps the directory from becoming a link while Windows mounts there"}}
+	}
+	defer guard.CloseInto(&err)
+	w := f.entry.walk
+	return f.without(ctx, func() error {
+		return w.retry(ctx, func() error { return call(inside, path) })
+	})
+}
+
+// notHeld is the error of a call of the mount manager after which no further one may be made: the file
+// beside the directory couldn't be made, or the directory couldn't be opened again.
+type notHeld struct{ error }
+
+func (e notHeld) Unwrap() error { return e.error }
+
+// without closes f, runs call, and opens f's entry again as f.
+func (f *File) without(ctx context.Context, call func() error) error {
+	if err := f.Close(); err != nil {
+		return err
+	}
+	err := call()
+	again, openErr := f.entry.Open(context.WithoutCancel(ctx), Directory(win.FileOpen))
+	if openErr != nil {
+		return notHeld{errors.Join(openErr, err)}
+	}
+	// Open has added a new File to the walk's files. The caller has f, so f takes its place.
+	f.handle = again.handle
+	w := f.entry.walk
+	w.files[len(w.files)-1] = f
+	return err
+}

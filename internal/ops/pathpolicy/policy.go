@@ -1,0 +1,166 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// DefaultKubeletPath is the directory that kubelet uses on Windows.
+const DefaultKubeletPath = `C:\var\lib\kubelet`
+
+// Policy is the set of allowed directories and of protected volumes, which don't change.
+type Policy struct {
+	allowed []location // as given; the first is the kubelet directory
+	roots   []location // those that lie in no other
+
+	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
+	ofTheNode VolumeCheck
+
+	deniesCreation bool // after an unmount
+	log            *slog.Logger
+}
+
+// New returns the policy that allows the kubelet directory and the working
+// directories: absolute paths with a drive letter. They needn't exist yet.
+func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
+	p := &Policy{
+		protected:      []string{"C:"}, // where Windows is
+		deniesCreation: true,
+		log:            slog.New(slog.DiscardHandler),
+	}
+	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
+		l, err := split(dir, "")
+		if err != nil {
+			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
+		}
+		p.allowed = append(p.allowed, l)
+	}
+	for _, l := range p.allowed {
+		inOther := func(other location) bool { return l.inside(other) }
+		if slices.ContainsFunc(p.roots, inOther) {
+			continue
+		}
+		// A walk begins at the outermost allowed directory, since a pod may be able to
+		// write between two that lie in each other.
+		p.roots = slices.DeleteFunc(p.roots, func(r location) bool { return r.inside(l) })
+		p.roots = append(p.roots, l)
+	}
+	return p, nil
+}
+
+// AllowCreation returns the same policy, but Unmount doesn't change the access list of the
+// directory: anybody with the rights can make files there. See [File.Unmount].
+func (p *Policy) AllowCreation() *Policy {
+	q := *p
+	q.deniesCreation = false
+	return &q
+}
+
+// Log returns the same policy, but it logs failed steps without which an operation goes on.
+func (p *Policy) Log(log *slog.Logger) *Policy {
+	q := *p
+	q.log = log
+	return &q
+}
+
+// Path is a path that lies inside of the policy's directories or, if a link has led
+// there, in a volume that is mounted inside of them.
+type Path struct {
+	root   location // the allowed directory; without a drive: the root of volume
+	volume string   // \\?\Volume{guid}\
+	names  []string // the elements below
+}
+
+// String returns the path as Windows takes it, with the allowed directory in its
+// own spelling: `C:\var\lib\kubelet\x` or `\\?\Volume{guid}\x`.
+func (p Path) String() string {
+	if p.volume != "" {
+		return p.volume + strings.Join(p.names, `\`)
+	}
+	return p.full().String()
+}
+
+// Equal reports whether two paths are the same text to NTFS.
+func (p Path) Equal(q Path) bool {
+	if p.volume != "" || q.volume != "" {
+		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, winname.Equal)
+	}
+	a, b := p.full(), q.full()
+	return a.inside(b) && b.inside(a)
+}
+
+// full is the path from its drive on.
+func (p Path) full() location {
+	return location{p.root.drive, slices.Concat(p.root.names, p.names)}
+}
+
+// The lengths that a path may have, in UTF-16 units.
+const (
+	MaxPath     = 260   // what the filesystem group promises
+	MaxLongPath = 32767 // what Windows can do
+)
+
+// Parse checks the text of a path of at most maxLength UTF-16 units. For any fault the
+// error is csiproxy.ErrInvalidArgument, also for a path outside of the allowed
+// directories: in both cases a retry won't help. The error doesn't contain the path.
+//
+// Backslashes in a row and at the end of a path are taken as one and none, as
+// Windows does. A path that begins with one backslash is on the drive of the
+// kubelet directory: kubelet gives drivers such paths.
+func (p *Policy) Parse(path string, maxLength int) (Path, error) {
+	if len(path) > maxLength && winname.Length(path) > maxLength { // len is a quick check: a unit takes a byte at least
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is longer than %d characters", maxLength)
+	}
+	l, err := split(path, p.allowed[0].drive)
+	if err != nil {
+		return Path{}, err
+	}
+	parsed, ok := p.locate(l)
+	if !ok {
+		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
+	}
+	return parsed, nil
+}
+
+// IsOfKubelet reports whether a path lies where kubelet has drivers stage and publish: below
+// plugins or pods in its directory. A path elsewhere may be an administrator's.
+func (p *Policy) IsOfKubelet(path Path) bool {
+	kubelet, at := p.allowed[0], path.full()
+	return path.volume == "" && at.inside(kubelet) && len(at.names) > len(kubelet.names)+1 &&
+		slices.ContainsFunc([]string{"plugins", "pods"},
+			func(name string) bool { return winname.Equal(at.names[len(kubelet.names)], name) })
+}
+
+// directories names the allowed directories and the daemon's flags that allow them.
+func (p *Policy) directories() string {
+	s := "the kubelet directory " + quote.Text(p.allowed[0].String()) + " (-kubelet-path)"
+	for _, dir := range p.allowed[1:] {
+		s += ", the working directory " + quote.Text(dir.String())
+	}
+	if len(p.allowed) == 1 {
+		return s + "; -working-dir allows others"
+	}
+	return s + " (-working-dir)"
+}
+
+func (p *Policy) locate(l location) (Path, bool) {
+	for _, r := range p.roots {
+		if l.inside(r) {
+			return Path{root: r, names: l.names[len(r.names):]}, true
+		}
+	}
+	return Path{}, false
+}
+
+// holdsAllowed reports whether p is an allowed directory or one above it.
+func (p *Policy) holdsAllowed(path Path) bool {
+	return path.volume == "" && slices.ContainsFunc(p.allowed, func(a location) bool { return a.inside(path.full()) })
+}

@@ -1,0 +1,182 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't.
+type VolumeCheck func(ctx context.Context, volume string) (reason string, err error)
+
+// Protect returns a policy of the same directories that protects more volumes. volumes are
+// those that the administrator names, each by a drive letter, such as D or D:, or a volume
+// id. ofTheNode, which may be nil, is the check for others, such as those that Windows runs
+// from.
+func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, error) {
+	protecting := *p
+	protecting.protected = slices.Clone(p.protected)
+	protecting.ofTheNode = ofTheNode
+	for _, v := range volumes {
+		if drive, ok := driveLetter(strings.TrimSuffix(v, `\`)); ok {
+			v = drive
+		} else if root, ok := volumeRoot(v); ok {
+			v = root
+		} else {
+			return nil, &csiproxy.Error{
+				Op: "protect volume", Object: quote.Text(v), Kind: csiproxy.ErrInvalidArgument,
+				Detail: `it is neither a drive letter, such as D:, nor a volume id, \\?\Volume{guid}\`,
+			}
+		}
+		protecting.protected = append(protecting.protected, v)
+	}
+	return &protecting, nil
+}
+
+// Protected returns the volumes, \\?\Volume{guid}\, that the administrator protects: that of C:
+// and those given to Protect.
+func (p *Policy) Protected(ctx context.Context, sys System) (volumes []string, _ error) {
+	for _, v := range p.protected {
+		if strings.HasSuffix(v, ":") {
+			var err error
+			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
+				return nil, err
+			}
+		}
+		if v != "" {
+			volumes = append(volumes, v)
+		}
+	}
+	return volumes, nil
+}
+
+// MissingVolumes says of each volume that was given to Protect whether no volume of the node is the
+// one that is meant, so that nothing is protected by it now. Its disk may come yet.
+func (p *Policy) MissingVolumes(ctx context.Context, sys System) (map[string]bool, error) {
+	missing := make(map[string]bool)
+	named := p.protected[1:] // the first is that of C:
+	if len(named) == 0 {
+		return missing, nil
+	}
+	volumes, err := sys.FindVolumes(ctx)
+	if err != nil {
+		return nil, &csiproxy.Error{Object: "volumes", Err: err}
+	}
+	for _, v := range named {
+		if strings.HasSuffix(v, ":") {
+			volume, err := volumeOfDrive(ctx, sys, v)
+			if err != nil {
+				return nil, err
+			}
+			missing[v] = volume == ""
+			continue
+		}
+		missing[v] = !slices.ContainsFunc(volumes, func(name string) bool { return strings.EqualFold(name, v) })
+	}
+	return missing, nil
+}
+
+// Protects says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't. Operations don't
+// mount a protected volume, and don't follow a mount point of one: anybody who can create a
+// directory can make it a mount point of any volume. Protected are the volume of C:, those given
+// to Protect, and those that hold an allowed directory.
+func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reason string, _ error) {
+	if p.ofTheNode != nil {
+		if reason, err := p.ofTheNode(ctx, volume); reason != "" || err != nil {
+			return reason, err
+		}
+	}
+	return p.ProtectsBesideWindows(ctx, sys, volume)
+}
+
+// ProtectsBesideWindows is Protects for a volume that lies on no disk that Windows runs from.
+func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume string) (reason string, _ error) {
+	volumes := slices.Clone(p.protected)
+	for _, root := range p.roots {
+		// An allowed directory may be a link to another drive. Then both drives are protected, its
+		// own because that has the link.
+		on, err := volumeAt(ctx, sys, root)
+		if err != nil {
+			return "", err
+		}
+		volumes = append(volumes, root.drive, on)
+	}
+	slices.Sort(volumes)
+	for _, v := range slices.Compact(volumes) {
+		if strings.HasSuffix(v, ":") {
+			var err error
+			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
+				return "", err
+			}
+		}
+		if strings.EqualFold(v, volume) {
+			return "it is protected: it is that of drive C:, holds an allowed directory, or is named by -protected-volume", nil
+		}
+	}
+	return "", nil
+}
+
+// volumeOfDrive returns the volume with the drive letter; "" if there is none.
+func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error) {
+	volume, err := sys.VolumeNameForMountPoint(ctx, drive+`\`)
+	if win.IsGone(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", &csiproxy.Error{Object: drive + `\`, Err: err}
+	}
+	return volume, nil
+}
+
+// volumeAt returns the volume that a directory of the administrator's is on. If the directory
+// isn't there, it is that of the nearest one above; if the drive isn't there, "". Links are
+// followed.
+func volumeAt(ctx context.Context, sys System, dir location) (volume string, err error) {
+	for n := len(dir.names); n >= 0; n-- {
+		path := location{dir.drive, dir.names[:n]}.String()
+		volume, err := volumeOf(ctx, sys, path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorDirectory) {
+			continue
+		}
+		if err != nil {
+			return "", &csiproxy.Error{Object: path, Err: err}
+		}
+		return volume, nil
+	}
+	return "", nil
+}
+
+func volumeOf(ctx context.Context, sys System, path string) (volume string, err error) {
+	err = withFile(ctx, sys, path, func(f win.File) (err error) {
+		volume, err = f.Volume(ctx)
+		return err
+	})
+	return volume, err
+}
+
+// withFile opens a path of the administrator's, following links, and calls use with the file.
+func withFile(ctx context.Context, sys System, path string, use func(f win.File) error) (err error) {
+	f, err := sys.OpenFile(ctx, path, win.OpenOptions{
+		Access:      win.FileReadAttributes | win.Synchronize,
+		Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
+		Disposition: win.FileOpen,
+		Options:     win.FileOpenForBackup,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { // also after a panic, which the daemon survives
+		err = cmp.Or(err, f.Close())
+	}()
+	return use(f)
+}

@@ -1,0 +1,129 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Kind is what a path leads to.
+type Kind int
+
+// Kinds.
+const (
+	Nothing         Kind = iota // nothing is there, or one of the directories to it isn't
+	PlainDirectory              // a directory, and no link
+	PlainFile                   // a file
+	MountedVolume               // a directory at which a volume is mounted
+	SharedDirectory             // a UNC path
+)
+
+// Resolved is what a path leads to when all links are followed, the last element's too.
+type Resolved struct {
+	Kind Kind
+	// Volume is \\?\Volume{guid}\, of a MountedVolume. It may have left the node.
+	Volume string
+	// Target is what the last link that was followed leads to: of a SharedDirectory
+	// \\server\share….
+	Target string
+	// ByLink says that the path itself is a link to another path, and not where it ends.
+	ByLink bool
+	// InVolume says that the path leads into a volume that is mounted in the allowed
+	// directories. There may be nothing at that place in the volume.
+	InVolume bool
+}
+
+// Resolve follows path to its end. It follows links in the middle and at the end by the rules
+// of Reach, but a path may also end at a share. If nothing is there, or a link dangles, Resolve
+// returns no error.
+func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved, err error) {
+	err = p.walk(sys, func(w *walk) error {
+		_, r, err = w.resolve(ctx, path)
+		return err
+	})
+	return r, err
+}
+
+// ResolveVolume is Resolve, and also returns a volume, \\?\Volume{guid}\. For a MountedVolume
+// it is that volume, else the one on which the file or directory lies, or the nearest existing
+// directory above. It is "" for a SharedDirectory, and if the drive doesn't exist.
+func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Resolved, volume string, err error) {
+	err = p.walk(sys, func(w *walk) error {
+		end, resolved, err := w.resolve(ctx, path)
+		if r = resolved; err != nil {
+			return err
+		}
+		switch {
+		case r.Kind == MountedVolume, r.Kind == SharedDirectory:
+			volume = r.Volume
+		case w.at != nil:
+			volume, err = w.at.Volume(ctx)
+		default:
+			volume, err = volumeAt(ctx, sys, end.root)
+		}
+		return err
+	})
+	return r, volume, err
+}
+
+// resolve also returns the path behind the last link, or path itself.
+func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, err error) {
+	for link := &path; link != nil; {
+		path = *link
+		e, err := w.to(ctx, path, win.FileOpen)
+		if err == nil {
+			link, err = w.resolveLast(ctx, e, &r)
+		}
+		if Missing(err) {
+			r.Kind, link = Nothing, nil
+		} else if err != nil {
+			return path, r, err
+		}
+	}
+	r.InVolume = path.volume != "" || w.at != nil && w.at.entry.start.volume != ""
+	return path, r, nil
+}
+
+// resolveLast reads what the last element is, and notes that in r. If it is a link to another path
+// inside of the allowed directories, it returns that path.
+func (w *walk) resolveLast(ctx context.Context, e Entry, r *Resolved) (link *Path, err error) {
+	if e.dir == nil { // links at an allowed directory are the administrator's
+		_, err := w.enter(ctx, e.start, win.FileOpen)
+		r.Kind = PlainDirectory
+		return nil, err
+	}
+	f, err := e.Open(ctx, ForAttributes)
+	if err != nil {
+		return nil, e.failed(err)
+	}
+	info, l, err := f.Examine(ctx)
+	if err != nil {
+		return nil, e.failed(err)
+	}
+	if l == nil {
+		r.Kind = PlainFile
+		if info.IsDir() {
+			r.Kind = PlainDirectory
+		}
+		return nil, nil
+	}
+	if err := w.count(e); err != nil {
+		return nil, err
+	}
+	r.Target = l.Target()
+	switch l.Kind {
+	case LinkInside:
+		r.ByLink = true
+		return &l.Path, nil
+	case LinkToVolume:
+		r.Kind, r.Volume = MountedVolume, l.Volume
+		return nil, w.checkVolume(ctx, *l, e)
+	case LinkToShare:
+		r.Kind = SharedDirectory
+		return nil, nil
+	}
+	return nil, e.outside(*l)
+}

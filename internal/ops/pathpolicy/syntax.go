@@ -1,0 +1,118 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// location is an absolute path with a drive letter, split up.
+type location struct {
+	drive string // "C:", upper case
+	names []string
+}
+
+func (l location) String() string { return l.drive + `\` + strings.Join(l.names, `\`) }
+
+// inside reports whether l is dir or lies below it, by its text.
+func (l location) inside(dir location) bool {
+	if l.drive != dir.drive || len(l.names) < len(dir.names) {
+		return false
+	}
+	for i, name := range dir.names {
+		if !winname.Equal(l.names[i], name) {
+			return false
+		}
+	}
+	return true
+}
+
+// split checks the text of an absolute path. A path without a drive is on defaultDrive,
+// unless that is empty.
+func split(path, defaultDrive string) (location, error) {
+	var l location
+	switch {
+	case path == "":
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is empty")
+	case !utf8.ValidString(path):
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not valid UTF-8")
+	case strings.HasPrefix(path, `\\?\`), strings.HasPrefix(path, `\\.\`), strings.HasPrefix(path, `\??\`):
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a path that begins with \\?\, \\.\ or \??\ is not allowed`)
+	case strings.HasPrefix(path, `\\`), strings.HasPrefix(path, `//`):
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a path that begins with \\ or // is not allowed`)
+	case strings.Contains(path, `/`):
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a slash (/) is not allowed in the path; write a backslash (\) between its elements`)
+	case len(path) >= 2 && path[1] == ':':
+		letter, ok := driveLetter(path[:2])
+		if !ok {
+			return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path doesn't begin with a drive letter")
+		}
+		l.drive, path = letter, path[2:]
+	default:
+		l.drive = defaultDrive
+	}
+	if l.drive == "" || !strings.HasPrefix(path, `\`) {
+		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not an absolute Windows path, such as %s", `C:\var\lib\kubelet`)
+	}
+	l.names = make([]string, 0, strings.Count(path, `\`))
+	for name := range strings.SplitSeq(path, `\`) {
+		if name == "" {
+			continue
+		}
+		if err := checkName(name); err != nil {
+			return l, err
+		}
+		l.names = append(l.names, name)
+	}
+	return l, nil
+}
+
+// driveLetter reads C or C: and returns C:.
+func driveLetter(s string) (string, bool) {
+	s = strings.TrimSuffix(s, ":")
+	if len(s) != 1 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
+		return "", false
+	}
+	return string(rune(s[0]&^0x20)) + ":", true
+}
+
+// checkName returns an error for an element of a path that Windows wouldn't take as
+// the name of a file of exactly that name.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
+func checkName(name string) error {
+	if strings.Contains(name, ":") {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a colon is allowed behind the drive letter only")
+	}
+	if reserved(name) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the element %q is the name of a device", name)
+	}
+	return winname.CheckElement(name)
+}
+
+// reserved reports whether Win32 takes name as a device, whatever comes behind a dot
+// in it.
+func reserved(name string) bool {
+	// This quick check sorts out nearly all names that aren't those of devices.
+	if len(name) < 3 || !slices.ContainsFunc([]string{"CON", "PRN", "AUX", "NUL", "COM", "LPT"},
+		func(device string) bool { return strings.EqualFold(name[:3], device) }) {
+		return false
+	}
+	name, _, _ = strings.Cut(name, ".")
+	name = strings.ToUpper(strings.TrimRight(name, " "))
+	switch name {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
+	}
+	port, ok := strings.CutPrefix(name, "COM")
+	if !ok {
+		port, ok = strings.CutPrefix(name, "LPT")
+	}
+	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("123456789¹²³", port)
+}

@@ -1,0 +1,75 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"context"
+	"slices"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// Roots returns the shares that are mapped, as [unc.Path.Root] writes them, in order.
+func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
+	mapped, err := m.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.dropStaleRecords(ctx, mapped); err != nil {
+		m.options.Logger.Info("records of SMB mappings can't be read", "err", err)
+	}
+	for _, mapping := range mapped {
+		if remote, err := unc.Parse(mapping.RemotePath); err == nil {
+			roots = append(roots, remote.Root())
+		}
+	}
+	slices.Sort(roots)
+	return slices.Compact(roots), nil
+}
+
+// IsMapped reports whether the share of a path is mapped.
+func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
+	remote, err := unc.Parse(path)
+	if err != nil {
+		return false, nil
+	}
+	mapped, err := m.List(ctx)
+	return err == nil && remote.MappedBy(mapped), err
+}
+
+// Describe returns what is known of the share of remote. What is wrong with it is among its
+// conditions. It returns an error if mappings can't be listed, or if ctx ends. It queries the
+// server only if the share is mapped.
+func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volume, error) {
+	d := storage.Volume{Share: remote.Root()}
+	mapped, err := m.List(ctx)
+	if err != nil {
+		return d, err
+	}
+	if !remote.MappedBy(mapped) {
+		d.Conditions = storage.Conditions{{Reason: storage.ShareNotMapped, Inaccessible: true,
+			Message: "the share isn't mapped"}}
+		return d, nil
+	}
+	err = m.Probe(ctx, remote.Share())
+	if err == nil {
+		space, spaceErr := m.sys.DiskFreeSpace(ctx, remote.Root()+`\`)
+		d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Available), int64(space.Total-space.Free)
+		err = spaceErr
+	}
+	if ctx.Err() != nil {
+		return d, ctx.Err()
+	}
+	if err != nil {
+		reason := storage.ShareUnreachable
+		if kind := csiproxy.KindOf(err); kind == csiproxy.ErrUnauthenticated || kind == csiproxy.ErrPermissionDenied {
+			reason = storage.ShareRefused
+		}
+		d.Conditions = storage.Conditions{{Reason: reason, Inaccessible: true,
+			Message: "the share can't be used: " + err.Error()}}
+	}
+	return d, nil
+}

@@ -1,0 +1,217 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// Rights are the two rights that the removal of a mapping needs: the right to the mappings of
+// the server, and the right to the share.
+type Rights struct {
+	Server *use.Server
+	Share  *use.Share
+	remote unc.Path
+}
+
+// Rights takes the rights that the removal of the mapping of remote's share needs.
+func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error) {
+	server, err := m.options.Owner.Releasing().Server(ctx, remote)
+	if err != nil {
+		return nil, err
+	}
+	r, err := rights(ctx, server, remote)
+	if err != nil {
+		server.Release()
+	}
+	return r, err
+}
+
+// rights is Rights for a caller that has the right to the server, and so releases only r.Share.
+func rights(ctx context.Context, server *use.Server, remote unc.Path) (*Rights, error) {
+	share, err := server.Share(ctx, remote)
+	if err != nil {
+		return nil, err
+	}
+	return &Rights{server, share, remote.Share()}, nil
+}
+
+// Release releases both rights.
+func (r *Rights) Release() {
+	r.Share.Release()
+	r.Server.Release()
+}
+
+// ShareOf returns the directory of a share that a link leads to, and whether the link is of the
+// kind that StageShare and NewSMBGlobalMapping make.
+func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
+	if link.Kind != pathpolicy.LinkToShare || link.Tag != win.TagSymlink {
+		return unc.Path{}, false
+	}
+	remote, err := unc.Parse(link.Target())
+	return remote, err == nil
+}
+
+// linkWhileMapped makes the wanted local path a link to the share if the share is mapped. If
+// another call has removed the mapping meanwhile, mapped is false. So it is for a staging if the
+// mapping has other credentials than the wanted ones.
+func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, _ error) {
+	share, err := m.options.Owner.Share(ctx, w.remote)
+	if err != nil {
+		return false, err
+	}
+	defer share.Release()
+	mappings, err := m.sys.SMBGlobalMappings(ctx)
+	if err != nil || !w.remote.MappedBy(mappings) {
+		return false, err
+	}
+	if known, _, same := m.logOns.compare(w.remote, w.credentials); w.Staging && known && !same {
+		return false, nil
+	}
+	m.requests.set(share, wanted)
+	if w.localText == "" {
+		// Uses of a mapping without a link can't be seen. So without a record the mapping isn't
+		// removed with the last link of others.
+		return true, m.dropRecord(ctx, share)
+	}
+	return true, m.link(ctx, share, w)
+}
+
+// link makes the local path a link to the share.
+func (m *Mappings) link(ctx context.Context, _ *use.Share, w Wanted) error {
+	make := func() error {
+		return m.paths.ReachMaking(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
+	}
+	err := make()
+	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists || !w.Staging {
+		return err
+	}
+	removed := false // whether an empty directory was removed, which a call that died half-way has left
+	removeErr := m.paths.Reach(ctx, m.sys, w.local, func(e pathpolicy.Entry) (err error) {
+		removed, err = e.RemoveEmptyDirectory(ctx)
+		return err
+	})
+	if removed {
+		m.options.Logger.Info("directory removed", "path", w.local.String())
+		return make()
+	}
+	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, win.ErrorDirNotEmpty) {
+		return removeErr
+	}
+	return err
+}
+
+// linkAt makes the entry a link to remote. Drivers read the link back to learn the share. For a
+// link to the root of a share, the target ends with a backslash: without, Go's os.Stat doesn't
+// follow it.
+func (m *Mappings) linkAt(ctx context.Context, e pathpolicy.Entry, remote unc.Path) error {
+	made, err := e.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
+		to, ok := ShareOf(l)
+		return ok && to.Equal(remote)
+	})
+	if made {
+		m.options.Logger.Info("link made", "path", e.Path(), "target", remote.String()+`\`)
+	}
+	return err
+}
+
+// Links are the links in the allowed directories that lead to a share, also by way of others.
+type Links struct {
+	// Incomplete is why some may be missing, or nil.
+	Incomplete error
+	ways       [][]string // for each link: its path, and the paths of the links by which it leads to the share
+}
+
+// LinksTo returns the links that lead to a share.
+func (m *Mappings) LinksTo(ctx context.Context, share *use.Share) (to Links, _ error) {
+	all, incomplete, err := m.options.Owner.Links(ctx)
+	if err != nil {
+		return to, err
+	}
+	to.Incomplete = incomplete
+	for _, l := range all.All {
+		if way, leads := wayToShare(l, all.ByPath); leads == share.Root {
+			to.ways = append(to.ways, way)
+		}
+	}
+	return to, nil
+}
+
+// wayToShare returns the root of the share that a link leads to, and the links on the way. root
+// is "" if the link leads to no share.
+func wayToShare(l pathpolicy.FoundLink, all map[string]pathpolicy.FoundLink) (way []string, root string) {
+	for len(way) <= len(all) { // or it is a circle
+		way = append(way, l.Path.String())
+		if remote, ok := ShareOf(l.Link); ok {
+			return way, remote.Root()
+		}
+		if l.Link.Kind != pathpolicy.LinkInside {
+			return nil, ""
+		}
+		next, ok := firstLink(l.Link.Path.String(), all)
+		if !ok {
+			return nil, ""
+		}
+		l = next
+	}
+	return nil, ""
+}
+
+// firstLink returns the first link on a path: the path itself or a directory above it.
+func firstLink(path string, all map[string]pathpolicy.FoundLink) (pathpolicy.FoundLink, bool) {
+	folded := winname.Lower(path)
+	for at := 0; at < len(folded); {
+		end := strings.IndexByte(folded[at:], '\\')
+		if end < 0 {
+			break
+		}
+		at += end
+		if l, ok := all[folded[:at]]; ok {
+			return l, true
+		}
+		at++
+	}
+	l, ok := all[folded]
+	return l, ok
+}
+
+// Paths returns the paths of the links.
+func (l Links) Paths() (paths []string) {
+	for _, way := range l.ways {
+		paths = append(paths, way[0])
+	}
+	return paths
+}
+
+// At reports whether one of the links is at a path.
+func (l Links) At(path pathpolicy.Path) bool {
+	return slices.ContainsFunc(l.ways, func(way []string) bool { return winname.Equal(way[0], path.String()) })
+}
+
+// Except returns the other links than the one at a path.
+func (l Links) Except(path pathpolicy.Path) Links {
+	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
+		func(way []string) bool { return winname.Equal(way[0], path.String()) })
+	return l
+}
+
+// By returns the paths of the links that lead to the share through the link at a path.
+func (l Links) By(path pathpolicy.Path) (paths []string) {
+	for _, way := range l.ways {
+		if slices.ContainsFunc(way[1:], func(p string) bool { return winname.Equal(p, path.String()) }) {
+			paths = append(paths, way[0])
+		}
+	}
+	return paths
+}

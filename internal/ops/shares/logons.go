@@ -1,0 +1,266 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/smb"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+const (
+	// shortestWindow follows the first refusal. Each further one doubles it.
+	shortestWindow = 15 * time.Second
+	longestWindow  = 2 * time.Minute
+	// keptAfter is how long a window is kept after its end. A refusal within that time doubles
+	// its length; a later one begins with the shortest window again.
+	keptAfter = 10 * time.Minute
+	// maxWindows bounds how many windows are kept. If there would be more, all are dropped.
+	maxWindows = 1024
+)
+
+// logOns throttles log-ons to SMB servers, and knows with which credentials this process has mapped each
+// share. It keeps no credentials, but hashes of them with a random key. It keeps them in memory only,
+// so after a restart of the process it knows nothing. All methods may be called concurrently.
+//
+// Log-ons are throttled because domains lock an account after a few refused ones, for everybody
+// who uses it, and kubelet repeats a call for each pod until it succeeds. So after a refusal the
+// node makes one log-on with the same credentials in a window, which grows from 15 seconds to 2
+// minutes. Calls in between get the server's last answer at once. Another password has its own
+// windows. A log-on with the account that succeeds ends all its windows.
+type logOns struct {
+	logger *slog.Logger
+	key    [sha256.Size]byte
+
+	mu       sync.Mutex           // guards the fields below
+	mapped   map[string]*identity // credentials of the mappings, by root; each new mapping has a new value
+	windows  map[hash]*window     // by credentials, or by share
+	heldBack uint64
+}
+
+type hash [sha256.Size]byte
+
+// identity is the hashes of credentials.
+type identity struct{ account, credentials hash }
+
+// window is a time in which a log-on that was refused isn't repeated.
+type window struct {
+	account hash  // whose log-on was refused; that of the share if it isn't known
+	err     error // the last refusal
+	length  time.Duration
+	next    time.Time // when the next log-on may be made
+}
+
+// newLogOns returns logOns without any window or mapping. The logger gets each refusal.
+func newLogOns(logger *slog.Logger) *logOns {
+	l := &logOns{logger: logger, mapped: make(map[string]*identity), windows: make(map[hash]*window)}
+	rand.Read(l.key[:]) // never fails
+	return l
+}
+
+// logOn calls logOn, which maps the share of remote with c. While these credentials are in a
+// window, it returns the server's last answer instead. asker, for the log, is the path for which
+// the share is wanted; it may be empty.
+func (l *logOns) logOn(remote unc.Path, c smb.Credentials, asker string, logOn func() error) error {
+	id := l.identity(remote, c)
+	if err := l.admit(id.credentials); err != nil {
+		return explained(err)
+	}
+	err := logOn()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case isRefusal(err):
+		l.refuse(remote, asker, err, id.account, id.credentials)
+		return explained(err)
+	case err == nil:
+		l.mapped[remote.Root()] = id
+		delete(l.windows, l.share(remote)) // the window of an earlier mapping
+		l.accept(id.account)
+	default:
+		l.end(id.credentials)
+	}
+	return err
+}
+
+// probe calls probe, which queries a path on a mapped share. If the session of the mapping has gone,
+// Windows logs on for that. So while the share is in a window, Probe returns the last answer instead.
+// A window of another share with the same credentials doesn't count: this session may still work. A
+// directory is always queried: it may be a pod's link to another server, whose answer says nothing
+// of the share.
+func (l *logOns) probe(path unc.Path, probe func() error) error {
+	if !path.IsShare() {
+		return probe()
+	}
+	share := l.share(path)
+	account, keys := share, []hash{share}
+	l.mu.Lock()
+	id := l.mapped[path.Root()]
+	l.mu.Unlock()
+	if id != nil {
+		account, keys = id.account, []hash{share, id.credentials}
+	}
+	if err := l.admit(share); err != nil {
+		return err
+	}
+	err := probe()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.mapped[path.Root()] != id: // the answer is about an earlier mapping
+	case isRefusal(err):
+		l.refuse(path, "", err, account, keys...)
+	case err == nil && l.windows[share] != nil: // the session had gone, so Windows has logged on
+		l.accept(account)
+	default:
+		l.end(share)
+	}
+	return err
+}
+
+// admit returns the last refusal while a window lasts. Otherwise it returns nil, and the caller makes
+// the log-on. If there was a window, it is extended, so that no other caller makes one meanwhile.
+func (l *logOns) admit(key hash) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w, now := l.windows[key], time.Now()
+	switch {
+	case w == nil:
+		return nil
+	case w.isOld(now):
+		delete(l.windows, key)
+		return nil
+	case now.Before(w.next):
+		l.heldBack++
+		return w.err
+	}
+	w.next = now.Add(longestWindow)
+	return nil
+}
+
+// accept drops the windows of an account. The caller holds l.mu.
+func (l *logOns) accept(account hash) {
+	maps.DeleteFunc(l.windows, func(_ hash, w *window) bool { return w.account == account })
+}
+
+// end ends a window after a log-on that the server has neither accepted nor refused, such as when it
+// did not answer. The caller holds l.mu.
+func (l *logOns) end(key hash) {
+	if w := l.windows[key]; w != nil {
+		w.next = time.Now()
+	}
+}
+
+// refuse begins windows for an account that a server has refused. The caller holds l.mu.
+func (l *logOns) refuse(remote unc.Path, asker string, err error, account hash, keys ...hash) {
+	now := time.Now()
+	if len(l.windows) >= maxWindows {
+		clear(l.windows)
+	}
+	var longest time.Duration
+	for _, key := range keys {
+		w := l.windows[key]
+		if w == nil {
+			w = &window{account: account, length: shortestWindow / 2}
+			l.windows[key] = w
+		}
+		w.length = min(2*w.length, longestWindow)
+		w.next, w.err = now.Add(w.length), err
+		longest = max(longest, w.length)
+	}
+	l.logger.Warn("a server has refused a log-on; the same credentials are held back for a while",
+		"server", remote.Server(), "remotePath", remote.String(), "for", asker, "heldBackFor", longest.String(), "err", err)
+}
+
+func (w *window) isOld(now time.Time) bool { return now.Sub(w.next) > keptAfter }
+
+// compare reports whether it is known with which credentials the share of remote is mapped,
+// whether the user is that of c, and whether the password is that of c as well.
+func (l *logOns) compare(remote unc.Path, c smb.Credentials) (known, sameUser, samePassword bool) {
+	l.mu.Lock()
+	id := l.mapped[remote.Root()]
+	l.mu.Unlock()
+	if id == nil {
+		return false, false, false
+	}
+	given := l.identity(remote, c)
+	return true, id.account == given.account, *id == *given
+}
+
+// unmapped notes that the share of remote isn't mapped any more.
+func (l *logOns) unmapped(remote unc.Path) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.mapped, remote.Root())
+	delete(l.windows, l.share(remote))
+}
+
+// refused returns how many accounts have windows, and how many calls have got the answer of an
+// earlier log-on so far.
+func (l *logOns) refused() (accounts int, heldBack uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	refused := make(map[hash]bool)
+	for _, w := range l.windows {
+		if !w.isOld(time.Now()) {
+			refused[w.account] = true
+		}
+	}
+	return len(refused), l.heldBack
+}
+
+// isRefusal reports whether err says that a server refuses the credentials of a log-on.
+func isRefusal(err error) bool { return csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated }
+
+// explained adds to a refusal that log-ons are throttled. The text is the same for a log-on that
+// was made and one that was throttled: Kubernetes makes an event of each new text.
+func explained(err error) error {
+	return &csiproxy.Error{
+		Detail: "the server refuses the credentials; to keep the account from being locked, " +
+			"the same ones are tried again after 2 minutes at the latest, and others at once",
+		Err: err,
+	}
+}
+
+func (l *logOns) hash(text string) (sum hash) {
+	h := hmac.New(sha256.New, l.key[:])
+	h.Write([]byte(text))
+	h.Sum(sum[:0])
+	return sum
+}
+
+func (l *logOns) share(path unc.Path) hash { return l.hash("share " + path.Root()) }
+
+func (l *logOns) identity(remote unc.Path, c smb.Credentials) *identity {
+	name := account(remote, c.Username)
+	return &identity{
+		account:     l.hash("account " + name),
+		credentials: l.hash("credentials " + name + "\x00" + c.Password.Reveal()),
+	}
+}
+
+// account names the account that a server may lock: that of a domain, or the server's own.
+func account(remote unc.Path, username string) string {
+	domain, name, qualified := strings.Cut(username, `\`)
+	switch {
+	case !qualified && strings.Contains(username, "@"):
+		return winname.Upper(username)
+	case !qualified:
+		name = username
+	case domain != "" && domain != ".":
+		return winname.Upper(username)
+	}
+	return winname.Upper(remote.Server() + `\` + name)
+}

@@ -1,0 +1,166 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shares does the operations on the node's SMB global mappings: shares that
+// every session of the node, and every container, can use without credentials of its
+// own.
+//
+// A share has one mapping, however many pods use it. Each operation first asks Windows
+// for the current state and then does what is missing. So it may be repeated, also
+// after a process that died half-way through it. Mappings end with a restart of the
+// node.
+//
+// # When a mapping is made again
+//
+// If a mapping is removed, all pods of the node lose it. So it is removed only if it fails
+// for all of them already, and only if making it again can help. That is decided by Windows'
+// error for the root of the share, and by the credentials: for a mapping that this process
+// has made, it is known whether user and password are those of the caller. Names and links
+// that pods have put on the share don't count.
+//
+//	mapping  root of the share               caller's credentials     what happens
+//	none     isn't asked                     any                      it is made
+//	there    is there                        any                      kept: success
+//	there    5, but the directory on the     any                      kept: success
+//	         share that is meant is there
+//	there    1312 logon session gone         any                      made again
+//	there    5, and Windows lists the        not known                made again
+//	         mapping as disconnected
+//	there    86, 1326, 1330, 1907, 2202:     those of the mapping     kept: Unauthenticated
+//	         the password or the name isn't  others, or not known     made again
+//	         right
+//	there    1327, 1331, 1385: the account   of the mapping's user    kept: Unauthenticated
+//	         may not be used                 others, or not known     made again
+//	there    1909 locked out for some time   any                      kept: Unauthenticated
+//	there    any other error, or no answer   any                      kept: PermissionDenied,
+//	                                                                  FailedPrecondition or
+//	                                                                  Unavailable
+//
+// Nobody loses a mapping that works:
+//
+//   - A mapping has one session with its server, for the whole node. If Windows has to
+//     ask for a new session and the server refuses it, it refuses everybody. If an old
+//     session still works although the password was changed, the root is there.
+//   - Credentials can't be tried beside a mapping: Windows allows one user for each server,
+//     and the old password isn't known to go back to. A caller with a wrong password may
+//     therefore cost the mapping, but only one that was refused already.
+//   - A mapping whose credentials are known to be the caller's can't become better by
+//     being made again with them. It stays, and works again when the server takes them
+//     again: an account is unlocked, a domain controller learns the password.
+//   - Any other error is taken for one that passes: a server or network that is down, a sick
+//     disk, lack of resources. Windows then connects the mapping again by itself. Error 67, no
+//     such share, is one of these: Windows' WebDAV client gives it for a server that is down,
+//     and a share that was removed by mistake comes back.
+//   - After a restart of the node Windows Server 2025 may list a mapping that has lost its
+//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It can't be
+//     distinguished from one that the daemon has made before its own restart. Either has no connection, and
+//     denies access to everybody.
+//   - The root is queried twice: once without the lock of the server, and once with it. A log-on
+//     that was refused isn't made again by that: type logOns throttles it.
+//
+// # When a mapping is removed
+//
+// When the last volume on a share is unstaged and nothing else uses the mapping, it is removed: see
+// [Mappings.RemoveUnused]. For drivers of the group smb see [Mappings.RemoveSMBGlobalMapping] and the
+// documentation of package storage.
+//
+// # Other mappings of a server
+//
+// If Windows refuses to make a mapping because others of the server have other
+// credentials, the same table decides about these. If all of them are to be made again,
+// they are removed. If one is kept, none is removed, and the caller gets FailedPrecondition.
+package shares
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/smb"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// System has the Windows calls that the operations on mappings make.
+type System interface {
+	pathpolicy.System
+	win.DeviceOpener
+	win.SMBMappings
+	win.FileSystems
+	win.Registry
+	SystemWindowsDirectory(ctx context.Context) (string, error)
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// Mappings are the SMB global mappings of a node. All methods may be called
+// concurrently. The groups of one node share one, so that they share its queries and what it
+// knows of log-ons.
+type Mappings struct {
+	sys      System
+	paths    *pathpolicy.Policy
+	options  Options
+	requests requests
+	logOns   *logOns
+	probes   operation.Singleflight[string, struct{}] // by folded path
+	lists    operation.Singleflight[struct{}, []win.SMBMapping]
+}
+
+// New returns the operations on the mappings of sys. Local paths are those that
+// paths allows.
+func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
+	o = o.On(sys, paths)
+	m := &Mappings{sys: sys, paths: paths, options: o, logOns: newLogOns(o.Logger),
+		requests: requests{byRoot: make(map[string]request)}}
+	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout
+	return m
+}
+
+// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the
+// answer of an earlier log-on because of that.
+func (m *Mappings) RefusedLogOns() (accounts int, heldBack uint64) { return m.logOns.refused() }
+
+// NewSMBGlobalMapping implements [smb.Operations].
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
+func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) (
+	err error) {
+	defer m.options.Runner.Done("NewSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
+	w, err := m.Parse(remotePath, localPath, c)
+	if err != nil {
+		return err
+	}
+	return m.Map(ctx, w)
+}
+
+// RemoveSMBGlobalMapping implements [smb.Operations].
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
+func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) (err error) {
+	defer m.options.Runner.Done("RemoveSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
+	remote, err := parseMapped(remotePath)
+	if err != nil {
+		return err
+	}
+	rights, err := m.Rights(ctx, remote)
+	if err != nil {
+		return err
+	}
+	defer rights.Release()
+	return m.unmapForDriver(ctx, rights)
+}
+
+// parseMapped checks the name of a share that is to be unmapped. One backslash at its beginning
+// counts as two, since Trident writes \server\share. A path on a drive makes no sense here.
+func parseMapped(path string) (unc.Path, error) {
+	if strings.HasPrefix(path, `\`) && !strings.HasPrefix(path, `\\`) {
+		path = `\` + path
+	}
+	return unc.Parse(path)
+}

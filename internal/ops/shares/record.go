@@ -1,0 +1,214 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// A record says that CSI Proxy has made the mapping of a share for a staged path. It is needed
+// because administrators and their scripts make mappings, too, and Windows doesn't tell who has
+// made one. A mapping without a record is removed only on a request that names its share.
+//
+// A record is an empty file, named after the share, in a directory below the Windows directory, where
+// only administrators can make one. It is made before the mapping, so a process that dies half-way
+// leaves no mapping without a record. A call that makes or drops a record has the right to the share.
+// Mappings end with a restart of Windows, and records don't. So when mappings are listed, the records
+// of shares that aren't mapped are dropped. Other files in the directory stay.
+const recordDirectory = `csi-proxy-mappings`
+
+// recordName returns the name of the record of a share. No server has a plus sign in its name.
+func recordName(root string) string {
+	server, share, _ := strings.Cut(strings.TrimPrefix(root, `\\`), `\`)
+	return server + "+" + share
+}
+
+// parseRecord returns the share that a record is named after.
+func parseRecord(name string) (remote unc.Path, ok bool) {
+	server, share, _ := strings.Cut(name, "+")
+	remote, err := unc.Parse(`\\` + server + `\` + share)
+	return remote, err == nil && recordName(remote.Root()) == name
+}
+
+// isRecord reports whether a file with the name of a record can be one.
+func isRecord(info win.FileInfo) bool { return !info.IsDir() && !info.IsReparsePoint() }
+
+// RecordSystem has the Windows calls on records.
+type RecordSystem interface {
+	SystemWindowsDirectory(ctx context.Context) (string, error)
+	OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error)
+}
+
+// openRecords opens the directory of the records or, unless name is "", the file of that name in it.
+func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenOptions) (win.File, error) {
+	windows, err := sys.SystemWindowsDirectory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	path := windows + `\` + recordDirectory
+	if name != "" {
+		path += `\` + name
+	}
+	o.Share = win.ShareRead | win.ShareWrite | win.ShareDelete
+	o.Options |= win.FileOpenReparsePoint
+	file, err := sys.OpenFile(ctx, path, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, nil
+}
+
+// record makes the record of a share, whose mapping is about to be made for a staged path. isNew
+// says whether there was none.
+func (m *Mappings) record(ctx context.Context, r *use.Share) (isNew bool, _ error) {
+	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
+	err := m.makeRecord(ctx, recordName(r.Root), file)
+	if errors.Is(err, fs.ErrNotExist) { // it is the first one
+		err = m.makeRecord(ctx, "", win.OpenOptions{Disposition: win.FileOpenIf, Options: win.FileDirectoryFile})
+		if err == nil {
+			err = m.makeRecord(ctx, recordName(r.Root), file)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// makeRecord makes an empty file, or the directory of the records if name is "".
+func (m *Mappings) makeRecord(ctx context.Context, name string, o win.OpenOptions) error {
+	o.Access = win.FileReadAttributes
+	file, err := openRecords(ctx, m.sys, name, o)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// recorded reports whether the mapping of a share was made for a staged path.
+func (m *Mappings) recorded(ctx context.Context, remote unc.Path) (bool, error) {
+	file, err := openRecords(ctx, m.sys, recordName(remote.Root()),
+		win.OpenOptions{Access: win.FileReadAttributes, Disposition: win.FileOpen})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	info, err := file.Info(ctx)
+	return err == nil && isRecord(info), err
+}
+
+// dropRecord removes the record of a share, if there is one.
+func (m *Mappings) dropRecord(ctx context.Context, r *use.Share) error {
+	file, err := openRecords(ctx, m.sys, recordName(r.Root),
+		win.OpenOptions{Access: win.FileReadAttributes | win.Delete, Disposition: win.FileOpen})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Info(ctx)
+	if err != nil || !isRecord(info) {
+		return err
+	}
+	return file.Delete(ctx)
+}
+
+// ForeignRecords returns the paths of what is no record in the directory of the records: it is damaged,
+// or of others. It counts for nothing, and only an administrator removes it.
+func ForeignRecords(ctx context.Context, sys RecordSystem) (paths []string, _ error) {
+	_, names, err := records(ctx, sys)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	windows, err := sys.SystemWindowsDirectory(ctx)
+	for _, name := range names {
+		paths = append(paths, windows+`\`+recordDirectory+`\`+name)
+	}
+	return paths, err
+}
+
+// records returns the shares that have records, and the names of what else is in their directory.
+func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others []string, _ error) {
+	dir, err := openRecords(ctx, sys, "",
+		win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	for restart := true; ; restart = false {
+		entries, err := dir.ReadDir(ctx, restart)
+		if errors.Is(err, win.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
+			return shares, others, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, e := range entries {
+			if remote, ok := parseRecord(e.Name); ok && isRecord(e.FileInfo) {
+				shares = append(shares, remote)
+			} else {
+				others = append(others, e.Name)
+			}
+		}
+	}
+}
+
+// dropStaleRecords drops the records of shares that aren't mapped, such as after a restart of
+// Windows. Otherwise such a record would count for a mapping that somebody else makes later.
+func (m *Mappings) dropStaleRecords(ctx context.Context, mapped []win.SMBMapping) error {
+	shares, others, err := records(ctx, m.sys)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		m.options.Logger.Warn("what isn't a record of an SMB mapping is passed over", "directory", recordDirectory,
+			"names", use.Listed(others), "count", len(others))
+	}
+	for _, remote := range shares {
+		if remote.MappedBy(mapped) {
+			continue
+		}
+		if err := m.dropIfStale(ctx, remote); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// staleTimeout is how long a query of mappings waits for the rights to drop a record. The call that
+// has them may wait for a server that doesn't answer. Then the next query drops the record.
+const staleTimeout = time.Second
+
+func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
+	soon, cancel := context.WithTimeout(ctx, staleTimeout)
+	defer cancel()
+	rights, err := m.Rights(soon, remote)
+	if err != nil {
+		return err
+	}
+	defer rights.Release()
+	// Checked again with the rights: a call that makes a mapping makes the record first.
+	mapped, err := m.sys.SMBGlobalMappings(ctx)
+	if err != nil || remote.MappedBy(mapped) {
+		return err
+	}
+	return m.dropRecord(ctx, rights.Share)
+}

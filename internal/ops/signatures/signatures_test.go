@@ -1,0 +1,261 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signatures
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+const (
+	sector     = 512
+	mediumSize = 4 << 20
+)
+
+// disk is a reader that, like a disk, refuses runs that aren't whole sectors.
+type disk struct {
+	b   []byte
+	err error
+}
+
+func (m disk) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
+	if m.err != nil {
+		return 0, m.err
+	}
+	if off%sector != 0 || len(p)%sector != 0 {
+		return 0, win.ErrorInvalidParameter
+	}
+	return copy(p, m.b[min(off, int64(len(m.b))):]), nil
+}
+
+// fat is the first sector of a file system that doesn't give its name.
+var fat = map[int64]string{0: "\xeb\x3c\x90", 11: "\x00\x02\x04\x01\x00\x02", 21: "\xf8", 510: "\x55\xaa"}
+
+func recognise(t *testing.T, b []byte) string {
+	t.Helper()
+	found, err := Recognise(t.Context(), disk{b: b}, int64(len(b)), sector)
+	simtest.Must(t, err)
+	return found
+}
+
+// What mkfs and its kind leave behind, reduced to the bytes that tell.
+func TestRecognise(t *testing.T) {
+	end := int64(mediumSize)
+	for _, c := range []struct {
+		want  string
+		parts map[int64]string
+	}{
+		{"an ext2, ext3 or ext4 file system",
+			map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x18: "\x02", 1024 + 0x4c: "\x01"}},
+		{"an XFS file system", map[int64]string{0: "XFSB"}},
+		{"a Btrfs file system", map[int64]string{65536 + 64: "_BHRfS_M"}},
+		{"a LUKS encrypted volume", map[int64]string{0: "LUKS\xba\xbe\x00\x02"}},
+		{"a LUKS encrypted volume (second header)", map[int64]string{0x4000: "SKUL\xba\xbe"}},
+		{"an LVM physical volume", map[int64]string{512: "LABELONE", 512 + 24: "LVM2 001"}},
+		{"a Linux MD RAID member", map[int64]string{4096: "\xfc\x4e\x2b\xa9"}},
+		{"a Linux MD RAID member", map[int64]string{end - 8192: "\xfc\x4e\x2b\xa9"}},
+		{"a Linux MD RAID member", map[int64]string{end - 65536: "\xfc\x4e\x2b\xa9"}},
+		{"a ZFS pool member", map[int64]string{128<<10 + 7<<10: "\x0c\xb1\xba\x00\x00\x00\x00\x00"}},
+		{"a ZFS pool member (second label)", map[int64]string{384 << 10: "\x00\x00\x00\x00\x00\xba\xb1\x0c"}},
+		{"Linux swap space", map[int64]string{4096 - 10: "SWAPSPACE2"}},
+		{"Linux swap space", map[int64]string{65536 - 10: "SWAPSPACE2"}},
+		{"an NTFS file system", map[int64]string{3: "NTFS    "}},
+		{"an NTFS file system with a damaged boot sector", map[int64]string{end - 512: "\xeb\x52\x90NTFS    "}},
+		{"a ReFS file system", map[int64]string{3: "ReFS\x00\x00\x00\x00"}},
+		{"a BitLocker encrypted volume", map[int64]string{0: "\xeb\x58\x90-FVE-FS-"}},
+		{"an exFAT file system", map[int64]string{3: "EXFAT   "}},
+		{"a FAT32 file system", map[int64]string{82: "FAT32   "}},
+		{"an NTFS file system with a damaged boot sector", map[int64]string{end - 4096: "\xeb\x52\x90NTFS    "}},
+		{"the journal of an XFS file system",
+			map[int64]string{512: "\xfe\xed\xba\xbe", 512 + 11: "\x02", 512 + 303: "\x01"}},
+		{"an HFS or HFS+ file system", map[int64]string{1024: "BD", 1024 + 22: "\x02"}},
+		{"a Minix file system", map[int64]string{1024: "\x10\x00\x10\x00\x01\x00", 1024 + 16: "\x8f\x13"}},
+		{"a Minix file system", map[int64]string{1024: "\x00\x00\x00\x10\x00\x00\x00\x01", 1024 + 24: "\x4d\x5a"}},
+		{"a FileVault encrypted volume", map[int64]string{8: "\x01\x00\x10\x00", 88: "CS"}},
+		{"a ZFS pool member", map[int64]string{16<<10 + 20: "\x00\x00\x00\x07version\x00"}},
+		{"a JMicron RAID member", map[int64]string{end - 512: "JM\x00\x00\xb6\xb2"}},
+		{"a Silicon Image RAID member", map[int64]string{end - 512 + 0x63: "\x2f", end - 512 + 0x13e: "\x00\xd1"}},
+		{"a VIA RAID member", map[int64]string{end - 512: "\x55\xaa\x01", end - 512 + 50: "\x00"}},
+		{"a Sun disk label", map[int64]string{508: "\xda\xbe\xda\xbe"}},
+		{"an Apple partition map", map[int64]string{0: "ER\x08\x00", 2048: "PM"}},
+		{"an Atari partition table",
+			map[int64]string{0x1c2: "\x00\x00\x20\x00", 0x1d2: "\x01GEM\x00\x00\x00\x02\x00\x00\x10\x00"}},
+		{"a FAT file system", fat},
+		{"", nil},
+		// The magic alone is chance.
+		{"", map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x4c: "\x77"}},
+		{"", map[int64]string{512: "\xfe\xed\xba\xbe", 512 + 11: "\x02"}},
+		{"", map[int64]string{1024: "BD", 1024 + 23: "\x02"}},
+		{"", map[int64]string{1024: "\x10\x00\x10\x00\x00\x00", 1024 + 16: "\x8f\x13"}}, // no room for the inodes
+		{"", map[int64]string{8: "\x01\x00\x10\x00"}},
+		{"", map[int64]string{end - 512: "JM"}},
+		{"", map[int64]string{end - 512 + 0x63: "\x2f"}},
+		{"", map[int64]string{end - 512: "\x55\xaa"}},
+		{"", map[int64]string{508: "\xda\xbe"}},
+		{"", map[int64]string{0: "ER\x08\x00", 512: "PM"}},
+		{"", map[int64]string{0x1d2: "\x01GEM\x00\x00\x00\x02\x00\x00\x10\x00"}}, // beyond the disk
+		// What boot loaders and Windows write into the first sector of a disk.
+		{"", map[int64]string{0: "\xeb\x63\x90", 510: "\x55\xaa"}},
+		{"", map[int64]string{0: "\x33\xc0\x8e\xd0\xbc", 510: "\x55\xaa"}},
+		{"", map[int64]string{512: "LABELONE"}},
+	} {
+		b := make([]byte, mediumSize)
+		for offset, s := range c.parts {
+			copy(b[offset:], s)
+		}
+		simtest.Want(t, fmt.Sprint(c.parts), recognise(t, b), c.want)
+	}
+}
+
+// Each signature of the table is read and found, whatever the size and the sectors of a disk.
+func TestTable(t *testing.T) {
+	for _, size := range []int64{8 << 20, 8<<20 + 37*sector} {
+		for _, sectorSize := range []uint32{sector, 4096} {
+			size -= size % int64(sectorSize)
+			b := make([]byte, size)
+			bare(size, func(s signature, magic string, offset int64) {
+				if s.check != nil {
+					return // TestRecognise has it
+				}
+				copy(b[offset:], magic)
+				found, err := Recognise(t.Context(), disk{b: b}, size, sectorSize)
+				clear(b[offset:][:len(magic)])
+				if err != nil || found != s.name {
+					t.Errorf("%q at %d of %d in sectors of %d: found %q, %v; want %q", magic, offset, size, sectorSize, found, err, s.name)
+				}
+			})
+		}
+	}
+}
+
+// What a check costs: how much is read of a disk, in how many calls.
+func TestReads(t *testing.T) {
+	const size = 1 << 40
+	for name, c := range map[string]struct {
+		recognise    func(context.Context, Reader, int64, uint32) (string, error)
+		calls, bytes int
+	}{
+		"volume": {Recognise, 6, 1<<20 + (516+4*4)<<10},
+		"disk":   {RecogniseDisk, 10, 1<<20 + (516+4*4)<<10 + 4*sector},
+	} {
+		var r counter
+		if found, err := c.recognise(t.Context(), &r, size, sector); found != "" || err != nil {
+			t.Errorf("%s: %q, %v", name, found, err)
+		}
+		simtest.Want(t, name+": calls", r.calls, c.calls)
+		simtest.Want(t, name+": bytes", r.bytes, c.bytes)
+	}
+}
+
+// counter is a blank disk that counts what is read of it.
+type counter struct{ calls, bytes int }
+
+func (c *counter) ReadAt(_ context.Context, p []byte, _ int64) (int, error) {
+	c.calls++
+	c.bytes += len(p)
+	return len(p), nil
+}
+
+func TestLeftoversAreNotRecognised(t *testing.T) {
+	random := rand.NewChaCha8([32]byte{1})
+	for range 20 {
+		b := make([]byte, 1<<20)
+		random.Read(b)
+		simtest.Want(t, "random bytes", recognise(t, b), "")
+	}
+}
+
+func TestSmallMediumAndErrors(t *testing.T) {
+	for _, size := range []int{0, 1, sector, 3 * sector, 1000} {
+		simtest.Want(t, fmt.Sprintf("%d bytes", size), recognise(t, bytes.Repeat([]byte{0}, size)), "")
+	}
+	if _, err := Recognise(t.Context(), disk{err: win.ErrorIODevice}, mediumSize, sector); !errors.Is(err,
+		win.ErrorIODevice) {
+		t.Errorf("a broken medium gave %v", err)
+	}
+	if _, err := Recognise(t.Context(), disk{}, mediumSize, 0); err == nil {
+		t.Error("a sector size of 0 gave no error")
+	}
+}
+
+func FuzzRecognise(f *testing.F) {
+	f.Add([]byte("XFSB"), 1024)
+	f.Fuzz(func(t *testing.T, b []byte, size int) {
+		Recognise(t.Context(), disk{b: b}, int64(size%(1<<20)), sector)
+	})
+}
+
+// The places of MD RAID's superblocks are aligned, whatever the size of the disk.
+func TestMDOnOddSizes(t *testing.T) {
+	const size = mediumSize + 5*sector
+	for _, place := range []int64{(size - 8<<10) / 4096 * 4096, size/(64<<10)*(64<<10) - 64<<10} {
+		b := make([]byte, size)
+		copy(b[place:], "\xfc\x4e\x2b\xa9")
+		simtest.Want(t, fmt.Sprintf("at %d", place), recognise(t, b), "a Linux MD RAID member")
+	}
+	b := make([]byte, size)
+	copy(b[size-8<<10:], "\xfc\x4e\x2b\xa9") // nobody writes one there
+	simtest.Want(t, "what isn't aligned", recognise(t, b), "")
+}
+
+// The copy of a boot sector is in the last sector, of 512 bytes or of 4096.
+func TestCopyOfTheBootSector(t *testing.T) {
+	for _, s := range []uint32{512, 4096} {
+		b := make([]byte, mediumSize)
+		copy(b[mediumSize-int(s):], "\xeb\x52\x90NTFS    ")
+		found, err := Recognise(t.Context(), disk{b: b}, mediumSize, s)
+		if err != nil || found != "an NTFS file system with a damaged boot sector" {
+			t.Errorf("sectors of %d: %q, %v", s, found, err)
+		}
+	}
+}
+
+func TestRecogniseDisk(t *testing.T) {
+	const size = 200 << 20
+	for _, c := range []struct {
+		sectorSize uint32
+		want       string
+		parts      map[int64]string
+	}{
+		{512, "", nil},
+		{512, "an XFS file system", map[int64]string{0: "XFSB"}},
+		{512, "(sector 1)", map[int64]string{512: "EFI PART"}},
+		{512, "(sector 8)", map[int64]string{4096: "EFI PART"}},
+		{4096, "(sector 0)", map[int64]string{512: "EFI PART"}},
+		{4096, "(sector 1)", map[int64]string{4096: "EFI PART"}},
+		{512, "(sector 409599)", map[int64]string{size - 512: "EFI PART"}},
+		{512, "(sector 409592)", map[int64]string{size - 4096: "EFI PART"}},
+		{4096, "(sector 51199)", map[int64]string{size - 512: "EFI PART"}},
+		{512, "", map[int64]string{1 << 20: "EFI PART"}},
+		{512, "an exFAT file system where a partition usually begins (sector 2048)", map[int64]string{1<<20 + 3: "EXFAT   "}},
+		{512, "a FAT32 file system where a partition usually begins (sector 32768)",
+			map[int64]string{16<<20 + 82: "FAT32   ", 16<<20 + 510: "\x55\xaa"}},
+		{512, "", map[int64]string{16<<20 + 82: "FAT32   "}}, // no boot sector
+		{512, "an NTFS file system where a partition usually begins (sector 264192)",
+			map[int64]string{129<<20 + 3: "NTFS    "}},
+		{512, "", map[int64]string{40<<20 + 3: "NTFS    "}}, // a leftover
+	} {
+		b := make([]byte, size)
+		for offset, s := range c.parts {
+			copy(b[offset:], s)
+		}
+		got, err := RecogniseDisk(t.Context(), disk{b: b}, size, c.sectorSize)
+		if err != nil || !strings.HasSuffix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%v with sectors of %d: %q, %v; want %q", c.parts, c.sectorSize, got, err, c.want)
+		}
+	}
+	for _, small := range []int64{0, 512, 1024, 4096, 5000} {
+		if got, err := RecogniseDisk(t.Context(), disk{b: make([]byte, small)}, small, 512); got != "" || err != nil {
+			t.Errorf("%d bytes: %q, %v", small, got, err)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// CleanUp implements [storage.Operations].
+func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ storage.Leftovers, err error) {
+	defer s.options.Runner.Done("CleanUp", "", time.Now(), &err)
+	list, err := s.list(ctx, true)
+	if err != nil {
+		return storage.Leftovers{}, err
+	}
+	all := storage.Leftovers{IncompleteReason: list.IncompleteReason}
+	for _, m := range list.Mounts {
+		if m.LeftoverReason == "" && m.ForgottenPod == "" {
+			continue
+		}
+		one := storage.Leftover{Mount: m}
+		if remove && m.LeftoverReason != "" {
+			one.Removed, err = s.removeLeftover(ctx, m)
+			if ctx.Err() != nil {
+				return all, ctx.Err()
+			}
+			if err != nil {
+				one.Error = err.Error()
+			}
+		}
+		all.Mounts = append(all.Mounts, one)
+	}
+	return all, nil
+}
+
+// removeLeftover removes a leftover if it still is one, and reports whether it has.
+func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+	switch m.Kind {
+	case storage.MountPoint:
+		return s.removeMount(ctx, m)
+	case storage.Link:
+		return s.removeLink(ctx, m)
+	case storage.Mapping:
+		remote, err := unc.Parse(m.Target)
+		if err != nil {
+			return false, err
+		}
+		return s.removeMapping(ctx, remote)
+	}
+	return false, nil
+}
+
+// removeMount unmounts a volume whose disk has left the node and to which no link leads.
+func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+	path, err := s.Volumes.Parse(m.Path)
+	if err != nil {
+		return false, err
+	}
+	right, err := s.Owner.Releasing().Volume(ctx, m.Volume.VolumeID)
+	if err != nil {
+		return false, err
+	}
+	defer right.Release()
+	gone, err := s.isGone(ctx, right.ID)
+	if err != nil || !gone {
+		return false, err
+	}
+	links, err := s.Owner.LinksTo(ctx, right.ID)
+	if err != nil || len(links) > 0 {
+		return false, err
+	}
+	err = s.Volumes.Unmount(ctx, right, path, func() error { return nil })
+	return err == nil, err
+}
+
+// isGone reports whether a volume isn't on the node. If some disk is offline or doesn't answer,
+// the volume may be on it, and isGone returns false.
+func (s *Staging) isGone(ctx context.Context, id volume.ID) (bool, error) {
+	missing, err := s.Owner.IsMissing(ctx, id)
+	if err != nil || !missing {
+		return false, err
+	}
+	return s.Disks.AllOnline(ctx)
+}
+
+// removeLink removes a link if it leads nowhere. It holds the link open meanwhile. So a concurrent
+// MakeSymlink doesn't find the link and count on it: see pathpolicy.Entry.MakeSymlink.
+func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+	path, err := s.Volumes.Parse(m.Path)
+	if err != nil {
+		return false, err
+	}
+	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context) (bool, error) {
+		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
+		return err == nil && why != "", err
+	})
+}
+
+// removeMapping removes the mapping of a share if nothing uses it.
+func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed bool, _ error) {
+	rights, err := s.Mappings.Rights(ctx, remote)
+	if err != nil {
+		return false, err
+	}
+	defer rights.Release()
+	links, err := s.Mappings.LinksTo(ctx, rights.Share)
+	if err != nil {
+		return false, err
+	}
+	return s.Mappings.RemoveUnused(ctx, rights, links)
+}
+
+// CheckVolume implements [storage.Operations].
+func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (
+	done storage.CheckedVolume, err error) {
+	defer s.options.Runner.Done("CheckVolume", "at "+quote.Text(r.Path), time.Now(), &err)
+	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
+	if err != nil {
+		return done, err
+	}
+	if r.SpotFix { // before a scan that may take hours
+		links, err := s.Owner.LinksTo(ctx, id)
+		if err == nil {
+			err = refusePublished(links, forSpotFix)
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	begun := time.Now()
+	if since, busy := s.beginCheck(id, begun); busy {
+		return done, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"Windows has been checking the volume since %s; try again when that has ended", since.UTC().Format(time.RFC3339))
+	}
+	defer s.endCheck(id)
+	done.ErrorsFound, err = s.Volumes.Repair(ctx, id, win.RepairScan)
+	if err == nil && done.ErrorsFound && r.SpotFix {
+		if err = s.spotFix(ctx, id); err == nil {
+			left := false
+			left, err = s.Volumes.Repair(ctx, id, win.RepairScan)
+			done.Fixed = err == nil && !left
+		}
+	}
+	if err != nil {
+		return storage.CheckedVolume{}, err
+	}
+	done.Duration = time.Since(begun)
+	return done, nil
+}
+
+// beginCheck notes that a volume is being checked since now. If it already is, busy is true, and
+// since is when that began: a scan may take hours, and repeated requests mustn't pile up.
+func (s *Staging) beginCheck(id volume.ID, now time.Time) (since time.Time, busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since, busy = s.checking[id]; !busy {
+		s.checking[id] = now
+	}
+	return since, busy
+}
+
+func (s *Staging) endCheck(id volume.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.checking, id)
+}
+
+// spotFix repairs a volume. It checks again whether the volume is published, since that may have
+// happened during the scan.
+func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
+	d, _, err := s.Owner.DiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	right, err := d.Volume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	if err := s.checkUnpublished(ctx, right, forSpotFix); err != nil {
+		return err
+	}
+	_, err = s.Volumes.Repair(ctx, id, win.RepairSpotFix)
+	return err
+}
+
+// forSpotFix says why a volume mustn't be published.
+const forSpotFix = "a spot fix takes the volume offline for a moment, and "
+
+// unpublishFirst is the advice of errors about a volume that is published.
+const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
+
+// checkUnpublished returns an error if a link leads to a volume. why begins its text.
+func (s *Staging) checkUnpublished(ctx context.Context, right *use.Volume, why string) error {
+	links, err := s.Owner.LinksTo(ctx, right.ID)
+	if err != nil {
+		return err
+	}
+	return refusePublished(links, why)
+}
+
+func refusePublished(links []string, why string) error {
+	if len(links) == 0 {
+		return nil
+	}
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, why,
+		use.Listed(links))
+}

@@ -1,0 +1,94 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// ExpandVolume implements [storage.Operations].
+func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (
+	done storage.ExpandedVolume, err error) {
+	defer s.options.Runner.Done("ExpandVolume", "at "+quote.Text(r.Path), time.Now(), &err)
+	if r.DiskSizeBytes < 0 {
+		return done, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
+	}
+	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
+	if err != nil {
+		return done, err
+	}
+	var rescan time.Time
+	interval := firstRescan
+	timeout := cmp.Or(r.Wait, storage.DefaultWait)
+	grown, err := operation.Poll(ctx, operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond},
+		func() (bool, error) {
+			if err = s.growOnce(ctx, id, &done); err != nil {
+				return false, err
+			}
+			// Growing has had Windows read the disk's size again.
+			if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes ||
+				timeout < 0 {
+				return done.DiskSizeBytes >= r.DiskSizeBytes, err
+			}
+			if now := time.Now(); !now.Before(rescan) {
+				rescan, interval = now.Add(interval), 2*interval
+				err = s.Disks.RescanAdapters(ctx)
+			}
+			return false, err
+		})
+	switch {
+	case ctx.Err() != nil:
+		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
+			done.DiskSizeBytes, ctx.Err())
+	case err == nil && !grown:
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"the disk has %d bytes after %v, and not the %d that are asked for; try again later",
+			done.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)
+	}
+	return done, err
+}
+
+// growOnce grows a volume as far as its disk allows now, and notes the result in done.
+func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.ExpandedVolume) error {
+	d, extent, err := s.Owner.DiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	return s.grow(ctx, d, id, extent, &done.SizeBytes, &done.Grown)
+}
+
+// grow grows a volume as far as its disk allows, and reports that in size and grown. size is 0, or
+// the volume's size before the first attempt: a volume that an earlier attempt has grown before it
+// failed counts as grown, too.
+func (s *Staging) grow(ctx context.Context, d *use.Disk, id volume.ID, extent win.DiskExtent, size *int64,
+	grown *bool) error {
+	if *size == 0 {
+		before, err := s.Volumes.GetVolumeStats(ctx, id)
+		if err != nil {
+			return err
+		}
+		*size = before.SizeBytes
+	}
+	if err := s.Volumes.Grow(ctx, d, id, extent, 0); err != nil {
+		return err
+	}
+	now, err := s.Volumes.GetVolumeStats(ctx, id)
+	if err != nil {
+		return err
+	}
+	*size, *grown = now.SizeBytes, *grown || now.SizeBytes > *size
+	return nil
+}

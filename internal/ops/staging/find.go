@@ -1,0 +1,197 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// firstRescan is the time from the first rescan to the second. The first one is made as soon as
+// a disk is missing. The interval doubles with each further one.
+const firstRescan = time.Second
+
+// take finds the disk that a selector means, waiting for it as find does, and takes the right to it.
+func (s *Staging) take(ctx context.Context, o *use.Owner, wanted storage.Selector,
+	timeout time.Duration) (d *use.Disk, _ error) {
+	n, err := s.find(ctx, wanted, timeout)
+	if err != nil {
+		return nil, err
+	}
+	one, err := o.Disk(ctx, n)
+	if err != nil {
+		return nil, onDisk(n, err)
+	}
+	defer func() { // also after a panic
+		if d == nil {
+			one.Release()
+		}
+	}()
+	_, meant, err := s.isMeant(ctx, wanted, one.Disk)
+	if err == nil && !meant {
+		err = opendisk.ErrAnother(fmt.Sprintf("disk %d is another one now", n), one.Hardware)
+	}
+	if err != nil {
+		return nil, onDisk(n, err)
+	}
+	return one, nil
+}
+
+// find returns the number of the disk that a selector means. As long as there is none, it waits,
+// at most for timeout, and has Windows rescan for new disks.
+func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout time.Duration) (disk.Number, error) {
+	var all, matching []storage.Disk
+	var rescan time.Time
+	interval := firstRescan
+	ask := func() (bool, error) {
+		now, err := s.Disks.Hardware(ctx, wanted)
+		if err == nil && wanted.ISCSI != nil {
+			err = s.addTargets(ctx, now, s.Initiator.LUNs)
+		}
+		if err != nil {
+			return false, err
+		}
+		all = now
+		matching = slices.DeleteFunc(slices.Clone(all), func(d storage.Disk) bool { return !wanted.Matches(d) })
+		return len(matching) > 0, nil
+	}
+	found, err := ask()
+	if err == nil && !found && timeout <= 0 {
+		found, err = ask() // the disk may have failed to answer just once
+	}
+	if err == nil && !found && timeout > 0 {
+		arrived, stop, noticeErr := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
+		if noticeErr == nil {
+			defer stop()
+		} // without notices, arrived is nil, and polling alone finds the disk
+		found, err = operation.Poll(ctx, operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived},
+			func() (bool, error) {
+				if now := time.Now(); !now.Before(rescan) {
+					scan := s.Disks.Rescan
+					if rescan.IsZero() { // only later rescans may take in the whole device tree
+						scan = s.Disks.RescanAdapters
+					}
+					rescan, interval = now.Add(interval), 2*interval
+					if err := scan(ctx); err != nil {
+						return false, err
+					}
+				}
+				return ask()
+			})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.unanswering(all), ctx.Err())
+	case err != nil:
+		return 0, err
+	case !found:
+		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
+			listed("the node has", all), s.unanswering(all))
+	}
+	if len(matching) > 1 {
+		return s.only(ctx, wanted, matching)
+	}
+	return matching[0].Number, nil
+}
+
+// only returns the number of the one disk among several matching ones that Windows doesn't run from.
+func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []storage.Disk) (disk.Number, error) {
+	windows, err := s.Owner.SystemDisks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	others := slices.DeleteFunc(slices.Clone(matching), func(d storage.Disk) bool { return windows[d.Number] != "" })
+	switch len(others) {
+	case 0:
+		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
+			listed("", matching))
+	case 1:
+		return others[0].Number, nil
+	}
+	return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"%d disks have %v: %s; narrow the selector, for example to one serial number", len(others), wanted,
+		listed("", others))
+}
+
+// unanswering says, for an error, which disk doesn't answer, and why: it may be the wanted one. It
+// is "" if all disks answer.
+func (s *Staging) unanswering(all []storage.Disk) string {
+	for _, d := range all {
+		if d.Error != "" {
+			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", d.Number, d.Error)
+		}
+	}
+	if path, why := s.Disks.Unnumbered(); path != "" {
+		return fmt.Sprintf("; it may be %s, which can't be asked: %s", path, why)
+	}
+	return ""
+}
+
+// maxListed bounds how many disks an error names.
+const maxListed = 10
+
+// listed names disks in an error.
+func listed(what string, disks []storage.Disk) string {
+	if len(disks) == 0 {
+		return what + " no disks"
+	}
+	var names []string
+	for _, d := range disks[:min(len(disks), maxListed)] {
+		names = append(names, d.String())
+	}
+	if more := len(disks) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.TrimSpace(what + " " + strings.Join(names, "; "))
+}
+
+// isMeant asks an open disk for its hardware, as far as the selector needs that, and reports whether
+// the selector means the disk. A match in a list isn't enough: meanwhile another disk may have got
+// the number of the one in the list.
+func (s *Staging) isMeant(ctx context.Context, wanted storage.Selector,
+	h *opendisk.Disk) (said storage.Disk, meant bool, _ error) {
+	said, err := s.Disks.HardwareOf(ctx, h, wanted)
+	if err == nil && wanted.ISCSI != nil {
+		one := []storage.Disk{said}
+		err = s.addTargets(ctx, one, s.Initiator.LUNs)
+		said = one[0]
+	}
+	return said, err == nil && wanted.Matches(said), err
+}
+
+// isAnother reports whether a disk is known not to be the one that a selector means. If a sick
+// disk doesn't answer what the selector compares, that isn't known.
+func isAnother(wanted storage.Selector, d storage.Disk) bool {
+	answered := (wanted.SerialNumber == "" || d.SerialNumber != "") &&
+		(wanted.Identifier == "" || len(d.Identifiers) > 0) &&
+		(wanted.Adapter == nil || d.Location.SCSI != nil) &&
+		(wanted.LUN == nil && wanted.AzureLUN == nil && wanted.NVMeNamespace == 0 ||
+			d.Location.SCSI != nil || d.Location.NVMeNamespace != 0) &&
+		(wanted.AzureLUN == nil || d.Vendor != "" || d.Product != "") &&
+		(wanted.Vendor == "" || d.Vendor != "") && (wanted.Product == "" || d.Product != "") &&
+		(wanted.ISCSI == nil || d.Bus != "" && (d.Bus != storage.BusISCSI || d.ISCSI != nil))
+	return answered && !wanted.Matches(d)
+}
+
+// isMissing reports whether err says that all disks of the node were listed, and none matches.
+// An error number of Windows never says that, even if its class is csiproxy.ErrNotFound.
+func isMissing(err error) bool {
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return !windows && errors.Is(err, csiproxy.ErrNotFound)
+}
+
+// isNotFound reports whether err is of the class of errors that say that something is missing.
+func isNotFound(err error) bool { return errors.Is(err, csiproxy.ErrNotFound) }

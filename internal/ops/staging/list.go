@@ -1,0 +1,276 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// silentTimeout is how long a list waits for a volume or share that doesn't answer.
+const silentTimeout = 5 * time.Second
+
+// GetVolume implements [storage.Operations].
+func (s *Staging) GetVolume(ctx context.Context, path string) (_ storage.Volume, err error) {
+	defer s.options.Runner.Done("GetVolume", quote.Text(path), time.Now(), &err)
+	if remote, err := unc.Parse(path); err == nil {
+		return s.describeShare(ctx, remote)
+	}
+	p, err := s.Volumes.Parse(path)
+	if err != nil {
+		return storage.Volume{}, err
+	}
+	to, err := s.endOf(ctx, p)
+	if err != nil {
+		return storage.Volume{}, err
+	}
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		return s.describe(ctx, volume.ID(to.Volume))
+	case pathpolicy.SharedDirectory:
+		remote, err := unc.Parse(to.Target)
+		if err != nil {
+			return storage.Volume{}, err
+		}
+		return s.describeShare(ctx, remote)
+	}
+	if to.ByLink {
+		why, err := s.Paths.Nowhere(ctx, s.Sys, p)
+		if err != nil || why != "" {
+			return storage.Volume{Conditions: notMounted(why)}, err
+		}
+	}
+	return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
+}
+
+// endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way
+// and is quicker. That is safe since nothing is changed by the answer, and suffices for most paths,
+// those of staged volumes.
+func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.Resolved, error) {
+	to, err := s.Paths.Lookup(ctx, s.Sys, path)
+	if err == nil && to.Kind == pathpolicy.MountedVolume {
+		reason, err := s.Paths.Protects(ctx, s.Sys, to.Volume)
+		if err == nil && reason == "" {
+			return to, nil
+		}
+	}
+	return s.Paths.Resolve(ctx, s.Sys, path)
+}
+
+// notMounted is the condition of a link that leads to no volume and no share.
+func notMounted(why string) storage.Conditions {
+	return storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true, Message: why}}
+}
+
+// describe returns what is known of a volume. Concurrent callers share a query that begins after they
+// called, so each sees its own earlier changes. If a volume doesn't answer, describe returns it with
+// the condition NotAnswering.
+func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
+	soon, cancel := context.WithTimeout(ctx, silentTimeout)
+	defer cancel()
+	d, err := s.volumes.Do(soon, id,
+		func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
+	if isSilent(err) && ctx.Err() == nil {
+		return storage.Volume{VolumeID: id, Conditions: unanswered(storage.NotAnswering, "it")}, nil
+	}
+	return d, err
+}
+
+// describeShare is describe for a share.
+func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
+	soon, cancel := context.WithTimeout(ctx, silentTimeout)
+	defer cancel()
+	d, err := s.shares.Do(soon, remote.Root(),
+		func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+	if isSilent(err) && ctx.Err() == nil {
+		return storage.Volume{Share: remote.Root(), Conditions: unanswered(storage.ShareUnreachable, "its server")}, nil
+	}
+	return d, err
+}
+
+// unanswered is the condition of a volume or share that doesn't answer.
+func unanswered(reason storage.Reason, who string) storage.Conditions {
+	return storage.Conditions{{Reason: reason, Inaccessible: true,
+		Message: who + " has not answered in time"}}
+}
+
+// isSilent reports whether err says that Windows hasn't answered. An error number of Windows is an
+// answer.
+func isSilent(err error) bool {
+	_, answered := csiproxy.WindowsErrorOf(err)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, csiproxy.ErrUnavailable) && !answered
+}
+
+// ListVolumes implements [storage.Operations].
+func (s *Staging) ListVolumes(ctx context.Context) (_ storage.VolumeList, err error) {
+	defer s.options.Runner.Done("ListVolumes", "", time.Now(), &err)
+	return s.list(ctx, false)
+}
+
+// list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
+// mount whether it is a leftover.
+func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.VolumeList, _ error) {
+	links, incomplete, err := s.Paths.Links(ctx, s.Sys)
+	if err != nil {
+		return list, err
+	}
+	mounts := make([]storage.Mount, len(links))
+	mountPoints := make(map[string]bool)
+	for _, l := range links {
+		mountPoints[winname.Lower(l.Path.String())] = l.Link.IsMountPoint()
+	}
+	err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
+		mounts[i], err = s.mounted(ctx, links[i], mountPoints)
+		return err
+	})
+	if err != nil {
+		return list, err
+	}
+	undecided, err := s.markGone(ctx, mounts, links, incomplete == nil)
+	if err != nil {
+		return list, err
+	}
+	if !leftovers {
+		undecided = nil
+	}
+	slices.SortFunc(mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
+	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil)
+	if ctx.Err() != nil {
+		return list, ctx.Err()
+	}
+	return storage.VolumeList{Mounts: append(mounts, unused...),
+		IncompleteReason: incompleteReason(incomplete, err, undecided)}, nil
+}
+
+// incompleteReason says why a list is incomplete: because of links, mappings or leftovers, or not at all.
+func incompleteReason(links, mappings, undecided error) string {
+	var texts []string
+	if links != nil {
+		texts = append(texts, "not all directories could be looked at: "+links.Error())
+	}
+	if mappings != nil {
+		texts = append(texts, "Windows doesn't tell which shares are mapped, and whether they are used: "+mappings.Error())
+	}
+	if undecided != nil {
+		texts = append(texts, "whether each mount is left over isn't known: "+undecided.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// markGone marks the mounts of volumes that aren't on the node and to which no link leads: pods that
+// have ended have left these. It skips mounts outside of kubelet's staging paths, since an
+// administrator may have made them. undecided is why it isn't known of some mount.
+func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink,
+	complete bool) (undecided, _ error) {
+	links := use.NewLinks(all)
+	for i, m := range mounts {
+		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
+			!s.Paths.IsOfKubelet(all[i].Path) {
+			continue
+		}
+		gone, err := s.isGone(ctx, m.Volume.VolumeID)
+		var leading []string
+		if gone {
+			leading, err = s.Owner.LinksAmong(ctx, links, m.Volume.VolumeID)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil: // then it isn't marked
+			undecided = &csiproxy.Error{Object: quote.Text(m.Path), Err: err}
+		case gone && len(leading) == 0:
+			mounts[i].LeftoverReason = "the disk of the volume has left the node"
+		}
+	}
+	return undecided, nil
+}
+
+// listedAtOnce is how many volumes and shares a list asks at one time.
+const listedAtOnce = 16
+
+// mounted describes the volume or share to which a link or mount point leads. mountPoints are the
+// paths of all mount points that were found, in lower case.
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink,
+	mountPoints map[string]bool) (m storage.Mount, err error) {
+	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
+	switch {
+	case l.Link.IsMountPoint():
+		m.Kind = storage.MountPoint
+		m.Volume, err = s.describe(ctx, volume.ID(l.Link.Volume))
+		return m, err
+	case l.Link.Kind == pathpolicy.LinkToShare:
+		m.Kind = storage.ShareLink
+		remote, parseErr := unc.Parse(m.Target)
+		if parseErr != nil {
+			return m, nil
+		}
+		if m.Volume, err = s.describeShare(ctx, remote); err != nil {
+			m.Volume = storage.Volume{Share: remote.Root(),
+				Conditions: storage.Conditions{{Reason: storage.ShareUnknown, Message: err.Error()}}}
+		}
+		return m, ctx.Err()
+	}
+	m.Kind = storage.Link
+	if l.Link.Kind == pathpolicy.LinkInside && mountPoints[winname.Lower(l.Link.Path.String())] {
+		return m, nil // known to lead to a volume; following the link would take two calls for each directory
+	}
+	// The path of a link that lies in a volume doesn't parse. Such a link is the pod's own.
+	if path, err := s.Volumes.Parse(m.Path); err == nil {
+		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
+		switch {
+		case err == nil:
+			m.LeftoverReason = why
+		case !pathpolicy.LeadsOutside(err): // such a link isn't ours
+			m.Volume.Conditions = storage.Conditions{{Reason: storage.Unreadable, Inaccessible: true,
+				Message: "where it leads can't be found out: " + err.Error()}}
+		}
+	}
+	return m, ctx.Err()
+}
+
+// unusedMappings returns the mappings that no staged path leads to. Such a mapping is a leftover if
+// CSI Proxy has made it for a staged path, and no file on its share is open. It returns an error if
+// Windows doesn't answer some of that.
+func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount,
+	complete bool) (unused []storage.Mount, unknown error) {
+	roots, err := s.Mappings.Roots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
+		used := slices.ContainsFunc(mounts,
+			func(m storage.Mount) bool { return m.Kind == storage.ShareLink && m.Volume.Share == root })
+		if used {
+			continue
+		}
+		m := storage.Mount{Kind: storage.Mapping, Target: root, Volume: storage.Volume{Share: root}}
+		remote, err := unc.Parse(root)
+		if err != nil {
+			return nil, err
+		}
+		idle, err := s.Mappings.IsUnused(ctx, remote)
+		if err != nil {
+			unknown = err
+		}
+		if complete && idle {
+			m.LeftoverReason = "no staged path leads to the share"
+		}
+		unused = append(unused, m)
+	}
+	return unused, unknown
+}

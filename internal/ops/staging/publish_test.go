@@ -1,0 +1,132 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+func TestPublishVolumeWhereSomethingIs(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.WantErrorOf(t, "nothing staged", n.Storage.PublishVolume(ctx, stagingPath, targetPath),
+		csiproxy.ErrFailedPrecondition, "neither a volume nor a share")
+	simtest.Must(t, sim.MkdirAll(stagingPath))
+	simtest.WantErrorOf(t, "a plain directory", n.Storage.PublishVolume(ctx, stagingPath, targetPath),
+		csiproxy.ErrFailedPrecondition)
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+
+	simtest.Must(t, sim.MkdirAll(targetPath)) // empty, as a call that died leaves it
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
+
+	directory := simtest.Kubelet + `\pods\directory`
+	simtest.Must(t, sim.MkdirAll(directory))
+	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
+	elsewhere := simtest.Kubelet + `\pods\link`
+	simtest.Must(t, sim.Symlink(elsewhere, directory, true))
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
+		"another link": elsewhere, "a mount point": stagingPath} {
+		if err := n.Storage.PublishVolume(ctx, stagingPath, path); csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists &&
+			csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+			t.Errorf("publish over %s: %v", what, err)
+		}
+	}
+	for what, path := range map[string]string{"a directory": directory, "a file": directory + file,
+		"a mount point": stagingPath} {
+		simtest.WantErrorOf(t, "unpublish "+what, n.Storage.UnpublishVolume(ctx, path), csiproxy.ErrFailedPrecondition)
+	}
+	for _, path := range []string{directory, stagingPath, targetPath} {
+		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
+			t.Errorf("the file in %s is %q, %v", path, data, err)
+		}
+	}
+	empty := simtest.Kubelet + `\pods\empty`
+	simtest.Must(t, sim.MkdirAll(empty))
+	simtest.Must(t, n.Storage.UnpublishVolume(ctx, empty))
+	if exists, err := n.Filesystem.PathExists(ctx, empty); exists || err != nil {
+		t.Errorf("the empty directory: %v, %v", exists, err)
+	}
+}
+
+func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
+	sim, n, number := newStaged(t)
+	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
+	_, err := n.Storage.ExpandVolume(t.Context(), request)
+	simtest.WantErrorOf(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
+
+	// The cloud grows the disk while the call waits.
+	var once sync.Once
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallReenumerateDevice {
+			once.Do(func() { simtest.Must(t, sim.GrowDisk(number, 20<<30)) })
+		}
+	})
+	request.Wait = 0
+	done, err := n.Storage.ExpandVolume(t.Context(), request)
+	if err != nil || !done.Grown || done.SizeBytes < 19<<30 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	_, err = n.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
+	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
+}
+
+// Windows is asked again at each attempt: a page file may be added while the call waits.
+func TestExpandVolumeSeesANewPageFile(t *testing.T) {
+	sim, n, number := newStaged(t)
+	simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), `P:\`, sim.VolumesOfDisk(number)[0]))
+	simtest.Must(t, sim.WriteFile(`P:\pagefile.sys`, nil))
+	var once sync.Once
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallReenumerateDevice {
+			once.Do(func() {
+				simtest.Must(t, sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles,
+					`\??\P:\pagefile.sys`))
+				simtest.Must(t, sim.GrowDisk(number, 20<<30))
+			})
+		}
+	})
+	_, err := n.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+	simtest.WantErrorOf(t, "with a page file", err, csiproxy.ErrFailedPrecondition, `page file P:\pagefile.sys`)
+}
+
+// Who has changed a volume sees that, though another caller's look is under way meanwhile.
+func TestGetVolumeSeesTheCallersOwnChange(t *testing.T) {
+	synctest.Test(t, testGetVolumeSeesTheCallersOwnChange)
+}
+
+func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
+	sim, n, number := newStaged(t)
+	ctx := t.Context()
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	// The last call of the look, after the size was read, takes a while.
+	simtest.Must(t, sim.Delay(winsim.Match{Call: win.FsctlIsVolumeDirty.String()}, 2*time.Second))
+	first := make(chan storage.Volume, 1)
+	go func() {
+		v, err := n.Storage.GetVolume(ctx, stagingPath)
+		simtest.WantError(t, err, nil)
+		first <- v
+	}()
+	synctest.Wait()
+	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+	simtest.Must(t, err)
+	v, err := n.Storage.GetVolume(ctx, stagingPath)
+	if err != nil || v.SizeBytes != grown.SizeBytes {
+		t.Errorf("the volume has %d bytes after it was grown to %d, %v", v.SizeBytes, grown.SizeBytes, err)
+	}
+	if early := <-first; early.SizeBytes > 10<<30 || !grown.Grown {
+		t.Errorf("the first look saw %+v; grown is %+v", early, grown)
+	}
+}

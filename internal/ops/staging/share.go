@@ -1,0 +1,206 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// StageShare implements [storage.Operations].
+//
+// A mapping is removed with the last link that leads to its share. The count is taken from the
+// links in the allowed directories themselves, so it is right after a crash, too. Every call that
+// makes such a link, or counts them, has the right to the share meanwhile.
+func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) (err error) {
+	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
+	w, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
+	if err != nil {
+		return err
+	}
+	w.Staging = true
+	if _, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath); err != nil {
+		return &csiproxy.Error{Object: "staging path " + quote.Text(r.StagingPath), Err: err}
+	}
+	return s.Mappings.Map(ctx, w)
+}
+
+// UnstageShare implements [storage.Operations].
+func (s *Staging) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (
+	done storage.UnstagedShare, err error) {
+	defer s.options.Runner.Done("UnstageShare", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
+	if err != nil {
+		return done, err
+	}
+	if r.RemotePath != "" {
+		remote, err := unc.Parse(r.RemotePath)
+		if err != nil {
+			return done, err
+		}
+		return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
+	}
+	remote, staged, err := s.stagedAt(ctx, local, refuseOther)
+	if err != nil || !staged {
+		return done, err
+	}
+	return s.unstageShare(ctx, unstaging{local: local, remote: remote})
+}
+
+// unstaging is a share that is to be unstaged.
+type unstaging struct {
+	local  pathpolicy.Path // the staging path
+	remote unc.Path        // where the link there leads to
+	named  bool            // the caller has named remote: the mapping is removed even if there is no link
+	force  bool            // unstage the share even if it is published
+}
+
+// unstageShare removes the link at a staging path if it leads to the share. It also removes the
+// mapping of the share, unless something else uses that.
+func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.UnstagedShare, _ error) {
+	rights, err := s.Mappings.Rights(ctx, u.remote)
+	if err != nil {
+		return done, err
+	}
+	defer rights.Release()
+	links, err := s.Mappings.LinksTo(ctx, rights.Share)
+	if err != nil {
+		return done, err
+	}
+	is, linked, err := s.stagedAt(ctx, u.local, acceptOther)
+	staged := linked && is.Equal(u.remote)
+	switch {
+	case err != nil:
+		return done, err
+	case !linked && !u.named: // somebody else has removed the link
+		return done, nil
+	case !linked && links.At(u.local), !staged && !u.named:
+		return done, changedMeanwhile()
+	}
+	if staged {
+		if published := links.By(u.local); len(published) > 0 && !u.force {
+			return done, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share is published at %s; "+unpublishFirst,
+				use.Listed(published))
+		}
+		links = links.Except(u.local)
+	}
+	// The mapping is removed first. If the process died after removing only the link, no later
+	// call would know that the mapping was to be removed.
+	if done.Unmapped, err = s.Mappings.RemoveUnused(ctx, rights, links); err != nil {
+		return done, err
+	}
+	if staged {
+		done.Unlinked, err = s.unlink(ctx, rights.Share, u.local, u.remote)
+	}
+	return done, err
+}
+
+// stagedAt returns the directory of a share that a path is a link to, and whether it is such a
+// link. If something else is there, it returns the error of other.
+func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
+	other somethingElse) (remote unc.Path, staged bool, _ error) {
+	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
+		link, err := e.Link(ctx)
+		if errors.Is(err, win.ErrorNotAReparsePoint) {
+			return other(ctx, e, nil)
+		}
+		if err != nil {
+			return err
+		}
+		if remote, staged = shares.ShareOf(link); !staged {
+			return other(ctx, e, &link)
+		}
+		return nil
+	})
+	if pathpolicy.Missing(err) {
+		return unc.Path{}, false, nil
+	}
+	return remote, staged, err
+}
+
+// somethingElse is called for a staging path that isn't a link to a share, but another link or, if
+// link is nil, a file or directory. It returns an error if the caller can't go on then.
+type somethingElse func(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error
+
+// acceptOther accepts anything.
+func acceptOther(context.Context, pathpolicy.Entry, *pathpolicy.Link) error { return nil }
+
+// refuseOther returns csiproxy.ErrFailedPrecondition for anything but an empty directory.
+func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link) error {
+	refuse := func(format string, args ...any) error {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "no share is staged there: "+format, args...)
+	}
+	switch {
+	case link == nil:
+	case link.IsMountPoint():
+		return refuse("volume %s is mounted there, and UnstageVolume unmounts it", link.Volume)
+	default:
+		return refuse("it leads to %s, and is no symbolic link to a share", quote.Text(link.Target()))
+	}
+	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+	if errors.Is(err, win.ErrorDirectory) {
+		return refuse("it is a file")
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(ctx, true)
+	if errors.Is(err, win.ErrorNoMoreFiles) {
+		err = nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = refuse("it is a directory with entries")
+	}
+	return err
+}
+
+// unlink removes the link to remote at a staging path, and reports whether there was one.
+func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Path,
+	remote unc.Path) (removed bool, _ error) {
+	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
+		target, err := unlinkAt(ctx, e, remote)
+		if err != nil {
+			return err
+		}
+		removed = true
+		s.options.Logger.Info("link removed", "path", e.Path(), "to", target)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) && pathpolicy.Missing(err) {
+		err = nil
+	}
+	return removed, err
+}
+
+// unlinkAt removes the entry, which is a link to remote, and returns where it led.
+func unlinkAt(ctx context.Context, e pathpolicy.Entry, remote unc.Path) (target string, err error) {
+	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+	if err != nil {
+		return "", err
+	}
+	defer file.CloseInto(&err)
+	link, err := file.Link(ctx)
+	if err != nil {
+		return "", err
+	}
+	if to, ok := shares.ShareOf(link); !ok || !to.Equal(remote) {
+		return "", changedMeanwhile()
+	}
+	return link.Target(), file.Delete(ctx)
+}
+
+func changedMeanwhile() error {
+	return csiproxy.Errorf(csiproxy.ErrUnavailable, "the staging path was changed by somebody else meanwhile; try again")
+}

@@ -1,0 +1,479 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+const (
+	sharePath  = simtest.Kubelet + `\plugins\kubernetes.io\csi\smb\share-1\globalmount`
+	share2Path = simtest.Kubelet + `\plugins\kubernetes.io\csi\smb\share-2\globalmount`
+)
+
+// newShares returns a node and a server with the shares data and other.
+func newShares(t *testing.T) (*winsim.System, *nodeops.Node) {
+	t.Helper()
+	sim, n := newNode(t)
+	addShares(t, sim)
+	return sim, n
+}
+
+func addShares(t *testing.T, sim *winsim.System) {
+	t.Helper()
+	for _, name := range []string{"data", "other"} {
+		simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: name, SizeBytes: 5 << 40}))
+	}
+	simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, secret.New("password")))
+}
+
+func shareRequest(remote, path string) storage.StageShareRequest {
+	return storage.StageShareRequest{
+		RemotePath: remote, StagingPath: path,
+		Credentials: smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("password")},
+	}
+}
+
+// mappings returns the shares that are mapped.
+func mappings(t *testing.T, sim *winsim.System) string {
+	t.Helper()
+	all, err := sim.SMBGlobalMappings(t.Context())
+	simtest.Must(t, err)
+	var names []string
+	for _, m := range all {
+		names = append(names, strings.ToLower(m.RemotePath))
+	}
+	return strings.Join(names, " ")
+}
+
+// A mapping goes with the last staged path, also if the process has restarted meanwhile.
+func TestLifeOfAShare(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	for range 2 {
+		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`//filer/data`, sharePath)))
+	}
+	simtest.Must(t, sim.WriteFile(sharePath+file, []byte("precious")))
+	simtest.Must(t, sim.MkdirAll(sharePath+`\directory`))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\FILER\Data\directory`, share2Path)))
+	for range 2 {
+		simtest.Must(t, n.Storage.PublishVolume(ctx, sharePath, targetPath))
+	}
+	if data, err := sim.ReadFile(targetPath + file); string(data) != "precious" || err != nil {
+		t.Errorf("the pod reads %q, %v", data, err)
+	}
+	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+
+	n, err := nodeops.New(sim, nodeops.Options{}) // a new process
+	simtest.Must(t, err)
+	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (storage.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
+		t.Errorf("the first: %+v, %v, mapped are %s", done, err, mappings(t, sim))
+	}
+	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (storage.UnstagedShare{}) {
+		t.Errorf("the first again: %+v, %v", done, err)
+	}
+	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share2Path})
+	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
+		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
+	}
+
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	simtest.Must(t, sim.RemoveSMBGlobalMapping(ctx, `\\filer\data`)) // by an administrator
+	simtest.WantErrorOf(t, "not mapped", n.Storage.PublishVolume(ctx, sharePath, targetPath),
+		csiproxy.ErrFailedPrecondition, "not mapped; it must be staged again")
+}
+
+// A link to another share that takes the place of the staged one at any call stays.
+func TestUnstageShareLeavesAnotherLink(t *testing.T) {
+	replaced, unstaged := false, 0
+	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+		replaced = false
+		addShares(t, sim)
+		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, sharePath)))
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, _ winsim.Call) {
+		if sim.Remove(sharePath) == nil { // or it is open, or gone
+			simtest.Must(t, sim.Symlink(sharePath, `\\filer\other\`, true))
+			replaced = true
+		}
+	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
+		_, err := n.Storage.UnstageShare(t.Context(), storage.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
+		if !replaced {
+			return
+		}
+		unstaged++
+		if there, lookErr := n.Storage.GetVolume(t.Context(), sharePath); lookErr != nil || there.Share != `\\filer\other` {
+			t.Errorf("there is %+v, %v; UnstageShare gave %v", there, lookErr, err)
+		}
+	})
+	if unstaged == 0 {
+		t.Error("the link was never replaced, so this shows nothing")
+	}
+}
+
+// Who knows only the staging path unstages a share by UnstageVolume, too.
+func TestUnstageVolumeOfAShare(t *testing.T) {
+	sim, n := newShares(t)
+	for _, path := range []string{sharePath, share2Path} {
+		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, path)))
+	}
+	simtest.Want(t, "the first", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}),
+		storage.UnstagedVolume{Unmounted: true})
+	simtest.Want(t, "the first again", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}),
+		storage.UnstagedVolume{})
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: share2Path}); done !=
+		(storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
+		t.Errorf("the last: %+v, mapped are %s", done, mappings(t, sim))
+	}
+}
+
+func TestStageShareRefuses(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.WantErrorOf(t, "no such share", n.Storage.StageShare(ctx, shareRequest(`\\filer\none`, sharePath)), csiproxy.ErrNotFound)
+	simtest.WantErrorOf(t, "no such directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data\none`, sharePath)), csiproxy.ErrNotFound, "no such directory")
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+
+	other := shareRequest(`\\filer\data`, share2Path)
+	other.Credentials.Username = `EXAMPLE\other`
+	simtest.WantErrorOf(t, "another user", n.Storage.StageShare(ctx, other),
+		csiproxy.ErrFailedPrecondition, "another user")
+	other = shareRequest(`\\filer\data`, share2Path)
+	other.Credentials.Password = secret.New("guess")
+	err := n.Storage.StageShare(ctx, other)
+	simtest.WantErrorOf(t, "another password", err, csiproxy.ErrFailedPrecondition, "another password")
+	if err != nil && strings.Contains(err.Error(), "guess") {
+		t.Errorf("the error %v has the password", err)
+	}
+	// A process that hasn't made the mapping knows its user from Windows.
+	later, err := nodeops.New(sim, nodeops.Options{})
+	simtest.Must(t, err)
+	other = shareRequest(`\\filer\data`, share2Path)
+	other.Credentials.Username = `EXAMPLE\other`
+	simtest.WantErrorOf(t, "another user, later", later.Storage.StageShare(ctx, other), csiproxy.ErrFailedPrecondition,
+		"another user")
+	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
+
+	simtest.WantErrorOf(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
+
+	directory := simtest.Kubelet + `\plugins\directory`
+	simtest.Must(t, sim.MkdirAll(directory))
+	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
+	simtest.WantErrorOf(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
+	_, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: directory})
+	simtest.WantErrorOf(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition, "directory with entries")
+	simtest.Want(t, "a directory unstaged by UnstageVolume",
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: directory}), storage.UnstagedVolume{})
+	simtest.WantErrorOf(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
+	simtest.Want(t, "mapped after all that was refused", mappings(t, sim), `\\filer\data`)
+	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
+		t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+// Who names what was staged unstages nothing else.
+func TestUnstageWhatIsNamed(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	simtest.Must(t, sim.MkdirAll(sharePath+`\a`))
+	directory := simtest.Kubelet + `\plugins`
+
+	check := func(what, path, remote string, want storage.UnstagedShare) {
+		t.Helper()
+		got, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path, RemotePath: remote})
+		if got != want || err != nil {
+			t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
+		}
+	}
+	nothing := storage.UnstagedShare{}
+	check("another share", sharePath, `\\filer\other`, nothing)
+	check("another directory of the share", sharePath, `\\filer\data\a`, nothing)
+	check("a share, where a volume is", stagingPath, `\\filer\data`, nothing)
+	check("a share, where a directory is", directory, `\\filer\data`, nothing)
+	check("a share, where nothing is", share2Path, `\\filer\data`, nothing)
+	// The disk is retired, since it isn't staged there, but nothing at the path is touched.
+	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeOf(t, n, number), otherPath))
+	if got := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath,
+		Disk: serial("vol-1")}); got != (storage.UnstagedVolume{DiskOffline: true}) {
+		t.Errorf("a disk, where a share is: %+v", got)
+	}
+	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
+
+	for what, r := range map[string]storage.UnstageShareRequest{
+		"no share":                         {StagingPath: sharePath, RemotePath: `C:\data`},
+		"a path outside, with a share":     {StagingPath: `C:\Windows\x`, RemotePath: `\\filer\data`},
+		"a path outside, without its name": {StagingPath: `C:\Windows\x`},
+	} {
+		_, err := n.Storage.UnstageShare(ctx, r)
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
+	}
+
+	// A StageShare that died before it made the link is made good by a call that names the
+	// share, but not while somebody else has it staged.
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, share2Path)))
+	simtest.Must(t, sim.Remove(share2Path))
+	check("a share that isn't named", share2Path, "", nothing)
+	check("a share that has died half-way", share2Path, `\\filer\other`, storage.UnstagedShare{Unmapped: true})
+
+	check("the share", sharePath, `\\FILER\data\`, storage.UnstagedShare{Unlinked: true, Unmapped: true})
+}
+
+// Without the name of a share, UnstageShare says what else is at the path, and leaves it.
+func TestUnstageShareOfSomethingElse(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	const plugins = simtest.Kubelet + `\plugins`
+	simtest.Must(t, sim.WriteFile(plugins+`\file`, nil))
+	simtest.Must(t, sim.MkdirAll(plugins+`\full\directory`))
+	simtest.Must(t, sim.MkdirAll(plugins+`\empty`))
+	simtest.Must(t, sim.Symlink(plugins+`\link`, plugins+`\full`, true))
+	for path, is := range map[string]string{
+		stagingPath:       "volume " + string(staged.VolumeID) + " is mounted there",
+		plugins + `\file`: "it is a file",
+		plugins + `\full`: "it is a directory with entries",
+		plugins + `\link`: "it leads to " + plugins + `\full`,
+	} {
+		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path})
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrFailedPrecondition, "no share is staged there", is)
+		if done != (storage.UnstagedShare{}) {
+			t.Errorf("%s: %+v", path, done)
+		}
+	}
+	for _, path := range []string{plugins + `\empty`, plugins + `\none`} {
+		if done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path}); done !=
+			(storage.UnstagedShare{}) || err != nil {
+			t.Errorf("%s: %+v, %v", path, done, err)
+		}
+	}
+	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: plugins + `\link`})
+	simtest.WantErrorOf(t, "a link of somebody else, by UnstageVolume", err, csiproxy.ErrFailedPrecondition)
+	// All is still there.
+	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
+	for _, path := range []string{`\file`, `\link\directory`, `\empty`} {
+		there, err := n.Filesystem.PathExists(ctx, plugins+path)
+		if err != nil || !there {
+			t.Errorf("%s: there: %v, %v", path, there, err)
+		}
+	}
+}
+
+func volumeOf(t *testing.T, n *nodeops.Node, number disk.Number) volume.ID {
+	t.Helper()
+	id, err := n.Volume.DataVolumeOfDisk(t.Context(), number)
+	simtest.Must(t, err)
+	return id
+}
+
+// Links that pods make in their own data don't count, and what can't be counted keeps
+// the mapping.
+func TestWhatCountsAsStaged(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	data := simtest.Kubelet + `\pods\uid\volumes\kubernetes.io~empty-dir\cache`
+	simtest.Must(t, sim.MkdirAll(data))
+	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, win.ErrorAccessDenied))
+	_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	simtest.WantErrorOf(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
+	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || !done.Unmapped {
+		t.Errorf("counted: %+v, %v", done, err)
+	}
+}
+
+func TestGetVolume(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
+		Format: storage.FormatOptions{Label: "data"}})
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+
+	for _, path := range []string{stagingPath, targetPath} {
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || v.VolumeID != staged.VolumeID || *v.Disk != number || v.SerialNumber != "vol-1" || v.DiskID == "" ||
+			v.FileSystem != "NTFS" || v.Label != "data" || v.SizeBytes < 9<<30 || v.UsedBytes+v.FreeBytes != v.SizeBytes ||
+			v.AllocationUnitBytes != 4096 || v.ReadOnly || v.Abnormal() {
+			t.Errorf("%s: %+v, %v", path, v, err)
+		}
+	}
+	v, err := n.Storage.GetVolume(ctx, sharePath)
+	if err != nil || v.Share != `\\filer\data` || v.SizeBytes != 5<<40 || v.Abnormal() {
+		t.Errorf("the share: %+v, %v", v, err)
+	}
+	const windows = simtest.Kubelet + `\windows`
+	simtest.Mount(t, sim, windows, sim.VolumesOfDisk(0)[0])
+	_, err = n.Storage.GetVolume(ctx, windows)
+	simtest.WantErrorOf(t, windows, err, csiproxy.ErrPermissionDenied)
+	for _, path := range []string{simtest.Kubelet, simtest.Kubelet + `\none`} {
+		_, err = n.Storage.GetVolume(ctx, path)
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrNotFound)
+	}
+	for _, path := range []string{`\\?\C:\Windows`, `\\filer`, `\\.\pipe\csi`} {
+		_, err = n.Storage.GetVolume(ctx, path)
+		simtest.WantErrorOf(t, path, err, csiproxy.ErrInvalidArgument)
+	}
+}
+
+// A driver that knows only the share asks whether it can be used. A server of which no share is
+// mapped isn't asked, since Windows would log on to it.
+func TestGetVolumeByShare(t *testing.T) {
+	sim, n := newShares(t)
+	ctx := t.Context()
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	for _, path := range []string{`\\filer\data`, `\\FILER\Data\`, `//filer/data/directory`} {
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || v.Share != `\\filer\data` || v.SizeBytes != 5<<40 || v.Abnormal() {
+			t.Errorf("%s: %+v, %v", path, v, err)
+		}
+	}
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFileAttributes, Object: `\\filer`}, win.ErrorLogonFailure))
+	for path, want := range map[string]storage.Reason{
+		`\\filer\data`: storage.ShareRefused, `\\filer\other`: storage.ShareNotMapped, `\\stranger\data`: storage.ShareNotMapped,
+	} {
+		v, err := n.Storage.GetVolume(ctx, path)
+		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != want || !v.Conditions[0].Inaccessible {
+			t.Errorf("%s: %+v, %v, want %s", path, v, err, want)
+		}
+	}
+	sim.OnCall(func(c winsim.Call) {
+		if strings.HasPrefix(strings.ToLower(c.Object), `\\stranger`) {
+			t.Errorf("the server was asked: %v", c)
+		}
+	})
+	if _, err := n.Storage.GetVolume(ctx, `\\stranger\data`); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who has changed a mapping sees that, though another caller's look is under way meanwhile.
+func TestGetVolumeSeesTheCallersOwnMapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newShares(t)
+		ctx := t.Context()
+		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+		simtest.Must(t, sim.Delay(winsim.Match{Call: win.CallDiskFreeSpace}, 3*time.Second))
+		first := make(chan storage.Volume, 1)
+		go func() {
+			v, err := n.Storage.GetVolume(ctx, sharePath)
+			simtest.WantError(t, err, nil)
+			first <- v
+		}()
+		synctest.Wait()
+		_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+		simtest.Must(t, err)
+		v, err := n.Storage.GetVolume(ctx, `\\filer\data`)
+		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != storage.ShareNotMapped {
+			t.Errorf("after the mapping was removed: %+v, %v", v, err)
+		}
+		simtest.Want(t, "what the first look saw", (<-first).Share, `\\filer\data`)
+	})
+}
+
+// dangling is a link to nothing.
+const dangling = simtest.Kubelet + `\pods\dangling`
+
+// withLeftovers returns a node on which a volume is published and a share staged, and on which
+// three things are left over: a mount of a disk that has left, a mapping without a link, and a
+// link to nothing.
+func withLeftovers(t *testing.T) (*winsim.System, *nodeops.Node) {
+	t.Helper()
+	sim, n := newShares(t)
+	ctx := t.Context()
+	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
+	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	writeVolumeData(t, sim)
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, share2Path)))
+	simtest.Must(t, sim.Remove(share2Path))
+	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
+	simtest.Must(t, sim.DetachDisk(gone))
+	return sim, n
+}
+
+// writeVolumeData writes what kubelet has beside targetPath.
+func writeVolumeData(t *testing.T, sim *winsim.System) {
+	t.Helper()
+	simtest.Must(t, sim.WriteFile(strings.TrimSuffix(targetPath, "mount")+"vol_data.json", []byte("{}")))
+}
+
+func TestListVolumes(t *testing.T) {
+	_, n := withLeftovers(t)
+	ctx := t.Context()
+
+	list, err := n.Storage.ListVolumes(ctx)
+	simtest.Must(t, err)
+	if !list.Complete() {
+		t.Error(list.IncompleteReason)
+	}
+	type row struct {
+		kind     storage.MountKind
+		path     string
+		abnormal bool
+		leftover string
+	}
+	want := map[row]bool{
+		{storage.MountPoint, stagingPath, false, ""}:                                      true,
+		{storage.MountPoint, otherPath, true, "the disk of the volume has left the node"}: true,
+		{storage.Link, targetPath, false, ""}:                                             true,
+		{storage.Link, dangling, false, "it leads to nothing"}:                            true,
+		{storage.ShareLink, sharePath, false, ""}:                                         true,
+		{storage.Mapping, "", false, "no staged path leads to the share"}:                 true,
+	}
+	for _, m := range list.Mounts {
+		r := row{m.Kind, m.Path, m.Volume.Abnormal(), m.LeftoverReason}
+		if !want[r] {
+			t.Errorf("listed is %+v", m)
+		}
+		delete(want, r)
+	}
+	if len(want) > 0 {
+		t.Errorf("not listed are %+v", want)
+	}
+}
+
+// The metrics tell how many accounts are refused, and how many log-ons that has saved.
+func TestRefusedLogOns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, n := newShares(t)
+		wrong := shareRequest(`\\filer\data`, sharePath)
+		wrong.Credentials.Password = secret.New("wrong")
+		for saved := range uint64(2) {
+			simtest.WantErrorOf(t, "a wrong password", n.Storage.StageShare(t.Context(), wrong), csiproxy.ErrUnauthenticated)
+			if accounts, heldBack := n.RefusedLogOns(); accounts != 1 || heldBack != saved {
+				t.Errorf("%d accounts, %d held back, want 1 and %d", accounts, heldBack, saved)
+			}
+		}
+	})
+}

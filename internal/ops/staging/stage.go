@@ -1,0 +1,373 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// StageVolume implements [storage.Operations].
+func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (
+	staged storage.StagedVolume, err error) {
+	defer s.options.Runner.Done("StageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	// First the checks of the request that don't depend on the state of the node.
+	path, err := s.Volumes.Parse(r.StagingPath)
+	if err != nil {
+		return staged, err
+	}
+	if r.Disk.IsZero() {
+		return staged, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"no disk is named: give its number, its serial number, an identifier or its iSCSI target")
+	}
+	if err := cmp.Or(r.Disk.Validate(), r.Format.Validate()); err != nil {
+		return staged, err
+	}
+	if t := r.Disk.ISCSI; t != nil {
+		if err := s.Initiator.CheckLogin(t.Portal, t.IQN, r.Login); err != nil {
+			return staged, err
+		}
+	}
+	if r.Disk.ISCSI == nil && r.Partition == 0 {
+		at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the rights are taken
+		if err == nil && at.Volume != "" && s.stagedAlready(ctx, r, path, volume.ID(at.Volume), &staged) {
+			return staged, nil
+		}
+	}
+	err = s.stageInFull(ctx, r, path, &staged)
+	return staged, err
+}
+
+// stagedAlready is StageVolume for a volume that is mounted at the path and staged just as requested.
+// That is the usual state when kubelet repeats a request. In any other state, or on an error, it
+// returns false, and the caller does the full sequence.
+func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, id volume.ID,
+	staged *storage.StagedVolume) (done bool) {
+	d, extent, err := s.Owner.DiskOf(ctx, id)
+	if err != nil {
+		return false
+	}
+	defer d.Release()
+	right, err := d.Volume(ctx, id)
+	if err != nil {
+		return false
+	}
+	defer right.Release()
+	if now, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !now.Equal(id) {
+		return false
+	}
+	if _, meant, err := s.isMeant(ctx, r.Disk, d.Disk); err != nil || !meant {
+		return false
+	}
+	info, formatted, err := s.Volumes.Information(ctx, id)
+	if err != nil || !formatted || otherFileSystem(r.Format, info.FileSystem) {
+		return false
+	}
+	staged.Disk, staged.VolumeID, staged.FileSystem = d.Number, id, info.FileSystem
+	return s.finish(ctx, d, right, extent, r, staged) == nil
+}
+
+// finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
+// It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
+// no size, so finish fails for it.
+func (s *Staging) finish(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
+	attributes, err := d.Attributes(ctx)
+	switch {
+	case err != nil:
+		return onDisk(d.Number, err)
+	case (attributes&win.DiskReadOnly != 0) != r.ReadOnly:
+		return onDisk(d.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
+	case r.Grow && !r.ReadOnly:
+		return s.grow(ctx, d, right.ID, extent, &staged.SizeBytes, &staged.Grown)
+	}
+	now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
+	staged.SizeBytes = now.SizeBytes
+	return err
+}
+
+func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
+	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
+}
+
+// stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for.
+func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path,
+	staged *storage.StagedVolume) error {
+	if r.Disk.ISCSI != nil {
+		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	d, err := s.take(ctx, s.Owner, r.Disk, cmp.Or(r.Wait, storage.DefaultWait))
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	staged.Disk = d.Number
+	for again := false; ; again = true {
+		id, made, err := s.prepare(ctx, d, r)
+		staged.VolumeID, staged.Partitioned = id, staged.Partitioned || made
+		if err != nil {
+			err = onDisk(d.Number, err)
+		} else {
+			err = s.stagePrepared(ctx, d, r, path, staged)
+		}
+		refused := csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition && !errors.As(err, new(win.Errno))
+		if err == nil || refused {
+			return err
+		}
+		// Windows may take a disk that has just arrived offline again, also after its volumes came.
+		attributes, attributesErr := d.Attributes(ctx)
+		if attributesErr != nil || attributes&win.DiskOffline == 0 {
+			return err
+		}
+		if again {
+			return onDisk(d.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+				Detail: "it went offline again while it was staged; try again later"})
+		}
+		s.options.Logger.Info("disk went offline again while it was staged", "disk", d.Number, "err", err)
+	}
+}
+
+// stagePrepared formats, mounts and measures the volume that prepare has found.
+func (s *Staging) stagePrepared(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest, path pathpolicy.Path,
+	staged *storage.StagedVolume) error {
+	// The volume's id says which one is meant: no other disk has it.
+	right, err := d.Volume(ctx, staged.VolumeID)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	extent, err := use.Extent(ctx, s.Sys, right.ID)
+	if err == nil && extent.DiskNumber != d.Number {
+		err = opendisk.ErrChanged("its volume lies on another disk")
+	}
+	if err != nil {
+		return err
+	}
+	fileSystem, formatted, err := s.format(ctx, d, right, extent, r)
+	staged.FileSystem, staged.Formatted = fileSystem, staged.Formatted || formatted
+	if err != nil {
+		return err
+	}
+	if err := s.mount(ctx, d, right, path); err != nil {
+		return err
+	}
+	return s.finish(ctx, d, right, extent, r, staged)
+}
+
+func onDisk(n disk.Number, err error) error {
+	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
+}
+
+// prepare brings a disk online, makes a data partition if there is none, and returns the volume of
+// the data partition, ready for use. made says whether prepare has made the partition.
+func (s *Staging) prepare(ctx context.Context, d *use.Disk,
+	r storage.StageVolumeRequest) (id volume.ID, made bool, _ error) {
+	attributes, err := d.Attributes(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	keepClear := win.DiskAttributes(disks.Blocking)
+	switch {
+	case r.ReadOnly:
+		keepClear = win.DiskOffline
+		err = s.makeReadOnly(ctx, d, attributes)
+	case attributes&disks.Blocking == win.DiskReadOnly:
+		err = s.checkNotStagedReadOnly(ctx, d)
+	}
+	if err == nil && !r.ReadOnly {
+		made, err = s.Disks.EnsurePartition(ctx, d, attributes)
+		if err == nil && !made {
+			_, err = s.Disks.Clear(ctx, d, disks.Blocking)
+		}
+	}
+	if err != nil {
+		return "", made, err
+	}
+	volumes, err := s.Disks.AwaitVolumes(ctx, d, keepClear)
+	if err != nil {
+		return "", made, err
+	}
+	for number, name := range volumes {
+		if number == r.Partition || r.Partition == 0 && len(volumes) == 1 {
+			return volume.ID(name), made, s.Disks.BringVolumeOnline(ctx, d.Number, name)
+		}
+	}
+	if r.Partition != 0 {
+		return "", made, csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", r.Partition)
+	}
+	return "", made, refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
+}
+
+// checkNotStagedReadOnly returns an error if a disk is staged read-only.
+func (s *Staging) checkNotStagedReadOnly(ctx context.Context, d *use.Disk) error {
+	paths, err := s.Disks.StagedReadOnly(ctx, d)
+	if err == nil && len(paths) > 0 {
+		err = refuse("it is staged read-only at " + use.Listed(paths) +
+			", and can't be staged writable too; unstage it there first")
+	}
+	return err
+}
+
+// makeReadOnly brings a disk online read-only. Windows mounts a file system read-only only if the
+// disk is read-only before. So a disk that is online and writable goes offline first.
+func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.DiskAttributes) error {
+	layout, err := d.Layout(ctx)
+	if err != nil {
+		return err
+	}
+	hidden := false
+	if len(opendisk.DataPartitions(layout)) == 0 {
+		// Windows may not return the table of an offline disk. Then the table counts that it returns
+		// once the disk is online.
+		if before&win.DiskOffline != 0 && layout.Style == win.StyleRAW {
+			if hidden, err = s.Disks.HoldsData(ctx, d); err != nil {
+				return err
+			}
+		}
+		if !hidden {
+			return refuse(noDataPartition)
+		}
+	}
+	if before&win.DiskOffline != 0 {
+		// A copy gets new ids only if it is writable.
+		if err := s.Disks.RefuseCopy(ctx, d, layout, "stage it writable, so that Windows gives it new ids"); err != nil {
+			return err
+		}
+	}
+	if before&win.DiskReadOnly == 0 {
+		if before&win.DiskOffline == 0 {
+			volumes, paths, err := s.Disks.Mounted(ctx, d)
+			if err != nil {
+				return err
+			}
+			if len(paths) > 0 {
+				return refuse("it is staged writable at " + use.Listed(paths) +
+					", and can't be staged read-only too; unstage it there first")
+			}
+			if err := s.Disks.TakeOffline(ctx, d, volumes, 0); err != nil {
+				return err
+			}
+		}
+		if err := d.Verify(ctx); err != nil {
+			return err
+		}
+		if err := d.SetAttributes(ctx, win.DiskReadOnly, win.DiskReadOnly); err != nil {
+			return err
+		}
+		s.options.Logger.Info("disk made read-only", "disk", d.Number)
+	}
+	_, err = s.Disks.Clear(ctx, d, win.DiskOffline)
+	if err == nil && hidden {
+		if layout, err = d.Layout(ctx); err == nil && len(opendisk.DataPartitions(layout)) == 0 {
+			err = refuse(noDataPartition)
+		}
+	}
+	if err != nil && hidden { // the disk may belong to others, so its attributes are restored
+		backErr := s.Disks.TakeOffline(context.WithoutCancel(ctx), d, nil, win.DiskReadOnly&^before)
+		return cmp.Or(backErr, err)
+	}
+	return err
+}
+
+const noDataPartition = "it has no data partition, and a disk that is staged read-only isn't partitioned"
+
+func refuse(why string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+}
+
+// format formats a volume if it is raw, and returns its file system.
+func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
+	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
+	if err == nil && !hasOne {
+		if r.ReadOnly {
+			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+				"volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
+		}
+		err = s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
+			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
+			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
+			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
+		})
+		if err == nil {
+			formatted = true
+			info, _, err = s.Volumes.Information(ctx, right.ID)
+		}
+	}
+	if err != nil {
+		return "", formatted, err
+	}
+	switch {
+	case info.FileSystem == "":
+		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again",
+			right.ID)
+	case otherFileSystem(r.Format, info.FileSystem):
+		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"volume %s has the file system %s, not %s as requested", right.ID, info.FileSystem, r.Format.FileSystem)
+	}
+	return info.FileSystem, formatted, nil
+}
+
+// mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
+// the volume a drive letter, mount removes that.
+func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, path pathpolicy.Path) error {
+	mounted, err := opendisk.MountedAt(ctx, s.Sys, string(right.ID))
+	if err != nil {
+		return err
+	}
+	elsewhere, err := s.Owner.Allowed(ctx, mounted)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(elsewhere, func(at string) bool {
+		other, err := s.Volumes.Parse(at)
+		return err == nil && other.Equal(path)
+	}) {
+		elsewhere = nil // MountVolume has mounted it there, too
+	}
+	if len(elsewhere) > 0 {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(elsewhere[0]))
+	}
+	if err := s.Volumes.Mount(ctx, d, right, path); err != nil {
+		return err
+	}
+	for _, letter := range mounted {
+		if len(use.Directories([]string{letter})) == 0 {
+			s.takeLetter(ctx, right, letter)
+		}
+	}
+	return nil
+}
+
+// takeLetter removes a drive letter of a volume, so that the volume has its path only. If that
+// fails, the letter does no harm, so the failure is only logged.
+func (s *Staging) takeLetter(ctx context.Context, right *use.Volume, letter string) {
+	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
+		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive",
+			letter, "err", err)
+		return
+	}
+	s.options.Logger.Info("drive letter taken away", "volume", right.ID, "drive", letter)
+}

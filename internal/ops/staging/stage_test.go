@@ -1,0 +1,644 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+const (
+	stagingPath = simtest.Kubelet + `\plugins\kubernetes.io\csi\example\vol-1\globalmount`
+	otherPath   = simtest.Kubelet + `\plugins\kubernetes.io\csi\example\vol-2\globalmount`
+	targetPath  = simtest.Kubelet + `\pods\6a1c2d3e\volumes\kubernetes.io~csi\data\mount`
+	file        = `\data.txt`
+)
+
+func serial(s string) storage.Selector { return storage.Selector{SerialNumber: s} }
+
+func pointer[T any](v T) *T { return &v }
+
+// newStaged returns a node with a disk, vol-1, that is staged at stagingPath.
+func newStaged(t *testing.T) (*winsim.System, *nodeops.Node, disk.Number) {
+	t.Helper()
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	return sim, n, number
+}
+
+func stage(t *testing.T, n *nodeops.Node, r storage.StageVolumeRequest) storage.StagedVolume {
+	t.Helper()
+	staged, err := n.Storage.StageVolume(t.Context(), r)
+	simtest.Must(t, err)
+	return staged
+}
+
+func unstage(t *testing.T, n *nodeops.Node, r storage.UnstageVolumeRequest) storage.UnstagedVolume {
+	t.Helper()
+	done, err := n.Storage.UnstageVolume(t.Context(), r)
+	simtest.Must(t, err)
+	return done
+}
+
+// The life of a volume, with each call made twice, and the disk under another number in the
+// end.
+func TestLifeOfAVolume(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Offline: true})
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", Offline: true, ReadOnly: true})
+	request := storage.StageVolumeRequest{Disk: serial("vol-0abc"), StagingPath: stagingPath, Grow: true}
+
+	first := stage(t, n, request)
+	if first.Disk != number || first.VolumeID == "" || first.FileSystem != "NTFS" || first.SizeBytes < 9<<30 ||
+		!first.Partitioned || !first.Formatted || first.Grown {
+		t.Errorf("first: %+v", first)
+	}
+	second := stage(t, n, request)
+	if first.Partitioned, first.Formatted = false, false; second != first {
+		t.Errorf("second: %+v, want %+v", second, first)
+	}
+	for range 2 {
+		simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
+	}
+	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
+
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: targetPath, DiskSizeBytes: 20 << 30})
+	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 || grown.DiskSizeBytes != 20<<30 {
+		t.Errorf("grown: %+v, %v", grown, err)
+	}
+	again, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes || again.DiskSizeBytes != 20<<30 {
+		t.Errorf("grown again: %+v, %v", again, err)
+	}
+
+	for range 2 {
+		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted ||
+		!done.DiskOffline || done.LoggedOut {
+		t.Errorf("unstaged: %+v", done)
+	}
+	simtest.Want(t, "unstaged again", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}),
+		storage.UnstagedVolume{})
+	online, err := n.Disk.GetDiskState(ctx, number)
+	if err != nil || online {
+		t.Errorf("online %v, %v", online, err)
+	}
+
+	simtest.Must(t, sim.DetachDisk(number))
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "between"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", SizeBytes: 30 << 30})
+	third := stage(t, n, request)
+	if third.Disk == number || third.VolumeID != first.VolumeID || third.Formatted || !third.Grown ||
+		third.SizeBytes < 29<<30 {
+		t.Errorf("staged under another number: %+v", third)
+	}
+	data, err := sim.ReadFile(stagingPath + file)
+	if string(data) != "precious" || err != nil {
+		t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+// A second call with other parameters is an error that names the difference.
+func TestStageVolumeNamesTheDifference(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	stage(t, n, request)
+
+	other := request
+	other.StagingPath = otherPath
+	_, err := n.Storage.StageVolume(ctx, other)
+	simtest.WantErrorOf(t, "another path", err, csiproxy.ErrFailedPrecondition, "staged at another path", stagingPath)
+	other = request
+	other.Format.FileSystem = storage.ReFS
+	_, err = n.Storage.StageVolume(ctx, other)
+	simtest.WantErrorOf(t, "another file system", err, csiproxy.ErrFailedPrecondition, "NTFS", "ReFS")
+	other = request
+	other.ReadOnly = true
+	_, err = n.Storage.StageVolume(ctx, other)
+	simtest.WantErrorOf(t, "read-only", err, csiproxy.ErrFailedPrecondition, "staged writable", "unstage it there first")
+	other = request
+	other.Disk = serial("vol-2")
+	_, err = n.Storage.StageVolume(ctx, other)
+	simtest.WantErrorOf(t, "another volume", err, csiproxy.ErrFailedPrecondition, "another volume is mounted there")
+	other = request
+	other.Partition = 7
+	_, err = n.Storage.StageVolume(ctx, other)
+	simtest.WantErrorOf(t, "another partition", err, csiproxy.ErrNotFound, "no data partition 7")
+}
+
+// MountVolume mounts a volume at a second path. Staging it at either one answers the same, whether
+// its disk is online already or not.
+func TestStageVolumeThatIsMountedTwice(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	first := stage(t, n, request)
+	simtest.Must(t, n.Volume.MountVolume(t.Context(), first.VolumeID, otherPath))
+	for _, path := range []string{stagingPath, otherPath} {
+		simtest.Must(t, sim.SetOfflineReason(number, win.OfflinePolicy))
+		request.StagingPath = path
+		stage(t, n, request)
+		stage(t, n, request)
+	}
+}
+
+func TestStageVolumeReadOnly(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
+	_, err := n.Storage.StageVolume(ctx, request)
+	simtest.WantErrorOf(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "read-only")
+	simtest.Must(t, sim.WriteImage(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "foreign"}), []byte("XFSB"), 0))
+	empty := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "empty"})
+	simtest.Partition(t, sim, empty, 0)
+	simtest.Must(t, sim.SetDiskAttributes(empty,
+		win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String())
+	for _, name := range []string{"foreign", "empty"} {
+		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial(name), StagingPath: otherPath,
+			ReadOnly: true})
+		simtest.WantErrorOf(t, name, err, csiproxy.ErrFailedPrecondition, "no data partition")
+	}
+	simtest.Want(t, "changes of a disk without a data partition", changed()[0], 0)
+	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
+	_, err = n.Storage.StageVolume(ctx, request)
+	simtest.WantErrorOf(t, "a raw volume", err, csiproxy.ErrFailedPrecondition, "has no file system")
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: request.Disk})
+
+	request.ReadOnly = false
+	stage(t, n, request)
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	for _, online := range []bool{false, true} { // as it was unstaged, and as a disk may arrive
+		simtest.Must(t, n.Disk.SetDiskState(ctx, number, online))
+		request.ReadOnly = true
+		var changes []win.DiskAttributes // what the disk has before each
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+				changes = append(changes, attributesOf(sim, number))
+			}
+		})
+		for range 2 {
+			if staged := stage(t, n, request); staged.FileSystem != "NTFS" || staged.Formatted || staged.Partitioned {
+				t.Errorf("%+v", staged)
+			}
+		}
+		sim.OnCall(nil)
+		// Windows mounts a file system as the disk is when it comes online.
+		if want := map[bool]string{false: "[1 3]", true: "[0 1 3]"}[online]; fmt.Sprint(changes) != want {
+			t.Errorf("before the changes, its attributes are %d, want %s", changes, want)
+		}
+		simtest.WantErrorOf(t, "writing", sim.WriteFile(stagingPath+file, []byte("changed")), win.ErrorWriteProtect)
+		writable := request
+		writable.ReadOnly = false
+		_, err = n.Storage.StageVolume(ctx, writable)
+		simtest.WantErrorOf(t, "writable", err, csiproxy.ErrFailedPrecondition, "staged read-only")
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		stage(t, n, writable)
+		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	}
+}
+
+// A disk may arrive online and read-only, as the one before it in its slot was, so that its file
+// system is mounted read-only. It is staged writable all the same, also if that mount lasts.
+func TestStageVolumeThatArrivesReadOnly(t *testing.T) {
+	for _, lasts := range []bool{false, true} {
+		sim, n := newNode(t)
+		simtest.Must(t, sim.SetSettings(winsim.Settings{ReadOnlyMounts: lasts}))
+		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+		for _, stages := range []func(){
+			func() { stage(t, n, request) },
+			func() {
+				simtest.Must(t, n.Disk.SetDiskState(t.Context(), number, true))
+				stage(t, n, request)
+			},
+		} {
+			stage(t, n, request)
+			unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+			simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{
+				Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly | win.DiskOffline}))
+			sim.Settle()
+			stages()
+			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+			unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		}
+	}
+}
+
+// Windows shows no table of a disk that is offline. Such a disk is staged read-only all the same,
+// and one without a partition is left as it was.
+func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
+	sim, n := newNode(t)
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
+	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
+	_, err := n.Storage.StageVolume(t.Context(), request)
+	simtest.WantErrorOf(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "no data partition")
+	simtest.Want(t, "attributes of a refused disk", sim.Disks()[number].Attributes, win.DiskOffline)
+	other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2", Offline: true})
+	simtest.Must(t, sim.WriteImage(other, []byte("XFSB"), 0))
+	foreign := storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath, ReadOnly: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == "IOCTL_DISK_UPDATE_PROPERTIES" { // it has just gone online
+			cancel()
+		}
+	})
+	_, err = n.Storage.StageVolume(ctx, foreign)
+	sim.OnCall(nil)
+	if a := sim.Disks()[other].Attributes; !errors.Is(err, context.Canceled) || a != win.DiskOffline {
+		t.Errorf("cancelled with %v, a disk of others has the attributes %d", err, a)
+	}
+	_, err = n.Storage.StageVolume(t.Context(), foreign)
+	simtest.WantErrorOf(t, "a disk of others", err, csiproxy.ErrFailedPrecondition, "no data partition")
+	simtest.Want(t, "attributes of a disk of others", sim.Disks()[other].Attributes, win.DiskOffline)
+	request.ReadOnly = false
+	first := stage(t, n, request)
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	request.ReadOnly = true
+	simtest.Want(t, "staged again", stage(t, n, request).VolumeID, first.VolumeID)
+}
+
+// Windows takes a disk offline again at any moment of its staging: once, which nobody sees, or
+// whenever its volume is mounted.
+func TestStageVolumeOfADiskThatGoesOffline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		offline := win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}
+		request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+		step := 1
+		if simtest.Sampled() {
+			step = 5
+		}
+		var calls atomic.Int64 // disks are asked at the same time
+		for at := int64(0); (at == 0 || at < calls.Load()) && !t.Failed(); at += int64(step) {
+			sim, n := newNode(t)
+			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
+			calls.Store(0)
+			sim.OnCall(func(c winsim.Call) {
+				if calls.Add(1)-1 == at && c.Name != win.CallFormatVolume {
+					simtest.Must(t, sim.SetDiskAttributes(number, offline))
+				}
+			})
+			_, err := n.Storage.StageVolume(t.Context(), request)
+			sim.OnCall(nil)
+			if kind := csiproxy.KindOf(err); err != nil && kind != csiproxy.ErrUnavailable {
+				t.Errorf("call %d: %v", at, err)
+			}
+			stage(t, n, request)
+		}
+		sim, n := newNode(t)
+		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallSetVolumeMountPoint {
+				simtest.Must(t, sim.SetDiskAttributes(number, offline))
+			}
+		})
+		_, err := n.Storage.StageVolume(t.Context(), request)
+		simtest.WantErrorOf(t, "a disk that doesn't stay online", err, csiproxy.ErrUnavailable, "went offline again")
+	})
+}
+
+// The result says that the volume has grown, also if Windows takes its disk offline right after.
+func TestStageVolumeGrowsADiskThatGoesOffline(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true}
+	stage(t, n, request)
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	var extended, offline atomic.Bool // disks are asked at the same time
+	sim.OnCall(func(c winsim.Call) {
+		if extended.Load() && !offline.Swap(true) {
+			simtest.Must(t, sim.SetOfflineReason(number, win.OfflinePolicy))
+		}
+		if c.Name == "FSCTL_EXTEND_VOLUME" {
+			extended.Store(true)
+		}
+	})
+	staged, err := n.Storage.StageVolume(t.Context(), request)
+	if err != nil || !offline.Load() || !staged.Grown || staged.SizeBytes < 19<<30 {
+		t.Errorf("%+v, %v", staged, err)
+	}
+}
+
+func TestStageVolumeFindsOneDisk(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	for _, s := range []string{"one", "two"} {
+		simtest.Attach(t, sim, winsim.DiskSpec{Serial: s,
+			Page83: []win.Identifier{{CodeSet: win.CodeSetASCII, Type: 1, ID: []byte("Example same")}}})
+	}
+	before := sim.Disks()
+	_, err := n.Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
+	simtest.WantErrorOf(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
+	_, err = n.Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number)}, StagingPath: stagingPath})
+	simtest.WantErrorOf(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
+	_, err = n.Storage.StageVolume(ctx,
+		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
+	simtest.WantErrorOf(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
+	for i, after := range sim.Disks() {
+		if after.Attributes != before[i].Attributes || len(sim.VolumesOfDisk(after.Number)) != 0 && !after.System {
+			t.Errorf("%+v was %+v", after, before[i])
+		}
+	}
+	// The disk of Windows isn't meant, if another one is like it.
+	if staged := stage(t, n, storage.StageVolumeRequest{
+		Disk: storage.Selector{LUN: new(uint32), Vendor: "Msft"}, StagingPath: otherPath,
+	}); staged.Disk != 1 {
+		t.Errorf("%+v", staged)
+	}
+	// The bad ones of a pair can be told apart by a second field.
+	if staged := stage(t, n, storage.StageVolumeRequest{
+		Disk: storage.Selector{Identifier: "same", SerialNumber: "two"}, StagingPath: stagingPath,
+	}); staged.Disk != 2 {
+		t.Errorf("%+v", staged)
+	}
+}
+
+// A disk that Windows doesn't see yet is looked for; the wait ends with the request's bound,
+// or with the deadline.
+func TestStageVolumeWaits(t *testing.T) {
+	sim, n := newNode(t)
+	_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "late", NeedsRescan: true})
+	simtest.Must(t, err)
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
+
+	_, err = n.Storage.StageVolume(t.Context(),
+		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
+	simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
+	simtest.WantErrorOf(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
+}
+
+func TestStageVolumeFormats(t *testing.T) {
+	sim, n := newNode(t)
+	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
+		Format: storage.FormatOptions{
+			FileSystem: storage.ReFS, AllocationUnitBytes: 64 << 10, Label: "data", IntegrityStreams: true,
+		}})
+	info, err := sim.VolumeInformation(t.Context(), string(staged.VolumeID))
+	if err != nil || staged.FileSystem != "ReFS" || info.FileSystem != "ReFS" || info.Label != "data" {
+		t.Errorf("%+v %+v, %v", staged, info, err)
+	}
+}
+
+// A volume that somebody has mounted raw at the staging path isn't staged already.
+func TestStageVolumeThatIsMountedRaw(t *testing.T) {
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Partition(t, sim, number, 1)
+	sim.Settle()
+	simtest.Mount(t, sim, stagingPath, sim.VolumesOfDisk(number)[0])
+	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	if !staged.Formatted || staged.FileSystem != "NTFS" {
+		t.Errorf("%+v", staged)
+	}
+}
+
+func TestStageVolumeOfClones(t *testing.T) {
+	sim, n := newNode(t)
+	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	simtest.Must(t, sim.FlushFile(stagingPath+file))
+	_, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
+	simtest.Must(t, err)
+	sim.Settle()
+
+	request := storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath}
+	request.ReadOnly = true
+	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskSetDriveLayoutEx.String())
+	_, err = n.Storage.StageVolume(t.Context(), request)
+	simtest.WantErrorOf(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	if got := changed(); got[0] != 0 || got[1] != 0 {
+		t.Errorf("a clone that is refused is changed: %d", got)
+	}
+	request.ReadOnly = false
+	if staged := stage(t, n, request); staged.Formatted || staged.Partitioned {
+		t.Errorf("%+v", staged)
+	}
+	for _, path := range []string{stagingPath, otherPath} {
+		if data, err := sim.ReadFile(path + file); string(data) != "precious" || err != nil {
+			t.Errorf("the file at %s is %q, %v", path, data, err)
+		}
+	}
+}
+
+// The original of a copy goes online while that is staged read-only. The copy doesn't get new ids for that.
+func TestStageVolumeOfACloneReadOnly(t *testing.T) {
+	sim, n := newNode(t)
+	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	number, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
+	simtest.Must(t, err)
+	sim.Settle()
+	written := simtest.Counted(sim, win.IoctlDiskSetDriveLayoutEx.String())
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, "Harddisk") {
+			sim.OnCall(nil)
+			simtest.Must(t, sim.SetOfflineReason(number, win.OfflineCollision))
+			simtest.Must(t, sim.SetDiskAttributes(original, win.SetDiskAttributes{Mask: win.DiskOffline}))
+		}
+	})
+	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath,
+		ReadOnly: true})
+	simtest.WantErrorOf(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
+	simtest.Want(t, "writes to it", written()[0], 0)
+}
+
+// A target that proves its identity: its secret becomes the node's before the login, and only
+// if there is one.
+func TestStageVolumeWithMutualCHAP(t *testing.T) {
+	sim, n := newNode(t)
+	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
+	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
+		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
+		CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"), MutualSecret: secret.New("other 12 byte"),
+	}, winsim.DiskSpec{SizeBytes: 1 << 30}))
+	request := func(mutual string) storage.StageVolumeRequest {
+		login := storage.Login{MutualSecret: secret.New(mutual)}
+		login.Type, login.Username, login.Secret = iscsi.MutualCHAP, "node", secret.New("twelve bytes")
+		return storage.StageVolumeRequest{
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, Login: login,
+			StagingPath: stagingPath,
+		}
+	}
+	set := 0
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallSetISCSICHAPSecret {
+			set++
+		}
+	})
+	refused := func(what, mutual string, kind error) {
+		t.Helper()
+		_, err := n.Storage.StageVolume(t.Context(), request(mutual))
+		simtest.WantErrorOf(t, what, err, kind)
+		if mutual != "" && err != nil && strings.Contains(err.Error(), mutual) {
+			t.Errorf("%s: the error %v has the secret", what, err)
+		}
+	}
+	refused("a short secret", "short", csiproxy.ErrInvalidArgument)
+	oneWay := request("other 12 byte")
+	oneWay.Login.Type = iscsi.OneWayCHAP
+	_, err := n.Storage.StageVolume(t.Context(), oneWay)
+	simtest.WantErrorOf(t, "a mutual secret for a login that isn't mutual", err, csiproxy.ErrInvalidArgument)
+	refused("no secret, of a node without one", "", csiproxy.ErrUnauthenticated)
+	simtest.Want(t, "times that the secret was set", set, 0)
+	refused("a wrong secret", "wrong 12 byte", csiproxy.ErrUnauthenticated)
+	stage(t, n, request("other 12 byte"))
+	simtest.Want(t, "times that the secret was set, once for each login", set, 2)
+	stage(t, n, request("wrong 12 byte")) // the node is connected
+	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	stage(t, n, request("")) // with the node's
+	simtest.Want(t, "times that the secret was set, also without a login", set, 2)
+}
+
+// The disks of a target: it is logged in to when needed, and out of with the last one.
+func TestStageVolumeOfATarget(t *testing.T) {
+	sim, n := newNode(t)
+	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
+	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
+		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}, CHAPUser: "node",
+		CHAPSecret: secret.New("twelve bytes"),
+	}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
+	request := func(lun uint32, path string) storage.StageVolumeRequest {
+		return storage.StageVolumeRequest{
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
+			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node",
+				Secret: secret.New("twelve bytes")}},
+			StagingPath: path,
+		}
+	}
+	wrong := request(0, stagingPath)
+	wrong.Login.Secret = secret.New("wrong secret!")
+	_, err := n.Storage.StageVolume(t.Context(), wrong)
+	simtest.WantErrorOf(t, "a wrong secret", err, csiproxy.ErrUnauthenticated)
+
+	if staged := stage(t, n, request(1, stagingPath)); staged.SizeBytes < 1<<30 {
+		t.Errorf("LUN 1 is %+v", staged)
+	}
+	other := stage(t, n, request(0, otherPath))
+	// Whether the other disk is used isn't known by one error.
+	for errno, fails := range map[win.Errno]bool{win.ErrorFileNotFound: false, win.ErrorIODevice: true} {
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(other.Disk), Count: 1}, errno))
+		done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		sessions, listErr := sim.ISCSISessions(t.Context())
+		if (err != nil) != fails || listErr != nil || len(sessions) != 1 {
+			t.Errorf("after error %d: %+v, %v, sessions %+v, %v", errno, done, err, sessions, listErr)
+		}
+		stage(t, n, request(1, stagingPath))
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || done.LoggedOut {
+		t.Errorf("the first LUN: %+v", done)
+	}
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || !done.LoggedOut {
+		t.Errorf("the last LUN: %+v", done)
+	}
+	sessions, err := sim.ISCSISessions(t.Context())
+	if err != nil || len(sessions) != 0 {
+		t.Errorf("sessions %+v, %v", sessions, err)
+	}
+
+	// A call that died after it unmounted the volume is made good by one that names the disk.
+	staged := stage(t, n, request(0, otherPath))
+	simtest.Must(t, n.Volume.UnmountVolume(t.Context(), staged.VolumeID, otherPath))
+	done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath, Disk: request(0, "").Disk})
+	if done.Unmounted || !done.DiskOffline || !done.LoggedOut {
+		t.Errorf("made good: %+v", done)
+	}
+
+	// A target that a driver has connected stays, until the driver disconnects it: a disk that
+	// it hasn't brought online yet may be of that.
+	stage(t, n, request(0, otherPath))
+	simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), portal, iqn, request(0, "").Login.Authentication))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
+		t.Errorf("a driver's login: %+v", done)
+	}
+	simtest.Must(t, n.ISCSI.DisconnectTarget(t.Context(), portal, iqn))
+	stage(t, n, request(0, otherPath))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.LoggedOut {
+		t.Errorf("once the driver has disconnected: %+v", done)
+	}
+
+	// A login that an administrator has set up stays.
+	stage(t, n, request(0, otherPath))
+	simtest.Must(t, sim.ISCSI().SetPersistentLogin(win.ISCSILogin{Portal: win.ISCSIPortal(portal), Target: string(iqn)}))
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
+		t.Errorf("an administrator's login: %+v", done)
+	}
+}
+
+// Bad requests change nothing.
+func TestBadStorageRequests(t *testing.T) {
+	_, n := newNode(t)
+	ctx := t.Context()
+	for what, r := range map[string]storage.StageVolumeRequest{
+		"no disk":        {StagingPath: stagingPath},
+		"a LUN alone":    {StagingPath: stagingPath, Disk: storage.Selector{LUN: pointer(uint32(1))}},
+		"no path":        {Disk: serial("vol-1")},
+		"a path outside": {Disk: serial("vol-1"), StagingPath: `C:\Windows`},
+		"another file system": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{FileSystem: "ext4"}},
+		"an odd cluster": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{AllocationUnitBytes: 1000}},
+		"a cluster of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{FileSystem: storage.ReFS, AllocationUnitBytes: 512}},
+		"a long label": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{Label: strings.Repeat("x", 33)}},
+		"integrity of NTFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{IntegrityStreams: true}},
+		"short names of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
+			Format: storage.FormatOptions{FileSystem: storage.ReFS, NoShortNames: true}},
+		"a bad label": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "a\x00"}},
+		"a short CHAP secret": {StagingPath: stagingPath,
+			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"},
+				IQN: "iqn.2026-01.a:b"}},
+			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u",
+				Secret: secret.New("short")}}},
+	} {
+		_, err := n.Storage.StageVolume(ctx, r)
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
+	}
+	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\Windows`})
+	simtest.WantErrorOf(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
+	_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: -1})
+	simtest.WantErrorOf(t, "a negative size", err, csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
+}

@@ -1,0 +1,110 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package staging has the operations of the storage group: whole tasks of a CSI node, made
+// of the operations of the other groups.
+package staging
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// System has the Windows calls that the tasks make themselves.
+type System interface {
+	win.Notices
+	use.System
+}
+
+// Groups are the operations that the tasks are made of, and what these share.
+type Groups struct {
+	Sys       System
+	Paths     *pathpolicy.Policy
+	Owner     *use.Owner
+	Disks     *disks.Disks
+	Volumes   *volumes.Volumes
+	Files     *files.Filesystem
+	Mappings  *shares.Mappings
+	Initiator *initiator.Initiator
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// Staging is the tasks on one node. All methods may be called concurrently.
+type Staging struct {
+	Groups
+	options Options
+	// targets serialises logging out of a target, by its name in lower case.
+	targets operation.Locks[string]
+
+	volumes operation.Singleflight[volume.ID, storage.Volume]
+	shares  operation.Singleflight[string, storage.Volume] // by root
+
+	mu         sync.Mutex              // guards the fields below
+	connecting map[string]int          // how many disks of a target are being staged
+	checking   map[volume.ID]time.Time // since when volumes are being checked
+}
+
+// New returns the tasks of one node, which use the operations in g.
+func New(g Groups, o Options) *Staging {
+	return &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int),
+		checking: make(map[volume.ID]time.Time)}
+}
+
+// ListDisks implements [storage.Operations].
+func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) (_ []storage.Disk, err error) {
+	defer s.options.Runner.Done("ListDisks", "", time.Now(), &err)
+	if err := wanted.Validate(); err != nil {
+		return nil, err
+	}
+	all, err := s.Disks.Describe(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	hardware := wanted
+	hardware.ISCSI = nil
+	all = slices.DeleteFunc(all, func(d storage.Disk) bool { return !hardware.Matches(d) })
+	if err := s.addTargets(ctx, all, s.Initiator.LUNs); err != nil {
+		if wanted.ISCSI != nil || ctx.Err() != nil {
+			return nil, err
+		}
+		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", err)
+	}
+	return slices.DeleteFunc(all, func(d storage.Disk) bool { return !wanted.Matches(d) }), nil
+}
+
+// addTargets fills in which disks are logical units of iSCSI targets. It asks the initiator, by
+// ask, only if there are disks on the iSCSI bus: asking starts the initiator's service.
+func (s *Staging) addTargets(ctx context.Context, all []storage.Disk,
+	ask func(context.Context) (map[disk.Number]storage.ISCSILUN, error)) error {
+	if !slices.ContainsFunc(all, func(d storage.Disk) bool { return d.Bus == storage.BusISCSI }) {
+		return nil
+	}
+	luns, err := ask(ctx)
+	if err != nil {
+		return err
+	}
+	for i, d := range all {
+		if lun, ok := luns[d.Number]; ok && d.Bus == storage.BusISCSI {
+			all[i].ISCSI = &lun
+		}
+	}
+	return nil
+}

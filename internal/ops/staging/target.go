@@ -1,0 +1,101 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"context"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// targetOf returns the target that provides an open disk; "" if none does. If a disk doesn't
+// say on which bus it is, targetOf asks the initiator, too.
+func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (iscsi.IQN, error) {
+	said := h.Hardware
+	if said.DescriptorErr == nil && said.Descriptor.BusType != win.BusTypeISCSI {
+		return "", nil
+	}
+	luns, err := s.Initiator.LUNs(ctx)
+	return luns[h.Number].IQN, err
+}
+
+// connect makes a portal known, and logs in to its target. Until done is called, logOut doesn't
+// disconnect the target.
+func (s *Staging) connect(ctx context.Context, t storage.ISCSISelector, l storage.Login) (done func(), err error) {
+	done, err = s.keepConnected(ctx, t.IQN)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.Initiator.AddTargetPortal(ctx, t.Portal); err == nil {
+		err = s.Initiator.Connect(ctx, t.Portal, t.IQN, l)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// keepConnected keeps logOut from disconnecting a target until done is called. It is needed while
+// a disk of the target is being staged, and isn't online yet. It waits for a logout that is under
+// way.
+func (s *Staging) keepConnected(ctx context.Context, target iscsi.IQN) (done func(), _ error) {
+	key := strings.ToLower(string(target))
+	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	s.count(key, 1)
+	return func() { s.count(key, -1) }, nil
+}
+
+// count adds n to the number of disks of a target that are being staged, and returns the sum.
+func (s *Staging) count(key string, n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.connecting[key] + n
+	if s.connecting[key] = now; now == 0 {
+		delete(s.connecting, key)
+	}
+	return now
+}
+
+// logOut logs out of a target if none of its disks is online or being staged, and reports
+// whether it has.
+func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
+	key := strings.ToLower(string(target))
+	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if s.count(key, 0) > 0 {
+		return false, nil
+	}
+	luns, err := s.Initiator.LUNs(ctx)
+	if err != nil {
+		return false, err
+	}
+	for n, lun := range luns {
+		if !lun.IQN.Equal(target) {
+			continue
+		}
+		online, err := s.Disks.GetDiskState(ctx, n)
+		if isNotFound(err) { // one answer proves nothing
+			if online, err = s.Disks.GetDiskState(ctx, n); isNotFound(err) {
+				continue
+			}
+		}
+		if err != nil || online {
+			return false, err
+		}
+	}
+	return s.Initiator.LogOut(ctx, target)
+}

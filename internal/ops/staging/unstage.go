@@ -1,0 +1,359 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// UnstageVolume implements [storage.Operations].
+func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (
+	_ storage.UnstagedVolume, err error) {
+	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
+	path, err := s.Volumes.Parse(r.StagingPath)
+	if err == nil {
+		err = r.Disk.Validate()
+	}
+	if err != nil {
+		return storage.UnstagedVolume{}, err
+	}
+	return s.unstage(ctx, r, path)
+}
+
+// unstage unstages the volume or share that is staged at a path, or only the disk that the
+// request names.
+func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest,
+	path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
+	at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the right to the volume is taken
+	mounted := volume.ID(at.Volume)
+	var remote unc.Path
+	isShare := false
+	if err == nil && mounted == "" {
+		remote, isShare, err = s.stagedAt(ctx, path, acceptOther)
+	}
+	switch {
+	case err != nil:
+		return done, err
+	case isShare && r.Disk.IsZero():
+		one, err := s.unstageShare(ctx, unstaging{local: path, remote: remote, force: r.Force})
+		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
+	}
+	var target iscsi.IQN // that provides the disk; "" if none does
+	if !isShare && mounted == "" {
+		mounted, err = s.Volumes.MountedAtPath(ctx, path) // "" also for something that is no mount point
+	}
+	if err == nil && mounted != "" {
+		target, err = s.unstageUnused(ctx, r, path, mounted, &done)
+	}
+	if err != nil {
+		return done, err
+	}
+	if !done.Unmounted && !r.Disk.IsZero() {
+		if err := s.retireNamed(ctx, r.Disk, &done); err != nil {
+			return done, err
+		}
+		if err := s.checkNotStaged(ctx, path, mounted, isShare); err != nil {
+			return done, err
+		}
+	}
+	if !done.Unmounted && !isShare { // an earlier call may have unmounted the volume and died before this step
+		if err := s.removeStagingDirectory(ctx, path); err != nil {
+			return done, err
+		}
+	}
+	if r.Disk.ISCSI != nil {
+		target = cmp.Or(target, r.Disk.ISCSI.IQN)
+	}
+	if target != "" {
+		done.LoggedOut, err = s.logOut(ctx, target)
+	}
+	return done, err
+}
+
+// checkNotStaged is called before a success that says that nothing is staged at a path. It returns
+// an error if another volume than mounted, the one when the call began, is mounted there now.
+func (s *Staging) checkNotStaged(ctx context.Context, path pathpolicy.Path, mounted volume.ID, isShare bool) error {
+	if isShare {
+		return nil
+	}
+	now, err := s.Volumes.MountedAtPath(ctx, path)
+	if err == nil && now != "" && !now.Equal(mounted) {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
+			now)
+	}
+	return err
+}
+
+// How long to retry while a volume is in use, which virus scanners end after a moment, and how
+// often. The interval grows, since each attempt flushes the volume and locks it.
+const (
+	useTimeout         = 15 * time.Second
+	useInterval        = 200 * time.Millisecond
+	useLongestInterval = 5 * time.Second
+)
+
+// unstageUnused retries unstageVolume while the volume is in use, for half of the time that the
+// caller has at most. No right is held between two attempts, so other calls on the disk and the
+// volume go on.
+func (s *Staging) unstageUnused(
+	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
+) (target iscsi.IQN, err error) {
+	polling := operation.Polling{Timeout: useTimeout, First: useInterval, Longest: useLongestInterval}
+	if deadline, ok := ctx.Deadline(); ok {
+		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
+	}
+	var inUse error // of the first attempt: who had it open may be gone when somebody asks
+	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
+		target, err = s.unstageVolume(ctx, r, path, id, done)
+		if volumes.IsInUse(err) && inUse == nil {
+			inUse = s.Volumes.InUse(ctx, id, err)
+		}
+		return !volumes.IsInUse(err), nil
+	})
+	switch {
+	case !volumes.IsInUse(err):
+		if inUse != nil {
+			s.options.Logger.Warn("a volume was in use when it was to be unmounted", "volume", id, "err", inUse)
+		}
+		return target, err
+	case ended != nil:
+		return "", fmt.Errorf("%w: %w", ended, err)
+	}
+	return "", s.Volumes.InUse(ctx, id, err)
+}
+
+// unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
+// returns the target that provides the disk. If the request names another disk, the volume stays
+// mounted.
+func (s *Staging) unstageVolume(
+	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
+) (target iscsi.IQN, _ error) {
+	d, _, err := s.Owner.Releasing().DiskOf(ctx, id)
+	if win.IsGone(err) {
+		return "", s.unstageMissing(ctx, r, id, path, err, done)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer d.Release()
+	if meant, err := s.mayBeMeant(ctx, r.Disk, d); err != nil || !meant {
+		return "", meanwhileGone(err)
+	}
+	right, err := d.Volume(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	defer right.Release()
+	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
+		return "", err
+	}
+	if !r.Force {
+		if err := s.checkUnpublished(ctx, right, ""); err != nil {
+			return "", err
+		}
+	}
+	locked, err := s.Volumes.UnmountUnused(ctx, right, path, r.Force)
+	if err != nil {
+		return "", meanwhileGone(err)
+	}
+	if locked.Device != nil {
+		defer locked.Close() // only now, so that nobody opens the volume before its disk is offline
+	}
+	done.Unmounted = true
+	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
+	removeErr := s.removeStagingDirectory(ctx, path)
+	if target, err = s.targetOf(ctx, d.Disk); err == nil {
+		done.DiskOffline, err = s.retire(ctx, d, id, locked)
+	}
+	return target, meanwhileGone(cmp.Or(err, removeErr))
+}
+
+// isStillMounted reports whether a volume is mounted at a path. It is called once the right to the
+// volume is taken, since the call that had it before may have unmounted the volume.
+func (s *Staging) isStillMounted(ctx context.Context, right *use.Volume, path pathpolicy.Path) (bool, error) {
+	now, err := s.Paths.Lookup(ctx, s.Sys, path) // Unmount checks it again, with the directories held open
+	return right.ID.Equal(volume.ID(now.Volume)), err
+}
+
+// removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
+// still writes through its link, that fails then, and doesn't land on the node's disk.
+func (s *Staging) removeStagingDirectory(ctx context.Context, path pathpolicy.Path) error {
+	err := s.Paths.Reach(ctx, s.Sys, path, func(e pathpolicy.Entry) error {
+		_, err := s.Files.RemoveEmpty(ctx, e)
+		return err
+	})
+	if pathpolicy.Missing(err) || errors.Is(err, win.ErrorDirNotEmpty) {
+		return nil
+	}
+	return err
+}
+
+// meanwhileGone makes an error that says that a disk isn't there csiproxy.ErrUnavailable. In the
+// middle of a call it may be transient, and a repeated call finds out.
+func meanwhileGone(err error) error {
+	if !win.IsGone(err) {
+		return err
+	}
+	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+		Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
+}
+
+// unstageMissing unmounts a missing volume, without a flush: its pods must be able to end.
+// why is the error that says that it is missing; since one error proves nothing, unstageMissing checks
+// it. If the request names a disk that is online without the volume, the volume is another disk's,
+// and stays mounted.
+func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path,
+	why error, done *storage.UnstagedVolume) error {
+	takeVolume := s.Owner.Releasing().Volume
+	if !r.Disk.IsZero() {
+		d, err := s.named(ctx, r.Disk)
+		if err != nil {
+			return meanwhileGone(err)
+		}
+		if d != nil {
+			defer d.Release()
+			if isOther, err := s.isOnlineWithout(ctx, d, id); err != nil || isOther {
+				return meanwhileGone(err)
+			}
+			takeVolume = d.Volume
+		}
+	}
+	right, err := takeVolume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
+		return err
+	}
+	missing, err := s.Owner.IsMissing(ctx, id)
+	if err == nil && !missing {
+		err = why
+	}
+	if err != nil {
+		return meanwhileGone(err)
+	}
+	err = s.Volumes.Unmount(ctx, right, path, func() error {
+		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", why)
+		return nil
+	})
+	done.Unmounted = err == nil
+	if err == nil {
+		err = s.removeStagingDirectory(ctx, path)
+	}
+	return err
+}
+
+// isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
+// come online, and its volumes haven't arrived, isOnlineWithout waits for them.
+func (s *Staging) isOnlineWithout(ctx context.Context, d *use.Disk, id volume.ID) (bool, error) {
+	attributes, err := d.Attributes(ctx)
+	if err != nil || attributes&win.DiskOffline != 0 {
+		return false, err
+	}
+	volumes, err := s.Disks.AwaitVolumes(ctx, d, 0)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range volumes {
+		if id.Equal(volume.ID(name)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
+// and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
+// mustn't keep its volume mounted for ever.
+func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *use.Disk) (bool, error) {
+	if wanted.IsZero() {
+		return true, nil
+	}
+	said, meant, err := s.isMeant(ctx, wanted, d.Disk)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case meant:
+		return true, nil
+	case err == nil && isAnother(wanted, said):
+		return false, nil
+	}
+	n, err := s.find(ctx, wanted, 0)
+	if isMissing(err) {
+		return true, nil
+	}
+	return n == d.Number, err
+}
+
+// retireNamed takes the disk that a request names offline, if it is in the node.
+func (s *Staging) retireNamed(ctx context.Context, wanted storage.Selector, done *storage.UnstagedVolume) error {
+	d, err := s.named(ctx, wanted)
+	if err != nil || d == nil {
+		return meanwhileGone(err)
+	}
+	defer d.Release()
+	done.DiskOffline, err = s.retire(ctx, d, "", device.Handle{})
+	return meanwhileGone(err)
+}
+
+// named takes the right to the disk that a request names. It returns nil if that isn't in the node.
+func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*use.Disk, error) {
+	d, err := s.take(ctx, s.Owner.Releasing(), wanted, 0)
+	if isMissing(err) {
+		return nil, nil
+	}
+	return d, err
+}
+
+// retire takes a disk offline unless one of its volumes is mounted, and reports whether it
+// has. A disk that was staged read-only is writable from then on. If locked has a Device, it has
+// the lock of the disk's volume id, which is written out.
+//
+// As WSL does, retire dismounts that volume before, and the handle keeps the lock meanwhile.
+//
+// Source: https://github.com/microsoft/WSL, src/windows/common/disk.cpp, SetOnline
+func (s *Staging) retire(ctx context.Context, d *use.Disk, id volume.ID, locked device.Handle) (offline bool, _ error) {
+	attributes, err := d.Attributes(ctx)
+	if err != nil || attributes&disks.Blocking == win.DiskOffline {
+		return false, err
+	}
+	var volumes opendisk.Volumes
+	if offline = attributes&win.DiskOffline == 0; offline {
+		var paths []string
+		if volumes, paths, err = s.Disks.Mounted(ctx, d); err != nil || len(paths) > 0 {
+			return false, err
+		}
+	}
+	if offline && locked.Device != nil {
+		maps.DeleteFunc(volumes, func(_ uint32, name string) bool { return id.Equal(volume.ID(name)) })
+		if err := locked.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
+			s.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", id, "err", err)
+		}
+	}
+	if err := s.Disks.TakeOffline(ctx, d, volumes, attributes); err != nil {
+		return false, err
+	}
+	return offline, nil
+}

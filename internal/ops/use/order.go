@@ -1,0 +1,42 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use
+
+// What excludes what. Rights to different objects exclude nothing; rights to the same
+// object exclude each other, in one process and between processes.
+//
+//	operation                                         rights, in the order in which they are taken
+//	StageVolume                                       disk, volume
+//	UnstageVolume                                     disk, volume; of a missing volume: volume
+//	MountVolume                                       disk, volume
+//	UnmountVolume; CleanUp of a mount                 volume
+//	Rmdir, RmdirContents of a mount point             volume, while directories are open: tried for a moment
+//	PublishVolume, CreateSymlink, LinkPath            volume or share that the link leads to
+//	UnpublishVolume, Rmdir of a link, CleanUp of it   none: they only end a use
+//	SetDiskState, PartitionDisk                       disk
+//	ResizeVolume, ExpandVolume                        disk
+//	FormatVolume, CheckVolume's spot fix              disk, volume
+//	NewSmbGlobalMapping, StageShare                   server, share for the mapping; then share for the link
+//	RemoveSmbGlobalMapping, UnstageShare              server, share
+//	CleanUp of a mapping; undo of a failed StageShare server, share
+//
+// An operation takes its first right from the Owner, and a second one from the first: Disk.Volume,
+// Server.Share. So all operations take their rights in one order, which prevents deadlocks:
+//
+//	disk < volume, server < share
+//
+// The locks of iSCSI targets come before all of these (packages staging and initiator).
+// Directories and links that are held open come last. A call that needs one which another call
+// holds waits for a second at most. So does a call that holds one and needs a right.
+type kind int
+
+// The kinds of rights. Their numbers are in the bytes of the lock file.
+const (
+	diskRight kind = iota + 1
+	volumeRight
+	serverRight
+	shareRight
+)
+
+var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share's mapping"}

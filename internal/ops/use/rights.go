@@ -1,0 +1,286 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Disk is an open disk with the right to change it: its state, its partition table and what lies
+// on its partitions.
+type Disk struct {
+	*opendisk.Disk
+	*right
+}
+
+// Release closes the disk and releases the locks.
+func (d *Disk) Release() {
+	d.Close()
+	d.right.Release()
+}
+
+// Volume is the right to change where a volume is mounted, and which links lead to it. The
+// volume's disk may have left the node.
+type Volume struct {
+	ID volume.ID
+	*right
+}
+
+// Server is the right to change the mappings of an SMB server.
+type Server struct{ *right }
+
+// Share is the right to change the mapping of a share and the links to it.
+type Share struct {
+	Root string
+	*right
+}
+
+// right is what all rights have: a lock in this process, and a lock against other processes.
+type right struct {
+	owner  *Owner
+	unlock func()   // releases the lock in this process
+	file   win.File // holds the lock against other processes while it is open; nil if there is none
+}
+
+// Release releases the locks. It is to be called once.
+func (r *right) Release() {
+	if r.file != nil {
+		r.file.Close()
+	}
+	r.unlock()
+}
+
+// take takes both locks of an object, given by its kind and its name.
+func (o *Owner) take(ctx context.Context, k kind, name string) (r *right, _ error) {
+	at := byteOf(k, name)
+	unlock, err := o.locks.Lock(ctx, at, kinds[k]+" "+quote.Text(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { // also after a panic, which the daemon survives
+		if r == nil {
+			unlock()
+		}
+	}()
+	var file win.File
+	if k != serverRight { // other processes are excluded by the rights to the server's shares
+		if file, err = o.exclude(ctx, k, at); err != nil {
+			return nil, err
+		}
+	}
+	return &right{o, unlock, file}, nil
+}
+
+// Disk takes the right to the disk that has the number n now. If there is none, the error is
+// csiproxy.ErrNotFound; if Windows runs from the disk, it is csiproxy.ErrFailedPrecondition.
+//
+// Disk opens the disk before it waits for the right. Meanwhile the disk may leave, or get another
+// number. So the caller verifies the disk right before each change.
+func (o *Owner) Disk(ctx context.Context, n disk.Number) (d *Disk, _ error) {
+	h, err := opendisk.Open(ctx, o.sys, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if d == nil {
+			h.Close()
+		}
+	}()
+	r, err := o.take(ctx, diskRight, n.String())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if d == nil {
+			r.Release()
+		}
+	}()
+	if err := o.checkSystemDisk(ctx, n); err != nil {
+		return nil, err
+	}
+	return &Disk{h, r}, nil
+}
+
+// DiskOf takes the right to the disk that a volume lies on, and returns where on the disk it lies.
+// It keeps no handle of the volume open: with one, Windows wouldn't format it.
+func (o *Owner) DiskOf(ctx context.Context, id volume.ID) (*Disk, win.DiskExtent, error) {
+	for {
+		extent, err := Extent(ctx, o.sys, id)
+		if err != nil {
+			return nil, extent, err
+		}
+		d, now, err := o.tryDiskOf(ctx, id, extent.DiskNumber)
+		if err != nil || d != nil {
+			return d, now, err
+		}
+		// The disk got another number while tryDiskOf waited for the right.
+	}
+}
+
+// tryDiskOf is DiskOf for a volume that lay on disk n a moment ago. It returns a nil Disk if the
+// volume lies on a disk of another number once the right to disk n is taken.
+func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ *Disk, extent win.DiskExtent, _ error) {
+	d, err := o.Disk(ctx, n)
+	if err != nil {
+		if now, extentErr := Extent(ctx, o.sys, id); extentErr == nil && now.DiskNumber != n {
+			return nil, extent, nil
+		}
+		return nil, extent, err
+	}
+	lies := false
+	defer func() {
+		if !lies {
+			d.Release()
+		}
+	}()
+	// The call that had the right before may have grown the volume.
+	extent, err = Extent(ctx, o.sys, id)
+	if err != nil || extent.DiskNumber != n {
+		return nil, extent, err
+	}
+	if err := d.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+		return nil, extent, err
+	}
+	lies = true
+	return d, extent, nil
+}
+
+// Volume takes the right to a volume for a caller that has a right to a disk, mostly the volume's.
+func (d *Disk) Volume(ctx context.Context, id volume.ID) (*Volume, error) {
+	return d.owner.Volume(ctx, id)
+}
+
+// Volume takes the right to a volume for a caller that needs none to its disk, which may have left.
+func (o *Owner) Volume(ctx context.Context, id volume.ID) (*Volume, error) {
+	if err := id.Validate(); err != nil {
+		return nil, err
+	}
+	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
+	r, err := o.take(ctx, volumeRight, guid)
+	if err != nil {
+		return nil, err
+	}
+	return &Volume{id, r}, nil
+}
+
+// tryTimeout is how long TryVolume waits.
+const tryTimeout = time.Second
+
+// TryVolume is Volume for a caller that holds directories open. The call that has the right may wait
+// for one of these directories, so TryVolume waits for tryTimeout only. Then it returns
+// csiproxy.ErrUnavailable.
+func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (*Volume, error) {
+	soon, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	v, err := o.Volume(soon, id)
+	if err != nil && ctx.Err() == nil && soon.Err() != nil {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"another call is changing where the volume at this path is mounted; try again later")
+	}
+	return v, err
+}
+
+// Server takes the right to the mappings of the server of remote.
+func (o *Owner) Server(ctx context.Context, remote unc.Path) (*Server, error) {
+	r, err := o.take(ctx, serverRight, remote.Server())
+	if err != nil {
+		return nil, err
+	}
+	return &Server{r}, nil
+}
+
+// Share takes the right to a share for a caller that has the right to its server, and so may map it.
+func (s *Server) Share(ctx context.Context, remote unc.Path) (*Share, error) {
+	return s.owner.Share(ctx, remote)
+}
+
+// Share takes the right to the share of remote for a caller that changes links only.
+func (o *Owner) Share(ctx context.Context, remote unc.Path) (*Share, error) {
+	r, err := o.take(ctx, shareRight, remote.Root())
+	if err != nil {
+		return nil, err
+	}
+	return &Share{remote.Root(), r}, nil
+}
+
+// MountedAt takes the right to the volume or share that is mounted where a path ends. So that
+// isn't unmounted or unmapped until release is called. If the path ends elsewhere, no right is
+// needed, and release does nothing. to is where the path ends once the right is taken.
+func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
+	const attempts = 4
+	for range attempts {
+		to, release, err := o.tryMountedAt(ctx, path)
+		if err != nil || release != nil {
+			return to, release, err
+		}
+	}
+	return to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"other calls keep changing what is mounted there; try again later")
+}
+
+// tryMountedAt is MountedAt, but release is nil if the path ends elsewhere once the right is taken.
+func (o *Owner) tryMountedAt(ctx context.Context,
+	path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
+	// The first lookup only says which right to take.
+	first, err := o.paths.Lookup(ctx, o.sys, path)
+	if err == nil && first.Kind == pathpolicy.Nothing {
+		first, err = o.paths.Resolve(ctx, o.sys, path)
+	}
+	if err != nil {
+		return first, nil, err
+	}
+	right, err := o.rightTo(ctx, first)
+	if err != nil {
+		return first, nil, err
+	}
+	if right == nil {
+		return first, func() {}, nil
+	}
+	defer func() {
+		if release == nil {
+			right.Release()
+		}
+	}()
+	to, err = o.paths.Resolve(ctx, o.sys, path)
+	// For a volume, the target has its name.
+	if err != nil || to.Kind != first.Kind || !winname.Equal(to.Target, first.Target) {
+		return to, nil, err
+	}
+	return to, right.Release, nil
+}
+
+// rightTo takes the right to where a path was found to end. It is nil if none is needed.
+func (o *Owner) rightTo(ctx context.Context, to pathpolicy.Resolved) (*right, error) {
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		v, err := o.Volume(ctx, volume.ID(to.Volume))
+		if err != nil {
+			return nil, err
+		}
+		return v.right, nil
+	case pathpolicy.SharedDirectory:
+		remote, err := unc.Parse(to.Target)
+		if err != nil {
+			return nil, nil // no such share can be mapped
+		}
+		s, err := o.Share(ctx, remote)
+		if err != nil {
+			return nil, err
+		}
+		return s.right, nil
+	}
+	return nil, nil
+}

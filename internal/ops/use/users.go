@@ -1,0 +1,284 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Extent returns where a volume lies that is on one part of one disk. The error is
+// csiproxy.ErrInvalidArgument if id is no volume id, csiproxy.ErrNotFound if the volume isn't there.
+func Extent(ctx context.Context, sys win.DeviceOpener, id volume.ID) (win.DiskExtent, error) {
+	if err := id.Validate(); err != nil {
+		return win.DiskExtent{}, err
+	}
+	extents, err := device.ExtentsOf(ctx, sys, device.VolumePath(string(id)))
+	if err == nil && len(extents) != 1 {
+		err = ErrSpread(len(extents))
+	}
+	if err != nil {
+		return win.DiskExtent{}, err
+	}
+	return extents[0], nil
+}
+
+// ErrSpread is the error of a volume that doesn't lie on one part of a disk.
+func ErrSpread(parts int) error {
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"the volume lies on %d parts of disks; only a volume on one part of one disk can be used", parts)
+}
+
+// IsMissing reports whether a volume is missing now, because its disk has left the node or is offline.
+// It queries the volume itself. If Windows lists the volume, but can't open it, the error is
+// csiproxy.ErrUnavailable.
+func (o *Owner) IsMissing(ctx context.Context, id volume.ID) (bool, error) {
+	_, err := Extent(ctx, o.sys, id)
+	if !win.IsGone(err) {
+		return false, err
+	}
+	names, listErr := o.sys.FindVolumes(ctx)
+	if listErr != nil {
+		return false, listErr
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(volume.ID(name)) }) {
+		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+			Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
+	}
+	return true, nil
+}
+
+// Directories returns those of paths that aren't drive letters. Windows assigns letters by
+// itself, so a letter doesn't say that the volume is used.
+func Directories(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
+}
+
+// Allowed returns those of the paths at which a volume is mounted that are below the allowed directories.
+func (o *Owner) Allowed(ctx context.Context, paths []string) ([]string, error) {
+	return o.paths.Inside(ctx, o.sys, paths)
+}
+
+// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. If
+// not all of these can be read, it returns true, since there may be one.
+func (o *Owner) MountsMissingVolume(ctx context.Context) (bool, error) {
+	links, incomplete, err := o.Links(ctx)
+	if err != nil || incomplete != nil {
+		return true, err
+	}
+	for _, l := range links.All {
+		if !l.Link.IsMountPoint() {
+			continue
+		}
+		if _, err := Extent(ctx, o.sys, volume.ID(l.Link.Volume)); err != nil {
+			return true, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+// Links are links and mount points that were found in one walk of the allowed directories.
+type Links struct {
+	All    []pathpolicy.FoundLink
+	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as winname.Lower makes it
+}
+
+// NewLinks returns the links of one walk.
+func NewLinks(all []pathpolicy.FoundLink) Links {
+	byPath := make(map[string]pathpolicy.FoundLink, len(all))
+	for _, l := range all {
+		byPath[winname.Lower(l.Path.String())] = l
+	}
+	return Links{all, byPath}
+}
+
+// foundLinks are the links and mount points in the allowed directories. incomplete is why some may be
+// missing, or nil.
+type foundLinks struct {
+	Links
+	incomplete error
+}
+
+// Links returns the links and mount points in the allowed directories, and why some may be missing.
+func (o *Owner) Links(ctx context.Context) (_ Links, incomplete, err error) {
+	found, err := o.links.Do(ctx, struct{}{}, func(ctx context.Context) (f foundLinks, _ error) {
+		all, incomplete, err := o.paths.Links(ctx, o.sys)
+		return foundLinks{NewLinks(all), incomplete}, err
+	})
+	return found.Links, found.incomplete, err
+}
+
+// mount is where a volume is mounted, and the parts of disks on which it lies: none if it is missing.
+type mount struct {
+	path    string
+	extents []win.DiskExtent
+}
+
+// allMounts returns the volumes that are mounted in the allowed directories, or an error unless it
+// has found all of them.
+func (o *Owner) allMounts(ctx context.Context) ([]mount, error) {
+	return o.mounts.Do(ctx, struct{}{}, func(ctx context.Context) (all []mount, _ error) {
+		links, incomplete, err := o.paths.Links(ctx, o.sys)
+		if err = cmp.Or(err, incomplete); err != nil {
+			return nil, err
+		}
+		for _, l := range links {
+			if !l.Link.IsMountPoint() {
+				continue
+			}
+			extents, err := o.extentsIfThere(ctx, volume.ID(l.Link.Volume))
+			if err != nil {
+				return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
+			}
+			all = append(all, mount{l.Path.String(), extents})
+		}
+		return all, nil
+	})
+}
+
+// MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
+// directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
+func (o *Owner) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
+	all, err := o.allMounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(m.extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
+			paths = append(paths, m.path)
+		}
+	}
+	return paths, nil
+}
+
+// extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
+func (o *Owner) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExtent, error) {
+	extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(string(id)))
+	if win.IsGone(err) {
+		missing, missingErr := o.IsMissing(ctx, id)
+		if missing {
+			return nil, nil
+		}
+		err = cmp.Or(missingErr, err)
+	}
+	return extents, err
+}
+
+// LinksTo returns the links in the allowed directories that lead to a volume, also by way of
+// other links. It returns an error unless it has found all of them.
+func (o *Owner) LinksTo(ctx context.Context, id volume.ID) (links []string, _ error) {
+	all, incomplete, err := o.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if incomplete != nil {
+		return nil, unknownLinks(incomplete)
+	}
+	return o.LinksAmong(ctx, all, id)
+}
+
+// LinksAmong returns those of all links in the allowed directories that lead to a volume.
+func (o *Owner) LinksAmong(ctx context.Context, all Links, id volume.ID) (links []string, _ error) {
+	for _, l := range all.All {
+		if l.Link.IsMountPoint() {
+			continue
+		}
+		leads, err := o.leadsTo(ctx, l, id, all.ByPath)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, unknownLinks(err)
+		}
+		if leads {
+			links = append(links, l.Path.String())
+		}
+	}
+	return links, nil
+}
+
+func unknownLinks(err error) error {
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrUnavailable, Err: err,
+		Detail: "whether pods use the volume can't be found out, since not all links to it are known; try again later",
+	}
+}
+
+// leadsTo reports whether a link leads to a volume. It takes the links and mount points on the way
+// from found, and reads only others.
+func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID,
+	found map[string]pathpolicy.FoundLink) (bool, error) {
+	for range len(found) + 1 {
+		switch l.Link.Kind {
+		case pathpolicy.LinkToVolume:
+			return id.Equal(volume.ID(l.Link.Volume)), nil
+		case pathpolicy.LinkInside:
+		default:
+			return false, nil
+		}
+		next, ok := found[winname.Lower(l.Link.Path.String())]
+		if !ok {
+			return o.resolvesTo(ctx, l.Link.Path, id)
+		}
+		l = next
+	}
+	return false, nil // a circle
+}
+
+// resolvesTo reports whether a path leads to a volume or into it.
+func (o *Owner) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.ID) (bool, error) {
+	_, on, err := o.paths.ResolveVolume(ctx, o.sys, path)
+	if win.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
+		_, on, err = o.paths.ResolveVolume(ctx, o.sys, path)
+		if win.IsGone(err) {
+			return false, nil
+		}
+	}
+	if pathpolicy.LeadsOutside(err) {
+		return false, nil
+	}
+	return err == nil && id.Equal(volume.ID(on)), err
+}
+
+// MostListed is how many paths Listed names.
+const MostListed = 5
+
+// Listed names at most five paths in an error.
+func Listed(paths []string) string {
+	text := strings.Join(paths[:min(len(paths), MostListed)], ", ")
+	if len(paths) > MostListed {
+		text += ", …"
+	}
+	return quote.Text(text)
+}
+
+// ProtectedDisks returns the disks of the volumes that the administrator protects.
+func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
+	volumes, err := o.paths.Protected(ctx, o.sys)
+	if err != nil {
+		return nil, err
+	}
+	protected := make(map[disk.Number]bool)
+	for _, name := range volumes {
+		extents, err := o.extentsIfThere(ctx, volume.ID(name))
+		if err != nil {
+			return nil, &csiproxy.Error{Object: "protected volume " + quote.Text(name), Err: err}
+		}
+		for _, e := range extents {
+			protected[e.DiskNumber] = true
+		}
+	}
+	return protected, nil
+}

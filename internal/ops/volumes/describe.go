@@ -1,0 +1,155 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Describe returns what is known of a volume. What is wrong with it is among its conditions. The
+// only error is ctx's.
+func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
+	d := storage.Volume{VolumeID: id}
+	var extents []win.DiskExtent
+	h, err := v.open(ctx, id, win.AccessNone)
+	if err == nil {
+		defer h.Close()
+		extents, err = h.Extents(ctx)
+	}
+	if win.IsGone(err) {
+		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
+		return d, nil
+	}
+	diskReadOnly := false
+	if err == nil {
+		diskReadOnly, err = v.describeDisk(ctx, &d, h, extents)
+	}
+	if ctx.Err() != nil {
+		return d, ctx.Err()
+	}
+	if err != nil {
+		add(&d, storage.DiskUnreadable, false, "its disk can't be asked: "+err.Error())
+	}
+	info, formatted, err := v.Information(ctx, id)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, win.ErrorNotReady):
+		add(&d, storage.VolumeOffline, true, "Windows has it offline: "+err.Error())
+	case err != nil:
+		add(&d, storage.Unreadable, true, "Windows can't read it: "+err.Error())
+	case !formatted:
+		d.FileSystem = storage.NoFileSystem
+		add(&d, storage.NotFormatted, true, "it has no file system")
+	default:
+		d.FileSystem, d.Label = info.FileSystem, info.Label
+		d.ReadOnly = diskReadOnly || info.Flags&win.FileReadOnlyVolume != 0
+		if d.ReadOnly && !diskReadOnly {
+			add(&d, storage.ReadOnly, false, "it is read-only, though its disk isn't")
+		}
+		v.describeFileSystem(ctx, &d)
+	}
+	return d, ctx.Err()
+}
+
+// add adds a condition, which says what is wrong with a volume.
+func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message string) {
+	d.Conditions = append(d.Conditions, storage.Condition{Reason: reason, Inaccessible: inaccessible, Message: message})
+}
+
+// describeDisk fills in what is known of the disk that a volume lies on.
+func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle,
+	extents []win.DiskExtent) (readOnly bool, _ error) {
+	if len(extents) != 1 {
+		return false, use.ErrSpread(len(extents))
+	}
+	d.Disk = &extents[0].DiskNumber
+	h, err := opendisk.Open(ctx, v.sys, *d.Disk, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	// The handle of the volume was open all the time, so it is the same volume. Its disk was there
+	// before and after the disk was opened by its number, and a disk keeps its number while it is
+	// there. So the open disk is the volume's, which is proof enough for a description.
+	if now, err := volume.Extents(ctx); err != nil || !slices.Equal(now, extents) {
+		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies at another place"))
+	}
+	if h.Hardware.DescriptorErr != nil {
+		return false, h.Hardware.DescriptorErr
+	}
+	d.SerialNumber = strings.TrimSpace(h.Hardware.Descriptor.SerialNumber)
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return false, err
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch layout.Style {
+	case win.StyleGPT:
+		d.DiskID = layout.DiskID.String()
+	case win.StyleMBR:
+		d.DiskID = fmt.Sprintf("%08x", layout.Signature)
+	}
+	return attributes&win.DiskReadOnly != 0, nil
+}
+
+// describeFileSystem fills in the sizes of a file system, and notes whether Windows wants to
+// check it.
+func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
+	space, err := v.sys.DiskFreeSpace(ctx, string(d.VolumeID))
+	if err != nil {
+		add(d, storage.Unreadable, true, "its size can't be read: "+err.Error())
+	}
+	d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Free), int64(space.Total-space.Free)
+	h, err := v.open(ctx, d.VolumeID, win.GenericRead)
+	if err != nil {
+		add(d, storage.Unreadable, true, "it can't be opened: "+err.Error())
+		return
+	}
+	defer h.Close()
+	if data, err := h.FileSystemData(ctx, d.FileSystem); err == nil {
+		d.AllocationUnitBytes = data.BytesPerCluster
+	} // a file system that is neither NTFS nor ReFS has no such data
+	dirty, err := h.IsDirty(ctx)
+	switch {
+	case win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported): // the file system has no such flag
+	case err != nil:
+		add(d, storage.Dirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
+	case dirty:
+		add(d, storage.Dirty, false, "its file system is to be checked by Windows")
+	}
+}
+
+// Repair has Windows check a volume, or repair what a check has found, and reports whether
+// there are errors.
+func (v *Volumes) Repair(ctx context.Context, id volume.ID, mode win.RepairMode) (errorsFound bool, _ error) {
+	var result win.RepairResult
+	err := operation.Retry(ctx, repairTimeout, formatInterval, isUnknownVolume, func() (err error) {
+		result, err = v.sys.RepairVolume(ctx, string(id), mode)
+		return err
+	})
+	if err == nil && mode != win.RepairScan {
+		v.options.Logger.Info("volume repaired", "volume", id)
+	}
+	return result != win.RepairNoErrors, err
+}
+
+// isUnknownVolume reports whether err says that storage management doesn't know a volume
+// yet.
+func isUnknownVolume(err error) bool { return errors.Is(err, win.ErrorRetry) }

@@ -1,0 +1,163 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// subject is a node with the disk and the volume that an operation is about.
+type subject struct {
+	*node
+	number disk.Number
+	id     volume.ID
+}
+
+func raw(n *node) subject {
+	number, id := n.attach(winsim.DiskSpec{Serial: " vol 1"})
+	return subject{n, number, id}
+}
+
+func formatted(n *node) subject {
+	number, id := n.formatted(winsim.DiskSpec{Serial: " vol 1"})
+	return subject{n, number, id}
+}
+
+const link = kubelet + `\link` // to a volume
+
+func mounted(n *node) subject {
+	s := formatted(n)
+	n.do(n.volumes.MountVolume(n.t.Context(), s.id, staging))
+	n.do(n.sim.Symlink(link, staging, true))
+	return s
+}
+
+// grown is a node with a volume whose disk has grown since, and whose table doesn't follow by itself.
+func grown(n *node) subject {
+	n.do(n.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
+	s := formatted(n)
+	n.do(n.sim.GrowDisk(s.number, 20*gibibyte))
+	return s
+}
+
+func (n *node) path(text string) pathpolicy.Path {
+	n.t.Helper()
+	path, err := n.volumes.Parse(text)
+	n.do(err)
+	return path
+}
+
+func (s subject) unmountUnused(ctx context.Context, force bool) error {
+	right, err := s.owner.Volume(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	locked, err := s.volumes.UnmountUnused(ctx, right, s.path(staging), force)
+	if err != nil || force {
+		return err
+	}
+	return locked.Close()
+}
+
+// An error at any call to Windows of any operation reaches the caller, apart from few that
+// don't matter, and nothing is left half-done that the operation doesn't complete when it is repeated.
+func TestErrorAtEachCall(t *testing.T) {
+	// A page file that refuses to tell its attributes is there.
+	const systemFiles = "GetFileAttributesW"
+	operations := make(map[string]func(t *testing.T) simtest.Attempt)
+	for name, c := range map[string]struct {
+		subject func(*node) subject
+		operate func(context.Context, subject) (any, error)
+		passed  string // the calls whose errors don't reach the caller
+	}{
+		// Where Windows doesn't tell the volume of a partition, all volumes are looked through.
+		"ListVolumesOnDisk": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.ListVolumesOnDisk(ctx, s.number, 0)
+		}, "GetVolumeNameForVolumeMountPointW"},
+		"ListVolumesOnDisk of a partition": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.ListVolumesOnDisk(ctx, s.number, 2)
+		}, "GetVolumeNameForVolumeMountPointW"},
+		"DataVolumeOfDisk": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.DataVolumeOfDisk(ctx, s.number)
+		}, "GetVolumeNameForVolumeMountPointW"},
+		"GetDiskNumberFromVolumeID": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetDiskNumberFromVolumeID(ctx, s.id)
+		}, ""},
+		"DiskBytes": {raw, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.DiskBytes(ctx, s.id)
+		}, ""},
+		"IsVolumeFormatted": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.IsVolumeFormatted(ctx, s.id)
+		}, ""},
+		"FormatVolume": {raw, func(ctx context.Context, s subject) (any, error) {
+			for _, v := range s.sim.Volumes() {
+				if v.Name == string(s.id) && v.FileSystem != "" {
+					return nil, nil // it is the repetition, and would be refused
+				}
+			}
+			return nil, s.volumes.FormatVolume(ctx, s.id)
+		}, systemFiles},
+		"GetVolumeStats": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetVolumeStats(ctx, s.id)
+		}, ""},
+		"WriteVolumeCache": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.WriteVolumeCache(ctx, s.id)
+		}, ""},
+		"ResizeVolume": {grown, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.ResizeVolume(ctx, s.id, 0)
+		}, systemFiles},
+		"MountVolume": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.MountVolume(ctx, s.id, staging)
+		}, systemFiles},
+		"UnmountVolume": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.volumes.UnmountVolume(ctx, s.id, staging)
+		}, ""},
+		// It is written out before it is locked.
+		"UnmountUnused": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.unmountUnused(ctx, false)
+		}, "FlushFileBuffers"},
+		"UnmountUnused by force": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return nil, s.unmountUnused(ctx, true)
+		}, ""},
+		"MountedAtPath": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.MountedAtPath(ctx, s.path(staging))
+		}, ""},
+		"GetVolumeIDFromTargetPath": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetVolumeIDFromTargetPath(ctx, link)
+		}, systemFiles},
+		"GetClosestVolumeIDFromTargetPath": {mounted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.GetClosestVolumeIDFromTargetPath(ctx, link)
+		}, systemFiles},
+		"Repair": {formatted, func(ctx context.Context, s subject) (any, error) {
+			return s.volumes.Repair(ctx, s.id, win.RepairScan)
+		}, ""},
+		"Describe": {formatted, func(ctx context.Context, s subject) (any, error) {
+			v, err := s.volumes.Describe(ctx, s.id)
+			if err != nil || len(v.Conditions) > 0 {
+				return nil, cmp.Or(err, fmt.Errorf("%w: %v", simtest.ErrUnknown, v.Conditions))
+			}
+			number := *v.Disk
+			v.Disk = nil
+			return []any{number, v}, nil
+		}, "FSCTL_GET_NTFS_VOLUME_DATA partly"},
+	} {
+		operations[name] = func(t *testing.T) simtest.Attempt {
+			s := c.subject(newNode(t))
+			return simtest.Attempt{Sys: s.sim, Run: func(ctx context.Context) (any, error) { return c.operate(ctx, s) },
+				State: func() any { return simtest.State(s.sim) }, Passed: &c.passed}
+		}
+	}
+	simtest.ErrorAtEachCall(t, operations)
+}

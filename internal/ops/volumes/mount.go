@@ -1,0 +1,314 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/volume"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Parse checks the text of a path. In this group, as in the published daemon, a slash counts as a
+// backslash: drivers append /target to the path that kubelet gives them.
+func (v *Volumes) Parse(path string) (pathpolicy.Path, error) {
+	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
+}
+
+// MountVolume implements [volume.Operations].
+func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath string) (err error) {
+	defer v.options.Runner.Done("MountVolume", object(id), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return at(targetPath, err)
+	}
+	d, _, err := v.options.Owner.DiskOf(ctx, id) // an error if there is no such volume
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	right, err := d.Volume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	return at(targetPath, v.Mount(ctx, d, right, path))
+}
+
+// Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the right
+// to the disk, so that the disk doesn't go offline meanwhile. There is no right to a disk that Windows
+// runs from, and the volume lies on this disk only. So Mount doesn't check that again.
+func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, path pathpolicy.Path) error {
+	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(right.ID))
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return refuse(reason)
+	}
+	return v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		if err := e.CheckReplaceable(); err != nil {
+			return err
+		}
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
+		if errors.Is(err, win.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
+			return refuse(notADirectory)
+		}
+		if err != nil {
+			return err
+		}
+		mounted, err := mountedAt(ctx, directory)
+		if err != nil {
+			return err
+		}
+		if mounted == "" {
+			mountErr := directory.Mount(ctx, string(right.ID))
+			if mountErr != nil && !errors.Is(mountErr, win.ErrorDirNotEmpty) {
+				return v.explain(ctx, directory, mountErr)
+			}
+			// The query on the directory's handle says what is mounted now: this volume, one that another
+			// call has mounted meanwhile, or none because the directory has entries.
+			if mounted, err = mountedAt(ctx, directory); err != nil {
+				return err
+			}
+			if mounted == "" && mountErr != nil {
+				return notEmpty(ctx, directory)
+			}
+			if mountErr == nil && mounted.Equal(right.ID) {
+				v.options.Logger.Info("volume mounted", "volume", right.ID, "path", directory.Path())
+			}
+		}
+		if !mounted.Equal(right.ID) {
+			return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
+		}
+		return nil
+	})
+}
+
+// notEmpty returns an error if a directory has entries. It names some of them, and since when
+// they have been there.
+func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
+	entries, err := directory.ReadDir(ctx, true)
+	if err != nil {
+		return &csiproxy.Error{
+			Kind: csiproxy.ErrFailedPrecondition, Err: err,
+			Detail: "the directory is not empty, and can't be listed",
+		}
+	}
+	var names []string
+	for _, e := range entries {
+		name := e.Name
+		if e.Created != 0 {
+			name += " (since " + e.Created.Time().Format(time.RFC3339) + ")"
+		}
+		names = append(names, name)
+	}
+	return refuse("the directory is not empty: it has " + use.Listed(names) +
+		"; somebody wrote there while nothing was mounted; on the node, Move-Item -LiteralPath '" +
+		strings.ReplaceAll(directory.Path(), "'", "''") +
+		"' -Destination DIRECTORY moves all of it to another directory on the same drive")
+}
+
+// explain says why a volume couldn't be mounted if the directory isn't on NTFS: Windows has mount
+// points on NTFS only.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-setvolumemountpointw
+func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mountErr error) error {
+	host, err := directory.Volume(ctx)
+	if err != nil {
+		return mountErr
+	}
+	info, err := v.sys.VolumeInformation(ctx, host)
+	if err != nil || strings.EqualFold(info.FileSystem, "NTFS") {
+		return mountErr
+	}
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrFailedPrecondition,
+		Detail: fmt.Sprintf("the directory is on %s, where Windows mounts no volumes; the kubelet directory must be on NTFS",
+			info.FileSystem),
+		Err: mountErr,
+	}
+}
+
+// mountedAt returns the volume that is mounted at an open directory; "" if none is. A
+// link there is refused.
+func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, error) {
+	_, link, err := directory.Examine(ctx)
+	if err != nil || link == nil {
+		return "", err
+	}
+	if !link.IsMountPoint() {
+		return "", refuse("there is a link at the path, and a volume is mounted at a directory only")
+	}
+	return volume.ID(link.Volume), nil
+}
+
+// MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
+func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+		if errors.Is(err, win.ErrorDirectory) {
+			return refuse(notADirectory)
+		}
+		if err == nil {
+			id, err = mountedAt(ctx, directory)
+		}
+		return err
+	})
+	if pathpolicy.Missing(err) {
+		return "", nil
+	}
+	return id, err
+}
+
+// at names the path that err came up at.
+func at(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &csiproxy.Error{Object: "at " + quote.Text(path), Err: err}
+}
+
+// UnmountVolume implements [volume.Operations].
+func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) (err error) {
+	defer v.options.Runner.Done("UnmountVolume", object(id), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return at(targetPath, err)
+	}
+	right, err := v.options.Owner.Releasing().Volume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	return at(targetPath, v.Unmount(ctx, right, path, func() error { return v.flushUnlessMissing(ctx, id) }))
+}
+
+// flushUnlessMissing flushes a volume. If the volume's disk has left the node or is offline, it succeeds
+// without: the volume's pods must be able to end.
+func (v *Volumes) flushUnlessMissing(ctx context.Context, id volume.ID) error {
+	err := v.flush(ctx, id)
+	if !win.IsGone(err) {
+		return err
+	}
+	missing, missingErr := v.options.Owner.IsMissing(ctx, id)
+	switch {
+	case missingErr != nil:
+		return missingErr
+	case !missing:
+		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "the volume can't be written out now; try again"}
+	}
+	v.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", err)
+	return nil
+}
+
+// Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
+// error ends the call.
+func (v *Volumes) Unmount(ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func() error) error {
+	return v.whereMounted(ctx, right.ID, path, func(directory *pathpolicy.File) error {
+		if err := flush(); err != nil {
+			return err
+		}
+		return directory.Unmount(ctx)
+	})
+}
+
+// whereMounted calls unmount with the directory at a path if the volume is mounted there. If another
+// volume is mounted there, it returns an error. If none is, it succeeds.
+func (v *Volumes) whereMounted(ctx context.Context, id volume.ID, path pathpolicy.Path,
+	unmount func(directory *pathpolicy.File) error) error {
+	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
+		if errors.Is(err, win.ErrorDirectory) {
+			return refuse(notADirectory)
+		}
+		if err != nil {
+			return err
+		}
+		mounted, err := mountedAt(ctx, directory)
+		if err != nil || mounted == "" {
+			return err
+		}
+		if !mounted.Equal(id) {
+			return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
+		}
+		if err := unmount(directory); err != nil {
+			return err
+		}
+		v.options.Logger.Info("volume unmounted", "volume", id, "path", directory.Path())
+		return nil
+	})
+	if pathpolicy.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+// GetVolumeIDFromTargetPath implements [volume.Operations].
+func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ volume.ID, err error) {
+	defer v.options.Runner.Done("GetVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return "", err
+	}
+	to, err := v.paths.Resolve(ctx, v.sys, path)
+	if err != nil {
+		return "", err
+	}
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		return volume.ID(to.Volume), nil
+	case pathpolicy.Nothing:
+		return "", notFound("the path can't be found because it does not exist")
+	}
+	return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
+}
+
+// notADirectory says why nothing is mounted at a path.
+const notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
+
+func notFound(why string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: why}
+}
+
+// GetClosestVolumeIDFromTargetPath implements [volume.Operations].
+func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ volume.ID, err error) {
+	defer v.options.Runner.Done("GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
+	path, err := v.Parse(targetPath)
+	if err != nil {
+		return "", err
+	}
+	to, on, err := v.paths.ResolveVolume(ctx, v.sys, path)
+	if err != nil {
+		return "", err
+	}
+	switch to.Kind {
+	case pathpolicy.SharedDirectory:
+		return "", refuse("it leads to a share, which is on no volume of this node")
+	case pathpolicy.Nothing:
+		exists, err := v.paths.Exists(ctx, v.sys, path)
+		if err != nil {
+			return "", err
+		}
+		if !exists {
+			return "", notFound("the path can't be found because it does not exist")
+		}
+	}
+	if on == "" {
+		return "", notFound("the path is on no volume")
+	}
+	return volume.ID(on), nil
+}

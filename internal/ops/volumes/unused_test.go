@@ -1,0 +1,115 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// A volume that somebody uses stays mounted, or is mounted again if Windows can't unmount it while it is
+// locked; and it is said who uses it.
+func TestUnmountUnused(t *testing.T) {
+	const image = `C:\app.exe`
+	use := func(s subject) {
+		id, err := s.sim.StartProcess(image, strings.TrimSuffix(string(s.id), `\`))
+		s.do(err)
+		s.t.Cleanup(func() { s.do(s.sim.EndProcess(id)) })
+	}
+	locked := func(s subject) {
+		s.do(s.sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
+	}
+	// before has f run before the nth of some calls from now on.
+	before := func(s subject, call string, nth int, f func()) {
+		s.sim.OnCall(func(c winsim.Call) {
+			if c.Name == call {
+				if nth--; nth == 0 {
+					f()
+				}
+			}
+		})
+	}
+	fail := func(s subject, call string, skip int, errno win.Errno) {
+		s.do(s.sim.Fail(winsim.Match{Call: call, Skip: skip}, errno))
+	}
+	for name, c := range map[string]struct {
+		prepare func(subject)
+		force   bool
+		kind    error
+		inUse   bool
+		says    []string
+		mounted bool
+	}{
+		"nobody uses it":         {prepare: func(subject) {}},
+		"a process uses it":      {prepare: use, kind: csiproxy.ErrPermissionDenied, inUse: true, mounted: true},
+		"by force":               {prepare: use, force: true},
+		"not while it is locked": {prepare: locked},
+		"it can't be written out": {prepare: func(s subject) { fail(s, "FlushFileBuffers", 0, win.ErrorIODevice) },
+			kind: csiproxy.ErrUnavailable, mounted: true},
+		"it can't be unmounted": {prepare: func(s subject) { fail(s, win.CallDeleteVolumeMountPoint, 0, win.ErrorIODevice) },
+			kind: csiproxy.ErrUnavailable, mounted: true},
+		"it can't be unmounted unlocked either": {prepare: func(s subject) {
+			locked(s)
+			fail(s, win.CallDeleteVolumeMountPoint, 1, win.ErrorIODevice)
+		}, kind: csiproxy.ErrUnavailable, mounted: true},
+		"it comes into use meanwhile": {prepare: func(s subject) {
+			locked(s)
+			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })
+		}, kind: csiproxy.ErrFailedPrecondition, mounted: true,
+			says: []string{"it stays mounted, since it came into use while it was unmounted by process 2000", image}},
+		"whether it is used can't be found out": {prepare: func(s subject) {
+			locked(s)
+			fail(s, win.FsctlLockVolume.String(), 1, win.ErrorIODevice)
+		}, kind: csiproxy.ErrFailedPrecondition, mounted: true, says: []string{"it stays mounted, since whether"}},
+		"it can't be mounted again": {prepare: func(s subject) {
+			locked(s)
+			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })
+			fail(s, win.CallSetVolumeMountPoint, 0, win.ErrorIODevice)
+		}, kind: csiproxy.ErrFailedPrecondition, says: []string{"it is unmounted and must be staged again", "1117"}},
+		"its disk leaves meanwhile": {prepare: func(s subject) {
+			locked(s)
+			before(s, win.FsctlLockVolume.String(), 2, func() { s.do(s.sim.DetachDisk(s.number)) })
+		}, kind: csiproxy.ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mounted(newNode(t))
+			c.prepare(s)
+			err := s.unmountUnused(t.Context(), c.force)
+			s.sim.OnCall(nil)
+			s.sim.ResetRules()
+			simtest.WantError(t, err, c.kind)
+			for _, text := range c.says {
+				if err == nil || !strings.Contains(err.Error(), text) {
+					t.Errorf("the error is %v, want %q in it", err, text)
+				}
+			}
+			if got := volumes.IsInUse(err); got != c.inUse {
+				t.Errorf("in use: %v, want %v: %v", got, c.inUse, err)
+			}
+			simtest.Want(t, "mounted", s.mountedAt(staging) != "", c.mounted)
+			if c.inUse {
+				err = s.volumes.InUse(t.Context(), s.id, err)
+				for range 11 {
+					use(s)
+				}
+				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
+				many := s.volumes.InUse(t.Context(), s.id, err)
+				for text, err := range map[string]error{
+					"it is in use by process 2000 (" + image + "); end that use, or force the unmount": err,
+					"process 2036 (" + image + "), 2 more; end":                                        many,
+				} {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("the error is %v, want %q in it", err, text)
+					}
+				}
+			}
+		})
+	}
+}

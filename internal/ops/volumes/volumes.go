@@ -1,0 +1,336 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volumes does the storage operations on the node's volumes: find them,
+// format, mount and grow them.
+//
+// Each operation first asks Windows for the current state and then does what is missing. So it
+// may be repeated, also after a process that died half-way through it.
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/volume"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
+	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// System has the Windows calls that the operations on volumes make.
+type System interface {
+	win.DeviceOpener
+	win.Notices
+	win.Volumes
+	win.Files
+	win.Registry
+	win.Processes
+}
+
+// Options change how the operations behave.
+type Options = group.Options
+
+// Volumes are the volumes of a node. All methods may be called concurrently.
+type Volumes struct {
+	sys     System
+	paths   *pathpolicy.Policy
+	options Options
+}
+
+// New returns the operations on the volumes of sys. paths says which paths are
+// allowed.
+func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
+	return &Volumes{sys: sys, paths: paths, options: o.On(sys, paths)}
+}
+
+// Timeouts for states that pass by themselves.
+const (
+	arrivalTimeout = 10 * time.Second // until a partition has its volume
+	formatTimeout  = 2 * time.Minute  // for a caller without a deadline: as long as kubelet's
+	repairTimeout  = 15 * time.Second // until Windows' list of volumes has a volume
+	formatInterval = 500 * time.Millisecond
+)
+
+// ListVolumesOnDisk implements [volume.Operations].
+func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (_ []volume.ID, err error) {
+	defer v.options.Runner.Done("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
+	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	wanted, err := dataPartitions(ctx, h, partition)
+	if err != nil || len(wanted) == 0 {
+		return []volume.ID{}, err
+	}
+	return v.arrived(ctx, h, wanted)
+}
+
+// arrived waits for the volumes of partitions of a disk, and returns them in the partitions' order.
+func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []volume.ID, _ error) {
+	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range partitions {
+		ids = append(ids, volume.ID(volumes[p]))
+	}
+	return ids, nil
+}
+
+// dataPartitions returns the numbers of the data partitions of an online disk: all,
+// or only partition, if that is a data partition.
+func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]uint32, error) {
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if attributes&win.DiskOffline != 0 {
+		return nil, refuse("the disk is offline; bring it online first")
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if partition == 0 {
+		return opendisk.DataPartitions(layout), nil
+	}
+	for _, p := range layout.Partitions {
+		if p.Number != partition {
+			continue
+		}
+		if opendisk.IsDataPartition(p) {
+			return []uint32{partition}, nil
+		}
+		return nil, nil
+	}
+	return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "it has no partition %d", partition)
+}
+
+// DataVolumeOfDisk implements [volume.Operations].
+func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (_ volume.ID, err error) {
+	defer v.options.Runner.Done("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
+	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	wanted, err := dataPartitions(ctx, h, 0)
+	switch {
+	case err != nil:
+		return "", err
+	// Partitions are counted, and not volumes: one that hasn't arrived may be the one that is meant.
+	case len(wanted) == 0:
+		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data volume")
+	case len(wanted) > 1:
+		return "", refuse(fmt.Sprintf("it has %d data partitions; name one of its volumes instead", len(wanted)))
+	}
+	ids, err := v.arrived(ctx, h, wanted)
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+func refuse(why string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+}
+
+// GetDiskNumberFromVolumeID implements [volume.Operations].
+func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (_ disk.Number, err error) {
+	defer v.options.Runner.Done("GetDiskNumberFromVolumeID", object(id), time.Now(), &err)
+	extent, err := use.Extent(ctx, v.sys, id)
+	return extent.DiskNumber, err
+}
+
+// open opens the device of a volume. The error is csiproxy.ErrInvalidArgument if id is
+// no volume id, csiproxy.ErrNotFound if the volume isn't there.
+func (v *Volumes) open(ctx context.Context, id volume.ID, access win.Access) (device.Handle, error) {
+	if err := id.Validate(); err != nil {
+		return device.Handle{}, err
+	}
+	return device.Open(ctx, v.sys, device.VolumePath(string(id)), access)
+}
+
+// Information returns the file system of a volume; formatted is false for a raw one.
+func (v *Volumes) Information(ctx context.Context, id volume.ID) (_ win.VolumeInformation, formatted bool, _ error) {
+	if err := id.Validate(); err != nil {
+		return win.VolumeInformation{}, false, err
+	}
+	info, err := v.sys.VolumeInformation(ctx, string(id))
+	if errors.Is(err, win.ErrorUnrecognizedVolume) {
+		return win.VolumeInformation{}, false, nil
+	}
+	return info, err == nil, err
+}
+
+// IsVolumeFormatted implements [volume.Operations].
+func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
+	defer v.options.Runner.Done("IsVolumeFormatted", object(id), time.Now(), &err)
+	_, formatted, err = v.Information(ctx, id)
+	return formatted, err
+}
+
+// FormatVolume implements [volume.Operations].
+func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
+	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
+	d, extent, err := v.options.Owner.DiskOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	right, err := d.Volume(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer right.Release()
+	return v.Format(ctx, d, right, extent, win.FormatOptions{FileSystem: "NTFS"})
+}
+
+// Format formats a raw volume, which lies at extent of its disk. It retries while the volume is in
+// use: virus scanners and the indexer open every new volume for a moment. Before each attempt it
+// checks that the volume is still raw.
+func (v *Volumes) Format(
+	ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, o win.FormatOptions,
+) error {
+	timeout := formatTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = time.Until(deadline)
+	}
+	var failed error // of the attempt before
+	o.UpdateList = true
+	return operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
+		if err := v.checkRaw(ctx, right.ID, d.Disk, extent); err != nil {
+			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+				return &csiproxy.Error{
+					Kind: csiproxy.ErrUnavailable, Err: failed,
+					Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); "+
+						"check it before you try again", err),
+				}
+			}
+			return err
+		}
+		start := time.Now()
+		failed = v.sys.FormatVolume(ctx, string(right.ID), o)
+		o.UpdateList = false
+		if failed == nil {
+			v.options.Logger.Info("volume formatted", "volume", right.ID, "disk", d.Number, "fileSystem", o.FileSystem,
+				"took", time.Since(start).Round(time.Millisecond))
+		}
+		return failed
+	})
+}
+
+// verify returns an error unless a volume still lies at extent of the disk that is open.
+func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
+	now, err := use.Extent(ctx, v.sys, id)
+	if err != nil {
+		return err
+	}
+	if now != extent {
+		return opendisk.ErrChanged("the volume lies at another place")
+	}
+	return d.Verify(ctx) // if nil, the number in extent was that of this disk
+}
+
+// checkRaw returns an error unless a volume still lies at extent of the disk that is open and holds
+// nothing. It asks Windows for the file system last, so that the answer is recent: what others make
+// on a raw volume meanwhile is a file system of Windows.
+func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
+	h, err := v.open(ctx, id, win.GenericRead)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	now, err := h.Extents(ctx)
+	if err == nil && !slices.Equal(now, []win.DiskExtent{extent}) {
+		err = opendisk.ErrChanged("the volume lies at another place")
+	}
+	if err != nil {
+		return err
+	}
+	geometry, err := d.Geometry(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := signatures.Recognise(ctx, h, extent.Length, geometry.BytesPerSector)
+	if err != nil {
+		return err
+	}
+	if found != "" && !v.options.AllowRecognizedData {
+		return refuse("it holds " + found)
+	}
+	if err := d.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+		return err
+	}
+	info, formatted, err := v.Information(ctx, id)
+	if err == nil && formatted {
+		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
+	}
+	return err
+}
+
+// formatMaySucceed reports whether a format that has failed with err may succeed in a moment. It
+// may if the volume was in use, for which results 2, 3 and 4 of MSFT_Volume.Format may stand, or if
+// Windows' list of volumes doesn't have the volume yet. An error of the check before the format
+// isn't transient.
+func formatMaySucceed(err error) bool {
+	return win.IsAny(err, win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry) &&
+		!errors.As(err, new(*csiproxy.Error))
+}
+
+// GetVolumeStats implements [volume.Operations].
+func (v *Volumes) GetVolumeStats(ctx context.Context, id volume.ID) (_ volume.Stats, err error) {
+	defer v.options.Runner.Done("GetVolumeStats", object(id), time.Now(), &err)
+	if err := id.Validate(); err != nil {
+		return volume.Stats{}, err
+	}
+	space, err := v.sys.DiskFreeSpace(ctx, string(id))
+	return volume.Stats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+}
+
+// WriteVolumeCache implements [volume.Operations].
+func (v *Volumes) WriteVolumeCache(ctx context.Context, id volume.ID) (err error) {
+	defer v.options.Runner.Done("WriteVolumeCache", object(id), time.Now(), &err)
+	return v.flush(ctx, id)
+}
+
+func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
+	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return flushHandle(ctx, h)
+}
+
+// flushHandle flushes an open volume.
+func flushHandle(ctx context.Context, h device.Handle) error {
+	err := h.Flush(ctx)
+	if errors.Is(err, win.ErrorWriteProtect) {
+		return nil // a write-protected volume has nothing to flush
+	}
+	return err
+}
+
+// object names the volume in errors. A text that is no volume id may hold anything, so
+// it is quoted.
+func object(id volume.ID) string {
+	if id.Validate() != nil {
+		return "volume " + strconv.Quote(string(id))
+	}
+	return "volume " + string(id)
+}

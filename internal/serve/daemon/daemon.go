@@ -1,0 +1,152 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package daemon puts the daemon together: the operations of a node, served in every
+// published version, each at an endpoint of its own. The command csi-proxy and package
+// simnode are made of it.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+)
+
+// Config says what to serve, where and how.
+type Config struct {
+	// Operations are the operations of the node. A group without them isn't served.
+	Operations rpc.Operations
+	// Control are services beside the API, by the names of their endpoints: those that
+	// control a simulated node.
+	Control map[string]server.Service
+	// Listen makes the listener of the endpoint with a name.
+	Listen func(name string) (net.Listener, error)
+	// Waiting, if it isn't nil, lets New succeed while another process has one of the published
+	// endpoints. The storage API and Control are served at once, and all published endpoints when
+	// nobody has had one of them for 30 seconds. Waiting gets who has them, whenever that changes, and
+	// nil when they are served. Held returns an error that names who serves the endpoint with a name,
+	// nil if nobody does.
+	Waiting func(err error)
+	Held    func(ctx context.Context, name string) error
+	// Address is where clients find the endpoint with a name, for the log. Default: the
+	// name.
+	Address func(name string) string
+	// Interceptors run around each call that has one response, and StreamInterceptors
+	// around each streaming call. They see the gRPC statuses of errors.
+	Interceptors       []grpc.UnaryServerInterceptor
+	StreamInterceptors []grpc.StreamServerInterceptor
+	// MaxCalls is how many calls may be under way at all endpoints together, without
+	// streaming ones. Default: server.DefaultMaxCalls.
+	MaxCalls int
+	// GracePeriod is how long a stop waits for running calls before it cancels them.
+	GracePeriod time.Duration
+	// Log is told what is served, and of the calls. Default: none.
+	Log *slog.Logger
+}
+
+// ofPublished reports whether the published daemon has the group of a service: all have but the
+// storage API.
+func ofPublished(s *rpc.Service) bool { return s.Group != "storage" }
+
+// maxControlBytes bounds the requests that control a simulated node. They carry what is
+// written to its disks and files.
+const maxControlBytes = 1 << 20
+
+// New makes the listeners of all endpoints, or of none if it fails, and returns the
+// server that serves them.
+func New(c Config) (*server.Server, error) {
+	versions, err := rpc.Services(c.Operations)
+	if err != nil {
+		return nil, err
+	}
+	var published, endpoints []server.Endpoint
+	for _, v := range versions { // newest first, which clients rely on that look for one while the daemon starts
+		e := server.Endpoint{Name: api.EndpointName(v.Group, v.Version), Service: v}
+		if ofPublished(v) {
+			published = append(published, e)
+		} else {
+			endpoints = append(endpoints, e)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
+		endpoints = append(endpoints,
+			server.Endpoint{Name: name, Service: c.Control[name], MaxRequestBytes: maxControlBytes})
+	}
+	if err := listen(endpoints, c.Listen); err != nil {
+		return nil, err
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	switch err = listen(published, c.Listen); {
+	case err == nil:
+		c.announce(versions)
+		if c.Waiting != nil {
+			c.Waiting(nil)
+		}
+	case errors.Is(err, pipe.ErrInUse) && c.Waiting != nil:
+		c.announce(slices.DeleteFunc(slices.Clone(versions), ofPublished))
+		c.wait(published, versions, err)
+	default:
+		for _, e := range endpoints {
+			err = errors.Join(err, e.Listener.Close())
+		}
+		return nil, err
+	}
+	endpoints = append(published, endpoints...)
+	s := server.New(server.Config{
+		Endpoints:          endpoints,
+		Interceptors:       append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
+		StreamInterceptors: append(slices.Clone(c.StreamInterceptors), rpc.StreamErrorInterceptor),
+		MaxCalls:           c.MaxCalls,
+		GracePeriod:        c.GracePeriod,
+		Log:                c.Log,
+	})
+	return s, nil
+}
+
+// listen makes the listeners of the endpoints, in their order, or of none if it fails.
+func listen(endpoints []server.Endpoint, listener func(name string) (net.Listener, error)) (err error) {
+	for i := range endpoints {
+		if endpoints[i].Listener, err = listener(endpoints[i].Name); err != nil {
+			for _, e := range endpoints[:i] {
+				err = errors.Join(err, e.Listener.Close())
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// announce logs what is served and where, with a line for each group.
+func (c Config) announce(services []*rpc.Service) {
+	address := c.Address
+	if address == nil {
+		address = func(name string) string { return name }
+	}
+	versions := make(map[string][]string)
+	for _, service := range services {
+		versions[service.Group] = append(versions[service.Group], service.Version)
+	}
+	for _, group := range api.Groups() {
+		if len(versions[group]) > 0 {
+			c.Log.Info("serving", "group", group, "versions", strings.Join(versions[group], " "),
+				"address", address(api.EndpointName(group, "<version>")))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
+		c.Log.Info("serving the control of the simulated node", "address", address(name))
+	}
+}

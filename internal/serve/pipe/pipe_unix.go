@@ -1,0 +1,197 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package pipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// lockName is the file in an endpoint directory whose lock is the claim. It
+// holds the process id of the owner, as text, and stays when the owner ends:
+// removing it could remove the one a next owner has just locked.
+const lockName = "csi-proxy.lock"
+
+// maxPath is the longest path a socket can have, in bytes: sockaddr_un has 108
+// on Linux and 104 on BSD systems, one of which ends it.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+func address(dir, name string) string { return filepath.Join(dir, name+".sock") }
+
+func defaultDir() string {
+	if os.Geteuid() == 0 {
+		return "/run/csi-proxy"
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "csi-proxy")
+	}
+	return filepath.Join(os.TempDir(), "csi-proxy-"+strconv.Itoa(os.Geteuid()))
+}
+
+// maxNameLength is more than the name of any endpoint's socket has, and a number that makes a
+// directory's name unique.
+const maxNameLength = 60
+
+func mkdirTemp(pattern string) (string, error) {
+	dir := os.TempDir()
+	if len(dir)+len(pattern)+maxNameLength > maxPath {
+		dir = "/tmp"
+	}
+	return os.MkdirTemp(dir, pattern)
+}
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	if err := checkPath(address); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", address)
+}
+
+func checkPath(path string) error {
+	if len(path) > maxPath {
+		return fmt.Errorf("socket path %s has %d bytes, and a socket's path can have %d: "+
+			"choose an endpoint directory with a shorter path", path, len(path), maxPath)
+	}
+	return nil
+}
+
+type claimed struct {
+	dir  string
+	lock *os.File
+}
+
+// defaultSecurityDescriptor is none: the mode of a socket guards it.
+const defaultSecurityDescriptor = ""
+
+func checkSecurityDescriptor(sddl string) error {
+	if sddl != "" {
+		return fmt.Errorf("security descriptor %q: this system is %s, whose sockets have none", sddl, runtime.GOOS)
+	}
+	return nil
+}
+
+func claim(dir, _ string) (claimed, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return claimed{}, fmt.Errorf("make endpoint directory: %w", err)
+	}
+	if err := checkOwner(dir); err != nil {
+		return claimed{}, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return claimed{}, fmt.Errorf("claim endpoint directory: %w", err)
+	}
+	if err := lockFor(lock); err != nil {
+		return claimed{}, errors.Join(fmt.Errorf("claim endpoint directory %s: %w", dir, err), lock.Close())
+	}
+	return claimed{dir, lock}, nil
+}
+
+// checkOwner refuses a directory, or a link to one, of another user, who could
+// put endpoints of their own there. It matters below a directory like /tmp.
+func checkOwner(dir string) error {
+	for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
+		info, err := stat(dir)
+		if err != nil {
+			return fmt.Errorf("check endpoint directory: %w", err)
+		}
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		if owner != 0 && int(owner) != os.Geteuid() {
+			return fmt.Errorf("endpoint directory %s belongs to user %d: choose one of your own", dir, owner)
+		}
+	}
+	return nil
+}
+
+// lockFor locks the file for this process and writes its id there.
+func lockFor(lock *os.File) error {
+	err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		id := make([]byte, 20)
+		n, _ := lock.ReadAt(id, 0) // the id is a help; the error says enough without it
+		return fmt.Errorf("%w, id %s", ErrInUse, strings.TrimSpace(string(id[:n])))
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// release unlocks the directory by closing the file.
+func (c claimed) release() error { return c.lock.Close() }
+
+func (c claimed) administrators() claimed { return c }
+
+func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) {
+	path := address(c.dir, name)
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	config := net.ListenConfig{Control: ownerOnly}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "linux" { // see ownerOnly
+		if err := os.Chmod(path, 0o600); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return listener{l}, nil
+}
+
+// ownerOnly sets the mode of a socket before it is bound. Linux gives that mode
+// to the file, less the umask, so that there is no moment in which others could
+// connect, as there would be with a chmod of the file. Other systems can't.
+func ownerOnly(_, _ string, c syscall.RawConn) error {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	var chmodErr error
+	err := c.Control(func(fd uintptr) { chmodErr = syscall.Fchmod(int(fd), 0o600) })
+	return errors.Join(err, chmodErr)
+}
+
+// removeStale removes the socket that a killed process left at path. The claim
+// says that there is no other process, but a cleaner of old files may have
+// taken the lock from under one, so the socket itself is asked too.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("listen on %s: a file that is no socket is in the way: remove it", path)
+	}
+	conn, err := dial(ctx, path)
+	if err == nil {
+		return errors.Join(fmt.Errorf("listen on %s: %w", path, ErrInUse), conn.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("listen on %s, where a socket is already: %w", path, err)
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,180 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+
+	"github.com/Microsoft/go-winio"
+	"golang.org/x/sys/windows"
+)
+
+// defaultSecurityDescriptor lets SYSTEM and the Administrators in and nobody else,
+// whatever a parent object says (P, protected). The operations behind a pipe
+// format disks and store credentials, so who may connect owns the node.
+// Processes of a container connect as the container's account: those of
+// ContainerAdministrator are Administrators here, those of ContainerUser are not.
+//
+// https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
+const defaultSecurityDescriptor = "D:P(A;;GA;;;SY)(A;;GA;;;BA)"
+
+func checkSecurityDescriptor(sddl string) error {
+	descriptor, err := windows.SecurityDescriptorFromString(sddl)
+	if err == nil {
+		err = checkAccessList(descriptor)
+	}
+	if err != nil {
+		return fmt.Errorf("security descriptor %q: %w", sddl, err)
+	}
+	return nil
+}
+
+// checkAccessList checks that the descriptor has a list of access rights (DACL).
+// Without one it would be Windows that decides who may connect, and with a null
+// one everybody might.
+func checkAccessList(descriptor *windows.SECURITY_DESCRIPTOR) error {
+	dacl, _, err := descriptor.DACL()
+	if errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND) || err == nil && dacl == nil {
+		return errors.New("it doesn't say who may connect, like D:P(A;;GA;;;SY)")
+	}
+	return err
+}
+
+// bufferSize is the quota of a pipe, in bytes, for each direction. Messages are
+// short; a larger one is passed in pieces.
+const bufferSize = 4 << 10
+
+func address(_, name string) string { return `\\.\pipe\` + name }
+
+func mkdirTemp(pattern string) (string, error) { return os.MkdirTemp("", pattern) }
+
+func defaultDir() string { return "" }
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	// The server gets an anonymous token, so a process that squats on a pipe's
+	// name can't act as its clients.
+	return winio.DialPipeContext(ctx, address)
+}
+
+type claimed struct{ securityDescriptor string }
+
+func claim(dir, sddl string) (claimed, error) {
+	if dir != "" {
+		return claimed{}, fmt.Errorf("endpoint directory %s: Windows has named pipes, which aren't in a directory", dir)
+	}
+	return claimed{sddl}, nil
+}
+
+func (claimed) release() error { return nil }
+
+func (claimed) administrators() claimed { return claimed{defaultSecurityDescriptor} }
+
+// listenPipe is another one under Wine.
+var listenPipe = winio.ListenPipe
+
+func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
+	// ListenPipe makes the first instance of the pipe or fails, so a process
+	// that was there before can't be joined, nor impersonated to. It refuses
+	// clients of other machines.
+	l, err := listenPipe(address("", name), &winio.PipeConfig{
+		SecurityDescriptor: c.securityDescriptor,
+		InputBufferSize:    bufferSize,
+		OutputBufferSize:   bufferSize,
+	})
+	// Windows answers a second first instance with ERROR_ACCESS_DENIED.
+	// https://learn.microsoft.com/en-us/windows/win32/api/namedpipeapi/nf-namedpipeapi-createnamedpipew
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("listen on %s: %w (%w)", address("", name), ErrInUse, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
+	}
+	return listener{l}, nil
+}
+
+// listener is winio's, with connections that know the process at their other end.
+type listener struct{ net.Listener }
+
+// Close ends listening. If a client leaves at that very moment, winio before 0.6.3 goes on to listen
+// and waits for the next client; closing it once more ends that. Newer ones ask for Go 1.26.
+func (l listener) Close() error {
+	closed := make(chan error, 1)
+	go func() { closed <- l.Listener.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(time.Second):
+		return l.Listener.Close()
+	}
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return conn{c}, nil
+}
+
+type conn struct{ net.Conn }
+
+func nobodyListens(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// server asks which process made the pipe.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeserverprocessid
+func server(ctx context.Context, address string) (process uint32, program string, err error) {
+	c, err := dial(ctx, address)
+	if err != nil {
+		return 0, "", err
+	}
+	defer c.Close() // nothing was sent
+	file, ok := c.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, "", fmt.Errorf("%s: a connection without a handle", address)
+	}
+	if err := windows.GetNamedPipeServerProcessId(windows.Handle(file.Fd()), &process); err != nil {
+		return 0, "", fmt.Errorf("server process of %s: %w", address, err)
+	}
+	return process, programOf(process), nil
+}
+
+// Caller returns the id and the program of the process that opened the pipe, for the log; what
+// Windows doesn't tell is 0 or empty. A process may give its end to another one, so this is no
+// proof of who calls.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-getnamedpipeclientprocessid
+func (c conn) Caller() (process uint32, program string) {
+	file, ok := c.Conn.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, ""
+	}
+	if err := windows.GetNamedPipeClientProcessId(windows.Handle(file.Fd()), &process); err != nil {
+		return 0, ""
+	}
+	return process, programOf(process)
+}
+
+// programOf returns the program of a process; empty if Windows doesn't tell.
+//
+// https://learn.microsoft.com/en-us/windows/win32/api/winbase/nf-winbase-queryfullprocessimagenamew
+func programOf(process uint32) string {
+	handle, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, process)
+	if err != nil {
+		return ""
+	}
+	defer windows.CloseHandle(handle)
+	path := make([]uint16, windows.MAX_LONG_PATH)
+	length := uint32(len(path))
+	if err := windows.QueryFullProcessImageName(handle, 0, &path[0], &length); err != nil {
+		return ""
+	}
+	return windows.UTF16ToString(path[:length])
+}

@@ -1,0 +1,199 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+)
+
+// Faults of the table of versions.
+var (
+	errMissingMethod   = errors.New("no handler answers it")
+	errUnknownMethod   = errors.New("the version has no such method")
+	errDuplicateMethod = errors.New("two handlers answer it")
+	errStreaming       = errors.New("its handler doesn't stream as it does")
+)
+
+// method answers one gRPC method, for every version whose request and response
+// are wire-identical to the handler's. It has either call or stream.
+type method struct {
+	request, response protoreflect.MessageDescriptor
+	newRequest        func() proto.Message
+	call              grpc.UnaryHandler
+	stream            streamHandler
+}
+
+// streamHandler answers a request with a stream of responses. Each call of send returns when the
+// client has asked for the next one.
+type streamHandler func(ctx context.Context, req any, send func(proto.Message) error) error
+
+// methods are methods by the name under which a version has them.
+type methods map[protoreflect.Name]method
+
+// unary makes a method of a handler function. The types are pointers to generated
+// message structs.
+func unary[Request, Response proto.Message](call func(context.Context, Request) (Response, error)) method {
+	var request Request
+	var response Response
+	return answer(request, response, func(ctx context.Context, req proto.Message) (proto.Message, error) {
+		return call(ctx, req.(Request))
+	})
+}
+
+// answer makes a method of a handler function for requests and responses of the types of these two.
+func answer(request, response proto.Message, call func(context.Context, proto.Message) (proto.Message, error)) method {
+	return method{
+		request:    request.ProtoReflect().Descriptor(),
+		response:   response.ProtoReflect().Descriptor(),
+		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
+		call:       func(ctx context.Context, req any) (any, error) { return call(ctx, req.(proto.Message)) },
+	}
+}
+
+// action makes a method of a handler function without a result, whose response is empty.
+func action[Request proto.Message](do func(context.Context, Request) error) method {
+	return unary(func(ctx context.Context, req Request) (*emptypb.Empty, error) { return &emptypb.Empty{}, do(ctx, req) })
+}
+
+// streaming makes a method of a handler function that sends any number of responses. It must
+// end when send returns an error.
+func streaming[Request, Response proto.Message](call func(context.Context, Request,
+	func(Response) error) error) method {
+	var request Request
+	var response Response
+	return method{
+		request:    request.ProtoReflect().Descriptor(),
+		response:   response.ProtoReflect().Descriptor(),
+		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
+		stream: func(ctx context.Context, req any, send func(proto.Message) error) error {
+			return call(ctx, req.(Request), func(resp Response) error { return send(resp) })
+		},
+	}
+}
+
+// unite returns the methods of all sets. A method that is in two sets is an error.
+func unite(sets []methods) (methods, error) {
+	var faults []error
+	united := make(methods)
+	for _, set := range sets {
+		for name, m := range set {
+			if _, ok := united[name]; ok {
+				faults = append(faults, fmt.Errorf("%s: %w", name, errDuplicateMethod))
+			}
+			united[name] = m
+		}
+	}
+	return united, errors.Join(faults...)
+}
+
+// serve returns nil if the methods are exactly those of the service, and their requests and
+// responses are wire-identical to the service's.
+func (ms methods) serve(service protoreflect.ServiceDescriptor) error {
+	var faults []error
+	for name, m := range ms {
+		declared := service.Methods().ByName(name)
+		fault := errUnknownMethod
+		if declared != nil {
+			fault = m.answers(declared)
+		}
+		if fault != nil {
+			faults = append(faults, fmt.Errorf("%s.%s: %w", service.FullName(), name, fault))
+		}
+	}
+	for i := range service.Methods().Len() {
+		declared := service.Methods().Get(i)
+		if _, ok := ms[declared.Name()]; !ok {
+			faults = append(faults, fmt.Errorf("%s: %w", declared.FullName(), errMissingMethod))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// answers returns nil if m can answer calls of the method declared.
+func (m method) answers(declared protoreflect.MethodDescriptor) error {
+	isStream := m.stream != nil
+	if declared.IsStreamingClient() != isStream || declared.IsStreamingServer() != isStream {
+		return errStreaming
+	}
+	return errors.Join(
+		wire.Identical(declared.Input(), m.request),
+		wire.Identical(declared.Output(), m.response),
+	)
+}
+
+// desc describes m to a gRPC server as the method name of a service.
+func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
+	fullMethod := "/" + service + "/" + string(name)
+	call := func(ctx context.Context, req any) (any, error) {
+		run := operation.Run[any]
+		if _, bounded := ctx.Deadline(); !bounded { // the client waits for the result, however long it takes
+			run = operation.Track[any]
+		}
+		resp, err := run(ctx, string(name), func(ctx context.Context) (any, error) { return m.call(ctx, req) })
+		return resp, named(string(name), err)
+	}
+	handler := func(server any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
+		req := m.newRequest()
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		if interceptor == nil {
+			return call(ctx, req)
+		}
+		return interceptor(ctx, req, &grpc.UnaryServerInfo{Server: server, FullMethod: fullMethod}, call)
+	}
+	return grpc.MethodDesc{MethodName: string(name), Handler: handler}
+}
+
+// streamDesc describes m, whose responses are a stream, as desc does. The client asks for each
+// response by a request, of which only the first one says anything.
+func (m method) streamDesc(name protoreflect.Name) grpc.StreamDesc {
+	handler := func(_ any, stream grpc.ServerStream) error {
+		req := m.newRequest()
+		if err := stream.RecvMsg(req); err != nil {
+			return err
+		}
+		var ended error // why the stream ended, by the client or the connection; no error of the operation
+		err := m.stream(stream.Context(), req, func(resp proto.Message) error {
+			if ended = stream.SendMsg(resp); ended == nil {
+				ended = stream.RecvMsg(m.newRequest())
+			}
+			return ended
+		})
+		if errors.Is(ended, io.EOF) { // the client asks for nothing more
+			return nil
+		}
+		return cmp.Or(ended, named(string(name), err))
+	}
+	return grpc.StreamDesc{StreamName: string(name), Handler: handler, ServerStreams: true, ClientStreams: true}
+}
+
+// named returns err with the name of the method that the caller used in place of the
+// operation's: older versions of the API have other names for an operation.
+func named(method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*csiproxy.Error)
+	if !ok {
+		return &csiproxy.Error{Op: method, Err: err}
+	}
+	renamed := *e
+	renamed.Op = method
+	return &renamed
+}

@@ -1,0 +1,181 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rpc translates between the wire and the node's operations: gRPC
+// requests of every API version to calls of the operations, and the operations'
+// errors to gRPC statuses.
+//
+// Handlers exist once for each shape of a group's messages. A version is a row in
+// the table beside the handlers: the sets of methods that answer it. What a row
+// claims is proven from the descriptors by [Prove]: the sets have exactly the
+// version's methods, and each message of the version is wire-identical to the Go
+// type that the handler uses for it. Tests prove all rows, and so does csi-proxy
+// -check. A start doesn't: table and descriptors are both in the program, so the
+// result can't differ, and the descriptors would stay in memory, 2 MiB of them.
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Operations are the operations of the node to serve. A group without operations
+// is not served.
+type Operations struct {
+	Disk       disk.Operations
+	Volume     volume.Operations
+	Filesystem filesystem.Operations
+	SMB        smb.Operations
+	ISCSI      iscsi.Operations
+	System     system.Operations
+	Storage    storage.Operations
+}
+
+// Service is one version of a group. It is served at an endpoint of its own.
+type Service struct {
+	Group, Version string
+
+	methods methods
+}
+
+// versions is the table of a group: by version, the sets of methods that answer it.
+type versions map[string][]methods
+
+var (
+	errMissingVersion = errors.New("no row answers this version")
+	errUnknownVersion = errors.New("the group has no such version")
+)
+
+// Services returns all versions of each group that has operations, newest first
+// within a group. An error is a fault of the program: a table has other versions than
+// the published contract, or a method twice, and nothing may be served.
+func Services(ops Operations) ([]*Service, error) {
+	tables := make(map[string]versions)
+	serve(tables, "disk", ops.Disk, diskVersions)
+	serve(tables, "volume", ops.Volume, volumeVersions)
+	serve(tables, "filesystem", ops.Filesystem, filesystemVersions)
+	serve(tables, "smb", ops.SMB, smbVersions)
+	serve(tables, "iscsi", ops.ISCSI, iscsiVersions)
+	serve(tables, "system", ops.System, systemVersions)
+	serve(tables, "storage", ops.Storage, storageVersions)
+
+	var services []*Service
+	for _, group := range slices.Sorted(maps.Keys(tables)) {
+		bound, err := bindGroup(group, tables[group])
+		if err != nil {
+			return nil, err
+		}
+		services = append(services, bound...)
+	}
+	return services, nil
+}
+
+// serve adds the table of a group that has operations.
+func serve[Operations comparable](tables map[string]versions, group string, ops Operations,
+	table func(Operations) versions) {
+	var none Operations
+	if ops != none {
+		tables[group] = table(ops)
+	}
+}
+
+// bindGroup returns the versions of a group. The table must have a row for each of
+// them and no other ones.
+func bindGroup(group string, table versions) ([]*Service, error) {
+	var faults []error
+	for version := range table {
+		if !slices.Contains(api.Versions(group), version) {
+			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, errUnknownVersion))
+		}
+	}
+	var services []*Service
+	for _, version := range api.Versions(group) {
+		sets, ok := table[version]
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, errMissingVersion))
+			continue
+		}
+		united, err := unite(sets)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s %s: %w", group, version, err))
+		}
+		services = append(services, &Service{group, version, united})
+	}
+	return services, errors.Join(faults...)
+}
+
+// Prove checks that the services have the methods and messages that the descriptors of their versions
+// declare. An error is a fault of the program.
+func Prove(services []*Service) error {
+	var faults []error
+	for _, s := range services {
+		descriptor, ok := api.Service(s.Group, s.Version)
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s %s: %w", s.Group, s.Version, errUnknownVersion))
+			continue
+		}
+		faults = append(faults, s.methods.serve(descriptor))
+	}
+	return errors.Join(faults...)
+}
+
+// Names returns the names under which the service is registered: the published one, if
+// its group has one, and the qualified one.
+func (s *Service) Names() []string {
+	return slices.Compact([]string{
+		api.ServiceName(s.Group, s.Version),
+		api.QualifiedServiceName(s.Group, s.Version),
+	})
+}
+
+// Register registers the service under each of its Names. The server's interceptors run
+// with the full method name that the client called; one of the unary ones must be
+// [ErrorInterceptor], and one of those for streams [StreamErrorInterceptor].
+func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	for _, name := range s.Names() {
+		desc := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil),
+			Methods: make([]grpc.MethodDesc, 0, len(s.methods))}
+		for methodName, m := range s.methods {
+			if m.stream != nil {
+				desc.Streams = append(desc.Streams, m.streamDesc(methodName))
+			} else {
+				desc.Methods = append(desc.Methods, m.desc(name, methodName))
+			}
+		}
+		registrar.RegisterService(desc, nil)
+	}
+}
+
+// Files returns a new registry with the descriptors of the service under all of
+// its Names, for gRPC reflection. The caller may add those of other services at
+// the same endpoint.
+func (s *Service) Files() (*protoregistry.Files, error) {
+	descriptor, ok := api.Service(s.Group, s.Version)
+	if !ok {
+		return nil, fmt.Errorf("%s %s: %w", s.Group, s.Version, errUnknownVersion)
+	}
+	qualified := descriptor.ParentFile()
+	files := new(protoregistry.Files)
+	if err := files.RegisterFile(qualified); err != nil || !api.IsPublished(s.Group) {
+		return files, err
+	}
+	published, err := publishedFile(qualified)
+	if err != nil {
+		return nil, err
+	}
+	return files, files.RegisterFile(published)
+}

@@ -1,0 +1,166 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"container/list"
+	"context"
+	"maps"
+	"path"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+)
+
+// DefaultMaxCalls is how many calls may be under way at all endpoints together, unless Config says
+// otherwise. Five drivers that make a call for each of 110 volumes at one time stay below it.
+const DefaultMaxCalls = 1024
+
+// maxStreams is how many streaming calls may be under way at all endpoints together: WatchDisks,
+// health watches and reflection. They last for hours, so they take no place of other calls. A
+// driver needs one or two.
+const maxStreams = 128
+
+// Reasons for which calls are refused.
+const (
+	RefusedCalls   = "calls"   // too many calls
+	RefusedStreams = "streams" // too many streaming calls
+)
+
+// Calls are the calls under way at all endpoints together, and those refused.
+type Calls struct {
+	Running int            // without streaming ones
+	Streams int            // streaming ones
+	Oldest  time.Duration  // age of the oldest one that isn't streaming; 0 if there is none
+	Limit   int            // of Running
+	Refused map[string]int // since the start, by reason: all of the Refused constants
+}
+
+// calls counts the calls under way, and refuses those that are too many. A call is under way until
+// its handler has returned, also if its client gives up before.
+type calls struct {
+	limit int
+
+	mu      sync.Mutex // guards all below
+	running list.List  // of time.Time, when each call began; the oldest first
+	streams int
+	refused map[string]int
+}
+
+func newCalls(limit int) *calls {
+	if limit == 0 {
+		limit = DefaultMaxCalls
+	}
+	return &calls{limit: limit, refused: map[string]int{RefusedCalls: 0, RefusedStreams: 0}}
+}
+
+// begin counts a call until end is called. If there are too many, it returns an error.
+func (c *calls) begin() (end func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running.Len() >= c.limit {
+		c.refused[RefusedCalls]++
+		return nil, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"%d calls are under way, and -max-calls is %d: try again when some of them have ended; if none ends, the "+
+				"metric csi_proxy_windows_hanging_call_start_time_seconds names the calls that Windows doesn't answer",
+			c.running.Len(), c.limit)
+	}
+	call := c.running.PushBack(time.Now())
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running.Remove(call)
+	}, nil
+}
+
+// beginStream is begin for a streaming call.
+func (c *calls) beginStream() (end func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streams >= maxStreams {
+		c.refused[RefusedStreams]++
+		return nil, csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"%d streaming calls are under way, which is the most: end some of them, or try again later", c.streams)
+	}
+	c.streams++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.streams--
+	}, nil
+}
+
+// now says how many calls there are.
+func (c *calls) now() Calls {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := Calls{Running: c.running.Len(), Streams: c.streams, Limit: c.limit, Refused: maps.Clone(c.refused)}
+	if oldest := c.running.Front(); oldest != nil {
+		now.Oldest = time.Since(oldest.Value.(time.Time))
+	}
+	return now
+}
+
+// boundUnary counts a call, or refuses it, and ends it shortly before its client's deadline.
+func (s *Server) boundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
+	end, err := s.calls.begin()
+	if err != nil {
+		return nil, s.refuse(info.FullMethod, err)
+	}
+	defer end()
+	ctx, cancel := answerInTime(ctx)
+	defer cancel()
+	return handler(ctx, req)
+}
+
+// boundStream counts a streaming call, or refuses it.
+func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
+	end, err := s.calls.beginStream()
+	if err != nil {
+		return s.refuse(info.FullMethod, err)
+	}
+	defer end()
+	return handler(srv, stream)
+}
+
+// refuse returns err, for which a call is refused, as the call's status, and logs it now and then.
+func (s *Server) refuse(method string, err error) error {
+	if s.refusals.due() { // a line for each would fill the log
+		s.log.Warn("refusing calls", "method", method, "err", err)
+	}
+	return toStatus(method, err)
+}
+
+// A call ends some time before its client's deadline, to leave time for the answer. That is a
+// twentieth of the whole time, within these bounds.
+const (
+	minAnswerTime = 50 * time.Millisecond // what an answer may take on a busy node
+	maxAnswerTime = 500 * time.Millisecond
+)
+
+// answerInTime returns the context of a call, which ends shortly before the client's deadline. So
+// the client gets an error that says what the call waited for, and not only a missed deadline.
+func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	left := time.Until(deadline)
+	return context.WithDeadline(ctx, deadline.Add(-min(max(left/20, minAnswerTime), maxAnswerTime, left/2)))
+}
+
+// toStatus returns an error as the status of a call of a method.
+func toStatus(method string, err error) error {
+	e := csiproxy.Error{Op: path.Base(method), Err: err}
+	if inner, ok := err.(*csiproxy.Error); ok {
+		e.Kind, e.Detail, e.Err = inner.Kind, inner.Detail, inner.Err
+	}
+	return wire.ToStatus(&e)
+}

@@ -1,0 +1,118 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
+
+// drain refuses new calls for a while before a stop, and lets running calls finish. The refusal is
+// the same as during a stop.
+type drain struct {
+	mu      sync.Mutex // guards all below
+	running int        // unary calls that were let in
+	idle    chan struct{}
+	over    *time.Timer // ends the drain; nil without one
+}
+
+// Drain refuses new calls. It returns when all calls under way have ended, or when ctx is done;
+// running is how many still run. Streaming calls go on, and aren't counted. If the server isn't
+// stopped, it takes calls again after the time that lasts says. Another Drain sets that time
+// anew.
+func (s *Server) Drain(ctx context.Context, lasts time.Duration) (running int) {
+	idle := s.drain.begin(lasts, s.drainIsOver)
+	s.log.Info("draining: refusing new calls, since the daemon is about to be stopped", "for", lasts)
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	s.drain.mu.Lock()
+	defer s.drain.mu.Unlock()
+	return s.drain.running
+}
+
+func (s *Server) drainIsOver() {
+	if s.stopping.Err() == nil {
+		s.log.Warn("the daemon was drained and not stopped; it takes calls again")
+	}
+}
+
+// begin begins a drain, or sets anew how long it lasts. It returns a channel that is closed when
+// no call runs.
+func (d *drain) begin(lasts time.Duration, over func()) (idle <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over != nil {
+		d.over.Stop()
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(lasts, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.over == timer { // else another Drain has set a new timer, too late to stop this one
+			d.over = nil
+			over()
+		}
+	})
+	d.over = timer
+	if d.idle == nil {
+		d.idle = make(chan struct{})
+	}
+	idle = d.idle
+	d.tellIfIdle()
+	return idle
+}
+
+// tellIfIdle tells those who wait that no call runs. The caller holds d.mu.
+func (d *drain) tellIfIdle() {
+	if d.running == 0 && d.idle != nil {
+		close(d.idle)
+		d.idle = nil
+	}
+}
+
+// enter counts a call. During a drain, it returns an error instead.
+func (d *drain) enter(counted bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over != nil {
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is about to be stopped: try again later")
+	}
+	if counted {
+		d.running++
+	}
+	return nil
+}
+
+func (d *drain) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+	d.tellIfIdle()
+}
+
+// drainUnary refuses calls during a drain.
+func (s *Server) drainUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
+	if err := s.drain.enter(true); err != nil {
+		return nil, toStatus(info.FullMethod, err)
+	}
+	defer s.drain.leave()
+	return handler(ctx, req)
+}
+
+// drainStream is drainUnary for streaming calls.
+func (s *Server) drainStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
+	if err := s.drain.enter(false); err != nil {
+		return toStatus(info.FullMethod, err)
+	}
+	return handler(srv, stream)
+}

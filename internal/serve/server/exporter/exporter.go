@@ -1,0 +1,331 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exporter lets Prometheus see the daemon: its gRPC calls
+// (grpc_server_*), its connections and build (csi_proxy_*), its process and Go
+// runtime (process_*, go_*), and what other packages collect. docs/monitoring.md explains each
+// metric.
+package exporter
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"runtime/pprof"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/text/mask"
+)
+
+// callSeconds are the upper bounds of the buckets of a call's duration, few since each
+// method has them. Looking something up takes some milliseconds, a change a second,
+// formatting a large disk a minute.
+var callSeconds = []float64{0.01, 0.1, 1, 10, 60}
+
+// Bounds of the HTTP server. A scrape is one short request.
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 2 * time.Minute
+	maxHeader    = 16 << 10 // bytes
+	maxScrapes   = 4        // at the same time
+)
+
+// Build is what csi_proxy_build_info says.
+type Build struct {
+	Version, Commit, GoVersion string
+}
+
+// Exporter has a registry of metrics and shows it over HTTP.
+type Exporter struct {
+	build    Build
+	log      *slog.Logger
+	registry *prometheus.Registry
+	started  *prometheus.CounterVec
+	handled  *prometheus.CounterVec
+	handling *prometheus.HistogramVec
+	unserved prometheus.Counter
+	notReady atomic.Pointer[string] // why; nil if the daemon is ready
+}
+
+// New returns an exporter of the metrics of calls, build, process and Go runtime.
+// Trouble with a scrape goes to log.
+func New(build Build, log *slog.Logger) *Exporter {
+	method := []string{"grpc_type", "grpc_service", "grpc_method"}
+	e := &Exporter{
+		build:    build,
+		log:      log,
+		registry: prometheus.NewRegistry(),
+		started: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grpc_server_started_total",
+			Help: "Calls that were begun, by service and method. Those that were refused at once aren't counted.",
+		}, method),
+		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grpc_server_handled_total",
+			Help: "Calls that have ended, by service, method and gRPC code.",
+		}, append(method, "grpc_code")),
+		handling: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "grpc_server_handling_seconds",
+			Help:    "How long calls took, by service and method.",
+			Buckets: callSeconds,
+		}, method),
+		unserved: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "csi_proxy_http_failures_total",
+			Help: "Failed tries to serve metrics at their address, mostly since another process has the port.",
+		}),
+	}
+	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "csi_proxy_build_info",
+		Help: "The build of this daemon, in the labels. The value is always 1.",
+		ConstLabels: prometheus.Labels{
+			"version":   build.Version,
+			"commit":    build.Commit,
+			"goversion": build.GoVersion,
+		},
+	})
+	buildInfo.Set(1)
+	e.SetNotReady("the daemon starts")
+	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "csi_proxy_ready",
+		Help: "1 if all endpoints take calls; 0 at the start and the stop, and while another process has the pipes.",
+	}, func() float64 {
+		if e.notReady.Load() != nil {
+			return 0
+		}
+		return 1
+	})
+	e.registry.MustRegister(
+		e.started, e.handled, e.handling, e.unserved,
+		buildInfo, ready,
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return e
+}
+
+// Register adds metrics. It panics if two have the same name, which is a fault of
+// the program.
+func (e *Exporter) Register(collectors ...prometheus.Collector) {
+	e.registry.MustRegister(collectors...)
+}
+
+// SetReady says that all endpoints take calls, and SetNotReady why they don't: what /readyz answers.
+func (e *Exporter) SetReady() { e.notReady.Store(nil) }
+
+// SetNotReady is the reverse of SetReady.
+func (e *Exporter) SetNotReady(why string) { e.notReady.Store(&why) }
+
+// CountUnserved counts a failed try to serve metrics at their address.
+func (e *Exporter) CountUnserved() { e.unserved.Inc() }
+
+// CountCalls returns the interceptor that counts and times calls. It is to see
+// the statuses that clients get. The names are those that
+// github.com/grpc-ecosystem/go-grpc-middleware has given them, which dashboards know.
+func (e *Exporter) CountCalls() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		service, method := path.Split(info.FullMethod)
+		labels := []string{"unary", strings.Trim(service, "/"), method}
+		e.started.WithLabelValues(labels...).Inc()
+		start := time.Now()
+		resp, err := handler(ctx, req)
+		e.handling.WithLabelValues(labels...).Observe(time.Since(start).Seconds())
+		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
+		return resp, err
+	}
+}
+
+// watchDisks is the one method of the API with a stream of requests.
+const watchDisks = "/csiproxy.storage.v1alpha1.Storage/WatchDisks"
+
+// CountStreams is CountCalls for streaming calls. They aren't timed: they last as long as their
+// clients like. Reflection and methods that there aren't, which may have any name, aren't counted.
+func (e *Exporter) CountStreams() grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		service, method := path.Split(info.FullMethod)
+		if info.IsClientStream && info.FullMethod != watchDisks {
+			return handler(srv, stream)
+		}
+		labels := []string{"server_stream", strings.Trim(service, "/"), method}
+		e.started.WithLabelValues(labels...).Inc()
+		err := handler(srv, stream)
+		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
+		return err
+	}
+}
+
+// Check returns an error for a web configuration file that can't be used. The file says
+// how to do TLS and who may read the metrics: see
+// https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
+// Without a file, name is "".
+func Check(name string) error {
+	if err := web.Validate(name); err != nil {
+		return fmt.Errorf("web configuration file %s, which has the format of Prometheus' exporters: %w", name, err)
+	}
+	return nil
+}
+
+// handler answers the paths of the daemon.
+func (e *Exporter) handler() (http.Handler, error) {
+	landing, err := web.NewLandingPage(web.LandingConfig{
+		Name:        "CSI Proxy",
+		Description: "The storage operations of this Windows node, for CSI drivers",
+		Version:     e.build.Version,
+		Profiling:   "false", // there is none
+		Links: []web.LandingLinks{
+			{Address: "/metrics", Text: "Metrics"},
+			{Address: "/healthz", Text: "Health", Description: "the process answers"},
+			{Address: "/readyz", Text: "Readiness", Description: "drivers' calls are taken"},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the page of the metrics: %w", err)
+	}
+	mux := e.pages()
+	mux.Handle("GET /{$}", landing)
+	return mux, nil
+}
+
+// Admin answers what Serve does, and the daemon's flags and goroutines: for the endpoint that
+// administrators alone can open.
+func (e *Exporter) Admin() http.Handler {
+	mux := e.pages()
+	mux.HandleFunc("GET "+admin.Debug, handleDebug)
+	return mux
+}
+
+func (e *Exporter) pages() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+admin.Metrics, promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
+		Registry:            e.registry,
+		ErrorLog:            slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
+		MaxRequestsInFlight: maxScrapes,
+	}))
+	mux.HandleFunc("GET "+admin.Healthz, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET "+admin.Readyz, func(w http.ResponseWriter, _ *http.Request) {
+		if why := e.notReady.Load(); why != nil {
+			http.Error(w, "not ready: "+*why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// handleDebug answers with the daemon's flags and goroutines. A dump stops the daemon for a moment, and
+// shows addresses in its memory.
+func handleDebug(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprintf(w, "flags: %q\n\n", mask.Flags(os.Args[1:]))
+	if err := pprof.Lookup("goroutine").WriteTo(w, 2); err != nil {
+		return // the client has left
+	}
+}
+
+// Serve answers requests on l, until ctx is done. It closes l. webConfig is what Check
+// takes; the file is read again when it changes.
+func (e *Exporter) Serve(ctx context.Context, l net.Listener, webConfig string) error {
+	handler, err := e.handler()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	httpServer := &http.Server{
+		Handler:        handler,
+		ErrorLog:       slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
+		ReadTimeout:    readTimeout,
+		WriteTimeout:   writeTimeout,
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		// No HTTP/2: a flood of its streams, reset at once, would take the drivers' processor time.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}
+	closed := make(chan error, 1)
+	defer context.AfterFunc(ctx, func() { closed <- httpServer.Close() })()
+	flags := &web.FlagConfig{WebConfigFile: &webConfig}
+	// The toolkit says whether there is TLS; the daemon says that itself.
+	err = web.Serve(l, httpServer, flags, slog.New(slog.DiscardHandler))
+	if !errors.Is(err, http.ErrServerClosed) {
+		return errors.Join(fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err), ignoreClosed(l.Close()))
+	}
+	return <-closed
+}
+
+// ignoreClosed returns the error of closing a listener that may be closed already.
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Connections returns the collector of the open connections, which count counts.
+func Connections(count func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "csi_proxy_connections",
+		Help: "Open connections of clients, at all endpoints together.",
+	}, func() float64 { return float64(count()) })
+}
+
+// Versions returns the collector of the versions of the API that are served, by group, the
+// newest first.
+func Versions(served map[string][]string) prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "csi_proxy_api_info",
+		Help: "The versions of a group of the API that are served, the newest first, in the labels. The value is always 1.",
+	}, []string{"group", "versions"})
+	for group, versions := range served {
+		info.WithLabelValues(group, strings.Join(versions, " ")).Set(1)
+	}
+	return info
+}
+
+// Calls returns the collector of the calls under way, which calls reports.
+func Calls(calls func() server.Calls) prometheus.Collector { return callsCollector(calls) }
+
+type callsCollector func() server.Calls
+
+var (
+	callsDesc = prometheus.NewDesc("csi_proxy_calls",
+		"Calls under way: running are those whose handler works or waits, streams are WatchDisks, health watches and "+
+			"reflection.",
+		[]string{"state"}, nil)
+	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
+		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
+	limitDesc   = prometheus.NewDesc("csi_proxy_calls_limit", "How many calls may be under way: -max-calls.", nil, nil)
+	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
+		"Calls that were refused: reason calls is -max-calls, streams are too many streaming calls.",
+		[]string{"reason"}, nil)
+)
+
+func (callsCollector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{callsDesc, oldestDesc, limitDesc, refusedDesc} {
+		descs <- desc
+	}
+}
+
+func (c callsCollector) Collect(metrics chan<- prometheus.Metric) {
+	now := c()
+	for state, n := range map[string]int{"running": now.Running, "streams": now.Streams} {
+		metrics <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(n), state)
+	}
+	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, now.Oldest.Seconds())
+	metrics <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(now.Limit))
+	for reason, n := range now.Refused {
+		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
+	}
+}

@@ -1,0 +1,279 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+)
+
+// serve serves e until the test's end and returns the URL.
+func serve(t *testing.T, e *Exporter, webConfig string) string {
+	t.Helper()
+	return serveWith(t, func(ctx context.Context, l net.Listener) error { return e.Serve(ctx, l, webConfig) })
+}
+
+func serveWith(t *testing.T, with func(context.Context, net.Listener) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- with(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestScrape(t *testing.T) {
+	e := New(Build{Version: "v1.2.3", Commit: "abc", GoVersion: "go1"}, slog.New(slog.DiscardHandler))
+	extra := prometheus.NewCounter(prometheus.CounterOpts{Name: "extra_total"})
+	e.Register(extra, Connections(func() int { return 5 }), Calls(func() server.Calls {
+		return server.Calls{Running: 2, Streams: 3, Limit: 7, Oldest: 1500 * time.Millisecond,
+			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedStreams: 0}}
+	}), Versions(map[string][]string{"disk": {"v2", "v1"}}))
+	for _, answer := range []error{nil, status.Error(codes.NotFound, "")} {
+		info := &grpc.UnaryServerInfo{FullMethod: "/v1.Filesystem/CreateSymlink"}
+		_, err := e.CountCalls()(t.Context(), nil, info, func(context.Context, any) (any, error) { return nil, answer })
+		if status.Code(err) != status.Code(answer) {
+			t.Errorf("the counted call gives %v, want %v", err, answer)
+		}
+	}
+
+	for _, info := range []*grpc.StreamServerInfo{
+		{FullMethod: "/csiproxy.storage.v1alpha1.Storage/WatchDisks", IsServerStream: true, IsClientStream: true},
+		{FullMethod: "/v1.Any/Method", IsServerStream: true, IsClientStream: true}, // that isn't there
+	} {
+		err := e.CountStreams()(nil, nil, info, func(
+			any, grpc.ServerStream) error {
+			return status.Error(codes.Unavailable, "")
+		})
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("the counted stream gives %v", err)
+		}
+	}
+
+	url := serve(t, e, "")
+	code, body := get(t, url+"/metrics")
+	if code != http.StatusOK {
+		t.Fatalf("status %d: %s", code, body)
+	}
+	for _, line := range []string{
+		`grpc_server_started_total{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 2`,
+		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
+		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 2`,
+		`grpc_server_started_total{grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
+		`grpc_server_handled_total{grpc_code="Unavailable",grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
+		`csi_proxy_build_info{commit="abc",goversion="go1",version="v1.2.3"} 1`,
+		`csi_proxy_connections 5`,
+		`csi_proxy_api_info{group="disk",versions="v2 v1"} 1`,
+		`csi_proxy_calls_limit 7`,
+		`csi_proxy_calls{state="running"} 2`,
+		`csi_proxy_calls{state="streams"} 3`,
+		`csi_proxy_oldest_call_seconds 1.5`,
+		`csi_proxy_refused_calls_total{reason="calls"} 6`,
+		`csi_proxy_refused_calls_total{reason="streams"} 0`,
+		`extra_total 0`,
+	} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	for _, part := range []string{"v1.Any", `grpc_server_handling_seconds_count{grpc_method="WatchDisks"`} {
+		if strings.Contains(body, part) {
+			t.Errorf("there is a metric with %s", part)
+		}
+	}
+	for _, name := range []string{"go_goroutines ", "process_start_time_seconds "} {
+		if !strings.Contains(body, "\n"+name) {
+			t.Errorf("no metric %s", name)
+		}
+	}
+	if code, _ := get(t, url+"/debug/pprof/"); code != http.StatusNotFound {
+		t.Errorf("another path gives status %d", code)
+	}
+}
+
+func TestServeOnAClosedListener(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := New(Build{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), l, ""); err == nil {
+		t.Error("serving on a closed listener succeeds")
+	}
+}
+
+func TestPaths(t *testing.T) {
+	e := New(Build{Version: "v1.2.3"}, slog.New(slog.DiscardHandler))
+	url := serve(t, e, "")
+	want := func(path string, code int, text string) {
+		t.Helper()
+		if got, body := get(t, url+path); got != code || !strings.Contains(body, text) {
+			t.Errorf("%s: status %d, want %d; %q in %s", path, got, code, text, body)
+		}
+	}
+	want("/", http.StatusOK, `href="/metrics"`)
+	want("/", http.StatusOK, "v1.2.3")
+	want("/healthz", http.StatusOK, "ok")
+	want("/readyz", http.StatusServiceUnavailable, "not ready")
+	e.SetReady()
+	want("/readyz", http.StatusOK, "ok")
+	e.SetNotReady("process 17 has the pipes")
+	want("/readyz", http.StatusServiceUnavailable, "not ready: process 17 has the pipes")
+	want("/metrics", http.StatusOK, "\ncsi_proxy_ready 0\n")
+	want("/debug/pprof/", http.StatusNotFound, "")
+	want("/debug/daemon", http.StatusNotFound, "")
+	want("/nowhere", http.StatusNotFound, "")
+}
+
+// certify writes a key and a certificate for 127.0.0.1, and a web configuration file that
+// names them and lets prometheus in with a password. It returns the file and the certificate.
+func certify(t *testing.T) (config string, certificate *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err = x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
+	// The hash is of "open sesame".
+	write("web.yml", []byte("tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"+
+		"basic_auth_users:\n  prometheus: $2a$04$V6aVYZoKQLdOCWr9bilk9uYVZmUZGoazid0LUZq/w/OaMX2sdaOWi\n"))
+	return filepath.Join(dir, "web.yml"), certificate
+}
+
+func TestTLSAndPassword(t *testing.T) {
+	config, certificate := certify(t)
+	if err := Check(config); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, New(Build{}, slog.New(slog.DiscardHandler)), config)
+	if resp, err := http.Get(url + "/metrics"); err == nil && resp.StatusCode == http.StatusOK {
+		t.Error("the metrics are served without TLS")
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2: true}}
+	for password, want := range map[string]int{"open sesame": http.StatusOK, "wrong": http.StatusUnauthorized,
+		"": http.StatusUnauthorized} {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(url, "http:", "https:", 1)+"/metrics",
+			nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			request.SetBasicAuth("prometheus", password)
+		}
+		resp, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with the password %q: status %d, want %d", password, resp.StatusCode, want)
+		}
+		if resp.ProtoMajor != 1 {
+			t.Errorf("the metrics are served over %s", resp.Proto)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yml")
+	if err := os.WriteFile(bad, []byte("tls_server_config:\n  cert_file: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, valid := range map[string]bool{"": true, bad: false, filepath.Join(dir, "missing.yml"): false} {
+		if err := Check(name); (err == nil) != valid {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Administrators get what is nobody else's, too.
+func TestAdmin(t *testing.T) {
+	e := New(Build{}, slog.New(slog.DiscardHandler))
+	e.SetReady()
+	daemon := httptest.NewServer(e.Admin())
+	defer daemon.Close()
+	for page, want := range map[string]string{
+		admin.Healthz: "ok", admin.Readyz: "ok", admin.Metrics: "csi_proxy_http_failures_total 0",
+		admin.Debug: "exporter.handleDebug(",
+	} {
+		if code, body := get(t, daemon.URL+page); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, without %q: %s", page, code, want, body)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+)
+
+const (
+	// maxConnections is how many connections all endpoints keep together. Drivers have one or
+	// two to each group that they use.
+	maxConnections = 1024
+
+	// writeTimeout is how long a write may wait for a client that doesn't read.
+	writeTimeout = 30 * time.Second
+
+	// complaintInterval is the least time between two log lines about the same problem.
+	complaintInterval = time.Minute
+)
+
+// connections are the open connections of all endpoints.
+type connections struct {
+	log *slog.Logger
+
+	mu       sync.Mutex // guards all below
+	open     map[*conn]struct{}
+	stopping bool // new connections are closed
+	tooMany  complaints
+}
+
+// add adds a connection, unless there are too many.
+func (all *connections) add(c *conn) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.stopping {
+		return false
+	}
+	if len(all.open) >= maxConnections {
+		if all.tooMany.due() {
+			all.log.Warn("closing a new connection, for there are too many", "limit", maxConnections)
+		}
+		return false
+	}
+	all.open[c] = struct{}{}
+	return true
+}
+
+func (all *connections) remove(c *conn) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, c)
+}
+
+func (all *connections) isStopping() bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.stopping
+}
+
+func (all *connections) count() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return len(all.open)
+}
+
+// stop closes the connections on which nothing has come, and all that come later. A graceful
+// stop of gRPC before 1.85 would wait for their handshakes.
+func (all *connections) stop() {
+	all.closeIf(func(c *conn) bool { return !c.spoke.Load() })
+}
+
+// cut closes all connections, which cancels their calls.
+func (all *connections) cut() {
+	all.closeIf(func(*conn) bool { return true })
+}
+
+func (all *connections) closeIf(due func(*conn) bool) {
+	var closed []*conn
+	all.mu.Lock()
+	all.stopping = true
+	for c := range all.open {
+		if due(c) {
+			closed = append(closed, c)
+		}
+	}
+	all.mu.Unlock()
+	for _, c := range closed {
+		c.Close() // an error doesn't matter: nobody uses it any more
+	}
+}
+
+// listener accepts the connections of an endpoint.
+//
+// Every published Go client opens a connection that it never uses, reads or closes, before the one
+// that it uses. gRPC closes that after prefaceTimeout, which nobody notices. A connection with an
+// HTTP/2 client behind it stays for as long as that answers pings, with calls or without: drivers
+// connect when they start, and may make their first call days later.
+type listener struct {
+	net.Listener
+	log     *slog.Logger
+	all     *connections
+	trouble *complaints
+}
+
+// Accept implements net.Listener. gRPC tries again after a temporary error.
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			return nil, l.temporaryOr(err)
+		}
+		c := &conn{Conn: inner, all: l.all}
+		if l.all.add(c) {
+			return c, nil
+		}
+		inner.Close() // nothing was sent on it
+	}
+}
+
+// temporaryOr marks an error of accepting as temporary, such as that of too many open files. Two
+// errors are permanent: that the listener is closed, and one of permission. On Windows, the latter
+// says that the daemon's account may not use its own pipes.
+func (l listener) temporaryOr(err error) error {
+	if l.all.isStopping() || errors.Is(err, net.ErrClosed) || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if l.trouble.due() {
+		l.log.Error("accepting connections; trying again", "err", err)
+	}
+	return temporary{err}
+}
+
+type temporary struct{ error }
+
+func (temporary) Temporary() bool { return true }
+
+// conn is a connection. If its client reads nothing for writeTimeout, it is closed, and the
+// answers that wait to be written are dropped.
+type conn struct {
+	net.Conn
+	all   *connections
+	spoke atomic.Bool // something has come
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.spoke.Store(true)
+	}
+	return n, err
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	if err := c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.Close() // gRPC would wait until reading fails, too
+	}
+	return n, err
+}
+
+func (c *conn) Close() error {
+	c.all.remove(c)
+	return c.Conn.Close()
+}
+
+// caller is the process at the other end of a connection, for the log.
+type caller struct {
+	process uint32 // 0 if the system doesn't tell
+	program string // its path; "" if the system doesn't tell
+}
+
+// infoOf returns what is known of the connection on which the call of ctx came. Each call has
+// that, since Server.options sets plaintext as the credentials of each server.
+func infoOf(ctx context.Context) connInfo {
+	p, _ := peer.FromContext(ctx)
+	return p.AuthInfo.(connInfo)
+}
+
+// plaintext are credentials that neither encrypt nor authenticate: the endpoints do that. They
+// tell handlers, by the peer in their contexts, which process is at the other end.
+type plaintext struct {
+	credentials.TransportCredentials
+}
+
+func newPlaintext() plaintext { return plaintext{insecure.NewCredentials()} }
+
+// ServerHandshake implements credentials.TransportCredentials. Package pipe has the connections
+// that know their callers.
+func (plaintext) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	var info connInfo
+	info.SecurityLevel = credentials.NoSecurity
+	if knowing, ok := c.(*conn).Conn.(interface{ Caller() (uint32, string) }); ok {
+		info.caller.process, info.caller.program = knowing.Caller()
+	}
+	return c, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (p plaintext) Clone() credentials.TransportCredentials { return p }
+
+type connInfo struct {
+	credentials.CommonAuthInfo
+	caller caller
+}
+
+// AuthType implements credentials.AuthInfo.
+func (connInfo) AuthType() string { return "none" }
+
+// complaints lets one complaint pass in each complaintInterval.
+type complaints struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (c *complaints) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.last.IsZero() && time.Since(c.last) < complaintInterval {
+		return false
+	}
+	c.last = time.Now()
+	return true
+}

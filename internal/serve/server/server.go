@@ -1,0 +1,308 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server serves the API: one gRPC server for each endpoint, with health
+// checks and reflection, that together start and end as one.
+//
+// One faulty caller can't affect others. A handler that panics answers that call with
+// Internal. Messages, headers, connections and calls are bounded.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	reflectiongrpc "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionalphagrpc "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+)
+
+// Config says what to serve, and how.
+type Config struct {
+	Endpoints []Endpoint
+
+	// Interceptors run around each unary call, the first one outermost, inside of
+	// the request log. One of them turns the errors of handlers into statuses.
+	Interceptors []grpc.UnaryServerInterceptor
+
+	// StreamInterceptors run in the same way around each streaming call: those of the
+	// API, health watches and reflection.
+	StreamInterceptors []grpc.StreamServerInterceptor
+
+	// MaxCalls is how many calls may be under way at all endpoints together, without
+	// streaming ones. Default: DefaultMaxCalls.
+	MaxCalls int
+
+	// GracePeriod is how long a stop waits for running calls before it cancels
+	// them.
+	GracePeriod time.Duration
+
+	// Log gets a line for each failed call, as a warning or an error, and at
+	// LevelRequest for each successful one. Default: none.
+	Log *slog.Logger
+}
+
+// Endpoint is a service where clients reach it.
+type Endpoint struct {
+	// Name is the endpoint's name in logs and metrics, such as csi-proxy-disk-v1.
+	Name    string
+	Service Service
+	// Listener is closed by Serve.
+	Listener net.Listener
+	// MaxRequestBytes is the most that a request may have, in its encoded form.
+	// Default: wire.MaxRequestBytes.
+	MaxRequestBytes int
+}
+
+// Service is one version of an API group, as package rpc provides it.
+type Service interface {
+	// Register registers the service under all of its names.
+	Register(grpc.ServiceRegistrar)
+	// Files returns the descriptors of the service under all of its names.
+	Files() (*protoregistry.Files, error)
+}
+
+// Bounds of what a client can make the server hold, besides calls. The messages of the
+// API are a few hundred bytes; a list of all disks of a node stays far below these.
+const (
+	maxHeaderBytes = 16 << 10
+	bufferBytes    = 4 << 10
+	// windowBytes is how many bytes of a request a client may send before the server
+	// reads them. It is the minimum of gRPC. By default gRPC would adapt it, up to 16 MiB.
+	windowBytes = 64 << 10
+	// maxCallsOfConnection is how many calls a connection may have under way, streaming ones
+	// too. The client's library holds back further ones. So even if all calls of one connection
+	// hang, the others have room.
+	maxCallsOfConnection = 256
+	// workers are the goroutines of an endpoint that stay for the next call; more
+	// calls at once get new ones. A new goroutine's stack is small and is copied
+	// several times on the way down to Windows, which is the larger part of the
+	// cost of a short call. A streaming call may keep one for as long as it lasts.
+	workers = 2
+	// prefaceTimeout is how long a client may take until the end of its HTTP/2 preface,
+	// which it sends at once.
+	prefaceTimeout = 10 * time.Second
+	// minPingInterval is how often a client may ping, also without calls.
+	minPingInterval = 5 * time.Second
+	// A connection on which nothing has come for quietTimeout gets a ping, which any
+	// HTTP/2 client answers, also one that makes no calls. One that doesn't answer
+	// for pingTimeout is closed: its client has gone, hangs, or never was one.
+	quietTimeout = 2 * time.Minute
+	pingTimeout  = 20 * time.Second
+	// cancelPeriod is how long a stop waits for calls that it cancelled. One
+	// that is stuck in the operating system mustn't keep the process alive.
+	cancelPeriod = time.Second
+)
+
+// Server serves endpoints.
+type Server struct {
+	endpoints   []*endpoint
+	connections connections
+	calls       *calls
+	refusals    complaints
+	drain       drain
+	grace       time.Duration
+	log         *slog.Logger
+
+	stopping  context.Context // done from when a stop begins
+	beginStop context.CancelFunc
+}
+
+// New returns a server for the endpoints. Clients that connect wait until Serve.
+func New(config Config) *Server {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		connections: connections{log: config.Log, open: make(map[*conn]struct{})},
+		calls:       newCalls(config.MaxCalls),
+		grace:       config.GracePeriod,
+		log:         config.Log,
+	}
+	s.stopping, s.beginStop = context.WithCancel(context.Background())
+	options := s.options(config)
+	for _, e := range config.Endpoints {
+		if e.MaxRequestBytes == 0 {
+			e.MaxRequestBytes = wire.MaxRequestBytes
+		}
+		served := &endpoint{
+			name:     e.Name,
+			listener: listener{e.Listener, s.log.With("endpoint", e.Name), &s.connections, new(complaints)},
+			server:   grpc.NewServer(append(options, grpc.MaxRecvMsgSize(e.MaxRequestBytes))...),
+		}
+		served.register(e.Service, decoding{served.server})
+		s.endpoints = append(s.endpoints, served)
+	}
+	return s
+}
+
+// options are those of gRPC, apart from what is an endpoint's own.
+func (s *Server) options(config Config) []grpc.ServerOption {
+	// recoverUnary is there twice. The inner one recovers handlers, so that a call that
+	// panics is logged and counted as failed. The outer one recovers interceptors.
+	unary := []grpc.UnaryServerInterceptor{s.recoverUnary, s.boundUnary, s.logUnary}
+	unary = append(unary, config.Interceptors...)
+	unary = append(unary, s.drainUnary, s.recoverUnary)
+	streams := []grpc.StreamServerInterceptor{s.recoverStream, s.boundStream, s.logStream}
+	streams = append(streams, config.StreamInterceptors...)
+	streams = append(streams, s.drainStream, s.endStream, s.recoverStream)
+	return []grpc.ServerOption{
+		grpc.Creds(newPlaintext()),
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ChainUnaryInterceptor(unary...),
+		grpc.ChainStreamInterceptor(streams...),
+		grpc.UnknownServiceHandler(s.answerUnknown),
+		grpc.MaxSendMsgSize(wire.MaxResponseBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxCallsOfConnection),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(windowBytes),
+		grpc.NumStreamWorkers(workers),
+		grpc.ReadBufferSize(bufferBytes),
+		grpc.WriteBufferSize(bufferBytes),
+		grpc.ConnectionTimeout(prefaceTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             minPingInterval,
+			PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: quietTimeout, Timeout: pingTimeout}),
+	}
+}
+
+// Serve serves until ctx is done, or an endpoint ends with an error. Then it takes no
+// new calls, waits for the running ones, cancels those that still run after the grace
+// period, and closes all connections. It returns the error of the endpoint. It is
+// called once.
+func (s *Server) Serve(ctx context.Context) error {
+	failed := make(chan error, len(s.endpoints))
+	var serving sync.WaitGroup
+	for _, e := range s.endpoints {
+		serving.Go(func() {
+			if err := e.server.Serve(e.listener); err != nil {
+				failed <- fmt.Errorf("serve %s: %w", e.name, err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	if s.stop() {
+		serving.Wait()
+	}
+	return err
+}
+
+// stop ends all endpoints at the same time, gracefully if they can, and reports whether all
+// calls have ended.
+func (s *Server) stop() (all bool) {
+	s.beginStop()
+	s.connections.stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var all sync.WaitGroup
+		for _, e := range s.endpoints {
+			all.Go(e.server.GracefulStop)
+		}
+		all.Wait()
+	}()
+	if endsWithin(ended, s.grace) {
+		return true
+	}
+	s.log.Warn("cancelling the calls that still run", "gracePeriod", s.grace)
+	// The calls are cancelled by closing the connections. Stop can't be used: while a call
+	// doesn't end, GracefulStop of gRPC before 1.85 holds the lock that Stop needs.
+	s.connections.cut()
+	if !endsWithin(ended, cancelPeriod) {
+		s.log.Warn("leaving calls behind that don't end when cancelled")
+		return false
+	}
+	return true
+}
+
+func endsWithin(ended <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+// Connections says how many connections are open.
+func (s *Server) Connections() int { return s.connections.count() }
+
+// Calls says how many calls are under way, and how many were refused.
+func (s *Server) Calls() Calls { return s.calls.now() }
+
+// endpoint is an endpoint with all that serves it.
+type endpoint struct {
+	name     string
+	listener listener
+	server   *grpc.Server
+}
+
+// register registers the service with health and reflection. Health is SERVING from
+// the start to the end: a stop ends health watches, and takes no new checks.
+func (e *endpoint) register(service Service, registrar grpc.ServiceRegistrar) {
+	service.Register(registrar)
+	checks := health.NewServer()
+	for name := range e.server.GetServiceInfo() {
+		checks.SetServingStatus(name, healthgrpc.HealthCheckResponse_SERVING)
+	}
+	healthgrpc.RegisterHealthServer(registrar, checks)
+	options := reflection.ServerOptions{
+		Services:           e.server,
+		DescriptorResolver: resolver{sync.OnceValues(service.Files)},
+	}
+	reflectiongrpc.RegisterServerReflectionServer(registrar, reflection.NewServerV1(options))
+	reflectionalphagrpc.RegisterServerReflectionServer(registrar, reflection.NewServer(options))
+}
+
+// resolver finds descriptors for reflection: those of the endpoint's service, and then
+// those of health and reflection, which are registered in every program that links them.
+// The service's are built when a client first asks: few ever do, and they take more time
+// and memory than all else that an endpoint needs.
+type resolver struct {
+	files func() (*protoregistry.Files, error)
+}
+
+func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	return find(r, func(files *protoregistry.Files) (protoreflect.FileDescriptor, error) {
+		return files.FindFileByPath(path)
+	})
+}
+
+func (r resolver) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	return find(r, func(files *protoregistry.Files) (protoreflect.Descriptor, error) {
+		return files.FindDescriptorByName(name)
+	})
+}
+
+func find[D protoreflect.Descriptor](r resolver, in func(*protoregistry.Files) (D, error)) (D, error) {
+	files, err := r.files()
+	if err != nil {
+		var none D
+		return none, err
+	}
+	d, err := in(files)
+	if errors.Is(err, protoregistry.NotFound) {
+		return in(protoregistry.GlobalFiles)
+	}
+	return d, err
+}

@@ -1,0 +1,144 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/grpccode"
+)
+
+// ErrorDomain is the domain of the google.rpc.ErrorInfo detail that each status
+// from this package carries.
+const ErrorDomain = "csi-proxy"
+
+// Keys of the metadata in that detail. What is unknown is left out.
+const (
+	metadataOperation    = "operation"
+	metadataObject       = "object"
+	metadataWindowsError = "windows_error" // in decimal
+)
+
+// classes are the classes of errors with their reasons on the wire. Reasons are
+// unique and never change. The codes are those of package grpccode.
+var classes = []struct {
+	kind   error
+	reason string
+}{
+	{csiproxy.ErrInvalidArgument, "INVALID_ARGUMENT"},
+	{csiproxy.ErrNotFound, "NOT_FOUND"},
+	{csiproxy.ErrAlreadyExists, "ALREADY_EXISTS"},
+	{csiproxy.ErrFailedPrecondition, "FAILED_PRECONDITION"},
+	{csiproxy.ErrPermissionDenied, "PERMISSION_DENIED"},
+	{csiproxy.ErrUnauthenticated, "UNAUTHENTICATED"},
+	{csiproxy.ErrResourceExhausted, "RESOURCE_EXHAUSTED"},
+	{csiproxy.ErrUnavailable, "UNAVAILABLE"},
+	{csiproxy.ErrUnimplemented, "UNIMPLEMENTED"},
+	{context.Canceled, "CANCELED"},
+	{context.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+	{csiproxy.ErrInternal, "INTERNAL"},
+}
+
+// ToStatus returns err as a gRPC status error: the code and reason of its class,
+// its text as the message, and operation, object and Windows error number in an
+// ErrorInfo detail. Nil and what is a status error already stay as they are.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
+		return err
+	}
+
+	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: "INTERNAL", Metadata: map[string]string{}}
+	kind := csiproxy.KindOf(err)
+	for _, class := range classes {
+		if class.kind == kind {
+			info.Reason = class.reason
+		}
+	}
+	if e := new(csiproxy.Error); errors.As(err, &e) {
+		if e.Op != "" {
+			info.Metadata[metadataOperation] = wireText(e.Op)
+		}
+		if e.Object != "" {
+			info.Metadata[metadataObject] = wireText(e.Object)
+		}
+	}
+	if number, ok := csiproxy.WindowsErrorOf(err); ok {
+		info.Metadata[metadataWindowsError] = strconv.FormatUint(uint64(number), 10)
+	}
+
+	plain := status.New(grpccode.Of(err), wireText(err.Error()))
+	detailed, err := plain.WithDetails(info)
+	if err != nil { // info can't be encoded, which doesn't happen with valid UTF-8
+		return plain.Err()
+	}
+	return detailed.Err()
+}
+
+// FromStatus returns the error of a gRPC call as a *csiproxy.Error of the class
+// that its code stands for, with the message as its text. Operation, object and
+// Windows error number are filled if the daemon sent them: the published one
+// doesn't, and answers all failures with the code Unknown, which is
+// csiproxy.ErrInternal here. Nil stays nil; an error that isn't a status becomes
+// the cause.
+func FromStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return &csiproxy.Error{Err: err}
+	}
+
+	result := &csiproxy.Error{Kind: csiproxy.ErrInternal, Detail: st.Message()}
+	for _, class := range classes {
+		if grpccode.Of(class.kind) == st.Code() {
+			result.Kind = class.kind
+		}
+	}
+	for _, detail := range st.Details() {
+		info, ok := detail.(*errdetails.ErrorInfo)
+		if !ok || info.Domain != ErrorDomain {
+			continue
+		}
+		// Another daemon's malformed number is no number.
+		if number, err := strconv.ParseUint(info.Metadata[metadataWindowsError], 10, 32); err == nil {
+			result.WindowsError = uint32(number)
+		}
+		// The message begins with operation and object, unless the daemon put words before them.
+		op, object := info.Metadata[metadataOperation], info.Metadata[metadataObject]
+		head := strings.TrimSpace(op+" "+object) + ": "
+		if rest, ok := strings.CutPrefix(st.Message(), head); ok {
+			result.Op, result.Object, result.Detail = op, object, rest
+		}
+	}
+	return result
+}
+
+// maxWireText bounds a text within a status, in bytes. The whole status goes into
+// HTTP/2 trailers, in two encodings, and some gRPC clients take no more than
+// 16 KiB of those; requests may quote much more than that.
+const maxWireText = 2 << 10
+
+// wireText makes s fit to be sent. It replaces what isn't UTF-8. If s is too long, it
+// leaves out the middle, since the beginning says what failed and the end why.
+func wireText(s string) string {
+	if len(s) > maxWireText {
+		s = s[:maxWireText/2] + " … " + s[len(s)-maxWireText/2:]
+	}
+	return ValidText(s)
+}
+
+// ValidText replaces what isn't UTF-8 in a text that comes from hardware or from a caller. With
+// one such byte, the whole response couldn't be sent.
+func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,230 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import (
+	"context"
+	"time"
+)
+
+// Share is the share mode of an open (FILE_SHARE_*). An open that lacks
+// ShareDelete keeps others from renaming or deleting the file for as long as
+// the handle lives, provided that its own access includes reading or writing
+// data, listing or traversing: attribute access alone takes no part in sharing.
+type Share uint32
+
+// Share modes.
+const (
+	ShareRead   Share = 1
+	ShareWrite  Share = 2
+	ShareDelete Share = 4
+)
+
+// Disposition says what an open does if the file exists or doesn't
+// (CreateDisposition of NtCreateFile).
+type Disposition uint32
+
+// Dispositions.
+const (
+	FileOpen   Disposition = 1 // open it; fail if it isn't there
+	FileCreate Disposition = 2 // create it; fail if it is there
+	FileOpenIf Disposition = 3 // open it or create it
+)
+
+// CreateOptions are the options of an open (CreateOptions of NtCreateFile).
+type CreateOptions uint32
+
+// Options of an open.
+const (
+	FileDirectoryFile    CreateOptions = 0x00000001 // must be, or becomes, a directory
+	FileNonDirectoryFile CreateOptions = 0x00000040 // must not be a directory
+	// its name goes with the handle, also if the process dies; needs Delete
+	FileDeleteOnClose    CreateOptions = 0x00001000
+	FileOpenForBackup    CreateOptions = 0x00004000 // FILE_FLAG_BACKUP_SEMANTICS
+	FileOpenReparsePoint CreateOptions = 0x00200000 // open a link itself, never its target
+)
+
+// OpenOptions are the arguments of an open.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winternl/nf-winternl-ntcreatefile
+type OpenOptions struct {
+	Access      Access
+	Share       Share
+	Disposition Disposition
+	Options     CreateOptions
+	// Private gives what the open makes to SYSTEM and the Administrators alone: Administrators
+	// own it, and its access list has these two and inherits nothing. What is there already
+	// keeps its own.
+	Private bool
+}
+
+// FileAttributes are FILE_ATTRIBUTE_* bits.
+type FileAttributes uint32
+
+// File attributes.
+const (
+	AttributeReadOnly     FileAttributes = 0x1
+	AttributeDirectory    FileAttributes = 0x10
+	AttributeReparsePoint FileAttributes = 0x400
+)
+
+// ReparseTag tells what a reparse point is.
+type ReparseTag uint32
+
+// Reparse tags of links. A junction and a mount point of a volume have the same
+// tag; their targets tell them apart.
+const (
+	TagMountPoint ReparseTag = 0xA0000003
+	TagSymlink    ReparseTag = 0xA000000C
+)
+
+// FileInfo is FILE_ATTRIBUTE_TAG_INFO; ReparseTag is 0 where the attribute
+// AttributeReparsePoint is not set.
+type FileInfo struct {
+	Attributes FileAttributes
+	ReparseTag ReparseTag
+}
+
+// IsDir reports whether the file is a directory, or a link or mount point that
+// looks like one.
+func (i FileInfo) IsDir() bool { return i.Attributes&AttributeDirectory != 0 }
+
+// IsReparsePoint reports whether opening the file by name would lead elsewhere.
+func (i FileInfo) IsReparsePoint() bool { return i.Attributes&AttributeReparsePoint != 0 }
+
+// DirEntry is one entry of a directory. Its name is WTF-8, as AppendUTF16 has it:
+// half a surrogate pair in it isn't valid UTF-8, and File.OpenAt takes it so.
+type DirEntry struct {
+	Name string
+	FileInfo
+	Created FileTime
+	// Size is that of a file, in bytes, when its last handle was closed that has written.
+	Size int64
+}
+
+// FileTime is a FILETIME: intervals of 100 ns since 1601, in UTC. 0 is unknown.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/minwinbase/ns-minwinbase-filetime
+type FileTime int64
+
+// fileTimeOf1970 is the FILETIME of the Unix epoch.
+const fileTimeOf1970 = 116444736000000000
+
+// FileTimeOf returns t as a FILETIME.
+func FileTimeOf(t time.Time) FileTime {
+	return FileTime(t.Unix()*1e7 + int64(t.Nanosecond())/100 + fileTimeOf1970)
+}
+
+// Time returns t in UTC.
+func (t FileTime) Time() time.Time {
+	t -= fileTimeOf1970
+	return time.Unix(int64(t/1e7), int64(t%1e7)*100).UTC()
+}
+
+// File is an open handle to a file or directory. Methods fail with an Errno or
+// with ctx's error.
+type File interface {
+	// OpenAt opens or creates the file name in this directory, or below it if name
+	// has several elements (NtCreateFile with RootDirectory and OBJ_DONT_REPARSE):
+	// nothing that happens to the names above the directory, or to the directory
+	// itself, can lead it astray. A reparse point on the way is refused with
+	// ErrorReparsePointEncountered; the last element is opened itself with
+	// FileOpenReparsePoint and refused without. So is everything below a directory that
+	// has become a reparse point since it was opened.
+	//
+	// Errors are those of [Files].OpenFile. A name that is empty gives ErrorInvalidName,
+	// as do elements that are empty, "." or "..", or that have a slash, a colon, or a
+	// character that no name can have.
+	OpenAt(ctx context.Context, name string, o OpenOptions) (File, error)
+	// Info is GetFileInformationByHandleEx(FileAttributeTagInfo). The handle needs
+	// FileReadAttributes. A file system without reparse points, such as FAT, may give
+	// ErrorInvalidParameter.
+	Info(ctx context.Context) (FileInfo, error)
+	// FinalPath is GetFinalPathNameByHandleW with VOLUME_NAME_GUID: the path by which the
+	// file is found now without any link, \\?\Volume{guid}\directory\name. A file on an
+	// SMB share gives ErrorPathNotFound, a deleted one ErrorFileNotFound or
+	// ErrorAccessDenied.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
+	FinalPath(ctx context.Context) (string, error)
+	// Volume is FinalPath up to the volume: the name of the volume that the file is on,
+	// \\?\Volume{guid}\.
+	Volume(ctx context.Context) (string, error)
+	// ReadDir gives the next entries of this directory, without "." and "..",
+	// some at a time, and when each was made; after the last it returns ErrorNoMoreFiles. With restart
+	// it begins again (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
+	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
+	// Control is DeviceIoControl on the file: reparse data are read and set with
+	// it. FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint
+	// where there is none. FsctlSetReparsePoint gives ErrorDirNotEmpty for a directory
+	// with entries, and ErrorReparseTagMismatch where there is a reparse point with
+	// another tag. With too little room FsctlGetReparsePoint gives ErrorMoreData.
+	Control(ctx context.Context, code IoctlCode, in, out []byte) (int, error)
+	// Delete marks the file for deletion, also a read-only one: its name is gone
+	// when this handle is closed, where the file system can do that
+	// (FileDispositionInfoEx with POSIX semantics), else when the last one is. The
+	// handle needs Delete access. A directory with entries gives ErrorDirNotEmpty. A
+	// file that was deleted through another handle, which is closed, gives
+	// ErrorDeletePending.
+	Delete(ctx context.Context) error
+	// CreationDenied reports whether the access list of this directory has the entry that
+	// DenyCreation adds. The handle needs ReadControl.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
+	CreationDenied(ctx context.Context) (bool, error)
+	// DenyCreation adds an entry to the access list of this directory itself, or removes
+	// it: the entry denies Everyone FileAddFile and FileAddSubdirectory, and nothing
+	// inherits it. Without it again, or with it twice, nothing changes. The list's other
+	// entries stay as they are. The handle needs ReadControl and WriteDAC. If it was opened
+	// with FileOpenReparsePoint, the directory of a mount point gets the entry, not the
+	// volume's root.
+	//
+	// As long as the entry is there, whoever makes a file or a directory in this directory,
+	// or moves one into it, gets ErrorAccessDenied, as does an open of the directory with
+	// one of the two rights. Exempt are handles that were opened before, and opens with
+	// FileOpenForBackup in a process that holds SeRestorePrivilege. The directory can be
+	// deleted, and its reparse point set and deleted through a handle with
+	// FileWriteAttributes.
+	//
+	// Errors: 5 the handle lacks a right; 1336 the directory has no access list, so that
+	// everybody may do everything; 1 and 50 the file system has none. A file system
+	// without access lists, such as FAT, may also say that it is done: CreationDenied tells.
+	//
+	// Not documented: whether the mount manager, which opens the directory itself, needs a
+	// right that the entry denies.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-setkernelobjectsecurity,
+	// https://learn.microsoft.com/windows/win32/fileio/file-access-rights-constants,
+	// https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl and, for
+	// reparse points, MS-FSA 2.1.5.10.37
+	DenyCreation(ctx context.Context, deny bool) error
+	// Private reports whether only SYSTEM, the Administrators and the account of this process
+	// can own this file and do anything with it, by its owner and its access list. The handle
+	// needs ReadControl.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
+	Private(ctx context.Context) (bool, error)
+	// LockByte is LockFileEx for one byte of this file, exclusively and without waiting. The byte
+	// may lie behind the file's end, and takes no space on the disk. Until this handle is closed,
+	// also by the end of its process, no handle can lock the byte; it may be so for a moment
+	// longer. The handle needs GenericRead or GenericWrite.
+	//
+	// Errors: 33 a handle has the byte locked, which may be this one; 5 the handle lacks the
+	// right; 87 this is a directory.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-lockfileex
+	LockByte(ctx context.Context, offset int64) error
+	// ProcessIDs is NtQueryInformationFile for FileProcessIdsUsingFileInformation: the ids
+	// of the processes that have the file open, in no particular order. This process, whose
+	// handle it is, is among them. Processes that end meanwhile may be, too.
+	//
+	// Errors: 1, 50 and 87 Windows or the file system can't tell; a file on a share gives
+	// one of these. The WDK lists the information class and its structure, but doesn't
+	// describe them. So callers must do without an answer.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/ne-wdm-_file_information_class
+	ProcessIDs(ctx context.Context) ([]ProcessID, error)
+	// Close ends the handle.
+	Close() error
+}

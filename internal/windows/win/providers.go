@@ -1,0 +1,58 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package win
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+)
+
+// providerLimit bounds the answer of a provider of WMI, which may have to be started first.
+const providerLimit = 15 * time.Second
+
+// Queries are read-only calls of both providers of WMI. A [System] has them.
+type Queries interface {
+	OfflineReasons(ctx context.Context) (map[disk.Number]OfflineReason, error)
+	SMBGlobalMappings(ctx context.Context) ([]SMBMapping, error)
+}
+
+// TryProviders asks both providers of WMI that a node needs something that changes nothing, and
+// returns why one of them doesn't answer.
+func TryProviders(ctx context.Context, w Queries) (failed []error) {
+	ctx, cancel := context.WithTimeout(ctx, providerLimit)
+	defer cancel()
+	tries := []struct {
+		what string
+		try  func() error
+	}{
+		{`the storage provider, root\Microsoft\Windows\Storage, which formats and repairs volumes`,
+			func() error { _, err := w.OfflineReasons(ctx); return err }},
+		{`the SMB provider, root\Microsoft\Windows\SMB, which maps shares`,
+			func() error { _, err := w.SMBGlobalMappings(ctx); return err }},
+	}
+	answers := make([]chan error, len(tries))
+	for i, t := range tries {
+		answers[i] = make(chan error, 1)
+		go func() { answers[i] <- t.try() }()
+	}
+	for i, t := range tries {
+		var err error
+		select {
+		case err = <-answers[i]:
+		case <-ctx.Done():
+			select {
+			case err = <-answers[i]: // it was waited for after another
+			default:
+				err = context.Cause(ctx)
+			}
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", t.what, err))
+		}
+	}
+	return failed
+}

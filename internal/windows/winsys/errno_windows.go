@@ -1,0 +1,72 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// errno turns the error of a call to Windows into a [win.Errno]. No other form leaves
+// this package.
+func errno(err error) error {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case syscall.Errno:
+		if e == syscall.EINVAL { // x/sys: the call failed without an error number
+			return win.ErrorInvalidParameter
+		}
+		return win.Errno(e)
+	case windows.NTStatus:
+		return ntError(e)
+	case windows.CONFIGRET:
+		return fmt.Errorf("CONFIGRET %#x: %w", uint32(e), configError(e))
+	}
+	return err
+}
+
+// configError is CM_MapCrToWin32Err, except for results that mean that a device is gone.
+func configError(ret windows.CONFIGRET) win.Errno {
+	switch ret {
+	case windows.CR_NO_SUCH_DEVNODE, windows.CR_DEVICE_NOT_THERE, windows.CR_NO_SUCH_DEVICE_INTERFACE:
+		return win.ErrorNotFound
+	}
+	return win.Errno(ret.Win32Error(windows.ERROR_GEN_FAILURE))
+}
+
+// ntError is RtlNtStatusToDosError, except for the statuses of a file that is being deleted,
+// or that was deleted through another handle: that function turns them into
+// ERROR_ACCESS_DENIED.
+func ntError(status windows.NTStatus) win.Errno {
+	switch status {
+	case windows.STATUS_DELETE_PENDING, windows.STATUS_FILE_DELETED:
+		return win.ErrorDeletePending
+	}
+	return win.Errno(status.Errno())
+}
+
+// interrupted is the error of a call that was cancelled because ctx ended.
+func interrupted(ctx context.Context, err error) error {
+	if errors.Is(err, win.ErrorOperationAborted) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// utf16Ptr returns s with a NUL at its end. Like [win.AppendUTF16] and the functions of
+// x/sys that convert to or from UTF-16, it accepts WTF-8.
+func utf16Ptr(s string) (*uint16, error) {
+	p, err := windows.UTF16PtrFromString(s)
+	if err != nil {
+		return nil, win.ErrorInvalidName // a NUL within
+	}
+	return p, nil
+}

@@ -1,0 +1,262 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"errors"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// OpenFile is NtCreateFile with a full path, which is passed on unchanged. Links on the
+// way are followed.
+func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	name, err := ntPath(path)
+	if err != nil {
+		return nil, err
+	}
+	return s.openFile(ctx, 0, name, windows.OBJ_CASE_INSENSITIVE, o)
+}
+
+// OpenAt implements [win.File].
+func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.File, error) {
+	if err := checkBelow(name); err != nil {
+		return nil, err
+	}
+	if f.h == windows.InvalidHandle { // NtCreateFile would take it for the process
+		return nil, win.ErrorInvalidHandle
+	}
+	return f.sys.openFile(ctx, f.h, name, windows.OBJ_CASE_INSENSITIVE|windows.OBJ_DONT_REPARSE, o)
+}
+
+// FileAttributes is GetFileAttributesW.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfileattributesw
+func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
+	path, err := extendedPath(path)
+	if err != nil {
+		return 0, err
+	}
+	name, err := utf16Ptr(path)
+	if err != nil {
+		return 0, err
+	}
+	var attributes uint32
+	err = interruptible(ctx, func() (err error) {
+		attributes, err = windows.GetFileAttributes(name)
+		return errno(err)
+	})
+	return win.FileAttributes(attributes), err
+}
+
+// file is an open file or directory.
+type file struct {
+	handle
+}
+
+// openFile opens a name below the directory root, or a full path if root is 0.
+func (s *System) openFile(ctx context.Context, root windows.Handle, name string, attributes uint32,
+	o win.OpenOptions) (win.File, error) {
+	var h windows.Handle
+	open := func() (err error) {
+		h, err = ntCreateFile(root, name, attributes, o)
+		return err
+	}
+	var err error
+	if o.Disposition == win.FileOpen {
+		err = interruptible(ctx, open)
+	} else if err = ctx.Err(); err == nil {
+		err = open()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &file{s.own(h, name)}, nil
+}
+
+// ntCreateFile opens a file for synchronous calls.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winternl/nf-winternl-ntcreatefile
+func ntCreateFile(root windows.Handle, name string, attributes uint32,
+	o win.OpenOptions) (h windows.Handle, err error) {
+	objectName, err := windows.NewNTUnicodeString(name)
+	if err != nil {
+		return 0, win.ErrorInvalidName // a NUL within, or more than 32,766 units
+	}
+	object := windows.OBJECT_ATTRIBUTES{RootDirectory: root, ObjectName: objectName, Attributes: attributes}
+	object.Length = uint32(unsafe.Sizeof(object))
+	if o.Private {
+		if object.SecurityDescriptor, err = privateDescriptor(); err != nil {
+			return 0, errno(err)
+		}
+	}
+	var status windows.IO_STATUS_BLOCK
+	err = windows.NtCreateFile(&h, uint32(o.Access)|windows.SYNCHRONIZE, &object, &status, nil,
+		windows.FILE_ATTRIBUTE_NORMAL, uint32(o.Share), uint32(o.Disposition),
+		uint32(o.Options)|windows.FILE_SYNCHRONOUS_IO_NONALERT, 0, 0)
+	if s, ok := err.(windows.NTStatus); ok && int32(s) >= 0 {
+		return h, nil // success, even with a status such as STATUS_OPLOCK_BREAK_IN_PROGRESS
+	}
+	return h, errno(err)
+}
+
+// Info implements [win.File].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-getfileinformationbyhandleex
+func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
+	err = interruptible(ctx, func() error {
+		var i fileTagInfo
+		err := windows.GetFileInformationByHandleEx(f.h, windows.FileAttributeTagInfo, (*byte)(unsafe.Pointer(&i)),
+			uint32(unsafe.Sizeof(i)))
+		if err == windows.ERROR_INVALID_PARAMETER { // a file system without reparse points, such as FAT
+			var d windows.ByHandleFileInformation
+			err = windows.GetFileInformationByHandle(f.h, &d)
+			i.attributes = d.FileAttributes
+		}
+		info = fileInfo(i.attributes, i.reparseTag)
+		return errno(err)
+	})
+	return info, err
+}
+
+// FinalPath implements [win.File].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfinalpathnamebyhandlew
+func (f *file) FinalPath(ctx context.Context) (string, error) {
+	path := make([]uint16, windows.MAX_LONG_PATH+1)
+	var n uint32
+	err := interruptible(ctx, func() (err error) {
+		n, err = windows.GetFinalPathNameByHandle(f.h, &path[0], uint32(len(path)), volumeNameGUID)
+		return errno(err)
+	})
+	if err != nil {
+		return "", err
+	}
+	if int(n) >= len(path) { // n is the length that the path needs
+		return "", win.ErrorFilenameExcedRange
+	}
+	return windows.UTF16ToString(path[:n]), nil
+}
+
+// Volume implements [win.File].
+func (f *file) Volume(ctx context.Context) (string, error) {
+	path, err := f.FinalPath(ctx)
+	if err != nil {
+		return "", err
+	}
+	return volumeOfPath(path)
+}
+
+// directoryBuffer is how many bytes of a directory are read at a time: several hundred
+// entries.
+const directoryBuffer = 64 << 10
+
+// ReadDir implements [win.File]. It uses FileFullDirectoryInfo, which every file system
+// supports.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winbase/nf-winbase-getfileinformationbyhandleex
+func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntry, err error) {
+	class := uint32(windows.FileFullDirectoryInfo)
+	if restart {
+		class = windows.FileFullDirectoryRestartInfo
+	}
+	buf := aligned(directoryBuffer)
+	for len(entries) == 0 { // a buffer may hold "." and ".." only
+		err = interruptible(ctx, func() error {
+			return errno(windows.GetFileInformationByHandleEx(f.h, class, &buf[0], directoryBuffer))
+		})
+		if err == win.ErrorFileNotFound { // the root directory is empty
+			err = win.ErrorNoMoreFiles
+		}
+		if err == nil {
+			entries, err = decodeDirectory(buf)
+		}
+		if err != nil {
+			return nil, err
+		}
+		class = windows.FileFullDirectoryInfo
+	}
+	return entries, nil
+}
+
+// Delete implements [win.File]. SetFileInformationByHandle would do the same, but its error is
+// the same for a file that was deleted as for one that mustn't be.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/nf-ntifs-ntsetinformationfile
+// and https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddk/ns-ntddk-_file_disposition_information_ex
+func (f *file) Delete(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	flags := uint32(windows.FILE_DISPOSITION_DELETE | windows.FILE_DISPOSITION_POSIX_SEMANTICS |
+		windows.FILE_DISPOSITION_IGNORE_READONLY_ATTRIBUTE)
+	var status windows.IO_STATUS_BLOCK
+	err := errno(windows.NtSetInformationFile(f.h, &status, (*byte)(unsafe.Pointer(&flags)),
+		uint32(unsafe.Sizeof(flags)), windows.FileDispositionInformationEx))
+	switch err {
+	case win.ErrorInvalidParameter, win.ErrorNotSupported, win.ErrorInvalidFunction:
+		return f.deleteOnClose() // the file system, or this Windows, doesn't support the call or a flag
+	}
+	return err
+}
+
+// LockByte implements [win.File].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-lockfileex and MS-FSA 2.1.5.8
+func (f *file) LockByte(ctx context.Context, offset int64) error {
+	return interruptible(ctx, func() error {
+		at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
+		return errno(windows.LockFileEx(f.h, windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at))
+	})
+}
+
+// deleteOnClose marks the file for deletion when its last handle is closed. It first
+// makes a read-only file writable. If the file can't be deleted, it is made read-only
+// again.
+func (f *file) deleteOnClose() error {
+	mark := func() error {
+		deleteFile := byte(1) // FILE_DISPOSITION_INFO: BOOLEAN DeleteFile
+		return errno(windows.SetFileInformationByHandle(f.h, windows.FileDispositionInfo, &deleteFile, 1))
+	}
+	err := mark()
+	if err != win.ErrorAccessDenied {
+		return err
+	}
+	attributes, infoErr := f.Info(context.Background())
+	if infoErr != nil || attributes.Attributes&win.AttributeReadOnly == 0 {
+		return err
+	}
+	if setErr := f.setAttributes(attributes.Attributes &^ win.AttributeReadOnly); setErr != nil {
+		return setErr
+	}
+	if err = mark(); err != nil {
+		return errors.Join(err, f.setAttributes(attributes.Attributes))
+	}
+	return nil
+}
+
+// setAttributes sets the attributes of the file through a second handle. It opens that
+// by the empty name relative to f, which is the file itself.
+func (f *file) setAttributes(a win.FileAttributes) error {
+	h, err := ntCreateFile(f.h, "", 0, win.OpenOptions{
+		Access:      win.FileWriteAttributes,
+		Share:       win.ShareRead | win.ShareWrite | win.ShareDelete,
+		Disposition: win.FileOpen,
+		Options:     win.FileOpenReparsePoint | win.FileOpenForBackup,
+	})
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(h)
+	if a == 0 {
+		a = windows.FILE_ATTRIBUTE_NORMAL
+	}
+	basic := fileBasicInfo{attributes: uint32(a)}
+	return errno(windows.SetFileInformationByHandle(h, windows.FileBasicInfo, (*byte)(unsafe.Pointer(&basic)),
+		uint32(unsafe.Sizeof(basic))))
+}

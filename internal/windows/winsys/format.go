@@ -1,0 +1,184 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+const storageNamespace = `root\Microsoft\Windows\Storage`
+
+// formatVolume formats a volume. It doesn't wait: the caller has just looked at what the
+// volume holds.
+//
+// The provider of the Windows storage management classes keeps a cache of disks,
+// partitions and volumes that lags behind the partition manager. If it doesn't know the
+// volume yet, the error is [win.ErrorRetry], and the cache is updated if that is wanted.
+func formatVolume(ctx context.Context, c classes, name string, o win.FormatOptions) error {
+	volume, err := knownVolume(ctx, c, name, o.UpdateList)
+	if err != nil {
+		return err
+	}
+	result, err := execute(c, "MSFT_Volume", volume, "Format", formatOptions(o))
+	return resultError(err, "Format", result)
+}
+
+// knownVolume returns the object path of a volume.
+func knownVolume(ctx context.Context, c classes, name string, update bool) (path string, err error) {
+	errFound := errors.New("found")
+	err = c.find(ctx, "SELECT * FROM MSFT_Volume", func(o object) error {
+		volume, err := o.String("Path") // \\?\Volume{guid}\
+		if err != nil || !strings.EqualFold(volume, name) {
+			return err
+		}
+		if path, err = o.String("__PATH"); err != nil {
+			return err
+		}
+		return errFound
+	})
+	switch {
+	case err == errFound:
+		return path, nil
+	case err != nil:
+		return "", err
+	}
+	if update {
+		_, err := execute(c, "MSFT_StorageSetting", "MSFT_StorageSetting", "UpdateHostStorageCache", nil)
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, win.ErrorRetry)
+}
+
+// repairVolume checks or repairs a volume, and waits until that is done.
+func repairVolume(ctx context.Context, c classes, name string, mode win.RepairMode) (win.RepairResult, error) {
+	volume, err := knownVolume(ctx, c, name, true)
+	if err != nil {
+		return 0, err
+	}
+	var result, output uint32
+	in := map[string]any{repairParameters[mode]: true}
+	err = c.call("MSFT_Volume", volume, "Repair", in, func(out object) (err error) {
+		if result, err = out.Uint32("ReturnValue"); err != nil || result != 0 {
+			return err
+		}
+		output, err = out.Uint32("Output")
+		return err
+	})
+	return win.RepairResult(output), resultError(err, "Repair", result)
+}
+
+// offlineReasons lists the disks that are offline. It selects all properties of all disks: an
+// object of a part of them may lack what the provider fills in later.
+func offlineReasons(ctx context.Context, c classes) (map[disk.Number]win.OfflineReason, error) {
+	reasons := map[disk.Number]win.OfflineReason{}
+	err := c.find(ctx, "SELECT * FROM MSFT_Disk", func(o object) error {
+		offline, err := o.Get("IsOffline")
+		if err != nil || offline != true {
+			return err
+		}
+		number, err := o.Uint32("Number")
+		if err != nil {
+			return err
+		}
+		reason, err := o.Get("OfflineReason")
+		if err != nil {
+			return err
+		}
+		value, _ := reason.(int64) // NULL: none is known
+		reasons[disk.Number(number)] = win.OfflineReason(value)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reasons, nil
+}
+
+// formatOptions are the in parameters of MSFT_Volume.Format. What the options leave to
+// Windows, and what goes with another file system only, stays NULL.
+func formatOptions(o win.FormatOptions) map[string]any {
+	in := map[string]any{
+		"FileSystem":      o.FileSystem,
+		"FileSystemLabel": o.Label,
+		"Full":            false,
+		"Force":           false, // a volume that somebody uses isn't raw
+	}
+	if o.ClusterSize != 0 {
+		in["AllocationUnitSize"] = o.ClusterSize
+	}
+	if o.NoShortNames {
+		in["ShortFileNameSupport"] = false
+	}
+	if o.IntegrityStreams {
+		in["SetIntegrityStreams"] = true
+	}
+	return in
+}
+
+// repairParameters has the in parameter of MSFT_Volume.Repair that asks for a mode.
+var repairParameters = map[win.RepairMode]string{
+	win.RepairScan: "Scan", win.RepairSpotFix: "SpotFix", win.RepairOffline: "OfflineScanAndFix",
+}
+
+// resultError is the error of a method of MSFT_Volume that returned err or else result.
+func resultError(err error, method string, result uint32) error {
+	if err != nil || result == 0 {
+		return err
+	}
+	return volumeError{method, result}
+}
+
+// volumeError is a result other than 0 of a method of MSFT_Volume.
+type volumeError struct {
+	method string
+	result uint32
+}
+
+// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
+// and https://learn.microsoft.com/windows-hardware/drivers/storage/repair-msft-volume
+var volumeErrnos = map[uint32]win.Errno{
+	1:     win.ErrorNotSupported,
+	3:     win.ErrorSemTimeout,
+	5:     win.ErrorInvalidParameter,
+	7:     win.ErrorNotSupported, // a 32-bit program on 64-bit Windows
+	40001: win.ErrorAccessDenied,
+	40004: win.ErrorIODevice,
+	40018: win.ErrorBusy,             // a disk of a failover cluster that isn't in maintenance
+	42010: win.ErrorAccessDenied,     // a system or critical partition
+	43000: win.ErrorInvalidParameter, // the cluster size
+	43001: win.ErrorNotSupported,     // the file system
+	43002: win.ErrorNotSupported,     // quick format
+	43003: win.ErrorInvalidParameter, // more clusters than 32 bits count
+	43004: win.ErrorNotSupported,     // the UDF version
+	43005: win.ErrorInvalidParameter, // clusters aren't multiples of sectors
+	43006: win.ErrorWriteProtect,
+	43007: win.ErrorIODevice,           // the repair failed
+	43008: win.ErrorIODevice,           // the scan failed
+	43009: win.ErrorBusy,               // the snapshot to scan can't be made; it may be retried
+	43010: win.ErrorBusy,               // a scan of the volume is running
+	43011: win.ErrorBusy,               // as 43009
+	43012: win.ErrorIODevice,           // the snapshot can't be scanned: only an offline repair helps
+	43013: win.ErrorAccessDenied,       // the volume can't be opened for direct access
+	43014: win.ErrorUnrecognizedVolume, // the file system can't be determined
+}
+
+func (e volumeError) Error() string {
+	return fmt.Sprintf("MSFT_Volume.%s: result %d: %v", e.method, e.result, e.Unwrap())
+}
+
+// Unwrap returns the error number with the same meaning.
+func (e volumeError) Unwrap() error {
+	if errno, ok := volumeErrnos[e.result]; ok {
+		return errno
+	}
+	return win.ErrorGenFailure
+}

@@ -1,0 +1,148 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+const volumeName = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
+
+// volumes are what the provider knows of volumes.
+var volumes = []properties{
+	{"Path": `\\?\Volume{other}\`, "__PATH": "other"},
+	{"Path": `\\?\VOLUME{01234567-89ab-cdef-0123-456789abcdef}\`, "__PATH": "the volume"},
+}
+
+const updateCache = "MSFT_StorageSetting MSFT_StorageSetting.UpdateHostStorageCache map[]"
+
+// The caller has just looked at the volume: it isn't waited for here.
+func TestFormatVolumeDoesNotWait(t *testing.T) {
+	p := &provider{objects: volumes[:1], late: volumes[1:]}
+	o := win.FormatOptions{FileSystem: "NTFS", ClusterSize: 8192}
+	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, win.ErrorRetry) || len(p.calls) != 0 {
+		t.Errorf("a volume that the provider doesn't know: %v after %q", err, p.calls)
+	}
+	o.UpdateList = true
+	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, win.ErrorRetry) {
+		t.Errorf("a volume that the provider doesn't know: %v", err)
+	}
+	if err := formatVolume(t.Context(), p, volumeName, o); err != nil {
+		t.Error(err)
+	}
+	want := []string{updateCache, fmt.Sprintf("the volume MSFT_Volume.Format %v", formatOptions(o))}
+	if !slices.Equal(p.calls, want) {
+		t.Errorf("calls %q; want %q", p.calls, want)
+	}
+}
+
+func TestFormatVolumeFails(t *testing.T) {
+	tests := map[uint32]win.Errno{
+		1: win.ErrorNotSupported, 40001: win.ErrorAccessDenied, 42010: win.ErrorAccessDenied,
+		43006: win.ErrorWriteProtect, 4: win.ErrorGenFailure, 99999: win.ErrorGenFailure,
+	}
+	for result, want := range tests {
+		err := formatVolume(t.Context(), &provider{objects: volumes, result: result}, volumeName, win.FormatOptions{})
+		if !errors.Is(err, want) {
+			t.Errorf("result %d gives %v; want %v", result, err, want)
+		}
+	}
+	for failing, calls := range map[string]int{"SELECT * FROM MSFT_Volume": 0, "UpdateHostStorageCache": 1} {
+		p := &provider{failing: map[string]error{failing: win.ErrorServiceNotActive}}
+		err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{UpdateList: true})
+		if err != win.ErrorServiceNotActive || len(p.calls) != calls {
+			t.Errorf("error %v of %s after %q; want ErrorServiceNotActive at once", err, failing, p.calls)
+		}
+	}
+	for _, missing := range []string{"Path", "__PATH"} {
+		o := maps.Clone(volumes[1])
+		delete(o, missing)
+		p := &provider{objects: []properties{o}}
+		if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != win.ErrorNotFound || p.calls != nil {
+			t.Errorf("a volume without %s: %v after %q", missing, err, p.calls)
+		}
+	}
+}
+
+func TestFormatOptions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options win.FormatOptions
+		want    map[string]any
+	}{
+		"defaults": {win.FormatOptions{FileSystem: "NTFS"}, map[string]any{}},
+		"NTFS": {
+			win.FormatOptions{FileSystem: "NTFS", Label: "data", ClusterSize: 65536, NoShortNames: true},
+			map[string]any{"AllocationUnitSize": uint32(65536), "ShortFileNameSupport": false},
+		},
+		"ReFS": {win.FormatOptions{FileSystem: "ReFS", IntegrityStreams: true}, map[string]any{"SetIntegrityStreams": true}},
+	} {
+		want := map[string]any{"FileSystem": tt.options.FileSystem, "FileSystemLabel": tt.options.Label, "Full": false,
+			"Force": false}
+		maps.Copy(want, tt.want)
+		if diff := cmp.Diff(want, formatOptions(tt.options)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestRepairVolume(t *testing.T) {
+	for mode, parameter := range map[win.RepairMode]string{
+		win.RepairScan: "Scan", win.RepairSpotFix: "SpotFix", win.RepairOffline: "OfflineScanAndFix",
+	} {
+		p := &provider{objects: volumes, output: 3}
+		got, err := repairVolume(t.Context(), p, volumeName, mode)
+		want := []string{"the volume MSFT_Volume.Repair map[" + parameter + ":true]"}
+		if err != nil || got != 3 || !slices.Equal(p.calls, want) {
+			t.Errorf("mode %d: %d, %v after %q; want 3 after %q", mode, got, err, p.calls, want)
+		}
+	}
+	for result, want := range map[uint32]win.Errno{
+		43001: win.ErrorNotSupported, 43007: win.ErrorIODevice, 43008: win.ErrorIODevice, 43010: win.ErrorBusy,
+		43013: win.ErrorAccessDenied, 43014: win.ErrorUnrecognizedVolume, 2: win.ErrorGenFailure,
+	} {
+		p := &provider{objects: volumes, result: result, output: 3}
+		if got, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); !errors.Is(err, want) || got != 0 {
+			t.Errorf("result %d gives %d, %v; want %v", result, got, err, want)
+		}
+	}
+	for _, failing := range []string{"SELECT * FROM MSFT_Volume", "Repair"} {
+		p := &provider{objects: volumes, failing: map[string]error{failing: win.ErrorServiceNotActive}}
+		if _, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); err != win.ErrorServiceNotActive {
+			t.Errorf("%s fails, and the error is %v", failing, err)
+		}
+	}
+	if _, err := repairVolume(t.Context(), &provider{}, volumeName, win.RepairScan); !errors.Is(err, win.ErrorRetry) {
+		t.Errorf("a volume that the provider doesn't know: %v", err)
+	}
+}
+
+func TestOfflineReasons(t *testing.T) {
+	disks := []properties{
+		{"IsOffline": false, "Number": uint32(0)},
+		{"IsOffline": true, "Number": uint32(1), "OfflineReason": int64(4)},
+		{"IsOffline": true, "Number": uint32(7), "OfflineReason": nil}, // NULL
+	}
+	got, err := offlineReasons(t.Context(), &provider{objects: disks})
+	want := map[disk.Number]win.OfflineReason{1: win.OfflineCollision, 7: win.OfflineUnknown}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, missing := range []string{"IsOffline", "Number", "OfflineReason"} {
+		o := maps.Clone(disks[1])
+		delete(o, missing)
+		got, err := offlineReasons(t.Context(), &provider{objects: []properties{o}})
+		if err != win.ErrorNotFound || got != nil {
+			t.Errorf("a disk without %s: %v, %v", missing, got, err)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// CreationDenied implements [win.File].
+func (f *file) CreationDenied(ctx context.Context) (denied bool, err error) {
+	err = interruptible(ctx, func() error {
+		descriptor, err := f.security(windows.DACL_SECURITY_INFORMATION)
+		if err != nil {
+			return err
+		}
+		denied, err = creationDenied(descriptor)
+		return err
+	})
+	return denied, err
+}
+
+// Private implements [win.File].
+func (f *file) Private(ctx context.Context) (private bool, err error) {
+	err = interruptible(ctx, func() error {
+		user, err := windows.GetCurrentProcessToken().GetTokenUser()
+		if err != nil {
+			return errno(err)
+		}
+		descriptor, err := f.security(windows.OWNER_SECURITY_INFORMATION | windows.DACL_SECURITY_INFORMATION)
+		if err != nil {
+			return err
+		}
+		self := unsafe.Slice((*byte)(unsafe.Pointer(user.User.Sid)), user.User.Sid.Len())
+		private, err = isPrivate(descriptor, self)
+		return err
+	})
+	return private, err
+}
+
+// privateDescriptor returns the security descriptor of [win.OpenOptions].Private.
+var privateDescriptor = sync.OnceValues(func() (*windows.SECURITY_DESCRIPTOR, error) {
+	return windows.SecurityDescriptorFromString(privateSDDL)
+})
+
+// DenyCreation implements [win.File]. SetSecurityInfo would also hand inherited entries down
+// to what is below the directory, and through a mount point to what is on the volume.
+func (f *file) DenyCreation(ctx context.Context, deny bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	descriptor, err := f.security(windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		return err
+	}
+	changed, err := denyCreation(descriptor, deny)
+	if err != nil || changed == nil {
+		return err
+	}
+	buf := aligned(len(changed))
+	copy(buf, changed)
+	return errno(windows.SetKernelObjectSecurity(f.h, windows.DACL_SECURITY_INFORMATION,
+		(*windows.SECURITY_DESCRIPTOR)(unsafe.Pointer(&buf[0]))))
+}
+
+// security returns parts of the security descriptor of the file.
+func (f *file) security(parts windows.SECURITY_INFORMATION) ([]byte, error) {
+	if f.h == windows.InvalidHandle { // it would be taken for the process
+		return nil, win.ErrorInvalidHandle
+	}
+	const usual = 1 << 10 // bytes: that of a directory has a few entries
+	return grown(usual, func(buf []byte) (needed uint32, err error) {
+		err = getKernelObjectSecurity(f.h, parts, &buf[0], uint32(len(buf)), &needed)
+		return needed, errno(err)
+	})
+}

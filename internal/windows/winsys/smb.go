@@ -1,0 +1,167 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winsys
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winsys/wmi"
+)
+
+// The global mappings are objects of MSFT_SmbGlobalMapping. Microsoft documents its
+// sibling MSFT_SmbMapping, and the commands of PowerShell that call it.
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbmapping
+// and https://learn.microsoft.com/powershell/module/smbshare/new-smbglobalmapping
+const (
+	smbNamespace = `root\Microsoft\Windows\SMB`
+	smbClass     = "MSFT_SmbGlobalMapping"
+	// smbQuery selects all properties, since an object that lacks its keys has no path.
+	smbQuery = "SELECT * FROM " + smbClass
+
+	smbConnectionQuery = "SELECT * FROM MSFT_SmbConnection"
+)
+
+func listSMBConnections(ctx context.Context, c classes) (connections []win.SMBConnection, err error) {
+	err = c.find(ctx, smbConnectionQuery, func(o object) (err error) {
+		var found win.SMBConnection
+		for property, value := range map[string]*string{
+			"ServerName": &found.Server, "ShareName": &found.Share, "UserName": &found.UserName, "Credential": &found.Credential,
+		} {
+			if *value, err = o.String(property); err != nil {
+				return err
+			}
+		}
+		if found.Opens, err = o.Uint64("NumOpens"); err != nil {
+			return err
+		}
+		connections = append(connections, found)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connections, nil
+}
+
+func listSMBMappings(ctx context.Context, c classes) (mappings []win.SMBMapping, err error) {
+	err = c.find(ctx, smbQuery, func(o object) error {
+		remotePath, err := o.String("RemotePath")
+		if err != nil {
+			return err
+		}
+		status, err := o.Uint32("Status")
+		if err != nil {
+			return err
+		}
+		mappings = append(mappings, win.SMBMapping{RemotePath: remotePath, Status: win.SMBMappingStatus(status)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mappings, nil
+}
+
+// createSMBMapping leaves out LocalPath and Persistent. Without a user name the
+// node's own account is taken, as the published daemon does.
+func createSMBMapping(c classes, remotePath string, o win.SMBMappingOptions) error {
+	in := map[string]any{"RemotePath": remotePath, "RequirePrivacy": o.RequirePrivacy}
+	if o.Username != "" {
+		credential, err := smbCredential(o)
+		if err != nil {
+			return err
+		}
+		defer clear(credential)
+		in["Credential"] = credential
+	}
+	result, err := execute(c, smbClass, smbClass, "Create", in)
+	if err != nil {
+		return err
+	}
+	return smbResult("Create", result)
+}
+
+// smbCredential returns user name and password in the form that PowerShell's
+// New-SmbGlobalMapping makes of a PSCredential: joined by a colon, with a backslash
+// before each backslash and colon of the user name. The password isn't escaped. The
+// caller must clear the text.
+//
+// Source: cimConverter.cs of PowerShell, which the published daemon follows too
+func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
+	password := o.Password.Reveal()
+	for _, text := range []string{o.Username, password} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return nil, fmt.Errorf("a credential that isn't text: %w", win.ErrorInvalidParameter)
+		}
+	}
+	// It is large enough from the start: growing would leave a copy behind.
+	credential := make(wmi.Secret, 0, 2*len(o.Username)+1+len(password))
+	for _, r := range o.Username {
+		if r == '\\' || r == ':' {
+			credential = append(credential, '\\')
+		}
+		credential = utf16.AppendRune(credential, r)
+	}
+	credential = append(credential, ':')
+	for _, r := range password {
+		credential = utf16.AppendRune(credential, r)
+	}
+	return credential, nil
+}
+
+// removeSMBMapping removes all mappings of the share, each by the path that its object
+// has.
+func removeSMBMapping(ctx context.Context, c classes, remotePath string) error {
+	var paths []string
+	err := c.find(ctx, smbQuery, func(o object) error {
+		remote, err := o.String("RemotePath")
+		if err != nil || !strings.EqualFold(remote, remotePath) {
+			return err
+		}
+		path, err := o.String("__PATH")
+		if err != nil {
+			return err
+		}
+		if path == "" {
+			return fmt.Errorf("%s: an object without path: %w", smbClass, win.ErrorGenFailure)
+		}
+		paths = append(paths, path)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return win.ErrorNotConnected
+	}
+	for _, path := range paths {
+		result, err := execute(c, smbClass, path, "Remove", map[string]any{"Force": true})
+		if err != nil {
+			return err
+		}
+		if err := smbResult("Remove", result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// smbResult turns a method's result into an error. Microsoft documents no results of
+// this class. So far, its errors were seen only as errors of the call, with Windows
+// error numbers. So a result is taken as a Windows error number or an HRESULT.
+func smbResult(method string, result uint32) error {
+	switch {
+	case result == 0:
+		return nil
+	case int32(result) < 0:
+		return fmt.Errorf("%s.%s: result: %w", smbClass, method, wmi.HRESULT(result))
+	}
+	return fmt.Errorf("%s.%s: result: %w", smbClass, method, win.Errno(result))
+}

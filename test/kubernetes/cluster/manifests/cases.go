@@ -1,0 +1,38 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import "strings"
+
+// Cases are the values, in YAML, for which the chart is tested.
+var Cases = map[string]string{
+	"defaults": "",
+	"pinned": "image: {repository: registry.example.com/csi-proxy, tag: v1.2.3, digest: " +
+		"'sha256:" + strings.Repeat("0a", 32) + "', pullPolicy: Always}",
+	"open": "metrics: {bindAddress: '', port: 19810}",
+	"ipv6": "metrics: {bindAddress: '::1'}",
+	"podmonitor": "metrics: {bindAddress: '', podMonitor: {enabled: true, interval: 1m, " +
+		"labels: {release: prometheus}}}",
+	"monitoring over TLS with a Secret": `{metrics: {bindAddress: '', webConfigSecret: web}}`,
+	"monitoring over TLS": `{metrics: {bindAddress: 10.0.0.7, webConfigFile: 'C:\etc\csi-proxy\web.yml', prometheusRule: {enabled: true}, dashboard: {enabled: true},
+		podMonitor: {enabled: true, endpoint: {basicAuth: {username: {name: csi-proxy, key: user}, password: {name: csi-proxy, key: password}}, tlsConfig: {serverName: windows}}}}}`,
+	"all flags": `{kubeletPath: 'D:\kubelet', workingDirs: ['C:\k\csi', 'C:\Program Files\csi'], protectedVolumes: ['D:'],
+		requirePrivacy: false, gracePeriodSeconds: 60, logLevel: 4, extraArgs: [-max-calls=100, -refuse-clones]}`,
+	"existing account": "serviceAccount: {create: false, name: windows}",
+	"placement": `{nodeSelector: {pool: storage}, tolerations: [{key: os, value: windows, effect: NoSchedule}], maxUnavailable: 10%,
+		affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}},
+		imagePullSecrets: [{name: secret}], priorityClassName: system-cluster-critical, podLabels: {team: storage}, podAnnotations: {a: b},
+		resources: {requests: {cpu: 20m}, limits: {memory: 1Gi}}}`,
+	"service": "mode: service",
+	"service, with all": `{mode: service, gracePeriodSeconds: 60, metrics: {bindAddress: 127.0.0.1}, workingDirs: ['C:\Program Files\csi'],
+		service: {name: csiproxy, directory: 'D:\csi-proxy', delayedStart: true}}`,
+	"service to remove":             "mode: removeService",
+	"service to remove and restore": "{mode: removeService, service: {name: csiproxy, restore: true}}",
+	"quota":                         "resourceQuota: {enabled: true}",
+	"viewers": "kubectlPlugin: {viewers: {enabled: true, subjects: [{kind: Group, name: admins, " +
+		"apiGroup: rbac.authorization.k8s.io}]}}",
+	"example driver":              "exampleDriver: {enabled: true}",
+	"example driver, other pipes": "exampleDriver: {enabled: true, pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
+	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
+}

@@ -1,0 +1,90 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/csi-proxy/csi-proxy/test/kubernetes/cluster/manifests"
+)
+
+const aboutChart = `# CSI Proxy
+
+CSI Proxy does storage operations on Windows nodes for CSI drivers: it partitions disks, formats and
+mounts volumes, and maps shares. This chart runs it on each Windows node of a cluster.
+
+` + "```sh" + `
+kubectl create namespace csi-proxy
+kubectl label namespace csi-proxy pod-security.kubernetes.io/enforce=privileged
+helm install csi-proxy oci://ghcr.io/csi-proxy/charts/csi-proxy --namespace csi-proxy
+` + "```" + `
+
+Where nodes have the published CSI Proxy as a Windows service, add ` + "`--set mode=service`" + `: this one
+takes its place. [install.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/install.md) says
+which Windows and containerd it needs, and
+[upgrade.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/upgrade.md) how it is
+upgraded and removed. **No version has run on a real Windows node yet.**
+
+## Values
+
+| value | default | what it is |
+|---|---|---|
+`
+
+// TestChartReadme: the chart's README is made of values.yaml.
+func TestChartReadme(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(manifests.ChartDir(t), "values.yaml"))
+	must(t, err)
+	_, below, _ := strings.Cut(string(text), "\n\n") // the licence's lines are no comment of a value
+	values, err := yaml.Parse(below)
+	must(t, err)
+	var b strings.Builder
+	b.WriteString(aboutChart)
+	must(t, rows(&b, "", "", values.YNode()))
+	file := filepath.Join(manifests.ChartDir(t), "README.md")
+	if *update {
+		err = os.WriteFile(file, []byte(b.String()), 0o644)
+	}
+	if is, readErr := os.ReadFile(file); string(is) != b.String() || err != nil || readErr != nil {
+		t.Errorf("%s isn't what values.yaml says now; run go -C test/kubernetes/cluster test -run TestChartReadme -update: %v, %v", file,
+			err, readErr)
+	}
+}
+
+// rows writes a row for each value of a map. What is said of a map stands with its first value.
+func rows(b *strings.Builder, prefix, about string, values *yaml.Node) error {
+	for i := 0; i < len(values.Content); i += 2 {
+		name, value := values.Content[i], values.Content[i+1]
+		var lines []string
+		for line := range strings.Lines(name.HeadComment + "\n") {
+			lines = append(lines, strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#")))
+		}
+		said := strings.TrimSpace(about + " " + strings.Join(lines, " "))
+		about = ""
+		if value.Kind == yaml.MappingNode && len(value.Content) > 0 {
+			if err := rows(b, prefix+name.Value+".", said, value); err != nil {
+				return err
+			}
+			continue
+		}
+		plain := *value
+		plain.Style, plain.HeadComment, plain.LineComment, plain.FootComment = yaml.FlowStyle, "", "", ""
+		if value.Kind == yaml.ScalarNode {
+			plain.Style = value.Style
+		}
+		is, err := yaml.NewRNode(&plain).String()
+		if err != nil {
+			return err
+		}
+		said = strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(said)
+		fmt.Fprintf(b, "| `%s%s` | `%s` | %s |\n", prefix, name.Value, strings.TrimSpace(is), said)
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/controlplane"
+)
+
+// start starts a program that logs to a file of that name in dir, after what is in there.
+func start(dir, name string, words ...string) (*controlplane.Program, error) {
+	cmd, err := toRun(words...)
+	if err != nil {
+		return nil, err
+	}
+	if name == "kubelet" {
+		// It mounts its directory, which has to end with it.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	}
+	return controlplane.Start(dir, name, cmd)
+}
+
+// toRun is how a program is run: one for Windows by Wine.
+func toRun(words ...string) (*exec.Cmd, error) {
+	if !strings.HasSuffix(words[0], ".exe") {
+		return exec.Command(words[0], words[1:]...), nil
+	}
+	program, err := filepath.Abs(words[0])
+	cmd := exec.Command("wine", slices.Concat([]string{program}, words[1:])...)
+	cmd.Dir = driveC() // where kubelet takes paths without a drive to be
+	return cmd, err
+}

@@ -1,1 +1,0 @@
-../../../internal/conformance/drivers/disks.go
