@@ -273,8 +273,23 @@ func TestWatchDisksWithOneThatHangs(t *testing.T) {
 			t.Errorf("told %+v", c)
 		}
 		a.next(soon, "*1 a")
+		all.stop()
+		a.stop()
+	})
+}
 
-		// Another disk that comes to the number of one that hung isn't taken for that.
+// Another disk that comes to the number of one that doesn't answer isn't taken for that.
+//
+// Without notices, nothing is listed between the steps of the change.
+func TestWatchDisksOfAnotherInTheSlotOfOneWithAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
+		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
+		sim.Settle()
+		all, a := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, serial("a"))
+		all.next(0, "+0 system, +1 a")
+		a.next(0, "+1 a")
+
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(one)}, win.ErrorIODevice))
 		all.next(polled, "*1 a error")
 		a.next(soon, "*1 a error")
