@@ -26,6 +26,9 @@ func TestDocsAreWrapped(t *testing.T) {
 			trimmed := strings.TrimSpace(line)
 			if strings.HasPrefix(trimmed, "```") {
 				code = !code
+				if strings.Contains(trimmed, " ") {
+					t.Errorf("%s:%d: a command stands behind the fence of its block, where nobody sees it", path, i+1)
+				}
 			}
 			if n := utf8.RuneCountInString(line); n > columns && !code && !strings.HasPrefix(trimmed, "|") &&
 				strings.Contains(trimmed, " ") {
