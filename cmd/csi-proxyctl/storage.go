@@ -98,7 +98,7 @@ func (p *program) cleanUp() *cobra.Command {
 					state = "error: " + l.Error
 				case why == "":
 					why = "kubelet doesn't unpublish it: it has lost vol_data.json, beside the link, of the pod " + l.ForgottenPod
-					state = "stays; if neither kubelet nor the API server has that pod, run csi-proxyctl storage unpublish " + l.Path
+					state = "stays; if neither kubelet nor the API server has that pod, run " + unpublishCommand(l.Mount)
 				}
 				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, why, state})
 			}

@@ -483,8 +483,8 @@ func TestMetricsAreLocal(t *testing.T) {
 				continue
 			}
 			// A daemon that waits for pipes that another one has is alive, and isn't restarted.
-			ready := []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe`, "status"}
-			alive := append(slices.Clone(ready), "--alive")
+			status := []string{`%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe`, "status"}
+			ready, alive := append(slices.Clone(status), "--ready"), append(slices.Clone(status), "--alive")
 			for _, probe := range []struct {
 				*core.Probe
 				command []string
