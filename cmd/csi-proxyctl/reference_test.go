@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -30,23 +31,17 @@ func TestReference(t *testing.T) {
 	commands := 0
 	var write func(cmd *cobra.Command)
 	write = func(cmd *cobra.Command) {
-		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
-			return
-		}
 		commands++
 		level := "##"
 		if cmd != root && cmd.Parent() != root {
 			level = "###"
 		}
-		about := cmd.Long
-		if about == "" {
-			about = cmd.Short + "."
-		}
 		usage := cmd.UseLine()
 		if cmd.HasSubCommands() {
 			usage = cmd.CommandPath() + " COMMAND"
 		}
-		fmt.Fprintf(&b, "%s %s\n\n```\n%s\n\n%s\n", level, cmd.CommandPath(), usage, strings.TrimSpace(about))
+		fmt.Fprintf(&b, "%s %s\n\n```\n%s\n\n%s\n", level, cmd.CommandPath(), usage,
+			strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")))
 		if cmd.HasExample() {
 			fmt.Fprintf(&b, "\n%s\n", strings.Trim(cmd.Example, "\n"))
 		}
@@ -58,7 +53,27 @@ func TestReference(t *testing.T) {
 			fmt.Fprintf(&b, "\n%s", flags.FlagUsages())
 		}
 		b.WriteString("```\n\n")
+		// The commands of which one line says everything come first, as a table.
+		var rows, others []*cobra.Command
 		for _, c := range cmd.Commands() {
+			switch {
+			case c.Hidden || c.Name() == "help" || c.Name() == "completion":
+			case c.HasSubCommands() || c.Long != "" || c.HasExample() || c.NonInheritedFlags().HasAvailableFlags():
+				others = append(others, c)
+			default:
+				rows = append(rows, c)
+			}
+		}
+		for i, c := range rows {
+			if commands++; i == 0 {
+				b.WriteString("| command | what it does |\n|---|---|\n")
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSuffix(c.UseLine(), " [flags]"), c.Short)
+		}
+		if len(rows) > 0 {
+			b.WriteString("\n")
+		}
+		for _, c := range others {
 			write(c)
 		}
 	}
