@@ -13,10 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // make generate sets it.
@@ -53,12 +55,12 @@ func TestReference(t *testing.T) {
 			fmt.Fprintf(&b, "\n%s", flags.FlagUsages())
 		}
 		b.WriteString("```\n\n")
-		// The commands of which one line says everything come first, as a table.
+		// The commands that need few words come first, as a table.
 		var rows, others []*cobra.Command
 		for _, c := range cmd.Commands() {
 			switch {
 			case c.Hidden || c.Name() == "help" || c.Name() == "completion":
-			case c.HasSubCommands() || c.Long != "" || c.HasExample() || c.NonInheritedFlags().HasAvailableFlags():
+			case c.HasSubCommands() || c.Long != "" || c.HasExample() || len(flagsOf(c)) > 2:
 				others = append(others, c)
 			default:
 				rows = append(rows, c)
@@ -68,7 +70,15 @@ func TestReference(t *testing.T) {
 			if commands++; i == 0 {
 				b.WriteString("| command | what it does |\n|---|---|\n")
 			}
-			fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSuffix(c.UseLine(), " [flags]"), c.Short)
+			fmt.Fprintf(&b, "| `%s` | %s", strings.TrimSuffix(c.UseLine(), " [flags]"), c.Short)
+			for _, f := range flagsOf(c) {
+				value, usage := pflag.UnquoteUsage(f)
+				fmt.Fprintf(&b, "<br>`%s`: %s", strings.TrimSpace("--"+f.Name+" "+value), usage)
+				if !slices.Contains([]string{"", "0", "false", "[]"}, f.DefValue) {
+					fmt.Fprintf(&b, " (default %s)", f.DefValue)
+				}
+			}
+			b.WriteString(" |\n")
 		}
 		if len(rows) > 0 {
 			b.WriteString("\n")
@@ -90,6 +100,16 @@ func TestReference(t *testing.T) {
 	if written, err := os.ReadFile(file); err != nil || string(written) != page {
 		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)
 	}
+}
+
+// flagsOf returns the flags of a command itself.
+func flagsOf(cmd *cobra.Command) (flags []*pflag.Flag) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			flags = append(flags, f)
+		}
+	})
+	return flags
 }
 
 var commandInDocs = regexp.MustCompile(`\bcsi-proxyctl(?:\.exe)?(?: -o json)?((?: [a-z][a-z-]+)+)`)
