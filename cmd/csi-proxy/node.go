@@ -39,7 +39,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 	}
 	metrics.Watch(nodemetrics.Sources{
 		Load: n.Load, LogOns: n.RefusedLogOns,
-		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, LinksToNothing: n.LinksToNothing,
+		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, Links: n.Links,
 		ForeignRecords: n.ForeignRecords, MissingVolumes: n.MissingVolumes,
 	})
 	if err := n.MakeLockFile(ctx); err != nil {

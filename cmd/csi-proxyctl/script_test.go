@@ -202,7 +202,7 @@ func (d *testDaemon) serveAdministrators(ctx context.Context, ops *nodeops.Node,
 	metrics, node := exporter.New(exporter.Build{}, slog.New(slog.DiscardHandler)), nodemetrics.NewNode()
 	node.Watch(nodemetrics.Sources{
 		Load: ops.Load, Disks: ops.DiskStates, StagedVolumes: ops.StagedVolumes, Mappings: ops.MappingStates,
-		LinksToNothing: ops.LinksToNothing, ForeignRecords: ops.ForeignRecords, MissingVolumes: ops.MissingVolumes,
+		Links: ops.Links, ForeignRecords: ops.ForeignRecords, MissingVolumes: ops.MissingVolumes,
 	})
 	metrics.Register(node)
 	metrics.SetReady()

@@ -75,7 +75,7 @@ func forgottenLinks(ctx context.Context, listVolumes func(context.Context) (stor
 	}
 	links := []forgottenLink{}
 	for _, m := range list.Mounts {
-		if m.ForgottenPod != "" {
+		if m.ForgottenPod != "" && m.LeftoverReason == "" {
 			// …\pods\UID\volumes\kubernetes.io~csi\VOLUME\mount
 			volume := path.Base(path.Dir(strings.ReplaceAll(m.Path, `\`, "/")))
 			links = append(links, forgottenLink{m.Path, m.ForgottenPod, volume, unpublishCommand(m)})

@@ -16,9 +16,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// ctl is csi-proxyctl in CSI Proxy's pods, in each mode. containerd puts the directory of the
+// Ctl is csi-proxyctl in CSI Proxy's pods, in each mode. containerd puts the directory of the
 // container's files in place of the variable.
-const ctl = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe`
+const Ctl = `%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe`
 
 // Exec runs csi-proxyctl with arguments in CSI Proxy's pod, as SYSTEM. An error with a method
 // ExitStatus says that it has run and failed.
@@ -26,7 +26,7 @@ func Exec(ctx context.Context, config *rest.Config, client kubernetes.Interface,
 	stderr io.Writer) error {
 	request := client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
 		SubResource("exec").VersionedParams(&core.PodExecOptions{
-		Container: pod.Spec.Containers[0].Name, Command: append([]string{ctl}, args...), Stdout: true, Stderr: true,
+		Container: pod.Spec.Containers[0].Name, Command: append([]string{Ctl}, args...), Stdout: true, Stderr: true,
 	}, scheme.ParameterCodec)
 	// As kubectl does: WebSockets, and SPDY for an API server or a proxy that has none.
 	socket, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, request.URL().String())

@@ -67,13 +67,13 @@ func TestExec(t *testing.T) {
 	if err := Exec(t.Context(), config, client, pod, []string{"disk", "list", "a b"}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	if stdout.String() != ctl+" disk list a b" || stderr.String() != "to stderr" {
+	if stdout.String() != Ctl+" disk list a b" || stderr.String() != "to stderr" {
 		t.Errorf("stdout %q, stderr %q", &stdout, &stderr)
 	}
 	command := asked.URL.Query()["command"]
 	if asked.URL.Path != "/api/v1/namespaces/csi-proxy/pods/csi-proxy-1/exec" ||
 		asked.URL.Query().Get("container") != "daemon" ||
-		!slices.Equal(command, []string{ctl, "disk", "list", "a b"}) {
+		!slices.Equal(command, []string{Ctl, "disk", "list", "a b"}) {
 		t.Errorf("asked %s", asked.URL)
 	}
 	var exit interface{ ExitStatus() int }

@@ -243,6 +243,18 @@ grpc_server_handled_total{grpc_code="FailedPrecondition",grpc_method="UnstageVol
 grpc_server_handled_total{grpc_code="FailedPrecondition",grpc_method="StageVolume"} 7
 `,
 			check: func(n NodeStatus) bool { return *n.RefusedUnstages == 2 }},
+		{name: "links that kubelet has lost track of", metrics: healthy + `csi_proxy_forgotten_links{path="C:\\k\\pods\\1a2b\\volumes\\kubernetes.io~csi\\pv-1\\mount"} 1
+csi_proxy_forgotten_links{path="C:\\o'k\\pods\\2b\\volumes\\kubernetes.io~csi\\pv-2\\mount"} 1
+csi_proxy_forgotten_links{path="others"} 3
+`,
+			problem: "volumes can't be unstaged: kubelet has lost track of 5 links to them",
+			check: func(n NodeStatus) bool {
+				const path = `C:\k\pods\1a2b\volumes\kubernetes.io~csi\pv-1\mount`
+				return n.ForgottenLinkCount == 5 && slices.Equal(n.ForgottenLinks, []ForgottenLink{{path, "1a2b", "pv-1",
+					`kubectl -n csi-proxy exec csi-proxy-win-1 -- '%CONTAINER_SANDBOX_MOUNT_POINT%\csi-proxyctl.exe' storage unpublish '` + path + "'"}})
+			}},
+		{name: "no such links", metrics: healthy + "csi_proxy_forgotten_links{path=\"others\"} 0\n",
+			check: func(n NodeStatus) bool { return n.ForgottenLinkCount == 0 && len(n.ForgottenLinks) == 0 }},
 		{name: "old", metrics: healthy + "csi_proxy_inventory_timestamp_seconds{of=\"volumes\"} 1\n",
 			problem: "Windows hasn't told the node's volumes"},
 		{name: "many calls", metrics: strings.Replace(healthy, "running\"} 1", "running\"} 3000", 1),
@@ -338,17 +350,19 @@ func TestVolumes(t *testing.T) {
 			{"kind":"mount point","path":"C:\\var\\lib\\kubelet\\plugins\\kubernetes.io\\csi\\ebs.csi.aws.com\\%s\\globalmount"},
 			{"kind":"link","path":"c:\\var\\lib\\kubelet\\pods\\0A1B2C\\volumes\\kubernetes.io~csi\\pv-1\\mount"},
 			{"kind":"link","path":"C:\\var\\lib\\kubelet\\pods\\ffff\\volumes\\kubernetes.io~csi\\pv-2\\mount","leftover_reason":"it leads nowhere"},
+			{"kind":"link","path":"C:\\k\\pods\\0a1b2c\\volumes\\kubernetes.io~csi\\pv-3\\mount","forgotten_pod":"0a1b2c"},
 			{"kind":"mapping","target":"\\\\files\\share"}],"incomplete_reason":"disk 3"}`, hex.EncodeToString(handle[:]))
 		return err
 	}
 	v, err := a.Volumes(t.Context())
-	if err != nil || len(v.Nodes) != 1 || len(v.Nodes[0].Mounts) != 4 {
+	if err != nil || len(v.Nodes) != 1 || len(v.Nodes[0].Mounts) != 5 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	for i, want := range []struct{ pod, claim, pv, problem string }{
 		{claim: "shop/data", pv: "pv-1"},
 		{pod: "shop/app", claim: "shop/data", pv: "pv-1"},
-		{problem: "nobody needs it: it leads nowhere; the node has no pod with the id ffff: if kubelet there hasn't either, run on it csi-proxyctl storage unpublish C:\\var\\lib\\kubelet\\pods\\ffff\\volumes\\kubernetes.io~csi\\pv-2\\mount"},
+		{problem: "nobody needs it: it leads nowhere; the API server has no pod with the UID ffff on the node: if kubelet there hasn't either, run on it csi-proxyctl storage unpublish C:\\var\\lib\\kubelet\\pods\\ffff\\volumes\\kubernetes.io~csi\\pv-2\\mount"},
+		{pod: "shop/app", problem: "kubelet has lost track of the volume of this pod, whose UID is 0a1b2c: when the pod is gone from the node, run on it csi-proxyctl storage unpublish C:\\k\\pods\\0a1b2c\\volumes\\kubernetes.io~csi\\pv-3\\mount"},
 		{},
 	} {
 		if m := v.Nodes[0].Mounts[i]; m.Pod != want.pod || m.Claim != want.claim || m.PersistentVolume != want.pv ||

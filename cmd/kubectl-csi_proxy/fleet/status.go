@@ -64,6 +64,21 @@ type NodeStatus struct {
 	RefusedUnstages *int `json:"refusedUnstages,omitempty"`
 	// Hangs are the calls that Windows doesn't answer.
 	Hangs []Hang `json:"hangingCalls"`
+	// ForgottenLinks are the links that kubelet has lost track of, the first of them if there are
+	// many, and ForgottenLinkCount is how many there are.
+	ForgottenLinks     []ForgottenLink `json:"forgottenLinks"`
+	ForgottenLinkCount int             `json:"forgottenLinkCount"`
+}
+
+// ForgottenLink is the link of a pod whose volume kubelet has lost track of. Until it is removed,
+// the volume can't be unstaged.
+type ForgottenLink struct {
+	Path   string `json:"path"`
+	PodUID string `json:"podUID"`
+	// Volume is the PersistentVolume, or the volume in the pod's spec.
+	Volume string `json:"volume"`
+	// Command removes the link. It is for the case that neither kubelet nor the API server has the pod.
+	Command string `json:"command"`
 }
 
 // The modes in which CSI Proxy is on a node.
@@ -128,7 +143,7 @@ func (l Look) Status(ctx context.Context) (Status, error) {
 
 // statusOf returns the status of a node, with CSI Proxy's pod on it; nil for none.
 func (l Look) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeStatus {
-	s := NodeStatus{Node: n.Name, Problems: []string{}, Hangs: []Hang{}}
+	s := NodeStatus{Node: n.Name, Problems: []string{}, Hangs: []Hang{}, ForgottenLinks: []ForgottenLink{}}
 	if !cluster.NodeIsReady(n) {
 		s.problem("the node isn't ready: what its kubelet reported may be old")
 	}
@@ -167,7 +182,24 @@ func (l Look) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSta
 		return s
 	}
 	s.read(metrics, time.Now())
+	s.readForgottenLinks(metrics, pod)
 	return s
+}
+
+// readForgottenLinks takes over what a daemon's metrics say of links. pod is CSI Proxy's.
+func (s *NodeStatus) readForgottenLinks(m cluster.Metrics, pod *core.Pod) {
+	for _, of := range m.Series("csi_proxy_forgotten_links") {
+		s.ForgottenLinkCount += int(of.Value)
+		path := of.Labels["path"]
+		// A path that a shell would read in another way is only counted.
+		if found := podPath.FindStringSubmatch(path); found != nil && !strings.Contains(path, "'") {
+			s.ForgottenLinks = append(s.ForgottenLinks, ForgottenLink{path, found[1], found[2],
+				fmt.Sprintf("kubectl -n %s exec %s -- '%s' storage unpublish '%s'", pod.Namespace, pod.Name, cluster.Ctl, path)})
+		}
+	}
+	if s.ForgottenLinkCount > 0 {
+		s.problem("volumes can't be unstaged: kubelet has lost track of %d links to them", s.ForgottenLinkCount)
+	}
 }
 
 // modeOf says what CSI Proxy's pod does, by what it runs: see deploy.
@@ -338,6 +370,33 @@ func (v View) Print(w io.Writer) error {
 		}
 	}
 	_, err := fmt.Fprintln(w, strings.Join(append(lines, v.hints()...), "\n"))
+	return errors.Join(err, v.printForgottenLinks(w))
+}
+
+// mostLinks is how many links are listed.
+const mostLinks = 20
+
+// printForgottenLinks writes which links keep volumes on the nodes, and what removes them.
+func (s Status) printForgottenLinks(w io.Writer) error {
+	links := table.New(w, "NODE", "POD UID", "VOLUME", "COMMAND")
+	listed, count := 0, 0
+	for _, n := range s.Nodes {
+		count += n.ForgottenLinkCount
+		for _, l := range n.ForgottenLinks[:min(len(n.ForgottenLinks), mostLinks-listed)] {
+			links.Row(n.Node, l.PodUID, l.Volume, l.Command)
+			listed++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	err := table.Lines(w, "",
+		fmt.Sprintf("Links that kubelet has lost track of, so that their volumes can't be unstaged: %d", count),
+		"To do: if neither the API server nor the node's kubelet has the pod, run the command", "")
+	err = errors.Join(err, links.Flush())
+	if more := count - listed; more > 0 {
+		err = errors.Join(err, table.Line(w, "%d more: kubectl csi-proxy volumes NODE lists those of a node", more))
+	}
 	return err
 }
 
@@ -397,8 +456,7 @@ func (s Status) refused() string {
 		return ""
 	}
 	return fmt.Sprintf("UnstageVolume was refused on %d of the nodes (%s), mostly since something uses the volume. "+
-		"kubectl csi-proxy volumes NODE says what. If it is a pod that kubelet has forgotten, it names the link, the "+
-		"pod's UID and the command that removes the link.", len(names), some(names))
+		"kubectl csi-proxy logs NODE names the processes or links.", len(names), some(names))
 }
 
 // hints say what to do for nodes of which little is known.

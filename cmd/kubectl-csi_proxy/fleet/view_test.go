@@ -62,8 +62,14 @@ The nodes run different versions: v0.1.0 on 299; v0.0.9 on 1 (win-007).
 			{Node: "a", RefusedUnstages: new(0)}, {Node: "b", RefusedUnstages: new(3)}}}, Brief: true},
 			"2 of 2 Windows nodes are healthy, as far as can be seen from here. --all lists them.\n" +
 				"UnstageVolume was refused on 1 of the nodes (b), mostly since something uses the volume. kubectl csi-proxy " +
-				"volumes NODE says what. If it is a pod that kubelet has forgotten, it names the link, the pod's UID and the " +
-				"command that removes the link.\n"},
+				"logs NODE names the processes or links.\n"},
+		{"links that kubelet has lost track of", View{Status: Status{OK: true, Nodes: []NodeStatus{{Node: "a"},
+			{Node: "b", ForgottenLinkCount: 2, ForgottenLinks: []ForgottenLink{{"path", "1a2b", "pv-1", "kubectl \x1b"}}}}}, Brief: true},
+			"2 of 2 Windows nodes are healthy, as far as can be seen from here. --all lists them.\n\n" +
+				"Links that kubelet has lost track of, so that their volumes can't be unstaged: 2\n" +
+				"To do: if neither the API server nor the node's kubelet has the pod, run the command\n\n" +
+				"NODE   POD UID   VOLUME   COMMAND\nb      1a2b      pv-1     kubectl \\x1b\n" +
+				"1 more: kubectl csi-proxy volumes NODE lists those of a node\n"},
 	} {
 		var out bytes.Buffer
 		if err := tt.view.Print(&out); err != nil {
@@ -77,6 +83,19 @@ The nodes run different versions: v0.1.0 on 299; v0.0.9 on 1 (win-007).
 	if err := (View{Status: open}).Print(&all); err != nil || strings.Count(all.String(), "\n") != 304 ||
 		!strings.Contains(all.String(), "win-007   yes   container   v0.0.9    3         5       1         0        0         0       -\n") {
 		t.Errorf("%v\n%s", err, &all)
+	}
+}
+
+// TestManyLinks: of the links of 300 nodes a bounded number is listed, and all are counted.
+func TestManyLinks(t *testing.T) {
+	var s Status
+	for range 300 {
+		s.Nodes = append(s.Nodes, NodeStatus{ForgottenLinkCount: 2, ForgottenLinks: make([]ForgottenLink, 2)})
+	}
+	var out bytes.Buffer
+	if err := s.printForgottenLinks(&out); err != nil || strings.Count(out.String(), "\n") != 4+1+mostLinks+1 ||
+		!strings.Contains(out.String(), "can't be unstaged: 600\n") || !strings.Contains(out.String(), "\n580 more: ") {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

@@ -55,6 +55,7 @@ type Owner struct {
 type mounted struct {
 	Kind, Path, Target string
 	LeftoverReason     string `json:"leftover_reason"`
+	ForgottenPod       string `json:"forgotten_pod"`
 	Volume             struct {
 		VolumeID   string `json:"volume_id"`
 		Share      string
@@ -153,9 +154,13 @@ func (o *owners) mount(raw json.RawMessage, pods []core.Pod) (Mount, error) {
 				got.Pod = pod.Namespace + "/" + pod.Name
 			}
 		}
-		if got.Pod == "" {
-			problems = append(problems, "the node has no pod with the id "+found[1]+": if kubelet there hasn't either, run on it "+
-				"csi-proxyctl storage unpublish "+m.Path)
+		switch unpublish := "run on it csi-proxyctl storage unpublish " + m.Path; {
+		case got.Pod == "":
+			problems = append(problems, "the API server has no pod with the UID "+found[1]+
+				" on the node: if kubelet there hasn't either, "+unpublish)
+		case m.ForgottenPod != "":
+			problems = append(problems, "kubelet has lost track of the volume of this pod, whose UID is "+found[1]+
+				": when the pod is gone from the node, "+unpublish)
 		}
 	} else if found := stagingPath.FindStringSubmatch(m.Path); found != nil {
 		pv = o.staged[found[1]+"/"+strings.ToLower(found[2])]

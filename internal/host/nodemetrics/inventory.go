@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
 const (
@@ -41,6 +43,9 @@ var (
 		"SMB global mappings of the node, by their state when they were used last.", []string{"state"}, nil)
 	linksDesc = prometheus.NewDesc("csi_proxy_links_to_nothing",
 		"Links below the allowed directories that lead to nothing, or to a directory whose volume was unmounted.", nil, nil)
+	forgottenDesc = prometheus.NewDesc("csi_proxy_forgotten_links",
+		"Links of pods whose volumes kubelet has lost track of, so that these can't be unstaged: 1 for each of the first 32 "+
+			"paths, and the number of the others.", []string{"path"}, nil)
 	recordsDesc = prometheus.NewDesc("csi_proxy_foreign_mapping_records",
 		"Files among the records of SMB mappings that are none: they are damaged, or of others.", nil, nil)
 	protectedDesc = prometheus.NewDesc(MissingVolume,
@@ -69,28 +74,45 @@ func newInventory() *inventory {
 type look struct {
 	of    string
 	every time.Duration
-	desc  *prometheus.Desc
-	see   func(context.Context) (map[string]int, error)
+	see   see
 
 	// The inventory's lock guards these.
-	begun time.Time      // the last one
-	done  chan struct{}  // closed when it has ended; nil if none has begun
-	saw   time.Time      // when the last one that succeeded has ended
-	seen  map[string]int // what it saw, by state; the state is "" if there are none
+	begun time.Time           // the last one
+	done  chan struct{}       // closed when it has ended; nil if none has begun
+	saw   time.Time           // when the last one that succeeded has ended
+	seen  []prometheus.Metric // what it saw
 }
 
-// count is a look that sees no states.
-func count(see func(context.Context) (int, error)) func(context.Context) (map[string]int, error) {
-	return func(ctx context.Context) (map[string]int, error) {
-		seen, err := see(ctx)
-		return map[string]int{"": seen}, err
+// see is what a look does.
+type see func(context.Context) ([]prometheus.Metric, error)
+
+func gauge(desc *prometheus.Desc, value int, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+}
+
+// count sees one number.
+func count(desc *prometheus.Desc, number func(context.Context) (int, error)) see {
+	return func(ctx context.Context) ([]prometheus.Metric, error) {
+		n, err := number(ctx)
+		return []prometheus.Metric{gauge(desc, n)}, err
 	}
 }
 
-// flags is a look that sees what is so, 1, and what isn't, 0.
-func flags(see func(context.Context) (map[string]bool, error)) func(context.Context) (map[string]int, error) {
-	return func(ctx context.Context) (map[string]int, error) {
-		seen, err := see(ctx)
+// states sees numbers by state.
+func states(desc *prometheus.Desc, numbers func(context.Context) (map[string]int, error)) see {
+	return func(ctx context.Context) (all []prometheus.Metric, _ error) {
+		byState, err := numbers(ctx)
+		for state, n := range byState {
+			all = append(all, gauge(desc, n, state))
+		}
+		return all, err
+	}
+}
+
+// flags sees what is so, 1, and what isn't, 0.
+func flags(desc *prometheus.Desc, named func(context.Context) (map[string]bool, error)) see {
+	return states(desc, func(ctx context.Context) (map[string]int, error) {
+		seen, err := named(ctx)
 		numbers := make(map[string]int)
 		for name, is := range seen {
 			numbers[name] = 0
@@ -99,6 +121,29 @@ func flags(see func(context.Context) (map[string]bool, error)) func(context.Cont
 			}
 		}
 		return numbers, err
+	})
+}
+
+const (
+	// mostPaths is how many links have a series of their own.
+	mostPaths = 32
+	// otherPaths is the label of the other links.
+	otherPaths = "others"
+)
+
+// links sees the links to nothing, and those of forgotten pods.
+func links(look func(context.Context) (toNothing int, forgotten []string, _ error)) see {
+	return func(ctx context.Context) ([]prometheus.Metric, error) {
+		toNothing, forgotten, err := look(ctx)
+		all := []prometheus.Metric{gauge(linksDesc, toNothing)}
+		named := make(map[string]bool) // labels, of which each may come once: they are cut
+		for _, path := range forgotten {
+			if label := quote.Text(path); len(named) < mostPaths && !named[label] {
+				named[label] = true
+				all = append(all, gauge(forgottenDesc, 1, label))
+			}
+		}
+		return append(all, gauge(forgottenDesc, len(forgotten)-len(named), otherPaths)), err
 	}
 }
 
@@ -112,8 +157,8 @@ func (n *Node) CloseInventory() {
 
 // Describe implements prometheus.Collector.
 func (i *inventory) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{disksDesc, volumesDesc, mappingsDesc, linksDesc, recordsDesc, protectedDesc,
-		lookedDesc} {
+	for _, desc := range []*prometheus.Desc{disksDesc, volumesDesc, mappingsDesc, linksDesc, forgottenDesc, recordsDesc,
+		protectedDesc, lookedDesc} {
 		ch <- desc
 	}
 }
@@ -137,12 +182,8 @@ func (i *inventory) Collect(ch chan<- prometheus.Metric) {
 			looked = float64(l.saw.UnixMilli()) / 1000
 		}
 		ch <- prometheus.MustNewConstMetric(lookedDesc, prometheus.GaugeValue, looked, l.of)
-		for state, count := range l.seen {
-			var labels []string
-			if state != "" {
-				labels = []string{state}
-			}
-			ch <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(count), labels...)
+		for _, metric := range l.seen {
+			ch <- metric
 		}
 	}
 }

@@ -41,13 +41,15 @@ type Sources struct {
 
 	// The inventory. Each of its functions is called from time to time, and never twice at
 	// once. Disks and Mappings return how many disks and SMB global mappings there are, by
-	// state; StagedVolumes how many volumes are mounted below the allowed directories;
-	// LinksToNothing how many links there lead to nothing, or to a directory whose volume was
-	// unmounted; ForeignRecords how many files among the records of mappings are none; and
-	// MissingVolumes, of each volume of -protected-volume, whether the node has no such volume.
-	Disks, Mappings                               func(context.Context) (map[string]int, error)
-	StagedVolumes, LinksToNothing, ForeignRecords func(context.Context) (int, error)
-	MissingVolumes                                func(context.Context) (map[string]bool, error)
+	// state; StagedVolumes how many volumes are mounted below the allowed directories; Links how
+	// many links there lead to nothing, or to a directory whose volume was unmounted, and the paths
+	// of those that kubelet has lost track of; ForeignRecords how many files among the records of
+	// mappings are none; and MissingVolumes, of each volume of -protected-volume, whether the node
+	// has no such volume.
+	Disks, Mappings               func(context.Context) (map[string]int, error)
+	StagedVolumes, ForeignRecords func(context.Context) (int, error)
+	Links                         func(context.Context) (toNothing int, forgotten []string, _ error)
+	MissingVolumes                func(context.Context) (map[string]bool, error)
 }
 
 // Descriptions of what is asked for when the metrics are read.
@@ -141,12 +143,12 @@ func (n *Node) Watch(sources Sources) {
 	n.sources = sources
 	if sources.Disks != nil {
 		n.inventory.looks = []*look{
-			{of: "disks", every: lookInterval, desc: disksDesc, see: sources.Disks},
-			{of: "links", every: linksInterval, desc: linksDesc, see: count(sources.LinksToNothing)},
-			{of: OfVolumes, every: lookInterval, desc: protectedDesc, see: flags(sources.MissingVolumes)},
-			{of: "records", every: linksInterval, desc: recordsDesc, see: count(sources.ForeignRecords)},
-			{of: "smb-mappings", every: lookInterval, desc: mappingsDesc, see: sources.Mappings},
-			{of: "volumes", every: lookInterval, desc: volumesDesc, see: count(sources.StagedVolumes)},
+			{of: "disks", every: lookInterval, see: states(disksDesc, sources.Disks)},
+			{of: "links", every: linksInterval, see: links(sources.Links)},
+			{of: OfVolumes, every: lookInterval, see: flags(protectedDesc, sources.MissingVolumes)},
+			{of: "records", every: linksInterval, see: count(recordsDesc, sources.ForeignRecords)},
+			{of: "smb-mappings", every: lookInterval, see: states(mappingsDesc, sources.Mappings)},
+			{of: "volumes", every: lookInterval, see: count(volumesDesc, sources.StagedVolumes)},
 		}
 	}
 }

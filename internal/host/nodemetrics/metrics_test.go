@@ -18,6 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -136,6 +137,11 @@ func TestInventory(t *testing.T) {
 		n := NewNode()
 		defer n.CloseInventory()
 		var looked, staged, links int
+		long := strings.Repeat("a", 4<<10)
+		forgotten := []string{long + "1", long + "2"} // their labels are the same
+		for i := range 300 {
+			forgotten = append(forgotten, fmt.Sprintf(`C:\k\pods\%03d`, i))
+		}
 		hang := make(chan struct{})
 		n.Watch(Sources{
 			Disks: func(context.Context) (map[string]int, error) {
@@ -153,9 +159,9 @@ func TestInventory(t *testing.T) {
 				return 4, nil
 			},
 			Mappings: func(context.Context) (map[string]int, error) { return nil, errors.New("no WMI") },
-			LinksToNothing: func(context.Context) (int, error) {
+			Links: func(context.Context) (int, []string, error) {
 				links++
-				return links, nil
+				return links, forgotten, nil
 			},
 			ForeignRecords: func(context.Context) (int, error) { return 3, nil },
 			MissingVolumes: func(context.Context) (map[string]bool, error) {
@@ -168,6 +174,7 @@ func TestInventory(t *testing.T) {
 			"csi_proxy_disks offline":                                 1,
 			"csi_proxy_staged_volumes":                                4,
 			"csi_proxy_links_to_nothing":                              1, // and again in five minutes
+			"csi_proxy_forgotten_links others":                        270,
 			"csi_proxy_foreign_mapping_records":                       3,
 			"csi_proxy_protected_volume_missing X:":                   1,
 			"csi_proxy_inventory_timestamp_seconds protected-volumes": begin,
@@ -175,6 +182,9 @@ func TestInventory(t *testing.T) {
 			"csi_proxy_inventory_timestamp_seconds records":           begin,
 			"csi_proxy_inventory_timestamp_seconds disks":             begin,
 			"csi_proxy_inventory_timestamp_seconds volumes":           begin,
+		}
+		for _, path := range forgotten[1:33] { // the others are counted
+			want["csi_proxy_forgotten_links "+quote.Text(path)] = 1
 		}
 		for range 2 { // a second scrape soon after looks at nothing
 			if diff := cmp.Diff(want, values(t, n)); diff != "" {

@@ -5,6 +5,7 @@ package nodeops
 
 import (
 	"context"
+	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
@@ -44,29 +45,34 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	return count, nil
 }
 
-// LinksToNothing returns how many links in the allowed directories lead to nothing, or to a
-// directory whose volume was unmounted. If not all are known, it has an error.
-func (n *Node) LinksToNothing(ctx context.Context) (count int, _ error) {
+// Links returns how many links in the allowed directories lead to nothing, or to a directory whose
+// volume was unmounted, and the paths of the others that kubelet has lost track of, sorted. If not
+// all are known, it has an error.
+func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
 	links, incomplete, err := n.paths.Links(ctx, n.calls)
 	if err == nil {
 		err = incomplete
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	for _, l := range links {
-		if l.Link.Kind != pathpolicy.LinkInside {
-			continue
+		if l.Link.Kind == pathpolicy.LinkInside {
+			why, err := n.paths.Nowhere(ctx, n.calls, l.Path)
+			if ctx.Err() != nil {
+				return 0, nil, ctx.Err()
+			}
+			if err == nil && why != "" { // else it leads outside, say, and isn't ours
+				toNothing++
+				continue
+			}
 		}
-		why, err := n.paths.Nowhere(ctx, n.calls, l.Path)
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		if err == nil && why != "" { // else it leads outside, say, and isn't ours
-			count++
+		if l.ForgottenPod != "" {
+			forgotten = append(forgotten, l.Path.String())
 		}
 	}
-	return count, nil
+	slices.Sort(forgotten)
+	return toNothing, forgotten, nil
 }
 
 // ForeignRecords returns how many files among the records of mappings are none.

@@ -6,6 +6,7 @@ package nodeops_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -38,16 +39,23 @@ func TestInventory(t *testing.T) {
 	r.must(r.sim.MkdirAll(simtest.Kubelet + `\pods`))
 	r.must(n.Filesystem.CreateSymlink(ctx, staging, simtest.Kubelet+`\pods\pod`))
 	r.must(r.sim.Symlink(simtest.Kubelet+`\pods\outside`, `C:\Windows`, true))
-	if links, err := n.LinksToNothing(ctx); links != 0 || err != nil {
-		t.Errorf("%d links lead to nothing (%v), want none", links, err)
+	of := func(pod string) string { return simtest.Kubelet + `\pods\` + pod + `\volumes\kubernetes.io~csi\pv` }
+	for _, pod := range []string{"known", "forgotten"} {
+		r.must(r.sim.MkdirAll(of(pod)))
+		r.must(n.Filesystem.CreateSymlink(ctx, staging, of(pod)+`\mount`))
+	}
+	r.must(r.sim.WriteFile(of("known")+`\vol_data.json`, []byte("{}")))
+	lost := []string{of("forgotten") + `\mount`}
+	if links, forgotten, err := n.Links(ctx); links != 0 || !slices.Equal(forgotten, lost) || err != nil {
+		t.Errorf("%d links lead to nothing (%v), want none; kubelet has forgotten %q", links, err, forgotten)
 	}
 	r.must(n.Volume.UnmountVolume(ctx, volume, staging))
 	r.must(r.sim.Symlink(simtest.Kubelet+`\pods\dangling`, simtest.Kubelet+`\nothing`, true))
-	if links, err := n.LinksToNothing(ctx); links != 2 || err != nil {
-		t.Errorf("%d links lead to nothing (%v), want 2", links, err)
+	if links, forgotten, err := n.Links(ctx); links != 4 || len(forgotten) != 0 || err != nil {
+		t.Errorf("%d links lead to nothing (%v), want 4; kubelet has forgotten %q, which keep no volume", links, err, forgotten)
 	}
 	r.must(r.sim.Fail(winsim.Match{Call: "NtQueryDirectoryFile", Count: 1}, win.ErrorAccessDenied))
-	if links, err := n.LinksToNothing(ctx); err == nil {
+	if links, _, err := n.Links(ctx); err == nil {
 		t.Errorf("%d links lead to nothing, though a directory can't be read", links)
 	}
 	r.must(r.sim.MkdirAll(`C:\elsewhere`))
