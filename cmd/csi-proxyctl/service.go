@@ -178,7 +178,7 @@ copied to DAEMON, or if DAEMON is the service's program already, that is upgrade
 service upgrade does. Otherwise --from does what --replace does. If the program and the flags are
 those that the service has, and it runs, nothing changes.
 
-With --watch the command goes on and tells the state of the service whenever it changes. It ends
+With --watch the command goes on and prints the state of the service whenever it changes. It ends
 with an error if the service doesn't run for 30 seconds; repeated, it installs and starts it again.
 While a program that isn't a service's has the pipes, it waits, and names it.`
 	c.Example = `  csi-proxyctl service install "C:\Program Files\csi-proxy\csi-proxy.exe" -- -v=2
@@ -207,7 +207,7 @@ While a program that isn't a service's has the pipes, it waits, and names it.`
 		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
 	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
 	flags.StringVar(&from, "from", "", "bring the program from this `file` to DAEMON, and start")
-	flags.BoolVar(&watch, "watch", false, "go on, and tell what becomes of the service")
+	flags.BoolVar(&watch, "watch", false, "go on, and print what becomes of the service")
 	return c
 }
 
@@ -316,12 +316,12 @@ and isn't touched.
 With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
 has replaced gets its place back, and is started if it ran.
 
-With --watch the command goes on, doing nothing, until it is told to end: a container that runs it
+With --watch the command goes on, doing nothing, until it is stopped: a container that runs it
 stays.`
 	name = nameFlag(c)
 	c.Flags().BoolVar(&restore, "restore", false,
 		"bring back the daemon that was replaced, instead of removing the service")
-	c.Flags().BoolVar(&watch, "watch", false, "go on until the command is told to end")
+	c.Flags().BoolVar(&watch, "watch", false, "go on until the command is stopped")
 	return c
 }
 

@@ -39,7 +39,7 @@ volume can't be unstaged. Each comes with the pod's UID and the command that rem
 only if neither kubelet nor the API server has the pod: it may still run. The exit code is 0 all the
 same. If the node doesn't list its volumes within 10 seconds, a line on standard error says so.
 
---ready and --alive are for probes, which use no port that way and look at no volume.`
+--ready and --alive are for probes, which use no port that way and check no volume.`
 	cmd.Flags().BoolVar(&ready, "ready", false, "only ask whether the daemon takes drivers' calls, as a readiness probe does")
 	cmd.Flags().BoolVar(&alive, "alive", false, "only ask whether the daemon's process answers, as a liveness probe does")
 	cmd.MarkFlagsMutuallyExclusive("ready", "alive")

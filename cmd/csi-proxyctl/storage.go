@@ -138,7 +138,7 @@ func (p *program) check() *cobra.Command {
 			return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), err
 		})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
-set --timeout 0. Windows tells no progress, so the time is told every minute.`
+set --timeout 0. Windows reports no progress, so the time is printed every minute.`
 	cmd.Flags().BoolVar(&r.SpotFix, "spot-fix", false,
 		"repair the errors; the volume is offline for a moment, and must not be published")
 	return cmd

@@ -175,7 +175,7 @@ func (v *Volumes) users(ctx context.Context, id volume.ID) string {
 	defer h.Close()
 	ids, err := h.ProcessIDs(ctx)
 	if err != nil {
-		v.options.Logger.Debug("Windows doesn't tell who uses a volume", "volume", id, "err", err)
+		v.options.Logger.Debug("Windows doesn't say who uses a volume", "volume", id, "err", err)
 		return ""
 	}
 	var names []string
