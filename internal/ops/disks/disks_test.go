@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -230,12 +231,14 @@ func TestPartitionDiskTakesVolumesOffline(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
-	sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Hour})
-	ops := disks.New(sim, disks.Options{})
-	n := attach(t, sim, winsim.DiskSpec{})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	simtest.WantError(t, ops.PartitionDisk(ctx, n), context.DeadlineExceeded)
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Hour})
+		ops := disks.New(sim, disks.Options{})
+		n := attach(t, sim, winsim.DiskSpec{})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		simtest.WantError(t, ops.PartitionDisk(ctx, n), context.DeadlineExceeded)
+	})
 }
 
 func TestUnknownDisk(t *testing.T) {
@@ -271,16 +274,18 @@ func TestSetDiskState(t *testing.T) {
 }
 
 func TestSetDiskStateReturnsWhenVolumesAreThere(t *testing.T) {
-	sim := simtest.Open(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
-	ops := disks.New(sim, disks.Options{})
-	n := attach(t, sim, winsim.DiskSpec{})
-	simtest.Must(t, ops.PartitionDisk(t.Context(), n))
-	for _, online := range []bool{false, true} {
-		simtest.Must(t, ops.SetDiskState(t.Context(), n, online))
-		if got := len(sim.VolumesOfDisk(n)) == 1; got != online {
-			t.Errorf("online %v: the volume is there: %v", online, got)
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{VolumeArrival: 100 * time.Millisecond})
+		ops := disks.New(sim, disks.Options{})
+		n := attach(t, sim, winsim.DiskSpec{})
+		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
+		for _, online := range []bool{false, true} {
+			simtest.Must(t, ops.SetDiskState(t.Context(), n, online))
+			if got := len(sim.VolumesOfDisk(n)) == 1; got != online {
+				t.Errorf("online %v: the volume is there: %v", online, got)
+			}
 		}
-	}
+	})
 }
 
 func TestGoingOfflineFlushesVolumes(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -232,15 +233,17 @@ func TestRescan(t *testing.T) {
 }
 
 func TestRescanWaitsForArrivals(t *testing.T) {
-	sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
-	ops := disks.New(sim, disks.Options{})
-	if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
-		t.Fatal(err)
-	}
-	simtest.Must(t, ops.Rescan(t.Context()))
-	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
-		t.Errorf("after the rescan: %v, %v", ids, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{DiskArrival: 20 * time.Millisecond})
+		ops := disks.New(sim, disks.Options{})
+		if _, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte, NeedsRescan: true}); err != nil {
+			t.Fatal(err)
+		}
+		simtest.Must(t, ops.Rescan(t.Context()))
+		if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
+			t.Errorf("after the rescan: %v, %v", ids, err)
+		}
+	})
 }
 
 func TestRescanPassesOverASickDisk(t *testing.T) {

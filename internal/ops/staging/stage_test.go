@@ -388,18 +388,21 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 // A disk that Windows doesn't see yet is looked for; the wait ends with the request's bound,
 // or with the deadline.
 func TestStageVolumeWaits(t *testing.T) {
-	sim, n := newNode(t)
-	_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "late", NeedsRescan: true})
-	simtest.Must(t, err)
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "late", NeedsRescan: true})
+		simtest.Must(t, err)
+		stage(t, n, storage.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
 
-	_, err = n.Storage.StageVolume(t.Context(),
-		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
-	simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
-	simtest.WantErrorOf(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
+		_, err = n.Storage.StageVolume(t.Context(),
+			storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
+		simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
+		simtest.WantErrorOf(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
+		time.Sleep(10 * time.Second) // until the rescan, which callers share, ends
+	})
 }
 
 func TestStageVolumeFormats(t *testing.T) {

@@ -73,27 +73,29 @@ var share = func() unc.Path {
 // Who has the right to a disk can take that to its volume, and who has that to a server that to a share
 // of it. Other operations that take the second one are excluded.
 func TestSecondRight(t *testing.T) {
-	n, ctx := newNode(t), t.Context()
-	owner := n.process()
-	d, err := owner.Disk(ctx, n.number)
-	simtest.Must(t, err)
-	v, err := d.Volume(ctx, n.id)
-	simtest.Must(t, err)
-	server, err := owner.Server(ctx, share)
-	simtest.Must(t, err)
-	s, err := server.Share(ctx, share)
-	simtest.Must(t, err)
-	for _, r := range rights {
-		soon, cancel := context.WithTimeout(ctx, time.Millisecond)
-		if _, err := r.take(soon, owner, n); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s while the right is held: %v", r.name, err)
+	synctest.Test(t, func(t *testing.T) {
+		n, ctx := newNode(t), t.Context()
+		owner := n.process()
+		d, err := owner.Disk(ctx, n.number)
+		simtest.Must(t, err)
+		v, err := d.Volume(ctx, n.id)
+		simtest.Must(t, err)
+		server, err := owner.Server(ctx, share)
+		simtest.Must(t, err)
+		s, err := server.Share(ctx, share)
+		simtest.Must(t, err)
+		for _, r := range rights {
+			soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+			if _, err := r.take(soon, owner, n); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s while the right is held: %v", r.name, err)
+			}
+			cancel()
 		}
-		cancel()
-	}
-	for _, held := range []taken{s, server, v, d} {
-		held.Release()
-	}
-	simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
+		for _, held := range []taken{s, server, v, d} {
+			held.Release()
+		}
+		simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
+	})
 }
 
 // A right excludes another one to the same object, in one process and between two, and no
@@ -179,41 +181,43 @@ func TestLockFileOfOthers(t *testing.T) {
 
 // A full disk keeps nobody from releasing, and a lock file that is there needs no room.
 func TestFullDisk(t *testing.T) {
-	for _, errno := range []win.Errno{win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect} {
-		n := newNode(t)
-		full := func() { // the first open finds no file, or the one that is there
+	synctest.Test(t, func(t *testing.T) {
+		for _, errno := range []win.Errno{win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect} {
+			n := newNode(t)
+			full := func() { // the first open finds no file, or the one that is there
+				n.sim.ResetRules()
+				simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: lockFile, Skip: 1}, errno))
+			}
+			for _, r := range rights {
+				if r.name == "server" { // which other processes don't know
+					continue
+				}
+				full()
+				if _, err := r.take(t.Context(), n.process(), n); !errors.Is(err, errno) {
+					t.Errorf("%v, %s: %v", errno, r.name, err)
+				}
+				full()
+				o := n.process().Releasing()
+				held, err := r.take(t.Context(), o, n)
+				simtest.Must(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				if _, err := r.take(ctx, o, n); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, %s twice in one process: %v", errno, r.name, err)
+				}
+				cancel()
+				held.Release()
+			}
 			n.sim.ResetRules()
-			simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: lockFile, Skip: 1}, errno))
-		}
-		for _, r := range rights {
-			if r.name == "server" { // which other processes don't know
-				continue
+			simtest.Must(t, n.process().MakeLockFile(t.Context()))
+			for _, o := range []*use.Owner{n.process(), n.process().Releasing()} {
+				full()
+				held, err := o.Volume(t.Context(), n.id)
+				simtest.Must(t, err)
+				simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
+				held.Release()
 			}
-			full()
-			if _, err := r.take(t.Context(), n.process(), n); !errors.Is(err, errno) {
-				t.Errorf("%v, %s: %v", errno, r.name, err)
-			}
-			full()
-			o := n.process().Releasing()
-			held, err := r.take(t.Context(), o, n)
-			simtest.Must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if _, err := r.take(ctx, o, n); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v, %s twice in one process: %v", errno, r.name, err)
-			}
-			cancel()
-			held.Release()
 		}
-		n.sim.ResetRules()
-		simtest.Must(t, n.process().MakeLockFile(t.Context()))
-		for _, o := range []*use.Owner{n.process(), n.process().Releasing()} {
-			full()
-			held, err := o.Volume(t.Context(), n.id)
-			simtest.Must(t, err)
-			simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
-			held.Release()
-		}
-	}
+	})
 }
 
 // There is a right to what is gone, but none to a disk that Windows runs from.

@@ -450,10 +450,12 @@ func TestParseID(t *testing.T) {
 }
 
 func TestListVolumesWaitsForArrival(t *testing.T) {
-	n := &node{t: t, sim: simtest.Open(t, winsim.Delays{VolumeArrival: 50 * time.Millisecond})}
-	n.restart()
-	number := n.twoPartitions() // doesn't wait by itself
-	if ids, err := n.volumes.ListVolumesOnDisk(t.Context(), number, 0); err != nil || len(ids) != 2 {
-		t.Errorf("%q, %v", ids, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{t: t, sim: simtest.Open(t, winsim.Delays{VolumeArrival: 50 * time.Millisecond})}
+		n.restart()
+		number := n.twoPartitions() // doesn't wait by itself
+		if ids, err := n.volumes.ListVolumesOnDisk(t.Context(), number, 0); err != nil || len(ids) != 2 {
+			t.Errorf("%q, %v", ids, err)
+		}
+	})
 }
