@@ -62,7 +62,7 @@ var changes = []struct {
 	{"resources.requests.cpu", "20m", ""},
 	{"resources.requests.memory", "20Mi", ""},
 	{"resources.limits.memory", "1Gi", ""},
-	{"goMemoryLimit", "1000MiB", ""},
+	{"goMemoryLimit", "300MiB", ""},
 	{"podLabels", map[string]any{"a": "b"}, ""},
 	{"podAnnotations", map[string]any{"a": "b"}, ""},
 	{"kubectlPlugin.viewers.enabled", true, ""},

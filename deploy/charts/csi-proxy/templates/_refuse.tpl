@@ -14,15 +14,66 @@ SPDX-License-Identifier: Apache-2.0
 {{- include "csi-proxy.refuseDirectory" (dict "name" "metrics.webConfigFile" "path" .) }}
 {{- end }}
 
+{{- range .Values.protectedVolumes }}
+{{- include "csi-proxy.refuseOther" (dict "name" "protectedVolumes" "value" . "pattern" `^([A-Za-z]:\\?|\\\\\?\\Volume\{[0-9A-Fa-f-]{36}\}\\?)$` "be" `a drive letter such as D:, or a volume id \\?\Volume{guid}\`) }}
+{{- end }}
+{{- include "csi-proxy.refuseOther" (dict "name" "metrics.bindAddress" "value" .Values.metrics.bindAddress "pattern" `^((([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])(\.|$)){4}|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)?$` "be" `an IP address of the node, such as 127.0.0.1 or ::1, or "" for all`) }}
+{{- include "csi-proxy.refuseOther" (dict "name" "metrics.podMonitor.interval" "value" .Values.metrics.podMonitor.interval "pattern" `^[1-9][0-9]*(ms|s|m|h)$` "be" "a time with a unit, such as 30s") }}
+{{- include "csi-proxy.refuseOther" (dict "name" "service.name" "value" .Values.service.name "pattern" `^[A-Za-z0-9_.-]*$` "be" "the name of a Windows service, of letters, digits and _ . -, or empty") }}
+{{- if kindIs "string" .Values.maxUnavailable }}
+{{- include "csi-proxy.refuseOther" (dict "name" "maxUnavailable" "value" .Values.maxUnavailable "pattern" `^([1-9]|[1-9][0-9]|100)%$` "be" "a number of nodes from 1 on, or a share of them, 1% to 100%") }}
+{{- end }}
+
+{{- include "csi-proxy.refuseOther" (dict "name" "goMemoryLimit" "value" .Values.goMemoryLimit "pattern" `^([1-9][0-9]*(B|KiB|MiB|GiB))?$` "be" "a number with a unit of Go's, B, KiB, MiB or GiB, such as 400MiB, or empty") }}
+{{- $units := dict "B" 1 "" 1 "Ki" 1024 "KiB" 1024 "Mi" 1048576 "MiB" 1048576 "Gi" 1073741824 "GiB" 1073741824 "k" 1000 "M" 1000000 "G" 1000000000 }}
+{{- $limit := dig "limits" "memory" "" .Values.resources | toString }}
+{{- if and (eq .Values.mode "container") .Values.goMemoryLimit (regexMatch `^[0-9]+(Ki|Mi|Gi|k|M|G)?$` $limit) }}
+{{- $bytes := list }}
+{{- range list .Values.goMemoryLimit $limit }}
+{{- $bytes = append $bytes (mul (regexFind `^[0-9]+` .) (get $units (regexFind `[A-Za-z]*$` .))) }}
+{{- end }}
+{{- if ge (index $bytes 0) (index $bytes 1) }}
+{{- fail (printf "goMemoryLimit is %s, and resources.limits.memory %s: it must be lower, by about a fifth, or Windows refuses memory before Go frees any" .Values.goMemoryLimit $limit) }}
+{{- end }}
+{{- end }}
+
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
+{{- if hasKey $.Values.podLabels $label }}
+{{- fail (printf "podLabels: the chart sets %s, by which the DaemonSet finds its pods" $label) }}
+{{- end }}
+{{- end }}
+{{- if hasKey .Values.nodeSelector "kubernetes.io/os" }}
+{{- fail "nodeSelector: the chart sets kubernetes.io/os, to windows" }}
+{{- end }}
+{{- range $group, $rights := .Values.kubectlPlugin }}
+{{- range $rights.subjects }}
+{{- if and (eq .kind "ServiceAccount") (not (get . "namespace")) }}
+{{- fail (printf "kubectlPlugin.%s.subjects: the ServiceAccount %s needs its namespace" $group .name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- $flags := .Files.Get "files/flags.txt" | trim | splitList "\n" }}
 {{- range .Values.extraArgs }}
+{{- if not (hasPrefix "-" .) }}
+{{- fail (printf "extraArgs: %q isn't a flag: write -NAME or -NAME=VALUE, each as one item of the list" .) }}
+{{- end }}
+{{- if regexMatch `[&|<>^%"]` . }}
+{{- fail (printf "extraArgs: %q has one of & | < > ^ \" or the percent sign, which cmd.exe takes as its own: HostProcess containers are started by it" .) }}
+{{- end }}
 {{- $name := . | trimPrefix "-" | trimPrefix "-" | splitList "=" | first }}
+{{- $value := get (dict "kubelet-path" "kubeletPath" "metrics-bind-address" "metrics.bindAddress and metrics.port" "grace-period" "gracePeriodSeconds" "web.config.file" "metrics.webConfigFile") $name }}
+{{- if $value }}
+{{- fail (printf "extraArgs: -%s is given by %s, which other parts of the manifests follow; set that" $name $value) }}
+{{- end }}
 {{- if has (printf "%s=" $name) $flags }}
 {{- if not (contains "=" .) }}
 {{- fail (printf "extraArgs: the flag -%s takes a value: write %s=VALUE as one item of the list" $name .) }}
 {{- end }}
 {{- else if not (has $name $flags) }}
 {{- fail (printf "extraArgs: %q isn't a flag of the daemon on a node; docs/flags.md lists them" .) }}
+{{- else if and (contains "=" .) (not (regexMatch "=(true|false)$" .)) }}
+{{- fail (printf "extraArgs: %q: the flag -%s takes =true or =false, or nothing for true" . $name) }}
 {{- end }}
 {{- end }}
 
@@ -41,6 +92,13 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- if and .Values.service.restore (ne .Values.mode "removeService") }}
 {{- fail (printf "service.restore brings the published daemon back when the service is removed: it is for mode removeService, and mode is %s" .Values.mode) }}
+{{- end }}
+{{- end }}
+
+{{/* A value in the place of which pods could only fail. */}}
+{{- define "csi-proxy.refuseOther" -}}
+{{- if not (regexMatch .pattern .value) }}
+{{- fail (printf "%s is %q: it must be %s" .name .value .be) }}
 {{- end }}
 {{- end }}
 
