@@ -47,7 +47,7 @@ type Operations interface {
 	// defaults. A volume that has a file system is refused with
 	// csiproxy.ErrFailedPrecondition. So is a volume with recognised data of another system,
 	// unless node.Options.AllowRecognizedData is set. If somebody else has the volume open,
-	// the call tries again for some seconds, and looks at the content before each attempt.
+	// the call tries again for some seconds, and checks the content before each attempt.
 	FormatVolume(ctx context.Context, id ID) error
 	// ResizeVolume grows a volume's partition and file system to sizeBytes. The volume never
 	// gets larger than that. It may stay up to 20 MiB smaller if the disk has no more. If
@@ -71,7 +71,7 @@ type Operations interface {
 	// GetVolumeIDFromTargetPath returns the volume that is mounted at a path, or where the
 	// links at that path lead. If no volume is mounted there, or nothing is at the path, the
 	// error is csiproxy.ErrNotFound. Its text contains "because it does not exist": drivers
-	// look for these words to tell that a volume isn't mounted yet.
+	// search for these words to know that a volume isn't mounted yet.
 	GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (ID, error)
 	// GetClosestVolumeIDFromTargetPath follows the links at a path and returns the volume
 	// that it ends on: that of the nearest mount point above, or else that of the drive. For
