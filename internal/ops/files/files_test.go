@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -338,34 +339,36 @@ func TestCreateSymlinkWhereOneVanishes(t *testing.T) {
 
 // A link that another call is just making isn't taken for a directory.
 func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
-	sys := newNode(t)
-	f := newFilesystem(t, sys)
-	must(t, sys.MkdirAll(kubelet+`\dir`))
-	create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
-	// The second call begins when the first has made a directory and not yet a link of
-	// it, and the first goes on when the second has seen that.
-	second, seen := make(chan error, 1), make(chan struct{})
-	var once sync.Once
-	var opens atomic.Int32
-	saw := sync.OnceFunc(func() { close(seen) })
-	sys.OnCall(func(c winsim.Call) {
-		switch {
-		case c.Name == "FSCTL_SET_REPARSE_POINT":
-			once.Do(func() {
-				go func() {
-					defer saw()
-					second <- create()
-				}()
-				<-seen
-			})
-		case c.Name == "NtCreateFile" && strings.HasSuffix(c.Object, `\link`):
-			if opens.Add(1) == 4 { // the first's; to create, to read, and again
-				saw()
+	synctest.Test(t, func(t *testing.T) {
+		sys := newNode(t)
+		f := newFilesystem(t, sys)
+		must(t, sys.MkdirAll(kubelet+`\dir`))
+		create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
+		// The second call begins when the first has made a directory and not yet a link of
+		// it, and the first goes on when the second has seen that.
+		second, seen := make(chan error, 1), make(chan struct{})
+		var once sync.Once
+		var opens atomic.Int32
+		saw := sync.OnceFunc(func() { close(seen) })
+		sys.OnCall(func(c winsim.Call) {
+			switch {
+			case c.Name == "FSCTL_SET_REPARSE_POINT":
+				once.Do(func() {
+					go func() {
+						defer saw()
+						second <- create()
+					}()
+					<-seen
+				})
+			case c.Name == "NtCreateFile" && strings.HasSuffix(c.Object, `\link`):
+				if opens.Add(1) == 4 { // the first's; to create, to read, and again
+					saw()
+				}
 			}
-		}
+		})
+		simtest.WantErrorOf(t, "the first", create(), nil)
+		simtest.WantErrorOf(t, "the second", <-second, nil)
 	})
-	simtest.WantErrorOf(t, "the first", create(), nil)
-	simtest.WantErrorOf(t, "the second", <-second, nil)
 }
 
 func TestErrorsAndObserver(t *testing.T) {
