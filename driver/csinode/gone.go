@@ -18,6 +18,9 @@ type PodIsGone func(ctx context.Context, uid string) (bool, error)
 // podPath finds the UID of a pod in the path of its directory, as kubelet makes it.
 var podPath = regexp.MustCompile(`(?i)\\pods\\([^\\]+)\\volumes\\`)
 
+// mostKept is how many links an error names that stay. An event has room for about two.
+const mostKept = 5
+
 // unpublishGone removes those links to a staged volume that are of pods that are proven gone. kept
 // says which links stay, and what a person can do about it. It is called when kubelet has asked for
 // an unstage, and so takes the volume to be published nowhere: not when the driver starts, when
@@ -27,29 +30,41 @@ func (s *Server) unpublishGone(ctx context.Context, links []string) (removed boo
 	for _, link := range links {
 		m := podPath.FindStringSubmatch(link)
 		if m == nil {
-			all = append(all, fmt.Sprintf("the link %s isn't in a pod's directory; if nobody needs it, run "+
-				"csi-proxyctl storage unpublish %[1]s", link))
+			all = append(all, "a link outside of pods' directories keeps the volume; if nobody needs it, run "+
+				"csi-proxyctl storage unpublish "+link)
 			continue
 		}
 		uid := m[1]
-		why := "whether that pod is gone isn't known, since the driver has no Options.PodIsGone"
-		if s.options.PodIsGone != nil {
-			gone, err := s.options.PodIsGone(ctx, uid)
-			if gone && err == nil {
-				if err = s.options.Storage.UnpublishVolume(ctx, link); err == nil {
-					s.options.Logger.Warn("the link of a pod that is gone was removed: kubelet and the API server both answer, "+
-						"and neither has the pod", "path", link, "pod", uid)
-					removed = true
-					continue
-				}
-			}
-			why = "that pod isn't proven gone"
-			if err != nil {
-				why = fmt.Sprintf("that can't be undone: %v", err)
-			}
+		why := s.unpublishIfGone(ctx, link, uid)
+		if why == "" {
+			removed = true
+			continue
 		}
-		all = append(all, fmt.Sprintf("the link %s is of the pod with the UID %s: %s; if the pod and its containers are gone, "+
-			"run csi-proxyctl storage unpublish %[1]s", link, uid, why))
+		all = append(all, fmt.Sprintf("a link of the pod with the UID %s keeps the volume: %s; if the pod and its containers "+
+			"are gone, run csi-proxyctl storage unpublish %s", uid, why, link))
+	}
+	if more := len(all) - mostKept; more > 0 {
+		all = append(all[:mostKept], fmt.Sprintf("so do %d more links: csi-proxyctl storage volumes lists all", more))
 	}
 	return removed, strings.Join(all, "; ")
+}
+
+// unpublishIfGone removes the link of a pod that is proven gone. If the link stays, it says why.
+func (s *Server) unpublishIfGone(ctx context.Context, link, uid string) (why string) {
+	if s.options.PodIsGone == nil {
+		return "whether the pod is gone isn't known, since the driver has no Options.PodIsGone"
+	}
+	gone, err := s.options.PodIsGone(ctx, uid)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("whether the pod is gone isn't known: %v", err)
+	case !gone:
+		return "the pod isn't proven gone"
+	}
+	if err := s.options.Storage.UnpublishVolume(ctx, link); err != nil {
+		return fmt.Sprintf("the pod is gone, and its link can't be removed: %v", err)
+	}
+	s.options.Logger.Warn("the link of a pod that is gone was removed: kubelet and the API server both answer, and neither "+
+		"has the pod", "path", link, "pod", uid)
+	return ""
 }

@@ -6,6 +6,7 @@ package csinode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +64,7 @@ func TestForgottenUnpublish(t *testing.T) {
 			}
 			for _, text := range []string{err.Error(), warned.events[0]} {
 				for _, pod := range test.kept {
-					if !strings.Contains(text, "the pod with the UID "+pod+":") ||
+					if !strings.Contains(text, "the pod with the UID "+pod+" ") ||
 						!strings.Contains(text, "csi-proxyctl storage unpublish "+target(pod)) {
 						t.Errorf("%s isn't named in %q", pod, text)
 					}
@@ -76,5 +77,32 @@ func TestForgottenUnpublish(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// With names as long as they are on real nodes, an event, which has 1024 bytes at most, has the
+// commands of two pods whole. An error has those of five, and the number of the others.
+func TestForgottenUnpublishOfManyPods(t *testing.T) {
+	for _, pods := range []int{2, 30} {
+		var warned claimEvents
+		s, _ := newServer(t, func(o *csinode.Options) { o.Events = &warned })
+		must(t, stage(t, s, ""))
+		var uids []string
+		for i := range pods {
+			uid := fmt.Sprintf("3a9d0c5e-1f2b-4c3d-8e7f-6a5b4c3d2%03d-pvc-3a9d0c5e-1f2b-4c3d-8e7f-6a5b4c3d2e1f", i) // and the volume's name
+			uids = append(uids, uid)
+			must(t, publish(t, s, uid, multiWriter()))
+		}
+		text := unstage(t, s).Error()
+		const longID = 100 // bytes that the volume's id may have
+		for _, uid := range uids[:2] {
+			if event := warned.claims[0]; !strings.Contains(event[:min(len(event), 1024-longID)], "unpublish "+target(uid)) {
+				t.Errorf("%d pods: %s isn't named early in %q", pods, uid, event)
+			}
+		}
+		if named := strings.Count(text, "csi-proxyctl storage unpublish C:"); named != min(pods, 5) ||
+			strings.Contains(text, "so do 25 more links") != (pods == 30) {
+			t.Errorf("%d of %d pods are named: %s", named, pods, text)
+		}
 	}
 }

@@ -60,8 +60,9 @@ func (n *Node) WarnClaim(ctx context.Context, volumeID, reason, message string) 
 }
 
 func (n *Node) warn(ctx context.Context, on corev1.ObjectReference, namespace, reason, message string) error {
+	const cut = "…" // nobody takes a path that ends so for a whole one
 	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") // a character may be cut
+		message = strings.ToValidUTF8(message[:maxMessage-len(cut)], "") + cut
 	}
 	now := metav1.NewTime(time.Now())
 	_, err := n.client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{

@@ -27,7 +27,7 @@ func TestWarn(t *testing.T) {
 	}
 	e := list.Items[0]
 	if e.Type != "Warning" || e.Reason != "VolumeUnstageRefused" || len(e.Message) > 1024 ||
-		!utf8.ValidString(e.Message) || !strings.HasPrefix(e.Message, "in use by ") {
+		!utf8.ValidString(e.Message) || !strings.HasPrefix(e.Message, "in use by ") || !strings.HasSuffix(e.Message, "ä…") {
 		t.Errorf("%+v", e)
 	}
 	if o := e.InvolvedObject; o.Kind != "Node" || o.Name != "node-1" || o.UID != "node-1" ||
