@@ -189,6 +189,12 @@ func resetKlog(flags *flag.FlagSet) {
 	flags.VisitAll(func(f *flag.Flag) { flags.Set(f.Name, f.DefValue) })
 }
 
+// keepKlog has klog's flags at the test's end as they are now.
+func keepKlog(t *testing.T) {
+	logging := addLoggingFlags(flag.NewFlagSet("", flag.ContinueOnError))
+	t.Cleanup(func() { resetKlog(logging) })
+}
+
 func wantUsageError(t *testing.T, args string) {
 	t.Helper()
 	var stdout, stderr strings.Builder

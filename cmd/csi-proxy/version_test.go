@@ -61,6 +61,7 @@ func TestVersionFlag(t *testing.T) {
 // What installs and upgrades the daemon goes by the report, and by the error for flags
 // that aren't the daemon's.
 func TestCheckFlag(t *testing.T) {
+	keepKlog(t)
 	var stdout, stderr strings.Builder
 	args := []string{"-check", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false",
 		"-log_file=" + filepath.Join("logs", "a.log")}
