@@ -83,6 +83,9 @@ FORCE:
 # and with it what is concurrent. Tests that try very many cases try a sample.
 #
 # The modules that other tests need, such as Kubernetes' and those of the tools, aren't needed here.
+#
+# RACE=all: everything with the race detector instead, as CI does. The detector itself crashes with
+# very many timers in a bubble of synctest (https://go.dev/issue/78156), such as those of TestDeadServers.
 CONCURRENT = ./internal/ops/operation ./internal/serve/server ./internal/serve/rpc
 # Tests of what is concurrent in packages with many others have one of these words in their names.
 CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
@@ -90,16 +93,15 @@ TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
 	$(GO) test $(RACE) -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
 
 test: ## run the tests, and those of what is concurrent also with the race detector
+ifeq ($(RACE),all)
+	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
+	$(GO) -C test/windows test -race -short -count=1 ./...
+else
 	$(GO) test -short ./...
 	$(GO) -C test/windows test -short -count=1 ./...
 	$(GO) -C driver/csinode test -run '^TestAsKubeletCalls$$' .
 	$(if $(RACE),$(TEST_CONCURRENT),@echo 'nothing is run with the race detector, for lack of a C compiler')
-
-# The race detector itself crashes with very many timers in a bubble of synctest
-# (https://go.dev/issue/78156), such as those of TestDeadServers, which make test runs without it.
-test-race:
-	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
-	$(GO) -C test/windows test -race -short -count=1 ./...
+endif
 
 # Also the daemon with the published client, with what make test leaves out.
 #
@@ -148,6 +150,12 @@ test-cluster: build-here ## test deploy and the plugin for kubectl with Promethe
 #
 # FULL=1: all scenarios and HISTORIES that the seed makes up, then with an older kubelet, with older
 # Kubernetes, and WINE=1. Not in CI: it takes 30 minutes, and building these programs 40 more.
+#
+# DRIVER='smb ebs ebs-library', or one of these: drivers that others wrote, as Windows programs under Wine:
+# SMB's and EBS' as they are published, from the Go module proxy or a clone of their repositories, as in
+# SMB=master SMB_CLONE=../csi-driver-smb, and EBS' with our library in the place of the published one, and no
+# CSI Proxy. Why some scenarios aren't for them is in docs/kubelet-lab.md. Every night (nightly.yml):
+# building them takes ten minutes once, and they run for 30.
 KUBELET_LAB = test/kubernetes/kubelet/run -manifests deploy/kustomize/example-driver/simulated -share type=smb,source=//files/data \
 	-iscsi type=iscsi,targetPortal=192.0.2.1,iqn=iqn.2001-04.com.example:storage \
 	-driver '$(KUBELET_DRIVER) -node-id $$NODE -state-dir $$STATE'
@@ -155,8 +163,18 @@ KUBELET_DRIVER = bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOI
 KUBELET_TABLE = -table driver/csinode/testdata/kubelet.jsonl
 HISTORIES = 20
 OLDER = life,number,expansion,two-pods,read-only,manifests,smb-secret,boot,kill,kill-kubelet,open-file,one-pod,in-doubt,refused
+SMB = v1.20.3
+EBS = v1.64.0
+DRIVER_LAB = WINE_FOLDERS=$$(dirname "$$driver") test/kubernetes/kubelet/run -windows -full
+EBS_LAB = $(DRIVER_LAB) -ec2 -cloud 'test/kubernetes/kubelet/simulated-cloud ebs' \
+	-cannot 'read-only=its volumes stay writable on Windows,stats=it asks Windows itself which is Wine here' \
+	-cannot 'refused=it leaves the disk online when a format fails' \
+	-cannot 'pulled=it does not unstage a volume whose disk is gone,attachment-deleted=as pulled' \
+	-cannot 'open-file=it unstages and its disk goes offline while a file is open'
 test-kubelet: ## test the example driver under a real kubelet, which is built the first time
-ifdef WINE
+ifdef DRIVER
+test-kubelet: $(addprefix kubelet-with-,$(DRIVER))
+else ifdef WINE
 test-kubelet: KUBELET_DRIVER = bin/csi-driver.exe -endpoint tcp://$$SOCKET -simulated
 test-kubelet:
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) -C driver/examples/csi-driver build -trimpath -o ../../../bin/ .
@@ -172,29 +190,14 @@ ifdef FULL
 endif
 endif
 
-# Drivers that others wrote, as they publish them, under Wine: SMB's and EBS' of the Go module proxy, or of
-# a clone of their repositories, as in SMB=master SMB_CLONE=../csi-driver-smb. Then EBS' with our library in
-# the place of the published one, and no CSI Proxy. Why some scenarios aren't for them is in
-# docs/kubelet-lab.md. Every night (nightly.yml): building them takes ten minutes once, and they run for 30.
-SMB = v1.20.3
-EBS = v1.64.0
-DRIVER_LAB = WINE_FOLDERS=$$(dirname "$$driver") test/kubernetes/kubelet/run -windows -full
-EBS_LAB = $(DRIVER_LAB) -ec2 -cloud 'test/kubernetes/kubelet/simulated-cloud ebs' \
-	-cannot 'read-only=its volumes stay writable on Windows,stats=it asks Windows itself which is Wine here' \
-	-cannot 'refused=it leaves the disk online when a format fails' \
-	-cannot 'pulled=it does not unstage a volume whose disk is gone,attachment-deleted=as pulled' \
-	-cannot 'open-file=it unstages and its disk goes offline while a file is open'
-test-kubelet-drivers: test-kubelet-smb test-kubelet-ebs test-kubelet-ebs-library
-test-kubelet-smb:
-	driver=$$(test/kubernetes/kubelet/drivers/build smb $(SMB) $(SMB_CLONE)) && \
-		$(DRIVER_LAB) -share 'source=//files/$$VOLUME' \
-			-driver "$$driver --endpoint=tcp://\$$SOCKET --nodeid=\$$NODE" || [ $$? = 77 ]
-test-kubelet-ebs:
-	driver=$$(test/kubernetes/kubelet/drivers/build ebs $(EBS) $(EBS_CLONE)) && \
-		$(EBS_LAB) -driver "$$driver node --endpoint=tcp://\$$SOCKET" || [ $$? = 77 ]
-test-kubelet-ebs-library:
-	driver=$$(test/kubernetes/kubelet/drivers/build ebs-library $(EBS) $(EBS_CLONE)) && \
-		$(EBS_LAB) -in-process -driver "$$driver node --windows-host-process --endpoint=tcp://\$$SOCKET" || [ $$? = 77 ]
+SOURCE_smb = $(SMB) $(SMB_CLONE)
+RUN_smb = $(DRIVER_LAB) -share 'source=//files/$$VOLUME' -driver "$$driver --endpoint=tcp://\$$SOCKET --nodeid=\$$NODE"
+SOURCE_ebs = $(EBS) $(EBS_CLONE)
+RUN_ebs = $(EBS_LAB) -driver "$$driver node --endpoint=tcp://\$$SOCKET"
+SOURCE_ebs-library = $(SOURCE_ebs)
+RUN_ebs-library = $(EBS_LAB) -in-process -driver "$$driver node --windows-host-process --endpoint=tcp://\$$SOCKET"
+kubelet-with-%: FORCE
+	driver=$$(test/kubernetes/kubelet/drivers/build $* $(SOURCE_$*)) && $(RUN_$*) || [ $$? = 77 ]
 
 # The programs, the example driver's beside the daemon on a simulated node, and our daemon and the
 # published one against the wire contract.
@@ -203,7 +206,19 @@ test-windows: ## test the Windows programs under Wine; says so and skips if ther
 	test/driver/lab/test
 	test/wine/conformance
 
-lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticcheck
+# MODULES=1: vet the modules apart from the product instead: what they need must not become its own.
+SIDE_MODULES = test/windows test/kubernetes test/driver/dropin cmd/kubectl-csi_proxy tools \
+	driver/csinode driver/kubeevents driver/mounter driver/examples/csi-driver
+# Those that have a side for Windows.
+WINDOWS_SIDE_MODULES = test/windows test/driver/dropin driver/csinode driver/mounter driver/examples/csi-driver
+
+lint: $(if $(MODULES),,bin/staticcheck) ## check formatting, vet for Linux and Windows, staticcheck
+ifdef MODULES
+	for module in $(SIDE_MODULES); do $(GO) -C $$module vet ./... || exit 1; done
+	for module in $(WINDOWS_SIDE_MODULES); do for arch in $(WINDOWS_ARCHS); do \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) -C $$module vet ./... || exit 1; \
+	done; done
+else
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	for arch in $(WINDOWS_ARCHS); do \
@@ -212,6 +227,7 @@ lint: bin/staticcheck ## check formatting, vet for Linux and Windows, staticchec
 	done
 	@# Together, so that what only one system uses isn't taken as unused.
 	printf 'linux: GOOS=linux\nwindows: GOOS=windows\nsimulated: GOOS=windows -tags=simulated\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
+endif
 
 bin/staticcheck: tools/go.mod
 	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
@@ -261,26 +277,12 @@ docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and 
 
 # What follows is for CI, and for those who work on the part that it tests.
 
-# The modules apart from the product: what they need must not become its own.
-SIDE_MODULES = test/windows test/kubernetes test/driver/dropin cmd/kubectl-csi_proxy tools \
-	driver/csinode driver/kubeevents driver/mounter driver/examples/csi-driver
-# Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows test/driver/dropin driver/csinode driver/mounter driver/examples/csi-driver
-
-lint-modules:
-	for module in $(SIDE_MODULES); do $(GO) -C $$module vet ./... || exit 1; done
-	for module in $(WINDOWS_SIDE_MODULES); do for arch in $(WINDOWS_ARCHS); do \
-		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) -C $$module vet ./... || exit 1; \
-	done; done
-
 # The tools that builds and releases use.
+#
+# PUBLISH=1: publish to a registry of the test instead, and run the simulated node's image from there. As root.
 test-tools:
-	$(FOR_TOOLS) $(GO) -C tools test ./...
-
-# Compares with blkid what is recognised on raw disks, by images that mkfs programs make
-# (.ci/generated installs them).
-test-foreign-data:
-	CSI_PROXY_BLKID=1 $(GO) test -count=1 -run '^TestAgainstBlkid$$' ./internal/ops/signatures
+	$(if $(PUBLISH),CSI_PROXY_PUBLISH='$(CURDIR)') $(FOR_TOOLS) $(GO) -C tools test \
+		$(if $(PUBLISH),-count=1 -run '^TestPublish$$' -v ./release/image,./...)
 
 # The manifests and the chart in deploy, and the plugin for kubectl, without a server.
 test-deploy:

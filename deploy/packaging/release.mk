@@ -7,16 +7,15 @@
 #	make kubectl-csi-proxy   the plugin for kubectl, bin/kubectl-csi_proxy
 #	make wintest             csi-proxy-wintest.exe, which tests this source on a Windows machine
 #	make image               the image of the HostProcess container, without Docker; see RELEASE.md
-#	make push-image IMAGE=repository:tag
-#	make image-sim           the image of the simulated node, for Linux; see docs/test-your-driver.md
-#	make push-chart REGISTRY=registry.example.org   the chart, to registry.example.org/charts/csi-proxy
-#	make publish REGISTRY=registry.example.org      the chart and both images, to registry.example.org/csi-proxy and …/csi-proxy-sim
+#	make image SIM=1         the image of the simulated node, for Linux; see docs/test-your-driver.md
+#	make chart               the chart's archive
+#	make publish REGISTRY=registry.example.org   both images and the chart, to registry.example.org/csi-proxy, …/csi-proxy-sim and …/charts/csi-proxy
+#	make publish IMAGE=repository:tag            the image of the HostProcess container alone
 #	make protos              the .proto files as a module of buf, bin/.protos; see docs/any-language.md
+#	make protos LINT=1       also checked by buf; with FROM=v1.2.2 also that nothing breaks clients since then
 #	make release             all that is released but the plugin, into dist/
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/
-#	make tag VERSION=v1.2.3  signed tags of all Go modules, which it prints
 #	make check-release       again, in another directory and without a cache: every byte is the same
-#	make windows-proof REPORT='file…'   reports of csi-proxy-wintest into docs/windows-proof.md
 
 # The packages whose tests on Windows docs/windows-proof.md names, apart from
 # test/windows, which is a module of its own.
@@ -100,41 +99,36 @@ IMAGE_ARCHIVE = bin/csi-proxy-image-windows-amd64.tar
 SIM_IMAGE_ARCHIVE = bin/csi-proxy-sim-image-linux.tar
 BUILD_IMAGE = bin/image build -version '$(VERSION)' -commit '$(COMMIT)' -created $(SOURCE_DATE_EPOCH)
 
-image: collect-windows-amd64 bin/image
-	$(BUILD_IMAGE) windows/amd64 $(call files_of,bin/.release/windows-amd64) >$(IMAGE_ARCHIVE)
+image: $(if $(SIM),$(SIM_IMAGE_ARCHIVE),$(IMAGE_ARCHIVE))
 
-image-sim: collect-sim-linux-amd64 collect-sim-linux-arm64 bin/image
+$(IMAGE_ARCHIVE): collect-windows-amd64 bin/image
+	$(BUILD_IMAGE) windows/amd64 $(call files_of,bin/.release/windows-amd64) >$@
+
+$(SIM_IMAGE_ARCHIVE): collect-sim-linux-amd64 collect-sim-linux-arm64 bin/image
 	$(BUILD_IMAGE) linux/amd64 $(call files_of,bin/.release/sim-linux-amd64) \
-		linux/arm64 $(call files_of,bin/.release/sim-linux-arm64) >$(SIM_IMAGE_ARCHIVE)
-
-# What pushes asks the registry first, before it builds for minutes.
-IMAGE_GIVEN = $(or $(IMAGE),$(error say where to, such as IMAGE=registry.example.org/csi-proxy:v1.2.3))
-push-image: bin/image
-	bin/image check '$(IMAGE_GIVEN)'
-	$(MAKE) image
-	bin/image push $(IMAGE_ARCHIVE) '$(IMAGE_GIVEN)'
+		linux/arm64 $(call files_of,bin/.release/sim-linux-arm64) >$@
 
 CHART_ARCHIVE = bin/csi-proxy-chart.tgz
 
 chart: bin/chart
 	bin/chart pack -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) deploy/charts/csi-proxy >$(CHART_ARCHIVE)
 
-REGISTRY_GIVEN = $(or $(REGISTRY),$(error say where to, such as REGISTRY=registry.example.org))
+# The registry is asked first, before anything is built for minutes.
+IMAGE_GIVEN = $(or $(IMAGE),$(error say where to, such as REGISTRY=registry.example.org, or IMAGE=registry.example.org/csi-proxy:v1.2.3 for that image alone))
+publish: bin/image bin/chart
+ifdef REGISTRY
+	bin/image check '$(REGISTRY)/csi-proxy' '$(REGISTRY)/csi-proxy-sim' '$(REGISTRY)/charts/csi-proxy'
+	$(MAKE) $(IMAGE_ARCHIVE) $(SIM_IMAGE_ARCHIVE) chart
+	bin/chart push $(CHART_ARCHIVE) '$(REGISTRY)/charts/csi-proxy'
+	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY)/csi-proxy:$(VERSION)'
+	bin/image push $(SIM_IMAGE_ARCHIVE) '$(REGISTRY)/csi-proxy-sim:$(VERSION)'
+else
+	bin/image check '$(IMAGE_GIVEN)'
+	$(MAKE) $(IMAGE_ARCHIVE)
+	bin/image push $(IMAGE_ARCHIVE) '$(IMAGE)'
+endif
 
-push-chart: chart
-	bin/chart push $(CHART_ARCHIVE) '$(REGISTRY_GIVEN)/charts/csi-proxy'
-
-publish: bin/image
-	bin/image check '$(REGISTRY_GIVEN)/csi-proxy' '$(REGISTRY_GIVEN)/csi-proxy-sim' '$(REGISTRY_GIVEN)/charts/csi-proxy'
-	$(MAKE) image image-sim push-chart
-	bin/image push $(IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy:$(VERSION)'
-	bin/image push $(SIM_IMAGE_ARCHIVE) '$(REGISTRY_GIVEN)/csi-proxy-sim:$(VERSION)'
-
-# Publishes to a registry of the test, and runs the simulated node's image from there. Needs root.
-test-publish:
-	CSI_PROXY_PUBLISH='$(CURDIR)' $(FOR_TOOLS) $(GO) -C tools test -count=1 -run '^TestPublish$$' -v ./release/image
-
-release: $(addprefix collect-,$(RELEASED)) image image-sim chart protos wintest bin/pack
+release: $(addprefix collect-,$(RELEASED)) $(IMAGE_ARCHIVE) $(SIM_IMAGE_ARCHIVE) chart protos wintest bin/pack
 	rm -rf dist && mkdir dist
 	deploy/packaging/release-notes '$(VERSION)' CHANGELOG.md >dist/RELEASE-NOTES.md
 	$(foreach name,$(RELEASED),bin/pack -created $(SOURCE_DATE_EPOCH) $(call files_of,bin/.release/$(name)) >dist/csi-proxy-$(name)-$(VERSION).zip &&) true
@@ -154,6 +148,10 @@ release: $(addprefix collect-,$(RELEASED)) image image-sim chart protos wintest 
 	cd test/windows && ../../bin/notices ../../bin/.wintest/amd64/test-windows.modules >>../../dist/LICENSES-wintest.txt
 	cd dist && sha256sum -- * >SHA256SUMS
 
+# LINT=1: also check them by buf, which needs Node.js and npm. With FROM, such as FROM=v1.2.2, also that
+# nothing of the storage API breaks its clients since then. That nothing of the published API changes is a
+# test of package api.
+#
 # The API for those who make clients of it; api/sim is no part of it. In published/ are the groups
 # that the published daemon has, by the names under which that one serves them.
 protos:
@@ -164,14 +162,12 @@ protos:
 		mkdir -p bin/.protos/published/$${file%/*} && \
 		sed 's/^package csiproxy\.[a-z]*\./package /' api/$$file >bin/.protos/published/$$file || exit 1; \
 	done
-
-# With FROM, such as FROM=v1.2.2, also that nothing of the storage API breaks its clients since then. That
-# nothing of the published API changes is a test of package api. Needs Node.js and npm, for buf.
-lint-protos: protos
+ifdef LINT
 	cd deploy/packaging/protos && npm install --ignore-scripts
 	deploy/packaging/protos/node_modules/.bin/buf lint bin/.protos
 	$(if $(FROM),git show '$(FROM):api/descriptors.binpb' >bin/.protos-before.binpb && \
 		deploy/packaging/protos/node_modules/.bin/buf breaking bin/.protos --against bin/.protos-before.binpb)
+endif
 
 PLUGIN_PLATFORMS = darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
 PLUGIN_URL ?= https://github.com/csi-proxy/csi-proxy/releases/download/$(VERSION)
@@ -192,17 +188,11 @@ release-plugin: $(addprefix plugin-,$(PLUGIN_PLATFORMS))
 		$(foreach p,$(PLUGIN_PLATFORMS),dist/kubectl-csi_proxy-$(p)-$(VERSION).zip) >dist/csi-proxy-krew-$(VERSION).yaml
 	cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS
 
-tag:
-	deploy/packaging/tag '$(VERSION)'
-
 check-release: release
 	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && \
 		git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t $$copy && \
 		GOCACHE=$$copy/.cache $(MAKE) -C $$copy release VERSION='$(VERSION)' COMMIT='$(COMMIT)' && \
 		diff dist/SHA256SUMS $$copy/dist/SHA256SUMS
-
-windows-proof:
-	$(GO) run ./internal/lab/wintest docs/windows-proof.md $(REPORT)
 
 # Builds for Windows in a new clone, as other projects do: each architecture, and from a vendor directory.
 check-build:

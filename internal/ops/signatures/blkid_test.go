@@ -178,7 +178,7 @@ func recogniseFile(t *testing.T, file string) string {
 // the table as blkid confirms it.
 func TestAgainstBlkid(t *testing.T) {
 	if os.Getenv("CSI_PROXY_BLKID") == "" {
-		t.Skip("make test-foreign-data runs it, with the programs that make file systems")
+		t.Skip("CSI_PROXY_BLKID=1 runs it, with the programs that make file systems, which .ci/generated installs")
 	}
 	confirmed := map[string]string{}
 	file := filepath.Join(t.TempDir(), "img")
