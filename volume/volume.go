@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volume holds the words for a node's volumes: their ids, and the operations on
+// Package volume has the types of a node's volumes, their ids and figures, and the operations on
 // them.
 package volume
 
