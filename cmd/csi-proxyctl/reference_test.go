@@ -28,9 +28,10 @@ var update = flag.Bool("update", false, "write docs/csi-proxyctl.md")
 func TestReference(t *testing.T) {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
 	var b strings.Builder
-	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints these texts, and `make " +
-		"generate` writes this page from them.\n\n")
+	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints one with all its flags. `make " +
+		"generate` writes this page.\n\n")
 	commands := 0
+	var before []*cobra.Command // which the page has
 	var write func(cmd *cobra.Command)
 	write = func(cmd *cobra.Command) {
 		commands++
@@ -51,17 +52,27 @@ func TestReference(t *testing.T) {
 		if cmd == root {
 			flags = cmd.PersistentFlags()
 		}
-		if flags.HasAvailableFlags() {
-			fmt.Fprintf(&b, "\n%s", flags.FlagUsages())
+		same, others := sameFlags(before, cmd), pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.VisitAll(func(f *pflag.Flag) {
+			if same == nil || same.Flags().Lookup(f.Name) == nil {
+				others.AddFlag(f)
+			}
+		})
+		if others.HasAvailableFlags() {
+			fmt.Fprintf(&b, "\n%s", others.FlagUsages())
 		}
 		b.WriteString("```\n\n")
+		if same != nil {
+			fmt.Fprintf(&b, "It has the flags of `%s`, too.\n\n", same.CommandPath())
+		}
+		before = append(before, cmd)
 		// The commands that need few words come first, as a table.
-		var rows, others []*cobra.Command
+		var rows, sections []*cobra.Command
 		for _, c := range cmd.Commands() {
 			switch {
 			case c.Hidden || c.Name() == "help" || c.Name() == "completion":
 			case c.HasSubCommands() || c.Long != "" || c.HasExample() || len(flagsOf(c)) > 2:
-				others = append(others, c)
+				sections = append(sections, c)
 			default:
 				rows = append(rows, c)
 			}
@@ -83,7 +94,7 @@ func TestReference(t *testing.T) {
 		if len(rows) > 0 {
 			b.WriteString("\n")
 		}
-		for _, c := range others {
+		for _, c := range sections {
 			write(c)
 		}
 	}
@@ -100,6 +111,20 @@ func TestReference(t *testing.T) {
 	if written, err := os.ReadFile(file); err != nil || string(written) != page {
 		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)
 	}
+}
+
+// sameFlags returns the first of the commands that has ten flags or more, and none that cmd hasn't.
+func sameFlags(commands []*cobra.Command, cmd *cobra.Command) *cobra.Command {
+	for _, c := range commands {
+		flags := flagsOf(c)
+		if len(flags) >= 10 && !slices.ContainsFunc(flags, func(f *pflag.Flag) bool {
+			g := cmd.Flags().Lookup(f.Name)
+			return g == nil || g.Usage != f.Usage || g.DefValue != f.DefValue
+		}) {
+			return c
+		}
+	}
+	return nil
 }
 
 // flagsOf returns the flags of a command itself.
