@@ -32,7 +32,7 @@ func (p Portal) String() string {
 // most 223 bytes (RFC 3720, 3.2.6). Upper and lower case are the same.
 type IQN string
 
-// AuthType tells who proves whom with CHAP.
+// AuthType says who authenticates to whom with CHAP.
 type AuthType int
 
 // Authentication types.

@@ -54,7 +54,7 @@ type Identifier struct {
 	Text string `json:"text"`
 }
 
-// IdentifierKind tells what an identifier is.
+// IdentifierKind says what an identifier is.
 type IdentifierKind string
 
 // Kinds of identifiers. All but NGUID are designator types of SPC-4; an NVMe disk's EUI-64
@@ -91,7 +91,7 @@ type Location struct {
 	// the bus has none.
 	SCSI *SCSIAddress `json:"scsi_address,omitempty"`
 	// NVMeNamespace is the id of the NVMe namespace that the disk is; 0 if it isn't one, or if Windows
-	// doesn't tell it.
+	// doesn't report it.
 	NVMeNamespace uint32 `json:"nvme_namespace,omitempty"`
 }
 
@@ -141,11 +141,11 @@ type Partition struct {
 	// Paths are where the volume is mounted: directories, and drives as `D:\`. They aren't
 	// known while the disk is offline.
 	Paths []string `json:"paths,omitempty"`
-	// Error says why Windows doesn't tell more of the volume.
+	// Error says why Windows doesn't report more of the volume.
 	Error string `json:"error,omitempty"`
 }
 
-// String names the disk for people: its number with what tells it from others.
+// String names the disk for people: its number with what distinguishes it from others.
 func (d Disk) String() string {
 	s := fmt.Sprintf("disk %d", d.Number)
 	if d.SerialNumber != "" {

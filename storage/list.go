@@ -42,7 +42,7 @@ type Volume struct {
 // Abnormal reports whether something is wrong with the volume.
 func (v Volume) Abnormal() bool { return len(v.Conditions) > 0 }
 
-// Condition is a problem of a volume or share: what CSI's VolumeHealthEntry tells.
+// Condition is a problem of a volume or share: what CSI's VolumeHealthEntry reports.
 type Condition struct {
 	Reason Reason `json:"reason"`
 	// Inaccessible is set if the volume can't be used. Otherwise it is degraded: it can be
@@ -67,7 +67,7 @@ func (all Conditions) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Reason tells what a condition is. There may be further ones in later versions.
+// Reason says what a condition is. There may be further ones in later versions.
 type Reason string
 
 // Reasons of conditions. Those of volumes:
@@ -88,7 +88,7 @@ const (
 	ShareNotMapped   Reason = "ShareNotMapped"   // the node has no mapping of the share
 	ShareRefused     Reason = "ShareRefused"     // the server refuses the user of the mapping
 	ShareUnreachable Reason = "ShareUnreachable" // the server doesn't answer, or has no such share
-	ShareUnknown     Reason = "ShareUnknown"     // Windows doesn't tell which shares are mapped; only in lists
+	ShareUnknown     Reason = "ShareUnknown"     // Windows doesn't list which shares are mapped; only in lists
 )
 
 // MountKind is how something is mounted.

@@ -20,9 +20,9 @@ type Operations interface {
 	// ListDisks returns the disks that the selector means, in the order of their numbers;
 	// all disks for the zero value. None is no error. Disks that Windows runs from are
 	// listed, with SystemReason set. A disk that doesn't answer, or doesn't within
-	// node.Options.SilentDiskTimeout, is listed with its Error if Windows has told its
+	// node.Options.SilentDiskTimeout, is listed with its Error if Windows has named its
 	// number before. If the selector asks for more than a number, such a disk isn't listed,
-	// since it doesn't tell whether it is the one.
+	// since nobody knows whether it is the one.
 	ListDisks(ctx context.Context, s Selector) ([]Disk, error)
 	// StageVolume makes a disk's volume usable at a path: it finds the disk, and waits for
 	// it up to Wait; brings it online; partitions and formats it if it is raw; mounts the
@@ -44,7 +44,7 @@ type Operations interface {
 	//
 	// A volume that somebody uses for longer than 15 seconds, or than half of the time until the
 	// deadline, gives csiproxy.ErrFailedPrecondition, with the processes that have it open as
-	// far as Windows tells them, and stays as it is: see Force.
+	// far as Windows names them, and stays as it is: see Force.
 	//
 	// The session with a target stays if another disk of it is online, or if the login is
 	// one that Windows repeats when the node starts: an administrator has set that up.
@@ -74,7 +74,7 @@ type Operations interface {
 	// used, with the user of its mapping. A share that isn't mapped is ShareNotMapped, and its
 	// server isn't asked. What is wrong with it is among its Conditions, and is no error. If
 	// neither is mounted there, the error is csiproxy.ErrNotFound, or NotMounted is among the
-	// Conditions if a link has led to a volume that isn't mounted any more. If Windows doesn't tell
+	// Conditions if a link has led to a volume that isn't mounted any more. If Windows doesn't list
 	// which shares are mapped, the error of a share is csiproxy.ErrUnavailable.
 	GetVolume(ctx context.Context, path string) (Volume, error)
 	// ListVolumes returns what is mounted where in the allowed directories, down to eight
@@ -100,7 +100,7 @@ type Operations interface {
 	// uses it by then.
 	//
 	// The password of a mapping that another process has made, or this one before a restart,
-	// can't be compared, and its user only if Windows tells that. While nothing uses such a
+	// can't be compared, and its user only if Windows returns it. While nothing uses such a
 	// mapping, it is made again with the credentials given.
 	StageShare(ctx context.Context, r StageShareRequest) error
 	// UnstageShare removes the link at a staging path, and the mapping of its share if
@@ -131,14 +131,14 @@ type Operations interface {
 	// volume is published. A file system that isn't checked in this way, such as ReFS, is
 	// csiproxy.ErrUnimplemented.
 	CheckVolume(ctx context.Context, r CheckVolumeRequest) (CheckedVolume, error)
-	// WatchDisks tells which disks the selector means, as ListDisks does, and then what
+	// WatchDisks yields the disks that the selector means, as ListDisks does, and then what
 	// changes: arrivals and departures at once, by Windows' notices, everything else within
 	// about WatchInterval. The first value has the list, complete, as Added; it comes even
 	// if there is no such disk. Each further value has something in it.
 	//
 	// The sequence works on the caller's goroutine while the caller ranges over it, and keeps
 	// nothing when the loop is left. It lists the disks when the caller asks for the next
-	// value, and tells the difference from what the caller has. So a caller that takes its time
+	// value, and yields the difference from what the caller has. So a caller that takes its time
 	// misses states in between, is never behind, and holds up nobody.
 	//
 	// The sequence ends with an error, and only then: that of ctx when this ends;

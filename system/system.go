@@ -20,7 +20,7 @@ const (
 	Paused          Status = 7
 )
 
-// StartType tells when a service starts, with the numbers of the service manager.
+// StartType says when a service starts, with the numbers of the service manager.
 type StartType uint32
 
 // Start types of a service.

@@ -57,7 +57,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 	}, nil
 }
 
-// missingVolumesTimeout is how long the start waits for Windows to tell its volumes.
+// missingVolumesTimeout is how long the start waits for Windows to list its volumes.
 const missingVolumesTimeout = 5 * time.Second
 
 // warnOfMissingVolumes warns of a -protected-volume that protects nothing, mostly since its drive

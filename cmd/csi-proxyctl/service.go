@@ -53,7 +53,7 @@ func nameFlag(c *cobra.Command) *string {
 // services is the service manager of this Windows; nil on other systems.
 var services deployment.Services
 
-// deployer returns what changes services. It tells its steps on standard error, unless a
+// deployer returns what changes services. It prints its steps on standard error, unless a
 // program reads that.
 func (p *program) deployer() *deployment.Deployer {
 	log := slog.New(slog.DiscardHandler)

@@ -305,7 +305,7 @@ func parseValue(empty protoreflect.Value, fd protoreflect.FieldDescriptor, s str
 	return empty, err
 }
 
-// isSize and isDuration tell what a number is, by the unit in its field's name.
+// isSize and isDuration report what a number is, by the unit in its field's name.
 func isSize(fd protoreflect.FieldDescriptor) bool {
 	return strings.HasSuffix(string(fd.Name()), "_bytes") && fd.Kind() != protoreflect.Uint32Kind
 }

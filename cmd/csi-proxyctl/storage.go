@@ -104,7 +104,7 @@ func (p *program) cleanUp() *cobra.Command {
 			}
 			if leftovers.IncompleteReason != "" {
 				r.warnings = append(r.warnings,
-					"there may be further leftovers, since this couldn't be looked at: "+leftovers.IncompleteReason)
+					"there may be further leftovers, since this couldn't be read: "+leftovers.IncompleteReason)
 			}
 			return r, err
 		})
@@ -241,7 +241,7 @@ func showMounts(list storage.VolumeList) reply {
 	r := reply{json: list, header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
 	if !list.Complete() {
 		r.warnings = append(r.warnings,
-			"the list may be incomplete, since this couldn't be looked at: "+list.IncompleteReason)
+			"the list may be incomplete, since this couldn't be read: "+list.IncompleteReason)
 	}
 	for _, m := range list.Mounts {
 		row := []string{string(m.Kind), m.Path, m.Target, "", "", "", "ok"}

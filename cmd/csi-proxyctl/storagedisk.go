@@ -77,15 +77,15 @@ func describeDisks(ctx context.Context, s *client.Storage, wanted storage.Select
 	r := reply{json: list(disks), header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER",
 		"VOLUMES"}}
 	for _, d := range disks {
-		told := func(text string) string {
+		known := func(text string) string {
 			if text == "" && d.Error != "" {
 				return unknown
 			}
 			return text
 		}
 		r.rows = append(r.rows, []string{
-			d.Number.String(), knownSize(d.SizeBytes), diskState(d), told(string(d.Bus)), told(lunText(d)),
-			told(d.SerialNumber), told(identifierText(d)), volumesText(d),
+			d.Number.String(), knownSize(d.SizeBytes), diskState(d), known(string(d.Bus)), known(lunText(d)),
+			known(d.SerialNumber), known(identifierText(d)), volumesText(d),
 		})
 	}
 	return r, nil

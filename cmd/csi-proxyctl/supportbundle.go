@@ -105,7 +105,7 @@ func serviceLogs(ctx context.Context, n *doctor.Node) (logs []string) {
 }
 
 // logFile returns the log file that the daemon writes with these arguments; empty if it
-// writes none, or one whose place the arguments don't tell. docs/monitoring.md has the flags.
+// writes none, or one whose place the arguments don't say. docs/monitoring.md has the flags.
 func logFile(args []string) string {
 	file, dir := flagValue(args, "log_file"), flagValue(args, "log_dir")
 	switch {

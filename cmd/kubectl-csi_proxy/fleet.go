@@ -37,15 +37,15 @@ func statusCommand(c *connection) *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how CSI Proxy does on each Windows node",
-		Long: `Say how CSI Proxy does on each Windows node: a line for each, those with problems first. On a
+		Short: "Show the state of CSI Proxy on each Windows node",
+		Long: `Show the state of CSI Proxy on each Windows node: a line for each, those with problems first. On a
 terminal the nodes without a problem are only counted, unless --all.
 
 It only reads, from the API server and, by way of it, from the metrics of CSI Proxy's pods. Where
 the pods serve metrics on their node only, as they do by default, it can't see volumes, disks and
 calls that hang; doctor can. The rights are in deploy/kustomize/kubectl-plugin.
 
-Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be looked at.`,
+Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be read.`,
 		Example: `  kubectl csi-proxy status
   kubectl csi-proxy status --watch
   kubectl csi-proxy status -l pool=storage -o json`,
@@ -53,7 +53,7 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
 	}
 	r.add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again each time it changes, until Ctrl-C")
-	cmd.Flags().DurationVar(&interval, "interval", 10*time.Second, "how long to pause between two looks with --watch")
+	cmd.Flags().DurationVar(&interval, "interval", 10*time.Second, "how long to pause between two queries with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if interval <= 0 {
 			return fmt.Errorf("--interval=%v: it must be more than 0", interval)
@@ -61,13 +61,13 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
 		if !watch {
 			return r.status(cmd, nil)
 		}
-		look, err := r.connect(nil)
+		query, err := r.connect(nil)
 		if err != nil {
 			return err
 		}
 		return watchStatus(cmd.Context(), interval, r.output, cmd.OutOrStdout(), cmd.ErrOrStderr(),
 			func(ctx context.Context) (fleet.View, error) {
-				s, err := look.Status(ctx)
+				s, err := query.Status(ctx)
 				return r.view(cmd.OutOrStdout(), s), err
 			})
 	}
@@ -120,17 +120,17 @@ func (r *reader) add(cmd *cobra.Command) {
 	r.metrics.add(cmd)
 }
 
-// connect checks the flags, and returns what looks at the cluster.
-func (r *reader) connect(check *fleet.Check) (fleet.Look, error) {
+// connect checks the flags, and returns the query.
+func (r *reader) connect(check *fleet.Check) (fleet.Query, error) {
 	if err := checkOutput(r.output); err != nil {
-		return fleet.Look{}, err
+		return fleet.Query{}, err
 	}
 	_, client, err := r.connection.connect()
 	if err != nil {
-		return fleet.Look{}, err
+		return fleet.Query{}, err
 	}
 	scraper, err := r.metrics.scraper()
-	return fleet.Look{Client: client, Scraper: scraper, Namespace: r.namespace(), Selector: r.selector, Check: check}, err
+	return fleet.Query{Client: client, Scraper: scraper, Namespace: r.namespace(), Selector: r.selector, Check: check}, err
 }
 
 // view returns a status as it is printed to w.
@@ -138,13 +138,13 @@ func (r *reader) view(w io.Writer, s fleet.Status) fleet.View {
 	return fleet.View{Status: s, Brief: table.IsTerminal(w) && !r.all, Colours: table.HasColours(w)}
 }
 
-// status looks at the nodes, and prints what it found.
+// status queries the nodes, and prints what it found.
 func (r *reader) status(cmd *cobra.Command, check *fleet.Check) error {
-	look, err := r.connect(check)
+	query, err := r.connect(check)
 	if err != nil {
 		return err
 	}
-	found, err := look.Status(cmd.Context())
+	found, err := query.Status(cmd.Context())
 	switch w := cmd.OutOrStdout(); {
 	case err != nil:
 		return err
@@ -163,13 +163,13 @@ func noneMatches(selector string) error {
 	return fmt.Errorf("no Windows node matches --selector=%s", selector)
 }
 
-// watchStatus prints the status each time it changes, until ctx ends. A look that fails is
-// told, and repeated.
+// watchStatus prints the status each time it changes, until ctx ends. A query that fails is
+// reported, and repeated.
 func watchStatus(ctx context.Context, interval time.Duration, output string, stdout, stderr io.Writer,
-	look func(context.Context) (fleet.View, error)) error {
+	query func(context.Context) (fleet.View, error)) error {
 	var last string
 	for {
-		status, err := look(ctx)
+		status, err := query(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -401,5 +401,5 @@ func checkOutput(output string) error {
 }
 
 func selectorFlag(cmd *cobra.Command, selector *string) {
-	cmd.Flags().StringVarP(selector, "selector", "l", "", "a label `selector`: look only at these Windows nodes")
+	cmd.Flags().StringVarP(selector, "selector", "l", "", "a label `selector`: only Windows nodes with these labels")
 }

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-csi_proxy is a plugin for kubectl, "kubectl csi-proxy". It says how CSI Proxy
-// does on the Windows nodes of a cluster, and whether they keep their volumes when the cluster is
+// Command kubectl-csi_proxy is a plugin for kubectl, "kubectl csi-proxy". It shows the state of
+// CSI Proxy on the Windows nodes of a cluster, and whether they keep their volumes when the cluster is
 // upgraded: docs/fleet.md.
 package main
 
@@ -28,7 +28,7 @@ var version = "unknown"
 const (
 	exitOK      = 0
 	exitProblem = 1
-	exitUnknown = 2 // the cluster could not be looked at, or the flags are wrong
+	exitUnknown = 2 // the cluster could not be read, or the flags are wrong
 )
 
 // errProblem ends a command that has printed a problem of a node.

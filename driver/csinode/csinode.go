@@ -92,12 +92,12 @@ type Options struct {
 	// to grow. Default: storage.DefaultWait.
 	Wait time.Duration
 	// Controller is the driver's Controller service, which is then served, too, and its
-	// capabilities told by GetPluginCapabilities. Default: none.
+	// capabilities that GetPluginCapabilities returns. Default: none.
 	Controller csi.ControllerServer
 	// NoExpansion is set if the driver's volumes can't grow. The service then doesn't offer
 	// NodeExpandVolume, neither does it if Controller doesn't offer ControllerExpandVolume.
 	NoExpansion bool
-	// PluginCapabilities are told besides those.
+	// PluginCapabilities are returned besides those.
 	PluginCapabilities []*csi.PluginCapability
 	// PodIsGone lets a volume come free whose pod is gone, and which kubelet has forgotten to
 	// unpublish, as after the loss of its directory. Default: the volume stays, and the error of

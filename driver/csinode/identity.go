@@ -49,7 +49,7 @@ func (s *Server) GetPluginCapabilities(ctx context.Context,
 // Probe implements csi.IdentityServer. The answer is always that the driver is ready. Kubelet
 // asks by way of the livenessprobe, which takes "not ready" for dead, so kubelet would restart
 // the driver while only CSI Proxy is away, and then wait longer and longer before it starts it
-// again. Whether CSI Proxy is there is told by [Server.ServeHTTP] and by the log.
+// again. Whether CSI Proxy is there is reported by [Server.ServeHTTP] and in the log.
 func (s *Server) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster reads what all commands need of a cluster: its Windows nodes, the pods of
-// CSI Proxy on them, and what these tell.
+// CSI Proxy on them, and their answers.
 package cluster
 
 import (

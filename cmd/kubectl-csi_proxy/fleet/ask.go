@@ -92,8 +92,8 @@ func (a *Asker) find(ctx context.Context) ([]*core.Node, map[string]*core.Pod, e
 	return nodes, pods, err
 }
 
-// ask asks each node. Answer makes what is told of a node of its answer, or of nothing. A node that
-// can't be asked keeps nobody from the answers of the others.
+// ask asks each node. Answer makes the result for a node of its answer, or of nothing. That one node
+// can't be asked doesn't keep the answers of the others.
 func ask[R any, T interface{ asked() Asked }](ctx context.Context, a *Asker,
 	question func(ctx context.Context, n *core.Node, pod *core.Pod) (R, error),
 	answer func(Asked, R) T) (Answers[T], error) {

@@ -150,7 +150,7 @@ func (u *used) ofPod(pod *core.Pod, v *core.Volume) (name, driver string) {
 	return "", ""
 }
 
-// check adds what a check tells of a node.
+// check adds what a check finds on a node.
 func (s *NodeStatus) check(n *core.Node, u *used, c *Check) {
 	s.Drivers, s.InTree = list(u.drivers[n.Name]), list(u.inTreeVolumes(n))
 	needed := make(map[string][]string) // by driver, the volumes that need it

@@ -75,7 +75,7 @@ func claimed(claim string) core.Volume {
 func checkOf(t *testing.T, c Check, objects ...runtime.Object) Status {
 	t.Helper()
 	client := aCluster(func(string, string) (string, error) { return healthy, nil }, objects...)
-	s, err := Look{Client: client, Namespace: "csi-proxy", Check: &c}.Status(t.Context())
+	s, err := Query{Client: client, Namespace: "csi-proxy", Check: &c}.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestCheckFails(t *testing.T) {
 		broken := errors.New("broken")
 		client.PrependReactor("list", resource,
 			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
-		if s, err := (Look{Client: client, Check: &Check{}}).Status(t.Context()); !errors.Is(err, broken) || s.OK {
+		if s, err := (Query{Client: client, Check: &Check{}}).Status(t.Context()); !errors.Is(err, broken) || s.OK {
 			t.Errorf("%s: %+v, %v", resource, s, err)
 		}
 	}

@@ -101,7 +101,7 @@ type crowd struct {
 	all       int
 }
 
-func (c *crowd) visit() {
+func (c *crowd) enter() {
 	c.mu.Lock()
 	c.now++
 	c.all++
@@ -128,13 +128,13 @@ func TestThreeHundredNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked crowd
 		client := aCluster(func(pod, _ string) (string, error) {
-			asked.visit()
+			asked.enter()
 			if pod == "csi-proxy-win-123" {
 				return "", errors.New("connection refused")
 			}
 			return healthy, nil
 		}, many("metrics")...)
-		s, err := Look{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
+		s, err := Query{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
 		if err != nil || len(s.Nodes) != 300 || s.OK {
 			t.Fatalf("%d nodes, ok %t, %v", len(s.Nodes), s.OK, err)
 		}
@@ -159,7 +159,7 @@ func TestAskThreeHundredNodes(t *testing.T) {
 		a := &Asker{Client: aCluster(nil, many("metrics")...), Namespace: "csi-proxy", Timeout: time.Minute}
 		a.Progress = func(done, all int) { progress = append(progress, done) }
 		a.Exec = func(ctx context.Context, pod *core.Pod, args []string, stdout, _ io.Writer) error {
-			asked.visit()
+			asked.enter()
 			if pod.Name == "csi-proxy-win-007" {
 				<-ctx.Done() // a node that hangs
 				return ctx.Err()
@@ -256,7 +256,7 @@ csi_proxy_forgotten_links{path="others"} 3
 		{name: "no such links", metrics: healthy + "csi_proxy_forgotten_links{path=\"others\"} 0\n",
 			check: func(n NodeStatus) bool { return n.ForgottenLinkCount == 0 && len(n.ForgottenLinks) == 0 }},
 		{name: "old", metrics: healthy + "csi_proxy_inventory_timestamp_seconds{of=\"volumes\"} 1\n",
-			problem: "Windows hasn't told the node's volumes"},
+			problem: "Windows hasn't answered queries for the node's volumes"},
 		{name: "many calls", metrics: strings.Replace(healthy, "running\"} 1", "running\"} 3000", 1),
 			problem: "3000 calls are under way, of 4096"},
 		{name: "another program", metrics: "<html>", problem: "CSI Proxy doesn't answer"},
@@ -272,7 +272,7 @@ csi_proxy_forgotten_links{path="others"} 3
 				}
 				return "", errors.New("the wrong scheme")
 			}, tt.objects...)
-			s, err := Look{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
+			s, err := Query{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
 			if err != nil || len(s.Nodes) != 1 {
 				t.Fatalf("%+v, %v", s, err)
 			}
@@ -301,7 +301,7 @@ const hostile = "v1\x1b]0;owned\x07\x1b[2J\nwin-2  yes\u202e"
 func TestNothingReachesTheTerminal(t *testing.T) {
 	n := node("win-1")
 	n.Annotations = map[string]string{cluster.VersionAnnotation: hostile}
-	s, err := Look{Client: aCluster(nil, n), Namespace: "csi-proxy"}.Status(t.Context())
+	s, err := Query{Client: aCluster(nil, n), Namespace: "csi-proxy"}.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

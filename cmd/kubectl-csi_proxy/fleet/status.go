@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet says how CSI Proxy does on the Windows nodes of a cluster. What a node's
+// Package fleet shows the state of CSI Proxy on the Windows nodes of a cluster. What a node's
 // metrics and the API server say takes rights to read only. Everything else is asked of the
 // node itself, by running csi-proxyctl in CSI Proxy's pod on it, which is SYSTEM there: who
 // may do that is an administrator of the nodes.
@@ -27,7 +27,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// Status is how CSI Proxy does on all nodes. Its JSON is the output of "kubectl csi-proxy
+// Status is the state of CSI Proxy on all nodes. Its JSON is the output of "kubectl csi-proxy
 // status -o json".
 type Status struct {
 	// OK says that no node has a problem.
@@ -36,7 +36,7 @@ type Status struct {
 	Nodes []NodeStatus `json:"nodes"`
 }
 
-// NodeStatus is how CSI Proxy does on a node.
+// NodeStatus is the state of CSI Proxy on a node.
 type NodeStatus struct {
 	Node string `json:"node"`
 	// Problems are sentences; none if all is well, as far as it is known.
@@ -47,7 +47,7 @@ type NodeStatus struct {
 	// Version is empty if it isn't known.
 	Version string `json:"version,omitempty"`
 	// Drivers are the CSI drivers that are registered with the node's kubelet, and InTree the
-	// volumes of in-tree plugins on it. Only a check looks for them.
+	// volumes of in-tree plugins on it. Only a check has them.
 	Drivers []string       `json:"drivers,omitzero"`
 	InTree  []InTreeVolume `json:"inTreeVolumes,omitzero"`
 	// Unknown says why the fields below aren't known; it is empty if they are.
@@ -96,8 +96,8 @@ type Hang struct {
 	Since  time.Time `json:"since"`
 }
 
-// Look says what is looked at, and how.
-type Look struct {
+// Query says which nodes are asked, and how.
+type Query struct {
 	Client kubernetes.Interface
 	// Scraper says how the daemons are asked.
 	Scraper cluster.Scraper
@@ -110,26 +110,26 @@ type Look struct {
 }
 
 // Status asks the API server, and by way of it the daemons, once. An error says that the cluster
-// couldn't be looked at.
-func (l Look) Status(ctx context.Context) (Status, error) {
-	nodes, err := cluster.Nodes(ctx, l.Client, l.Selector)
+// couldn't be read.
+func (q Query) Status(ctx context.Context) (Status, error) {
+	nodes, err := cluster.Nodes(ctx, q.Client, q.Selector)
 	if err != nil {
 		return Status{}, err
 	}
-	pods, err := cluster.DaemonPods(ctx, l.Client, l.Namespace)
+	pods, err := cluster.DaemonPods(ctx, q.Client, q.Namespace)
 	if err != nil {
 		return Status{}, err
 	}
 	var u *used
-	if l.Check != nil {
-		if u, err = readUsed(ctx, l.Client, nodes); err != nil {
+	if q.Check != nil {
+		if u, err = readUsed(ctx, q.Client, nodes); err != nil {
 			return Status{}, err
 		}
 	}
 	s := Status{Nodes: cluster.InParallel(nodes, func(n *core.Node) NodeStatus {
-		status := l.statusOf(ctx, n, pods[n.Name])
-		if l.Check != nil {
-			status.check(n, u, l.Check)
+		status := q.statusOf(ctx, n, pods[n.Name])
+		if q.Check != nil {
+			status.check(n, u, q.Check)
 		}
 		return status
 	})}
@@ -137,12 +137,12 @@ func (l Look) Status(ctx context.Context) (Status, error) {
 	slices.SortStableFunc(s.Nodes, func(a, b NodeStatus) int {
 		return cmp.Compare(min(1, len(b.Problems)), min(1, len(a.Problems)))
 	})
-	// An interrupted look isn't one that found daemons that don't answer.
+	// Daemons that an interrupted query hasn't reached don't count as silent.
 	return s, context.Cause(ctx)
 }
 
 // statusOf returns the status of a node, with CSI Proxy's pod on it; nil for none.
-func (l Look) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeStatus {
+func (q Query) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeStatus {
 	s := NodeStatus{Node: n.Name, Problems: []string{}, Hangs: []Hang{}, ForgottenLinks: []ForgottenLink{}}
 	if !cluster.NodeIsReady(n) {
 		s.problem("the node isn't ready: what its kubelet reported may be old")
@@ -153,10 +153,10 @@ func (l Look) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSta
 		switch {
 		case s.Version != "":
 			s.Mode = Other
-		case l.Check != nil && l.Check.WithoutDaemon:
+		case q.Check != nil && q.Check.WithoutDaemon:
 		default:
 			s.problem("CSI Proxy isn't there: the namespace %s has no pod of it on the node, and the node has no annotation "+
-				"%s; if something else has installed it, as on OpenShift, set that annotation", l.Namespace,
+				"%s; if something else has installed it, as on OpenShift, set that annotation", q.Namespace,
 				cluster.VersionAnnotation)
 		}
 		return s
@@ -171,7 +171,7 @@ func (l Look) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSta
 		s.Unknown = "CSI Proxy is being removed"
 		return s
 	}
-	metrics, err := l.Scraper.Metrics(ctx, l.Client, pod)
+	metrics, err := q.Scraper.Metrics(ctx, q.Client, pod)
 	if err != nil {
 		s.Unknown = err.Error()
 		// No tag of the image is no more than a version that isn't known.
@@ -251,8 +251,8 @@ func (s *NodeStatus) problem(format string, args ...any) {
 	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
 }
 
-// inventoryAge is how old what a daemon knows of its node may get. It looks each time that it
-// is asked, and at most every 30 seconds.
+// inventoryAge is how old what a daemon knows of its node may get. It asks the node
+// when its metrics are read, at most every 30 seconds.
 const inventoryAge = 10 * time.Minute
 
 // read takes over what a daemon's metrics say; docs/monitoring.md explains them.
@@ -308,7 +308,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 	for _, of := range m.Series("csi_proxy_inventory_timestamp_seconds") {
 		age := now.Sub(time.UnixMilli(int64(of.Value * 1000)))
 		if age > inventoryAge {
-			s.problem("Windows hasn't told the node's %s for %v", of.Labels["of"], age.Round(time.Second))
+			s.problem("Windows hasn't answered queries for the node's %s for %v", of.Labels["of"], age.Round(time.Second))
 		}
 	}
 	running, _ := m.Value("csi_proxy_calls", "state", "running")

@@ -26,7 +26,7 @@ func fleetOf(t *testing.T, port string) Status {
 		}
 		return healthy, nil
 	}, many(port)...)
-	s, err := Look{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
+	s, err := Query{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestNothing(t *testing.T) {
 	silent := Asked{Node: "a", Error: "no answer"}
 	well := Asked{Node: "b"}
 	for want, found := range map[string]interface{ Print(io.Writer) error }{
-		"1 of 1 nodes gave no answer:\na: no answer\n":                              Disks{answers(NodeDisks{silent, nil})},
-		"The nodes have no disks.\n":                                                Disks{answers(NodeDisks{well, nil})},
-		"1 of 2 nodes gave no answer:\na: no answer\n":                              Volumes{answers(NodeVolumes{Asked: silent}, NodeVolumes{Asked: well})},
-		"Nothing is mounted on the nodes.\n":                                        Volumes{answers(NodeVolumes{Asked: well})},
-		"b: the list may be incomplete, since this couldn't be looked at: disk 3\n": Volumes{answers(NodeVolumes{Asked: well, IncompleteReason: "disk 3"})},
-		"On 1 of 1 nodes doctor has found nothing.\n":                               Findings{answers(NodeFindings{Asked: well})},
+		"1 of 1 nodes gave no answer:\na: no answer\n":                         Disks{answers(NodeDisks{silent, nil})},
+		"The nodes have no disks.\n":                                           Disks{answers(NodeDisks{well, nil})},
+		"1 of 2 nodes gave no answer:\na: no answer\n":                         Volumes{answers(NodeVolumes{Asked: silent}, NodeVolumes{Asked: well})},
+		"Nothing is mounted on the nodes.\n":                                   Volumes{answers(NodeVolumes{Asked: well})},
+		"b: the list may be incomplete, since this couldn't be read: disk 3\n": Volumes{answers(NodeVolumes{Asked: well, IncompleteReason: "disk 3"})},
+		"On 1 of 1 nodes doctor has found nothing.\n":                          Findings{answers(NodeFindings{Asked: well})},
 	} {
 		var out bytes.Buffer
 		if err := found.Print(&out); err != nil || out.String() != want {

@@ -30,7 +30,7 @@ type Volumes struct{ Answers[NodeVolumes] }
 type NodeVolumes struct {
 	Asked
 	Mounts []Mount `json:"mounts"`
-	// IncompleteReason says what couldn't be looked at; empty if the list is complete.
+	// IncompleteReason says what couldn't be read; empty if the list is complete.
 	IncompleteReason string `json:"incompleteReason,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type Mount struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Owner is whose volume is mounted, as far as kubelet's paths tell.
+// Owner is whose volume is mounted, as far as kubelet's paths show it.
 type Owner struct {
 	// Pod and Claim are namespace/name.
 	Pod              string `json:"pod,omitempty"`
@@ -184,7 +184,7 @@ func (v Volumes) Print(w io.Writer) error {
 	for _, n := range v.Nodes {
 		if n.IncompleteReason != "" {
 			incomplete = append(incomplete, fmt.Sprintf(
-				"%s: the list may be incomplete, since this couldn't be looked at: %s", n.Node, n.IncompleteReason))
+				"%s: the list may be incomplete, since this couldn't be read: %s", n.Node, n.IncompleteReason))
 		}
 		for _, owned := range n.Mounts {
 			var m mounted

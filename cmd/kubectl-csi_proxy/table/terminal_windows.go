@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// obeys makes a console obey sequences of characters, which Windows' older one does only if it is
-// told to, and reports whether it does.
+// obeys makes a console obey sequences of characters, which Windows' older one does only on
+// request, and reports whether it does.
 func obeys(f *os.File) bool {
 	var mode uint32
 	h := windows.Handle(f.Fd())

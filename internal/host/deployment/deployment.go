@@ -136,7 +136,7 @@ type Deployer struct {
 	// Healthy returns nil if these endpoints answer now. Without endpoints it returns nil
 	// if any does.
 	Healthy func(ctx context.Context, endpoints []string) error
-	// Log is told each step.
+	// Log gets each step.
 	Log *slog.Logger
 }
 
@@ -285,7 +285,7 @@ func (d *Deployer) checkWriters(of, dir string) error {
 	return refuse("install service", dir, winservice.WritableText(of, dir, names)+"; "+winservice.WritableAdvice(dir))
 }
 
-// warnWriters tells of a log's directory that others can write to. A replacement keeps the log where
+// warnWriters warns of a log's directory that others can write to. A replacement keeps the log where
 // the published daemon had it, and that is often so; the daemon follows no link there.
 func (d *Deployer) warnWriters(dir string) {
 	if err := d.checkWriters("the log", dir); err != nil {

@@ -26,7 +26,7 @@ type RealPrograms struct{}
 const (
 	// checkLimit bounds the run of a program. A virus scanner may hold it up.
 	checkLimit = time.Minute
-	// maxReason bounds what is told of the reason why a program fails, in bytes.
+	// maxReason bounds the text that says why a program fails, in bytes.
 	maxReason = 1 << 10
 )
 

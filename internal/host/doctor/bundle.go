@@ -24,7 +24,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// Bundle says what goes into a support bundle beside what the node tells.
+// Bundle says what goes into a support bundle beside what the node answers.
 type Bundle struct {
 	// Program describes the program that makes the bundle: its version.
 	Program string
@@ -322,7 +322,7 @@ type programBuild struct {
 	Settings        map[string]string
 }
 
-// programBuilds tells of each program that listens at an endpoint or that a service runs.
+// programBuilds describes each program that listens at an endpoint or that a service runs.
 func programBuilds(ctx context.Context, n *Node) (any, error) {
 	if n.Build == nil {
 		return nil, n.needsWindows()

@@ -98,7 +98,7 @@ func checkPipeOwner(ctx context.Context, n *Node) (string, []Finding, error) {
 		case err != nil:
 			return "", nil, fmt.Errorf("find out who listens at %s: %w", e.Address, err)
 		case process == 0:
-			return "", nil, csiproxy.Errorf(csiproxy.ErrUnimplemented, "%s doesn't tell who listens at %s", n.System, e.Address)
+			return "", nil, csiproxy.Errorf(csiproxy.ErrUnimplemented, "%s doesn't say who listens at %s", n.System, e.Address)
 		}
 		h := holder{process, program}
 		held[h] = append(held[h], e)

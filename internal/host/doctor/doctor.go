@@ -82,7 +82,7 @@ type Service struct {
 	Log string
 }
 
-// Node is what the checks look at. A field may be nil: what can only be found out with it
+// Node is what the checks ask. A field may be nil: what can only be found out with it
 // is then unknown.
 type Node struct {
 	// System names the operating system: runtime.GOOS.
@@ -125,18 +125,18 @@ const timeout = 20 * time.Second
 // the error that kept it from looking.
 type check struct {
 	name string
-	look func(ctx context.Context, n *Node) (fine string, faults []Finding, err error)
+	run  func(ctx context.Context, n *Node) (fine string, faults []Finding, err error)
 }
 
 // with is what a check looks at that needs something of the node, and can't be made without it.
-func with[T any](get func(*Node, context.Context) (T, error), look func(context.Context, *Node, T) (string, []Finding,
+func with[T any](get func(*Node, context.Context) (T, error), run func(context.Context, *Node, T) (string, []Finding,
 	error)) func(context.Context, *Node) (string, []Finding, error) {
 	return func(ctx context.Context, n *Node) (string, []Finding, error) {
 		got, err := get(n, ctx)
 		if err != nil {
 			return "", nil, err
 		}
-		return look(ctx, n, got)
+		return run(ctx, n, got)
 	}
 }
 
@@ -235,7 +235,7 @@ func (n *Node) asked(ctx context.Context) *Node {
 }
 
 func (c check) findings(ctx context.Context, n *Node) []Finding {
-	fine, faults, err := c.look(ctx, n)
+	fine, faults, err := c.run(ctx, n)
 	for i := range faults {
 		faults[i].Check = c.name
 	}

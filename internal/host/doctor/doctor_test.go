@@ -311,7 +311,7 @@ func TestFaults(t *testing.T) {
 			metrics(protecting("X:", 1), nil)},
 		"a protected volume that isn't there": {"protected-volumes", warns, `names \\?\Volume{1}\, `, "",
 			metrics(protecting(`\\?\Volume{1}\`, 1), nil)},
-		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't tell it", "",
+		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't answer that", "",
 			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+
 				"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} 1.7e+09\n", nil)},
 		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "",
@@ -338,7 +338,7 @@ func TestFaults(t *testing.T) {
 				f.Daemon = doctor.Operations{Disk: n.Disk}
 			}},
 		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes clones", withoutLayout},
-		"a disk of which it isn't known whether it is a clone": {"clones", unknown, "doesn't tell its id",
+		"a disk of which it isn't known whether it is a clone": {"clones", unknown, "can't be read",
 			"mounted-volumes silent-disks", withoutLayout},
 		"the server of a mapping is gone": {"smb-mappings", problem,
 			`the share \\filer\data, at C:\var\lib\kubelet\share: `, "",

@@ -77,7 +77,7 @@ func checkDirectories(_ context.Context, n *Node, services []Service) (string, [
 		return "", nil, n.needsWindows()
 	}
 	var faults []Finding
-	look := func(of, dir string) error {
+	check := func(of, dir string) error {
 		if dir == "" {
 			return nil
 		}
@@ -89,8 +89,8 @@ func checkDirectories(_ context.Context, n *Node, services []Service) (string, [
 	}
 	var errs []error
 	for _, s := range services {
-		errs = append(errs, look("the program of the service "+s.Name, directoryOf(s.Program)),
-			look("the log of the service "+s.Name, directoryOf(s.Log)))
+		errs = append(errs, check("the program of the service "+s.Name, directoryOf(s.Program)),
+			check("the log of the service "+s.Name, directoryOf(s.Log)))
 	}
 	return "only administrators can write to the directories of the service's program and log", faults,
 		errors.Join(errs...)
@@ -231,11 +231,11 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 	const advice = "Windows gives a clone new ids when it goes online and is writable; if it stays offline, detach " +
 		"one of them"
 	seen := map[string]storage.Disk{}
-	told := map[disk.Number]bool{}
-	var untold error
+	known := map[disk.Number]bool{}
+	var unread error
 	for _, d := range disks {
 		if d.Error != "" && d.Style == "" {
-			untold = csiproxy.Errorf(csiproxy.ErrUnavailable, "%s doesn't tell its id: %s", d, d.Error)
+			unread = csiproxy.Errorf(csiproxy.ErrUnavailable, "the id of %s can't be read: %s", d, d.Error)
 		}
 		if d.DiskID == "" || d.Style == storage.RAW {
 			continue
@@ -249,12 +249,12 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 		faults = append(faults, problem(advice,
 			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d,
 			d.DiskID))
-		told[first.Number], told[d.Number] = true, true
+		known[first.Number], known[d.Number] = true, true
 	}
-	unexplained := func(d storage.Disk) bool { return !d.Online && d.Error == "" && !told[d.Number] }
+	unexplained := func(d storage.Disk) bool { return !d.Online && d.Error == "" && !known[d.Number] }
 	fine := fmt.Sprintf("no two of %d disks have the same id", len(disks))
 	if n.Windows == nil || !slices.ContainsFunc(disks, unexplained) {
-		return fine, faults, untold
+		return fine, faults, unread
 	}
 	reasons, err := n.Windows.OfflineReasons(ctx)
 	if err != nil {
@@ -265,7 +265,7 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 			faults = append(faults, problem(advice, "%s is offline, since it has the ids of another disk", d))
 		}
 	}
-	return fine, faults, untold
+	return fine, faults, unread
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.

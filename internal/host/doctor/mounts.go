@@ -57,12 +57,12 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 
 // checkMappings looks for shares that are mapped and linked, and can't be used.
 func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
-	told := map[string]bool{}
+	known := map[string]bool{}
 	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) Finding {
-		if !m.Volume.Abnormal() || m.Volume.Share == "" || told[m.Volume.Share] {
+		if !m.Volume.Abnormal() || m.Volume.Share == "" || known[m.Volume.Share] {
 			return Finding{}
 		}
-		told[m.Volume.Share] = true
+		known[m.Volume.Share] = true
 		return problem("check that the server runs and that the password is still right. The driver's next call makes the "+
 			"mapping again",
 			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)

@@ -49,7 +49,7 @@ func checkProtectedVolumes(ctx context.Context, n *Node) (string, []Finding, err
 	}
 	if time.Since(time.UnixMilli(int64(known*1000))) > knownFor {
 		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
-			"the daemon doesn't know whether the volumes of -protected-volume are there: Windows doesn't tell it, or it is older "+
+			"the daemon doesn't know whether the volumes of -protected-volume are there: Windows doesn't answer that, or it is older "+
 				"than this csi-proxyctl; its log has more")
 	}
 	return fmt.Sprintf("each of the %d volumes of -protected-volume is there", volumes), faults, nil

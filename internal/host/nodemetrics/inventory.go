@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// lookInterval is the least time between two looks: they ask each disk and volume, and
-	// WMI, so that scraping more often costs nothing.
-	lookInterval = 30 * time.Second
-	// linksInterval is that of a look at the links, for which all directories are listed.
+	// queryInterval is the least time between two queries: they ask each disk and volume, and
+	// WMI. So scraping more often costs nothing.
+	queryInterval = 30 * time.Second
+	// linksInterval is that of the query for links, which lists all directories.
 	linksInterval = 5 * time.Minute
-	// lookPatience is how long a scrape waits for a look. After that it shows what was
-	// seen last.
-	lookPatience = 2 * time.Second
-	// lookTimeout is how long a look may take.
-	lookTimeout = 20 * time.Second
+	// scrapeWait is how long a scrape waits for a query. After that it shows the last answer.
+	scrapeWait = 2 * time.Second
+	// queryTimeout is how long a query may take.
+	queryTimeout = 20 * time.Second
 )
 
 // Names of metrics that csi-proxyctl doctor reads.
@@ -50,8 +49,8 @@ var (
 		"Files among the records of SMB mappings that are none: they are damaged, or of others.", nil, nil)
 	protectedDesc = prometheus.NewDesc(MissingVolume,
 		"1 if no volume of the node is that of -protected-volume, so that it protects nothing; else 0.", []string{"volume"}, nil)
-	lookedDesc = prometheus.NewDesc(InventoryTimestamp,
-		"When the node last told what it has, as Unix time; 0 if it never did.", []string{"of"}, nil)
+	answeredDesc = prometheus.NewDesc(InventoryTimestamp,
+		"When the node last answered a query for what it has, as Unix time; 0 if it never did.", []string{"of"}, nil)
 )
 
 // inventory is a collector of what the node has.
@@ -60,8 +59,8 @@ type inventory struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
-	mu    sync.Mutex
-	looks []*look
+	mu      sync.Mutex
+	queries []*query
 }
 
 func newInventory() *inventory {
@@ -70,36 +69,36 @@ func newInventory() *inventory {
 	return i
 }
 
-// look is one part of the inventory.
-type look struct {
+// query is one part of the inventory.
+type query struct {
 	of    string
 	every time.Duration
-	see   see
+	ask   ask
 
 	// The inventory's lock guards these.
-	begun time.Time           // the last one
-	done  chan struct{}       // closed when it has ended; nil if none has begun
-	saw   time.Time           // when the last one that succeeded has ended
-	seen  []prometheus.Metric // what it saw
+	begun    time.Time           // the last one
+	done     chan struct{}       // closed when it has ended; nil if none has begun
+	answered time.Time           // when the last one succeeded
+	metrics  []prometheus.Metric // what it answered
 }
 
-// see is what a look does.
-type see func(context.Context) ([]prometheus.Metric, error)
+// ask asks the node for a part of the inventory.
+type ask func(context.Context) ([]prometheus.Metric, error)
 
 func gauge(desc *prometheus.Desc, value int, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
 }
 
-// count sees one number.
-func count(desc *prometheus.Desc, number func(context.Context) (int, error)) see {
+// count asks for one number.
+func count(desc *prometheus.Desc, number func(context.Context) (int, error)) ask {
 	return func(ctx context.Context) ([]prometheus.Metric, error) {
 		n, err := number(ctx)
 		return []prometheus.Metric{gauge(desc, n)}, err
 	}
 }
 
-// states sees numbers by state.
-func states(desc *prometheus.Desc, numbers func(context.Context) (map[string]int, error)) see {
+// states asks for numbers by state.
+func states(desc *prometheus.Desc, numbers func(context.Context) (map[string]int, error)) ask {
 	return func(ctx context.Context) (all []prometheus.Metric, _ error) {
 		byState, err := numbers(ctx)
 		for state, n := range byState {
@@ -109,8 +108,8 @@ func states(desc *prometheus.Desc, numbers func(context.Context) (map[string]int
 	}
 }
 
-// flags sees what is so, 1, and what isn't, 0.
-func flags(desc *prometheus.Desc, named func(context.Context) (map[string]bool, error)) see {
+// flags asks what is so, 1, and what isn't, 0.
+func flags(desc *prometheus.Desc, named func(context.Context) (map[string]bool, error)) ask {
 	return states(desc, func(ctx context.Context) (map[string]int, error) {
 		seen, err := named(ctx)
 		numbers := make(map[string]int)
@@ -131,10 +130,10 @@ const (
 	otherPaths = "others"
 )
 
-// links sees the links to nothing, and those of forgotten pods.
-func links(look func(context.Context) (toNothing int, forgotten []string, _ error)) see {
+// links asks for the links to nothing, and those of forgotten pods.
+func links(list func(context.Context) (toNothing int, forgotten []string, _ error)) ask {
 	return func(ctx context.Context) ([]prometheus.Metric, error) {
-		toNothing, forgotten, err := look(ctx)
+		toNothing, forgotten, err := list(ctx)
 		all := []prometheus.Metric{gauge(linksDesc, toNothing)}
 		named := make(map[string]bool) // labels, of which each may come once: they are cut
 		for _, path := range forgotten {
@@ -147,7 +146,7 @@ func links(look func(context.Context) (toNothing int, forgotten []string, _ erro
 	}
 }
 
-// CloseInventory ends looking at the node. It waits until no look is under way.
+// CloseInventory ends the queries. It waits until none is under way.
 func (n *Node) CloseInventory() {
 	n.inventory.mu.Lock()
 	n.inventory.cancel()
@@ -158,14 +157,14 @@ func (n *Node) CloseInventory() {
 // Describe implements prometheus.Collector.
 func (i *inventory) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{disksDesc, volumesDesc, mappingsDesc, linksDesc, forgottenDesc, recordsDesc,
-		protectedDesc, lookedDesc} {
+		protectedDesc, answeredDesc} {
 		ch <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (i *inventory) Collect(ch chan<- prometheus.Metric) {
-	timeout := time.NewTimer(lookPatience)
+	timeout := time.NewTimer(scrapeWait)
 	defer timeout.Stop()
 	for _, done := range i.begin() {
 		select {
@@ -176,47 +175,47 @@ func (i *inventory) Collect(ch chan<- prometheus.Metric) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, l := range i.looks {
-		looked := 0.0
-		if !l.saw.IsZero() {
-			looked = float64(l.saw.UnixMilli()) / 1000
+	for _, q := range i.queries {
+		answered := 0.0
+		if !q.answered.IsZero() {
+			answered = float64(q.answered.UnixMilli()) / 1000
 		}
-		ch <- prometheus.MustNewConstMetric(lookedDesc, prometheus.GaugeValue, looked, l.of)
-		for _, metric := range l.seen {
+		ch <- prometheus.MustNewConstMetric(answeredDesc, prometheus.GaugeValue, answered, q.of)
+		for _, metric := range q.metrics {
 			ch <- metric
 		}
 	}
 }
 
-// begin begins the looks that are due, and returns what tells that those under way have
-// ended.
+// begin begins the queries that are due. It returns a channel for each that is under way, which is
+// closed when the query ends.
 func (i *inventory) begin() (underWay []<-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, l := range i.looks {
-		running := l.done != nil && !closed(l.done)
-		if !running && time.Since(l.begun) >= l.every && i.ctx.Err() == nil {
-			l.begun, l.done = time.Now(), make(chan struct{})
-			i.all.Go(func() { i.look(l) })
+	for _, q := range i.queries {
+		running := q.done != nil && !closed(q.done)
+		if !running && time.Since(q.begun) >= q.every && i.ctx.Err() == nil {
+			q.begun, q.done = time.Now(), make(chan struct{})
+			i.all.Go(func() { i.run(q) })
 			running = true
 		}
 		if running {
-			underWay = append(underWay, l.done)
+			underWay = append(underWay, q.done)
 		}
 	}
 	return underWay
 }
 
-func (i *inventory) look(l *look) {
-	ctx, cancel := context.WithTimeout(i.ctx, lookTimeout)
+func (i *inventory) run(q *query) {
+	ctx, cancel := context.WithTimeout(i.ctx, queryTimeout)
 	defer cancel()
-	seen, err := l.see(ctx)
+	metrics, err := q.ask(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err == nil {
-		l.seen, l.saw = seen, time.Now()
+		q.metrics, q.answered = metrics, time.Now()
 	}
-	close(l.done)
+	close(q.done)
 }
 
 func closed(done <-chan struct{}) bool {

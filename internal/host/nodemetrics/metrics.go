@@ -30,7 +30,7 @@ type Node struct {
 	inventory  *inventory
 }
 
-// Sources tell what is asked for when the metrics are read. Without a function, its metrics
+// Sources are asked when the metrics are read. Without a function, its metrics
 // are missing.
 type Sources struct {
 	// Load is what the calls to Windows have to do.
@@ -142,13 +142,13 @@ func (n *Node) Collect(ch chan<- prometheus.Metric) {
 func (n *Node) Watch(sources Sources) {
 	n.sources = sources
 	if sources.Disks != nil {
-		n.inventory.looks = []*look{
-			{of: "disks", every: lookInterval, see: states(disksDesc, sources.Disks)},
-			{of: "links", every: linksInterval, see: links(sources.Links)},
-			{of: OfVolumes, every: lookInterval, see: flags(protectedDesc, sources.MissingVolumes)},
-			{of: "records", every: linksInterval, see: count(recordsDesc, sources.ForeignRecords)},
-			{of: "smb-mappings", every: lookInterval, see: states(mappingsDesc, sources.Mappings)},
-			{of: "volumes", every: lookInterval, see: count(volumesDesc, sources.StagedVolumes)},
+		n.inventory.queries = []*query{
+			{of: "disks", every: queryInterval, ask: states(disksDesc, sources.Disks)},
+			{of: "links", every: linksInterval, ask: links(sources.Links)},
+			{of: OfVolumes, every: queryInterval, ask: flags(protectedDesc, sources.MissingVolumes)},
+			{of: "records", every: linksInterval, ask: count(recordsDesc, sources.ForeignRecords)},
+			{of: "smb-mappings", every: queryInterval, ask: states(mappingsDesc, sources.Mappings)},
+			{of: "volumes", every: queryInterval, ask: count(volumesDesc, sources.StagedVolumes)},
 		}
 	}
 }
@@ -167,11 +167,11 @@ func (n *Node) collectLoad(ch chan<- prometheus.Metric) {
 	gauge(underWay, float64(l.Waiting), "waiting")
 	ch <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(l.Refused))
 	type name struct{ call, object string }
-	told := make(map[name]bool) // the calls come with the oldest first
+	known := make(map[name]bool) // the calls come with the oldest first
 	for _, c := range l.Hanging {
 		object := name{c.Name, quote.Text(c.Object)}
-		if !told[object] {
-			told[object] = true
+		if !known[object] {
+			known[object] = true
 			gauge(hanging, float64(c.Since.UnixMilli())/1000, object.call, object.object)
 		}
 	}

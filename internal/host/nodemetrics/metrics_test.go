@@ -136,7 +136,7 @@ func TestInventory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNode()
 		defer n.CloseInventory()
-		var looked, staged, links int
+		var asked, staged, links int
 		long := strings.Repeat("a", 4<<10)
 		forgotten := []string{long + "1", long + "2"} // their labels are the same
 		for i := range 300 {
@@ -145,8 +145,8 @@ func TestInventory(t *testing.T) {
 		hang := make(chan struct{})
 		n.Watch(Sources{
 			Disks: func(context.Context) (map[string]int, error) {
-				looked++
-				return map[string]int{"online": 2, "offline": looked}, nil
+				asked++
+				return map[string]int{"online": 2, "offline": asked}, nil
 			},
 			StagedVolumes: func(ctx context.Context) (int, error) {
 				if staged++; staged > 1 {
@@ -186,16 +186,16 @@ func TestInventory(t *testing.T) {
 		for _, path := range forgotten[1:33] { // the others are counted
 			want["csi_proxy_forgotten_links "+quote.Text(path)] = 1
 		}
-		for range 2 { // a second scrape soon after looks at nothing
+		for range 2 { // a second scrape soon after asks nothing
 			if diff := cmp.Diff(want, values(t, n)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		}
-		time.Sleep(lookInterval)
+		time.Sleep(queryInterval)
 		later := time.Now()
-		got := values(t, n) // what hangs is shown as it was seen last
-		if waited := time.Since(later); waited != lookPatience {
-			t.Errorf("a scrape waited for %v, want %v", waited, lookPatience)
+		got := values(t, n) // of what hangs the last answer is shown
+		if waited := time.Since(later); waited != scrapeWait {
+			t.Errorf("a scrape waited for %v, want %v", waited, scrapeWait)
 		}
 		want["csi_proxy_disks offline"] = 2
 		for _, of := range []string{"disks", OfVolumes} {
@@ -204,9 +204,9 @@ func TestInventory(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		n.CloseInventory() // doesn't wait for lookTimeout
-		if waited := time.Since(later); waited != lookPatience {
-			t.Errorf("closing took %v", waited-lookPatience)
+		n.CloseInventory() // doesn't wait for queryTimeout
+		if waited := time.Since(later); waited != scrapeWait {
+			t.Errorf("closing took %v", waited-scrapeWait)
 		}
 	})
 }

@@ -41,7 +41,7 @@ type Options struct {
 	// StopTimeout is how long the service may take to end after it was told to
 	// stop. After that, Run returns without waiting any longer.
 	StopTimeout time.Duration
-	// Warning is what the Event Log is told when the service starts; empty for nothing.
+	// Warning is written to the Event Log when the service starts; empty for nothing.
 	Warning string
 	// Log logs problems that don't keep the service from running. Default: they
 	// aren't logged.
