@@ -39,8 +39,8 @@ type call struct {
 	Call
 	share   bool
 	object  *callsOf
-	overdue bool        // it takes longer than calls of its name should
-	timer   *time.Timer // until it is overdue
+	late    bool // when the table was last checked, it took longer than calls of its name should
+	overdue bool // since then it has had timeToTakeAnswer more
 
 	begun chan error // of a call that waits: gets nil when it may begin, or why it may not
 }
@@ -62,6 +62,7 @@ type table struct {
 	waiting  int
 	overdue  int // of those under way
 	refused  uint64
+	watching bool // a timer runs until the next check
 }
 
 // enter waits until a call may begin, and notes that it begins. The caller makes the call, and then
@@ -106,7 +107,7 @@ func (t *table) enter(ctx context.Context, name string, o object) (*call, error)
 	case i >= 0:
 		t.stopWaiting(c.object, i)
 		t.forget(c)
-	case c.timer != nil: // it was let in when ctx ended
+	case !c.Since.IsZero(): // it was let in when ctx ended
 		t.end(c)
 	}
 	return nil, err
@@ -167,22 +168,43 @@ func (t *table) begin(c *call) {
 	if c.share {
 		t.ofShares++
 	}
-	c.timer = time.AfterFunc(overdueAfter(c.Name), func() {
-		// If the process got no processor time, Windows may have answered, and nobody has read it yet.
-		time.AfterFunc(timeToTakeAnswer, func() { t.late(c) })
-	})
+	t.watch()
 }
 
-// timeToTakeAnswer is what a call gets after overdueAfter until it counts as overdue.
+// timeToTakeAnswer is what a call gets after overdueAfter until it counts as overdue: if the process
+// got no processor time, Windows may have answered, and nobody has read it yet.
 const timeToTakeAnswer = 100 * time.Millisecond
 
-// late notes that a call is overdue, and refuses those that wait to make it again.
-func (t *table) late(c *call) {
+// watch has the table checked in a moment, if calls are under way that aren't overdue. All calls share
+// the timer: one for each takes a good part of the time that a call to Windows takes.
+func (t *table) watch() {
+	if !t.watching && t.underWay > t.overdue {
+		t.watching = true
+		time.AfterFunc(timeToTakeAnswer, t.check)
+	}
+}
+
+// check notes which calls are overdue: those that were late at the check before.
+func (t *table) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !slices.Contains(c.object.underWay, c) {
-		return // it has been answered
+	for _, o := range t.objects {
+		for _, c := range o.underWay {
+			switch {
+			case c.overdue:
+			case c.late:
+				t.noteOverdue(c)
+			default:
+				c.late = time.Since(c.Since) >= overdueAfter(c.Name)
+			}
+		}
 	}
+	t.watching = false
+	t.watch()
+}
+
+// noteOverdue notes that a call is overdue, and refuses those that wait to make it again.
+func (t *table) noteOverdue(c *call) {
 	c.overdue = true
 	t.overdue++
 	t.log.Warn("Windows does not answer a call", "call", c.Name, "object", quote.Text(c.Object), "since", c.Since)
@@ -201,17 +223,16 @@ func (t *table) late(c *call) {
 func (t *table) leave(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.end(c)
 	if c.overdue {
 		t.overdue--
 		t.log.Info("Windows has answered a call after all", "call", c.Name, "object", quote.Text(c.Object), "took",
 			time.Since(c.Since).Round(time.Millisecond))
 	}
+	t.end(c)
 }
 
 // end notes that a call has ended, and begins the waiting calls for which there is room now.
 func (t *table) end(c *call) {
-	c.timer.Stop()
 	scarce := t.isTaken(2, c.share)
 	i := slices.Index(c.object.underWay, c)
 	c.object.underWay = slices.Delete(c.object.underWay, i, i+1)

@@ -351,6 +351,51 @@ func TestOverdue(t *testing.T) {
 	})
 }
 
+// Each call becomes overdue by its own time, whenever the others began, and also one that begins when an
+// overdue one is answered.
+func TestOverdueOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewWindows(nil, nil, nil).table
+		wantOverdue := func(later time.Duration, want int) {
+			t.Helper()
+			time.Sleep(later)
+			synctest.Wait()
+			if load := table.load(); load.Overdue != want {
+				t.Errorf("at %v, %d calls are overdue, want %d", time.Now(), load.Overdue, want)
+			}
+		}
+		enter := func(name string) *call {
+			c, err := table.enter(t.Context(), name, object{name: "object"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		after, most := overdueAfter("call")+timeToTakeAnswer, 2*timeToTakeAnswer
+		first := enter("call")
+		wantOverdue(after/2, 0)
+		format := enter(win.CallFormatVolume)
+		wantOverdue(after/2-1, 0)
+		wantOverdue(most, 1)
+		last := enter("another call")
+		wantOverdue(after-1, 1)
+		wantOverdue(most, 2)
+		wantOverdue(overdueAfter(win.CallFormatVolume), 3)
+		again := make(chan *call)
+		go func() { again <- enter(win.CallFormatVolume) }() // it waits for the one under way
+		wantOverdue(time.Minute, 3)
+		table.leave(first)
+		table.leave(last)
+		wantOverdue(time.Minute, 1)
+		table.leave(format)
+		format = <-again
+		wantOverdue(overdueAfter(win.CallFormatVolume), 0)
+		wantOverdue(most, 1)
+		table.leave(format)
+		wantIdle(t, table)
+	})
+}
+
 // Who gives up waiting for work learns the oldest call that it, or what it waits for, is in.
 func TestOldestCall(t *testing.T) {
 	inBubble(t, hang, func(t *testing.T, s *silent, sys *Windows) {
