@@ -31,7 +31,7 @@ var importRules = []struct {
 	},
 	{
 		"golang.org/x/sys/windows", []string{"internal/windows/winsys/...", "internal/serve/pipe", "internal/host/winservice",
-			"internal/lab/virtdisk", "internal/lab/wintest"},
+			"internal/text/terminal", "internal/lab/virtdisk", "internal/lab/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
 	{

@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
 
 func (p *program) doctor() *cobra.Command {
@@ -69,13 +70,17 @@ func kubeletPathFlag(c *cobra.Command, path *string) {
 // defaultKubeletPath is that of the daemon's flag -kubelet-path.
 const defaultKubeletPath = `C:\var\lib\kubelet`
 
+// verdictColours are the colours of what isn't well.
+var verdictColours = map[doctor.Verdict]terminal.Colour{doctor.Problem: terminal.Red, doctor.Warning: terminal.Yellow}
+
 func findingsReply(findings []doctor.Finding) reply {
-	r := reply{json: findings}
+	r := reply{json: findings, colours: make(map[int]terminal.Colour)}
 	for _, f := range findings {
 		verdict := string(f.Verdict)
 		if f.Verdict == doctor.Unknown {
 			verdict = "can't tell"
 		}
+		r.colours[len(r.rows)] = verdictColours[f.Verdict]
 		r.rows = append(r.rows, []string{f.Check, verdict, f.Text})
 		if f.Advice != "" {
 			r.rows = append(r.rows, []string{" ", " ", "to do: " + f.Advice})

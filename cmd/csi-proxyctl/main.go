@@ -102,7 +102,8 @@ version that is served. "csi-proxyctl sim", which the released program for Windo
 lacks, also plays the cloud, a pod and the power supply of a simulated node.
 
 Sizes may have a unit: 20GiB, 512MiB, 10GB, or plain bytes. Paths are those of the Windows
-node. A command that asks a question prints yes or no; its exit code is 0 for both.
+node. A command that asks a question prints yes or no; its exit code is 0 for both. On a terminal
+what isn't well has a colour, unless NO_COLOR is set.
 
 For programs, -o json prints an array for a list, and an object for anything else: {} if there
 is no result. A list that may be incomplete is in an object, beside its incomplete_reason. What

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
 
 // format is what --output chooses.
@@ -46,6 +48,8 @@ type reply struct {
 	// header and rows are a table for people. Both may be empty.
 	header []string
 	rows   [][]string
+	// colours are those of rows on a terminal, by their index; none for the others.
+	colours map[int]terminal.Colour
 	// warnings are problems that don't fail the command.
 	warnings []string
 	// raw is printed unchanged in both formats, instead of everything else.
@@ -94,7 +98,7 @@ func (p *program) print(r reply) error {
 		}
 		return p.printJSON(r.json)
 	}
-	return r.printTable(p.stdout)
+	return r.printTable(p.stdout, terminal.HasColours(p.stdout))
 }
 
 // printJSON prints one line of JSON.
@@ -107,8 +111,9 @@ func (p *program) printJSON(v any) error {
 	return err
 }
 
-func (r reply) printTable(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+func (r reply) printTable(out io.Writer, colours bool) error {
+	var aligned bytes.Buffer
+	table := tabwriter.NewWriter(&aligned, 0, 8, 2, ' ', 0)
 	rows := r.rows
 	if len(r.header) > 0 {
 		rows = append([][]string{r.header}, rows...)
@@ -122,7 +127,21 @@ func (r reply) printTable(out io.Writer) error {
 		}
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if !colours {
+		_, err := aligned.WriteTo(out)
+		return err
+	}
+	row := len(r.rows) - len(rows) // -1 is the header
+	for line := range strings.Lines(aligned.String()) {
+		if _, err := fmt.Fprintln(out, r.colours[row].Paint(strings.TrimSuffix(line, "\n"))); err != nil {
+			return err
+		}
+		row++
+	}
+	return nil
 }
 
 func yesNo(yes bool) string {

@@ -4,11 +4,14 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
 
 // Serial numbers and messages come from hardware and other machines; a terminal
@@ -58,5 +61,31 @@ func TestSizeFlag(t *testing.T) {
 		if err := f.Set(in); err == nil || f != 7 {
 			t.Errorf("%q: %d, %v; want an error", in, f, err)
 		}
+	}
+}
+
+// A coloured row is as wide as without colours, and only rows of ours have any.
+func TestColours(t *testing.T) {
+	findings := []doctor.Finding{
+		{Check: "a", Verdict: doctor.OK, Text: "\x1b[31mfine"},
+		{Check: "long", Verdict: doctor.Problem, Text: "bad", Advice: "mend it"},
+		{Check: "b", Verdict: doctor.Warning, Text: "odd"},
+	}
+	for colours, want := range map[bool]string{
+		false: "a     ok       \\x1b[31mfine\nlong  problem  bad\n               to do: mend it\nb     warning  odd\n",
+		true: "a     ok       \\x1b[31mfine\n\x1b[31mlong  problem  bad\x1b[0m\n               to do: mend it\n" +
+			"\x1b[33mb     warning  odd\x1b[0m\n",
+	} {
+		var out bytes.Buffer
+		must(t, findingsReply(findings).printTable(&out, colours))
+		if out.String() != want {
+			t.Errorf("colours %t: %q, want %q", colours, &out, want)
+		}
+	}
+	headed := reply{header: []string{"H"}, rows: [][]string{{"x"}}, colours: map[int]terminal.Colour{0: terminal.Green}}
+	var out bytes.Buffer
+	must(t, headed.printTable(&out, true))
+	if out.String() != "H\n\x1b[32mx\x1b[0m\n" {
+		t.Errorf("with a header: %q", &out)
 	}
 }

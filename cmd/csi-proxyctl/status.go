@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -81,7 +82,7 @@ func forgottenLinks(ctx context.Context, listVolumes func(context.Context) (stor
 			links = append(links, forgottenLink{m.Path, m.ForgottenPod, volume, unpublishCommand(m)})
 		}
 	}
-	r := reply{rows: [][]string{{"ready"}}}
+	r := reply{rows: [][]string{{"ready"}}, colours: map[int]terminal.Colour{0: terminal.Green, 1: terminal.Yellow}}
 	r.json = struct {
 		Ready            bool            `json:"ready"`
 		ForgottenLinks   []forgottenLink `json:"forgotten_links"`

@@ -95,7 +95,7 @@ func TestStatusOfManyLinks(t *testing.T) {
 	})
 	must(t, err)
 	var text bytes.Buffer
-	must(t, r.printTable(&text))
+	must(t, r.printTable(&text, false))
 	for _, want := range []string{"can't be unstaged: 300\n", "280 more", `uid-19   pv-19   csi-proxyctl storage unpublish C:\k\pods\uid-19\volumes`} {
 		if !strings.Contains(text.String(), want) || strings.Contains(text.String(), "uid-20") || strings.Count(text.String(), "\n") != 25 {
 			t.Errorf("%q isn't in\n%s", want, &text)

@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/cluster"
 	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/fleet"
 	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/table"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
 
 // administrator is in the help of the commands that run something on nodes.
@@ -135,7 +136,7 @@ func (r *reader) connect(check *fleet.Check) (fleet.Query, error) {
 
 // view returns a status as it is printed to w.
 func (r *reader) view(w io.Writer, s fleet.Status) fleet.View {
-	return fleet.View{Status: s, Brief: table.IsTerminal(w) && !r.all, Colours: table.HasColours(w)}
+	return fleet.View{Status: s, Brief: terminal.IsTerminal(w) && !r.all, Colours: terminal.HasColours(w)}
 }
 
 // status queries the nodes, and prints what it found.
@@ -243,7 +244,7 @@ func (a *asker) connect(stderr io.Writer, names []string) error {
 	a.Exec = func(ctx context.Context, pod *core.Pod, args []string, stdout, stderr io.Writer) error {
 		return cluster.Exec(ctx, config, client, pod, args, stdout, stderr)
 	}
-	if table.IsTerminal(stderr) {
+	if terminal.IsTerminal(stderr) {
 		a.Progress = func(done, all int) {
 			end := ""
 			if done == all {

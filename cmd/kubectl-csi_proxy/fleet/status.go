@@ -25,6 +25,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/cluster"
 	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/table"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
 
 // Status is the state of CSI Proxy on all nodes. Its JSON is the output of "kubectl csi-proxy
@@ -347,7 +348,7 @@ func (v View) Print(w io.Writer) error {
 		if n.InTree != nil {
 			volumes = strconv.Itoa(len(n.InTree))
 		}
-		nodes.Coloured(v.colour(ok, table.None, table.Red), n.Node, table.YesNo(ok), n.Mode, n.Version,
+		nodes.Coloured(v.colour(ok, terminal.None, terminal.Red), n.Node, table.YesNo(ok), n.Mode, n.Version,
 			strings.Join(n.Drivers, ","), volumes, number(n.Volumes), number(n.Disks), number(n.OfflineDisks),
 			number(n.SilentDisks), number(n.RefusedUnstages), hangs, strings.Join(n.Problems, "; "))
 	}
@@ -363,10 +364,10 @@ func (v View) Print(w io.Writer) error {
 		healthy += " --all lists them."
 	}
 	// Nothing that a node says is in these lines but versions and names, which are quoted.
-	lines := []string{v.colour(v.OK, table.Green, table.Red).Paint(healthy)}
+	lines := []string{v.colour(v.OK, terminal.Green, terminal.Red).Paint(healthy)}
 	for _, text := range []string{v.versions(), v.refused()} {
 		if text != "" {
-			lines = append(lines, v.colour(true, table.Yellow, table.None).Paint(quote.Terminal(text)))
+			lines = append(lines, v.colour(true, terminal.Yellow, terminal.None).Paint(quote.Terminal(text)))
 		}
 	}
 	_, err := fmt.Fprintln(w, strings.Join(append(lines, v.hints()...), "\n"))
@@ -401,10 +402,10 @@ func (s Status) printForgottenLinks(w io.Writer) error {
 }
 
 // colour returns the colour for what is so or isn't.
-func (v View) colour(is bool, so, otherwise table.Colour) table.Colour {
+func (v View) colour(is bool, so, otherwise terminal.Colour) terminal.Colour {
 	switch {
 	case !v.Colours:
-		return table.None
+		return terminal.None
 	case is:
 		return so
 	}

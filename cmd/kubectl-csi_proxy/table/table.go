@@ -15,33 +15,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
 )
-
-// Colour is one of a line on a terminal.
-type Colour string
-
-// The colours, as the number of an SGR sequence.
-const (
-	None   Colour = ""
-	Red    Colour = "31"
-	Green  Colour = "32"
-	Yellow Colour = "33"
-)
-
-// Paint returns a line in a colour.
-func (c Colour) Paint(line string) string {
-	if c == None {
-		return line
-	}
-	return "\x1b[" + string(c) + "m" + line + "\x1b[0m"
-}
 
 // Table aligns columns, and marks empty fields.
 type Table struct {
 	w       io.Writer
 	header  []string
 	rows    [][]string
-	colours []Colour
+	colours []terminal.Colour
 	compact bool
 }
 
@@ -52,10 +34,10 @@ func New(w io.Writer, header ...string) *Table { return &Table{w: w, header: hea
 func (t *Table) Compact() { t.compact = true }
 
 // Row adds a row.
-func (t *Table) Row(fields ...string) { t.Coloured(None, fields...) }
+func (t *Table) Row(fields ...string) { t.Coloured(terminal.None, fields...) }
 
 // Coloured adds a row in a colour.
-func (t *Table) Coloured(c Colour, fields ...string) {
+func (t *Table) Coloured(c terminal.Colour, fields ...string) {
 	t.rows = append(t.rows, fields)
 	t.colours = append(t.colours, c)
 }
@@ -86,7 +68,7 @@ func (t *Table) Flush() error {
 	if err := lines.Flush(); err != nil {
 		return err
 	}
-	colours := slices.Concat([]Colour{None}, t.colours)
+	colours := slices.Concat([]terminal.Colour{terminal.None}, t.colours)
 	for line := range strings.Lines(aligned.String()) {
 		if _, err := fmt.Fprintln(t.w, colours[0].Paint(strings.TrimSuffix(line, "\n"))); err != nil {
 			return err

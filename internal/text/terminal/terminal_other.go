@@ -3,7 +3,7 @@
 
 //go:build !windows
 
-package table
+package terminal
 
 import "os"
 
