@@ -76,7 +76,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		"the `kind` of node: windows is this machine; simulated is one in memory, on any system, which on\n"+
 			"Windows only csi-proxy-sim.exe has")
 	flags.StringVar(&o.simState, "sim-state", "",
-		"the `file` that keeps the simulated node when the daemon ends; without one it is forgotten")
+		"the `file` that keeps the simulated node when the daemon ends; without one the node is lost")
 	flags.StringVar(&o.KubeletPath, "kubelet-path", node.DefaultKubeletPath,
 		"the `directory` of kubelet on the node; drivers' paths are accepted below it")
 	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated",
@@ -90,7 +90,7 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.Func("protected-volume",
 		"a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
 			"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
-			"and -working-dir are protected anyhow. A volume that isn't there is warned of at the start", func(volume string) error {
+			"and -working-dir are protected anyhow. At the start the log warns of a\nvolume that isn't there", func(volume string) error {
 			o.ProtectedVolumes = append(o.ProtectedVolumes, volume)
 			return nil
 		})

@@ -40,7 +40,7 @@ state. All but the last need an administrator. Only one of these commands runs a
 Without --name the commands mean the service ` + strings.Join(deployment.Names, ", ") + `, whichever
 exists, and for a new service the first of these.
 
-A command that was cut off can be repeated: it first brings what was begun to its end.`
+If a command was interrupted, run it again: it first finishes what was begun.`
 	return group
 }
 
@@ -156,8 +156,8 @@ func (p *program) serviceInstall() *cobra.Command {
 daemon, with -windows-service added. If they don't say where the log goes, it goes to
 C:\var\log\csi-proxy\csi-proxy.log. The command prints the service's command line.
 
-DAEMON is run with -check and these flags first, so what the daemon wouldn't start with is an
-error here. A directory for the log that doesn't exist is made, for SYSTEM and the
+DAEMON is run with -check and these flags first. If the daemon wouldn't start with them, the
+command fails. A directory for the log that doesn't exist is made, for SYSTEM and the
 Administrators only. If others can write to the directory of DAEMON, that is an error, too, and
 without --replace also if they can write to that of the log.
 
@@ -314,7 +314,7 @@ error if the service doesn't exist. A service that has the name but isn't CSI Pr
 and isn't touched.
 
 With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
-has replaced gets its place back, and is started if it ran.
+has replaced is put back, and started if it ran before.
 
 With --watch the command goes on, doing nothing, until it is stopped: a container that runs it
 stays.`
@@ -386,8 +386,8 @@ stay. The program before is kept beside it: for csi-proxy.exe as csi-proxy.previ
 
 NEW is run with -check and the service's flags first: it must run, and serve all versions of the
 API. Then the service is stopped, the program is exchanged, and the service is started. In
-between, calls of drivers are Unavailable for a moment. If not all versions are then served, the
-program before comes back, and the command fails.
+between, drivers' calls fail with Unavailable for a moment; drivers repeat them. If not all
+versions are then served, the program before comes back, and the command fails.
 
 To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe
 If that one lacks versions of the API that came later, and no driver on the node uses them, add
@@ -430,10 +430,10 @@ func (p *program) serviceStatus() *cobra.Command {
 		}
 		return serviceStatusOf(d, found)
 	})
-	c.Long = `Show the state of the service. The exit code is the Windows error number with which the
-service last stopped: 1077 if it hasn't been started since the system was started, 1066 with
-the service's own code in brackets if it failed. It says if an upgrade or a replacement was cut
-off and has to be repeated.`
+	c.Long = `Show the state of the service. EXIT CODE is the Windows error number with which the service
+last stopped: 1077 if it hasn't been started since the system was started, 1066 with the service's
+own code in brackets if it failed. If an upgrade or a replacement was interrupted, the command
+says so: run that again.`
 	name = nameFlag(c)
 	return c
 }

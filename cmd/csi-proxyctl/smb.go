@@ -35,8 +35,7 @@ func (p *program) smb() *cobra.Command {
 		})
 	mapShare.Long = `Map a share for the whole node, and make LOCAL a directory link to it. REMOTE is
 \\server\share or a directory on the share. A mapping that works is kept with the credentials
-that it has; to give it others, first remove the links to it, and then it with csi-proxyctl smb
-unmap.
+that it has. To give it others, remove the links to it, then run csi-proxyctl smb unmap.
 
 ` + secretHelp
 	mapShare.Example = `  csi-proxyctl smb map '\\server\share' 'C:\var\lib\kubelet\plugins\share' --username USER --password-file -`
