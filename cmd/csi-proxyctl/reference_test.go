@@ -29,7 +29,7 @@ func TestReference(t *testing.T) {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
 	var b strings.Builder
 	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints one with all its flags. `make " +
-		"generate` writes this page.\n\n")
+		"generate` writes this page.\n\n" + secretHelp + "\n\n")
 	commands := 0
 	var before []*cobra.Command // which the page has
 	var write func(cmd *cobra.Command)
@@ -40,11 +40,12 @@ func TestReference(t *testing.T) {
 			level = "###"
 		}
 		usage := cmd.UseLine()
+		help := strings.TrimSuffix(cmp.Or(cmd.Long, cmd.Short+"."), "\n\n"+secretHelp) // which the page has once
 		if cmd.HasSubCommands() {
 			usage = cmd.CommandPath() + " COMMAND"
 		}
 		fmt.Fprintf(&b, "%s %s\n\n```\n%s\n\n%s\n", level, cmd.CommandPath(), usage,
-			strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")))
+			strings.TrimSpace(help))
 		if cmd.HasExample() {
 			fmt.Fprintf(&b, "\n%s\n", strings.Trim(cmd.Example, "\n"))
 		}

@@ -66,13 +66,12 @@ disk is printed.`
 from a snapshot has them. Windows gives it new ids when it goes online beside the other one and is
 writable, and keeps it offline if it is read-only. Its size is at least that of the other disk, and
 its sector size the same. The number of the new disk is printed.`
-	for _, cmd := range []*cobra.Command{attach, clone} {
-		cmd.Example = `  csi-proxyctl sim disk attach --size 10GiB --designator naa=600224801234 --designator "t10=Google  PersistentDisk  data"
+	attach.Example = `  csi-proxyctl sim disk attach --size 10GiB --designator naa=600224801234 --designator "t10=Google  PersistentDisk  data"
   csi-proxyctl sim disk attach --size 10GiB --designator eui64=0025385b71b016aa --designator name=eui.0025385b71b016aa
   csi-proxyctl sim disk attach --size 10GiB --designator target:name=iqn.2026-01.com.example:disk --designator port:relative-port=1
   csi-proxyctl sim disk attach --size 10GiB --serial vol0abc --nvme --product "Amazon Elastic B"
   csi-proxyctl sim disk attach --size 10GiB --nvme-controller azure --nvme-namespace 3 --product "MSFT NVMe Accele"`
-	}
+	clone.Example = `  csi-proxyctl sim disk clone 1 --serial vol0abc-copy`
 	set := p.simLeaf("set DISK", "Take a disk offline or online, or make it read-only or writable",
 		simCall{method: "SetDiskAttributes", args: []string{"disk_number"}, flags: []simFlag{
 			{field: "offline", name: "offline", usage: "take the disk offline; =false brings it online"},

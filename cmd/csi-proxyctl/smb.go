@@ -13,9 +13,9 @@ import (
 )
 
 // secretHelp goes into the help of commands that need a secret.
-const secretHelp = `A secret is read from a file, or from standard input if the file is "-". The line break at its
-end isn't part of it. A secret is never an argument, since all users of a machine can see the
-arguments of its processes, and shells record them.`
+const secretHelp = `A secret is read from a file, or from standard input if the file is "-". A line break at its end
+doesn't count. There is no flag for the secret itself: other users of the machine can see a
+command's flags, and shells record them.`
 
 func (p *program) smb() *cobra.Command {
 	var credentials func() (smb.Credentials, error)
