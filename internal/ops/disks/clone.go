@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -67,7 +67,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
 	if len(ids) == 0 {
 		return 0, "", nil
 	}
-	others, err := eachDisk(ctx, d, "ids if online", othersTimeout, d.idsIfOnline)
+	others, err := eachDisk(ctx, d, "ids if online", othersTimeout, idsIfOnline)
 	if err != nil {
 		return 0, "", err
 	}
@@ -82,7 +82,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
 }
 
 // idsIfOnline returns the ids in the table of a disk that is online; none for one that is offline.
-func (d *Disks) idsIfOnline(ctx context.Context, _ disk.Number, h device.Handle) ([]string, error) {
+func idsIfOnline(ctx context.Context, h *opendisk.Disk) ([]string, error) {
 	attributes, err := h.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return nil, err

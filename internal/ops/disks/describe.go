@@ -33,13 +33,13 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 // matches. query names what the disks are asked: concurrent callers with the same name share the
 // answers.
 func (d *Disks) list(ctx context.Context, wanted storage.Selector, query string,
-	more func(ctx context.Context, s *storage.Disk, h device.Handle) error) ([]storage.Disk, error) {
+	more func(ctx context.Context, s *storage.Disk, h *opendisk.Disk) error) ([]storage.Disk, error) {
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
 	asked := detailsFor(wanted)
 	answers, err := eachDisk(ctx, d, query, d.all.timeout,
-		func(ctx context.Context, n disk.Number, h device.Handle) (storage.Disk, error) {
-			s, err := d.askHardware(ctx, n, h, asked)
+		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
+			s, err := d.hardware(ctx, h, asked)
 			if err == nil && more != nil && wanted.Matches(s) {
 				err = more(ctx, &s, h)
 			}
@@ -90,9 +90,9 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
 	all, err := d.list(ctx, wanted, "description of "+wanted.String(),
-		func(ctx context.Context, s *storage.Disk, h device.Handle) (err error) {
+		func(ctx context.Context, s *storage.Disk, h *opendisk.Disk) (err error) {
 			if asked != everything {
-				if *s, err = d.askHardware(ctx, s.Number, h, everything); err != nil {
+				if *s, err = d.hardware(ctx, h, everything); err != nil {
 					return err
 				}
 			}
@@ -114,25 +114,15 @@ func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
 
 // HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
-	return d.hardware(ctx, h.Number, h.Handle, &h.Hardware, detailsFor(wanted))
+	return d.hardware(ctx, h, detailsFor(wanted))
 }
 
-// askHardware asks a disk for its descriptor and some details.
-func (d *Disks) askHardware(ctx context.Context, n disk.Number, h device.Handle,
-	asked details) (storage.Disk, error) {
-	said, err := opendisk.AskHardware(ctx, h)
-	if err != nil {
-		return storage.Disk{Number: n}, err
-	}
-	return d.hardware(ctx, n, h, &said, asked)
-}
-
-// hardware describes a disk by its answers in said, and asks it for the other details.
-func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, said *opendisk.Hardware,
-	asked details) (storage.Disk, error) {
-	s := storage.Disk{Number: n}
+// hardware describes a disk by its descriptor, and asks it for some details.
+func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (storage.Disk, error) {
+	s := storage.Disk{Number: h.Number}
+	said := &h.Hardware
 	if asked.identifiers {
-		if err := said.AskIdentifiers(ctx, h); err != nil {
+		if err := said.AskIdentifiers(ctx, h.Handle); err != nil {
 			return s, err
 		}
 	}
@@ -145,7 +135,7 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, sa
 	s.Identifiers = identifiers(descriptor.BusType, said.Identifiers)
 	if asked.text {
 		location, err := h.Location(ctx)
-		if err := d.tolerate(n, "location", err); err != nil {
+		if err := d.tolerate(h.Number, "location", err); err != nil {
 			return s, err
 		}
 		s.Location.Text = location.Text
@@ -153,7 +143,7 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, sa
 	if !asked.address {
 		return s, nil
 	}
-	at, namespace, err := d.address(ctx, n, h, descriptor)
+	at, namespace, err := d.address(ctx, h)
 	if err != nil {
 		return s, err
 	}
@@ -167,7 +157,7 @@ func (d *Disks) hardware(ctx context.Context, n disk.Number, h device.Handle, sa
 }
 
 // addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
-func (d *Disks) addNamespace(ctx context.Context, s *storage.Disk, h device.Handle) error {
+func (d *Disks) addNamespace(ctx context.Context, s *storage.Disk, h *opendisk.Disk) error {
 	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
 	if err != nil {
 		return d.tolerate(s.Number, "NVMe namespace", err)
@@ -242,7 +232,7 @@ func bus(t win.BusType) storage.Bus {
 
 // contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
 // query, contents notes that as the disk's Error.
-func (d *Disks) contents(ctx context.Context, s *storage.Disk, h device.Handle) error {
+func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err := noted(&s.Error, err); err != nil {
 		return err

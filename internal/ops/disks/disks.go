@@ -124,20 +124,13 @@ func enumerate(numbers []disk.Number) string {
 	return b.String()
 }
 
-// change takes the right to the disk that has the number n now, and calls f. The disk may have
-// left, or have got another number, while change waited. So f verifies it right before each
-// change.
-func (d *Disks) change(ctx context.Context, o *use.Owner, n disk.Number,
-	f func(context.Context, *use.Disk) error) error {
+// take takes the right to the disk that has the number n now: see [use.Owner.Disk].
+func (d *Disks) take(ctx context.Context, o *use.Owner, n disk.Number) (*use.Disk, error) {
 	right, err := o.Disk(ctx, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
-	if err != nil {
-		return err
-	}
-	defer right.Release()
-	return f(ctx, right)
+	return right, err
 }
 
 // GetDiskStats implements [disk.Operations].
@@ -172,33 +165,36 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (e
 	if !online {
 		owner = owner.Releasing()
 	}
-	return d.change(ctx, owner, n, func(ctx context.Context, h *use.Disk) error {
-		attributes, err := h.Attributes(ctx)
-		if err != nil {
-			return err
-		}
-		if !online {
-			return d.setOffline(ctx, h, attributes)
-		}
-		if attributes&win.DiskOffline != 0 {
-			layout, err := h.Layout(ctx)
-			if err == nil {
-				err = d.refuseUnwantedCopy(ctx, h, layout)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		mask, err := d.maskOf(ctx, h, attributes)
-		if err != nil {
-			return err
-		}
-		if _, err := d.Clear(ctx, h, mask); err != nil {
-			return err
-		}
-		_, err = d.AwaitVolumes(ctx, h, mask)
+	h, err := d.take(ctx, owner, n)
+	if err != nil {
 		return err
-	})
+	}
+	defer h.Release()
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return err
+	}
+	if !online {
+		return d.setOffline(ctx, h, attributes)
+	}
+	if attributes&win.DiskOffline != 0 {
+		layout, err := h.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		if err := d.refuseUnwantedCopy(ctx, h, layout); err != nil {
+			return err
+		}
+	}
+	mask, err := d.maskOf(ctx, h, attributes)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Clear(ctx, h, mask); err != nil {
+		return err
+	}
+	_, err = d.AwaitVolumes(ctx, h, mask)
+	return err
 }
 
 // setOffline takes a disk offline unless a volume of it is mounted in the allowed
@@ -372,7 +368,7 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
 	staged win.DiskAttributes) error {
 	for _, name := range volumes {
-		err := d.onVolume(ctx, name, func(h device.Handle, ctx context.Context) error { return h.Flush(ctx) })
+		err := d.flush(ctx, name)
 		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // a read-only disk has nothing to flush
 			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
 				"volume", name, "err", err)
@@ -394,14 +390,14 @@ func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.V
 	return h.UpdateProperties(ctx)
 }
 
-// onVolume opens a volume for reading and writing, and calls f with it.
-func (d *Disks) onVolume(ctx context.Context, name string, f func(device.Handle, context.Context) error) error {
+// flush flushes a volume.
+func (d *Disks) flush(ctx context.Context, name string) error {
 	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	return f(h, ctx)
+	return h.Flush(ctx)
 }
 
 // Timeouts for states that pass by themselves. Windows Server needs up to some

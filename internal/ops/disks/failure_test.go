@@ -129,12 +129,12 @@ func TestErrorAtEachCall(t *testing.T) {
 		"ListDiskIDs": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.ListDiskIDs(ctx)
 		}, passed: "2 CreateFileW partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
-			"2 IOCTL_STORAGE_QUERY_PROPERTY, 4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+			"4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"ListDiskLocations": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.ListDiskLocations(ctx)
 		}, passed: "CreateFileW, CreateFileW partly, GetFileAttributesW, " +
 			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
-			"6 IOCTL_STORAGE_QUERY_PROPERTY"},
+			"4 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"States": {disk: offline, operate: func(ctx context.Context, s subject) (any, error) {
 			online, offline, err := s.States(ctx)
 			return []int{online, offline}, err
@@ -144,16 +144,16 @@ func TestErrorAtEachCall(t *testing.T) {
 			return s.AllOnline(ctx)
 		}, passed: "2 IOCTL_STORAGE_QUERY_PROPERTY"},
 		"Hardware": {disk: online, operate: list(hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
-			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY, " +
+			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Hardware of one": {disk: online, operate: list(hardware, storage.Selector{SerialNumber: "SIM00000001"}),
 			passed: "CreateFileW, CreateFileW partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
-				"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 3 IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
+				"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe": {disk: online, operate: list(describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
 			"GetFileAttributesW, 2 GetVolumeInformationW partly, " +
 			"3 GetVolumeNameForVolumeMountPointW partly, " +
 			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
-			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 2 IOCTL_STORAGE_QUERY_PROPERTY, " +
+			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"Describe a copy": {disk: copied, operate: list(describe, storage.Selector{SerialNumber: "SIM00000002"}),
 			passed: "4 CreateFileW, 2 CreateFileW partly, GetFileAttributesW, " +
@@ -161,7 +161,7 @@ func TestErrorAtEachCall(t *testing.T) {
 				"IOCTL_DISK_GET_DRIVE_LAYOUT_EX, IOCTL_DISK_GET_DRIVE_LAYOUT_EX partly, " +
 				"IOCTL_SCSI_GET_ADDRESS partly, 4 IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
 				"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, 5 IOCTL_STORAGE_QUERY_PROPERTY, " +
-				"4 IOCTL_STORAGE_QUERY_PROPERTY partly"},
+				"3 IOCTL_STORAGE_QUERY_PROPERTY partly"},
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {
 			sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})

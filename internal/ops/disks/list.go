@@ -17,7 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -30,16 +30,12 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[disk.Number]disk.IDs, er
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 	all, err := eachDisk(ctx, d, "ids", d.all.timeout,
-		func(ctx context.Context, n disk.Number, h device.Handle) (disk.IDs, error) {
+		func(ctx context.Context, h *opendisk.Disk) (disk.IDs, error) {
 			page83, err := page83(ctx, h)
-			if err := d.tolerate(n, "page 83", err); err != nil {
+			if err := d.tolerate(h.Number, "page 83", err); err != nil {
 				return disk.IDs{}, err
 			}
-			descriptor, err := h.Descriptor(ctx)
-			if err := d.tolerate(n, "serial number", err); err != nil {
-				return disk.IDs{}, err
-			}
-			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(descriptor.SerialNumber, " ")}, nil
+			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}, nil
 		})
 	ids := make(map[disk.Number]disk.IDs, len(all))
 	for _, a := range all {
@@ -93,7 +89,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.L
 // page83 returns the first device-associated identifier with a code set that
 // drivers can compare. Type isn't compared: drivers have compared this very
 // choice since the first version of the API.
-func page83(ctx context.Context, h device.Handle) (string, error) {
+func page83(ctx context.Context, h *opendisk.Disk) (string, error) {
 	ids, err := h.Identifiers(ctx)
 	if err != nil {
 		return "", err
@@ -114,25 +110,22 @@ func page83(ctx context.Context, h device.Handle) (string, error) {
 
 // location asks for the text that Windows shows for a disk and, where there is
 // none, for the SCSI address. It is nil if the disk has neither, or has no LUN.
-func (d *Disks) location(ctx context.Context, n disk.Number, h device.Handle) (*disk.Location, error) {
-	descriptor, err := h.Descriptor(ctx)
-	if err := d.tolerate(n, "bus", err); err != nil {
-		return nil, err
-	}
-	if descriptor.BusType == win.BusTypeNVMe {
-		return d.namespaceLocation(ctx, n, h, descriptor)
+func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (*disk.Location, error) {
+	bus := h.Hardware.Descriptor.BusType
+	if bus == win.BusTypeNVMe {
+		return d.namespaceLocation(ctx, h)
 	}
 	described, err := h.Location(ctx)
-	if err := d.tolerate(n, "location", err); err != nil {
+	if err := d.tolerate(h.Number, "location", err); err != nil {
 		return nil, err
 	}
 	if location, ok := parseLocation(described.Text); ok {
 		return &location, nil
 	}
-	if described.Text != "" || !hasLUNs(descriptor.BusType) {
+	if described.Text != "" || !hasLUNs(bus) {
 		return nil, nil
 	}
-	address, _, err := d.address(ctx, n, h, descriptor)
+	address, _, err := d.address(ctx, h)
 	if err != nil || address == nil {
 		return nil, err
 	}
@@ -166,14 +159,13 @@ func hasLUNs(bus win.BusType) bool {
 // namespaceLocation is the location of an NVMe disk. The location text has no namespace. Only one
 // cloud's driver looks disks up by their locations: that of Azure, by LUNID alone. Other NVMe disks
 // have no location.
-func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.Handle,
-	descriptor win.DeviceDescriptor) (*disk.Location, error) {
-	address, namespace, err := d.address(ctx, n, h, descriptor)
+func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*disk.Location, error) {
+	address, namespace, err := d.address(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	lun, ok := storage.Disk{
-		Vendor: descriptor.VendorID, Product: descriptor.ProductID,
+		Vendor: h.Hardware.Descriptor.VendorID, Product: h.Hardware.Descriptor.ProductID,
 		Location: storage.Location{NVMeNamespace: namespace},
 	}.AzureLUN()
 	if !ok {
@@ -192,9 +184,8 @@ func (d *Disks) namespaceLocation(ctx context.Context, n disk.Number, h device.H
 // Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native one of Server
 // 2025 a disk has no SCSI layer, and may refuse the query for the address. The namespace then comes from
 // the interface path.
-func (d *Disks) address(ctx context.Context, n disk.Number, h device.Handle,
-	descriptor win.DeviceDescriptor) (_ *win.SCSIAddress, namespace uint32, _ error) {
-	nvme := descriptor.BusType == win.BusTypeNVMe
+func (d *Disks) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddress, namespace uint32, _ error) {
+	nvme := h.Hardware.Descriptor.BusType == win.BusTypeNVMe
 	at, err := h.SCSIAddress(ctx)
 	if err == nil {
 		if nvme {
@@ -202,31 +193,31 @@ func (d *Disks) address(ctx context.Context, n disk.Number, h device.Handle,
 		}
 		return &at, namespace, nil
 	}
-	if err := d.tolerate(n, "SCSI address", err); err != nil || !nvme {
+	if err := d.tolerate(h.Number, "SCSI address", err); err != nil || !nvme {
 		return nil, 0, err
 	}
-	path, err := d.interfaceOf(ctx, n, h)
-	return nil, namespaceOf(path, descriptor.SerialNumber), err
+	path, err := d.interfaceOf(ctx, h)
+	return nil, namespaceOf(path, h.Hardware.Descriptor.SerialNumber), err
 }
 
 // interfaceOf returns the interface path of an open disk, "" if it isn't known.
-func (d *Disks) interfaceOf(ctx context.Context, n disk.Number, h device.Handle) (path string, _ error) {
-	if h.Path != win.PhysicalDrive(n) {
+func (d *Disks) interfaceOf(ctx context.Context, h *opendisk.Disk) (path string, _ error) {
+	if h.Path != win.PhysicalDrive(h.Number) {
 		return h.Path, nil
 	}
 	all, err := eachDisk(ctx, d, "interface", othersTimeout,
-		func(_ context.Context, _ disk.Number, h device.Handle) (string, error) { return h.Path, nil })
+		func(_ context.Context, h *opendisk.Disk) (string, error) { return h.Path, nil })
 	if err != nil {
 		return "", err
 	}
 	for _, a := range all {
-		if a.number == n && a.err == nil {
+		if a.number == h.Number && a.err == nil {
 			path = a.value
 		}
 	}
 	// Another disk may have got the number in between. But if this one still has it, it had it then.
-	now, err := h.Number(ctx)
-	if err != nil || now.DeviceNumber != n {
+	now, err := h.Handle.Number(ctx)
+	if err != nil || now.DeviceNumber != h.Number {
 		return "", err
 	}
 	return path, nil

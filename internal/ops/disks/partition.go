@@ -33,30 +33,33 @@ const (
 // PartitionDisk implements [disk.Operations].
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
 	defer d.options.Runner.Done("PartitionDisk", object(n), time.Now(), &err)
-	return d.change(ctx, d.options.Owner, n, func(ctx context.Context, h *use.Disk) error {
-		attributes, err := h.Attributes(ctx)
-		if err != nil {
-			return err
-		}
-		made, err := d.EnsurePartition(ctx, h, attributes)
-		if err != nil || attributes&win.DiskOffline != 0 && !made {
-			return err // the volumes of an offline disk come when it goes online
-		}
-		mask := win.DiskAttributes(Blocking)
-		if !made {
-			if mask, err = d.maskOf(ctx, h, attributes); err != nil {
-				return err
-			}
-		}
-		volumes, err := d.AwaitVolumes(ctx, h, mask)
-		if err != nil {
-			return err
-		}
-		for _, name := range volumes {
-			err = errors.Join(err, d.BringVolumeOnline(ctx, n, name))
-		}
+	h, err := d.take(ctx, d.options.Owner, n)
+	if err != nil {
 		return err
-	})
+	}
+	defer h.Release()
+	attributes, err := h.Attributes(ctx)
+	if err != nil {
+		return err
+	}
+	made, err := d.EnsurePartition(ctx, h, attributes)
+	if err != nil || attributes&win.DiskOffline != 0 && !made {
+		return err // the volumes of an offline disk come when it goes online
+	}
+	mask := win.DiskAttributes(Blocking)
+	if !made {
+		if mask, err = d.maskOf(ctx, h, attributes); err != nil {
+			return err
+		}
+	}
+	volumes, err := d.AwaitVolumes(ctx, h, mask)
+	if err != nil {
+		return err
+	}
+	for _, name := range volumes {
+		err = errors.Join(err, d.BringVolumeOnline(ctx, n, name))
+	}
+	return err
 }
 
 // EnsurePartition makes a data partition on a disk that has none. attributes are the disk's; it may
@@ -313,7 +316,7 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name strin
 	case err == nil, errors.Is(err, win.ErrorUnrecognizedVolume):
 		return nil
 	case errors.Is(err, win.ErrorNotReady):
-		if err = d.onVolume(ctx, name, onlineVolume); err == nil {
+		if err = d.onlineVolume(ctx, name); err == nil {
 			d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 			return nil
 		}
@@ -334,7 +337,12 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name strin
 // file system is mounted on it. So onlineVolume does that only if the volume still answers
 // a read with ErrorNotReady after the call: every read and write of an offline volume gets
 // this error, so nobody can be using it.
-func onlineVolume(h device.Handle, ctx context.Context) error {
+func (d *Disks) onlineVolume(ctx context.Context, name string) error {
+	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
 	if err := h.OnlineVolume(ctx); err != nil {
 		return err
 	}

@@ -42,9 +42,8 @@ type known struct {
 	number *disk.Number
 	reason string // why the last query left it out; "" if it didn't
 	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
-	// scratchTimeout later. ordinary is set if the disk of this number has said that it is none.
-	scratch  time.Time
-	ordinary bool
+	// scratchTimeout later.
+	scratch time.Time
 }
 
 // scratchTimeout is how long a scratch disk isn't opened again. If a container ends and its disk leaves,
@@ -233,8 +232,8 @@ func (d *Disks) Unnumbered() (path, why string) {
 	return path, why
 }
 
-// note changes what is known of a disk by change, and returns all of it.
-func (d *devices) note(path string, change func(*known)) known {
+// note changes what is known of a disk by change.
+func (d *devices) note(path string, change func(*known)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
@@ -243,7 +242,6 @@ func (d *devices) note(path string, change func(*known)) known {
 	now := d.known[path]
 	change(&now)
 	d.known[path] = now
-	return now
 }
 
 // numberOf returns the number that is known of a disk, nil if none is.
@@ -263,15 +261,15 @@ type answer[T any] struct {
 // eachDisk asks all disks the same. It returns no answer for a disk that leaves meanwhile, nor for
 // one that is skipped and has never answered with its number, nor for a container's scratch disk.
 func eachDisk[T any](ctx context.Context, d *Disks, name string, timeout time.Duration,
-	ask func(ctx context.Context, n disk.Number, h device.Handle) (T, error)) (all []answer[T], _ error) {
+	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) (all []answer[T], _ error) {
 	results, err := d.all.all(ctx, query{name, timeout, func(ctx context.Context, path string) (any, error) {
-		h, n, err := d.openPath(ctx, path)
-		if err != nil || n == nil {
+		h, err := d.openPath(ctx, path)
+		if err != nil || h == nil {
 			return nil, err
 		}
 		defer h.Close()
-		value, err := ask(ctx, *n, h)
-		return answer[T]{*n, value, refusal(err)}, err
+		value, err := ask(ctx, h)
+		return answer[T]{h.Number, value, refusal(err)}, err
 	}})
 	if err != nil {
 		return nil, err
@@ -290,50 +288,44 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, timeout time.Du
 	return all, nil
 }
 
-// openPath opens the disk at path for queries, and returns its number. The number is nil, and
-// nothing is open, if the device is none that operations are for: a path below a multipath disk, or a
-// container's scratch disk.
-func (d *Disks) openPath(ctx context.Context, path string) (h device.Handle, number *disk.Number, err error) {
-	h, err = device.Open(ctx, d.sys, path, win.AccessNone)
+// openPath opens the disk at path for queries. It returns nil if the device is none that operations are
+// for: a path below a multipath disk, or a container's scratch disk.
+func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, err error) {
+	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
-		return h, nil, err
+		return nil, err
 	}
+	meant := false
 	defer func() {
-		if number == nil {
+		if !meant {
 			h.Close()
 		}
 	}()
 	n, err := h.Number(ctx)
 	if err != nil || !isDisk(n) {
-		return h, nil, err
+		return nil, err
 	}
-	t := d.all.note(path, func(t *known) {
-		if t.number == nil || *t.number != n.DeviceNumber {
-			t.number, t.ordinary = &n.DeviceNumber, false
-		}
-	})
-	if !t.ordinary {
-		if scratch, err := d.isScratch(ctx, path, h); err != nil || scratch {
-			return h, nil, err
-		}
+	d.all.note(path, func(t *known) { t.number = &n.DeviceNumber })
+	said, scratch, err := d.askScratch(ctx, path, h)
+	if err != nil || scratch {
+		return nil, err
 	}
-	return h, &n.DeviceNumber, nil
+	meant = true
+	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: said}, nil
 }
 
-// isScratch reports whether the disk at path, open by h, is a container's scratch disk, and notes the
-// answer.
-func (d *Disks) isScratch(ctx context.Context, path string, h device.Handle) (bool, error) {
-	scratch, err := opendisk.IsScratch(ctx, h)
-	if err != nil {
-		return false, err
+// askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
+// scratch disk. It notes if it is.
+func (d *Disks) askScratch(ctx context.Context, path string,
+	h device.Handle) (said opendisk.Hardware, scratch bool, err error) {
+	said, err = opendisk.AskHardware(ctx, h)
+	if err == nil {
+		scratch, err = opendisk.IsScratch(ctx, h, said.Descriptor)
 	}
-	d.all.note(path, func(t *known) {
-		t.ordinary, t.scratch = !scratch, time.Time{}
-		if scratch {
-			t.scratch = time.Now()
-		}
-	})
-	return scratch, nil
+	if scratch {
+		d.all.note(path, func(t *known) { t.scratch = time.Now() })
+	}
+	return said, scratch, err
 }
 
 // isDisk reports whether a number is that of a disk. A path below a multipath disk has none of
@@ -345,7 +337,7 @@ func isDisk(n win.DeviceNumber) bool {
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 	all, err := eachDisk(ctx, d, "number", othersTimeout,
-		func(context.Context, disk.Number, device.Handle) (struct{}, error) { return struct{}{}, nil })
+		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)
 	}

@@ -106,7 +106,7 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 // refresh makes Windows read the size and the partitions of a disk again.
 func (d *Disks) refresh(ctx context.Context, path string) (any, error) {
 	// Asked again, since the disk at this path may be another one than in the last list.
-	if scratch, err := d.askScratch(ctx, path); err != nil || scratch {
+	if scratch, err := d.isScratch(ctx, path); err != nil || scratch {
 		return nil, err
 	}
 	h, err := device.Open(ctx, d.sys, path, win.GenericRead|win.GenericWrite)
@@ -117,12 +117,13 @@ func (d *Disks) refresh(ctx context.Context, path string) (any, error) {
 	return nil, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
 }
 
-// askScratch is isScratch for a disk that isn't open.
-func (d *Disks) askScratch(ctx context.Context, path string) (bool, error) {
+// isScratch is askScratch for a disk that isn't open.
+func (d *Disks) isScratch(ctx context.Context, path string) (bool, error) {
 	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
 	defer h.Close()
-	return d.isScratch(ctx, path, h)
+	_, scratch, err := d.askScratch(ctx, path, h)
+	return scratch, err
 }

@@ -6,17 +6,14 @@ package disks
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	all, err := eachDisk(ctx, d, "attributes", othersTimeout,
-		func(ctx context.Context, _ disk.Number, h device.Handle) (win.DiskAttributes, error) {
-			return h.Attributes(ctx)
-		})
+		func(ctx context.Context, h *opendisk.Disk) (win.DiskAttributes, error) { return h.Attributes(ctx) })
 	for _, a := range all {
 		switch {
 		case a.err != nil:
@@ -33,9 +30,9 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 // offline, and AllOnline returns its error.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 	isOnline := func(ctx context.Context, path string) (any, error) {
-		h, n, err := d.openPath(ctx, path)
-		if err != nil || n == nil {
-			return n == nil, err
+		h, err := d.openPath(ctx, path)
+		if err != nil || h == nil {
+			return true, err
 		}
 		defer h.Close()
 		attributes, err := h.Attributes(ctx)

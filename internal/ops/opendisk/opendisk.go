@@ -78,7 +78,7 @@ func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.A
 		return d, err
 	}
 	defer d.Close()
-	scratch, err := isScratch(ctx, d.Handle, d.Hardware.Descriptor)
+	scratch, err := IsScratch(ctx, d.Handle, d.Hardware.Descriptor)
 	if err != nil {
 		return nil, err
 	}

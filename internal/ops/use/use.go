@@ -40,10 +40,9 @@ type node struct {
 
 	locks operation.Locks[int64] // by the bytes that stand for objects
 
-	// When a node is drained, many volumes are unstaged at once, and each call needs the links and mounts.
-	// So concurrent calls share one walk of the allowed directories.
-	links  operation.Singleflight[struct{}, foundLinks]
-	mounts operation.Singleflight[struct{}, []mount]
+	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
+	// concurrent calls share one walk of the allowed directories.
+	links operation.Singleflight[struct{}, foundLinks]
 }
 
 // Releasing returns an owner of the same rights for operations that only end a use. When the lock file

@@ -120,44 +120,23 @@ func (o *Owner) Links(ctx context.Context) (_ Links, incomplete, err error) {
 	return found.Links, found.incomplete, err
 }
 
-// mount is where a volume is mounted, and the parts of disks on which it lies: none if it is missing.
-type mount struct {
-	path    string
-	extents []win.DiskExtent
-}
-
-// allMounts returns the volumes that are mounted in the allowed directories, or an error unless it
-// has found all of them.
-func (o *Owner) allMounts(ctx context.Context) ([]mount, error) {
-	return o.mounts.Do(ctx, struct{}{}, func(ctx context.Context) (all []mount, _ error) {
-		links, incomplete, err := o.paths.Links(ctx, o.sys)
-		if err = cmp.Or(err, incomplete); err != nil {
-			return nil, err
-		}
-		for _, l := range links {
-			if !l.Link.IsMountPoint() {
-				continue
-			}
-			extents, err := o.extentsIfThere(ctx, volume.ID(l.Link.Volume))
-			if err != nil {
-				return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
-			}
-			all = append(all, mount{l.Path.String(), extents})
-		}
-		return all, nil
-	})
-}
-
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
 // directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
 func (o *Owner) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
-	all, err := o.allMounts(ctx)
-	if err != nil {
+	links, incomplete, err := o.Links(ctx)
+	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
 	}
-	for _, m := range all {
-		if slices.ContainsFunc(m.extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
-			paths = append(paths, m.path)
+	for _, l := range links.All {
+		if !l.Link.IsMountPoint() {
+			continue
+		}
+		extents, err := o.extentsIfThere(ctx, volume.ID(l.Link.Volume))
+		if err != nil {
+			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
+		}
+		if slices.ContainsFunc(extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
+			paths = append(paths, l.Path.String())
 		}
 	}
 	return paths, nil
