@@ -48,7 +48,7 @@ func (d *Disks) scan(ctx context.Context, tree bool) error {
 		return err
 	}
 	slices.Sort(before)
-	if err := d.AskAdapters(ctx); err != nil {
+	if err := d.ReenumerateAdapters(ctx); err != nil {
 		return err
 	}
 	after, err := d.settle(ctx)
@@ -69,10 +69,10 @@ func (d *Disks) scan(ctx context.Context, tree bool) error {
 	return err
 }
 
-// AskAdapters has each storage adapter ask its bus again. That finds logical units that came
-// and went without a notice. An adapter that refuses, or doesn't answer, doesn't keep the
-// others from it. If all refuse, AskAdapters returns the error of one of them.
-func (d *Disks) AskAdapters(ctx context.Context) error {
+// ReenumerateAdapters has Windows re-enumerate each storage adapter, which asks its bus again. That
+// finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
+// doesn't keep the others from it. If all refuse, the error is that of one of them.
+func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
 	ask := func(ctx context.Context, path string) (any, error) { return nil, d.sys.ReenumerateDevice(ctx, path) }
 	asked, err := d.adapters.all(ctx, query{"re-enumeration", d.adapters.timeout, ask})
 	if err != nil {

@@ -43,10 +43,10 @@ type Options struct {
 	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
 	// these don't answer or answer with errors, whenever that number changes. Default: none.
 	OnSkippedDisks func(count int)
-	// AskAdapters has the node's storage adapters look for new disks. It is called while
-	// disks of an iSCSI target are awaited. Default: they aren't asked, and Windows finds the
-	// disks by itself.
-	AskAdapters func(context.Context) error
+	// ReenumerateAdapters has the node's storage adapters search for new disks. It is called while
+	// disks of an iSCSI target are awaited. Default: they don't, and Windows finds the disks by
+	// itself.
+	ReenumerateAdapters func(context.Context) error
 }
 
 // Logged returns the options with a logger and a runner, if they are missing.

@@ -103,10 +103,10 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN)
 
 // rescan has all storage adapters search for logical units. That some refuse is only logged.
 func (i *Initiator) rescan(ctx context.Context) error {
-	if i.options.AskAdapters == nil {
+	if i.options.ReenumerateAdapters == nil {
 		return nil
 	}
-	err := i.options.AskAdapters(ctx)
+	err := i.options.ReenumerateAdapters(ctx)
 	if err != nil && ctx.Err() == nil {
 		i.options.Logger.Warn("the adapters aren't asked for new disks", "err", err)
 		return nil

@@ -39,13 +39,13 @@ type Initiator struct {
 	// locks serialises logging in and out, by target in lower case.
 	locks operation.Locks[string]
 
-	mu      sync.Mutex
-	claimed map[string]bool // targets that a driver has connected, by name in lower case
+	mu        sync.Mutex
+	ofDrivers map[string]bool // targets that a driver has connected by ConnectTarget, by name in lower case
 }
 
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
-	return &Initiator{sys: sys, options: o.Logged(), claimed: make(map[string]bool)}
+	return &Initiator{sys: sys, options: o.Logged(), ofDrivers: make(map[string]bool)}
 }
 
 // SetMutualCHAPSecret implements [iscsi.Operations].

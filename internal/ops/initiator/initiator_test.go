@@ -50,7 +50,7 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	return sys, initiator.New(sys, initiator.Options{AskAdapters: disks.New(sys, disks.Options{}).AskAdapters})
+	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: disks.New(sys, disks.Options{}).ReenumerateAdapters})
 }
 
 // testTarget is a target with its LUNs.

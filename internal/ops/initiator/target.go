@@ -24,35 +24,36 @@ import (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
 func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
-	first := i.claim(iqn)
+	first := i.noteDriver(iqn)
 	err := i.Connect(ctx, p, iqn, storage.Login{Authentication: a})
 	if err != nil && first {
-		i.release(iqn)
+		i.dropDriver(iqn)
 	}
 	return err
 }
 
-// claim notes that a driver has connected a target by ConnectTarget. LogOut then keeps the target
+// noteDriver notes that a driver has connected a target by ConnectTarget. LogOut then keeps the target
 // connected until the driver disconnects it. first says whether the note is new.
-func (i *Initiator) claim(iqn iscsi.IQN) (first bool) {
+func (i *Initiator) noteDriver(iqn iscsi.IQN) (first bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	key := strings.ToLower(string(iqn))
-	first = !i.claimed[key]
-	i.claimed[key] = true
+	first = !i.ofDrivers[key]
+	i.ofDrivers[key] = true
 	return first
 }
 
-func (i *Initiator) release(iqn iscsi.IQN) {
+// dropDriver drops the note.
+func (i *Initiator) dropDriver(iqn iscsi.IQN) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.claimed, strings.ToLower(string(iqn)))
+	delete(i.ofDrivers, strings.ToLower(string(iqn)))
 }
 
-func (i *Initiator) isClaimed(iqn iscsi.IQN) bool {
+func (i *Initiator) isOfDriver(iqn iscsi.IQN) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.claimed[strings.ToLower(string(iqn))]
+	return i.ofDrivers[strings.ToLower(string(iqn))]
 }
 
 // Connect is ConnectTarget for a login that may contain the node's mutual CHAP secret. It sets that
@@ -148,7 +149,7 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn is
 	if err := i.logoutWhenFree(ctx, portal, iqn); err != nil {
 		return err
 	}
-	i.release(iqn)
+	i.dropDriver(iqn)
 	return nil
 }
 
@@ -187,7 +188,7 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (_ bool, err erro
 		return false, err
 	}
 	defer unlock()
-	if i.isClaimed(iqn) {
+	if i.isOfDriver(iqn) {
 		return false, nil
 	}
 	logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)

@@ -67,7 +67,7 @@ func TestNoLinkWhereNoneIsFound(t *testing.T) {
 				"CreateSymlink to a share":  n.Filesystem.CreateSymlink(ctx, share, path),
 				"CreateSymlink by a target": n.Filesystem.CreateSymlink(ctx, podShare, path),
 			} {
-				simtest.WantErrorOf(t, name, err, csiproxy.ErrFailedPrecondition, "doesn't look for links")
+				simtest.WantErrorOf(t, name, err, csiproxy.ErrFailedPrecondition, "doesn't search for links")
 			}
 			_, err := r.sim.ReadLink(path)
 			simtest.Want(t, "there is a link", err == nil, false)

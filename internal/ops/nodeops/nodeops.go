@@ -118,7 +118,7 @@ func New(sys win.System, o Options) (*Node, error) {
 	allVolumes := volumes.New(calls, paths, options)
 	mappings := shares.New(calls, paths, options)
 	allFiles := files.New(calls, paths, mappings, options)
-	options.AskAdapters = allDisks.AskAdapters
+	options.ReenumerateAdapters = allDisks.ReenumerateAdapters
 	targets := initiator.New(calls, options)
 	tasks := staging.New(staging.Groups{
 		Sys: calls, Paths: paths, Owner: options.Owner, Disks: allDisks, Volumes: allVolumes, Files: allFiles,

@@ -185,7 +185,7 @@ func (d *Disk) Verify(ctx context.Context) error {
 // error instead of an answer.
 func ErrAnother(how string, now Hardware) error {
 	if refused := cmp.Or(now.DescriptorErr, now.IdentifiersErr); refused != nil {
-		how = fmt.Sprintf("it doesn't tell any more which one it is: %v", refused)
+		how = fmt.Sprintf("it no longer says which one it is: %v", refused)
 	}
 	return ErrChanged(how)
 }

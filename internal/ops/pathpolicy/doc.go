@@ -66,7 +66,7 @@
 // bind filter may then answer each relative open as if there were a link, or some of them
 // with error 87. HostProcess containers see the node's directories without a mount. If it is
 // mounted all the same, entries are opened by their paths and proven by their final paths (see
-// Entry.Open's openAt). That is safe but for one thing: whoever can swap an empty directory for
+// bindfilter.go). That is safe but for one thing: whoever can swap an empty directory for
 // a link at the right moment can have an empty file or directory appear outside, which is
 // deleted at once.
 package pathpolicy

@@ -63,7 +63,7 @@ func (p *Policy) podOf(path Path) string {
 // link that Links doesn't find, it could be unmounted or unmapped while in use.
 func (e Entry) CheckSearched() error {
 	if reason := e.walk.policy.unsearched(e.path()); reason != "" {
-		return e.refused(csiproxy.ErrFailedPrecondition, reason+", where CSI Proxy doesn't look for links")
+		return e.refused(csiproxy.ErrFailedPrecondition, reason+", where CSI Proxy doesn't search for links")
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func TestCheckSearched(t *testing.T) {
 				must(t, checked)
 				must(t, made)
 			} else {
-				simtest.WantErrorOf(t, "the check", checked, csiproxy.ErrFailedPrecondition, "doesn't look for links")
-				simtest.WantErrorOf(t, "a link to a share", made, csiproxy.ErrFailedPrecondition, "doesn't look for links")
+				simtest.WantErrorOf(t, "the check", checked, csiproxy.ErrFailedPrecondition, "doesn't search for links")
+				simtest.WantErrorOf(t, "a link to a share", made, csiproxy.ErrFailedPrecondition, "doesn't search for links")
 				must(t, sys.Symlink(path, `\\server\share\`, true))
 			}
 			if found := slices.Contains(foundLinks(t, sys, p), path); found != searched {

@@ -198,10 +198,10 @@ func (e Entry) removeMountPoint(ctx context.Context) (err error) {
 // isn't held any more.
 //
 // How Windows opens the directory isn't documented, nor with which error it refuses one that is held:
-// 32, or 5. If it refuses it with one of them while f is open, f is closed
-// for the call and opened again; meanwhile others may change f. During that time the directory
-// above must not become a link, which an empty directory can. So callMountManager makes a file
-// in it that Windows deletes with its handle.
+// 32, or 5. If it refuses it with one of them while f is open, f is closed for the call and opened
+// again; meanwhile others may change f. During that time the directory above must not become a link,
+// which an empty directory can. So callMountManager makes a file in it that Windows deletes with its
+// handle.
 func (f *File) callMountManager(ctx context.Context, call func(ctx context.Context, path string) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -71,9 +71,9 @@ func newLogOns(logger *slog.Logger) *logOns {
 }
 
 // logOn calls logOn, which maps the share of remote with c. While these credentials are in a
-// window, it returns the server's last answer instead. asker, for the log, is the path for which
-// the share is wanted; it may be empty.
-func (l *logOns) logOn(remote unc.Path, c smb.Credentials, asker string, logOn func() error) error {
+// window, it returns the server's last answer instead. path, for the log, is the local path for
+// which the share is wanted; it may be empty.
+func (l *logOns) logOn(remote unc.Path, c smb.Credentials, path string, logOn func() error) error {
 	id := l.identity(remote, c)
 	if err := l.admit(id.credentials); err != nil {
 		return explained(err)
@@ -83,7 +83,7 @@ func (l *logOns) logOn(remote unc.Path, c smb.Credentials, asker string, logOn f
 	defer l.mu.Unlock()
 	switch {
 	case isRefusal(err):
-		l.refuse(remote, asker, err, id.account, id.credentials)
+		l.refuse(remote, path, err, id.account, id.credentials)
 		return explained(err)
 	case err == nil:
 		l.mapped[remote.Root()] = id
@@ -96,7 +96,7 @@ func (l *logOns) logOn(remote unc.Path, c smb.Credentials, asker string, logOn f
 }
 
 // probe calls probe, which queries a path on a mapped share. If the session of the mapping has gone,
-// Windows logs on for that. So while the share is in a window, Probe returns the last answer instead.
+// Windows logs on for that. So while the share is in a window, probe returns the last answer instead.
 // A window of another share with the same credentials doesn't count: this session may still work. A
 // directory is always queried: it may be a pod's link to another server, whose answer says nothing
 // of the share.
@@ -164,7 +164,7 @@ func (l *logOns) end(key hash) {
 }
 
 // refuse begins windows for an account that a server has refused. The caller holds l.mu.
-func (l *logOns) refuse(remote unc.Path, asker string, err error, account hash, keys ...hash) {
+func (l *logOns) refuse(remote unc.Path, path string, err error, account hash, keys ...hash) {
 	now := time.Now()
 	if len(l.windows) >= maxWindows {
 		clear(l.windows)
@@ -181,7 +181,7 @@ func (l *logOns) refuse(remote unc.Path, asker string, err error, account hash, 
 		longest = max(longest, w.length)
 	}
 	l.logger.Warn("a server has refused a log-on; the same credentials are held back for a while",
-		"server", remote.Server(), "remotePath", remote.String(), "for", asker, "heldBackFor", longest.String(), "err", err)
+		"server", remote.Server(), "remotePath", remote.String(), "for", path, "heldBackFor", longest.String(), "err", err)
 }
 
 func (w *window) isOld(now time.Time) bool { return now.Sub(w.next) > keptAfter }

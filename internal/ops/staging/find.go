@@ -94,12 +94,12 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout tim
 	}
 	switch {
 	case ctx.Err() != nil:
-		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.unanswering(all), ctx.Err())
+		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.silentDisk(all), ctx.Err())
 	case err != nil:
 		return 0, err
 	case !found:
 		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
-			listed("the node has", all), s.unanswering(all))
+			listed("the node has", all), s.silentDisk(all))
 	}
 	if len(matching) > 1 {
 		return s.only(ctx, wanted, matching)
@@ -126,9 +126,9 @@ func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []
 		listed("", others))
 }
 
-// unanswering says, for an error, which disk doesn't answer, and why: it may be the wanted one. It
+// silentDisk says, for an error, which disk doesn't answer, and why: it may be the wanted one. It
 // is "" if all disks answer.
-func (s *Staging) unanswering(all []storage.Disk) string {
+func (s *Staging) silentDisk(all []storage.Disk) string {
 	for _, d := range all {
 		if d.Error != "" {
 			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", d.Number, d.Error)

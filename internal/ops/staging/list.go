@@ -161,7 +161,7 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.Volume
 func incompleteReason(links, mappings, undecided error) string {
 	var texts []string
 	if links != nil {
-		texts = append(texts, "not all directories could be looked at: "+links.Error())
+		texts = append(texts, "not all directories could be read: "+links.Error())
 	}
 	if mappings != nil {
 		texts = append(texts, "Windows doesn't tell which shares are mapped, and whether they are used: "+mappings.Error())

@@ -355,15 +355,15 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 	}
 	for _, letter := range mounted {
 		if len(use.Directories([]string{letter})) == 0 {
-			s.takeLetter(ctx, right, letter)
+			s.removeLetter(ctx, right, letter)
 		}
 	}
 	return nil
 }
 
-// takeLetter removes a drive letter of a volume, so that the volume has its path only. If that
+// removeLetter removes a drive letter of a volume, so that the volume has its path only. If that
 // fails, the letter does no harm, so the failure is only logged.
-func (s *Staging) takeLetter(ctx context.Context, right *use.Volume, letter string) {
+func (s *Staging) removeLetter(ctx context.Context, right *use.Volume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
 		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive",
 			letter, "err", err)

@@ -60,8 +60,8 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector,
 		}
 		next := time.After(interval)
 		if err == nil {
-			isNews := len(changes.Removed)+len(changes.Added)+len(changes.Changed) > 0
-			if (first || isNews) && !yield(changes, nil) {
+			differs := len(changes.Removed)+len(changes.Added)+len(changes.Changed) > 0
+			if (first || differs) && !yield(changes, nil) {
 				return nil
 			}
 			first, lastListed = false, time.Now()

@@ -104,8 +104,8 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 	}
 	after := "it stays mounted, since "
 	mountErr := at.Mount(inside, string(id))
-	if now, lookErr := mountedAt(inside, at); lookErr != nil || !now.Equal(id) {
-		err = errors.Join(err, mountErr, lookErr)
+	if now, queryErr := mountedAt(inside, at); queryErr != nil || !now.Equal(id) {
+		err = errors.Join(err, mountErr, queryErr)
 		after = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
 	}
 	return h, &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id),

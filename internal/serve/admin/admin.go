@@ -6,8 +6,8 @@
 // port. A preStop hook asks it for a drain: where the end of a container gives the daemon a few seconds
 // only, it takes no new calls before that, and lets those under way finish.
 //
-// A connection to it does nothing, so that who looks which process serves it stops nobody. It is HTTP,
-// which bounds what a client may send, and how slowly.
+// A connection to it does nothing, so a process that connects to find out who serves it disturbs nobody.
+// The endpoint is HTTP, which bounds what a client may send, and how slowly.
 package admin
 
 import (

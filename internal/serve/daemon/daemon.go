@@ -52,7 +52,7 @@ type Config struct {
 	MaxCalls int
 	// GracePeriod is how long a stop waits for running calls before it cancels them.
 	GracePeriod time.Duration
-	// Log is told what is served, and of the calls. Default: none.
+	// Log gets what is served, and the calls. Default: none.
 	Log *slog.Logger
 }
 
@@ -72,7 +72,7 @@ func New(c Config) (*server.Server, error) {
 		return nil, err
 	}
 	var published, endpoints []server.Endpoint
-	for _, v := range versions { // newest first, which clients rely on that look for one while the daemon starts
+	for _, v := range versions { // newest first: a client that searches for the newest one while the daemon starts relies on it
 		e := server.Endpoint{Name: api.EndpointName(v.Group, v.Version), Service: v}
 		if ofPublished(v) {
 			published = append(published, e)

@@ -132,7 +132,7 @@ func (s *Server) boundStream(srv any, stream grpc.ServerStream, info *grpc.Strea
 
 // refuse returns err, for which a call is refused, as the call's status, and logs it now and then.
 func (s *Server) refuse(method string, err error) error {
-	if s.refusals.due() { // a line for each would fill the log
+	if s.refusals.allows() { // a line for each would fill the log
 		s.log.Warn("refusing calls", "method", method, "err", err)
 	}
 	return toStatus(method, err)

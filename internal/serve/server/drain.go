@@ -66,12 +66,12 @@ func (d *drain) begin(lasts time.Duration, over func()) (idle <-chan struct{}) {
 		d.idle = make(chan struct{})
 	}
 	idle = d.idle
-	d.tellIfIdle()
+	d.closeIfIdle()
 	return idle
 }
 
-// tellIfIdle tells those who wait that no call runs. The caller holds d.mu.
-func (d *drain) tellIfIdle() {
+// closeIfIdle closes d.idle, for which Drain waits, if no call runs. The caller holds d.mu.
+func (d *drain) closeIfIdle() {
 	if d.running == 0 && d.idle != nil {
 		close(d.idle)
 		d.idle = nil
@@ -95,7 +95,7 @@ func (d *drain) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running--
-	d.tellIfIdle()
+	d.closeIfIdle()
 }
 
 // drainUnary refuses calls during a drain.

@@ -26,8 +26,8 @@ const (
 	// writeTimeout is how long a write may wait for a client that doesn't read.
 	writeTimeout = 30 * time.Second
 
-	// complaintInterval is the least time between two log lines about the same problem.
-	complaintInterval = time.Minute
+	// logInterval is the least time between two log lines about the same problem.
+	logInterval = time.Minute
 )
 
 // connections are the open connections of all endpoints.
@@ -37,7 +37,7 @@ type connections struct {
 	mu       sync.Mutex // guards all below
 	open     map[*conn]struct{}
 	stopping bool // new connections are closed
-	tooMany  complaints
+	tooMany  throttle
 }
 
 // add adds a connection, unless there are too many.
@@ -48,7 +48,7 @@ func (all *connections) add(c *conn) bool {
 		return false
 	}
 	if len(all.open) >= maxConnections {
-		if all.tooMany.due() {
+		if all.tooMany.allows() {
 			all.log.Warn("closing a new connection, for there are too many", "limit", maxConnections)
 		}
 		return false
@@ -109,9 +109,9 @@ func (all *connections) closeIf(due func(*conn) bool) {
 // connect when they start, and may make their first call days later.
 type listener struct {
 	net.Listener
-	log     *slog.Logger
-	all     *connections
-	trouble *complaints
+	log    *slog.Logger
+	all    *connections
+	errors *throttle // of the log lines about errors of accepting
 }
 
 // Accept implements net.Listener. gRPC tries again after a temporary error.
@@ -136,7 +136,7 @@ func (l listener) temporaryOr(err error) error {
 	if l.all.isStopping() || errors.Is(err, net.ErrClosed) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	if l.trouble.due() {
+	if l.errors.allows() {
 		l.log.Error("accepting connections; trying again", "err", err)
 	}
 	return temporary{err}
@@ -192,7 +192,7 @@ func infoOf(ctx context.Context) connInfo {
 }
 
 // plaintext are credentials that neither encrypt nor authenticate: the endpoints do that. They
-// tell handlers, by the peer in their contexts, which process is at the other end.
+// add to the contexts of handlers, as the peer, which process is at the other end.
 type plaintext struct {
 	credentials.TransportCredentials
 }
@@ -221,18 +221,18 @@ type connInfo struct {
 // AuthType implements credentials.AuthInfo.
 func (connInfo) AuthType() string { return "none" }
 
-// complaints lets one complaint pass in each complaintInterval.
-type complaints struct {
+// throttle allows one log line in each logInterval.
+type throttle struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-func (c *complaints) due() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.last.IsZero() && time.Since(c.last) < complaintInterval {
+func (t *throttle) allows() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.last.IsZero() && time.Since(t.last) < logInterval {
 		return false
 	}
-	c.last = time.Now()
+	t.last = time.Now()
 	return true
 }

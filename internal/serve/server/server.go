@@ -35,7 +35,7 @@ type Config struct {
 	Endpoints []Endpoint
 
 	// Interceptors run around each unary call, the first one outermost, inside of
-	// the request log. One of them turns the errors of handlers into statuses.
+	// the request log. One of them converts the errors of handlers to statuses.
 	Interceptors []grpc.UnaryServerInterceptor
 
 	// StreamInterceptors run in the same way around each streaming call: those of the
@@ -112,7 +112,7 @@ type Server struct {
 	endpoints   []*endpoint
 	connections connections
 	calls       *calls
-	refusals    complaints
+	refusals    throttle
 	drain       drain
 	grace       time.Duration
 	log         *slog.Logger
@@ -140,7 +140,7 @@ func New(config Config) *Server {
 		}
 		served := &endpoint{
 			name:     e.Name,
-			listener: listener{e.Listener, s.log.With("endpoint", e.Name), &s.connections, new(complaints)},
+			listener: listener{e.Listener, s.log.With("endpoint", e.Name), &s.connections, new(throttle)},
 			server:   grpc.NewServer(append(options, grpc.MaxRecvMsgSize(e.MaxRequestBytes))...),
 		}
 		served.register(e.Service, decoding{served.server})

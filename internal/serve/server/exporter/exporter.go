@@ -66,7 +66,7 @@ type Exporter struct {
 }
 
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
-// Trouble with a scrape goes to log.
+// The log gets the errors of scrapes.
 func New(build Build, log *slog.Logger) *Exporter {
 	method := []string{"grpc_type", "grpc_service", "grpc_method"}
 	e := &Exporter{
