@@ -11,6 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -56,7 +57,7 @@ var rehearsals = map[string]func(ctx context.Context, f *files.Filesystem) error
 		return f.Unlink(ctx, parse(kubelet+`\empty`))
 	},
 	"UnlinkIf": func(ctx context.Context, f *files.Filesystem) error {
-		_, err := f.UnlinkIf(ctx, parse(kubelet+`\link`), func(context.Context) (bool, error) { return true, nil })
+		_, err := f.UnlinkIf(ctx, parse(kubelet+`\link`), func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
 		return err
 	},
 }

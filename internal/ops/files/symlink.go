@@ -85,7 +85,7 @@ func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 		if err != nil || removed {
 			return err
 		}
-		_, err = f.unlink(ctx, e, func(context.Context) (bool, error) { return true, nil })
+		_, err = f.unlink(ctx, e, func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
 		return err
 	})
 	if pathpolicy.Missing(err) {
@@ -95,9 +95,9 @@ func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 }
 
 // UnlinkIf removes the symbolic link at a path if isMeant returns true, and reports whether it has.
-// It calls isMeant while the link is held open.
+// It calls isMeant with the link while that is held open.
 func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path,
-	isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
+	isMeant func(context.Context, pathpolicy.Link) (bool, error)) (removed bool, _ error) {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) (err error) {
 		removed, err = f.unlink(ctx, e, isMeant)
 		return err
@@ -109,30 +109,30 @@ func (f *Filesystem) UnlinkIf(ctx context.Context, path pathpolicy.Path,
 }
 
 func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
-	isMeant func(context.Context) (bool, error)) (removed bool, _ error) {
+	isMeant func(context.Context, pathpolicy.Link) (bool, error)) (removed bool, err error) {
 	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	if err != nil {
 		return false, err
 	}
+	defer file.CloseInto(&err)
 	link, err := file.Link(ctx)
 	switch {
 	case errors.Is(err, win.ErrorNotAReparsePoint):
-		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
-	case err == nil && link.Tag != win.TagSymlink:
-		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
+	case err != nil:
+		return false, err
+	case link.Tag != win.TagSymlink:
+		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"it is a mount point or junction and no link of PublishVolume; UnstageVolume unmounts a volume")
 	}
-	meant := false
-	if err == nil {
-		meant, err = isMeant(ctx)
+	if meant, err := isMeant(ctx, link); err != nil || !meant {
+		return false, err
 	}
-	if err == nil && meant {
-		if err = file.Delete(ctx); err == nil {
-			removed = true
-			f.options.Logger.Info("link removed", "path", e.Path(), "to", link.Target())
-		}
+	if err := file.Delete(ctx); err != nil {
+		return false, err
 	}
-	return removed, closed(file, err)
+	f.options.Logger.Info("link removed", "path", e.Path(), "to", link.Target())
+	return true, nil
 }
 
 // RemoveEmpty removes an empty directory, and reports whether it has.

@@ -55,7 +55,7 @@ func TestUnlink(t *testing.T) {
 			is := func() bool { return tree(t, sys, kubelet)[path.String()] != "" }
 			was := is()
 			for _, says := range []error{nil, errNotNow} { // that it isn't meant, or an error
-				removed, err := f.UnlinkIf(t.Context(), path, func(context.Context) (bool, error) { return false, says })
+				removed, err := f.UnlinkIf(t.Context(), path, func(context.Context, pathpolicy.Link) (bool, error) { return false, says })
 				if c.unlinkIf == nil && was && says != nil {
 					simtest.WantError(t, err, says)
 				} else {
@@ -75,7 +75,7 @@ func TestUnlink(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet))
 	must(t, sys.Symlink(kubelet+`\link`, kubelet, true))
 	for _, want := range []bool{true, false} {
-		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context) (bool, error) { return true, nil })
+		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context, pathpolicy.Link) (bool, error) { return true, nil })
 		if err != nil || removed != want {
 			t.Errorf("removed: %v, %v", removed, err)
 		}
@@ -151,7 +151,7 @@ func TestLinkIsMadeAgain(t *testing.T) {
 		must(t, sys.MkdirAll(kubelet+`\x`))
 		must(t, sys.Symlink(kubelet+`\link`, kubelet+`\x`, true))
 		made := make(chan error, 1)
-		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context) (bool, error) {
+		removed, err := f.UnlinkIf(t.Context(), parse(kubelet+`\link`), func(context.Context, pathpolicy.Link) (bool, error) {
 			go func() { made <- f.CreateSymlink(context.Background(), kubelet+`\x`, kubelet+`\link`) }()
 			synctest.Wait()
 			return true, nil

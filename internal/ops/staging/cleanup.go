@@ -8,6 +8,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
@@ -100,7 +101,7 @@ func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool
 	if err != nil {
 		return false, err
 	}
-	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context) (bool, error) {
+	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context, _ pathpolicy.Link) (bool, error) {
 		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
 		return err == nil && why != "", err
 	})

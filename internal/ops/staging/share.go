@@ -6,7 +6,6 @@ package staging
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -169,36 +168,12 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 // unlink removes the link to remote at a staging path, and reports whether there was one.
 func (s *Staging) unlink(ctx context.Context, _ *use.Share, local pathpolicy.Path,
 	remote unc.Path) (removed bool, _ error) {
-	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
-		target, err := unlinkAt(ctx, e, remote)
-		if err != nil {
-			return err
+	return s.Files.UnlinkIf(ctx, local, func(_ context.Context, link pathpolicy.Link) (bool, error) {
+		if to, ok := shares.ShareOf(link); !ok || !to.Equal(remote) {
+			return false, changedMeanwhile()
 		}
-		removed = true
-		s.options.Logger.Info("link removed", "path", e.Path(), "to", target)
-		return nil
+		return true, nil
 	})
-	if errors.Is(err, fs.ErrNotExist) && pathpolicy.Missing(err) {
-		err = nil
-	}
-	return removed, err
-}
-
-// unlinkAt removes the entry, which is a link to remote, and returns where it led.
-func unlinkAt(ctx context.Context, e pathpolicy.Entry, remote unc.Path) (target string, err error) {
-	file, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
-	if err != nil {
-		return "", err
-	}
-	defer file.CloseInto(&err)
-	link, err := file.Link(ctx)
-	if err != nil {
-		return "", err
-	}
-	if to, ok := shares.ShareOf(link); !ok || !to.Equal(remote) {
-		return "", changedMeanwhile()
-	}
-	return link.Target(), file.Delete(ctx)
 }
 
 func changedMeanwhile() error {

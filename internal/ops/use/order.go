@@ -13,13 +13,16 @@ package use
 //	UnmountVolume; CleanUp of a mount                 volume
 //	Rmdir, RmdirContents of a mount point             volume, while directories are open: tried for a moment
 //	PublishVolume, CreateSymlink, LinkPath            volume or share that the link leads to
-//	UnpublishVolume, Rmdir of a link, CleanUp of it   none: they only end a use
+//	UnpublishVolume, Rmdir of a link, CleanUp of it   none: they only end a use; but if the mapping
+//	                                                  goes with the link, Rmdir: server, share
 //	SetDiskState, PartitionDisk                       disk
 //	ResizeVolume, ExpandVolume                        disk
 //	FormatVolume, CheckVolume's spot fix              disk, volume
 //	NewSmbGlobalMapping, StageShare                   server, share for the mapping; then share for the link
-//	RemoveSmbGlobalMapping, UnstageShare              server, share
+//	RemoveSmbGlobalMapping, UnstageShare,
+//	UnstageVolume of a share                          server, share
 //	CleanUp of a mapping; undo of a failed StageShare server, share
+//	ListVolumes, CleanUp: to drop a stale record      server, share: tried for a moment
 //
 // An operation takes its first right from the Owner, and a second one from the first: Disk.Volume,
 // Server.Share. So all operations take their rights in one order, which prevents deadlocks:
