@@ -56,6 +56,7 @@ type Staging struct {
 
 	volumes operation.Singleflight[volume.ID, storage.Volume]
 	shares  operation.Singleflight[string, storage.Volume] // by root
+	luns    operation.Singleflight[struct{}, map[disk.Number]storage.ISCSILUN]
 
 	mu         sync.Mutex              // guards the fields below
 	connecting map[string]int          // how many disks of a target are being staged
@@ -64,8 +65,10 @@ type Staging struct {
 
 // New returns the tasks of one node, which use the operations in g.
 func New(g Groups, o Options) *Staging {
-	return &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int),
+	s := &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int),
 		checking: make(map[volume.ID]time.Time)}
+	s.luns.Timeout = silentTimeout
+	return s
 }
 
 // ListDisks implements [storage.Operations].

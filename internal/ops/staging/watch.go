@@ -101,9 +101,7 @@ func (s *Staging) changes(ctx context.Context, w *watcher) (_ storage.DiskChange
 // targetsInTime asks the initiator for its logical units, for silentTimeout at most. An initiator that
 // doesn't answer delays only the first list of a watcher: later ones get the error at once.
 func (s *Staging) targetsInTime(ctx context.Context) (map[disk.Number]storage.ISCSILUN, error) {
-	ctx, cancel := context.WithTimeout(ctx, silentTimeout)
-	defer cancel()
-	return operation.Run(ctx, "WatchDisks", s.Initiator.LUNs)
+	return s.luns.Do(ctx, struct{}{}, s.Initiator.LUNs)
 }
 
 // watcher has the disks as one caller of WatchDisks has got them so far.
