@@ -68,11 +68,16 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk,
 	attributes win.DiskAttributes) (made bool, _ error) {
 	offline := attributes&win.DiskOffline != 0
 	layout, partitionMissing, err := d.inspect(ctx, h, offline)
-	if err == nil && offline {
-		err = d.refuseUnwantedCopy(ctx, h, layout)
-	}
-	if err != nil || !partitionMissing {
+	if err != nil {
 		return false, err
+	}
+	if offline {
+		if err := d.refuseUnwantedCopy(ctx, h, layout); err != nil {
+			return false, err
+		}
+	}
+	if !partitionMissing {
+		return false, nil
 	}
 	// The disk goes online first, which may take a while. Meanwhile somebody else may partition it, and
 	// Windows may read more of it than before. So everything is checked again right before each write.
@@ -82,13 +87,16 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk,
 		return false, err
 	}
 	written, err := d.writeTable(ctx, h)
-	if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
-		d.putBack(ctx, h, before)
+	if err != nil {
+		if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+			d.putBack(ctx, h, before)
+		}
+		return false, err
 	}
-	if err == nil {
-		err = h.UpdateProperties(ctx)
+	if err := h.UpdateProperties(ctx); err != nil {
+		return false, err
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // inspect returns the partition table of a disk, and whether a data partition is missing. If one is

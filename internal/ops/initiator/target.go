@@ -162,17 +162,20 @@ func (i *Initiator) CheckLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) e
 // checkLogin checks the arguments of a login, and returns them as Windows takes them.
 func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin, error) {
 	portal, err := checkPortal(p)
-	if err == nil {
-		err = iqn.Validate()
-	}
-	if err == nil && l.MutualSecret.Reveal() != "" {
-		err = checkSecret(l.MutualSecret)
-		if l.Type != iscsi.MutualCHAP {
-			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a mutual CHAP secret is given for a login without mutual CHAP")
-		}
-	}
 	if err != nil {
 		return win.ISCSILogin{}, err
+	}
+	if err := iqn.Validate(); err != nil {
+		return win.ISCSILogin{}, err
+	}
+	if l.MutualSecret.Reveal() != "" {
+		if l.Type != iscsi.MutualCHAP {
+			return win.ISCSILogin{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+				"a mutual CHAP secret is given for a login without mutual CHAP")
+		}
+		if err := checkSecret(l.MutualSecret); err != nil {
+			return win.ISCSILogin{}, err
+		}
 	}
 	return login(l.Authentication, portal, iqn)
 }

@@ -96,16 +96,16 @@ func New(sys win.System, o Options) (*Node, error) {
 	}
 	calls := operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
 	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
-	if err == nil && o.WritableMountPoints {
+	if err != nil {
+		return nil, err
+	}
+	if o.WritableMountPoints {
 		paths = paths.AllowCreation()
 	}
-	if err == nil && o.Logger != nil {
+	if o.Logger != nil {
 		paths = paths.Log(o.Logger)
 	}
-	if err == nil {
-		paths, err = paths.Protect(o.ProtectedVolumes, use.SystemVolumes(calls))
-	}
-	if err != nil {
+	if paths, err = paths.Protect(o.ProtectedVolumes, use.SystemVolumes(calls)); err != nil {
 		return nil, err
 	}
 	options := (group.Options{

@@ -117,13 +117,13 @@ func (m *Mappings) undo(ctx context.Context, remote unc.Path) error {
 // mapAndLink maps a share and makes the link, and reports whether it has made the mapping.
 func (m *Mappings) mapAndLink(ctx context.Context, w Wanted) (made bool, err error) {
 	for range maxAttempts {
-		if made, err = m.ensure(ctx, w); err == nil {
-			err = m.reach(ctx, w)
-			if err != nil && m.isUnmapped(ctx, w.remote) {
+		if made, err = m.ensure(ctx, w); err != nil {
+			return made, err
+		}
+		if err := m.reach(ctx, w); err != nil {
+			if m.isUnmapped(ctx, w.remote) {
 				continue // the error only says that the share isn't mapped any more
 			}
-		}
-		if err != nil {
 			return made, err
 		}
 		mapped, err := m.linkWhileMapped(ctx, w)

@@ -131,10 +131,10 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 	}
 	if r.SpotFix { // before a scan that may take hours
 		links, err := s.Owner.LinksTo(ctx, id)
-		if err == nil {
-			err = refusePublished(links, forSpotFix)
-		}
 		if err != nil {
+			return done, err
+		}
+		if err := refusePublished(links, forSpotFix); err != nil {
 			return done, err
 		}
 	}
@@ -144,17 +144,21 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 			"Windows has been checking the volume since %s; try again when that has ended", since.UTC().Format(time.RFC3339))
 	}
 	defer s.endCheck(id)
-	done.ErrorsFound, err = s.Volumes.Repair(ctx, id, win.RepairScan)
-	if err == nil && done.ErrorsFound && r.SpotFix {
-		if err = s.spotFix(ctx, id); err == nil {
-			left := false
-			left, err = s.Volumes.Repair(ctx, id, win.RepairScan)
-			done.Fixed = err == nil && !left
-		}
-	}
+	found, err := s.Volumes.Repair(ctx, id, win.RepairScan)
 	if err != nil {
-		return storage.CheckedVolume{}, err
+		return done, err
 	}
+	if found && r.SpotFix {
+		if err := s.spotFix(ctx, id); err != nil {
+			return done, err
+		}
+		left, err := s.Volumes.Repair(ctx, id, win.RepairScan)
+		if err != nil {
+			return done, err
+		}
+		done.Fixed = !left
+	}
+	done.ErrorsFound = found
 	done.Duration = time.Since(begun)
 	return done, nil
 }

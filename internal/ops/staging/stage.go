@@ -188,18 +188,11 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk,
 		return "", false, err
 	}
 	keepClear := win.DiskAttributes(disks.Blocking)
-	switch {
-	case r.ReadOnly:
+	if r.ReadOnly {
 		keepClear = win.DiskOffline
 		err = s.makeReadOnly(ctx, d, attributes)
-	case attributes&disks.Blocking == win.DiskReadOnly:
-		err = s.checkNotStagedReadOnly(ctx, d)
-	}
-	if err == nil && !r.ReadOnly {
-		made, err = s.Disks.EnsurePartition(ctx, d, attributes)
-		if err == nil && !made {
-			_, err = s.Disks.Clear(ctx, d, disks.Blocking)
-		}
+	} else {
+		made, err = s.makeWritable(ctx, d, attributes)
 	}
 	if err != nil {
 		return "", made, err
@@ -219,14 +212,25 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk,
 	return "", made, refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
 }
 
-// checkNotStagedReadOnly returns an error if a disk is staged read-only.
-func (s *Staging) checkNotStagedReadOnly(ctx context.Context, d *use.Disk) error {
-	paths, err := s.Disks.StagedReadOnly(ctx, d)
-	if err == nil && len(paths) > 0 {
-		err = refuse("it is staged read-only at " + use.Listed(paths) +
-			", and can't be staged writable too; unstage it there first")
+// makeWritable brings a disk online writable, and makes a data partition if there is none. It returns
+// an error if the disk is staged read-only.
+func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, before win.DiskAttributes) (made bool, _ error) {
+	if before&disks.Blocking == win.DiskReadOnly {
+		paths, err := s.Disks.StagedReadOnly(ctx, d)
+		if err != nil {
+			return false, err
+		}
+		if len(paths) > 0 {
+			return false, refuse("it is staged read-only at " + use.Listed(paths) +
+				", and can't be staged writable too; unstage it there first")
+		}
 	}
-	return err
+	made, err := s.Disks.EnsurePartition(ctx, d, before)
+	if err != nil || made {
+		return made, err
+	}
+	_, err = s.Disks.Clear(ctx, d, disks.Blocking)
+	return false, err
 }
 
 // makeReadOnly brings a disk online read-only. Windows mounts a file system read-only only if the
@@ -300,23 +304,26 @@ func refuse(why string) error {
 func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
 	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
-	if err == nil && !hasOne {
+	if err != nil {
+		return "", false, err
+	}
+	if !hasOne {
 		if r.ReadOnly {
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 				"volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
 		}
-		err = s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
+		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
 			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
 			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
 		})
-		if err == nil {
-			formatted = true
-			info, _, err = s.Volumes.Information(ctx, right.ID)
+		if err != nil {
+			return "", false, err
 		}
-	}
-	if err != nil {
-		return "", formatted, err
+		formatted = true
+		if info, _, err = s.Volumes.Information(ctx, right.ID); err != nil {
+			return "", true, err
+		}
 	}
 	switch {
 	case info.FileSystem == "":

@@ -32,10 +32,10 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 	_ storage.UnstagedVolume, err error) {
 	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
 	path, err := s.Volumes.Parse(r.StagingPath)
-	if err == nil {
-		err = r.Disk.Validate()
-	}
 	if err != nil {
+		return storage.UnstagedVolume{}, err
+	}
+	if err := r.Disk.Validate(); err != nil {
 		return storage.UnstagedVolume{}, err
 	}
 	return s.unstage(ctx, r, path)
@@ -46,28 +46,31 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest,
 	path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
 	at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the right to the volume is taken
+	if err != nil {
+		return done, err
+	}
 	mounted := volume.ID(at.Volume)
 	var remote unc.Path
 	isShare := false
-	if err == nil && mounted == "" {
-		remote, isShare, err = s.stagedAt(ctx, path, acceptOther)
+	if mounted == "" {
+		if remote, isShare, err = s.stagedAt(ctx, path, acceptOther); err != nil {
+			return done, err
+		}
 	}
-	switch {
-	case err != nil:
-		return done, err
-	case isShare && r.Disk.IsZero():
+	if isShare && r.Disk.IsZero() {
 		one, err := s.unstageShare(ctx, unstaging{local: path, remote: remote, force: r.Force})
 		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
-	var target iscsi.IQN // that provides the disk; "" if none does
-	if !isShare && mounted == "" {
-		mounted, err = s.Volumes.MountedAtPath(ctx, path) // "" also for something that is no mount point
+	var target iscsi.IQN           // that provides the disk; "" if none does
+	if !isShare && mounted == "" { // it is "" also for something that is no mount point
+		if mounted, err = s.Volumes.MountedAtPath(ctx, path); err != nil {
+			return done, err
+		}
 	}
-	if err == nil && mounted != "" {
-		target, err = s.unstageUnused(ctx, r, path, mounted, &done)
-	}
-	if err != nil {
-		return done, err
+	if mounted != "" {
+		if target, err = s.unstageUnused(ctx, r, path, mounted, &done); err != nil {
+			return done, err
+		}
 	}
 	if !done.Unmounted && !r.Disk.IsZero() {
 		if err := s.retireNamed(ctx, r.Disk, &done); err != nil {

@@ -32,14 +32,14 @@ func storageVersions(ops storage.Operations) versions {
 			return err
 		}
 		for changes, err := range ops.WatchDisks(ctx, r.Disk) {
-			resp := new(storagev1alpha1.WatchDisksResponse)
-			if err == nil {
-				err = storagewire.EncodeResponse(changes, resp)
-			}
-			if err == nil {
-				err = send(resp)
-			}
 			if err != nil {
+				return err
+			}
+			resp := new(storagev1alpha1.WatchDisksResponse)
+			if err := storagewire.EncodeResponse(changes, resp); err != nil {
+				return err
+			}
+			if err := send(resp); err != nil {
 				return err
 			}
 		}
