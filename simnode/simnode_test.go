@@ -23,6 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
@@ -77,7 +78,7 @@ func TestEndpointDirGoesWithTheTest(t *testing.T) {
 // A node serves its endpoints in a directory of its caller's from the start, which stays; another node can't have it.
 func TestWithEndpointDir(t *testing.T) {
 	skipWithoutSockets(t)
-	endpoints, err := os.MkdirTemp("", "endpoints") // t.TempDir may be too long for a socket
+	endpoints, err := pipe.MkdirTemp("endpoints") // that of the test may be too long for a socket
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(endpoints)) })
 	n, err := simnode.Start(simnode.WithEndpointDir(endpoints))

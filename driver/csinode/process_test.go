@@ -137,7 +137,11 @@ func TestTwoProcesses(t *testing.T) {
 // A process that doesn't get the directory says so, and one that is killed has it no more, nor its
 // socket.
 func TestAfterAKill(t *testing.T) {
-	dir, err := os.MkdirTemp("", "csi") // that of the test is too long for a socket
+	temp := os.TempDir()
+	if len(temp) > 70 {
+		temp = "/tmp"
+	}
+	dir, err := os.MkdirTemp(temp, "csi") // that of the test is too long for a socket
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	path := filepath.Join(dir, "new", "csi.sock")

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
@@ -119,7 +120,7 @@ func TestLifeOfAShare(t *testing.T) {
 
 // The simulated node in a driver's process is reached from outside, before the driver's first call.
 func TestEndpointsOfTheDriver(t *testing.T) {
-	endpoints, err := os.MkdirTemp("", "dropin") // t.TempDir may be too long for a socket
+	endpoints, err := pipe.MkdirTemp("dropin") // that of the test may be too long for a socket
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(endpoints)) })
 	cmd := exec.CommandContext(t.Context(), build(t, "-tags=simulated"), "wait")
