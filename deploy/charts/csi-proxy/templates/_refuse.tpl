@@ -20,9 +20,8 @@ SPDX-License-Identifier: Apache-2.0
 {{- include "csi-proxy.refuseOther" (dict "name" "metrics.bindAddress" "value" .Values.metrics.bindAddress "pattern" `^((([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])(\.|$)){4}|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)?$` "be" `an IP address of the node, such as 127.0.0.1 or ::1, or "" for all`) }}
 {{- include "csi-proxy.refuseOther" (dict "name" "metrics.podMonitor.interval" "value" .Values.metrics.podMonitor.interval "pattern" `^[1-9][0-9]*(ms|s|m|h)$` "be" "a time with a unit, such as 30s") }}
 {{- include "csi-proxy.refuseOther" (dict "name" "service.name" "value" .Values.service.name "pattern" `^[A-Za-z0-9_.-]*$` "be" "the name of a Windows service, of letters, digits and _ . -, or empty") }}
-{{- if kindIs "string" .Values.maxUnavailable }}
-{{- include "csi-proxy.refuseOther" (dict "name" "maxUnavailable" "value" .Values.maxUnavailable "pattern" `^([1-9]|[1-9][0-9]|100)%$` "be" "a number of nodes from 1 on, or a share of them, 1% to 100%") }}
-{{- end }}
+{{- $share := kindIs "string" .Values.maxUnavailable | ternary `^([1-9]|[1-9][0-9]|100)%$` `^[1-9]` }}
+{{- include "csi-proxy.refuseOther" (dict "name" "maxUnavailable" "value" (toString .Values.maxUnavailable) "pattern" $share "be" "a number of nodes from 1 on, or a share of them, 1% to 100%") }}
 
 {{- include "csi-proxy.refuseOther" (dict "name" "goMemoryLimit" "value" .Values.goMemoryLimit "pattern" `^([1-9][0-9]*(B|KiB|MiB|GiB))?$` "be" "a number with a unit of Go's, B, KiB, MiB or GiB, such as 400MiB, or empty") }}
 {{- $units := dict "B" 1 "" 1 "Ki" 1024 "KiB" 1024 "Mi" 1048576 "MiB" 1048576 "Gi" 1073741824 "GiB" 1073741824 "k" 1000 "M" 1000000 "G" 1000000000 }}
@@ -81,6 +80,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- if .Values.exampleDriver.enabled }}
 {{- range $name := list "image" "registrarImage" "livenessProbeImage" }}
 {{- include "csi-proxy.refuseImage" (dict "image" (get $.Values.exampleDriver $name) "write" (printf "exampleDriver.%s is NAME:TAG, with the name in lower case" $name)) }}
+{{- end }}
+{{- range $group, $version := .Values.exampleDriver.pipes }}
+{{- include "csi-proxy.refuseOther" (dict "name" (printf "exampleDriver.pipes.%s" $group) "value" $version "pattern" `^v[0-9]+((alpha|beta)[0-9]+)?$` "be" "a version of the API such as v1beta2") }}
 {{- end }}
 {{- if eq .Values.exampleDriver.mode "hostProcess" }}
 {{- $ports := list (int .Values.metrics.port) (int .Values.exampleDriver.livenessPort) (int .Values.exampleDriver.registrarPort) }}
