@@ -131,7 +131,7 @@ test-csi: build-here ## test the example driver: csi-sanity over the pipe and in
 	done
 	test/driver/quickstart
 ifdef SAMPLES
-	cd driver/examples/javascript && npm install --ignore-scripts && npm test
+	cd driver/examples/javascript && npm ci --ignore-scripts && npm test
 	cd driver/examples/python && python3 -B sample_test.py
 endif
 
@@ -271,9 +271,9 @@ generate: build-here ## regenerate the generated code, pages and pictures; the C
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/windows/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/windows/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi
 
+# BASE=/csi-proxy/: for a server that has the site at this path.
 docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
-	@# Not npm ci, which refuses a lock file without the optional modules of other systems.
-	cd site && npm install --ignore-scripts && npm run plots && npm run build
+	cd site && npm ci --ignore-scripts && npm run plots && npm run build
 
 # What follows is for CI, and for those who work on the part that it tests.
 

@@ -163,7 +163,7 @@ protos:
 		sed 's/^package csiproxy\.[a-z]*\./package /' api/$$file >bin/.protos/published/$$file || exit 1; \
 	done
 ifdef LINT
-	cd deploy/packaging/protos && npm install --ignore-scripts
+	cd deploy/packaging/protos && npm ci --ignore-scripts
 	deploy/packaging/protos/node_modules/.bin/buf lint bin/.protos
 	$(if $(FROM),git show '$(FROM):api/descriptors.binpb' >bin/.protos-before.binpb && \
 		deploy/packaging/protos/node_modules/.bin/buf breaking bin/.protos --against bin/.protos-before.binpb)
