@@ -9,6 +9,7 @@ import { dirname, join, normalize } from 'node:path'
 import MiniSearch from 'minisearch'
 
 const site = '../bin/docs'
+const base = process.env.BASE || '/'
 const pages = new Map()
 for (const name of readdirSync(site, { recursive: true })) {
   if (name.endsWith('.html')) pages.set(name, readFileSync(join(site, name), 'utf8'))
@@ -18,7 +19,7 @@ for (const [name, html] of pages) {
   for (const [, href] of html.matchAll(/href="([^"]*#[^"]+)"/g)) {
     if (/^[a-z]+:/.test(href)) continue
     const [path, fragment] = href.split('#')
-    const target = path === '' ? name : path.startsWith('/') ? path.slice(1) : normalize(join(dirname(name), path))
+    const target = path === '' ? name : path.startsWith(base) ? path.slice(base.length) : normalize(join(dirname(name), path))
     if (pages.get(target)?.includes(`id="${decodeURIComponent(fragment)}"`)) continue
     console.error(`${name}: nothing is at ${href}`)
     dead++

@@ -16,6 +16,9 @@ const source = 'https://github.com/csi-proxy/csi-proxy'
 // The version that the pages are of: git's name for it, as in the programs.
 const version = process.env.VERSION || 'main'
 
+// The path of the site at its server, which ends with a slash.
+const base = process.env.BASE || '/'
+
 // titleOf returns the first heading of a page.
 function titleOf(file: string) {
   const title = readFileSync(file, 'utf8').match(/^# (.+)$/m)
@@ -48,6 +51,7 @@ function menu() {
 export default defineConfig({
   title: 'CSI Proxy',
   description: 'The storage operations of a Windows node, for CSI drivers',
+  base,
   srcDir: '../docs',
   outDir: '../bin/docs',
   cacheDir: '../bin/.docs-cache',
