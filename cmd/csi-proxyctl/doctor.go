@@ -45,8 +45,8 @@ func (p *program) doctor() *cobra.Command {
 its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.
 Each finding comes with what to do about it; docs/troubleshooting.md has more on each. Nothing is changed.
 
-The daemon needn't run. What it doesn't answer, Windows is asked for, which needs an
-administrator. A check that can't be made says why. That takes 20 seconds at most.
+The daemon needn't run. If it doesn't answer, the command asks Windows itself, for which it must run
+as an administrator. A check that can't be made says why. All take 20 seconds at most.
 
 The exit code is 1 if there is a problem, and 0 if there are none: warnings may be meant so.`
 	kubeletPathFlag(c, &kubeletPath)

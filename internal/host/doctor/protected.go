@@ -52,7 +52,10 @@ func checkProtectedVolumes(ctx context.Context, n *Node) (string, []Finding, err
 			"the daemon doesn't know whether the volumes of -protected-volume are there: Windows doesn't answer that, or it is older "+
 				"than this csi-proxyctl; its log has more")
 	}
-	return fmt.Sprintf("each of the %d volumes of -protected-volume is there", volumes), faults, nil
+	if volumes == 0 {
+		return "no -protected-volume is set", nil, nil
+	}
+	return fmt.Sprintf("all volumes of -protected-volume are there: %d", volumes), faults, nil
 }
 
 // metric reads a line of metrics if it is of the name and has that label alone.
