@@ -221,6 +221,9 @@ var diskDrivers = map[string]func(n *served, serial string, number disk.Number) 
 	"Azure Disk": func(n *served, _ string, number disk.Number) drivers.Driver {
 		return drivers.NewAzureDisk(n, func(d uint32, _ string) bool { return disk.Number(d) == number }, false)
 	},
+	"vSphere": func(n *served, serial string, _ disk.Number) drivers.Driver {
+		return drivers.NewVSphere(n, func(ids drivers.DiskIDs) bool { return ids.SerialNumber == serial }, own{n})
+	},
 }
 
 // smbDrivers make a driver of a share.
@@ -228,8 +231,18 @@ var smbDrivers = map[string]func(s drivers.SMB) drivers.Driver{
 	"SMB":                 func(s drivers.SMB) drivers.Driver { return s },
 	"Azure File":          func(s drivers.SMB) drivers.Driver { s.Volumes = nil; return s },
 	"SMB, forgets counts": func(s drivers.SMB) drivers.Driver { s.Volumes = new(drivers.VolumesOnShares); return s },
-	"democratic-csi":      func(s drivers.SMB) drivers.Driver { return drivers.DemocraticCSI{SMB: s} },
+	"democratic-csi":      func(s drivers.SMB) drivers.Driver { return drivers.NewDemocraticSMB(s.Node, s.SMBVolume) },
 	"Trident":             func(s drivers.SMB) drivers.Driver { return drivers.Trident{SMB: s} },
+}
+
+// iscsiDrivers make a driver of a target of the portal.
+var iscsiDrivers = map[string]func(n *served, iqn string) drivers.Driver{
+	"local iSCSI": func(n *served, iqn string) drivers.Driver {
+		return drivers.NewLocalISCSI(n, "10.0.0.1", 3260, iqn)
+	},
+	"democratic-csi, iSCSI": func(n *served, iqn string) drivers.Driver {
+		return drivers.NewDemocraticISCSI(n, "10.0.0.1", 3260, iqn)
+	},
 }
 
 func neighbours() (all []beside) {
@@ -243,7 +256,7 @@ func neighbours() (all []beside) {
 			return number, n.pod(name, newDriver(n, name, number), func() any { return n.diskOf(name) })
 		}
 		fails := ""
-		if name == "GCE PD" { // it asks for the volume at a path where none is any more
+		if name == "GCE PD" || name == "vSphere" { // it asks for the volume at a path where none is any more
 			fails = "UnmountVolume"
 		}
 		all = append(all, beside{driver: name, neighbour: "another disk", fails: fails,
@@ -275,15 +288,16 @@ func neighbours() (all []beside) {
 			all = append(all, b)
 		}
 	}
-	all = append(all, beside{driver: "local iSCSI", neighbour: "another target of the portal",
-		volumes: func(n *served) (ends, stays *pod) {
-			target := func(name string) *pod {
-				iqn := "iqn.2026-01.com.example:" + name
-				return n.pod(name, drivers.NewLocalISCSI(n, "10.0.0.1", 3260, iqn),
-					func() any { return fmt.Sprint(n.diskOf("lun-"+name), n.sessionOf(iqn)) })
-			}
-			return target("vol-1"), target("vol-2")
-		}})
+	for name, newDriver := range iscsiDrivers {
+		all = append(all, beside{driver: name, neighbour: "another target of the portal",
+			volumes: func(n *served) (ends, stays *pod) {
+				target := func(name string) *pod {
+					iqn := "iqn.2026-01.com.example:" + name
+					return n.pod(name, newDriver(n, iqn), func() any { return fmt.Sprint(n.diskOf("lun-"+name), n.sessionOf(iqn)) })
+				}
+				return target("vol-1"), target("vol-2")
+			}})
+	}
 	slices.SortFunc(all, func(a, b beside) int {
 		return strings.Compare(a.driver+a.neighbour, b.driver+b.neighbour)
 	})

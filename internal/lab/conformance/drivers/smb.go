@@ -153,21 +153,6 @@ func (d SMB) Unstage(staging string) error {
 	return s.Err
 }
 
-// DemocraticCSI unmaps the share of each volume that it unstages, and passes over what isn't there.
-// What it does before is near enough to the SMB driver's.
-//
-// Source: https://github.com/democratic-csi/democratic-csi/blob/master/src/driver/index.js
-type DemocraticCSI struct{ SMB }
-
-func (d DemocraticCSI) Unstage(staging string) error {
-	s := d.Step(context.Background())
-	s.passOver("No MSFT_SmbGlobalMapping objects found", func(s *Step) {
-		s.do("RemoveSmbGlobalMapping", Fields{"remote_path": strings.ReplaceAll(d.Source, "/", `\`)})
-	})
-	s.passOver("The system cannot find the file specified", func(s *Step) { s.Rmdir(staging, false) })
-	return s.Err
-}
-
 // Trident unlinks a volume before it unmaps its share, which it names with one backslash.
 //
 // Source: https://github.com/NetApp/trident/blob/master/core/node/detach.go
