@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -34,7 +35,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log.Fatal(plugin.ListenAndServe(ctx, `C:\var\lib\kubelet\plugins\disk.example.com\csi.sock`))
+	if err := plugin.ListenAndServe(ctx, `C:\var\lib\kubelet\plugins\disk.example.com\csi.sock`); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -57,7 +57,8 @@ func TestFetchedByVersion(t *testing.T) {
 	}
 }
 
-// A new driver that has the lines of docs/go-authors.md in its go.mod gets csinode from a module proxy.
+// The example of csinode as a driver of its own, with the lines of docs/go-authors.md in its go.mod, gets
+// csinode from a module proxy.
 func TestNewDriverFetched(t *testing.T) {
 	proxy := t.TempDir()
 	offer(t, proxy, module.Version{Path: repository, Version: "v0.1.0"}, "")
@@ -69,8 +70,10 @@ func TestNewDriverFetched(t *testing.T) {
 	}
 	driver := t.TempDir()
 	write(t, filepath.Join(driver, "go.mod"), "module example.org/driver\n\ngo 1.25.0\n\n"+strings.Join(lines, "\n")+"\n")
-	write(t, filepath.Join(driver, "main.go"), "package main\n\nimport (\n\t\"log\"\n\n\t\""+repository+"/driver/csinode\"\n)\n\n"+
-		"func main() {\n\t_, err := csinode.New(csinode.Options{})\n\tlog.Fatal(err)\n}\n")
+	example, err := os.ReadFile("../../../driver/csinode/example_test.go")
+	must(t, err)
+	asProgram := strings.NewReplacer("package csinode_test", "package main", "func Example()", "func main()")
+	write(t, filepath.Join(driver, "main.go"), asProgram.Replace(string(example)))
 	fromProxy(t, driver, proxy, []string{"mod", "tidy"}, buildCommand)
 }
 
