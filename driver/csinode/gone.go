@@ -22,9 +22,9 @@ var podPath = regexp.MustCompile(`(?i)\\pods\\([^\\]+)\\volumes\\`)
 const mostKept = 5
 
 // unpublishGone removes those links to a staged volume that are of pods that are proven gone. kept
-// says which links stay, and what a person can do about it. It is called when kubelet has asked for
-// an unstage, and so takes the volume to be published nowhere: not when the driver starts, when
-// kubelet may not know its pods yet, and nothing waits for the volume.
+// says which links stay, and what a person can do about it. It is called when the volume is to be
+// unstaged: not when the driver starts, when kubelet may not know its pods yet, and nothing waits for
+// the volume.
 func (s *Server) unpublishGone(ctx context.Context, links []string) (removed bool, kept string) {
 	var all []string
 	for _, link := range links {

@@ -153,7 +153,41 @@ func TestLostRecords(t *testing.T) {
 				a.ends("pod-a", "pod-b")
 			})
 		})
+		t.Run(name+", and kubelet only ends the pod", func(t *testing.T) {
+			eachAccident(t, func(a *accident, restart func()) {
+				must(a.t, stage(a.t, a.server, ""))
+				must(a.t, publish(a.t, a.server, "pod-a", multiWriter()))
+				must(a.t, lose(a, a.recordFiles()[0]))
+				restart()
+				a.ends("pod-a")
+			})
+		})
 	}
+}
+
+// A record that says that another volume is staged at the path keeps nothing there, unless that volume is.
+func TestRecordOfAnotherVolume(t *testing.T) {
+	eachAccident(t, func(a *accident, restart func()) {
+		must(a.t, stage(a.t, a.server, ""))
+		file := a.recordFiles()[0]
+		must(a.t, rewrite(file, "vol-1", "vol-2"))
+		sum := sha256.Sum256([]byte("vol-2"))
+		must(a.t, os.Rename(file, filepath.Join(a.options.StateDir, hex.EncodeToString(sum[:16])+".json")))
+		restart()
+		for _, there := range []bool{false, true} {
+			if there {
+				a.AttachDisk(simnode.Disk{Serial: "vol-2", SizeBytes: 1 << 30})
+				_, err := a.Client().Storage.StageVolume(a.t.Context(), storage.StageVolumeRequest{
+					Disk: storage.Selector{SerialNumber: "vol-2"}, StagingPath: staging, Wait: time.Millisecond})
+				must(a.t, err)
+			}
+			must(a.t, unstage(a.t, a.server))
+			disks := a.Disks()
+			if !disks[1].Offline || there && disks[2].Offline {
+				a.t.Errorf("the other volume is there: %t, and the disks are %+v", there, disks)
+			}
+		}
+	})
 }
 
 // rewrite replaces text in a file.

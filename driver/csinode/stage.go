@@ -187,7 +187,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context,
 	if rec == nil {
 		err = s.unstageForgotten(ctx, staging)
 	} else {
-		err = s.unstage(ctx, rec)
+		err = s.unstageRecorded(ctx, rec, staging)
 	}
 	if err != nil {
 		s.warnOfUnstage(ctx, r.VolumeId, err)
@@ -205,9 +205,8 @@ func withoutCaller(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline)
 }
 
-// unstage undoes the staging, finished or not, and removes the record. The disk or share is
-// named since an earlier call may have died half-way, and since another volume may be staged
-// at the path, whose record was lost: that one stays.
+// unstage undoes the staging that a record is of, finished or not, and removes the record. The disk
+// or share is named since an earlier call may have died half-way.
 func (s *Server) unstage(ctx context.Context, rec *record) error {
 	if err := s.unstageAt(ctx, rec.StagingPath, rec.Source); err != nil {
 		return err
@@ -215,13 +214,30 @@ func (s *Server) unstage(ctx context.Context, rec *record) error {
 	return s.store.remove(rec.VolumeID)
 }
 
+// unstageRecorded is unstage for NodeUnstageVolume with a staging path. If a volume or share is still
+// mounted there, the record is of another path or disk, and void.
+func (s *Server) unstageRecorded(ctx context.Context, rec *record, staging string) error {
+	if err := s.unstage(ctx, rec); err != nil {
+		return err
+	}
+	if _, err := s.mountedAt(ctx, staging); isRefusal(err) {
+		return nil
+	}
+	return s.unstageForgotten(ctx, staging)
+}
+
 // unstageForgotten unstages whatever is at a staging path without a record, a volume or a
-// share. Usually there is nothing. But if the record was lost, the volume's cache must be
-// written out before the CO has the disk detached.
+// share. Usually there is nothing. But if the record was lost, or is of another path or disk, the
+// volume's cache must be written out before the CO has the disk detached.
 func (s *Server) unstageForgotten(ctx context.Context, staging string) error {
 	other, err := s.store.stagedAt(staging)
-	if err != nil || other != nil {
-		return err // the path is another volume's
+	if err != nil {
+		return err
+	}
+	if other != nil {
+		if err := s.checkStaged(ctx, other.Source, staging); !isRefusal(err) {
+			return err // the path is another volume's
+		}
 	}
 	return s.unstageAt(ctx, staging, Source{})
 }
