@@ -107,11 +107,6 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	return all, d.explainOffline(ctx, all, wanted)
 }
 
-// Interfaces returns the interface path of each disk.
-func (d *Disks) Interfaces(ctx context.Context) ([]string, error) {
-	return d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
-}
-
 // HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
 	return d.hardware(ctx, h, detailsFor(wanted))

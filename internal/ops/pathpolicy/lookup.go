@@ -16,8 +16,9 @@ import (
 // two for each directory.
 //
 // The answer may be out of date at once, and Lookup doesn't check whether the volume is protected.
-// So the caller may use it only to learn which lock to take, or that nothing needs to be done. Before
-// it changes something, it takes the lock and checks again by Reach or Resolve.
+// So the caller may use it to learn which lock to take, or that nothing needs to be done, or for a
+// query that checks Protects. Before it changes something, it takes the lock and checks again by Reach
+// or Resolve.
 func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved, err error) {
 	if len(path.names) == 0 {
 		return r, nil

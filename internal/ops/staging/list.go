@@ -58,9 +58,9 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (_ storage.Volume,
 	return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
 }
 
-// endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way
-// and is quicker. That is safe since nothing is changed by the answer, and suffices for most paths,
-// those of staged volumes.
+// endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way:
+// kubelet asks for each volume once a minute, and may remove a directory at that moment. That is safe
+// since nothing is changed by the answer, and suffices for most paths, those of staged volumes.
 func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.Resolved, error) {
 	to, err := s.Paths.Lookup(ctx, s.Sys, path)
 	if err == nil && to.Kind == pathpolicy.MountedVolume {
