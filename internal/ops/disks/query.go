@@ -290,7 +290,7 @@ func eachDisk[T any](ctx context.Context, d *Disks, name string, timeout time.Du
 
 // openPath opens the disk at path for queries. It returns nil if the device is none that operations are
 // for: a path below a multipath disk, or a container's scratch disk.
-func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, err error) {
+func (d *Disks) openPath(ctx context.Context, path string) (*opendisk.Disk, error) {
 	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
 		return nil, err
@@ -318,10 +318,10 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, er
 // scratch disk. It notes if it is.
 func (d *Disks) askScratch(ctx context.Context, path string,
 	h device.Handle) (said opendisk.Hardware, scratch bool, err error) {
-	said, err = opendisk.AskHardware(ctx, h)
-	if err == nil {
-		scratch, err = opendisk.IsScratch(ctx, h, said.Descriptor)
+	if said, err = opendisk.AskHardware(ctx, h); err != nil {
+		return said, false, err
 	}
+	scratch, err = opendisk.IsScratch(ctx, h, said.Descriptor)
 	if scratch {
 		d.all.note(path, func(t *known) { t.scratch = time.Now() })
 	}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package signatures recognises what a raw disk or volume holds, so that nothing
-// is written over data of another system. It looks only for signatures of known
+// is written over data of another system. It knows only signatures of known
 // formats: random leftovers on a recycled disk aren't a reason to refuse it.
 //
 // It can't recognise a BitLocker volume whose boot sector is gone, since the other

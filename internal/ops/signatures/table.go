@@ -188,7 +188,7 @@ func isExt(b []byte) bool {
 	return len(b) >= 0x50 && le.Uint16(b[0x38:]) == 0xEF53 && le.Uint32(b[0x4C:]) <= 1 && le.Uint32(b[0x18:]) <= 6
 }
 
-// isXFSLog looks for the header of a record, which is in some sector of the first 256 KiB.
+// isXFSLog searches for the header of a record, which is in some sector of the first 256 KiB.
 func isXFSLog(b []byte) bool {
 	for ; len(b) >= 512; b = b[512:] {
 		version, format := be.Uint32(b[8:]), be.Uint32(b[300:])
@@ -232,7 +232,7 @@ func isFileVault(b []byte) bool { return len(b) >= 82 && string(b[80:82]) == "CS
 // isLVM checks the type of the label, at 24 bytes into its sector.
 func isLVM(b []byte) bool { return len(b) >= 32 && bytes.HasPrefix(b[24:], []byte("LVM2 001")) }
 
-// isZFS looks through an array of 128 uberblocks, in either byte order. The magic is 64 bits wide
+// isZFS searches an array of 128 uberblocks, in either byte order. The magic is 64 bits wide
 // and stands only at starts of uberblocks (at least 1 KiB apart).
 func isZFS(b []byte) bool {
 	const magic, span, step = 0x00bab10c, 128 << 10, 1 << 10
@@ -282,7 +282,7 @@ func isSun(b []byte) bool {
 	return s == 0
 }
 
-// isAppleMap looks for the map's first entry in the second block.
+// isAppleMap checks the map's first entry in the second block.
 func isAppleMap(b []byte) bool {
 	if len(b) < 4 {
 		return false
@@ -292,7 +292,7 @@ func isAppleMap(b []byte) bool {
 	return size >= 512 && (bytes.HasPrefix(entry, []byte("PM")) || bytes.HasPrefix(entry, []byte("TS")))
 }
 
-// isAtari looks for an entry of a known type that lies on the disk: this table has no magic.
+// isAtari searches for an entry of a known type that lies on the disk: this table has no magic.
 func isAtari(b []byte) bool {
 	if len(b) < 512 {
 		return false

@@ -210,7 +210,7 @@ func (h Handle) Extents(ctx context.Context) ([]win.DiskExtent, error) {
 	return decoded(win.DecodeDiskExtents)(h.controlGrowing(ctx, win.IoctlVolumeGetVolumeDiskExtents, nil, 256))
 }
 
-// OnlineVolume tells a volume to go online. The handle needs GenericRead and GenericWrite.
+// OnlineVolume brings a volume online. The handle needs GenericRead and GenericWrite.
 func (h Handle) OnlineVolume(ctx context.Context) error {
 	return h.send(ctx, win.IoctlVolumeOnline, nil)
 }

@@ -94,7 +94,7 @@ type Devices interface {
 	ReenumerateDevice(ctx context.Context, interfacePath string) error
 }
 
-// Notices tells of devices that come and go.
+// Notices reports devices that come and go.
 type Notices interface {
 	// NotifyArrivals is CM_Register_Notification for the interfaces of a class. A value
 	// comes on arrived after one or more interfaces of the class arrived or left, until
@@ -156,14 +156,14 @@ type MountPoints interface {
 	// documented whether mount points on ReFS work.
 	SetVolumeMountPoint(ctx context.Context, mountPoint, volume string) error
 
-	// DeleteVolumeMountPoint is DeleteVolumeMountPointW: it takes the mount point away
+	// DeleteVolumeMountPoint is DeleteVolumeMountPointW: it removes the mount point
 	// from a directory, which stays, and from the mount manager's records. The path ends
 	// in a backslash.
 	//
 	// Errors: 2 and 3 no such directory; 87 and 4390 no mount point; 32 as for
 	// SetVolumeMountPoint.
 	//
-	// Not documented: what becomes of a mount point whose volume has gone. The field
+	// Not documented: what becomes of a mount point whose volume has left. The field
 	// reports success, and 2 and 3.
 	DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error
 }
@@ -186,7 +186,7 @@ type FileSystems interface {
 	// FormatVolume is MSFT_Volume.Format, quick, of a volume's name, and overwrites what
 	// the volume holds. It returns when the file system is mounted.
 	//
-	// It doesn't wait for anything before it begins: the caller has just looked at what
+	// It doesn't wait for anything before it begins: the caller has just checked what
 	// the volume holds. A volume that is in use isn't formatted.
 	//
 	// Errors: the Errno that means the same as the method's result, such as 5 a system
@@ -293,14 +293,14 @@ type ISCSIInitiator interface {
 	ISCSISessions
 }
 
-// ISCSIPortals are where the initiator looks for targets (SendTargets discovery).
+// ISCSIPortals are where the initiator searches for targets (SendTargets discovery).
 type ISCSIPortals interface {
 	// AddISCSISendTargetPortal is AddIScsiSendTargetPortalW for any initiator port: it
 	// adds a portal for good and asks it for its targets. An added one is asked again.
 	// Errors: [ISDSCConnectionFailed] the portal doesn't answer.
 	AddISCSISendTargetPortal(ctx context.Context, p ISCSIPortal) error
-	// RemoveISCSISendTargetPortal is RemoveIScsiSendTargetPortalW. Targets of which only
-	// this portal has told are forgotten; sessions go on. Errors:
+	// RemoveISCSISendTargetPortal is RemoveIScsiSendTargetPortalW. Targets that only this
+	// portal has reported are forgotten; sessions go on. Errors:
 	// [ISDSCPortalNotFound] for one that wasn't added.
 	RemoveISCSISendTargetPortal(ctx context.Context, p ISCSIPortal) error
 	// RefreshISCSISendTargetPortal is RefreshIScsiSendTargetPortalW: it asks the portal

@@ -52,13 +52,13 @@ type RepairMode int
 
 // Repair modes.
 const (
-	// RepairScan looks for errors while the volume is in use, and notes on the volume what
+	// RepairScan searches for errors while the volume is in use, and notes on the volume what
 	// only a spot fix can repair (chkdsk /scan).
 	RepairScan RepairMode = iota
 	// RepairSpotFix repairs what a scan has noted. The volume is offline for a moment
 	// (chkdsk /spotfix).
 	RepairSpotFix
-	// RepairOffline takes the volume offline, looks for errors, and repairs them
+	// RepairOffline takes the volume offline, searches for errors, and repairs them
 	// (chkdsk /f).
 	RepairOffline
 )
@@ -68,8 +68,8 @@ const (
 // volume, where PowerShell prints NoErrorsFound.
 type RepairResult uint32
 
-// RepairNoErrors is the result of a volume without errors. Every other one tells of errors
-// that were found.
+// RepairNoErrors is the result of a volume without errors. Every other one says that errors
+// were found.
 const RepairNoErrors RepairResult = 0
 
 // DiskExtent is DISK_EXTENT: a run of bytes of a disk that a volume lies on.
