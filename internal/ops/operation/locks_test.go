@@ -6,7 +6,6 @@ package operation
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,20 +73,27 @@ func TestLockEndsWithContext(t *testing.T) {
 	again()
 }
 
-// Who gives up waiting for a lock learns who has held it since when.
+// Who gives up waiting for a lock learns who has held it since when, and which call to Windows the
+// holder waits for.
 func TestHolderIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var locks Locks[int]
-		for _, test := range []struct {
-			ctx    func() context.Context
-			holder string
-		}{
-			{t.Context, "another call"},
-			{func() context.Context {
+		inCall := &call{Call: Call{Name: "FlushFileBuffers", Object: "volume", Since: time.Now()}}
+		staging := func(calls ...*call) func() context.Context {
+			return func() context.Context {
 				ctx, tracker := WithTracker(t.Context())
 				tracker.operation = "StageVolume"
+				tracker.calls = calls
 				return ctx
-			}, "StageVolume"},
+			}
+		}
+		for _, test := range []struct {
+			ctx          func() context.Context
+			holder, call string
+		}{
+			{t.Context, "another call", ""},
+			{staging(), "StageVolume", ""},
+			{staging(inCall), "StageVolume", inCall.String() + ": "},
 		} {
 			unlock, err := locks.Lock(test.ctx(), 3, "disk 3")
 			if err != nil {
@@ -99,9 +105,10 @@ func TestHolderIsNamed(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				_, err = locks.Lock(ctx, 3, "disk 3")
 				cancel()
-				want := "disk 3 is held by " + test.holder + " since " + since + ": "
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), want) {
-					t.Errorf("got %v, want %s…", err, want)
+				want := "disk 3 is held by " + test.holder + " since " + since + ": " + test.call +
+					context.DeadlineExceeded.Error()
+				if !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
+					t.Errorf("got %v, want %s", err, want)
 				}
 			}
 			unlock()
