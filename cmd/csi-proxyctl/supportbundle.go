@@ -54,17 +54,17 @@ func (p *program) supportBundle() *cobra.Command {
 		})
 	c.Use = "support-bundle [FILE]"
 	c.ValidArgsFunction = nil // files
-	c.Long = `Put the findings of csi-proxyctl doctor, versions, the service with the daemon's flags, disks,
-volumes, mounts, mappings, the daemon's metrics and goroutines, the Windows event log of the last
-days, and the end of the daemon's log files into one zip, and print its name.
-Without FILE that is csi-proxy-support-TIME.zip in the current directory, and with - it is written
-to standard output. A file that exists is an error.
+	c.Long = `Write one zip for support, and print its name: the findings of csi-proxyctl doctor, versions, the
+service with the daemon's flags, disks, volumes, mounts, mappings, the daemon's metrics and
+goroutines, the Windows event log of the last days, and the end of the daemon's log files.
+Without FILE the zip is csi-proxy-support-TIME.zip in the current directory, with - it goes to
+standard output. A file that exists is an error.
 
-The daemon needn't run. What can't be found out is listed in missing.txt. The log files are those
-that the service's flags name, 32 MiB of each at most; --log adds others.
+The daemon needn't run. What can't be read is listed in missing.txt, with the cause. The log files
+are those that the service's flags name, 32 MiB of each at most; --log adds others.
 
-No passwords are in the zip. But names are, of disks, servers, directories and pods: look at it
-before you give it away.`
+No passwords are in the zip. But it has names of disks, servers, directories and pods: read it
+before you send it to others.`
 	kubeletPathFlag(c, &kubeletPath)
 	c.Flags().StringArrayVar(&logs, "log", nil, "another log `file`; may be repeated")
 	completeFiles(c, "log")

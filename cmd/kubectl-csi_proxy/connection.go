@@ -62,8 +62,8 @@ type scraping struct{ ca, user, passwordFile string }
 
 func (m *scraping) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.ca, "metrics-ca", "",
-		"the `file` with the authority of the nodes' certificates, in PEM: ask the nodes "+
-			"themselves for their metrics, over TLS, instead of by way of the API server, which checks no certificate of a node")
+		"a PEM `file` of the authority that has signed the nodes' certificates: ask the nodes themselves for their metrics, "+
+			"over TLS. Without it they are asked through the API server, which checks no certificates of nodes")
 	cmd.Flags().StringVar(&m.user, "metrics-user", "", "the `name` for the nodes' metrics; with --metrics-ca")
 	cmd.Flags().StringVar(&m.passwordFile, "metrics-password-file", "", "the `file` with the password for them")
 }

@@ -25,9 +25,9 @@ import (
 // administrator is in the help of the commands that run something on nodes.
 const administrator = `
 
-It runs csi-proxyctl in CSI Proxy's pods, which are SYSTEM on their nodes: who may do that is an
-administrator of the nodes. The rights are in deploy/kustomize/kubectl-plugin. A node on which
-something else than the DaemonSet has installed CSI Proxy can't be asked.
+It runs csi-proxyctl in CSI Proxy's pods. These run as SYSTEM, so whoever may use this command is an
+administrator of the nodes. The rights are in deploy/kustomize/kubectl-plugin. On a node without a
+pod of CSI Proxy, run csi-proxyctl yourself.
 
 Exit codes: 0 if all nodes have answered; 1 if there is a problem on a node; 2 if a node gave no
 answer, or nothing could be asked.`
@@ -117,7 +117,7 @@ type reader struct {
 func (r *reader) add(cmd *cobra.Command) {
 	selectorFlag(cmd, &r.selector)
 	outputFlag(cmd, &r.output)
-	cmd.Flags().BoolVar(&r.all, "all", false, "list the nodes without a problem on a terminal, too, as where the output isn't one")
+	cmd.Flags().BoolVar(&r.all, "all", false, "on a terminal, list also the nodes without a problem")
 	r.metrics.add(cmd)
 }
 
@@ -346,14 +346,14 @@ func sysdumpCommand(c *connection) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "sysdump [NODE…]",
-		Short: "Put what support needs to know of the cluster into a zip",
-		Long: `Put the support bundle of each node, what the API server says of CSI Proxy, of the Windows nodes
-and of what is attached to them, and the logs of CSI Proxy's and the drivers' pods into one zip, and
-print its name. A file that exists is an error.
+		Short: "Write one zip of the whole cluster for support",
+		Long: `Write one zip for support, and print its name: the support bundle of each node, the objects of CSI
+Proxy, of the Windows nodes and of their volumes in the API server, and the logs of CSI Proxy's and
+the drivers' pods. A file that exists is an error.
 
 No Secret is read, values of containers' variables are left out, and what looks like a password is
-masked. But names are in the zip, of disks, servers, directories and pods: look at it before you
-give it away. missing.txt in it says what couldn't be had.` + administrator,
+masked. But the zip has names of disks, servers, directories and pods: read it before you send it to
+others. missing.txt in it lists what couldn't be read, and why.` + administrator,
 		Example: "  kubectl csi-proxy sysdump\n  kubectl csi-proxy sysdump win-1 --file dump.zip",
 	}
 	a.add(cmd)
