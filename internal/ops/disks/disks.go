@@ -261,17 +261,27 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk) (paths []string
 	return nil, err
 }
 
-// Mounted returns the volumes of an online disk, and at which directories they are mounted. If one
-// of its volumes hasn't arrived, and some volume that isn't there is mounted in the allowed
-// directories, the two may be the same: then Mounted waits for it.
-func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, _ error) {
-	layout, err := h.Layout(ctx)
+// Mounted returns the volumes of an online disk, and at which directories they are mounted.
+func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, err error) {
+	if volumes, err = d.Volumes(ctx, h); err == nil {
+		paths, err = d.DirectoriesOf(ctx, volumes)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
+	return volumes, paths, nil
+}
+
+// Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't
+// there is mounted in the allowed directories, the two may be the same: then Volumes waits for it.
+func (d *Disks) Volumes(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, _ error) {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
 	wanted := opendisk.DataPartitions(layout)
 	if volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, 0, nil); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(volumes) < len(wanted) {
 		awaited, err := d.options.Owner.MountsMissingVolume(ctx)
@@ -279,18 +289,23 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout, nil)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
+	return volumes, nil
+}
+
+// DirectoriesOf returns the directories that volumes are mounted at.
+func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
 	for _, name := range volumes {
 		at, err := opendisk.MountedAt(ctx, d.sys, name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		paths = append(paths, use.Directories(at)...)
 	}
 	slices.Sort(paths)
-	return volumes, paths, nil
+	return paths, nil
 }
 
 // Clear clears those attributes of mask that a disk has, and returns which it had.

@@ -30,19 +30,19 @@ var callsForEachDisk = map[string]int{
 // the first query of a partition table, and neither is what isn't a check, such as writing out a
 // volume before it is unmounted.
 var checks = map[string]string{
-	"opendisk.(*Disk).Verify":                            "the disk is the one that was chosen",
-	"use.(*Owner).checkSystemDisk":                       "Windows doesn't run from the disk",
-	"use.(*Owner).exclude":                               "no other process uses the disk or volume",
-	"use.Extent < use.(*Owner).tryDiskOf":                "the volume still lies on the disk",
-	"use.Extent < staging.(*Staging).stagePrepared":      "the volume lies on the disk",
-	"signatures.read":                                    "the disk or volume holds no data of others",
-	"volumes.(*Volumes).checkRaw":                        "the volume lies on the disk and is raw when it is formatted",
-	"disks.(*Disks).inspect < disks.(*Disks).writeTable": "the disk is raw when its table is written",
-	"opendisk.(*Disk).VerifyLayout":                      "nobody has partitioned the disk meanwhile",
-	"disks.(*Disks).Mounted < staging.(*Staging).retire": "no volume of the disk is in use",
-	"pathpolicy.(*walk).down":                            "no link leads the change elsewhere",
-	"pathpolicy.(*walk).checkVolume":                     "a pod gets no link to a protected volume",
-	"ProtectsBesideWindows < volumes.(*Volumes).Mount":   "a pod gets no volume that the administrator protects",
+	"opendisk.(*Disk).Verify":                                  "the disk is the one that was chosen",
+	"use.(*Owner).checkSystemDisk":                             "Windows doesn't run from the disk",
+	"use.(*Owner).exclude":                                     "no other process uses the disk or volume",
+	"use.Extent < use.(*Owner).tryDiskOf":                      "the volume still lies on the disk",
+	"use.Extent < staging.(*Staging).stagePrepared":            "the volume lies on the disk",
+	"signatures.read":                                          "the disk or volume holds no data of others",
+	"volumes.(*Volumes).checkRaw":                              "the volume lies on the disk and is raw when it is formatted",
+	"disks.(*Disks).inspect < disks.(*Disks).writeTable":       "the disk is raw when its table is written",
+	"opendisk.(*Disk).VerifyLayout":                            "nobody has partitioned the disk meanwhile",
+	"disks.(*Disks).DirectoriesOf < staging.(*Staging).retire": "no volume of the disk is in use",
+	"pathpolicy.(*walk).down":                                  "no link leads the change elsewhere",
+	"pathpolicy.(*walk).checkVolume":                           "a pod gets no link to a protected volume",
+	"ProtectsBesideWindows < volumes.(*Volumes).Mount":         "a pod gets no volume that the administrator protects",
 }
 
 // The cost of an operation doesn't grow with what else is on the node, or as little as it must, and

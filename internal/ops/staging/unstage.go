@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -130,7 +131,7 @@ func (s *Staging) unstageUnused(
 	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
 		target, err = s.unstageVolume(ctx, r, path, id, done)
 		if volumes.IsInUse(err) && inUse == nil {
-			inUse = s.Volumes.InUse(ctx, id, err)
+			inUse = s.Volumes.InUse(ctx, err)
 		}
 		return !volumes.IsInUse(err), nil
 	})
@@ -143,7 +144,7 @@ func (s *Staging) unstageUnused(
 	case ended != nil:
 		return "", fmt.Errorf("%w: %w", ended, err)
 	}
-	return "", s.Volumes.InUse(ctx, id, err)
+	return "", s.Volumes.InUse(ctx, err)
 }
 
 // unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
@@ -176,18 +177,26 @@ func (s *Staging) unstageVolume(
 			return "", err
 		}
 	}
-	locked, err := s.Volumes.UnmountUnused(ctx, right, path, r.Force)
+	var all opendisk.Volumes
+	var locked locks
+	defer func() { locked.Close() }() // only now, so that nobody opens a volume before its disk is offline
+	if !r.Force {
+		if all, locked, err = s.lockOthers(ctx, d, id); err != nil {
+			return "", err
+		}
+	}
+	h, err := s.Volumes.UnmountUnused(ctx, right, path, r.Force)
 	if err != nil {
 		return "", meanwhileGone(err)
 	}
-	if locked.Device != nil {
-		defer locked.Close() // only now, so that nobody opens the volume before its disk is offline
+	if h.Device != nil {
+		locked = append(locked, lock{id, h})
 	}
 	done.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
 	removeErr := s.removeStagingDirectory(ctx, path)
 	if target, err = s.targetOf(ctx, d.Disk); err == nil {
-		done.DiskOffline, err = s.retire(ctx, d, id, locked)
+		done.DiskOffline, err = s.retire(ctx, d, all, locked)
 	}
 	return target, meanwhileGone(cmp.Or(err, removeErr))
 }
@@ -317,7 +326,7 @@ func (s *Staging) retireNamed(ctx context.Context, wanted storage.Selector, done
 		return meanwhileGone(err)
 	}
 	defer d.Release()
-	done.DiskOffline, err = s.retire(ctx, d, "", device.Handle{})
+	done.DiskOffline, err = s.retire(ctx, d, nil, nil)
 	return meanwhileGone(err)
 }
 
@@ -330,32 +339,86 @@ func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*use.Disk
 	return d, err
 }
 
+// lock is a handle that has the lock of a volume, which is written out.
+type lock struct {
+	id volume.ID
+	device.Handle
+}
+
+type locks []lock
+
+func (l locks) Close() {
+	for _, h := range l {
+		h.Close()
+	}
+}
+
+func (l locks) has(_ uint32, name string) bool {
+	return slices.ContainsFunc(l, func(h lock) bool { return h.id.Equal(volume.ID(name)) })
+}
+
+// lockOthers returns the volumes of a disk that is to go offline, and locks them, all but id. If
+// somebody uses one of them, IsInUse is true of the error. If one is mounted, the disk stays online,
+// and none is locked. A sick disk's volumes must be unmounted, too: if one can't be locked for another
+// cause, it is left out, and if the disk doesn't return them, all are. Then retire queries again.
+func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID) (
+	all opendisk.Volumes, locked locks, _ error) {
+	all, err := s.Disks.Volumes(ctx, d)
+	others := maps.Clone(all)
+	maps.DeleteFunc(others, locks{{id: id}}.has)
+	var at []string
+	if err == nil {
+		at, err = s.Disks.DirectoriesOf(ctx, others)
+	}
+	if err != nil || len(at) > 0 {
+		return all, nil, nil
+	}
+	for _, name := range others {
+		h, err := s.Volumes.Lock(ctx, volume.ID(name))
+		switch {
+		case err == nil:
+			locked = append(locked, lock{volume.ID(name), h})
+		case volumes.IsInUse(err):
+			locked.Close()
+			return nil, nil, err
+		}
+	}
+	return all, locked, nil
+}
+
 // retire takes a disk offline unless one of its volumes is mounted, and reports whether it
-// has. A disk that was staged read-only is writable from then on. If locked has a Device, it has
-// the lock of the disk's volume id, which is written out.
+// has. A disk that was staged read-only is writable from then on. all are the disk's volumes, nil if
+// the caller doesn't know them, and locked those of them that the caller has locked.
 //
-// As WSL does, retire dismounts that volume before, and the handle keeps the lock meanwhile.
+// As WSL does, retire dismounts the locked volumes before, and their handles keep the locks meanwhile.
 //
 // Source: https://github.com/microsoft/WSL, src/windows/common/disk.cpp, SetOnline
-func (s *Staging) retire(ctx context.Context, d *use.Disk, id volume.ID, locked device.Handle) (offline bool, _ error) {
+func (s *Staging) retire(ctx context.Context, d *use.Disk, all opendisk.Volumes, locked locks) (offline bool, _ error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&disks.Blocking == win.DiskOffline {
 		return false, err
 	}
-	var volumes opendisk.Volumes
-	if offline = attributes&win.DiskOffline == 0; offline {
-		var paths []string
-		if volumes, paths, err = s.Disks.Mounted(ctx, d); err != nil || len(paths) > 0 {
-			return false, err
+	offline = attributes&win.DiskOffline == 0
+	switch {
+	case !offline: // it has no volumes
+		all, locked = nil, nil
+	case all == nil:
+		all, err = s.Disks.Volumes(ctx, d)
+	}
+	var paths []string
+	if err == nil {
+		paths, err = s.Disks.DirectoriesOf(ctx, all)
+	}
+	if err != nil || len(paths) > 0 {
+		return false, err
+	}
+	for _, h := range locked {
+		if err := h.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
+			s.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", h.id, "err", err)
 		}
 	}
-	if offline && locked.Device != nil {
-		maps.DeleteFunc(volumes, func(_ uint32, name string) bool { return id.Equal(volume.ID(name)) })
-		if err := locked.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
-			s.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", id, "err", err)
-		}
-	}
-	if err := s.Disks.TakeOffline(ctx, d, volumes, attributes); err != nil {
+	maps.DeleteFunc(all, locked.has)
+	if err := s.Disks.TakeOffline(ctx, d, all, attributes); err != nil {
 		return false, err
 	}
 	return offline, nil

@@ -47,7 +47,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 	if force {
 		return locked, v.Unmount(ctx, right, path, func() error { return v.flush(ctx, right.ID) })
 	}
-	h, err := v.lock(ctx, right.ID)
+	h, err := v.Lock(ctx, right.ID)
 	if err != nil {
 		return locked, err
 	}
@@ -93,7 +93,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 		return device.Handle{}, err
 	}
 	inside := context.WithoutCancel(ctx)
-	h, err := v.lock(inside, id)
+	h, err := v.Lock(inside, id)
 	if err == nil || win.IsGone(err) {
 		return h, err
 	}
@@ -112,12 +112,12 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 		Detail: after + why, Err: err}
 }
 
-// lock opens a volume, flushes it and locks it. If somebody uses the volume, IsInUse is true of
-// the error.
-func (v *Volumes) lock(ctx context.Context, id volume.ID) (device.Handle, error) {
+// Lock opens a volume, flushes it and locks it until the handle is closed. If somebody uses the volume,
+// IsInUse is true of the error.
+func (v *Volumes) Lock(ctx context.Context, id volume.ID) (device.Handle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	if err != nil {
-		return h, whileInUse(err)
+		return h, whileInUse(id, err)
 	}
 	locked := false
 	defer func() {
@@ -129,39 +129,44 @@ func (v *Volumes) lock(ctx context.Context, id volume.ID) (device.Handle, error)
 		return h, err
 	}
 	if err := h.LockVolume(ctx); err != nil {
-		return h, whileInUse(err)
+		return h, whileInUse(id, err)
 	}
 	locked = true
 	return h, nil
 }
 
-// inUse is the error of a volume that can't be locked, because somebody has the volume or
+// inUse is the error of the volume id that can't be locked, because somebody has the volume or
 // something on it open.
-type inUse struct{ error }
+type inUse struct {
+	error
+	id volume.ID
+}
 
 func (e inUse) Unwrap() error { return e.error }
 
 // whileInUse returns err, of opening or locking a volume, as inUse if it says that the volume is.
-func whileInUse(err error) error {
+func whileInUse(id volume.ID, err error) error {
 	if win.IsAny(err, win.ErrorAccessDenied, win.ErrorSharingViolation) {
-		return inUse{err}
+		return inUse{err, id}
 	}
 	return err
 }
 
-// IsInUse reports whether err, of UnmountUnused, says that somebody uses the volume, and nothing
+// IsInUse reports whether err, of UnmountUnused or Lock, says that somebody uses the volume, and nothing
 // was changed. The use may end after a moment, as that of virus scanners does.
 func IsInUse(err error) bool {
 	is := errors.As(err, new(inUse))
 	return is
 }
 
-// InUse is the error of a volume that stays in use: csiproxy.ErrFailedPrecondition. It names the
-// processes that use the volume, as far as Windows tells them.
-func (v *Volumes) InUse(ctx context.Context, id volume.ID, err error) error {
+// InUse returns err, of which IsInUse is true, as the error of a volume that stays in use:
+// csiproxy.ErrFailedPrecondition. It names the processes that use the volume, as far as Windows tells them.
+func (v *Volumes) InUse(ctx context.Context, err error) error {
+	var used inUse
+	errors.As(err, &used)
 	return &csiproxy.Error{
-		Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id), Err: err,
-		Detail: "it is in use" + v.users(ctx, id) + "; end that use, or force the unmount",
+		Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(used.id), Err: err,
+		Detail: "it is in use" + v.users(ctx, used.id) + "; end that use, or force the unmount",
 	}
 }
 

@@ -95,12 +95,12 @@ func TestUnmountUnused(t *testing.T) {
 			}
 			simtest.Want(t, "mounted", s.mountedAt(staging) != "", c.mounted)
 			if c.inUse {
-				err = s.volumes.InUse(t.Context(), s.id, err)
+				err = s.volumes.InUse(t.Context(), err)
 				for range 11 {
 					use(s)
 				}
 				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
-				many := s.volumes.InUse(t.Context(), s.id, err)
+				many := s.volumes.InUse(t.Context(), err)
 				for text, err := range map[string]error{
 					"it is in use by process 2000 (" + image + "); end that use, or force the unmount": err,
 					"process 2036 (" + image + "), 2 more; end":                                        many,
