@@ -42,11 +42,8 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		"allowedPaths", append([]string{o.KubeletPath}, o.WorkingDirs...))
 
 	claimed, err := pipe.ClaimGuarded(o.endpointDir, o.pipeSecurity)
-	if errors.Is(err, pipe.ErrInUse) {
-		err = fmt.Errorf("%w; a daemon runs already: stop it first", err)
-	}
 	if err != nil {
-		return err
+		return onlyOne(err)
 	}
 	defer func() { err = errors.Join(err, claimed.Close()) }()
 
@@ -70,7 +67,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	administrators, err := claimed.Administrators().Listen(ctx, admin.EndpointName)
 	if err != nil {
-		return err
+		return onlyOne(err)
 	}
 	s, err := daemon.New(daemon.Config{
 		Held: func(ctx context.Context, name string) error {
@@ -116,6 +113,16 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}()
 	ready()
 	return s.Serve(ctx)
+}
+
+// onlyOne says what to do if another daemon of ours runs already. This one doesn't wait for its end, as
+// it does beside the published daemon: it could serve nothing meanwhile, and the probes, which ask at the
+// administrators' endpoint, would get the other one's answers.
+func onlyOne(err error) error {
+	if errors.Is(err, pipe.ErrInUse) {
+		err = fmt.Errorf("%w; a daemon runs already: stop one of the two", err)
+	}
+	return err
 }
 
 // servedVersions returns the versions of the API that operations are served in, by group.

@@ -6,6 +6,7 @@ package windows
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -129,7 +130,7 @@ func silentConnection(t *testing.T) net.Conn {
 	return c
 }
 
-// A second daemon takes nothing from the one that serves, and says so.
+// A second daemon takes nothing from the one that serves, and says which process that is.
 func TestSecondDaemon(t *testing.T) {
 	s := installSimulated(t)
 	s.start()
@@ -137,9 +138,12 @@ func TestSecondDaemon(t *testing.T) {
 	disks.call("ListDiskIDs", nil)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	first, err := s.Query()
+	must(t, err)
 	out, err := exec.CommandContext(ctx, simProgram).CombinedOutput()
-	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("the second daemon ends with %v, want exit code 1:\n%s", err, out)
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(string(out), fmt.Sprintf("in use by another process: process %d", first.ProcessId)) {
+		t.Errorf("the second daemon ends with %v, want exit code 1 and process %d:\n%s", err, first.ProcessId, out)
 	}
 	disks.call("ListDiskIDs", nil)
 	newest(t, "disk").call("ListDiskIDs", nil)

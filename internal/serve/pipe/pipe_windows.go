@@ -4,6 +4,7 @@
 package pipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,10 @@ func (claimed) administrators() claimed { return claimed{defaultSecurityDescript
 // listenPipe is another one under Wine.
 var listenPipe = winio.ListenPipe
 
-func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
+// heldTimeout bounds the question who has a pipe that is taken.
+const heldTimeout = time.Second
+
+func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) {
 	// ListenPipe makes the first instance of the pipe or fails, so a process
 	// that was there before can't be joined, nor impersonated to. It refuses
 	// clients of other machines.
@@ -91,7 +95,9 @@ func (c claimed) listen(_ context.Context, name string) (net.Listener, error) {
 	// Windows answers a second first instance with ERROR_ACCESS_DENIED.
 	// https://learn.microsoft.com/en-us/windows/win32/api/namedpipeapi/nf-namedpipeapi-createnamedpipew
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("listen on %s: %w (%w)", address("", name), ErrInUse, err)
+		ctx, cancel := context.WithTimeout(ctx, heldTimeout)
+		defer cancel()
+		return nil, cmp.Or(Held(ctx, address("", name)), fmt.Errorf("listen on %s: %w (%w)", address("", name), ErrInUse, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address("", name), err)
