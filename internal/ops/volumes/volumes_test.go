@@ -311,7 +311,10 @@ func TestResizeVolume(t *testing.T) {
 	})
 	grows := func() int { return n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"] }
 
-	for _, bytes := range []int64{0, 1, gibibyte, original, original + mebibyte/2} {
+	// Drivers ask for the size of the disk right after the format (csi-proxy #364).
+	all, err := n.disks.GetDiskStats(t.Context(), number)
+	n.do(err)
+	for _, bytes := range []int64{0, 1, gibibyte, original, original + mebibyte/2, all.SizeBytes} {
 		n.do(n.volumes.ResizeVolume(t.Context(), id, bytes))
 		if got := size(n, id); got != original || grows() != 0 {
 			t.Fatalf("resize to %d where there is no room: %d, was %d", bytes, got, original)
