@@ -48,6 +48,8 @@ type known struct {
 
 // scratchTimeout is how long a scratch disk isn't opened again. If a container ends and its disk leaves,
 // an administrator's VHDX may come to its interface path before the next list. That is found then.
+// Notices of arrivals don't say which disk has come, and each container that starts gives one: after
+// each, all scratch disks would have to be opened again.
 const scratchTimeout = 10 * time.Minute
 
 // newDevices returns the devices of a class. Whenever the number of devices that queries leave out
