@@ -296,7 +296,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the log has no %s:\n%s", part, &log)
 			}
 		}
-		if text := strings.ToLower(log.String() + err.Error()); strings.Contains(text, "app") ||
+		if text := strings.ToLower(log.String() + fmt.Sprint(err)); strings.Contains(text, "app") ||
 			strings.Contains(text, "wrong") || strings.Contains(text, "local") {
 			t.Errorf("the log or error shows credentials:\n%s", text)
 		}

@@ -256,9 +256,9 @@ func TestSilentDiskMayBeMeant(t *testing.T) {
 					}
 					_, err := n.Storage.StageVolume(ctx, r)
 					cancel()
-					texts[err.Error()] = true
+					texts[fmt.Sprint(err)] = true
 					for _, part := range []string{want, "Windows has not answered " + hung, since} {
-						if !strings.Contains(err.Error(), part) {
+						if !strings.Contains(fmt.Sprint(err), part) {
 							t.Errorf("%s: %v, want %q", hung, err, part)
 						}
 					}

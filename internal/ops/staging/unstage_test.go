@@ -329,7 +329,7 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 			done, err := n.Storage.UnstageVolume(t.Context(), request)
 			simtest.WantErrorOf(t, "somebody has come", err, csiproxy.ErrFailedPrecondition)
 			if _, readErr := sim.ReadFile(stagingPath + file); done.Unmounted || (readErr == nil) != restored ||
-				restored && !strings.Contains(err.Error(), fmt.Sprintf("process %d", process)) {
+				restored && !strings.Contains(fmt.Sprint(err), fmt.Sprintf("process %d", process)) {
 				t.Errorf("error %d: %+v, %v; then %v", errno, done, err, readErr)
 			}
 			simtest.Must(t, sim.EndProcess(process))
