@@ -135,10 +135,11 @@ ifdef SAMPLES
 	cd driver/examples/python && python3 -B sample_test.py
 endif
 
-# FROM=v1.2.2: also upgrades the chart of that commit (RELEASE.md).
+# FROM=v1.2.2: also upgrades the chart of that commit (RELEASE.md). KUBEBUILDER_ASSETS: the folder of
+# kube-apiserver and etcd that setup-envtest prints, in the place of those that are built.
 test-cluster: build-here ## test deploy and the plugin for kubectl with Prometheus and a real kube-apiserver, which is built the first time
 	$(if $(FROM),rm -rf bin/.before && mkdir -p bin/.before && git archive '$(FROM)' deploy/charts | tar -x -C bin/.before)
-	bin=$$(test/kubernetes/programs/setup kube-apiserver) && CSI_PROXY_CLUSTER=$$bin \
+	bin=$${KUBEBUILDER_ASSETS:-$$(test/kubernetes/programs/setup kube-apiserver)} && CSI_PROXY_CLUSTER=$$bin \
 		$(if $(FROM),CSI_PROXY_CHART_BEFORE=$(CURDIR)/bin/.before/deploy/charts/csi-proxy) \
 		$(GO) -C test/kubernetes/cluster test -count=1 ./server ./monitoring
 
