@@ -69,12 +69,16 @@ func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest,
 		}
 	}
 	if mounted != "" {
-		if target, err = s.unstageUnused(ctx, r, path, mounted, &done); err != nil {
+		err := s.whenUnused(ctx, func() (err error) {
+			target, err = s.unstageVolume(ctx, r, path, mounted, &done)
+			return err
+		})
+		if err != nil {
 			return done, err
 		}
 	}
 	if !done.Unmounted && !r.Disk.IsZero() {
-		if err := s.retireNamed(ctx, r.Disk, &done); err != nil {
+		if err := s.whenUnused(ctx, func() error { return s.retireNamed(ctx, r, &done) }); err != nil {
 			return done, err
 		}
 		if err := s.checkNotStaged(ctx, path, mounted, isShare); err != nil {
@@ -117,19 +121,17 @@ const (
 	useLongestInterval = 5 * time.Second
 )
 
-// unstageUnused retries unstageVolume while the volume is in use, for half of the time that the
-// caller has at most. No right is held between two attempts, so other calls on the disk and the
-// volume go on.
-func (s *Staging) unstageUnused(
-	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
-) (target iscsi.IQN, err error) {
+// whenUnused retries f while its error says that a volume is in use, for half of the time that the
+// caller has at most. No right is held between two attempts, so other calls on the disk and its
+// volumes go on.
+func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	polling := operation.Polling{Timeout: useTimeout, First: useInterval, Longest: useLongestInterval}
 	if deadline, ok := ctx.Deadline(); ok {
 		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
 	}
 	var inUse error // of the first attempt: who had it open may be gone when somebody asks
 	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
-		target, err = s.unstageVolume(ctx, r, path, id, done)
+		err = f()
 		if volumes.IsInUse(err) && inUse == nil {
 			inUse = s.Volumes.InUse(ctx, err)
 		}
@@ -138,13 +140,13 @@ func (s *Staging) unstageUnused(
 	switch {
 	case !volumes.IsInUse(err):
 		if inUse != nil {
-			s.options.Logger.Warn("a volume was in use when it was to be unmounted", "volume", id, "err", inUse)
+			s.options.Logger.Warn("a volume was in use when it was to be unmounted", "err", inUse)
 		}
-		return target, err
+		return err
 	case ended != nil:
-		return "", fmt.Errorf("%w: %w", ended, err)
+		return fmt.Errorf("%w: %w", ended, err)
 	}
-	return "", s.Volumes.InUse(ctx, err)
+	return s.Volumes.InUse(ctx, err)
 }
 
 // unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
@@ -177,14 +179,11 @@ func (s *Staging) unstageVolume(
 			return "", err
 		}
 	}
-	var all opendisk.Volumes
-	var locked locks
-	defer func() { locked.Close() }() // only now, so that nobody opens a volume before its disk is offline
-	if !r.Force {
-		if all, locked, err = s.lockOthers(ctx, d, id); err != nil {
-			return "", err
-		}
+	all, locked, err := s.lockOthers(ctx, d, id, r.Force)
+	if err != nil {
+		return "", err
 	}
+	defer func() { locked.Close() }() // only now, so that nobody opens a volume before its disk is offline
 	h, err := s.Volumes.UnmountUnused(ctx, right, path, r.Force)
 	if err != nil {
 		return "", meanwhileGone(err)
@@ -320,13 +319,25 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *us
 }
 
 // retireNamed takes the disk that a request names offline, if it is in the node.
-func (s *Staging) retireNamed(ctx context.Context, wanted storage.Selector, done *storage.UnstagedVolume) error {
-	d, err := s.named(ctx, wanted)
+func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeRequest, done *storage.UnstagedVolume) error {
+	d, err := s.named(ctx, r.Disk)
 	if err != nil || d == nil {
 		return meanwhileGone(err)
 	}
 	defer d.Release()
-	done.DiskOffline, err = s.retire(ctx, d, nil, nil)
+	attributes, err := d.Attributes(ctx)
+	if err != nil {
+		return meanwhileGone(err)
+	}
+	var all opendisk.Volumes
+	var locked locks
+	if attributes&win.DiskOffline == 0 { // otherwise it has no volumes
+		if all, locked, err = s.lockOthers(ctx, d, "", r.Force); err != nil {
+			return err
+		}
+	}
+	defer locked.Close()
+	done.DiskOffline, err = s.retire(ctx, d, all, locked)
 	return meanwhileGone(err)
 }
 
@@ -359,10 +370,14 @@ func (l locks) has(_ uint32, name string) bool {
 
 // lockOthers returns the volumes of a disk that is to go offline, and locks them, all but id. If
 // somebody uses one of them, IsInUse is true of the error. If one is mounted, the disk stays online,
-// and none is locked. A sick disk's volumes must be unmounted, too: if one can't be locked for another
-// cause, it is left out, and if the disk doesn't return them, all are. Then retire queries again.
-func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID) (
+// and none is locked, nor with force. A sick disk's volumes must be unmounted, too: if one can't be
+// locked for another cause, it is left out, and if the disk doesn't return them, all are. Then retire
+// queries again.
+func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, force bool) (
 	all opendisk.Volumes, locked locks, _ error) {
+	if force {
+		return nil, nil, nil
+	}
 	all, err := s.Disks.Volumes(ctx, d)
 	others := maps.Clone(all)
 	maps.DeleteFunc(others, locks{{id: id}}.has)

@@ -431,66 +431,78 @@ func TestUnstageVolumeOfTwo(t *testing.T) {
 }
 
 // The disk stays online, and the volume staged, while somebody uses another of its volumes, such as one
-// with a drive letter. Otherwise both are locked and dismounted when the disk goes offline.
-func TestUnstageVolumeBesideOneInUse(t *testing.T) { synctest.Test(t, testUnstageVolumeBesideOneInUse) }
-
-func testUnstageVolumeBesideOneInUse(t *testing.T) {
-	offline, dismount := win.IoctlDiskSetDiskAttributes.String(), win.FsctlDismountVolume.String()
+// with a drive letter. Otherwise both are locked and dismounted when the disk goes offline. So it is
+// when an earlier call has died after it unmounted the volume.
+func TestUnstageVolumeBesideOneInUse(t *testing.T) {
 	for _, force := range []bool{false, true} {
-		sim, n := newNode(t)
-		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-		simtest.Partition(t, sim, number, 2)
-		sim.Settle()
-		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), Partition: 1, StagingPath: stagingPath})
-		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
-		v, err := n.Storage.GetVolume(t.Context(), stagingPath)
-		simtest.Must(t, err)
-		all := sim.VolumesOfDisk(number)
-		other := all[slices.IndexFunc(all, func(name string) bool { return !v.VolumeID.Equal(volume.ID(name)) })]
-		open := func(name string) (win.ProcessID, error) {
-			return sim.StartProcess(`C:\editor.exe`, strings.TrimSuffix(name, `\`))
+		for _, unmounted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("force %t, unmounted %t", force, unmounted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testUnstageVolumeBesideOneInUse(t, force, unmounted) })
+			})
 		}
-		process, err := open(other)
-		simtest.Must(t, err)
-		request := storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: force}
-		if !force {
-			_, err := n.Storage.UnstageVolume(t.Context(), request)
-			simtest.WantErrorOf(t, "the other volume is in use", err, csiproxy.ErrFailedPrecondition, other+": it is in use by process")
-			if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
-				t.Errorf("the file is %q, %v", data, err)
+	}
+}
+
+func testUnstageVolumeBesideOneInUse(t *testing.T, force, unmounted bool) {
+	offline, dismount := win.IoctlDiskSetDiskAttributes.String(), win.FsctlDismountVolume.String()
+	sim, n := newNode(t)
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Partition(t, sim, number, 2)
+	sim.Settle()
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), Partition: 1, StagingPath: stagingPath})
+	v, err := n.Storage.GetVolume(t.Context(), stagingPath)
+	simtest.Must(t, err)
+	all := sim.VolumesOfDisk(number)
+	other := all[slices.IndexFunc(all, func(name string) bool { return !v.VolumeID.Equal(volume.ID(name)) })]
+	open := func(name string) (win.ProcessID, error) {
+		return sim.StartProcess(`C:\editor.exe`, strings.TrimSuffix(name, `\`))
+	}
+	process, err := open(other)
+	simtest.Must(t, err)
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: force}
+	if unmounted {
+		request.Disk = serial("vol-1")
+		simtest.Must(t, n.Volume.UnmountVolume(t.Context(), v.VolumeID, stagingPath))
+	}
+	want := []string{offline}
+	if !force {
+		want = []string{dismount, dismount, offline}
+		mounts := sim.MountPoints()
+		_, err := n.Storage.UnstageVolume(t.Context(), request)
+		simtest.WantErrorOf(t, "the other volume is in use", err, csiproxy.ErrFailedPrecondition, other+": it is in use by process")
+		if now := sim.MountPoints(); !slices.Equal(now, mounts) {
+			t.Errorf("the mount points are %q, were %q", now, mounts)
+		}
+		if online, err := n.Disk.GetDiskState(t.Context(), number); !online || err != nil {
+			t.Errorf("the disk is online: %v, %v", online, err)
+		}
+		simtest.Must(t, sim.EndProcess(process))
+	}
+	var calls []string
+	sim.OnCall(func(c winsim.Call) {
+		if c.Name != offline && c.Name != dismount {
+			return
+		}
+		calls = append(calls, c.Name)
+		for _, name := range all {
+			if force {
+				continue
 			}
-			simtest.Must(t, sim.EndProcess(process))
-		}
-		var calls []string
-		sim.OnCall(func(c winsim.Call) {
-			if c.Name != offline && c.Name != dismount {
-				return
+			if _, err := open(name); !errors.Is(err, win.ErrorAccessDenied) {
+				t.Errorf("at %s, somebody opens %s: %v", c.Name, name, err)
 			}
-			calls = append(calls, c.Name)
-			for _, name := range all {
-				if force {
-					continue
-				}
-				if _, err := open(name); !errors.Is(err, win.ErrorAccessDenied) {
-					t.Errorf("at %s, somebody opens %s: %v", c.Name, name, err)
-				}
-			}
-		})
-		done := unstage(t, n, request)
-		sim.OnCall(nil)
-		want := []string{dismount, dismount, offline}
-		if force {
-			want = []string{offline}
 		}
-		if !done.Unmounted || !done.DiskOffline || !slices.Equal(calls, want) {
-			t.Errorf("force %t: %+v, by %q", force, done, calls)
-		}
-		if force {
-			simtest.Must(t, sim.EndProcess(process))
-		}
-		if open := sim.OpenHandles(); len(open) > 0 {
-			t.Errorf("open afterwards: %q", open)
-		}
+	})
+	done := unstage(t, n, request)
+	sim.OnCall(nil)
+	if done.Unmounted == unmounted || !done.DiskOffline || !slices.Equal(calls, want) {
+		t.Errorf("%+v, by %q", done, calls)
+	}
+	if force {
+		simtest.Must(t, sim.EndProcess(process))
+	}
+	if open := sim.OpenHandles(); len(open) > 0 {
+		t.Errorf("open afterwards: %q", open)
 	}
 }
 
