@@ -154,6 +154,10 @@ func TestUsers(t *testing.T) {
 	is("protected", protected, map[disk.Number]bool{0: true, n.number: true}, err)
 	awaited, err := o.MountsMissingVolume(t.Context())
 	is("a mount is away", awaited, false, err)
+	mounts, err := o.MountsOf(t.Context(), n.number)
+	is("mounts of its disk", mounts, []string{mountPath}, err)
+	mounts, err = o.MountsOf(t.Context(), n.number+1)
+	is("mounts of another disk", mounts, []string{}, err)
 	// One error proves nothing.
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
 		win.ErrorDeviceNotConnected))
@@ -171,6 +175,8 @@ func TestUsers(t *testing.T) {
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	awaited, err = o.MountsMissingVolume(t.Context())
 	is("a mount may be away", awaited, true, err)
+	_, err = o.MountsOf(t.Context(), n.number)
+	simtest.WantError(t, err, csiproxy.ErrPermissionDenied)
 	n.sim.ResetRules()
 
 	detach(t, n)
