@@ -5,6 +5,7 @@ package shares_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -285,16 +286,18 @@ func TestUnmapWithUnknownLinks(t *testing.T) {
 	}
 }
 
-// connected is a node that tells other connections than it has.
+// connected is a node that lists other connections than it has, or gives an error.
 type connected struct {
 	*winsim.System
-	to []win.SMBConnection
+	to  []win.SMBConnection
+	err error
 }
 
-func (c connected) SMBConnections(context.Context) ([]win.SMBConnection, error) { return c.to, nil }
+func (c connected) SMBConnections(context.Context) ([]win.SMBConnection, error) { return c.to, c.err }
 
 // The opens of all connections to a share count. Without a connection, the user of a mapping isn't known,
-// so it may be the caller.
+// so it may be the caller. If Windows doesn't list connections, the mapping is neither removed nor used
+// for a staging.
 func TestConnectionsOfAMapping(t *testing.T) {
 	sys, _ := newNode(t)
 	data, err := unc.Parse(`\\server\data`)
@@ -303,22 +306,28 @@ func TestConnectionsOfAMapping(t *testing.T) {
 	one := win.SMBConnection{Server: "server", Share: "data", Credential: alice.Username}
 	used := one
 	used.Opens = 1
-	m := newMappings(t, connected{sys, []win.SMBConnection{used, one}}, shares.Options{})
-	if unused, err := m.IsUnused(t.Context(), data); unused || err != nil {
-		t.Errorf("unused %t, %v", unused, err)
+	for _, refused := range []error{nil, win.ErrorNoSystemResources} {
+		m := newMappings(t, connected{sys, []win.SMBConnection{used, one}, refused}, shares.Options{})
+		if unused, err := m.IsUnused(t.Context(), data); unused || !errors.Is(err, refused) {
+			t.Errorf("unused %t, %v, want %v", unused, err, refused)
+		}
+		r, err := m.Rights(t.Context(), data)
+		must(t, err)
+		removed, err := m.RemoveUnused(t.Context(), r, shares.Links{})
+		r.Release()
+		if removed || !errors.Is(err, refused) {
+			t.Errorf("removed %t, %v, want %v", removed, err, refused)
+		}
 	}
-	r, err := m.Rights(t.Context(), data)
-	must(t, err)
-	removed, err := m.RemoveUnused(t.Context(), r, shares.Links{})
-	r.Release()
-	if removed || err != nil {
-		t.Errorf("removed %t, %v", removed, err)
+	stageIt := func(refused error) error {
+		m := newMappings(t, connected{sys, nil, refused}, shares.Options{}) // of another process
+		w, err := m.Parse(data.String(), stage+"2", alice)
+		must(t, err)
+		w.Staging = true
+		return m.Map(t.Context(), w)
 	}
-	m = newMappings(t, connected{sys, nil}, shares.Options{}) // of another process
-	w, err := m.Parse(data.String(), stage+"2", alice)
-	must(t, err)
-	w.Staging = true
-	must(t, m.Map(t.Context(), w))
+	want(t, stageIt(win.ErrorNoSystemResources), csiproxy.ErrUnavailable)
+	must(t, stageIt(nil))
 }
 
 // Many pods start at once.
