@@ -2107,7 +2107,7 @@ type CreateSymlinkRequest struct {
 	SourcePath string `protobuf:"bytes,1,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
 	// The link to create.
 	TargetPath string `protobuf:"bytes,2,opt,name=target_path,json=targetPath,proto3" json:"target_path,omitempty"`
-	// True for a link to a file: Windows tells them apart.
+	// True for a link to a file: Windows distinguishes them.
 	File          bool `protobuf:"varint,3,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2592,10 +2592,10 @@ type IscsiTarget struct {
 	Portals []*IscsiPortal `protobuf:"bytes,2,rep,name=portals,proto3" json:"portals,omitempty"`
 	// Whom the target lets in with CHAP; empty for anybody without.
 	ChapUser string `protobuf:"bytes,3,opt,name=chap_user,json=chapUser,proto3" json:"chap_user,omitempty"`
-	// From LUN 0 on. Their addresses aren't theirs to choose, and ListIscsiTargets tells sizes, serial
+	// From LUN 0 on. Their addresses aren't theirs to choose, and ListIscsiTargets returns sizes, serial
 	// numbers and how they arrive only.
 	Luns []*DiskHardware `protobuf:"bytes,4,rep,name=luns,proto3" json:"luns,omitempty"`
-	// The secret of the CHAP user: 12 to 16 bytes. ListIscsiTargets doesn't tell it, nor the next one.
+	// The secret of the CHAP user: 12 to 16 bytes. ListIscsiTargets returns neither it nor the next one.
 	ChapSecret string `protobuf:"bytes,5,opt,name=chap_secret,json=chapSecret,proto3" json:"chap_secret,omitempty"`
 	// What the target proves itself with: 12 to 16 bytes, or empty if it can't. The initiator's own
 	// secret must be the same.
@@ -2973,7 +2973,7 @@ func (x *ListServicesResponse) GetServices() []*WindowsService {
 type Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the call, such as "SetVolumeMountPointW" or "IOCTL_DISK_GROW_PARTITION". ListCalls
-	// tells all.
+	// returns all.
 	Call string `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Part of the name of what the call is about: "PhysicalDrive1", a path. Empty for everything.
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`

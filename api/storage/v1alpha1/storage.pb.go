@@ -2103,7 +2103,7 @@ type ListVolumesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their paths; mappings come last.
 	Mounts []*Mount `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	// What couldn't be looked at, and why; empty if the list is complete.
+	// What couldn't be read, and why; empty if the list is complete.
 	IncompleteReason string `protobuf:"bytes,2,opt,name=incomplete_reason,json=incompleteReason,proto3" json:"incomplete_reason,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -2564,7 +2564,7 @@ type CleanUpResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of ListVolumes.
 	Leftovers []*Leftover `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
-	// What couldn't be looked at, and why. There may be leftovers there. Empty if these are all.
+	// What couldn't be read, and why. There may be leftovers there. Empty if these are all.
 	IncompleteReason string `protobuf:"bytes,2,opt,name=incomplete_reason,json=incompleteReason,proto3" json:"incomplete_reason,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
