@@ -263,10 +263,10 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk) (paths []string
 
 // Mounted returns the volumes of an online disk, and at which directories they are mounted.
 func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, err error) {
-	if volumes, err = d.Volumes(ctx, h); err == nil {
-		paths, err = d.DirectoriesOf(ctx, volumes)
+	if volumes, err = d.Volumes(ctx, h); err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
+	if paths, err = d.DirectoriesOf(ctx, volumes); err != nil {
 		return nil, nil, err
 	}
 	return volumes, paths, nil
