@@ -114,6 +114,20 @@ func (r *rig) formatted() {
 // mounted mounts the volume at the staging path, with a file on it.
 func (r *rig) mounted() {
 	r.formatted()
+	r.mount()
+}
+
+// mountedBeside is mounted for the first of two volumes. The other one isn't used.
+func (r *rig) mountedBeside() {
+	r.raw(false)
+	simtest.Partition(r.t, r.sim, r.number, 2)
+	r.sim.Settle()
+	r.volume = volume.ID(r.sim.VolumesOfDisk(r.number)[0])
+	r.must(r.process().Volume.FormatVolume(context.Background(), r.volume))
+	r.mount()
+}
+
+func (r *rig) mount() {
 	r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
 	r.must(r.sim.WriteFile(staging+file, []byte("precious")))
 	r.must(r.sim.FlushFile(staging + file))

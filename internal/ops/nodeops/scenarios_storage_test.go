@@ -130,6 +130,14 @@ var storageScenarios = []scenario{
 		check: isUnstaged,
 	},
 	{
+		name: "UnstageVolume beside another volume", prepare: (*rig).mountedBeside, offline: true,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			return err
+		},
+		check: isUnstaged,
+	},
+	{
 		name: "UnstageVolume where the lock is in the way", prepare: func(r *rig) {
 			r.mounted()
 			r.must(r.sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
