@@ -212,7 +212,7 @@ func (p *program) simVolume() *cobra.Command {
 				usage: "the volume is read-only, by an attribute of its GPT partition; =false makes it writable"},
 			{field: "bitlocker_locked", name: "bitlocker", usage: "BitLocker has locked the volume; =false unlocks it"},
 			{field: "letter", name: "letter",
-				usage: "drive `letter` of the volume, such as D, as -protected-volume may name it; empty takes it away"},
+				usage: "drive `letter` of the volume, such as D, as -protected-volume may name it; empty removes it"},
 			{field: "damage", name: "damage", usage: "what is wrong with the file system, of this `kind`: none; spot, which " +
 				"a scan finds and a spot fix repairs; or offline, which only an offline repair does"},
 		}})

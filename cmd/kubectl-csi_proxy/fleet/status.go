@@ -291,7 +291,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 	}
 	slices.SortFunc(s.Hangs, func(a, b Hang) int { return a.Since.Compare(b.Since) })
 	for _, h := range s.Hangs {
-		s.problem("Windows hasn't answered %s on %s for %v: look at the storage behind it", h.Call, h.Object,
+		s.problem("Windows hasn't answered %s on %s for %v: check the storage behind it", h.Call, h.Object,
 			now.Sub(h.Since).Round(time.Second))
 	}
 	for _, sign := range []struct{ metric, label, value, text string }{
@@ -300,7 +300,7 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 			"links lead to no volume: see kubectl csi-proxy volumes, and restart the pods that use them"},
 		{"csi_proxy_smb_mappings", "state", "network_error",
 			"SMB mappings have network errors: can the node reach the servers?"},
-		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: look at the secrets"},
+		{"csi_proxy_smb_refused_accounts", "", "", "accounts were refused by SMB servers: check the secrets"},
 	} {
 		if n := count(sign.metric, sign.label, sign.value); n != nil && *n > 0 {
 			s.problem("%d %s", *n, sign.text)

@@ -18,7 +18,7 @@ import (
 
 // waitOrRestart is for a daemon that hangs, or is drained.
 const waitOrRestart = "if it is about to be stopped, wait until it is, or takes calls again by itself. " +
-	"Otherwise look at the daemon's log and the Event Log, then run csi-proxyctl service restart"
+	"Otherwise check the daemon's log and the Event Log, then run csi-proxyctl service restart"
 
 // checkEndpoints looks whether the daemon answers at the endpoints of all versions.
 func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
@@ -219,7 +219,7 @@ func checkService(_ context.Context, _ *Node, services []Service) (string, []Fin
 			if s.SpecificExitCode != 0 {
 				exit += fmt.Sprintf(" (%d)", s.SpecificExitCode)
 			}
-			faults = append(faults, problem("look at the daemon's log and the Event Log, then run csi-proxyctl service start",
+			faults = append(faults, problem("check the daemon's log and the Event Log, then run csi-proxyctl service start",
 				"the service %s is %s; its exit code is %s", s.Name, s.State, exit))
 		}
 	}

@@ -34,7 +34,7 @@ func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Fi
 		if temporary {
 			faults = append(faults, warning("start the daemon with -protected-volume="+on+", in the Helm chart "+
 				"protectedVolumes, or use a machine size without a temporary disk",
-				"%s is Azure's temporary disk, at %s, with LUN %s: a driver that looks at the LUN alone may take it for a "+
+				"%s is Azure's temporary disk, at %s, with LUN %s: a driver that goes by the LUN alone may take it for a "+
 					"volume's disk", d, on, at.LUNID))
 		}
 		first, taken := byLUN[at.LUNID]
@@ -45,9 +45,9 @@ func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Fi
 		faults = append(faults, warning("start the daemon with -protected-volume for the volume of the disk that is no "+
 			"volume's, or attach the other one with another LUN; if the flag is set, see the check protected-volumes; "+
 			"docs/drivers.md#lun-0 has more",
-			"%s and %s have the same LUN, %s: a driver that looks at the LUN alone takes either", first, d, at.LUNID))
+			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, d, at.LUNID))
 	}
-	return fmt.Sprintf("no two of %d disks have the same LUN where a driver looks at that alone", len(disks)), faults, nil
+	return fmt.Sprintf("no two of %d disks have the same LUN where a driver goes by that alone", len(disks)), faults, nil
 }
 
 // locations returns where drivers find the disks. The daemon knows the protected volumes;

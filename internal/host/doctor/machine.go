@@ -35,7 +35,7 @@ func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []F
 				"with -kubelet-path, and to csi-proxyctl doctor with --kubelet-path",
 				"the kubelet directory doesn't exist: there is no %s", path[:i])), nil
 		case err != nil:
-			return "", faults, fmt.Errorf("look at %s: %w", path[:i], err)
+			return "", faults, fmt.Errorf("query %s: %w", path[:i], err)
 		case a&win.AttributeReparsePoint != 0:
 			faults = append(faults, warning("give the daemon, by -kubelet-path, and kubelet, by --root-dir, the path of the "+
 				"directory itself",
@@ -121,7 +121,7 @@ func checkLogFile(_ context.Context, n *Node, services []Service) (string, []Fin
 func checkProviders(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
 	var faults []Finding
 	for _, err := range win.TryProviders(ctx, w) {
-		faults = append(faults, problem("look whether Get-Disk and Get-SmbGlobalMapping work in PowerShell. If not: winmgmt "+
+		faults = append(faults, problem("check whether Get-Disk and Get-SmbGlobalMapping work in PowerShell. If not: winmgmt "+
 			"/verifyrepository, then restart the node", "WMI doesn't answer: %v", err))
 	}
 	return "the providers of WMI for storage and SMB answer", faults, nil
