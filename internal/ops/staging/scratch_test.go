@@ -75,6 +75,7 @@ func TestScratchDisks(t *testing.T) {
 		simtest.Must(t, err)
 		_, err = node.DiskStates(t.Context()) // now they are known
 		simtest.Must(t, err)
+		known := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -112,14 +113,18 @@ func TestScratchDisks(t *testing.T) {
 			}
 		}
 		simtest.Must(t, node.Disk.Rescan(ctx))
-		time.Sleep(9 * time.Minute)
+		for i, minutes := range []time.Duration{9, 19} {
+			time.Sleep(time.Until(known.Add(minutes * time.Minute)))
+			o.mu.Lock()
+			for _, n := range o.scratch {
+				if o.opened[n] != i+1 || o.writes[n] != 0 {
+					t.Errorf("in %d minutes, disk %d was opened %d times, %d for writing", minutes, n, o.opened[n], o.writes[n])
+				}
+			}
+			o.mu.Unlock()
+		}
 		cancel()
 		running.Wait()
-		for _, n := range o.scratch {
-			if o.opened[n] != 1 || o.writes[n] != 0 {
-				t.Errorf("disk %d was opened %d times, %d for writing", n, o.opened[n], o.writes[n])
-			}
-		}
 
 		// What is asked for by its number is refused without being opened for writing.
 		for _, n := range o.scratch {
