@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 )
 
 // Pods asks the API server and kubelet which pods a node has.
@@ -41,7 +42,8 @@ const answerTimeout = 10 * time.Second
 // rest.InClusterConfig returns it; kubelet gets its token. address is kubelet's, such as
 // https://192.0.2.1:10250. Kubelet's certificate must be signed by an authority in the file
 // kubeletCA, or by the cluster's if that is empty. A kubelet that signs its certificate itself has
-// it in pki\kubelet.crt of its directory, and that file is then the authority.
+// it in pki\kubelet.crt of its directory, with that authority. It names the host and no address, so
+// that name is then expected, whatever the address is.
 func NewPods(cluster *rest.Config, node, address, kubeletCA string) (*Pods, error) {
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("kubelet's address %q must have the form https://192.0.2.1:10250", address)
@@ -55,6 +57,9 @@ func NewPods(cluster *rest.Config, node, address, kubeletCA string) (*Pods, erro
 	config.ServerName = "" // the API server's
 	if kubeletCA != "" {
 		config.CAFile, config.CAData = kubeletCA, nil
+		if config.ServerName, err = serverName(kubeletCA); err != nil {
+			return nil, err
+		}
 	}
 	kubelet, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -62,6 +67,21 @@ func NewPods(cluster *rest.Config, node, address, kubeletCA string) (*Pods, erro
 	}
 	kubelet.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Pods{api, kubelet, address, node}, nil
+}
+
+// serverName returns the name in the certificate of a server that is the first in a file; "" if that is
+// one of an authority.
+//
+// Source: https://github.com/kubernetes/kubernetes/blob/v1.36.1/cmd/kubelet/app/server.go (InitializeTLS)
+func serverName(file string) (string, error) {
+	certificates, err := cert.CertsFromFile(file)
+	if err != nil {
+		return "", err
+	}
+	if first := certificates[0]; !first.IsCA && len(first.DNSNames) > 0 {
+		return first.DNSNames[0], nil
+	}
+	return "", nil
 }
 
 // Gone reports whether a pod is proven gone from the node: a csinode.PodIsGone. Three answers must

@@ -4,18 +4,20 @@
 package kubeevents_test
 
 import (
+	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/csi-proxy/csi-proxy/driver/kubeevents"
 )
@@ -29,9 +31,28 @@ type answer struct {
 	text   string
 }
 
-// serve returns a server with a certificate of its own, and the file of its authority.
-func serve(t *testing.T, answers map[string]answer) (address, ca string) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// certificates are those that kubelet and the API server make for themselves: of a host, with a key.
+var (
+	ofKubelet = sync.OnceValues(func() (certificate, key []byte) { return selfSigned("node-1") })
+	ofAPI     = sync.OnceValues(func() (certificate, key []byte) { return selfSigned("127.0.0.1") })
+)
+
+func selfSigned(host string) (certificate, key []byte) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil) // as they do
+	if err != nil {
+		panic(err)
+	}
+	return certificate, key
+}
+
+// serve returns a server with a certificate, and the file of that.
+func serve(t *testing.T, of func() (certificate, key []byte), answers map[string]answer) (address, file string) {
+	certificate, key := of()
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, ok := answers[r.URL.Path]
 		switch {
 		case r.Header.Get("Authorization") != "Bearer "+token:
@@ -46,13 +67,14 @@ func serve(t *testing.T, answers map[string]answer) (address, ca string) {
 				TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: a.pods})
 		}
 	}))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
 	t.Cleanup(s.Close)
-	ca = filepath.Join(t.TempDir(), "ca.crt")
-	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	if err := os.WriteFile(ca, data, 0o600); err != nil {
+	file = filepath.Join(t.TempDir(), "server.crt")
+	if err := os.WriteFile(file, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return s.URL, ca
+	return s.URL, file
 }
 
 func pod(uid, node string, annotations map[string]string) corev1.Pod {
@@ -88,8 +110,8 @@ func TestGone(t *testing.T) {
 		"not JSON":                          {only, answer{text: "ok"}, only, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			apiURL, apiCA := serve(t, map[string]answer{"/api/v1/pods": test.api})
-			kubeletURL, kubeletCA := serve(t, map[string]answer{"/pods": test.pods, "/runningpods/": test.running})
+			apiURL, apiCA := serve(t, ofAPI, map[string]answer{"/api/v1/pods": test.api})
+			kubeletURL, kubeletCA := serve(t, ofKubelet, map[string]answer{"/pods": test.pods, "/runningpods/": test.running})
 			cluster := &rest.Config{Host: apiURL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: apiCA}}
 			p, err := kubeevents.NewPods(cluster, "node-1", kubeletURL, kubeletCA)
 			if err != nil {
@@ -111,10 +133,7 @@ func TestKubeletsCertificate(t *testing.T) {
 	asked := false
 	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer other.Close()
-	wrong := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(wrong, []byte(strangersCA), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	_, wrong := serve(t, ofAPI, nil)
 	p, err := kubeevents.NewPods(&rest.Config{Host: other.URL, BearerToken: token}, "node-1", other.URL, wrong)
 	if err != nil {
 		t.Fatal(err)
@@ -123,16 +142,3 @@ func TestKubeletsCertificate(t *testing.T) {
 		t.Errorf("gone %t, %v; asked %t", gone, err, asked)
 	}
 }
-
-// strangersCA is an authority that has signed nothing here.
-const strangersCA = `-----BEGIN CERTIFICATE-----
-MIIBfDCCASOgAwIBAgIULgTZ6eMhz/lbw0I7ET8bTvnPW5EwCgYIKoZIzj0EAwIw
-EzERMA8GA1UEAwwIc3RyYW5nZXIwIBcNMjYxMTIzMjAyNzM0WhgPMjEyNjEwMzAy
-MDI3MzRaMBMxETAPBgNVBAMMCHN0cmFuZ2VyMFkwEwYHKoZIzj0CAQYIKoZIzj0D
-AQcDQgAElwbF25WhTtH44qLvK3FBrHIC0MmFnOytoJ3nxuyADeK2n0B/yVMTq16J
-MbDayD0SrCL7SFvASpyKkGluYbt7z6NTMFEwHQYDVR0OBBYEFF67NzzDXulXbKxf
-+GK/hSCw/2mKMB8GA1UdIwQYMBaAFF67NzzDXulXbKxf+GK/hSCw/2mKMA8GA1Ud
-EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIgZrgfl9kbkh32jt7+k9zBrClr
-NkkAKeSRc81euybOLcoCIC3PEkAATyZo8HKA+4HlCKcmCK40x9QPVB+A4fHbwQQr
------END CERTIFICATE-----
-`
