@@ -21,7 +21,6 @@ import (
 	"net"
 	"path"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -97,8 +96,6 @@ type Options struct {
 	// NoExpansion is set if the driver's volumes can't grow. The service then doesn't offer
 	// NodeExpandVolume, neither does it if Controller doesn't offer ControllerExpandVolume.
 	NoExpansion bool
-	// PluginCapabilities are returned besides those.
-	PluginCapabilities []*csi.PluginCapability
 	// PodIsGone lets a volume come free whose pod is gone, and which kubelet has forgotten to
 	// unpublish, as after the loss of its directory. Default: the volume stays, and the error of
 	// NodeUnstageVolume and the event name the link, the pod and the command that removes it.
@@ -117,8 +114,6 @@ type Server struct {
 	options Options
 	store   *store
 	release func() error
-	ready   atomic.Pointer[error]
-	calls   calls
 }
 
 // New returns a service. It fails if an option is missing or the directory can't be made.
@@ -169,7 +164,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (err error) {
 }
 
 // Register adds the services to a gRPC server that the driver has itself, which should
-// have [Server.Intercept] as an interceptor, for the log, the metrics and the Controller's codes.
+// have [Server.Intercept] as an interceptor, for the log and the Controller's codes.
 func (s *Server) Register(server grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(server, s)
 	csi.RegisterNodeServer(server, s)
@@ -185,9 +180,7 @@ func (s *Server) Intercept(ctx context.Context, request any, info *grpc.UnarySer
 	start := time.Now()
 	response, err := handler(ctx, request)
 	err = withCode(err)
-	call := path.Base(info.FullMethod)
-	s.calls.add(call, status.Code(err))
-	log := s.options.Logger.With("call", call, "took", time.Since(start).Round(time.Microsecond))
+	log := s.options.Logger.With("call", path.Base(info.FullMethod), "took", time.Since(start).Round(time.Microsecond))
 	if id, ok := request.(interface{ GetVolumeId() string }); ok {
 		log = log.With("volume", id.GetVolumeId())
 	}

@@ -5,7 +5,6 @@ package csinode
 
 import (
 	"context"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -24,7 +23,7 @@ func (s *Server) GetPluginCapabilities(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	capabilities := slices.Clone(s.options.PluginCapabilities)
+	var capabilities []*csi.PluginCapability
 	service := func(t csi.PluginCapability_Service_Type) {
 		capabilities = append(capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}},
@@ -49,7 +48,7 @@ func (s *Server) GetPluginCapabilities(ctx context.Context,
 // Probe implements csi.IdentityServer. The answer is always that the driver is ready. Kubelet
 // asks by way of the livenessprobe, which takes "not ready" for dead, so kubelet would restart
 // the driver while only CSI Proxy is away, and then wait longer and longer before it starts it
-// again. Whether CSI Proxy is there is reported by [Server.ServeHTTP] and in the log.
+// again. client.Client.Ready says whether CSI Proxy is there.
 func (s *Server) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }
