@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/controlplane"
 )
@@ -19,9 +18,10 @@ func start(dir, name string, words ...string) (*controlplane.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == "kubelet" {
-		// It mounts its directory, which has to end with it.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if name == "kubelet" { // which mounts its directory
+		if err := ownMounts(cmd); err != nil {
+			return nil, err
+		}
 	}
 	return controlplane.Start(dir, name, cmd)
 }

@@ -36,7 +36,7 @@ func Start(dir, name string, cmd *exec.Cmd) (*Program, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // it must not outlive tests that are killed
+	endWithUs(cmd.SysProcAttr) // it must not outlive tests that are killed
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
