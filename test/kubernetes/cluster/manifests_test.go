@@ -237,10 +237,10 @@ func seconds(t *testing.T, args []string, format string) (n int64) {
 func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 	const readers = "{kubectlPlugin: {viewers: {enabled: true}}"
 	for base, values := range map[string]string{
-		"hostprocess":            "",
-		"service":                "mode: service",
-		"azure/hostprocess":      "protectedVolumes: ['D:']",
-		"azure/service":          "{mode: service, protectedVolumes: ['D:']}",
+		"hostprocess":            "mode: container",
+		"service":                "",
+		"azure/hostprocess":      "{mode: container, protectedVolumes: ['D:']}",
+		"azure/service":          "protectedVolumes: ['D:']",
 		"remove-service":         "mode: removeService",
 		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",
 		"metrics-reader":         readers + ", metrics: {bindAddress: ''}}",
@@ -402,8 +402,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"metrics: {podMonitor: {interval: often}}",
 		"metrics: {podMonitor: {labels: {a: 1}}}",
 		"metrics: {podMonitor: {enabled: true}}", // of what is served on the node only
-		"mode: service\nmetrics: {webConfigSecret: web}",
-		`metrics: {webConfigSecret: web, webConfigFile: 'C:\web.yml'}`,
+		"metrics: {webConfigSecret: web}",
+		`{mode: container, metrics: {webConfigSecret: web, webConfigFile: 'C:\web.yml'}}`,
 		"metrics: {healthPort: 29811}", // of an earlier version
 		"serviceAccount: {name: 1}",
 		"resourceQuota: {pods: 0}",
@@ -440,7 +440,7 @@ func TestRefusals(t *testing.T) {
 		`kubeletPath: "C:\var"`:                                                   `kubeletPath is "C:\var": it must be`,
 		`workingDirs: ["C:\\a\tb"]`:                                               `workingDirs is "C:\\a\tb": it must be`,
 		`workingDirs: ['C:\a', 'D:\b%PATH%']`:                                     `workingDirs is "D:\\b%PATH%": it must be`,
-		`{mode: service, service: {directory: bin}}`:                              `service.directory is "bin": it must be`,
+		`service: {directory: bin}`:                                               `service.directory is "bin": it must be`,
 		`metrics: {webConfigFile: C:/web.yml}`:                                    `metrics.webConfigFile is "C:/web.yml": it must be`,
 		"protectedVolumes: [D]":                                                   `protectedVolumes is "D": it must be a drive letter such as D:, or a volume id \\?\Volume{guid}\`,
 		`protectedVolumes: ['D:\data']`:                                           `protectedVolumes is "D:\\data": it must be`,
@@ -456,9 +456,9 @@ func TestRefusals(t *testing.T) {
 		"exampleDriver: {enabled: true, image: ''}":                               `"" isn't the name of an image such as`,
 		"exampleDriver: {enabled: true, pipes: {disk: '1'}}":                      `exampleDriver.pipes.disk is "1": it must be a version of the API such as v1beta2`,
 		"maxUnavailable: 0%":                                                      `maxUnavailable is "0%": it must be a number of nodes from 1 on, or a share of them, 1% to 100%`,
-		"goMemoryLimit: 400Mi":                                                    `goMemoryLimit is "400Mi": it must be a number with a unit of Go's`,
-		"goMemoryLimit: 512MiB":                                                   "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
-		"resources: {limits: {memory: 400000k}}":                                  "goMemoryLimit is 400MiB, and resources.limits.memory 400000k: it must be lower",
+		"{mode: container, goMemoryLimit: 400Mi}":                                 `goMemoryLimit is "400Mi": it must be a number with a unit of Go's`,
+		"{mode: container, goMemoryLimit: 512MiB}":                                "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
+		"{mode: container, resources: {limits: {memory: 400000k}}}":               "goMemoryLimit is 400MiB, and resources.limits.memory 400000k: it must be lower",
 		"podLabels: {app.kubernetes.io/name: a}":                                  "podLabels: the chart sets app.kubernetes.io/name",
 		"nodeSelector: {kubernetes.io/os: linux}":                                 "nodeSelector: the chart sets kubernetes.io/os, to windows",
 		"kubectlPlugin: {viewers: {subjects: [{kind: ServiceAccount, name: a}]}}": "kubectlPlugin.viewers.subjects: the ServiceAccount a needs its namespace",
@@ -482,7 +482,7 @@ func TestRefusals(t *testing.T) {
 		"exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 14810}": "metrics.port, exampleDriver.livenessPort and " +
 			"exampleDriver.registrarPort are all ports of the node: each must be another one",
 		"service: {restore: true}": "service.restore brings the published daemon back when the service is removed: it is for mode " +
-			"removeService, and mode is container",
+			"removeService, and mode is service",
 	} {
 		if _, err := manifests.Helmed(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nisn't: %s", values, err, want)
@@ -498,9 +498,9 @@ func TestRefusals(t *testing.T) {
 		"metrics: {bindAddress: 'fe80::1'}",
 		"metrics: {bindAddress: '::'}",
 		"metrics: {bindAddress: 0.0.0.0}",
-		"{goMemoryLimit: 900MiB, resources: {limits: {memory: 1Gi}}}",
-		"{goMemoryLimit: 600MiB, mode: service}",
-		"{goMemoryLimit: '', resources: {}}",
+		"{mode: container, goMemoryLimit: 900MiB, resources: {limits: {memory: 1Gi}}}",
+		"goMemoryLimit: 600MiB",
+		"{mode: container, goMemoryLimit: '', resources: {}}",
 	} {
 		if _, err := manifests.Helmed(t, values); err != nil {
 			t.Errorf("%s: %v", values, err)

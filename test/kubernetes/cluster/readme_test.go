@@ -26,9 +26,10 @@ kubectl label namespace csi-proxy pod-security.kubernetes.io/enforce=privileged
 helm install csi-proxy oci://ghcr.io/csi-proxy/charts/csi-proxy --namespace csi-proxy
 ` + "```" + `
 
-Where nodes have the published CSI Proxy as a Windows service, add ` + "`--set mode=service`" + `: this one
-takes its place. [install.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/install.md) says
-which Windows and containerd it needs, and
+By default it is a Windows service, which takes the place of a published CSI Proxy and stays when
+the release is uninstalled.
+[install.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/install.md) says which Windows
+and containerd it needs, and
 [upgrade.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/upgrade.md) how it is
 upgraded and removed. **No version has run on a real Windows node yet.**
 

@@ -64,7 +64,7 @@ func TestChartUpgrade(t *testing.T) {
 	}
 	apply := newApplier(t)
 	apply.really(t, []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: csi-proxy, labels: {pod-security.kubernetes.io/enforce: privileged}}}`))
-	for _, values := range []string{"", "mode: service", "kubectlPlugin: {viewers: {enabled: true}}",
+	for _, values := range []string{"", "mode: container", "kubectlPlugin: {viewers: {enabled: true}}",
 		"exampleDriver: {enabled: true}"} {
 		old, err := manifests.HelmedFrom(t, before, values)
 		if err != nil {
