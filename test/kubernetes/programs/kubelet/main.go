@@ -76,7 +76,7 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 		KubeClient: client, HeartbeatClient: client, EventClient: client.CoreV1(),
 		Mounter: mounter, Subpather: subpath.New(mounter), HostUtil: hostutil.NewHostUtil(),
 		VolumePlugins:             volumePlugins(),
-		OSInterface:               container.RealOS{},
+		OSInterface:               system{},
 		TracerProvider:            noop.NewTracerProvider(),
 		PodStartupLatencyTracker:  util.NewPodStartupLatencyTracker(),
 		NodeStartupLatencyTracker: util.NewNodeStartupLatencyTracker(),
@@ -89,3 +89,9 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 	}
 	return app.RunKubelet(ctx, server, deps)
 }
+
+// system has no logs of containers. Kubelet removes those of a container with it, by the path that the
+// runtime says. That is empty here, so kubelet would remove all files of its working directory.
+type system struct{ container.RealOS }
+
+func (system) Glob(string) ([]string, error) { return nil, nil }
