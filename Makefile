@@ -170,8 +170,10 @@ DRIVER_LAB = WINE_FOLDERS=$$(dirname "$$driver") test/kubernetes/kubelet/run -wi
 EBS_LAB = $(DRIVER_LAB) -ec2 -cloud 'test/kubernetes/kubelet/simulated-cloud ebs' \
 	-cannot 'read-only=its volumes stay writable on Windows,stats=it asks Windows itself which is Wine here' \
 	-cannot 'refused=it leaves the disk online when a format fails' \
-	-cannot 'pulled=it does not unstage a volume whose disk is gone,attachment-deleted=as pulled' \
-	-cannot 'open-file=it unstages and its disk goes offline while a file is open'
+	-cannot 'pulled=it does not unstage a volume whose disk is gone,attachment-deleted=as pulled,out-of-service=as pulled' \
+	-cannot 'open-file=it unstages and its disk goes offline while a file is open' \
+	-cannot 'directory-lost=it unstages a volume that is still published,volume-data-empty=as directory-lost' \
+	-cannot 'block=it stages block devices and cannot publish them,ext4=it takes the volume as NTFS'
 test-kubelet: ## test the example driver under a real kubelet, which is built the first time
 ifdef DRIVER
 test-kubelet: $(addprefix kubelet-with-,$(DRIVER))

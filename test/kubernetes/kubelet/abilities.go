@@ -33,7 +33,6 @@ const (
 	growth
 	usageCounts
 	aDaemon
-	linux // it was never tried under Wine
 )
 
 // askAbilities asks the driver for them. -cloud is in the place of its Controller.
@@ -79,8 +78,6 @@ func (l *lab) cannot(d definition) string {
 		return "CSI Proxy's code is in the driver"
 	case d.needs&aDisk != 0 && l.shares:
 		return "the driver attaches no disks"
-	case d.needs&linux != 0 && l.windows:
-		return "it was never tried under Wine"
 	case d.needs&growth != 0 && !l.grows:
 		return "the driver's Node service has no EXPAND_VOLUME"
 	case d.needs&usageCounts != 0 && !l.measures:

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/client"
 )
 
 // This file has what a driver must refuse, and the accidents of kubelet's directory.
@@ -114,7 +113,7 @@ func forgotten(lose func(s *scenario, p *pod)) func(s *scenario) {
 			return c.code == codes.FailedPrecondition && strings.Contains(strings.ToLower(c.message), lost.uid)
 		})
 
-		c := client.New(client.WithEndpointDir(s.endpoints()))
+		c := s.client()
 		defer c.Close()
 		found, err := c.Storage.CleanUp(s.ctx, true)
 		s.must(err)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,7 @@ type wire struct {
 type record struct {
 	mu         sync.Mutex
 	calls      []call
+	nodeNames  map[string]string                     // by the ids that drivers say that nodes have
 	controller controller                            // in the place of the driver's; nil: the driver has one
 	fault      func(c call, pass func() error) error // nil: every call is passed on
 	// beforeDetach is told which volume is going to be detached from which node; nil: nobody is.
@@ -79,6 +81,8 @@ type record struct {
 // controller is a CSI Controller.
 type controller interface {
 	call(ctx context.Context, request, response proto.Message) error
+	// serialNumber returns that of a volume's disk.
+	serialNumber(volume string) string
 }
 
 // serve serves CSI for a driver with a name until stop is called, and registers it.
@@ -174,7 +178,27 @@ func (w *wire) pass(_ any, stream grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
+	if r, ok := out.(*csi.NodeGetInfoResponse); ok {
+		w.nodeIs(r.NodeId)
+	}
 	return stream.SendMsg(out)
+}
+
+// nodeIs notes the id that the driver says that the node has.
+func (w *wire) nodeIs(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nodeNames == nil {
+		w.nodeNames = map[string]string{}
+	}
+	w.nodeNames[id] = w.name
+}
+
+// nodeOf returns the name of the node that has an id.
+func (w *record) nodeOf(id string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return cmp.Or(w.nodeNames[id], id)
 }
 
 // instead returns what is in the place of the driver's Controller; nil if nothing is.
@@ -322,7 +346,7 @@ func show(in proto.Message, target string) error {
 func (w *wire) begin(ctx context.Context, full string, in proto.Message) int {
 	c := call{node: w.name, method: path.Base(full), request: proto.Clone(in), began: time.Now()}
 	if node := c.field("node_id"); node != "" {
-		c.node = node
+		c.node = w.nodeOf(node)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		c.patience = time.Until(deadline)

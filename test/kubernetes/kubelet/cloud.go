@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -47,9 +46,9 @@ type made struct {
 	SerialNumber  string            `json:"serialNumber"`
 }
 
-// create has the command make a volume.
-func (c *cloud) create(ctx context.Context, name, size string) (*csi.Volume, error) {
-	printed, err := c.run(ctx, "create", name, size)
+// create has the command make a volume for a node. It keeps what it knows in the directory state.
+func (c *cloud) create(ctx context.Context, n *node, state string, r *csi.CreateVolumeRequest) (*csi.Volume, error) {
+	printed, err := c.run(ctx, n, state, "create", r.Name, required(r.CapacityRange))
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +64,29 @@ func (c *cloud) create(ctx context.Context, name, size string) (*csi.Volume, err
 	return &csi.Volume{VolumeId: m.VolumeID, VolumeContext: m.VolumeContext}, nil
 }
 
+// attach has the command attach a volume to a node.
+func (c *cloud) attach(ctx context.Context, n *node, state string, r *csi.ControllerPublishVolumeRequest, response *csi.ControllerPublishVolumeResponse) error {
+	how := "writable"
+	if r.Readonly {
+		how = "read-only"
+	}
+	printed, err := c.run(ctx, n, state, "attach", r.VolumeId, how)
+	if err != nil || printed == "" {
+		return err
+	}
+	return json.Unmarshal([]byte(printed), &response.PublishContext)
+}
+
 // serialNumber returns that of a volume's disk.
 func (w *record) serialNumber(volume string) string {
-	c, ok := w.instead().(*cloud)
-	if !ok {
-		return volume
+	if c := w.instead(); c != nil {
+		return c.serialNumber(volume)
 	}
+	return volume
+}
+
+// serialNumber is [controller]'s.
+func (c *cloud) serialNumber(volume string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.serials[volume]
@@ -116,36 +132,29 @@ func tell(request, response proto.Message) error {
 
 // call does what the driver's Controller would.
 func (c *cloud) call(ctx context.Context, request, response proto.Message) error {
+	n := c.node()
 	switch r := request.(type) {
 	case *csi.CreateVolumeRequest:
 		v := &csi.Volume{VolumeId: sharePrefix + r.Name, VolumeContext: r.Parameters}
 		if c.share == nil || !maps.Equal(r.Parameters, c.share) {
 			var err error
-			if v, err = c.create(ctx, r.Name, required(r.CapacityRange)); err != nil {
+			if v, err = c.create(ctx, n, n.dir, r); err != nil {
 				return err
 			}
 		}
 		response.(*csi.CreateVolumeResponse).Volume = v
 	case *csi.ControllerPublishVolumeRequest:
-		how := "writable"
-		if r.Readonly {
-			how = "read-only"
-		}
-		printed, err := c.run(ctx, "attach", r.VolumeId, how)
-		if err != nil || printed == "" {
-			return err
-		}
-		return json.Unmarshal([]byte(printed), &response.(*csi.ControllerPublishVolumeResponse).PublishContext)
+		return c.attach(ctx, n, n.dir, r, response.(*csi.ControllerPublishVolumeResponse))
 	case *csi.ControllerUnpublishVolumeRequest:
-		_, err := c.run(ctx, "detach", r.VolumeId)
+		_, err := c.run(ctx, n, n.dir, "detach", r.VolumeId)
 		return err
 	case *csi.ControllerExpandVolumeRequest:
 		expanded := response.(*csi.ControllerExpandVolumeResponse)
 		expanded.CapacityBytes, expanded.NodeExpansionRequired = r.CapacityRange.RequiredBytes, true
-		_, err := c.run(ctx, "grow", r.VolumeId, required(r.CapacityRange))
+		_, err := c.run(ctx, n, n.dir, "grow", r.VolumeId, required(r.CapacityRange))
 		return err
 	case *csi.DeleteVolumeRequest:
-		_, err := c.run(ctx, "delete", r.VolumeId)
+		_, err := c.run(ctx, n, n.dir, "delete", r.VolumeId)
 		return err
 	default:
 		return tell(request, response)
@@ -155,14 +164,14 @@ func (c *cloud) call(ctx context.Context, request, response proto.Message) error
 
 func required(r *csi.CapacityRange) string { return strconv.FormatInt(r.RequiredBytes, 10) }
 
-// run runs the command, and returns what it prints.
-func (c *cloud) run(ctx context.Context, arguments ...string) (string, error) {
+// run runs the command for a node, and returns what it prints.
+func (c *cloud) run(ctx context.Context, n *node, state string, arguments ...string) (string, error) {
 	if strings.HasPrefix(arguments[1], sharePrefix) {
 		return "", nil
 	}
 	words := append(append([]string{}, c.command...), arguments...)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env = append(os.Environ(), "ENDPOINTS="+c.node().endpoints(), "STATE="+c.node().dir)
+	cmd.Env = append(n.environment(), "ENDPOINTS="+n.endpoints(), "STATE="+state)
 	cmd.Stderr = new(strings.Builder)
 	out, err := cmd.Output()
 	if err != nil {

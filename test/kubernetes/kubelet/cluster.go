@@ -8,9 +8,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +36,7 @@ type cluster struct {
 
 // kubelet is that of a node.
 type kubelet struct {
+	of      options
 	logs    string   // the directory of its log
 	root    string   // its own
 	command []string // that starts it
@@ -74,10 +75,10 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 // newKubelet starts the kubelet of a node, with its directory and its log in dir, and returns when it
 // has registered the node.
 func (c *cluster) newKubelet(ctx context.Context, node, dir string, o options) (*kubelet, error) {
-	k := &kubelet{logs: dir, root: filepath.Join(dir, "kubelet")}
+	k := &kubelet{of: o, logs: dir, root: o.kubeletRoot(dir)}
 	root := k.root // as kubelet calls it
 	if o.windows {
-		root, k.root = windowsRoot, filepath.Join(driveC(), strings.ReplaceAll(windowsRoot, `\`, "/"))
+		root = windowsRoot
 	}
 	k.command = []string{o.kubelet,
 		"-kubeconfig=" + o.inNode(c.kubeconfig), "-node=" + node, "-root-dir=" + root, "-sync=" + o.sync.String(), "-v=4"}
@@ -92,11 +93,7 @@ func (c *cluster) newKubelet(ctx context.Context, node, dir string, o options) (
 
 // start starts a program of the cluster.
 func (c *cluster) start(name string, words ...string) error {
-	cmd, err := toRun(words...)
-	if err != nil {
-		return err
-	}
-	return c.Start(name, cmd)
+	return c.Start(name, exec.Command(words[0], words[1:]...))
 }
 
 // startKubelet kills kubelet if it runs, and starts it with more flags. The containers, which it
@@ -105,7 +102,7 @@ func (k *kubelet) startKubelet(flags ...string) (err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.program.Kill()
-	k.program, err = start(k.logs, "kubelet", append(slices.Clone(k.command), flags...)...)
+	k.program, err = k.of.start(k.logs, "kubelet", append(slices.Clone(k.command), flags...)...)
 	return err
 }
 
@@ -118,6 +115,13 @@ func (k *kubelet) stopKubelet() {
 	defer k.mu.Unlock()
 	k.program.Kill()
 	k.program = nil
+}
+
+// stopped reports whether it was stopped.
+func (k *kubelet) stopped() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.program == nil
 }
 
 // ended returns an error if kubelet has ended by itself.

@@ -20,6 +20,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -38,6 +39,7 @@ type options struct {
 	control    string   // the version of kube-apiserver and kube-controller-manager, if it isn't the newest
 	csiProxy   string   // the program
 	windows    bool     // whether these two and the driver are Windows programs
+	wine       string   // the directory of the Windows that they run on; "" if it is the first node's
 	driver     []string // the command
 	inProcess  bool     // whether CSI Proxy's code is in the driver, with the simulated node
 	dir        string   // for logs and data
@@ -160,7 +162,7 @@ func (o options) wants(d definition) bool {
 func (o options) applies(d definition) bool {
 	switch {
 	case d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil,
-		d.name == "manifests" && o.manifests == nil, d.name == "upgrade" && o.windows, d.nodes == 2 && (o.windows || len(o.cloud) > 0):
+		d.name == "manifests" && o.manifests == nil, d.name == "upgrade" && o.windows:
 		return false
 	default:
 		return true
@@ -280,12 +282,10 @@ type lab struct {
 	wire    *wire
 	driver  string // its name
 	abilities
-	control  string // where the relay serves; "" without -windows
+	at       addresses // of the first node's programs
 	stopWire func()
-	// stopMetadata ends EC2's metadata service; nil if there is none.
-	stopMetadata func() error
-	nodes        int // that there have been
-	current      *node
+	nodes    int // that there have been
+	current  *node
 }
 
 // start starts the cluster, asks the driver for its name, and registers it.
@@ -294,27 +294,25 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if l.cluster, err = startCluster(ctx, l.options); err != nil {
 		return err
 	}
-	l.wire = &wire{
-		record: new(record), name: nodeName, node: func() *node { return l.current },
-		driver: "unix://" + filepath.Join(l.dir, "csi.sock"), socket: filepath.Join(l.dir, "controller.sock"),
-		root: l.cluster.root, windows: l.windows,
-	}
+	l.at.driver = "unix://" + filepath.Join(l.dir, "csi.sock")
 	if l.windows {
-		if err := l.startRelay(); err != nil {
+		var relay *exec.Cmd
+		if relay, l.at, err = l.relay(); err == nil {
+			err = l.cluster.Start("relay", relay)
+		}
+		if err != nil {
 			return err
 		}
+	}
+	l.wire = &wire{
+		record: new(record), name: nodeName, node: func() *node { return l.current },
+		driver: l.at.driver, socket: filepath.Join(l.dir, "controller.sock"),
+		root: l.cluster.root, windows: l.windows,
 	}
 	if len(l.options.cloud) > 0 {
 		l.wire.controller = &cloud{
 			command: l.options.cloud, share: l.options.share, node: l.wire.node, serials: map[string]string{},
 		}
-	}
-	if l.ec2 {
-		stop, err := serveMetadata()
-		if err != nil {
-			return err
-		}
-		l.stopMetadata = stop
 	}
 	n, err := l.newNode(ctx)
 	if n != nil {
@@ -384,15 +382,12 @@ func (l *lab) stop() {
 		l.stopWire()
 	}
 	l.cluster.stop()
-	if l.stopMetadata != nil {
-		_ = l.stopMetadata() // its port closes with the lab at the latest
-	}
 }
 
 // newNode returns a node with CSI Proxy and the driver, in a directory of its own.
 func (l *lab) newNode(ctx context.Context) (*node, error) {
 	l.nodes++
-	n, err := newNode(nodeName, filepath.Join(l.dir, fmt.Sprintf("node-%d", l.nodes)), l.wire.driver, l.control, l.options)
+	n, err := newNode(nodeName, filepath.Join(l.dir, fmt.Sprintf("node-%d", l.nodes)), l.at, l.options)
 	if err != nil {
 		return nil, err
 	}
@@ -418,6 +413,10 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 		var err error
 		s.node, err = l.newNode(ctx)
 		s.must(err)
+		if l.cluster.stopped() { // with a scenario that went wrong
+			s.must(l.cluster.startKubelet())
+			s.must(l.cluster.awaitDriver(ctx, nodeName, l.driver))
+		}
 		_, err = l.cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, metav1.CreateOptions{})
 		s.must(err)
 		l.wire.watch(s.mounted)

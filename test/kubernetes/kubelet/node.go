@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,14 +27,18 @@ import (
 // node is the simulated Windows node: CSI Proxy and the driver, with all that they keep.
 type node struct {
 	options
-	name    string // in the cluster and in the cloud
-	dir     string // its own
-	address string // where the driver serves, as gRPC calls it
+	name    string    // in the cluster and in the cloud
+	dir     string    // its own
+	at      addresses // the driver's as gRPC calls it
 	daemon  *controlplane.Program
 	driver  *driver
 	off     bool             // the power is off: only the hardware can be asked
 	booted  time.Time        // when Windows started after that
 	control *grpc.ClientConn // of the simulated hardware, and of what pods do with files
+	// metadata is the environment by which the driver finds EC2's metadata service, which stopMetadata ends;
+	// nil if there is none.
+	metadata     []string
+	stopMetadata func() error
 }
 
 // endpoints is the directory of CSI Proxy's sockets; Windows has pipes instead.
@@ -45,16 +50,17 @@ func (n *node) endpoints() string {
 }
 
 // newNode returns a node on which nothing runs yet. stop must be called in the end.
-func newNode(name, dir, address, control string, o options) (*node, error) {
-	n := &node{options: o, name: name, dir: dir, address: address}
+func newNode(name, dir string, at addresses, o options) (*node, error) {
+	n := &node{options: o, name: name, dir: dir, at: at, stopMetadata: func() error { return nil }}
 	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
 		return nil, err
 	}
-	if control == "" {
-		control = "unix://" + filepath.Join(n.endpoints(), simv1.EndpointName+".sock")
-	}
 	var err error
-	n.control, err = dial(control)
+	if n.control, err = dial(cmp.Or(at.control, "unix://"+filepath.Join(n.endpoints(), simv1.EndpointName+".sock"))); err != nil || !o.ec2 {
+		return n, err
+	}
+	n.metadata = make([]string, 1)
+	n.metadata[0], n.stopMetadata, err = serveMetadata(name)
 	return n, err
 }
 
@@ -77,7 +83,7 @@ func (n *node) startDaemon() (err error) {
 	if err := n.awaitDisconnected(); err != nil {
 		return err
 	}
-	n.daemon, err = start(n.dir, "csi-proxy", n.csiProxy, "-node=simulated", "-endpoint-dir="+n.endpoints(),
+	n.daemon, err = n.start(n.dir, "csi-proxy", n.csiProxy, "-node=simulated", "-endpoint-dir="+n.endpoints(),
 		"-sim-state="+n.inNode(filepath.Join(n.dir, "node.db")))
 	return err
 }
@@ -106,17 +112,18 @@ func (n *node) startDriver() (err error) {
 	for _, word := range n.options.driver {
 		command = append(command, os.Expand(word, func(name string) string {
 			return map[string]string{
-				"SOCKET": strings.TrimPrefix(n.address, "unix://"), "ENDPOINTS": n.endpoints(), "STATE": n.inNode(filepath.Join(n.dir, "state")), "NODE": n.name,
+				"SOCKET": strings.TrimPrefix(n.at.driver, "unix://"), "ENDPOINTS": n.endpoints(), "STATE": n.inNode(filepath.Join(n.dir, "state")), "NODE": n.name,
 			}[name]
 		}))
 	}
 	n.driver, err = startDriver(func() (*controlplane.Program, error) {
-		cmd, err := toRun(command...)
+		cmd, err := n.toRun(command...)
 		if err != nil {
 			return nil, err
 		}
+		cmd.Env = append(cmd.Environ(), n.metadata...)
 		if n.inProcess {
-			cmd.Env = append(cmd.Environ(), "CSI_PROXY_SIMULATED_STATE="+n.inNode(filepath.Join(n.dir, "node.db")),
+			cmd.Env = append(cmd.Env, "CSI_PROXY_SIMULATED_STATE="+n.inNode(filepath.Join(n.dir, "node.db")),
 				"CSI_PROXY_SIMULATED_ENDPOINTS="+cmp.Or(n.endpoints(), "pipes"))
 		}
 		return controlplane.Start(n.dir, "driver", cmd)
@@ -169,13 +176,13 @@ func (n *node) servedOrEnded(ctx context.Context) (ended bool, err error) {
 func (n *node) served(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := dial(n.address)
+	conn, err := dial(n.at.driver)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if _, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
-		return fmt.Errorf("the driver doesn't serve at %s: %w; %s", n.address, err, n.driver.LastLog())
+		return fmt.Errorf("the driver doesn't serve at %s: %w; %s", n.at.driver, err, n.driver.LastLog())
 	}
 	return nil
 }
@@ -183,7 +190,7 @@ func (n *node) served(ctx context.Context) error {
 func (n *node) stop() error {
 	n.driver.Kill()
 	n.daemon.Kill()
-	return n.control.Close()
+	return errors.Join(n.stopMetadata(), n.control.Close())
 }
 
 // sim calls the control of the simulated node. It waits until CSI Proxy serves it.

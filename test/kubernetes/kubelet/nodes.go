@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -23,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/controlplane"
 )
 
 // secondNode is a node beside the first one, with its own kubelet, CSI Proxy and driver. The disks of
@@ -42,7 +45,27 @@ func (l *lab) secondNode(ctx context.Context, s *scenario) (_ *secondNode, err e
 			err = errors.Join(err, second.stop())
 		}
 	}()
-	if second.node, err = newNode(secondName, dir, "unix://"+filepath.Join(dir, "csi.sock"), "", l.options); err != nil {
+	o, at := l.options, addresses{driver: "unix://" + filepath.Join(dir, "csi.sock")}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if l.windows {
+		o.wine = filepath.Join(dir, "wine")
+		second.stops = append(second.stops, o.removeWindows)
+		if err = o.makeWindows(l.driveC()); err != nil {
+			return nil, err
+		}
+		var command *exec.Cmd
+		if command, at, err = o.relay(); err != nil {
+			return nil, err
+		}
+		relay, err := controlplane.Start(dir, "relay", command)
+		if err != nil {
+			return nil, err
+		}
+		second.stops = append(second.stops, func() error { relay.Kill(); return nil })
+	}
+	if second.node, err = newNode(secondName, dir, at, o); err != nil {
 		return nil, err
 	}
 	second.stops = append(second.stops, second.node.stop)
@@ -50,8 +73,8 @@ func (l *lab) secondNode(ctx context.Context, s *scenario) (_ *secondNode, err e
 		return nil, err
 	}
 	w := &wire{
-		record: l.wire.record, name: secondName, node: func() *node { return second.node }, driver: second.address, root: filepath.Join(dir, "kubelet"),
-		socket: filepath.Join(dir, "controller.sock"),
+		record: l.wire.record, name: secondName, node: func() *node { return second.node }, driver: at.driver, root: o.kubeletRoot(dir),
+		socket: filepath.Join(dir, "controller.sock"), windows: l.windows,
 	}
 	stopWire, err := w.serve(l.driver)
 	second.stops = append(second.stops, func() error { stopWire(); return nil })
@@ -59,16 +82,19 @@ func (l *lab) secondNode(ctx context.Context, s *scenario) (_ *secondNode, err e
 		return nil, err
 	}
 	second.stops = append(second.stops, func() error { return l.cluster.forget(secondName) })
-	second.kubelet, err = l.cluster.newKubelet(ctx, secondName, dir, l.options)
+	second.kubelet, err = l.cluster.newKubelet(ctx, secondName, dir, o)
 	second.stops = append(second.stops, func() error { second.stopKubelet(); return nil })
 	if err != nil {
 		return nil, err
 	}
-	l.wire.control(&sharedCloud{
+	before := l.wire.instead()
+	cloudOf := &sharedCloud{
 		dir: dir, wrong: s.wrong, nodes: map[string]*node{nodeName: s.node, secondName: second.node},
-		disks: map[string]*sharedDisk{}, lies: s.planted.name == plantLie,
-	})
-	second.stops = append(second.stops, func() error { l.wire.control(nil); return nil })
+		disks: map[string]*sharedDisk{}, lies: s.planted.name == plantLie, nodeOf: l.wire.nodeOf,
+	}
+	cloudOf.made, _ = before.(*cloud)
+	l.wire.control(cloudOf)
+	second.stops = append(second.stops, func() error { l.wire.control(before); return nil })
 	return second, l.cluster.awaitDriver(ctx, secondName, l.driver)
 }
 
@@ -102,13 +128,15 @@ func (c *cluster) awaitDriver(ctx context.Context, name, driver string) error {
 	})
 }
 
-// sharedCloud is a cloud with two nodes, whose disks move between them with their data. The serial
-// number of a disk is the id of the volume.
+// sharedCloud is a cloud with two nodes, whose disks move between them with their data. Without -cloud, the
+// serial number of a disk is the id of the volume.
 type sharedCloud struct {
-	dir   string // for disks on their way
-	nodes map[string]*node
-	wrong func(format string, a ...any)
-	lies  bool // it says that it has detached a disk, and hasn't: a planted fault
+	dir    string // for disks on their way
+	made   *cloud // that of -cloud, which makes and attaches them; nil: this does
+	nodes  map[string]*node
+	nodeOf func(id string) string
+	wrong  func(format string, a ...any)
+	lies   bool // it says that it has detached a disk, and hasn't: a planted fault
 
 	mu    sync.Mutex
 	moves int
@@ -127,18 +155,21 @@ func (c *sharedCloud) call(ctx context.Context, request, response proto.Message)
 	defer c.mu.Unlock()
 	switch r := request.(type) {
 	case *csi.CreateVolumeRequest:
-		if c.disks[r.Name] == nil {
-			c.disks[r.Name] = &sharedDisk{size: r.CapacityRange.RequiredBytes}
+		volume := &csi.Volume{VolumeId: r.Name, VolumeContext: r.Parameters, CapacityBytes: r.CapacityRange.RequiredBytes}
+		if c.made != nil {
+			var err error
+			if volume, err = c.made.create(ctx, c.nodes[nodeName], c.dir, r); err != nil {
+				return err
+			}
 		}
-		response.(*csi.CreateVolumeResponse).Volume = &csi.Volume{
-			VolumeId: r.Name, VolumeContext: r.Parameters, CapacityBytes: r.CapacityRange.RequiredBytes,
+		if c.disks[volume.VolumeId] == nil {
+			c.disks[volume.VolumeId] = &sharedDisk{size: r.CapacityRange.RequiredBytes}
 		}
+		response.(*csi.CreateVolumeResponse).Volume = volume
 	case *csi.ControllerPublishVolumeRequest:
-		// What the driver is told when it stages the volume: this is for the example driver.
-		response.(*csi.ControllerPublishVolumeResponse).PublishContext = map[string]string{"readOnly": fmt.Sprint(r.Readonly)}
-		return c.attach(ctx, r.VolumeId, r.NodeId)
+		return c.attach(ctx, r, response.(*csi.ControllerPublishVolumeResponse))
 	case *csi.ControllerUnpublishVolumeRequest:
-		return c.detach(ctx, r.VolumeId, r.NodeId)
+		return c.detach(ctx, r.VolumeId, c.nodeOf(r.NodeId))
 	case *csi.DeleteVolumeRequest:
 		return c.delete(ctx, r.VolumeId)
 	case *csi.ListVolumesRequest: // the attacher asks if the driver's Controller has it
@@ -157,23 +188,22 @@ func (c *sharedCloud) call(ctx context.Context, request, response proto.Message)
 }
 
 // attach attaches a disk to a node. That it is attached to another one must never be.
-func (c *sharedCloud) attach(ctx context.Context, id, name string) error {
-	d, n := c.disks[id], c.nodes[name]
+func (c *sharedCloud) attach(ctx context.Context, r *csi.ControllerPublishVolumeRequest, response *csi.ControllerPublishVolumeResponse) error {
+	id, name := r.VolumeId, c.nodeOf(r.NodeId)
+	d, n, serial := c.disks[id], c.nodes[name], c.serialNumber(id)
 	switch {
 	case d == nil || n == nil:
-		return status.Errorf(codes.NotFound, "no volume %s or no node %s", id, name)
-	case d.attached == name:
-		return nil
-	case d.attached != "":
+		return status.Errorf(codes.NotFound, "no volume %s or no node %s", id, r.NodeId)
+	case d.attached != "" && d.attached != name:
 		c.wrong("the disk of %s is asked for on two nodes: it is attached to %s, not detached, and should be to %s", id, d.attached, name)
 		return status.Errorf(codes.FailedPrecondition, "volume %s is attached to %s", id, d.attached)
 	}
 	if d.last != "" && d.last != name {
 		c.moves++
 		file := filepath.Join(c.dir, fmt.Sprintf("move-%d", c.moves))
-		_, err := sim[simv1.Empty](ctx, c.nodes[d.last], "TakeDisk", &simv1.TakeDiskRequest{SerialNumber: id, File: file})
+		_, err := sim[simv1.Empty](ctx, c.nodes[d.last], "TakeDisk", &simv1.TakeDiskRequest{SerialNumber: serial, File: n.inNode(file)})
 		if err == nil {
-			_, err = sim[simv1.Empty](ctx, n, "GiveDisk", &simv1.DiskFile{File: file})
+			_, err = sim[simv1.Empty](ctx, n, "GiveDisk", &simv1.DiskFile{File: n.inNode(file)})
 		}
 		if err != nil {
 			c.wrong("the disk of %s doesn't move from %s to %s: %v", id, d.last, name, err)
@@ -181,11 +211,31 @@ func (c *sharedCloud) attach(ctx context.Context, id, name string) error {
 		}
 	}
 	d.last = name
-	if _, err := sim[simv1.DiskNumber](ctx, n, "AttachDisk", &simv1.DiskHardware{SerialNumber: id, SizeBytes: d.size}); err != nil {
+	if c.made != nil {
+		if err := c.made.attach(ctx, n, c.dir, r, response); err != nil {
+			return err
+		}
+		d.attached = name
+		return nil
+	}
+	// What the driver is told when it stages the volume: this is for the example driver.
+	response.PublishContext = map[string]string{"readOnly": fmt.Sprint(r.Readonly)}
+	if d.attached == name {
+		return nil
+	}
+	if _, err := sim[simv1.DiskNumber](ctx, n, "AttachDisk", &simv1.DiskHardware{SerialNumber: serial, SizeBytes: d.size}); err != nil {
 		return err
 	}
 	d.attached = name
 	return nil
+}
+
+// serialNumber is [controller]'s.
+func (c *sharedCloud) serialNumber(volume string) string {
+	if c.made != nil {
+		return c.made.serialNumber(volume)
+	}
+	return volume
 }
 
 // detach detaches a disk from a node, if it is attached there.
@@ -199,7 +249,7 @@ func (c *sharedCloud) detach(ctx context.Context, id, name string) error {
 		return err
 	}
 	for _, on := range disks.Disks {
-		if on.SerialNumber == id && on.DiskNumber != nil {
+		if on.SerialNumber == c.serialNumber(id) && on.DiskNumber != nil {
 			if _, err := sim[simv1.Empty](ctx, c.nodes[name], "DetachDisk", &simv1.DiskNumber{DiskNumber: on.DiskNumber}); err != nil {
 				return err
 			}
@@ -217,7 +267,7 @@ func (c *sharedCloud) delete(ctx context.Context, id string) error {
 	case d.attached != "":
 		return status.Errorf(codes.FailedPrecondition, "volume %s is attached to %s", id, d.attached)
 	case d.last != "":
-		if _, err := sim[simv1.Empty](ctx, c.nodes[d.last], "DeleteDisk", &simv1.SerialNumber{SerialNumber: id}); err != nil {
+		if _, err := sim[simv1.Empty](ctx, c.nodes[d.last], "DeleteDisk", &simv1.SerialNumber{SerialNumber: c.serialNumber(id)}); err != nil {
 			return err
 		}
 	}
@@ -267,7 +317,9 @@ func outOfService(s *scenario) {
 	s.note("%s loses power", s.node.name)
 	s.off = true
 	s.cluster.stopKubelet()
-	s.driver.Kill()
+	if !s.inProcess { // or the simulated node goes with it
+		s.driver.Kill()
+	}
 	askOn[simv1.Empty](s, s.node, "PowerLoss", &simv1.Empty{}) // the hardware can be asked until it returns
 	s.outOfService(true)
 	s.deletePod(p) // or the taint's eviction would
@@ -286,6 +338,7 @@ func outOfService(s *scenario) {
 	s.write(p, "data", text)
 
 	s.note("%s returns", s.node.name)
+	s.driver.Kill()
 	s.daemon.Kill()
 	s.off, s.booted = false, time.Now()
 	s.must(s.node.begin(s.ctx))

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,8 @@ import (
 )
 
 // start starts a program that logs to a file of that name in dir, after what is in there.
-func start(dir, name string, words ...string) (*controlplane.Program, error) {
-	cmd, err := toRun(words...)
+func (o options) start(dir, name string, words ...string) (*controlplane.Program, error) {
+	cmd, err := o.toRun(words...)
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +28,21 @@ func start(dir, name string, words ...string) (*controlplane.Program, error) {
 }
 
 // toRun is how a program is run: one for Windows by Wine.
-func toRun(words ...string) (*exec.Cmd, error) {
+func (o options) toRun(words ...string) (*exec.Cmd, error) {
 	if !strings.HasSuffix(words[0], ".exe") {
 		return exec.Command(words[0], words[1:]...), nil
 	}
 	program, err := filepath.Abs(words[0])
 	cmd := exec.Command("wine", slices.Concat([]string{program}, words[1:])...)
-	cmd.Dir = driveC() // where kubelet takes paths without a drive to be
+	cmd.Dir = o.driveC() // where kubelet takes paths without a drive to be
+	cmd.Env = o.environment()
 	return cmd, err
+}
+
+// environment is that of the programs of a node.
+func (o options) environment() []string {
+	if o.wine == "" {
+		return os.Environ()
+	}
+	return append(os.Environ(), "WINEPREFIX="+o.wine)
 }

@@ -148,12 +148,13 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
-// abandon removes what a scenario that went wrong has left in the cluster, and with kubelet.
+// abandon removes what a scenario that went wrong has left in the cluster, and with kubelet, which it ends: it
+// would ask the next scenario's driver who it is before that serves, and forget it.
 func (s *scenario) abandon() {
 	s.cluster.stopKubelet()
 	defer func() {
 		_ = os.RemoveAll(filepath.Join(s.cluster.root, s.kubeletsVolumes())) // then the next scenario says so
-		_ = s.cluster.startKubelet()
+		_ = s.cluster.forget(nodeName)                                       // the same
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -1,8 +1,8 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command relay passes what comes at a TCP address on to the control of the simulated node. It is a
-// program for Wine: Linux programs can't open its named pipes.
+// Command relay passes what comes at TCP addresses on to named pipes: its arguments are an address, the name of
+// a pipe, and so on. It is a program for Wine: Linux programs can't open its pipes.
 package main
 
 import (
@@ -11,19 +11,21 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 
-	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
 
 func main() {
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintf(os.Stderr, "relay: %v\n", err)
-		os.Exit(1)
+	failed := make(chan error)
+	for pair := range slices.Chunk(os.Args[1:], 2) {
+		go func() { failed <- run(pair[0], pair[1]) }()
 	}
+	fmt.Fprintf(os.Stderr, "relay: %v\n", <-failed)
+	os.Exit(1)
 }
 
-func run(address string) error {
+func run(address, endpoint string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -33,14 +35,14 @@ func run(address string) error {
 		if err != nil {
 			return err
 		}
-		go pass(from)
+		go pass(from, endpoint)
 	}
 }
 
 // pass returns when one of the two ends. Without a daemon, the client finds its connection closed.
-func pass(from net.Conn) {
+func pass(from net.Conn, endpoint string) {
 	defer from.Close()
-	to, err := pipe.Dial(context.Background(), pipe.Address(pipe.DefaultDir(), simv1.EndpointName))
+	to, err := pipe.Dial(context.Background(), pipe.Address(pipe.DefaultDir(), endpoint))
 	if err != nil {
 		return
 	}
