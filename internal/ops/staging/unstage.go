@@ -369,23 +369,24 @@ func (l locks) has(_ uint32, name string) bool {
 }
 
 // lockOthers returns the volumes of a disk that is to go offline, and locks them, all but id. If
-// somebody uses one of them, IsInUse is true of the error. If one is mounted, the disk stays online,
-// and none is locked, nor with force. A sick disk's volumes must be unmounted, too: if one can't be
-// locked for another cause, it is left out, and if the disk doesn't return them, all are. Then retire
-// queries again.
+// somebody uses one of them, IsInUse is true of the error. With force, and if one of them is mounted,
+// so that the disk stays online, it locks none.
+//
+// A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't
+// locked, and all is nil if the disk doesn't say which volumes it has: then retire queries again.
 func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, force bool) (
 	all opendisk.Volumes, locked locks, _ error) {
 	if force {
 		return nil, nil, nil
 	}
 	all, err := s.Disks.Volumes(ctx, d)
-	others := maps.Clone(all)
-	maps.DeleteFunc(others, locks{{id: id}}.has)
-	var at []string
-	if err == nil {
-		at, err = s.Disks.DirectoriesOf(ctx, others)
+	if err != nil {
+		return nil, nil, nil
 	}
-	if err != nil || len(at) > 0 {
+	others := maps.Clone(all)
+	maps.DeleteFunc(others, func(_ uint32, name string) bool { return id.Equal(volume.ID(name)) })
+	mounted, err := s.Disks.DirectoriesOf(ctx, others)
+	if err != nil || len(mounted) > 0 {
 		return all, nil, nil
 	}
 	for _, name := range others {
