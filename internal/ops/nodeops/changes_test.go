@@ -106,6 +106,10 @@ var changes = map[string][]string{
 		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
 		`"disk taken offline" disk=1`,
 	},
+	"UnstageVolume beside another volume": {
+		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
+		`"disk taken offline" disk=1`,
+	},
 	"UnstageVolume where the lock is in the way": {
 		`"volume unmounted" volume=<id> path=` + staging, `"directory removed" path=` + staging,
 		`"disk taken offline" disk=1`,
