@@ -76,8 +76,16 @@ func Serve(ctx context.Context, l net.Listener, drain func(ctx context.Context, 
 	s := &http.Server{
 		Handler: mux, ReadHeaderTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 4 << 10,
 	}
-	defer context.AfterFunc(ctx, func() { s.Close() })() // Serve returns then
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		s.Close() // s.Serve returns before the connections are closed
+	})
+	err := s.Serve(l)
+	if !stop() {
+		<-closed // a pipe is free when its connections are closed, too
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", EndpointName, err)
 	}
 	return nil
