@@ -107,7 +107,7 @@ endif
 #
 # PAIRS=all: each operation at each call of each other one instead, 17,792 pairs, half of them in one
 # process, which take some 20 minutes of a processor. make test tries three calls of 40 pairs, and
-# make test-resilience of 6,000, which takes a minute. Last run with the code of 3307d42a. All passed.
+# make test-resilience of 6,000, which takes a minute. Last run with the code of e287a227. All passed.
 #
 # SOAK=2m: each long, random test for so long instead; SOAK_SEED repeats one.
 test-resilience: ## test each operation with each mishap at each of its calls, of which make test tries samples
