@@ -18,6 +18,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
@@ -34,7 +35,11 @@ func serve(t *testing.T, drain func(ctx context.Context, lasts time.Duration) in
 	}
 	claimed, err := pipe.Claim(dir)
 	simtest.Must(t, err)
-	l, err := claimed.Administrators().Listen(t.Context(), EndpointName)
+	// A pipe is free when the clients of the test before have closed it, too.
+	var l net.Listener
+	err = operation.Retry(t.Context(), time.Minute, time.Millisecond,
+		func(err error) bool { return errors.Is(err, pipe.ErrInUse) },
+		func() (err error) { l, err = claimed.Administrators().Listen(t.Context(), EndpointName); return err })
 	simtest.Must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
