@@ -389,16 +389,22 @@ func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, for
 	if err != nil || len(mounted) > 0 {
 		return all, nil, nil
 	}
+	tried := false
+	defer func() { // also after a panic, which the daemon survives
+		if !tried {
+			locked.Close()
+		}
+	}()
 	for _, name := range others {
 		h, err := s.Volumes.Lock(ctx, volume.ID(name))
 		switch {
 		case err == nil:
 			locked = append(locked, lock{volume.ID(name), h})
 		case volumes.IsInUse(err):
-			locked.Close()
-			return nil, nil, err
+			return nil, locked, err // closed when this returns
 		}
 	}
+	tried = true
 	return all, locked, nil
 }
 
