@@ -50,7 +50,6 @@ type options struct {
 	pipeSecurity   string // an SDDL; empty but on Windows
 	maxCalls       int
 	metricsAddress string // empty for none
-	webConfig      string // file; empty for neither TLS nor passwords
 	gracePeriod    time.Duration
 
 	logFormat string        // formatText or formatJSON
@@ -118,9 +117,6 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "",
 		"the `address`, like 127.0.0.1:14810, that serves Prometheus metrics at /metrics, and\n/healthz and /readyz; "+
 			"empty for none")
-	flags.StringVar(&o.webConfig, "web.config.file", "",
-		"the `file` that says how the metrics are served over TLS, and to whom, in the format of\n"+
-			"Prometheus' exporters")
 	flags.DurationVar(&o.gracePeriod, "grace-period", defaultGracePeriod,
 		"how long running calls may take to finish when the daemon is to end")
 
@@ -213,8 +209,6 @@ func (o *options) check() error {
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
 	case o.KubeletPath == "":
 		return errors.New("-kubelet-path: it must not be empty")
-	case o.webConfig != "" && o.metricsAddress == "":
-		return errors.New("-web.config.file: it goes with -metrics-bind-address")
 	case o.maxCalls < 1:
 		return fmt.Errorf("-max-calls=%d: it must be 1 or more", o.maxCalls)
 	case o.gracePeriod < 0:

@@ -46,7 +46,6 @@ func TestParseFlags(t *testing.T) {
 		pipeSecurity:   "D:P(A;;GA;;;SY)",
 		maxCalls:       100,
 		metricsAddress: ":9090",
-		webConfig:      "web.yml",
 		gracePeriod:    time.Minute,
 		logFormat:      formatJSON,
 	}
@@ -68,7 +67,7 @@ func TestParseFlags(t *testing.T) {
 		},
 		{
 			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: ` +
-				`--overwrite-recognized-data --refuse-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 --web.config.file=web.yml -grace-period 1m -max-calls 100 ` +
+				`--overwrite-recognized-data --refuse-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m -max-calls 100 ` +
 				`-logging-format=json -log_dir d -log_file_max_size 7 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,
 			map[string]string{"log_dir": "d", "log_file_max_size": "7", "alsologtostderr": "true", "stderrthreshold": "1",
@@ -127,7 +126,6 @@ func TestUsageErrors(t *testing.T) {
 		"-max-calls=0",
 		"-pipe-security=SYSTEM",
 		"-logging-format=xml",
-		"-web.config.file=web.yml",
 		"-logging-format=json -vmodule=serve=4",
 	} {
 		wantUsageError(t, args)

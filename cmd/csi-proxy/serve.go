@@ -49,9 +49,6 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 
 	metrics := exporter.New(build, log)
 	if o.metricsAddress != "" {
-		if err := exporter.Check(o.webConfig); err != nil {
-			return fmt.Errorf("serve metrics: -web.config.file: %w", err)
-		}
 		defer serveMetrics(o, metrics, log)()
 	}
 
@@ -150,7 +147,7 @@ func serveMetrics(o options, metrics *exporter.Exporter, log *slog.Logger) (stop
 			if err == nil {
 				log.Info("serving metrics", "address", l.Addr())
 				warned = false
-				err = metrics.Serve(ctx, l, o.webConfig)
+				err = metrics.Serve(ctx, l)
 			}
 			if err == nil {
 				return

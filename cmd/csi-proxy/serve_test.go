@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -267,13 +266,6 @@ func TestServeFails(t *testing.T) {
 		want   error // nil for any
 		ready  bool
 	}{
-		"web configuration that isn't there": {
-			change: func(o *options) {
-				o.metricsAddress, o.webConfig = "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yml")
-			},
-			open: works,
-			want: fs.ErrNotExist,
-		},
 		"security descriptor": {
 			change: func(o *options) { o.pipeSecurity = "SYSTEM" },
 			open:   works,

@@ -402,9 +402,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"metrics: {podMonitor: {interval: often}}",
 		"metrics: {podMonitor: {labels: {a: 1}}}",
 		"metrics: {podMonitor: {enabled: true}}", // of what is served on the node only
-		"metrics: {webConfigSecret: web}",
-		`{mode: container, metrics: {webConfigSecret: web, webConfigFile: 'C:\web.yml'}}`,
-		"metrics: {healthPort: 29811}", // of an earlier version
+		"metrics: {healthPort: 29811}",           // of an earlier version
 		"serviceAccount: {name: 1}",
 		"resourceQuota: {pods: 0}",
 		"maxUnavailable: 0",
@@ -441,7 +439,6 @@ func TestRefusals(t *testing.T) {
 		`workingDirs: ["C:\\a\tb"]`:                                               `workingDirs is "C:\\a\tb": it must be`,
 		`workingDirs: ['C:\a', 'D:\b%PATH%']`:                                     `workingDirs is "D:\\b%PATH%": it must be`,
 		`service: {directory: bin}`:                                               `service.directory is "bin": it must be`,
-		`metrics: {webConfigFile: C:/web.yml}`:                                    `metrics.webConfigFile is "C:/web.yml": it must be`,
 		"protectedVolumes: [D]":                                                   `protectedVolumes is "D": it must be a drive letter such as D:, or a volume id \\?\Volume{guid}\`,
 		`protectedVolumes: ['D:\data']`:                                           `protectedVolumes is "D:\\data": it must be`,
 		"metrics: {bindAddress: localhost}":                                       `metrics.bindAddress is "localhost": it must be an IP address of the node, such as 127.0.0.1 or ::1, or "" for all`,

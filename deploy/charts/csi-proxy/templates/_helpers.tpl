@@ -37,18 +37,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{ if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}
 {{- end }}
 
-{{/* The file for TLS and passwords; empty for neither. Volumes are below the container's directory. */}}
-{{- define "csi-proxy.webConfig" -}}
-{{- with .Values.metrics.webConfigSecret -}}
-{{- if or (ne $.Values.mode "container") $.Values.metrics.webConfigFile -}}
-{{- fail "metrics.webConfigSecret is for mode container, and without metrics.webConfigFile: a Windows service outlives the pod and its Secret" -}}
-{{- end -}}
-%CONTAINER_SANDBOX_MOUNT_POINT%\etc\csi-proxy\web.yml
-{{- else -}}
-{{ .Values.metrics.webConfigFile }}
-{{- end -}}
-{{- end }}
-
 {{/* The flags of csi-proxy. */}}
 {{- define "csi-proxy.flags" -}}
 - {{ printf "-kubelet-path=%s" .Values.kubeletPath | quote }}
@@ -62,9 +50,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 - -require-privacy=false
 {{- end }}
 - {{ printf "-metrics-bind-address=%s:%d" (include "csi-proxy.bindHost" .) (int .Values.metrics.port) | quote }}
-{{- with include "csi-proxy.webConfig" . }}
-- {{ printf "-web.config.file=%s" . | quote }}
-{{- end }}
 {{- if eq .Values.mode "container" }}
 {{- /* What is left of the calls when the drain is over has the few seconds of a container's end. */}}
 - -grace-period=2s
@@ -97,13 +82,11 @@ exec:
     - status
 {{- end }}
 
-{{/* The name of the port that serves metrics, which says who can read them, and how. */}}
+{{/* The name of the port that serves metrics, which says who can read them. */}}
 {{- define "csi-proxy.metricsPort" -}}
 {{- $address := .Values.metrics.bindAddress -}}
 {{- if or (hasPrefix "127." $address) (eq $address "::1") -}}
 local-metrics
-{{- else if include "csi-proxy.webConfig" . -}}
-https-metrics
 {{- else -}}
 metrics
 {{- end -}}

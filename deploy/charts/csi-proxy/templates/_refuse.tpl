@@ -10,9 +10,6 @@ SPDX-License-Identifier: Apache-2.0
 {{- include "csi-proxy.refuseDirectory" (dict "name" "workingDirs" "path" .) }}
 {{- end }}
 {{- include "csi-proxy.refuseDirectory" (dict "name" "service.directory" "path" .Values.service.directory) }}
-{{- with .Values.metrics.webConfigFile }}
-{{- include "csi-proxy.refuseDirectory" (dict "name" "metrics.webConfigFile" "path" .) }}
-{{- end }}
 
 {{- range .Values.protectedVolumes }}
 {{- include "csi-proxy.refuseOther" (dict "name" "protectedVolumes" "value" . "pattern" `^([A-Za-z]:\\?|\\\\\?\\Volume\{[0-9A-Fa-f-]{36}\}\\?)$` "be" `a drive letter such as D:, or a volume id \\?\Volume{guid}\`) }}
@@ -61,7 +58,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- fail (printf "extraArgs: %q has one of & | < > ^ \" or the percent sign, which cmd.exe takes as its own: HostProcess containers are started by it" .) }}
 {{- end }}
 {{- $name := . | trimPrefix "-" | trimPrefix "-" | splitList "=" | first }}
-{{- $value := get (dict "kubelet-path" "kubeletPath" "metrics-bind-address" "metrics.bindAddress and metrics.port" "grace-period" "gracePeriodSeconds" "web.config.file" "metrics.webConfigFile") $name }}
+{{- $value := get (dict "kubelet-path" "kubeletPath" "metrics-bind-address" "metrics.bindAddress and metrics.port" "grace-period" "gracePeriodSeconds") $name }}
 {{- if $value }}
 {{- fail (printf "extraArgs: -%s is given by %s, which other parts of the manifests follow; set that" $name $value) }}
 {{- end }}

@@ -9,7 +9,6 @@ package exporter
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,7 +24,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/prometheus/exporter-toolkit/web"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -55,7 +53,6 @@ type Build struct {
 
 // Exporter has a registry of metrics and shows it over HTTP.
 type Exporter struct {
-	build    Build
 	log      *slog.Logger
 	registry *prometheus.Registry
 	started  *prometheus.CounterVec
@@ -70,7 +67,6 @@ type Exporter struct {
 func New(build Build, log *slog.Logger) *Exporter {
 	method := []string{"grpc_type", "grpc_service", "grpc_method"}
 	e := &Exporter{
-		build:    build,
 		log:      log,
 		registry: prometheus.NewRegistry(),
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -170,38 +166,6 @@ func (e *Exporter) CountStreams() grpc.StreamServerInterceptor {
 	}
 }
 
-// Check returns an error for a web configuration file that can't be used. The file says
-// how to do TLS and who may read the metrics: see
-// https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
-// Without a file, name is "".
-func Check(name string) error {
-	if err := web.Validate(name); err != nil {
-		return fmt.Errorf("web configuration file %s, which has the format of Prometheus' exporters: %w", name, err)
-	}
-	return nil
-}
-
-// handler answers the paths of the daemon.
-func (e *Exporter) handler() (http.Handler, error) {
-	landing, err := web.NewLandingPage(web.LandingConfig{
-		Name:        "CSI Proxy",
-		Description: "The storage operations of this Windows node, for CSI drivers",
-		Version:     e.build.Version,
-		Profiling:   "false", // there is none
-		Links: []web.LandingLinks{
-			{Address: "/metrics", Text: "Metrics"},
-			{Address: "/healthz", Text: "Health", Description: "the process answers"},
-			{Address: "/readyz", Text: "Readiness", Description: "drivers' calls are taken"},
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the page of the metrics: %w", err)
-	}
-	mux := e.pages()
-	mux.Handle("GET /{$}", landing)
-	return mux, nil
-}
-
 // Admin answers what Serve does, and the daemon's flags and goroutines: for the endpoint that
 // administrators alone can open.
 func (e *Exporter) Admin() http.Handler {
@@ -237,29 +201,19 @@ func handleDebug(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Serve answers requests on l, until ctx is done. It closes l. webConfig is what Check
-// takes; the file is read again when it changes.
-func (e *Exporter) Serve(ctx context.Context, l net.Listener, webConfig string) error {
-	handler, err := e.handler()
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
+// Serve answers requests on l, until ctx is done. It closes l.
+func (e *Exporter) Serve(ctx context.Context, l net.Listener) error {
 	httpServer := &http.Server{
-		Handler:        handler,
+		Handler:        e.pages(),
 		ErrorLog:       slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 		ReadTimeout:    readTimeout,
 		WriteTimeout:   writeTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		// No HTTP/2: a flood of its streams, reset at once, would take the drivers' processor time.
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	closed := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { closed <- httpServer.Close() })()
-	flags := &web.FlagConfig{WebConfigFile: &webConfig}
-	// The toolkit says whether there is TLS; the daemon says that itself.
-	err = web.Serve(l, httpServer, flags, slog.New(slog.DiscardHandler))
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err := httpServer.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return errors.Join(fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err), ignoreClosed(l.Close()))
 	}
 	return <-closed

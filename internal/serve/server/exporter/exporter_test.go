@@ -5,20 +5,11 @@ package exporter
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,12 +24,7 @@ import (
 )
 
 // serve serves e until the test's end and returns the URL.
-func serve(t *testing.T, e *Exporter, webConfig string) string {
-	t.Helper()
-	return serveWith(t, func(ctx context.Context, l net.Listener) error { return e.Serve(ctx, l, webConfig) })
-}
-
-func serveWith(t *testing.T, with func(context.Context, net.Listener) error) string {
+func serve(t *testing.T, e *Exporter) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,7 +32,7 @@ func serveWith(t *testing.T, with func(context.Context, net.Listener) error) str
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- with(ctx, l) }()
+	go func() { served <- e.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {
@@ -98,7 +84,7 @@ func TestScrape(t *testing.T) {
 		}
 	}
 
-	url := serve(t, e, "")
+	url := serve(t, e)
 	code, body := get(t, url+"/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("status %d: %s", code, body)
@@ -145,22 +131,20 @@ func TestServeOnAClosedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := New(Build{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), l, ""); err == nil {
+	if err := New(Build{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), l); err == nil {
 		t.Error("serving on a closed listener succeeds")
 	}
 }
 
 func TestPaths(t *testing.T) {
-	e := New(Build{Version: "v1.2.3"}, slog.New(slog.DiscardHandler))
-	url := serve(t, e, "")
+	e := New(Build{}, slog.New(slog.DiscardHandler))
+	url := serve(t, e)
 	want := func(path string, code int, text string) {
 		t.Helper()
 		if got, body := get(t, url+path); got != code || !strings.Contains(body, text) {
 			t.Errorf("%s: status %d, want %d; %q in %s", path, got, code, text, body)
 		}
 	}
-	want("/", http.StatusOK, `href="/metrics"`)
-	want("/", http.StatusOK, "v1.2.3")
 	want("/healthz", http.StatusOK, "ok")
 	want("/readyz", http.StatusServiceUnavailable, "not ready")
 	e.SetReady()
@@ -171,95 +155,6 @@ func TestPaths(t *testing.T) {
 	want("/debug/pprof/", http.StatusNotFound, "")
 	want("/debug/daemon", http.StatusNotFound, "")
 	want("/nowhere", http.StatusNotFound, "")
-}
-
-// certify writes a key and a certificate for 127.0.0.1, and a web configuration file that
-// names them and lets prometheus in with a password. It returns the file and the certificate.
-func certify(t *testing.T) (config string, certificate *x509.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name string, data []byte) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("tls.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write("tls.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
-	// The hash is of "open sesame".
-	write("web.yml", []byte("tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"+
-		"basic_auth_users:\n  prometheus: $2a$04$V6aVYZoKQLdOCWr9bilk9uYVZmUZGoazid0LUZq/w/OaMX2sdaOWi\n"))
-	return filepath.Join(dir, "web.yml"), certificate
-}
-
-func TestTLSAndPassword(t *testing.T) {
-	config, certificate := certify(t)
-	if err := Check(config); err != nil {
-		t.Fatal(err)
-	}
-	url := serve(t, New(Build{}, slog.New(slog.DiscardHandler)), config)
-	if resp, err := http.Get(url + "/metrics"); err == nil && resp.StatusCode == http.StatusOK {
-		t.Error("the metrics are served without TLS")
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(certificate)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
-		ForceAttemptHTTP2: true}}
-	for password, want := range map[string]int{"open sesame": http.StatusOK, "wrong": http.StatusUnauthorized,
-		"": http.StatusUnauthorized} {
-		request, err := http.NewRequestWithContext(t.Context(), "GET", strings.Replace(url, "http:", "https:", 1)+"/metrics",
-			nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if password != "" {
-			request.SetBasicAuth("prometheus", password)
-		}
-		resp, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("with the password %q: status %d, want %d", password, resp.StatusCode, want)
-		}
-		if resp.ProtoMajor != 1 {
-			t.Errorf("the metrics are served over %s", resp.Proto)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	dir := t.TempDir()
-	bad := filepath.Join(dir, "bad.yml")
-	if err := os.WriteFile(bad, []byte("tls_server_config:\n  cert_file: none\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, valid := range map[string]bool{"": true, bad: false, filepath.Join(dir, "missing.yml"): false} {
-		if err := Check(name); (err == nil) != valid {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
 }
 
 // Administrators get what is nobody else's, too.
