@@ -66,18 +66,9 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	if err != nil {
 		return onlyOne(err)
 	}
-	s, err := daemon.New(daemon.Config{
+	d, err := daemon.New(daemon.Config{
 		Held: func(ctx context.Context, name string) error {
 			return pipe.Held(ctx, pipe.Address(o.endpointDir, name))
-		},
-		Waiting: func(err error) {
-			if err == nil {
-				metrics.SetReady()
-				return
-			}
-			log.Warn("another process has published endpoints; waiting until it leaves, and serving the storage API",
-				"err", err)
-			metrics.SetNotReady(fmt.Sprintf("waiting until another process leaves: %v; the storage API is served", err))
 		},
 		Operations:         node.operations,
 		Control:            node.control,
@@ -93,14 +84,14 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		return errors.Join(err, administrators.Close())
 	}
 	defer serveOn("administrators", administrators, log, func(ctx context.Context, l net.Listener) error {
-		return admin.Serve(ctx, l, s.Drain, metrics.Admin())
+		return admin.Serve(ctx, l, d.Drain, metrics.Admin())
 	})()
 	metrics.Register(node.collectors...)
-	metrics.Register(exporter.Connections(s.Connections), exporter.Calls(s.Calls), exporter.Versions(served))
+	metrics.Register(exporter.Connections(d.Connections), exporter.Calls(d.Calls), exporter.Versions(served))
+	metrics.SetReadiness(d.Readiness)
 	stopping := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(stopping)
-		metrics.SetNotReady("the daemon stops")
 		log.Info("stopping", "cause", context.Cause(ctx), "gracePeriod", o.gracePeriod)
 	})
 	defer func() {
@@ -109,7 +100,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		}
 	}()
 	ready()
-	return s.Serve(ctx)
+	return d.Serve(ctx)
 }
 
 // onlyOne says what to do if another daemon of ours runs already. This one doesn't wait for its end, as

@@ -256,6 +256,34 @@ func TestServeWithTakenPipe(t *testing.T) {
 	must(t, taken.Close())
 }
 
+// A daemon that is drained refuses calls, so it isn't ready, and says why.
+func TestServeDrained(t *testing.T) {
+	o := testOptions(t)
+	log, stop := start(t, o, fakeNode(func(context.Context) error { return nil }))
+	log.await("ready")
+	page := func(name string) string {
+		t.Helper()
+		body, err := admin.Get(t.Context(), o.endpointDir, name)
+		if err != nil {
+			return err.Error()
+		}
+		return body
+	}
+	if ready := page(admin.Readyz); ready != "ok\n" {
+		t.Errorf("before the drain, %s says %s", admin.Readyz, ready)
+	}
+	_, err := admin.Drain(t.Context(), o.endpointDir, 0)
+	must(t, err)
+	if ready, metrics := page(admin.Readyz), page(admin.Metrics); !strings.Contains(ready, "draining") ||
+		!strings.Contains(metrics, "\ncsi_proxy_ready 0\n") {
+		t.Errorf("a drained daemon says %s, and csi_proxy_ready isn't 0", ready)
+	}
+	if err := symlinkAt(t, o.endpointDir); !errors.Is(err, csiproxy.ErrUnavailable) {
+		t.Errorf("a call gives %v", err)
+	}
+	must(t, stop())
+}
+
 func TestServeFails(t *testing.T) {
 	noNode := errors.New("no node")
 	works := fakeNode(nil)

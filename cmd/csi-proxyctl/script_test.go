@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc/test/bufconn"
@@ -179,7 +178,7 @@ func (d *testDaemon) start(names []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
-	administrators, err := d.serveAdministrators(ctx, ops, s.Drain, names)
+	administrators, err := d.serveAdministrators(ctx, ops, s, names)
 	d.stop = func() error {
 		d.stop = func() error { return nil }
 		cancel()
@@ -189,9 +188,9 @@ func (d *testDaemon) start(names []string) error {
 }
 
 // serveAdministrators serves the endpoint of administrators, unless others are named, until ctx is
-// done. Call ended then.
+// done. Call close then.
 func (d *testDaemon) serveAdministrators(ctx context.Context, ops *nodeops.Node,
-	drain func(context.Context, time.Duration) int, names []string) (ended func() error, _ error) {
+	served *daemon.Daemon, names []string) (close func() error, _ error) {
 	if len(names) > 0 {
 		return func() error { return nil }, nil
 	}
@@ -205,12 +204,12 @@ func (d *testDaemon) serveAdministrators(ctx context.Context, ops *nodeops.Node,
 		Links: ops.Links, ForeignRecords: ops.ForeignRecords, MissingVolumes: ops.MissingVolumes,
 	})
 	metrics.Register(node)
-	metrics.SetReady()
-	served := make(chan error, 1)
-	go func() { served <- admin.Serve(ctx, l, drain, metrics.Admin()) }()
+	metrics.SetReadiness(served.Readiness)
+	adminEnded := make(chan error, 1)
+	go func() { adminEnded <- admin.Serve(ctx, l, served.Drain, metrics.Admin()) }()
 	return func() error {
 		node.CloseInventory()
-		return <-served
+		return <-adminEnded
 	}, nil
 }
 

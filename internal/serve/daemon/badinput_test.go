@@ -39,7 +39,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -58,7 +57,7 @@ type target struct {
 	volume string      // formatted and mounted
 	raw    disk.Number // number of a raw disk
 
-	server *server.Server
+	server *daemon.Daemon
 	stop   func() error // stops the daemon; may be called twice
 	dial   func(ctx context.Context, endpoint string) (net.Conn, error)
 	conns  map[string]*grpc.ClientConn

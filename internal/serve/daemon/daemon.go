@@ -9,6 +9,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -33,13 +34,11 @@ type Config struct {
 	Control map[string]server.Service
 	// Listen makes the listener of the endpoint with a name.
 	Listen func(name string) (net.Listener, error)
-	// Waiting, if it isn't nil, lets New succeed while another process has one of the published
-	// endpoints. The storage API and Control are served at once, and all published endpoints when
-	// nobody has had one of them for 30 seconds. Waiting gets who has them, whenever that changes, and
-	// nil when they are served. Held returns an error that names who serves the endpoint with a name,
-	// nil if nobody does.
-	Waiting func(err error)
-	Held    func(ctx context.Context, name string) error
+	// Held returns an error that names who serves the endpoint with a name, nil if nobody does. If it
+	// is set, New succeeds while another process has one of the published endpoints. The storage API
+	// and Control are served at once, and all published endpoints when nobody has had one of them for
+	// 30 seconds.
+	Held func(ctx context.Context, name string) error
 	// Address is where clients find the endpoint with a name, for the log. Default: the
 	// name.
 	Address func(name string) string
@@ -60,13 +59,30 @@ type Config struct {
 // storage API.
 func ofPublished(s *rpc.Service) bool { return s.Group != "storage" }
 
+// Daemon is the server of a node's operations.
+type Daemon struct {
+	*server.Server
+	takeover *takeover // nil if the published endpoints were free at the start
+}
+
+// Readiness returns nil while drivers' calls are taken at all published endpoints, else why they aren't.
+func (d *Daemon) Readiness() error {
+	if err := d.Refusing(); err != nil || d.takeover == nil {
+		return err
+	}
+	if err := d.takeover.waitsFor(); err != nil {
+		return fmt.Errorf("waiting until another process leaves: %w; the storage API is served", err)
+	}
+	return nil
+}
+
 // maxControlBytes bounds the requests that control a simulated node. They carry what is
 // written to its disks and files.
 const maxControlBytes = 1 << 20
 
 // New makes the listeners of all endpoints, or of none if it fails, and returns the
-// server that serves them.
-func New(c Config) (*server.Server, error) {
+// daemon that serves them.
+func New(c Config) (*Daemon, error) {
 	versions, err := rpc.Services(c.Operations)
 	if err != nil {
 		return nil, err
@@ -90,15 +106,13 @@ func New(c Config) (*server.Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	d := new(Daemon)
 	switch err = listen(published, c.Listen); {
 	case err == nil:
 		c.announce(versions)
-		if c.Waiting != nil {
-			c.Waiting(nil)
-		}
-	case errors.Is(err, pipe.ErrInUse) && c.Waiting != nil:
+	case errors.Is(err, pipe.ErrInUse) && c.Held != nil:
 		c.announce(slices.DeleteFunc(slices.Clone(versions), ofPublished))
-		c.wait(published, versions, err)
+		d.takeover = c.wait(published, versions, err)
 	default:
 		for _, e := range endpoints {
 			err = errors.Join(err, e.Listener.Close())
@@ -106,7 +120,7 @@ func New(c Config) (*server.Server, error) {
 		return nil, err
 	}
 	endpoints = append(published, endpoints...)
-	s := server.New(server.Config{
+	d.Server = server.New(server.Config{
 		Endpoints:          endpoints,
 		Interceptors:       append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
 		StreamInterceptors: append(slices.Clone(c.StreamInterceptors), rpc.StreamErrorInterceptor),
@@ -114,7 +128,7 @@ func New(c Config) (*server.Server, error) {
 		GracePeriod:        c.GracePeriod,
 		Log:                c.Log,
 	})
-	return s, nil
+	return d, nil
 }
 
 // listen makes the listeners of the endpoints, in their order, or of none if it fails.

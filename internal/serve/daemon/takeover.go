@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
@@ -28,7 +29,7 @@ const (
 // takeover takes endpoints, all or none, when the process that has them has left.
 type takeover struct {
 	Config
-	reported string // to Waiting
+	holder   atomic.Pointer[error] // who has them; of nil once they are taken
 	names    []string
 	services []*rpc.Service  // of names
 	ctx      context.Context // done when one of the listeners is closed
@@ -40,7 +41,7 @@ type takeover struct {
 }
 
 // wait gives the endpoints listeners that wait until these are free.
-func (c Config) wait(endpoints []server.Endpoint, services []*rpc.Service, cause error) {
+func (c Config) wait(endpoints []server.Endpoint, services []*rpc.Service, cause error) *takeover {
 	c.Control = nil // it is served already
 	services = slices.DeleteFunc(services, func(s *rpc.Service) bool { return !ofPublished(s) })
 	t := &takeover{Config: c, services: services, ended: make(chan struct{}), taken: make(chan struct{})}
@@ -51,7 +52,11 @@ func (c Config) wait(endpoints []server.Endpoint, services []*rpc.Service, cause
 	}
 	t.report(cmp.Or(t.held(), cause))
 	go t.run()
+	return t
 }
+
+// waitsFor returns who has the endpoints, nil if they are taken.
+func (t *takeover) waitsFor() error { return *t.holder.Load() }
 
 func (t *takeover) run() {
 	defer close(t.ended)
@@ -65,7 +70,7 @@ func (t *takeover) run() {
 			if err = t.take(); err == nil {
 				close(t.taken)
 				t.announce(t.services)
-				t.Waiting(nil)
+				t.holder.Store(new(error))
 				return
 			}
 		}
@@ -81,11 +86,11 @@ func (t *takeover) run() {
 	}
 }
 
-// report reports to Waiting who has them, if that has changed.
+// report notes who has them, and logs that if it has changed.
 func (t *takeover) report(err error) {
-	if err.Error() != t.reported {
-		t.reported = err.Error()
-		t.Waiting(err)
+	if before := t.holder.Load(); before == nil || (*before).Error() != err.Error() {
+		t.Log.Warn("another process has published endpoints; waiting until it leaves, and serving the storage API", "err", err)
+		t.holder.Store(&err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,10 +24,9 @@ import (
 
 // pipes are the endpoints of a node, with who has them.
 type pipes struct {
-	mu       sync.Mutex
-	theirs   map[string]bool
-	ours     []string
-	reported []error
+	mu     sync.Mutex
+	theirs map[string]bool
+	ours   []string
 }
 
 func (p *pipes) Listen(name string) (net.Listener, error) {
@@ -70,14 +70,16 @@ func (p *pipes) set(names ...string) {
 	}
 }
 
-func (p *pipes) want(t *testing.T, when string, ours int, waiting bool) {
+func (p *pipes) want(t *testing.T, d *Daemon, when string, ours int, why string) {
 	t.Helper()
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.reported[len(p.reported)-1]
-	if len(p.ours) != ours || (last != nil) != waiting || !slices.Contains(p.ours, "csi-proxy-storage-v1alpha1") && ours > 0 {
-		t.Errorf("%s: ours are %d, want %d: %v; reported %v", when, len(p.ours), ours, p.ours, last)
+	if len(p.ours) != ours || !slices.Contains(p.ours, "csi-proxy-storage-v1alpha1") && ours > 0 {
+		t.Errorf("%s: ours are %d, want %d: %v", when, len(p.ours), ours, p.ours)
+	}
+	if err := d.Readiness(); (err != nil) != (why != "") || err != nil && !strings.Contains(err.Error(), why) {
+		t.Errorf("%s: not ready for %v, want %q", when, err, why)
 	}
 }
 
@@ -100,37 +102,32 @@ func TestTakeover(t *testing.T) {
 		all, storage := len(services), len(slices.DeleteFunc(slices.Clone(services), ofPublished))
 		var p pipes
 		p.set("csi-proxy-volume-v1beta1") // one is enough
-		s, err := New(Config{Operations: rpc.Operations(ops.Operations), Listen: p.Listen, Held: p.held,
-			Waiting: func(err error) {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				p.reported = append(p.reported, err)
-			}})
+		s, err := New(Config{Operations: rpc.Operations(ops.Operations), Listen: p.Listen, Held: p.held})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ctx) }()
-		p.want(t, "taken at the start", storage, true)
+		p.want(t, s, "taken at the start", storage, "process 17")
 		time.Sleep(time.Hour)
-		p.want(t, "an hour later", storage, true)
+		p.want(t, s, "an hour later", storage, "process 17")
 		p.set()
 		time.Sleep(20 * time.Second)
-		p.want(t, "20 seconds after they left", storage, true)
+		p.want(t, s, "20 seconds after they left", storage, "process 17")
 		p.set("csi-proxy-disk-v1", "csi-proxy-volume-v1")
 		time.Sleep(time.Minute)
-		p.want(t, "they are back", storage, true)
+		p.want(t, s, "they are back", storage, "process 17")
 		p.set()
 		time.Sleep(28 * time.Second)
-		p.want(t, "28 seconds after they left again", storage, true)
+		p.want(t, s, "28 seconds after they left again", storage, "process 17")
 		time.Sleep(6 * time.Second)
-		p.want(t, "34 seconds after they left again", all, false)
+		p.want(t, s, "34 seconds after they left again", all, "")
 		stop()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		p.want(t, "stopped", 0, false)
+		p.want(t, s, "stopped", 0, "stopping")
 		if err := sys.Close(); err != nil {
 			t.Error(err)
 		}
@@ -150,8 +147,7 @@ func TestStopBeforeTakeover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := New(Config{Operations: rpc.Operations(ops.Operations), Listen: p.Listen, Held: p.held,
-			Waiting: func(err error) { p.reported = append(p.reported, err) }})
+		s, err := New(Config{Operations: rpc.Operations(ops.Operations), Listen: p.Listen, Held: p.held})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +156,7 @@ func TestStopBeforeTakeover(t *testing.T) {
 		if err := s.Serve(ctx); err != nil {
 			t.Error(err)
 		}
-		p.want(t, "stopped", 0, true)
+		p.want(t, s, "stopped", 0, "stopping")
 		if err := sys.Close(); err != nil {
 			t.Error(err)
 		}

@@ -22,6 +22,12 @@ type drain struct {
 	over    *time.Timer // ends the drain; nil without one
 }
 
+// Why calls are refused.
+var (
+	errDraining = csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is draining, since it is about to be stopped: try again later")
+	errStopping = csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is stopping")
+)
+
 // Drain refuses new calls. It returns when all calls under way have ended, or when ctx is done;
 // running is how many still run. Streaming calls go on, and aren't counted. If the server isn't
 // stopped, it takes calls again after the time that lasts says. Another Drain sets that time
@@ -36,6 +42,19 @@ func (s *Server) Drain(ctx context.Context, lasts time.Duration) (running int) {
 	s.drain.mu.Lock()
 	defer s.drain.mu.Unlock()
 	return s.drain.running
+}
+
+// Refusing returns why new calls are refused, nil if they are taken.
+func (s *Server) Refusing() error {
+	s.drain.mu.Lock()
+	defer s.drain.mu.Unlock()
+	switch {
+	case s.stopping.Err() != nil:
+		return errStopping
+	case s.drain.over != nil:
+		return errDraining
+	}
+	return nil
 }
 
 func (s *Server) drainIsOver() {
@@ -83,7 +102,7 @@ func (d *drain) enter(counted bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over != nil {
-		return csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is about to be stopped: try again later")
+		return errDraining
 	}
 	if counted {
 		d.running++

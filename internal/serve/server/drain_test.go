@@ -18,14 +18,20 @@ func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		r := start(t, func(ctx context.Context, said string) (string, error) {
-			if said == "slow" {
+			switch said {
+			case "slow":
 				<-release
+			case "stream":
+				<-ctx.Done()
 			}
 			return said, ctx.Err()
 		})
 		defer r.stop()
 		client := r.dial()
 		defer client.Close()
+		streaming, endStream := context.WithCancel(t.Context())
+		defer endStream()
+		shout(t, streaming, client, wrapperspb.String("stream")) // goes on, and isn't counted
 		slow := make(chan error, 1)
 		go func() {
 			_, err := say(t.Context(), client, "slow")
@@ -56,8 +62,14 @@ func TestDrain(t *testing.T) {
 		if err := <-slow; err != nil {
 			t.Errorf("the call that ran gives %v", err)
 		}
-		if running := <-drained; running != 0 {
-			t.Errorf("the drain says that %d calls run", running)
+		synctest.Wait()
+		select {
+		case running := <-drained:
+			if running != 0 {
+				t.Errorf("the drain says that %d calls run", running)
+			}
+		default:
+			t.Fatal("the drain waits for a streaming call")
 		}
 
 		time.Sleep(20 * time.Second) // the first drain would be over

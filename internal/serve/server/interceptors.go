@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // logUnary logs each call in one line: see logCall.
@@ -110,7 +108,7 @@ func (s *Server) endStream(srv any, stream grpc.ServerStream, info *grpc.StreamS
 	defer context.AfterFunc(s.stopping, cancel)()
 	err := handler(srv, endingStream{stream, ctx})
 	if s.stopping.Err() != nil {
-		return toStatus(info.FullMethod, csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon is stopping"))
+		return toStatus(info.FullMethod, errStopping)
 	}
 	return err
 }

@@ -59,7 +59,7 @@ type Exporter struct {
 	handled  *prometheus.CounterVec
 	handling *prometheus.HistogramVec
 	unserved prometheus.Counter
-	notReady atomic.Pointer[string] // why; nil if the daemon is ready
+	ready    atomic.Pointer[func() error] // SetReadiness has it
 }
 
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
@@ -97,12 +97,12 @@ func New(build Build, log *slog.Logger) *Exporter {
 		},
 	})
 	buildInfo.Set(1)
-	e.SetNotReady("the daemon starts")
+	e.SetReadiness(func() error { return errors.New("the daemon starts") })
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "csi_proxy_ready",
-		Help: "1 if all endpoints take calls; 0 at the start and the stop, and while another process has the pipes.",
+		Help: "1 if drivers' calls are taken; 0 at the start and the stop, during a drain, and while another process has the pipes.",
 	}, func() float64 {
-		if e.notReady.Load() != nil {
+		if (*e.ready.Load())() != nil {
 			return 0
 		}
 		return 1
@@ -122,11 +122,9 @@ func (e *Exporter) Register(collectors ...prometheus.Collector) {
 	e.registry.MustRegister(collectors...)
 }
 
-// SetReady says that all endpoints take calls, and SetNotReady why they don't: what /readyz answers.
-func (e *Exporter) SetReady() { e.notReady.Store(nil) }
-
-// SetNotReady is the reverse of SetReady.
-func (e *Exporter) SetNotReady(why string) { e.notReady.Store(&why) }
+// SetReadiness sets what /readyz asks: readiness returns why drivers' calls aren't taken, nil if they are.
+// Until it is set, the daemon starts.
+func (e *Exporter) SetReadiness(readiness func() error) { e.ready.Store(&readiness) }
 
 // CountUnserved counts a failed try to serve metrics at their address.
 func (e *Exporter) CountUnserved() { e.unserved.Inc() }
@@ -183,8 +181,8 @@ func (e *Exporter) pages() *http.ServeMux {
 	}))
 	mux.HandleFunc("GET "+admin.Healthz, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+admin.Readyz, func(w http.ResponseWriter, _ *http.Request) {
-		if why := e.notReady.Load(); why != nil {
-			http.Error(w, "not ready: "+*why, http.StatusServiceUnavailable)
+		if err := (*e.ready.Load())(); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -5,6 +5,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -147,9 +148,11 @@ func TestPaths(t *testing.T) {
 	}
 	want("/healthz", http.StatusOK, "ok")
 	want("/readyz", http.StatusServiceUnavailable, "not ready")
-	e.SetReady()
+	var why error
+	e.SetReadiness(func() error { return why })
 	want("/readyz", http.StatusOK, "ok")
-	e.SetNotReady("process 17 has the pipes")
+	want("/metrics", http.StatusOK, "\ncsi_proxy_ready 1\n")
+	why = errors.New("process 17 has the pipes")
 	want("/readyz", http.StatusServiceUnavailable, "not ready: process 17 has the pipes")
 	want("/metrics", http.StatusOK, "\ncsi_proxy_ready 0\n")
 	want("/debug/pprof/", http.StatusNotFound, "")
@@ -160,7 +163,7 @@ func TestPaths(t *testing.T) {
 // Administrators get what is nobody else's, too.
 func TestAdmin(t *testing.T) {
 	e := New(Build{}, slog.New(slog.DiscardHandler))
-	e.SetReady()
+	e.SetReadiness(func() error { return nil })
 	daemon := httptest.NewServer(e.Admin())
 	defer daemon.Close()
 	for page, want := range map[string]string{
