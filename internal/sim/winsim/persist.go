@@ -99,12 +99,15 @@ func (s *System) installDisk() error {
 		return err
 	}
 	for _, path := range [][]string{
-		{"Windows"}, {"Windows", "System32"},
+		{"Windows"}, {"Windows", "System32"}, {"pagefile.sys"},
 		{"var"}, {"var", "lib"}, {"var", "lib", "kubelet"},
 		{"var", "lib", "kubelet", "plugins"}, {"var", "lib", "kubelet", "pods"},
 	} {
-		op, err := s.paths.OpenAt(paths.Location{Root: v, Names: path},
-			win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile})
+		o := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileDirectoryFile}
+		if path[0] == "pagefile.sys" {
+			o.Options = win.FileNonDirectoryFile
+		}
+		op, err := s.paths.OpenAt(paths.Location{Root: v, Names: path}, o)
 		if err != nil {
 			return err
 		}
