@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -26,13 +27,14 @@ import (
 type systemDisks struct {
 	volumes map[string]string      // by the volume's name in lower case
 	disks   map[disk.Number]string // by the disk's number
+	ignored []error                // of the files that aren't on a disk
 }
 
 // systemFile is a file, directory or partition that Windows runs from.
 type systemFile struct {
 	what, path string
 	// mayLack says that the file may be missing, such as one on a temporary disk that the machine has
-	// lost. A file that is missing protects no disk.
+	// lost. A file that is missing, or isn't on a disk, protects no disk.
 	mayLack bool
 }
 
@@ -47,6 +49,11 @@ func (o *Owner) SystemDisks(ctx context.Context) (map[disk.Number]string, error)
 	f, err := findSystemDisks(ctx, o.sys)
 	if err != nil {
 		return nil, err
+	}
+	for _, why := range f.ignored {
+		if _, logged := o.ignored.LoadOrStore(why.Error(), true); !logged {
+			o.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", why)
+		}
 	}
 	return f.disks, nil
 }
@@ -94,13 +101,14 @@ func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
 	f := systemDisks{volumes: make(map[string]string), disks: make(map[disk.Number]string)}
 	files, err := systemFiles(ctx, sys)
 	for _, s := range files {
-		if err = f.add(ctx, sys, s); s.mayLack && errors.Is(err, fs.ErrNotExist) {
-			err = nil
+		if err = f.add(ctx, sys, s); err == nil {
+			continue
 		}
-		if err != nil {
-			err = fmt.Errorf("%s %s: %w", s.what, s.path, err)
+		err = fmt.Errorf("%s %s: %w", s.what, s.path, err)
+		if !s.mayLack || !isNotOnDisk(err) {
 			break
 		}
+		f.ignored, err = append(f.ignored, err), nil
 	}
 	if err != nil && ctx.Err() == nil {
 		err = &csiproxy.Error{
@@ -135,32 +143,48 @@ func systemFiles(ctx context.Context, sys System) ([]systemFile, error) {
 	return files, nil
 }
 
-// plainPath removes \??\ from the beginning of a path, and expands the variables that a path
-// of the system may begin with.
+// Paths of system files, as plainPath leaves them.
+var (
+	onVolume = regexp.MustCompile(`(?i)^([a-z]:|\\\\\?\\Volume{[^\\]*})\\`)
+	onDevice = regexp.MustCompile(`^\\[^\\]+\\[^\\]+`) // such as \Device\HarddiskVolume1
+)
+
+// plainPath returns the path of a system file with a drive, a volume's name or a device at its
+// beginning. In the registry it may also begin with a prefix of the kernel or of Win32, or with what
+// stands for a directory.
 func plainPath(path, windows string) string {
-	path = strings.TrimPrefix(path, `\??\`)
-	for variable, value := range map[string]string{"%systemroot%": windows, "%windir%": windows,
-		"%systemdrive%": windows[:min(2, len(windows))]} {
-		if len(path) >= len(variable) && strings.EqualFold(path[:len(variable)], variable) {
-			return value + path[len(variable):]
+	for _, prefix := range []string{`\??\`, `\\?\`, `\\.\`} {
+		path = strings.TrimPrefix(path, prefix)
+	}
+	for name, value := range map[string]string{"%systemroot%": windows, "%windir%": windows, `\SystemRoot`: windows,
+		"%systemdrive%": windows[:min(2, len(windows))], `Volume{`: `\\?\Volume{`} {
+		if len(path) >= len(name) && strings.EqualFold(path[:len(name)], name) {
+			return value + path[len(name):]
 		}
 	}
 	return path
 }
 
-// add adds the volume and the disks of a file, which is given by a path on a drive or as
-// \Device\HarddiskVolumeN. If the file isn't there, the error is fs.ErrNotExist.
+// isNotOnDisk reports whether err, of the question where a file is, says that it is on no disk: nothing
+// is there, the drive has no medium or is none of a disk, as that of a DVD, or the path is of no known
+// form.
+func isNotOnDisk(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) ||
+		win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotReady, win.ErrorInvalidName)
+}
+
+// add adds the volume and the disks of a file.
 func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
-	var volume string
+	volume := `\\?\GLOBALROOT` + onDevice.FindString(s.path)
 	switch {
-	case len(s.path) >= 3 && s.path[1:3] == `:\`:
+	case onVolume.MatchString(s.path):
 		if s.mayLack {
 			// A page file that is in use may refuse the query. Then it is there.
-			if _, err := sys.FileAttributes(ctx, s.path); errors.Is(err, fs.ErrNotExist) {
+			if _, err := sys.FileAttributes(ctx, s.path); isNotOnDisk(err) {
 				return err
 			}
 		}
-		name, err := driveVolume(ctx, sys, s.path)
+		name, err := volumeOfPath(ctx, sys, s.path)
 		if err != nil {
 			return err
 		}
@@ -170,13 +194,8 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 		}
 		f.volumes[key] = s.reason()
 		volume = device.VolumePath(name)
-	case len(s.path) >= 8 && strings.EqualFold(s.path[:8], `\Device\`):
-		name, _, _ := strings.Cut(s.path[8:], `\`)
-		volume = `\\?\GLOBALROOT` + s.path[:8] + name
-	case !strings.Contains(s.path, `\`): // Windows finds no file by a name alone
-		return fmt.Errorf("it is not a whole path: %w", win.ErrorFileNotFound)
-	default:
-		return fmt.Errorf("the path is neither on a drive nor that of a device: %w", win.ErrorInvalidName)
+	case !onDevice.MatchString(s.path):
+		return fmt.Errorf("the path is neither on a volume nor that of a device: %w", win.ErrorInvalidName)
 	}
 	extents, err := device.ExtentsOf(ctx, sys, volume)
 	if err != nil {
@@ -190,13 +209,14 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 	return nil
 }
 
-// driveVolume returns the name of the volume that a path on a drive lies on: that of the drive, or one
-// that is mounted at a directory of the path.
-func driveVolume(ctx context.Context, sys System, path string) (string, error) {
+// volumeOfPath returns the name of the volume that a path lies on: that of its drive or of the volume it
+// begins with, or one that is mounted at a directory of the path.
+func volumeOfPath(ctx context.Context, sys System, path string) (string, error) {
+	root := onVolume.FindString(path)
 	for {
 		path = path[:strings.LastIndexByte(path, '\\')]
 		name, err := sys.VolumeNameForMountPoint(ctx, path+`\`)
-		if err == nil || len(path) <= len(`C:`) || !opendisk.IsNoMountPoint(err) {
+		if err == nil || len(path) < len(root) || !opendisk.IsNoMountPoint(err) {
 			return name, err
 		}
 	}

@@ -4,13 +4,17 @@
 package use_test
 
 import (
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -19,6 +23,8 @@ func TestSystemDisks(t *testing.T) {
 	name, number := simtest.Volume(t, sim)
 	simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), `P:\`, name))
 	simtest.Mount(t, sim, `C:\folder`, name)
+	simtest.Must(t, sim.MkdirAll(`C:\Windows`))
+	simtest.Mount(t, sim, `C:\Windows\folder`, name)
 	for _, file := range []string{`P:\pagefile.sys`, `P:\in\dump.sys`} {
 		simtest.Must(t, sim.MkdirAll(`P:\in`))
 		simtest.Must(t, sim.WriteFile(file, nil))
@@ -45,6 +51,9 @@ func TestSystemDisks(t *testing.T) {
 	for _, c := range []struct{ key, value, path, want string }{
 		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\P:\pagefile.sys`, `page file P:\pagefile.sys`},
 		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\Device\HarddiskVolume3\pagefile.sys`, `page file \Device\HarddiskVolume3\pagefile.sys`},
+		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\` + name[len(`\\?\`):] + `pagefile.sys`, `page file ` + name + `pagefile.sys`},
+		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\SystemRoot\folder\pagefile.sys`, `page file C:\Windows\folder\pagefile.sys`},
+		{win.RegistryCrashControl, win.RegistryDedicatedDumpFile, `\\?\p:\in\dump.sys`, `crash dump file p:\in\dump.sys`},
 		{win.RegistryCrashControl, win.RegistryDedicatedDumpFile, `p:\in\dump.sys`, `crash dump file p:\in\dump.sys`},
 		{win.RegistryCrashControl, win.RegistryDedicatedDumpFile, `C:\folder\in\dump.sys`, `file C:\folder\in\dump.sys`},
 		{win.RegistrySetup, win.RegistrySystemPartition, `\Device\HarddiskVolume3`, `system partition \Device\HarddiskVolume3`},
@@ -85,8 +94,8 @@ func TestNotToBeFoundOut(t *testing.T) {
 	_, err := owner.SystemDisks(t.Context())
 	simtest.Must(t, err)
 	for _, c := range []struct{ key, value, path string }{
-		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\UNC\server\pagefile.sys`},
 		{win.RegistrySetup, win.RegistrySystemPartition, `X:\`},
+		{win.RegistrySetup, win.RegistrySystemPartition, `\??\UNC\server`},
 		{win.RegistrySetup, win.RegistrySystemPartition, `\Device\HarddiskVolume77`},
 	} {
 		simtest.Must(t, sim.SetRegistryStrings(c.key, c.value, c.path))
@@ -96,26 +105,57 @@ func TestNotToBeFoundOut(t *testing.T) {
 	}
 }
 
-// A page or dump file that isn't there, such as after a machine has lost its temporary disk, protects
-// nothing. Any other error of asking for it refuses.
+// A page or dump file that isn't on a disk, such as after a machine has lost its temporary disk or its
+// drive is a DVD's now, protects nothing and is logged once. Any other error of asking for it refuses.
+// The disk of Windows' directory is protected all the same.
 func TestFileThatIsNotThere(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	name, number := simtest.Volume(t, sim)
 	simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), `P:\`, name))
-	owner := use.Default(sim)
+	paths, err := pathpolicy.New(pathpolicy.DefaultKubeletPath)
+	simtest.Must(t, err)
 	for _, key := range [][2]string{{win.RegistryCrashControl, win.RegistryDedicatedDumpFile},
 		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles}} {
-		for _, path := range []string{`Z:\dd.sys`, `dd.sys`, `P:\dd.sys`, `P:\none\dd.sys`, `\Device\HarddiskVolume77\dd.sys`} {
-			simtest.Must(t, sim.SetRegistryStrings(key[0], key[1], path))
-			if all, err := owner.SystemDisks(t.Context()); all[number] != "" || err != nil {
-				t.Errorf("%s: %q, %v", path, all[number], err)
+		simtest.Must(t, sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles))
+		set := func(path string) { simtest.Must(t, sim.SetRegistryStrings(key[0], key[1], path)) }
+		ignored := func(path string) {
+			t.Helper()
+			var log strings.Builder
+			owner := use.New(sim, paths, slog.New(slog.NewTextHandler(&log, nil)))
+			for range 2 {
+				all, err := owner.SystemDisks(t.Context())
+				if all[number] != "" || !strings.Contains(all[0], `C:\Windows`) || err != nil {
+					t.Errorf("%s: %q, %v", path, all, err)
+				}
+			}
+			if strings.Count(log.String(), "protects none") != 1 {
+				t.Errorf("%s: the log has %q", path, log.String())
 			}
 		}
-		for _, call := range []string{win.CallFileAttributes, win.CallVolumeNameForMountPoint} {
-			simtest.Must(t, sim.WriteFile(`P:\dd.sys`, nil))
-			simtest.Must(t, sim.SetRegistryStrings(key[0], key[1], `P:\dd.sys`))
-			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: `P:\`}, win.ErrorSharingViolation))
-			all, err := owner.SystemDisks(t.Context())
+		for _, path := range []string{`Z:\dd.sys`, `dd.sys`, `P:\dd.sys`, `P:\none\dd.sys`, `\Device\HarddiskVolume77\dd.sys`,
+			`\SystemRoot\temppf.sys`, `\??\Volume{00000000-0000-0000-0000-000000000001}\pagefile.sys`, `\\?\Z:\dd.sys`,
+			`\??\UNC\server\pagefile.sys`, `\\server\share\dd.sys`, `\dd.sys`, `Volume{1\dd.sys`} {
+			set(path)
+			ignored(path)
+		}
+		simtest.Must(t, sim.WriteFile(`P:\dd.sys`, nil))
+		set(`P:\dd.sys`)
+		for call, numbers := range map[string][]win.Errno{
+			win.CallFileAttributes:                       {win.ErrorInvalidFunction, win.ErrorNotReady},
+			win.CallVolumeNameForMountPoint:              {win.ErrorInvalidFunction, win.ErrorNotReady},
+			win.IoctlVolumeGetVolumeDiskExtents.String(): {win.ErrorInvalidFunction, win.ErrorNotReady},
+		} {
+			object := `P:\`
+			if call == win.IoctlVolumeGetVolumeDiskExtents.String() {
+				object = device.VolumePath(name)
+			}
+			for _, errno := range numbers {
+				simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, errno))
+				ignored(fmt.Sprint(call, " with ", errno))
+				sim.ResetRules()
+			}
+			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, win.ErrorSharingViolation))
+			all, err := use.Default(sim).SystemDisks(t.Context())
 			if protected := all[number] != ""; !protected && csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
 				t.Errorf("with error 32 of %s: %q, %v", call, all[number], err)
 			}

@@ -12,6 +12,7 @@ package use
 
 import (
 	"log/slog"
+	"sync"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -43,6 +44,8 @@ type node struct {
 	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
 	// concurrent calls share one walk of the allowed directories.
 	links operation.Singleflight[struct{}, foundLinks]
+
+	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }
 
 // Releasing returns an owner of the same rights for operations that only end a use. When the lock file
