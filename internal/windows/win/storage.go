@@ -101,20 +101,15 @@ func descriptor(what string, b []byte, minimum int) ([]byte, error) {
 	return b[:size], nil
 }
 
-// stringAt reads a NUL-ended ASCII string at an offset from the start of b; the
-// offsets 0 and 0xFFFFFFFF mean that there is none.
-func stringAt(what string, b []byte, offset uint32) (string, error) {
-	if offset == 0 || offset == 0xFFFFFFFF {
-		return "", nil
+// stringAt reads a NUL-ended ASCII string at an offset from the start of b. The offsets 0 and
+// 0xFFFFFFFF mean that there is none. So does an offset outside b, which a sick driver may give: the
+// rest of what the device says is right all the same.
+func stringAt(b []byte, offset uint32) string {
+	if offset == 0 || int64(offset) >= int64(len(b)) {
+		return ""
 	}
-	if int64(offset) >= int64(len(b)) {
-		return "", fmt.Errorf("%s: string offset %d lies outside its %d bytes", what, offset, len(b))
-	}
-	s := b[offset:]
-	if end := bytes.IndexByte(s, 0); end >= 0 {
-		s = s[:end]
-	}
-	return string(s), nil
+	s, _, _ := bytes.Cut(b[offset:], []byte{0})
+	return string(s)
 }
 
 // BusType is STORAGE_BUS_TYPE.
@@ -168,9 +163,7 @@ func DecodeDeviceDescriptor(b []byte) (DeviceDescriptor, error) {
 	}
 	d := DeviceDescriptor{BusType: BusType(le.Uint32(b[28:]))}
 	for _, f := range d.strings() {
-		if *f.value, err = stringAt(what, b, le.Uint32(b[f.offset:])); err != nil {
-			return DeviceDescriptor{}, err
-		}
+		*f.value = stringAt(b, le.Uint32(b[f.offset:]))
 	}
 	return d, nil
 }
@@ -321,10 +314,7 @@ func DecodeDeviceLocation(b []byte) (DeviceLocation, error) {
 	if err != nil {
 		return DeviceLocation{}, err
 	}
-	text, err := stringAt(what, b, le.Uint32(b[32:]))
-	if err != nil {
-		return DeviceLocation{}, err
-	}
+	text := stringAt(b, le.Uint32(b[32:]))
 	return DeviceLocation{le.Uint32(b[16:]), le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]), text}, nil
 }
 
