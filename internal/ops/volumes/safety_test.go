@@ -198,6 +198,39 @@ func TestFormatVolumeRetries(t *testing.T) {
 	}
 }
 
+// lateList is a node whose storage management doesn't find the new volume before its second update.
+type lateList struct {
+	*winsim.System
+	updates, formats int
+}
+
+func (l *lateList) FormatVolume(ctx context.Context, volume string, o win.FormatOptions) error {
+	l.formats++
+	if o.UpdateList {
+		l.updates++
+	}
+	if l.updates < 2 {
+		return win.ErrorRetry
+	}
+	return l.System.FormatVolume(ctx, volume, o)
+}
+
+// If the update of Windows' list of volumes came before the volume did, it is made again: not with each
+// attempt, since it asks all disks.
+func TestFormatVolumeUpdatesTheListAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		_, id := n.attach(winsim.DiskSpec{})
+		late := &lateList{System: n.sim}
+		paths, err := pathpolicy.New(kubelet)
+		n.do(err)
+		n.do(volumes.New(late, paths, volumes.Options{Owner: n.owner}).FormatVolume(t.Context(), id))
+		if late.updates != 2 || late.formats < 10 {
+			t.Errorf("%d updates in %d attempts", late.updates, late.formats)
+		}
+	})
+}
+
 // A format that has failed half-way leaves content. It isn't tried again, and the caller learns that.
 func TestFormatVolumeThatFailsHalfWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

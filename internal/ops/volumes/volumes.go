@@ -62,6 +62,9 @@ const (
 	formatTimeout  = 2 * time.Minute  // for a caller without a deadline: as long as kubelet's
 	repairTimeout  = 15 * time.Second // until Windows' list of volumes has a volume
 	formatInterval = 500 * time.Millisecond
+	// updateInterval is the time from one update of Windows' list of volumes to the next: that asks all
+	// disks, and it finds nothing if it comes before the volume does.
+	updateInterval = 10 * time.Second
 )
 
 // ListVolumesOnDisk implements [volume.Operations].
@@ -211,7 +214,7 @@ func (v *Volumes) Format(
 		timeout = time.Until(deadline)
 	}
 	var failed error // of the attempt before
-	o.UpdateList = true
+	var updated time.Time
 	return operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
 		if err := v.checkRaw(ctx, right.ID, d.Disk, extent); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
@@ -224,8 +227,10 @@ func (v *Volumes) Format(
 			return err
 		}
 		start := time.Now()
+		if o.UpdateList = start.Sub(updated) >= updateInterval; o.UpdateList {
+			updated = start
+		}
 		failed = v.sys.FormatVolume(ctx, string(right.ID), o)
-		o.UpdateList = false
 		if failed == nil {
 			v.options.Logger.Info("volume formatted", "volume", right.ID, "disk", d.Number, "fileSystem", o.FileSystem,
 				"took", time.Since(start).Round(time.Millisecond))
