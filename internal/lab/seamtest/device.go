@@ -325,6 +325,16 @@ var diskRows = []row{
 		},
 	},
 	{
+		method: "Device.Control", name: "the layout of a blank disk", needs: []need{aDisk},
+		promise: "a disk without a partition table shows an MBR without a signature and without partitions",
+		guess:   "the documentation has PARTITION_STYLE_RAW for it; an event of Windows 10 shows such an MBR",
+		test: func(t *testing.T, f *Fixture) {
+			if l := f.layout(t, f.NewDisk(t).Number); l.Style != win.StyleMBR || l.Signature != 0 || len(l.Partitions) != 0 {
+				t.Errorf("layout %+v", l)
+			}
+		},
+	},
+	{
 		method: "Device.Control", name: "reserved partition", needs: []need{aDisk},
 		promise: "IOCTL_DISK_CREATE_DISK adds no partition",
 		guess:   "its documentation says that it adds the reserved one, and public code adds its own",

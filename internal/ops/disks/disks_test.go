@@ -17,9 +17,9 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -37,7 +37,7 @@ func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number 
 
 func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
 	t.Helper()
-	h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.AccessNone)
+	h, err := opendisk.Open(t.Context(), sim, n, win.AccessNone)
 	simtest.Must(t, err)
 	defer h.Close()
 	layout, err := h.Layout(t.Context())

@@ -46,6 +46,21 @@ func Recognise(ctx context.Context, r Reader, size int64, sectorSize uint32) (st
 	return m.recognise(), nil
 }
 
+// IsBlank reports whether there are only zeros where the partition tables of a disk lie: in its first
+// sectors and in its last ones. A GPT takes 34 sectors at the start, and 33 at the end.
+func IsBlank(ctx context.Context, r Reader, size int64, sectorSize uint32) (bool, error) {
+	table := 34 * int64(sectorSize)
+	m, err := read(ctx, r, size, sectorSize, []run{{0, table}, {-table, table}})
+	if err != nil {
+		return false, err
+	}
+	blank := len(m.parts) == 2
+	for _, p := range m.parts {
+		blank = blank && int64(len(p.b)) == min(table, m.size) && bytes.Count(p.b, []byte{0}) == len(p.b)
+	}
+	return blank, nil
+}
+
 // contents are what has been read of a medium.
 type contents struct {
 	size, sector int64
@@ -167,13 +182,19 @@ func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32)
 			return fmt.Sprintf("%s (sector %d)", found, offset/m.sector), nil
 		}
 	}
+	// Windows may say of an MBR without a signature and without partitions what it says of a blank disk.
+	if endsAsBootSector(m.at(0)) {
+		return "a master boot record without partitions", nil
+	}
 	return "", nil
 }
+
+func endsAsBootSector(b []byte) bool { return len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA }
 
 // bootSector names the file system that the first sector of a partition is of. The short
 // names of FAT count only if the sector ends as boot sectors do.
 func bootSector(b []byte) string {
-	ended := len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA
+	ended := endsAsBootSector(b)
 	for _, s := range signatures {
 		for _, offset := range s.offsets {
 			if (offset == nameOffset || ended && (offset == fat16Offset || offset == fat32Offset)) && s.found(from(b, offset)) {

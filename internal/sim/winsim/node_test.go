@@ -192,6 +192,14 @@ func layoutOf(t *testing.T, s *System, n disk.Number) *win.DriveLayout {
 	return l
 }
 
+// wantNoTable wants the answer that Windows 10 gave for a blank disk.
+func wantNoTable(t *testing.T, s *System, n disk.Number) {
+	t.Helper()
+	if l := layoutOf(t, s, n); l.Style != win.StyleMBR || l.Signature != 0 || len(l.Partitions) != 0 {
+		t.Errorf("a disk without a table has the layout %+v", l)
+	}
+}
+
 func createGPT(t *testing.T, s *System, n disk.Number) {
 	t.Helper()
 	c := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}

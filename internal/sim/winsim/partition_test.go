@@ -27,9 +27,7 @@ func TestCreateDisk(t *testing.T) {
 			s := newNode(t, Delays{})
 			must(t, s.SetSettings(Settings{AutomaticMSR: tc.automatic}))
 			n := attach(t, s, DiskSpec{SectorSize: tc.sectorSize})
-			if l := layoutOf(t, s, n); l.Style != win.StyleRAW || len(l.Partitions) != 0 {
-				t.Errorf("a blank disk has the layout %+v", l)
-			}
+			wantNoTable(t, s, n)
 			createGPT(t, s, n)
 			l := layoutOf(t, s, n)
 			end := l.StartingUsableOffset + l.UsableLength
@@ -222,9 +220,7 @@ func TestForeignTables(t *testing.T) {
 		t.Errorf("without the primary header: %+v", got)
 	}
 	must(t, s.WriteImage(n, make([]byte, 512), gib-512))
-	if got := layoutOf(t, s, n); got.Style != win.StyleRAW {
-		t.Errorf("without any header: %+v", got)
-	}
+	wantNoTable(t, s, n)
 	mbr := make([]byte, 512)
 	copy(mbr[440:], "\x78\x56\x34\x12")
 	copy(mbr[446:], "\x80\x00\x00\x00\x07\x00\x00\x00\x00\x08\x00\x00\x00\x10\x00\x00")
@@ -250,8 +246,9 @@ func TestForeignTables(t *testing.T) {
 		t.Errorf("layout %+v", got)
 	}
 	must(t, s.WriteImage(n, []byte{0, 0}, 510))
-	if got := layoutOf(t, s, n); got.Style != win.StyleRAW || len(s.VolumesOfDisk(n)) != 0 {
-		t.Errorf("layout %+v, volumes %q", got, s.VolumesOfDisk(n))
+	wantNoTable(t, s, n)
+	if volumes := s.VolumesOfDisk(n); len(volumes) != 0 {
+		t.Errorf("volumes %q", volumes)
 	}
 }
 

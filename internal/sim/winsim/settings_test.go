@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -35,12 +37,28 @@ func TestSettings(t *testing.T) {
 		"OfflineLayoutRAW": {Settings{OfflineLayoutRAW: true},
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))
-				if got := style(t, s, n); (got == win.StyleRAW) != on {
+				if got := style(t, s, n); (got != win.StyleGPT) != on {
 					t.Errorf("while it is offline, the style is %v", got)
 				}
 				must(t, s.SetDiskAttributes(n, online))
 				if got := style(t, s, n); got != win.StyleGPT {
 					t.Errorf("when it is online again, the style is %v", got)
+				}
+			}},
+		"BlankDisk=1": {Settings{BlankDisk: settings.BlankRAW},
+			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+				if l := layoutOf(t, s, attach(t, s, DiskSpec{})); (l.Style == win.StyleRAW) != on || len(l.Partitions) != 0 {
+					t.Errorf("a blank disk has the layout %+v", l)
+				}
+			}},
+		"BlankDisk=2": {Settings{BlankDisk: settings.BlankRefused},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				_, err := control(t, s, drivePath(attach(t, s, DiskSpec{})), win.IoctlDiskGetDriveLayoutEx, nil)
+				if errors.Is(err, win.ErrorInvalidFunction) != on {
+					t.Errorf("the layout of a blank disk: %v", err)
+				}
+				if got := style(t, s, n); got != win.StyleGPT {
+					t.Errorf("the style of another disk is %v", got)
 				}
 			}},
 		"OfflineAfterArrival": {Settings{OfflineAfterArrival: true},

@@ -6,6 +6,7 @@ package disks
 import (
 	"encoding/binary"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -41,6 +42,14 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 		l := d.Layout()
 		if m.config.Settings.OfflineLayoutRAW && d.Is(win.DiskOffline) {
 			l = &win.DriveLayout{Style: win.StyleRAW}
+		}
+		if l.Style == win.StyleRAW {
+			switch m.config.Settings.BlankDisk {
+			case settings.BlankMBR:
+				l.Style = win.StyleMBR
+			case settings.BlankRefused:
+				return 0, win.ErrorInvalidFunction
+			}
 		}
 		return Reply(out, l.Encode())
 	case win.IoctlDiskIsWritable:

@@ -16,8 +16,8 @@ import (
 // itself. They are kept in the state file.
 //
 // What is above the seam must work with each switch in each position. Tests go through
-// them with simtest.EachSetting, which takes from the tag "also" the values that an error
-// number has there beside 0.
+// them with simtest.EachSetting, which takes from the tag "also" the values that a number has
+// there beside 0.
 type Settings struct {
 	// NoAutomount is `mountvol /N`: a volume that was never seen before stays
 	// offline until IOCTL_VOLUME_ONLINE and gets no drive letter.
@@ -28,6 +28,10 @@ type Settings struct {
 	// both.
 	OnlineAfterOffline bool
 
+	// BlankDisk is how IOCTL_DISK_GET_DRIVE_LAYOUT_EX answers for a disk without a partition table.
+	// Unknown: which Windows answers how. Windows 10's partition manager has written the first answer
+	// into the event of a blank disk (Microsoft-Windows-Partition/Diagnostic 1006: all 48 bytes zero).
+	BlankDisk BlankDisk `also:"1,2"`
 	// AutomaticMSR makes IOCTL_DISK_CREATE_DISK add the reserved partition, as its
 	// documentation says. Unknown: whether it does; public code adds its own.
 	AutomaticMSR bool
@@ -177,6 +181,16 @@ type Settings struct {
 	// MSFT_SmbGlobalMapping.Create asks the SMB client alone, and gives ErrorBadNetPath.
 	NoServer win.Errno `also:"67"`
 }
+
+// BlankDisk is a way to say that a disk has no partition table.
+type BlankDisk uint32
+
+// The ways to say that a disk has no partition table.
+const (
+	BlankMBR     BlankDisk = iota // an MBR without a signature and without partitions
+	BlankRAW                      // PARTITION_STYLE_RAW, which the documentation has for that
+	BlankRefused                  // ErrorInvalidFunction
+)
 
 // GoneError is the error of what is open on a disk that has left.
 func (s *Settings) GoneError() win.Errno { return cmp.Or(s.GoneDisk, win.ErrorDeviceNotConnected) }

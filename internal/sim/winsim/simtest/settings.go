@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // EachSetting runs a test with the switches of a node's Windows in many positions: each
@@ -125,16 +124,16 @@ func positions() [][]reflect.Value {
 	var all [][]reflect.Value
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[winsim.Settings]()) {
 		values := []reflect.Value{reflect.Zero(field.Type)}
-		switch field.Type {
-		case reflect.TypeFor[bool]():
+		switch field.Type.Kind() {
+		case reflect.Bool:
 			values = append(values, reflect.ValueOf(true))
-		case reflect.TypeFor[win.Errno]():
+		case reflect.Uint32:
 			for number := range strings.SplitSeq(field.Tag.Get("also"), ",") {
 				n, err := strconv.ParseUint(number, 10, 32)
 				if err != nil {
 					panic(fmt.Sprintf("the tag of %s: %v", field.Name, err))
 				}
-				values = append(values, reflect.ValueOf(win.Errno(n)))
+				values = append(values, reflect.ValueOf(uint32(n)).Convert(field.Type))
 			}
 		default:
 			panic("no positions are known for " + field.Name)

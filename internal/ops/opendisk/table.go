@@ -1,0 +1,70 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package opendisk
+
+import (
+	"context"
+	"errors"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Layout returns the partition table of the disk. If it has none, the style is win.StyleRAW, in
+// whichever way Windows says so.
+//
+// Microsoft documents that style. In the event that Windows 10 wrote for a blank disk, the table is an
+// MBR without a signature and without partitions, and so it is in rufus' logs of disks that it has just
+// erased (pbatard/rufus#301). A driver may also refuse the query as one that it doesn't know. That says
+// nothing of what is on the disk, so then the sectors where a table would lie must be blank, too. After
+// any other error it isn't known whether the disk has a table.
+//
+// Source: https://github.com/EricZimmerman/evtx, evtx/Maps,
+// Microsoft-Windows-Partition-Diagnostic_Microsoft-Windows-Partition_1006.map
+func (d *Disk) Layout(ctx context.Context) (*win.DriveLayout, error) {
+	layout, err := d.Handle.Layout(ctx)
+	blank := err == nil && !hasTable(layout)
+	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported) {
+		var readErr error
+		if blank, readErr = d.isBlank(ctx); readErr != nil {
+			err = errors.Join(err, readErr)
+		}
+	}
+	switch {
+	case blank:
+		return &win.DriveLayout{Style: win.StyleRAW}, nil
+	case errors.As(err, new(win.Errno)) && !win.IsGone(err):
+		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "its partition table isn't known", Err: err}
+	}
+	return layout, err
+}
+
+// hasTable reports whether what Windows returned is a partition table.
+func hasTable(l *win.DriveLayout) bool {
+	switch l.Style {
+	case win.StyleRAW:
+		return false
+	case win.StyleMBR:
+		if l.Signature != 0 {
+			return true
+		}
+		for _, p := range l.Partitions {
+			if p.MBRType != 0 || p.StartingOffset != 0 || p.Length != 0 {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// isBlank reports whether there are only zeros where the disk's partition tables would lie.
+func (d *Disk) isBlank(ctx context.Context) (bool, error) {
+	geometry, err := d.Geometry(ctx)
+	if err != nil {
+		return false, err
+	}
+	return signatures.IsBlank(ctx, d, geometry.DiskSize, geometry.BytesPerSector)
+}
