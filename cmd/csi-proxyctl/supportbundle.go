@@ -25,6 +25,7 @@ const bundledLogBytes = 32 << 20
 func (p *program) supportBundle() *cobra.Command {
 	var kubeletPath string
 	var logs []string
+	var serialNumbers bool
 	c := p.leaf("support-bundle", "Put all that support needs to know of this node into a zip",
 		func(ctx context.Context, args []string) (r reply, err error) {
 			now := time.Now()
@@ -39,8 +40,8 @@ func (p *program) supportBundle() *cobra.Command {
 			defer func() { err = errors.Join(err, done()) }()
 			b := doctor.Bundle{
 				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
-				LogBytes: bundledLogBytes,
-				Page:     func(ctx context.Context, page string) (string, error) { return admin.Get(ctx, p.endpointDir, page) },
+				LogBytes: bundledLogBytes, SerialNumbers: serialNumbers,
+				Page: func(ctx context.Context, page string) (string, error) { return admin.Get(ctx, p.endpointDir, page) },
 			}
 			if path == "-" {
 				return printed, cmp.Or(doctor.WriteBundle(ctx, p.stdout, n, b), interrupted(ctx))
@@ -64,10 +65,15 @@ The daemon needn't run. What can't be read is listed in missing.txt, with the ca
 are those that the service's flags name, 32 MiB of each at most; --log adds others.
 
 No passwords are in the zip. But it has names of disks, servers, directories and pods: read it
-before you send it to others.`
+before you send it to others. What Windows has recorded of each disk that came or went is in
+events/Microsoft-Windows-Partition-Diagnostic.xml, with its partition table. That file alone answers
+most questions about a disk that can't be staged. Serial numbers and ids in it are masked, unless
+--serial-numbers is given.`
 	kubeletPathFlag(c, &kubeletPath)
 	c.Flags().StringArrayVar(&logs, "log", nil, "another log `file`; may be repeated")
 	completeFiles(c, "log")
+	c.Flags().BoolVar(&serialNumbers, "serial-numbers", false,
+		"keep the serial numbers and ids in the events of disks that came or went")
 	return c
 }
 

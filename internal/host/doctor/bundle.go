@@ -7,6 +7,7 @@ import (
 	"archive/zip"
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/mask"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
@@ -36,6 +38,8 @@ type Bundle struct {
 	LogBytes int64
 	// Page asks the daemon for a page: one of those of package admin.
 	Page func(ctx context.Context, page string) (string, error)
+	// SerialNumbers keeps the serial numbers and ids of disks in the events of their arrival.
+	SerialNumbers bool
 }
 
 // WriteBundle writes a zip with all that support needs to know of the node: the findings, also as a
@@ -71,8 +75,12 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		got, err := inTime(ctx, func() (any, error) { return part.get(ctx, n) })
 		z.json(part.name, got, err)
 	}
+	serials := diskevent.Masker{Key: []byte(rand.Text())}
 	for _, c := range eventChannels(ctx, n) {
 		got, err := inTime(ctx, func() (string, error) { return c.read(ctx, n) })
+		if c.name == diskevent.Channel && !b.SerialNumbers {
+			got = serials.Event(got)
+		}
 		z.found(c.file(), got, err)
 	}
 	for _, page := range []struct{ name, path string }{{"metrics.txt", admin.Metrics}, {"daemon.txt", admin.Debug}} {
@@ -117,7 +125,11 @@ mappings.json   the SMB mappings
 metrics.txt     the daemon's metrics
 daemon.txt      the daemon's flags, and what each of its goroutines does
 events/         the Windows event log of the last 7 days: errors and warnings about disks, volumes,
-                SMB, iSCSI and services, and all that the daemon's service says
+                SMB, iSCSI and services, and all that the daemon's service says. In
+                Microsoft-Windows-Partition-Diagnostic.xml is each disk that has come or gone since the log was
+                last cleared: what it is, where it is connected, and its partition table; of a disk without a
+                GPT also which bytes of its first sector are zero. Serial numbers, ids and signatures are
+                masked there, unless --serial-numbers was given; equal ones stay equal
 log/            the end of the daemon's logs
 errors.txt      the last errors and warnings in them
 missing.txt     what is not here, and why

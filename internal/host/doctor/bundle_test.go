@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -61,6 +62,11 @@ func (f *fixture) events(_ context.Context, channel, query string, _ int) ([]str
 		events = append(events, "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"+
 			"<Provider Name='"+source+"'/></System><EventData><Data>"+f.eventText+"</Data></EventData></Event>")
 	}
+	if channel == diskevent.Channel && query == "*" {
+		return []string{"<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>" +
+			"<Provider Name='Microsoft-Windows-Partition'/><EventID>1006</EventID></System><EventData>" +
+			"<Data Name='Model'>Fast</Data><Data Name='SerialNumber'>QWERTZ7</Data></EventData></Event>"}, nil
+	}
 	if strings.HasSuffix(channel, "Security") {
 		return events[:1], errors.New("the channel broke off")
 	}
@@ -80,6 +86,20 @@ func bundleOf(t *testing.T, n *doctor.Node, logs ...string) map[string]string {
 		},
 	}))
 	return unzipped(t, b.Bytes())
+}
+
+// The serial numbers of disks that came and went are masked, unless they are asked for.
+func TestBundleMasksSerialNumbers(t *testing.T) {
+	f := newFixture(t)
+	for _, asked := range []bool{false, true} {
+		var b bytes.Buffer
+		simtest.Must(t, doctor.WriteBundle(t.Context(), &b, f.Node, doctor.Bundle{SerialNumbers: asked,
+			Page: func(context.Context, string) (string, error) { return "", nil }}))
+		events := unzipped(t, b.Bytes())["events/Microsoft-Windows-Partition-Diagnostic.xml"]
+		if got := strings.Contains(events, "QWERTZ7"); got != asked || !strings.Contains(events, "Fast") {
+			t.Errorf("asked for: %v, have: %s", asked, events)
+		}
+	}
 }
 
 // The bundle has what support asks for.
@@ -111,6 +131,8 @@ func TestBundle(t *testing.T) {
 		"about.txt":         "by csi-proxyctl v1.2.3.\n\nWhat csi-proxyctl doctor found wrong",
 		"daemon.txt":        "goroutine 1 of /debug/daemon",
 		"events/System.xml": "<Provider Name='Disk'/>",
+
+		"events/Microsoft-Windows-Partition-Diagnostic.xml": "<Data Name='Model'>Fast</Data><Data Name='SerialNumber'>",
 
 		"events/Application-csi-proxy.xml":              "<Provider Name='csi-proxy'/>",
 		"events/Microsoft-Windows-Ntfs-Operational.xml": "DNS",

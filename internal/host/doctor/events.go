@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 )
 
 // problemsOfDays selects the errors and warnings of the last seven days, and ofDays all events.
@@ -37,6 +39,7 @@ func eventChannels(ctx context.Context, n *Node) []eventChannel {
 		{"Microsoft-Windows-SMBClient/Connectivity", problemsOfDays, nil},
 		{"Microsoft-Windows-SmbClient/Security", problemsOfDays, nil},
 		{"Microsoft-Windows-Ntfs/Operational", problemsOfDays, nil},
+		{diskevent.Channel, "*", nil},
 	}
 	services, err := n.services(ctx)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -274,7 +275,8 @@ func checkSilentDisks(_ context.Context, _ *Node, disks []storage.Disk) (string,
 	for _, d := range disks {
 		if d.Error != "" {
 			faults = append(faults, problem("look in the System event log for errors of its driver, and at the storage that "+
-				"provides it; detach the disk if it is gone there",
+				"provides it; detach the disk if it is gone there. For a report, csi-proxyctl support-bundle saves what Windows "+
+				"recorded of each disk, as wevtutil epl "+diskevent.Channel+" disks.evtx does",
 				"%s: %s", d, d.Error))
 		}
 	}
