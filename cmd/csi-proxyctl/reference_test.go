@@ -27,6 +27,7 @@ var update = flag.Bool("update", false, "write docs/csi-proxyctl.md")
 // docs/csi-proxyctl.md is what --help says.
 func TestReference(t *testing.T) {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
+	root.PersistentFlags().Lookup("endpoint-dir").DefValue = "/run/csi-proxy" // root's, whoever runs this
 	var b strings.Builder
 	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints one with all its flags. `make " +
 		"generate` writes this page.\n\n" + secretHelp + "\n\n")
