@@ -59,7 +59,9 @@ build: build-here build-windows-amd64 ## build csi-proxy and csi-proxyctl into b
 endif
 
 build-here:
-	$(BUILD) -o bin/ ./cmd/...
+	@$(GO) list -deps ./cmd/... >/dev/null # says what it downloads
+	@echo 'building csi-proxy and csi-proxyctl, which takes a minute or two the first time'
+	@$(BUILD) -o bin/ ./cmd/...
 
 # build-windows-arm64 builds into bin/windows-arm64/. What is linked for a system is in bin/.linked/<system>-<arch>/.
 link-%: FORCE
