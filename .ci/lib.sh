@@ -32,3 +32,17 @@ step() {
 		return 1
 	}
 }
+
+# as_plain_user COMMAND... runs it as a user without rights, with nothing in its home directory, in a copy of the
+# repository. TMPDIR is so long that no socket's path fits below it.
+as_plain_user() {
+	id csi-proxy-ci >/dev/null 2>&1 || useradd --create-home csi-proxy-ci
+	local scratch
+	scratch=$(mktemp -d)
+	mkdir -p "$scratch/temporary files/$(printf '%0100d' 0)"
+	cp -r . "$scratch/copy"
+	chown -R csi-proxy-ci: "$scratch"
+	setpriv --reuid csi-proxy-ci --regid csi-proxy-ci --init-groups env -i -C "$scratch/copy" PATH="$PATH" \
+		HOME="$(getent passwd csi-proxy-ci | cut -d: -f6)" TMPDIR="$(echo "$scratch"/temporary*/0*)" "$@" || return
+	rm -rf "$scratch"
+}
