@@ -84,7 +84,7 @@ FORCE:
 # make test runs everything once without the race detector, which makes it 4 to 17 times slower,
 # and with it what is concurrent. Tests that try very many cases try a sample.
 #
-# The modules that other tests need, such as Kubernetes' and those of the tools, aren't needed here.
+# Of the modules apart from the product, only those that drivers import are tested here.
 #
 # RACE=all: everything with the race detector instead, as CI does. The detector itself crashes with
 # very many timers in a bubble of synctest (https://go.dev/issue/78156), such as those of TestDeadServers.
@@ -94,6 +94,8 @@ CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
 TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
 	$(GO) test $(RACE) -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
 
+DRIVER_MODULES = driver/csinode driver/mounter driver/compat/csi-proxy/v2
+
 test: ## run the tests, and those of what is concurrent also with the race detector
 ifeq ($(RACE),all)
 	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
@@ -101,7 +103,7 @@ ifeq ($(RACE),all)
 else
 	$(GO) test -short ./...
 	$(GO) -C test/windows test -short -count=1 ./...
-	$(GO) -C driver/csinode test -run '^TestAsKubeletCalls$$' .
+	for module in $(DRIVER_MODULES); do $(GO) -C $$module test -short ./... || exit 1; done
 	$(if $(RACE),$(TEST_CONCURRENT),@echo 'nothing is run with the race detector, for lack of a C compiler')
 endif
 
@@ -213,7 +215,7 @@ test-windows: ## test the Windows programs under Wine; says so and skips if ther
 
 # MODULES=1: vet the modules apart from the product instead: what they need must not become its own.
 SIDE_MODULES = test/windows test/kubernetes test/driver/dropin cmd/kubectl-csi_proxy tools \
-	driver/csinode driver/kubeevents driver/mounter driver/examples/csi-driver
+	driver/csinode driver/kubeevents driver/mounter driver/compat/csi-proxy/v2 driver/examples/csi-driver
 # Those that have a side for Windows.
 WINDOWS_SIDE_MODULES = test/windows test/driver/dropin driver/csinode driver/mounter driver/examples/csi-driver
 

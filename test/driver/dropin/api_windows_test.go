@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Code generated from v2@v2.0.0-alpha.1 by ./published. DO NOT EDIT.
+// Code generated from csi-proxy@874f535 by ./published. DO NOT EDIT.
 
 package dropin
 
@@ -19,6 +19,7 @@ import (
 	systemapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/system/hostapi"
 	volume "github.com/kubernetes-csi/csi-proxy/v2/pkg/volume"
 	volumeapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/volume/hostapi"
+	wmi "github.com/kubernetes-csi/csi-proxy/v2/pkg/wmi"
 	regexp "regexp"
 	syscall "syscall"
 )
@@ -37,13 +38,15 @@ var _ func(diskapi.DiskAPI, syscall.Handle) (uint32, error) = (diskapi.DiskAPI).
 var _ func(diskapi.DiskAPI, string) (uint32, string, error) = (diskapi.DiskAPI).GetDiskNumberAndPage83ID
 var _ func(diskapi.DiskAPI, string) (uint32, error) = (diskapi.DiskAPI).GetDiskNumberWithID
 var _ func(diskapi.DiskAPI, syscall.Handle) (string, error) = (diskapi.DiskAPI).GetDiskPage83ID
+var _ func(diskapi.DiskAPI, uint32) (bool, error) = (diskapi.DiskAPI).GetDiskReadOnly
 var _ func(diskapi.DiskAPI, uint32) (bool, error) = (diskapi.DiskAPI).GetDiskState
-var _ func(diskapi.DiskAPI, uint32) (int64, error) = (diskapi.DiskAPI).GetDiskStats
+var _ func(diskapi.DiskAPI, uint32) (size int64, err error) = (diskapi.DiskAPI).GetDiskStats
 var _ func(diskapi.DiskAPI, uint32) error = (diskapi.DiskAPI).InitializeDisk
 var _ func(diskapi.DiskAPI, uint32) (bool, error) = (diskapi.DiskAPI).IsDiskInitialized
 var _ func(diskapi.DiskAPI) (map[uint32]diskapi.DiskIDs, error) = (diskapi.DiskAPI).ListDiskIDs
 var _ func(diskapi.DiskAPI) (map[uint32]diskapi.DiskLocation, error) = (diskapi.DiskAPI).ListDiskLocations
 var _ func(diskapi.DiskAPI) error = (diskapi.DiskAPI).Rescan
+var _ func(diskapi.DiskAPI, uint32, bool) error = (diskapi.DiskAPI).SetDiskReadOnly
 var _ func(diskapi.DiskAPI, uint32, bool) error = (diskapi.DiskAPI).SetDiskState
 var _ = (*struct {
 	Page83       string
@@ -58,6 +61,7 @@ var _ = (*struct {
 var _ = (*interface {
 	BasicPartitionsExist(diskNumber uint32) (bool, error)
 	CreateBasicPartition(diskNumber uint32) error
+	GetDiskReadOnly(diskNumber uint32) (bool, error)
 	GetDiskState(diskNumber uint32) (bool, error)
 	GetDiskStats(diskNumber uint32) (int64, error)
 	InitializeDisk(diskNumber uint32) error
@@ -65,6 +69,7 @@ var _ = (*interface {
 	ListDiskIDs() (map[uint32]diskapi.DiskIDs, error)
 	ListDiskLocations() (map[uint32]diskapi.DiskLocation, error)
 	Rescan() error
+	SetDiskReadOnly(diskNumber uint32, isReadOnly bool) error
 	SetDiskState(diskNumber uint32, isOnline bool) error
 })((*diskapi.HostAPI)(nil))
 var _ = map[bool]int{false: 0, diskapi.IOCTL_STORAGE_GET_DEVICE_NUMBER == 2953344: 0}
@@ -155,12 +160,14 @@ var _ = (*uint32)((*diskapi.StorageQueryType)(nil))
 
 // pkg/disk
 var _ disk.Disk
+var _ func(*disk.Disk, context.Context, *disk.GetDiskReadOnlyRequest) (*disk.GetDiskReadOnlyResponse, error) = (*disk.Disk).GetDiskReadOnly
 var _ func(*disk.Disk, context.Context, *disk.GetDiskStateRequest) (*disk.GetDiskStateResponse, error) = (*disk.Disk).GetDiskState
 var _ func(*disk.Disk, context.Context, *disk.GetDiskStatsRequest) (*disk.GetDiskStatsResponse, error) = (*disk.Disk).GetDiskStats
 var _ func(*disk.Disk, context.Context, *disk.ListDiskIDsRequest) (*disk.ListDiskIDsResponse, error) = (*disk.Disk).ListDiskIDs
 var _ func(*disk.Disk, context.Context, *disk.ListDiskLocationsRequest) (*disk.ListDiskLocationsResponse, error) = (*disk.Disk).ListDiskLocations
 var _ func(*disk.Disk, context.Context, *disk.PartitionDiskRequest) (*disk.PartitionDiskResponse, error) = (*disk.Disk).PartitionDisk
 var _ func(*disk.Disk, context.Context, *disk.RescanRequest) (*disk.RescanResponse, error) = (*disk.Disk).Rescan
+var _ func(*disk.Disk, context.Context, *disk.SetDiskReadOnlyRequest) (*disk.SetDiskReadOnlyResponse, error) = (*disk.Disk).SetDiskReadOnly
 var _ func(*disk.Disk, context.Context, *disk.SetDiskStateRequest) (*disk.SetDiskStateResponse, error) = (*disk.Disk).SetDiskState
 var _ = (*struct {
 	Page83       string
@@ -172,17 +179,21 @@ var _ = (*struct {
 	Target  string
 	LUNID   string
 })((*disk.DiskLocation)(nil))
+var _ = (*struct{ DiskNumber uint32 })((*disk.GetDiskReadOnlyRequest)(nil))
+var _ = (*struct{ IsReadOnly bool })((*disk.GetDiskReadOnlyResponse)(nil))
 var _ = (*struct{ DiskNumber uint32 })((*disk.GetDiskStateRequest)(nil))
 var _ = (*struct{ IsOnline bool })((*disk.GetDiskStateResponse)(nil))
 var _ = (*struct{ DiskNumber uint32 })((*disk.GetDiskStatsRequest)(nil))
 var _ = (*struct{ TotalBytes int64 })((*disk.GetDiskStatsResponse)(nil))
 var _ = (*interface {
+	GetDiskReadOnly(context.Context, *disk.GetDiskReadOnlyRequest) (*disk.GetDiskReadOnlyResponse, error)
 	GetDiskState(context.Context, *disk.GetDiskStateRequest) (*disk.GetDiskStateResponse, error)
 	GetDiskStats(context.Context, *disk.GetDiskStatsRequest) (*disk.GetDiskStatsResponse, error)
 	ListDiskIDs(context.Context, *disk.ListDiskIDsRequest) (*disk.ListDiskIDsResponse, error)
 	ListDiskLocations(context.Context, *disk.ListDiskLocationsRequest) (*disk.ListDiskLocationsResponse, error)
 	PartitionDisk(context.Context, *disk.PartitionDiskRequest) (*disk.PartitionDiskResponse, error)
 	Rescan(context.Context, *disk.RescanRequest) (*disk.RescanResponse, error)
+	SetDiskReadOnly(context.Context, *disk.SetDiskReadOnlyRequest) (*disk.SetDiskReadOnlyResponse, error)
 	SetDiskState(context.Context, *disk.SetDiskStateRequest) (*disk.SetDiskStateResponse, error)
 })((*disk.Interface)(nil))
 var _ disk.ListDiskIDsRequest
@@ -194,6 +205,11 @@ var _ = (*struct{ DiskNumber uint32 })((*disk.PartitionDiskRequest)(nil))
 var _ disk.PartitionDiskResponse
 var _ disk.RescanRequest
 var _ disk.RescanResponse
+var _ = (*struct {
+	DiskNumber uint32
+	IsReadOnly bool
+})((*disk.SetDiskReadOnlyRequest)(nil))
+var _ disk.SetDiskReadOnlyResponse
 var _ = (*struct {
 	DiskNumber uint32
 	IsOnline   bool
@@ -365,11 +381,16 @@ var _ = (*interface {
 	StopService(name string, force bool) error
 })((*systemapi.HostAPI)(nil))
 var _ func() systemapi.HostAPI = systemapi.New
+var _ = (*interface {
+	GetService(scope *wmi.Scope, name string) (wmi.ServiceInterface, error)
+})((*systemapi.ServiceFactory)(nil))
 var _ = (*struct {
 	DisplayName string "json:\"DisplayName\""
-	StartType   uint32 "json:\"StartType\""
-	Status      uint32 "json:\"Status\""
+	StartType   string "json:\"StartType\""
+	Status      string "json:\"Status\""
 })((*systemapi.ServiceInfo)(nil))
+var _ systemapi.ServiceManagerImpl
+var _ func(systemapi.ServiceManagerImpl, *wmi.Scope, string) ([]string, error) = (systemapi.ServiceManagerImpl).GetDependentsForService
 
 // pkg/system
 var _ system.GetBIOSSerialNumberRequest
@@ -377,7 +398,7 @@ var _ = (*struct{ SerialNumber string })((*system.GetBIOSSerialNumberResponse)(n
 var _ = (*struct{ Name string })((*system.GetServiceRequest)(nil))
 var _ = (*struct {
 	DisplayName string
-	StartType   system.Startype
+	StartType   system.StartType
 	Status      system.ServiceStatus
 })((*system.GetServiceResponse)(nil))
 var _ = (*interface {
@@ -395,15 +416,15 @@ var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_START_PEND
 var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_STOPPED == 1: 0}
 var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_STOP_PENDING == 3: 0}
 var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_UNKNOWN == 0: 0}
-var _ = map[bool]system.Startype{false: 0, system.START_TYPE_AUTOMATIC == 2: 0}
-var _ = map[bool]system.Startype{false: 0, system.START_TYPE_BOOT == 0: 0}
-var _ = map[bool]system.Startype{false: 0, system.START_TYPE_DISABLED == 4: 0}
-var _ = map[bool]system.Startype{false: 0, system.START_TYPE_MANUAL == 3: 0}
-var _ = map[bool]system.Startype{false: 0, system.START_TYPE_SYSTEM == 1: 0}
+var _ = map[bool]system.StartType{false: 0, system.START_TYPE_AUTOMATIC == 2: 0}
+var _ = map[bool]system.StartType{false: 0, system.START_TYPE_BOOT == 0: 0}
+var _ = map[bool]system.StartType{false: 0, system.START_TYPE_DISABLED == 4: 0}
+var _ = map[bool]system.StartType{false: 0, system.START_TYPE_MANUAL == 3: 0}
+var _ = map[bool]system.StartType{false: 0, system.START_TYPE_SYSTEM == 1: 0}
 var _ = (*uint32)((*system.ServiceStatus)(nil))
 var _ = (*struct{ Name string })((*system.StartServiceRequest)(nil))
 var _ system.StartServiceResponse
-var _ = (*uint32)((*system.Startype)(nil))
+var _ = (*uint32)((*system.StartType)(nil))
 var _ = (*struct {
 	Name  string
 	Force bool

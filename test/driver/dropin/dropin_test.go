@@ -155,10 +155,10 @@ func TestWithoutWindows(t *testing.T) {
 	}
 }
 
-// The driver builds for Windows, too, by its go.mod alone.
+// The driver builds for Windows, too, by its go.mod alone, and with the names of the published library.
 func TestBuildsForWindows(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
-		cmd := exec.Command("go", "vet", "github.com/kubernetes-csi/csi-proxy/v2/...", "./testdata/driver")
+		cmd := exec.Command("go", "vet", "github.com/kubernetes-csi/csi-proxy/v2/...", "./testdata/driver", ".")
 		cmd.Env = append(cmd.Environ(), "GOOS=windows", "GOARCH="+arch, "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", arch, err, out)

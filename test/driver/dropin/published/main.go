@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,7 +54,9 @@ func main() {
 	fmt.Fprintf(&out, "// Code generated from %s by ./published. DO NOT EDIT.\n\npackage dropin\n\nimport (\n",
 		path.Base(os.Args[1]))
 	for _, i := range slices.Sorted(maps.Keys(w.imports)) {
-		fmt.Fprintf(&out, "%s %q\n", name(i), i)
+		if strings.Contains(w.body.String(), name(i)+".") {
+			fmt.Fprintf(&out, "%s %q\n", name(i), i)
+		}
 	}
 	fmt.Fprintf(&out, ")\n%s", w.body.String())
 	source, err := format.Source(out.Bytes())
@@ -83,7 +86,15 @@ func (w *writer) qualify(p *types.Package) string {
 
 func (w *writer) text(t types.Type) string { return types.TypeString(t, w.qualify) }
 
-func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.body, format+"\n", args...) }
+// line writes a line, unless it has a name that isn't exported, which only the package itself can use.
+func (w *writer) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !unexported.MatchString(text) {
+		fmt.Fprintln(&w.body, text)
+	}
+}
+
+var unexported = regexp.MustCompile(`\b[a-z]+\.[a-z]+[A-Z]`)
 
 // pkg writes a line for each exported name of a package.
 func (w *writer) pkg(p *types.Package) {

@@ -13,6 +13,8 @@ import (
 
 // Interface is the node's disks.
 type Interface interface {
+	// GetDiskReadOnly reports whether nothing can be written to a disk.
+	GetDiskReadOnly(context.Context, *GetDiskReadOnlyRequest) (*GetDiskReadOnlyResponse, error)
 	// GetDiskState reports whether a disk is online.
 	GetDiskState(context.Context, *GetDiskStateRequest) (*GetDiskStateResponse, error)
 	// GetDiskStats returns the size of a disk in bytes.
@@ -27,6 +29,8 @@ type Interface interface {
 	Rescan(context.Context, *RescanRequest) (*RescanResponse, error)
 	// SetDiskState takes a disk online or offline.
 	SetDiskState(context.Context, *SetDiskStateRequest) (*SetDiskStateResponse, error)
+	// SetDiskReadOnly makes a disk writable, and refuses to make it read-only.
+	SetDiskReadOnly(context.Context, *SetDiskReadOnlyRequest) (*SetDiskReadOnlyResponse, error)
 }
 
 // Disk implements [Interface] over a HostAPI.
@@ -55,6 +59,15 @@ func (d *Disk) Rescan(ctx context.Context, _ *RescanRequest) (*RescanResponse, e
 
 func (d *Disk) SetDiskState(ctx context.Context, request *SetDiskStateRequest) (*SetDiskStateResponse, error) {
 	return &SetDiskStateResponse{}, d.host(ctx).SetDiskState(request.DiskNumber, request.IsOnline)
+}
+
+func (d *Disk) GetDiskReadOnly(ctx context.Context, request *GetDiskReadOnlyRequest) (*GetDiskReadOnlyResponse, error) {
+	isReadOnly, err := d.host(ctx).GetDiskReadOnly(request.DiskNumber)
+	return &GetDiskReadOnlyResponse{isReadOnly}, err
+}
+
+func (d *Disk) SetDiskReadOnly(ctx context.Context, request *SetDiskReadOnlyRequest) (*SetDiskReadOnlyResponse, error) {
+	return &SetDiskReadOnlyResponse{}, d.host(ctx).SetDiskReadOnly(request.DiskNumber, request.IsReadOnly)
 }
 
 func (d *Disk) ListDiskIDs(ctx context.Context, _ *ListDiskIDsRequest) (*ListDiskIDsResponse, error) {

@@ -5,6 +5,8 @@ package disk
 
 // What the methods take and return.
 type (
+	GetDiskReadOnlyRequest    struct{ DiskNumber uint32 }
+	GetDiskReadOnlyResponse   struct{ IsReadOnly bool }
 	GetDiskStateRequest       struct{ DiskNumber uint32 }
 	GetDiskStateResponse      struct{ IsOnline bool }
 	GetDiskStatsRequest       struct{ DiskNumber uint32 }
@@ -21,7 +23,12 @@ type (
 		DiskNumber uint32
 		IsOnline   bool
 	}
-	SetDiskStateResponse struct{}
+	SetDiskStateResponse   struct{}
+	SetDiskReadOnlyRequest struct {
+		DiskNumber uint32
+		IsReadOnly bool
+	}
+	SetDiskReadOnlyResponse struct{}
 )
 
 // What these have in their fields.

@@ -23,16 +23,15 @@ type Interface interface {
 	StopService(context.Context, *StopServiceRequest) (*StopServiceResponse, error)
 }
 
-// Startype tells when a service starts, with the numbers of the service manager. It is the name
-// of v2.0.0-alpha.1, and StartType that of alpha.2.
-type Startype uint32
+// StartType tells when a service starts, with the numbers of the service manager.
+type StartType uint32
 
-// StartType is Startype.
-type StartType = Startype
+// Startype is the name of StartType in v2.0.0-alpha.1.
+type Startype = StartType
 
 // Start types of a service.
 const (
-	START_TYPE_BOOT Startype = iota
+	START_TYPE_BOOT StartType = iota
 	START_TYPE_SYSTEM
 	START_TYPE_AUTOMATIC
 	START_TYPE_MANUAL
@@ -83,5 +82,6 @@ func (s *System) GetService(ctx context.Context, request *GetServiceRequest) (*G
 	if err != nil {
 		return nil, err
 	}
-	return &GetServiceResponse{service.DisplayName, StartType(service.StartType), ServiceStatus(service.Status)}, nil
+	return &GetServiceResponse{service.DisplayName, StartType(host.StartTypes.Number(service.StartType)),
+		ServiceStatus(host.States.Number(service.Status))}, nil
 }

@@ -10,7 +10,7 @@ type (
 	GetServiceRequest           struct{ Name string }
 	GetServiceResponse          struct {
 		DisplayName string
-		StartType   Startype
+		StartType   StartType
 		Status      ServiceStatus
 	}
 	StartServiceRequest  struct{ Name string }

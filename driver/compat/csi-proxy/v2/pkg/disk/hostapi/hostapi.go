@@ -38,6 +38,10 @@ type HostAPI interface {
 	SetDiskState(diskNumber uint32, isOnline bool) error
 	// GetDiskState reports whether a disk is online.
 	GetDiskState(diskNumber uint32) (bool, error)
+	// SetDiskReadOnly makes a disk writable or read-only.
+	SetDiskReadOnly(diskNumber uint32, isReadOnly bool) error
+	// GetDiskReadOnly reports whether nothing can be written to a disk.
+	GetDiskReadOnly(diskNumber uint32) (bool, error)
 }
 
 // DiskAPI is the node's disks. Its zero value is ready.
@@ -67,21 +71,18 @@ func (d DiskAPI) ListDiskLocations() (map[uint32]DiskLocation, error) {
 
 // describe returns what the storage group knows of a disk.
 func (d DiskAPI) describe(diskNumber uint32) (storage.Disk, error) {
+	number := disk.Number(diskNumber)
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (storage.Disk, error) {
-		all, err := n.Storage.ListDisks(ctx, storage.Selector{})
-		if err != nil {
+		found, err := n.Storage.ListDisks(ctx, storage.Selector{Number: &number})
+		switch {
+		case err != nil:
 			return storage.Disk{}, err
+		case len(found) == 0:
+			return storage.Disk{}, csiproxy.Errorf(csiproxy.ErrNotFound, "there is no disk %d", diskNumber)
+		case found[0].Error != "": // what it doesn't tell must not be taken for a raw disk
+			return storage.Disk{}, csiproxy.Errorf(csiproxy.ErrUnavailable, "disk %d: %s", diskNumber, found[0].Error)
 		}
-		for _, one := range all {
-			if one.Number != disk.Number(diskNumber) {
-				continue
-			}
-			if one.Error != "" { // what it doesn't tell must not be taken for a raw disk
-				return one, csiproxy.Errorf(csiproxy.ErrUnavailable, "disk %d: %s", diskNumber, one.Error)
-			}
-			return one, nil
-		}
-		return storage.Disk{}, csiproxy.Errorf(csiproxy.ErrNotFound, "there is no disk %d", diskNumber)
+		return found[0], nil
 	})
 }
 
@@ -151,6 +152,33 @@ func (d DiskAPI) GetDiskState(diskNumber uint32) (bool, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (bool, error) {
 		return n.Disk.GetDiskState(ctx, disk.Number(diskNumber))
 	})
+}
+
+func (d DiskAPI) GetDiskReadOnly(diskNumber uint32) (bool, error) {
+	described, err := d.describe(diskNumber)
+	return described.ReadOnly, err
+}
+
+// SetDiskReadOnly implements [HostAPI]. CSI Proxy makes a disk writable as it brings it online, so an
+// offline disk goes online, too. It makes a disk read-only only by staging it: Windows keeps the
+// attribute for the disk's place, and gives it to the next disk there, unless somebody clears it.
+func (d DiskAPI) SetDiskReadOnly(diskNumber uint32, isReadOnly bool) error {
+	described, err := d.describe(diskNumber)
+	switch {
+	case err != nil || described.ReadOnly == isReadOnly:
+		return err
+	case isReadOnly:
+		return csiproxy.Errorf(csiproxy.ErrUnimplemented, "disk %d can't be made read-only here; "+
+			"stage its volume with StageVolume of CSI Proxy's storage group and ReadOnly", diskNumber)
+	}
+	if err := d.SetDiskState(diskNumber, true); err != nil {
+		return err
+	}
+	if described, err = d.describe(diskNumber); err == nil && described.ReadOnly {
+		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"disk %d stays read-only, since its volume is staged read-only; unstage that first", diskNumber)
+	}
+	return err
 }
 
 // GetDiskNumberWithID returns the number of the disk that has an identifier of page 83.

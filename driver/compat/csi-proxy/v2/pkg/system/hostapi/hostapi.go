@@ -12,12 +12,12 @@ import (
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
 
-// ServiceInfo is the state of a service. Its numbers are those of v2.0.0-alpha.1; in alpha.2
-// they are words.
+// ServiceInfo is the state of a service, with the words of Win32_Service. In v2.0.0-alpha.1 they
+// were numbers.
 type ServiceInfo struct {
 	DisplayName string `json:"DisplayName"`
-	StartType   uint32 `json:"StartType"`
-	Status      uint32 `json:"Status"`
+	StartType   string `json:"StartType"`
+	Status      string `json:"Status"`
 }
 
 // HostAPI is what package system needs of the node.
@@ -48,7 +48,8 @@ func (s systemAPI) GetService(name string) (*ServiceInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &ServiceInfo{service.DisplayName, uint32(service.StartType), uint32(service.Status)}, nil
+		return &ServiceInfo{service.DisplayName, host.StartTypes.Word(uint32(service.StartType)),
+			host.States.Word(uint32(service.Status))}, nil
 	})
 }
 

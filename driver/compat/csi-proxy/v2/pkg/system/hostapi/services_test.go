@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubernetes-csi/csi-proxy/v2/pkg/cim"
+	"github.com/kubernetes-csi/csi-proxy/v2/pkg/wmi"
 )
 
 func TestWaitUntilServiceState(t *testing.T) {
@@ -28,12 +28,12 @@ func TestWaitUntilServiceState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				checks, start := 0, time.Now()
-				check := func(cim.ServiceInterface, string) (bool, string, error) {
+				check := func(*wmi.Scope, wmi.ServiceInterface, string) (bool, string, error) {
 					checks++
 					return checks == test.doneAt, "Some", nil
 				}
-				state, err := ServiceManagerImpl{}.WaitUntilServiceState(nil,
-					func(cim.ServiceInterface) error { return test.transition }, check, time.Second, 5*time.Second)
+				state, err := ServiceManagerImpl{}.WaitUntilServiceState(nil, nil,
+					func(*wmi.Scope, wmi.ServiceInterface) error { return test.transition }, check, time.Second, 5*time.Second)
 				if state != "Some" || (err != nil) != test.fails || time.Since(start) != test.took {
 					t.Errorf("%q, %v, after %v", state, err, time.Since(start))
 				}
