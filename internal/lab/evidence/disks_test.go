@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
@@ -200,5 +201,43 @@ func TestRows(t *testing.T) {
 	}
 	if err := rows(io.Discard, strings.Replace(event("1"), ">15<", ">many<", 1), diskevent.Masker{}, true); err == nil {
 		t.Error("a bus without a number is read")
+	}
+}
+
+// Only the table of a disk that nobody has partitioned is taken for none, and no other is ever replaced.
+func TestKnownTablesAreKept(t *testing.T) {
+	for _, row := range knownDisks(t) {
+		if row.Layout == "" {
+			continue
+		}
+		t.Run(row.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := simtest.Open(t, winsim.Delays{})
+				number := simtest.Attach(t, sys, winsim.DiskSpec{SizeBytes: row.Size})
+				answer := true
+				ops, err := nodeops.New(simtest.Controlled{System: sys,
+					Answer: func(path string, code win.IoctlCode, out []byte, do func() (int, error)) (int, error) {
+						if n, err := do(); !answer || code != win.IoctlDiskGetDriveLayoutEx {
+							return n, err
+						}
+						if table := unhex(t, row.Layout); len(table) <= len(out) {
+							return copy(out, table), nil
+						}
+						return 0, win.ErrorInsufficientBuffer
+					}}, nodeops.Options{})
+				simtest.Must(t, err)
+				disks, err := ops.Storage.ListDisks(t.Context(), storage.Selector{Number: &number})
+				simtest.Must(t, err)
+				if len(disks) != 1 || (disks[0].Style == storage.RAW) != row.Want.NoTable || disks[0].Error != "" {
+					t.Errorf("no table: %v, but listed is %+v", row.Want.NoTable, disks)
+				}
+				answer = !row.Want.NoTable // the table that is made is read again
+				err = ops.Disk.PartitionDisk(t.Context(), number)
+				if made := sys.Calls()["IOCTL_DISK_CREATE_DISK"]; (made == 1) != row.Want.NoTable ||
+					made != sys.Calls()["IOCTL_DISK_SET_DRIVE_LAYOUT_EX"] || made == 1 && err != nil {
+					t.Errorf("no table: %v, but %d tables are made, %v", row.Want.NoTable, made, err)
+				}
+			})
+		})
 	}
 }
