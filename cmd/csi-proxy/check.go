@@ -12,11 +12,13 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
@@ -58,6 +60,7 @@ func check(o options, stdout io.Writer) error {
 		report.Endpoints = append(report.Endpoints, api.EndpointName(s.Group, s.Version))
 	}
 	slices.Sort(report.Endpoints)
+	report.Taken = taken(o, report.Endpoints)
 	if o.node == nodeWindows {
 		report.Privileges = windowsPrivileges()
 		for _, err := range tryProviders(o) {
@@ -65,6 +68,21 @@ func check(o options, stdout io.Writer) error {
 		}
 	}
 	return json.NewEncoder(stdout).Encode(report)
+}
+
+// takenTimeout bounds the question who has the endpoints. One that doesn't answer is taken.
+const takenTimeout = 5 * time.Second
+
+// taken says who has the endpoints now. Each process that is asked sees a connection that sends nothing.
+func taken(o options, endpoints []string) (taken []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), takenTimeout)
+	defer cancel()
+	for _, name := range endpoints {
+		if err := pipe.Held(ctx, pipe.Address(o.endpointDir, name)); err != nil {
+			taken = append(taken, err.Error())
+		}
+	}
+	return taken
 }
 
 // tryProviders returns why a provider of WMI doesn't answer.

@@ -58,10 +58,6 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	defer func() { err = errors.Join(err, node.close()) }()
 
-	served, err := servedVersions(node.operations)
-	if err != nil {
-		return err
-	}
 	administrators, err := claimed.Administrators().Listen(ctx, admin.EndpointName)
 	if err != nil {
 		return onlyOne(err)
@@ -87,7 +83,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		return admin.Serve(ctx, l, d.Drain, metrics.Admin())
 	})()
 	metrics.Register(node.collectors...)
-	metrics.Register(exporter.Connections(d.Connections), exporter.Calls(d.Calls), exporter.Versions(served))
+	metrics.Register(exporter.Connections(d.Connections), exporter.Calls(d.Calls), exporter.Versions(d.Served))
 	metrics.SetReadiness(d.Readiness)
 	stopping := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -111,16 +107,6 @@ func onlyOne(err error) error {
 		err = fmt.Errorf("%w; a daemon runs already: stop one of the two", err)
 	}
 	return err
-}
-
-// servedVersions returns the versions of the API that operations are served in, by group.
-func servedVersions(operations rpc.Operations) (map[string][]string, error) {
-	services, err := rpc.Services(operations)
-	served := make(map[string][]string)
-	for _, s := range services {
-		served[s.Group] = append(served[s.Group], s.Version)
-	}
-	return served, err
 }
 
 // listenInterval is the time between two tries to have an address for HTTP.

@@ -256,6 +256,40 @@ func TestServeWithTakenPipe(t *testing.T) {
 	must(t, taken.Close())
 }
 
+// An obsolete pipe that another process has is no reason not to be ready. Who has it is said everywhere.
+func TestServeWithTakenObsoletePipe(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the pipe may be a real daemon's")
+	}
+	o := testOptions(t)
+	taken, err := net.Listen("unix", pipe.Address(o.endpointDir, api.EndpointName("filesystem", "v1beta1")))
+	must(t, err)
+	log, stop := start(t, o, fakeNode(func(context.Context) error { return nil }))
+	line := log.await("another process has published endpoints")
+	log.await("ready")
+	ready, err := admin.Get(t.Context(), o.endpointDir, admin.Readyz)
+	must(t, err)
+	me := fmt.Sprintf("csi-proxy-filesystem-v1beta1.sock is in use by another process: process %d", os.Getpid())
+	if !strings.HasPrefix(ready, "ok, but") || !strings.Contains(ready, me) || !strings.Contains(line, me) {
+		t.Errorf("readiness is %q, without %q; the log has %s", ready, me, line)
+	}
+	metrics, err := admin.Get(t.Context(), o.endpointDir, admin.Metrics)
+	must(t, err)
+	for _, line := range []string{
+		`csi_proxy_ready 1`,
+		`csi_proxy_missing_endpoint_info{endpoint="csi-proxy-filesystem-v1beta1"} 1`,
+		`csi_proxy_missing_endpoint_info{endpoint="csi-proxy-filesystem-v1alpha1"} 1`,
+		`csi_proxy_api_info{group="filesystem",versions="v2alpha1 v1"} 1`,
+	} {
+		if !strings.Contains(metrics, "\n"+line+"\n") {
+			t.Errorf("the metrics have no line %s", line)
+		}
+	}
+	must(t, symlinkAt(t, o.endpointDir)) // by v1
+	must(t, stop())
+	must(t, taken.Close())
+}
+
 // A daemon that is drained refuses calls, so it isn't ready, and says why.
 func TestServeDrained(t *testing.T) {
 	o := testOptions(t)

@@ -5,6 +5,9 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server/exporter"
 )
 
@@ -63,7 +67,14 @@ func TestVersionFlag(t *testing.T) {
 func TestCheckFlag(t *testing.T) {
 	keepKlog(t)
 	var stdout, stderr strings.Builder
+	endpoints := endpointDir(t)
+	if runtime.GOOS != "windows" { // where the pipe may be a real daemon's
+		held, err := net.Listen("unix", pipe.Address(endpoints, "csi-proxy-disk-v1beta2"))
+		must(t, err)
+		defer held.Close()
+	}
 	args := []string{"-check", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false",
+		"-endpoint-dir=" + endpoints,
 		"-log_file=" + filepath.Join("logs", "a.log")}
 	if code := run(t.Context(), args, &stdout, &stderr, nil); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, &stderr)
@@ -80,6 +91,11 @@ func TestCheckFlag(t *testing.T) {
 	if report.Version == "" || report.LogDirectory != "logs" || report.StopTimeout() != 15*time.Second ||
 		len(report.Privileges) != 0 {
 		t.Errorf("%+v", report)
+	}
+
+	if runtime.GOOS != "windows" && (len(report.Taken) != 1 || !strings.Contains(report.Taken[0], "csi-proxy-disk-v1beta2") ||
+		!strings.Contains(report.Taken[0], fmt.Sprintf("process %d", os.Getpid()))) {
+		t.Errorf("taken are %q", report.Taken)
 	}
 
 	stdout.Reset()

@@ -26,11 +26,15 @@ func (p *program) status() *cobra.Command {
 				_, err := admin.Get(ctx, p.endpointDir, admin.Healthz)
 				return line(map[string]bool{"alive": true}, "alive"), err
 			}
-			_, err := admin.Get(ctx, p.endpointDir, admin.Readyz)
-			if err != nil || ready {
-				return line(map[string]bool{"ready": true}, "ready"), err
+			page, err := admin.Get(ctx, p.endpointDir, admin.Readyz)
+			r := line(map[string]bool{"ready": true}, "ready")
+			if err == nil && !ready {
+				r, err = forgottenLinks(ctx, c.Storage.ListVolumes)
 			}
-			return forgottenLinks(ctx, c.Storage.ListVolumes)
+			if _, missing, ok := strings.Cut(strings.TrimSpace(page), "ok, but "); ok {
+				r.warnings = append(r.warnings, missing)
+			}
+			return r, err
 		})
 	cmd.Long = `Say whether the daemon takes drivers' calls. If it doesn't, that is an error with the reason, and
 exit code 6. The daemon is asked at an endpoint that only SYSTEM and the Administrators can open.

@@ -19,6 +19,8 @@ type Report struct {
 	StopSeconds int `json:"stop_seconds"`
 	// LogDirectory is where its log files are; empty if it writes none.
 	LogDirectory string `json:"log_directory"`
+	// Taken are the endpoints that a process has now, each with the process.
+	Taken []string `json:"taken,omitempty"`
 	// Problems are what keeps it from working on this node as it is; they don't keep it from
 	// starting.
 	Problems []string `json:"problems,omitempty"`

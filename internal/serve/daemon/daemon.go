@@ -35,9 +35,8 @@ type Config struct {
 	// Listen makes the listener of the endpoint with a name.
 	Listen func(name string) (net.Listener, error)
 	// Held returns an error that names who serves the endpoint with a name, nil if nobody does. If it
-	// is set, New succeeds while another process has one of the published endpoints. The storage API
-	// and Control are served at once, and all published endpoints when nobody has had one of them for
-	// 30 seconds.
+	// is set, New succeeds while another process has published endpoints, and the daemon serves the
+	// others: see takeover.
 	Held func(ctx context.Context, name string) error
 	// Address is where clients find the endpoint with a name, for the log. Default: the
 	// name.
@@ -55,25 +54,54 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// ofPublished reports whether the published daemon has the group of a service: all have but the
+// isPublished reports whether the published daemon has the group of a service: all have but the
 // storage API.
-func ofPublished(s *rpc.Service) bool { return s.Group != "storage" }
+func isPublished(s *rpc.Service) bool { return s.Group != "storage" }
+
+// isObsolete reports whether a version is an alpha or beta of a group that has v1.
+func isObsolete(s *rpc.Service) bool {
+	return s.Version != "v1" && strings.HasPrefix(s.Version, "v1") && slices.Contains(api.Versions(s.Group), "v1")
+}
 
 // Daemon is the server of a node's operations.
 type Daemon struct {
 	*server.Server
-	takeover *takeover // nil if the published endpoints were free at the start
+	versions []*rpc.Service
+	takeover *takeover // of the published endpoints that weren't free at the start
 }
 
-// Readiness returns nil while drivers' calls are taken at all published endpoints, else why they aren't.
-func (d *Daemon) Readiness() error {
-	if err := d.Refusing(); err != nil || d.takeover == nil {
-		return err
+// Readiness returns nil while the calls of today's drivers are taken, else why they aren't. If obsolete
+// versions aren't served meanwhile, missing says why.
+func (d *Daemon) Readiness() (missing string, err error) {
+	if err := d.Refusing(); err != nil {
+		return "", err
 	}
-	if err := d.takeover.waitsFor(); err != nil {
-		return fmt.Errorf("waiting until another process leaves: %w; the storage API is served", err)
+	for _, set := range d.takeover.sets {
+		switch holder := set.waitsFor(); {
+		case holder == nil:
+		case !isObsolete(set.services[0]):
+			return "", fmt.Errorf("waiting until another process leaves: %w; the storage API is served", holder)
+		default:
+			missing = fmt.Sprintf("versions older than v1 aren't served until another process leaves: %v", holder)
+		}
 	}
-	return nil
+	return missing, nil
+}
+
+// Served returns the versions that are served, by group, the newest first, and the endpoints that
+// aren't, since another process has one of them.
+func (d *Daemon) Served() (versions map[string][]string, missing []string) {
+	versions = make(map[string][]string)
+	for _, s := range d.versions {
+		if slices.ContainsFunc(d.takeover.sets, func(set *endpointSet) bool {
+			return set.waitsFor() != nil && slices.Contains(set.services, s)
+		}) {
+			missing = append(missing, api.EndpointName(s.Group, s.Version))
+		} else {
+			versions[s.Group] = append(versions[s.Group], s.Version)
+		}
+	}
+	return versions, missing
 }
 
 // maxControlBytes bounds the requests that control a simulated node. They carry what is
@@ -87,15 +115,18 @@ func New(c Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	var published, endpoints []server.Endpoint
-	for _, v := range versions { // newest first: a client that searches for the newest one while the daemon starts relies on it
-		e := server.Endpoint{Name: api.EndpointName(v.Group, v.Version), Service: v}
-		if ofPublished(v) {
-			published = append(published, e)
-		} else {
-			endpoints = append(endpoints, e)
+	var own, current, obsolete []*rpc.Service
+	for _, v := range versions {
+		switch {
+		case !isPublished(v):
+			own = append(own, v)
+		case isObsolete(v):
+			obsolete = append(obsolete, v)
+		default:
+			current = append(current, v)
 		}
 	}
+	endpoints := endpointsOf(own)
 	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
 		endpoints = append(endpoints,
 			server.Endpoint{Name: name, Service: c.Control[name], MaxRequestBytes: maxControlBytes})
@@ -106,20 +137,34 @@ func New(c Config) (*Daemon, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	d := new(Daemon)
-	switch err = listen(published, c.Listen); {
-	case err == nil:
-		c.announce(versions)
-	case errors.Is(err, pipe.ErrInUse) && c.Held != nil:
-		c.announce(slices.DeleteFunc(slices.Clone(versions), ofPublished))
-		d.takeover = c.wait(published, versions, err)
-	default:
-		for _, e := range endpoints {
-			err = errors.Join(err, e.Listener.Close())
+	d := &Daemon{versions: versions, takeover: newTakeover(c)}
+	served := own
+	for _, set := range [][]*rpc.Service{current, obsolete} {
+		if len(set) == 0 {
+			continue
 		}
-		return nil, err
+		published := endpointsOf(set)
+		if err == nil { // else this one waits for the one before
+			err = listen(published, c.Listen)
+		}
+		switch {
+		case err == nil:
+			served = append(served, set...)
+		case errors.Is(err, pipe.ErrInUse) && c.Held != nil:
+			d.takeover.add(published, set, err)
+		default:
+			for _, e := range endpoints {
+				err = errors.Join(err, e.Listener.Close())
+			}
+			return nil, err
+		}
+		endpoints = append(endpoints, published...)
 	}
-	endpoints = append(published, endpoints...)
+	c.announce(served)
+	go d.takeover.run()
+	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
+		c.Log.Info("serving the control of the simulated node", "address", c.address(name))
+	}
 	d.Server = server.New(server.Config{
 		Endpoints:          endpoints,
 		Interceptors:       append(slices.Clone(c.Interceptors), rpc.ErrorInterceptor),
@@ -129,6 +174,15 @@ func New(c Config) (*Daemon, error) {
 		Log:                c.Log,
 	})
 	return d, nil
+}
+
+// endpointsOf returns the endpoints of services, without their listeners, in the order in which these are
+// made: newest first within a group. A client that looks for the newest while the daemon starts relies on it.
+func endpointsOf(services []*rpc.Service) (endpoints []server.Endpoint) {
+	for _, s := range services {
+		endpoints = append(endpoints, server.Endpoint{Name: api.EndpointName(s.Group, s.Version), Service: s})
+	}
+	return endpoints
 }
 
 // listen makes the listeners of the endpoints, in their order, or of none if it fails.
@@ -146,10 +200,6 @@ func listen(endpoints []server.Endpoint, listener func(name string) (net.Listene
 
 // announce logs what is served and where, with a line for each group.
 func (c Config) announce(services []*rpc.Service) {
-	address := c.Address
-	if address == nil {
-		address = func(name string) string { return name }
-	}
 	versions := make(map[string][]string)
 	for _, service := range services {
 		versions[service.Group] = append(versions[service.Group], service.Version)
@@ -157,10 +207,15 @@ func (c Config) announce(services []*rpc.Service) {
 	for _, group := range api.Groups() {
 		if len(versions[group]) > 0 {
 			c.Log.Info("serving", "group", group, "versions", strings.Join(versions[group], " "),
-				"address", address(api.EndpointName(group, "<version>")))
+				"address", c.address(api.EndpointName(group, "<version>")))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
-		c.Log.Info("serving the control of the simulated node", "address", address(name))
+}
+
+// address returns where clients find an endpoint.
+func (c Config) address(name string) string {
+	if c.Address == nil {
+		return name
 	}
+	return c.Address(name)
 }

@@ -4,11 +4,9 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +15,8 @@ import (
 )
 
 const (
-	// quiet is how long nobody must have had one of the published endpoints before they are taken from
-	// a process that had them: longer than it takes to start that one again, as nssm or a DaemonSet does.
+	// quiet is how long nobody must have had one of the endpoints before they are taken from a process
+	// that had them: longer than it takes to start that one again, as nssm or a DaemonSet does.
 	quiet = 30 * time.Second
 	// checkInterval is the time between two checks of who has them.
 	checkInterval = 2 * time.Second
@@ -26,105 +24,125 @@ const (
 	checkTimeout = time.Second
 )
 
-// takeover takes endpoints, all or none, when the process that has them has left.
+// takeover takes sets of endpoints, one after the other, when the processes that have them have left.
+//
+// A set is what a driver may use together, and is taken all or none. What one endpoint answers, the driver
+// hands to another: the number of a disk, the id of a volume. A process without rights that had the name
+// of one could say that a volume is mounted, or which disk it is on, and the driver would have this daemon
+// link the pod to the directory, or mount the disk. So the others aren't there, either, and the driver
+// fails.
+//
+// The first set is v1 and newer, with the groups that have no v1; the second one is what is older than v1.
+// A client that looks for the newest version of each group uses only the first set if that is there. If it
+// isn't, such a client would mix the two, so the second one isn't there without the first.
 type takeover struct {
 	Config
-	holder   atomic.Pointer[error] // who has them; of nil once they are taken
-	names    []string
-	services []*rpc.Service  // of names
-	ctx      context.Context // done when one of the listeners is closed
-	close    context.CancelFunc
-	ended    chan struct{} // closed when nothing is taken any more
-	taken    chan struct{} // closed when listeners is there
-	// listeners are those of names. It is written before taken and ended are closed.
+	sets  []*endpointSet
+	ctx   context.Context // done when one of the listeners is closed
+	close context.CancelFunc
+	ended chan struct{} // closed when nothing is taken any more
+}
+
+// endpointSet are endpoints that wait for a takeover.
+type endpointSet struct {
+	services []*rpc.Service
+	holder   atomic.Pointer[error] // who has one of them or of the set before; of nil once they are taken
+	taken    chan struct{}         // closed when listeners is there
+	// listeners are by the endpoints' names. It is written before taken is closed.
 	listeners map[string]net.Listener
 }
 
-// wait gives the endpoints listeners that wait until these are free.
-func (c Config) wait(endpoints []server.Endpoint, services []*rpc.Service, cause error) *takeover {
-	c.Control = nil // it is served already
-	services = slices.DeleteFunc(services, func(s *rpc.Service) bool { return !ofPublished(s) })
-	t := &takeover{Config: c, services: services, ended: make(chan struct{}), taken: make(chan struct{})}
+// waitsFor returns who has one of the endpoints, nil if they are taken.
+func (s *endpointSet) waitsFor() error { return *s.holder.Load() }
+
+func newTakeover(c Config) *takeover {
+	t := &takeover{Config: c, ended: make(chan struct{})}
 	t.ctx, t.close = context.WithCancel(context.Background())
-	for i := range endpoints {
-		t.names = append(t.names, endpoints[i].Name)
-		endpoints[i].Listener = waiting{t, endpoints[i].Name}
-	}
-	t.report(cmp.Or(t.held(), cause))
-	go t.run()
 	return t
 }
 
-// waitsFor returns who has the endpoints, nil if they are taken.
-func (t *takeover) waitsFor() error { return *t.holder.Load() }
+// add gives the endpoints of services listeners that wait until all of these are free.
+func (t *takeover) add(endpoints []server.Endpoint, services []*rpc.Service, cause error) {
+	s := &endpointSet{services: services, taken: make(chan struct{})}
+	s.holder.Store(&cause)
+	for i := range endpoints {
+		endpoints[i].Listener = waiting{t, s, endpoints[i].Name}
+	}
+	t.sets = append(t.sets, s)
+}
 
+// run takes the sets.
 func (t *takeover) run() {
 	defer close(t.ended)
+	for _, s := range t.sets {
+		t.await(s)
+	}
+}
+
+// await takes a set when nobody has had one of its endpoints for a while, unless t.ctx ends.
+func (t *takeover) await(s *endpointSet) {
+	var reported string
 	var free time.Time // since when nobody has had them; zero while somebody has
 	for {
-		err := t.held()
-		switch {
-		case err == nil && free.IsZero():
-			free = time.Now()
-		case err == nil && time.Since(free) >= quiet:
-			if err = t.take(); err == nil {
-				close(t.taken)
-				t.announce(t.services)
-				t.holder.Store(new(error))
+		err := t.held(s)
+		if t.ctx.Err() != nil {
+			return
+		}
+		if err == nil && !free.IsZero() && time.Since(free) >= quiet {
+			if err = t.take(s); err == nil {
 				return
 			}
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			free = time.Time{}
-			t.report(err)
+			s.holder.Store(&err)
+			if text := err.Error(); text != reported {
+				reported = text
+				t.Log.Warn("another process has published endpoints; waiting until it leaves, and serving the others", "err", err)
+			}
+		case free.IsZero():
+			free = time.Now()
 		}
 		select {
 		case <-t.ctx.Done():
-			return
 		case <-time.After(checkInterval):
 		}
 	}
 }
 
-// report notes who has them, and logs that if it has changed.
-func (t *takeover) report(err error) {
-	if before := t.holder.Load(); before == nil || (*before).Error() != err.Error() {
-		t.Log.Warn("another process has published endpoints; waiting until it leaves, and serving the storage API", "err", err)
-		t.holder.Store(&err)
-	}
-}
-
 // held returns an error that says who has one of the endpoints, nil if nobody has. Each process that
 // is asked sees a connection that sends nothing, so the first one is enough.
-func (t *takeover) held() error {
+func (t *takeover) held(s *endpointSet) error {
 	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
 	defer cancel()
-	for _, name := range t.names {
-		if err := t.Held(ctx, name); err != nil {
+	for _, e := range endpointsOf(s.services) {
+		if err := t.Held(ctx, e.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *takeover) take() error {
-	endpoints := make([]server.Endpoint, len(t.names))
-	for i, name := range t.names {
-		endpoints[i].Name = name
-	}
+func (t *takeover) take(s *endpointSet) error {
+	endpoints := endpointsOf(s.services)
 	if err := listen(endpoints, t.Listen); err != nil {
 		return err
 	}
-	t.listeners = make(map[string]net.Listener)
+	s.listeners = make(map[string]net.Listener)
 	for _, e := range endpoints {
-		t.listeners[e.Name] = e.Listener
+		s.listeners[e.Name] = e.Listener
 	}
+	close(s.taken)
+	t.announce(s.services)
+	s.holder.Store(new(error))
 	return nil
 }
 
 // waiting is a listener that has no endpoint before the takeover.
 type waiting struct {
 	*takeover
+	*endpointSet
 	name string
 }
 

@@ -59,7 +59,7 @@ type Exporter struct {
 	handled  *prometheus.CounterVec
 	handling *prometheus.HistogramVec
 	unserved prometheus.Counter
-	ready    atomic.Pointer[func() error] // SetReadiness has it
+	ready    atomic.Pointer[Readiness]
 }
 
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
@@ -97,12 +97,12 @@ func New(build Build, log *slog.Logger) *Exporter {
 		},
 	})
 	buildInfo.Set(1)
-	e.SetReadiness(func() error { return errors.New("the daemon starts") })
+	e.SetReadiness(func() (string, error) { return "", errors.New("the daemon starts") })
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "csi_proxy_ready",
 		Help: "1 if drivers' calls are taken; 0 at the start and the stop, during a drain, and while another process has the pipes.",
 	}, func() float64 {
-		if (*e.ready.Load())() != nil {
+		if _, err := (*e.ready.Load())(); err != nil {
 			return 0
 		}
 		return 1
@@ -122,9 +122,12 @@ func (e *Exporter) Register(collectors ...prometheus.Collector) {
 	e.registry.MustRegister(collectors...)
 }
 
-// SetReadiness sets what /readyz asks: readiness returns why drivers' calls aren't taken, nil if they are.
-// Until it is set, the daemon starts.
-func (e *Exporter) SetReadiness(readiness func() error) { e.ready.Store(&readiness) }
+// Readiness returns why drivers' calls aren't taken, nil if they are. If only what few drivers use is
+// missing, it says so.
+type Readiness func() (missing string, err error)
+
+// SetReadiness sets what /readyz asks. Until then, the daemon starts.
+func (e *Exporter) SetReadiness(readiness Readiness) { e.ready.Store(&readiness) }
 
 // CountUnserved counts a failed try to serve metrics at their address.
 func (e *Exporter) CountUnserved() { e.unserved.Inc() }
@@ -181,11 +184,15 @@ func (e *Exporter) pages() *http.ServeMux {
 	}))
 	mux.HandleFunc("GET "+admin.Healthz, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+admin.Readyz, func(w http.ResponseWriter, _ *http.Request) {
-		if err := (*e.ready.Load())(); err != nil {
+		missing, err := (*e.ready.Load())()
+		switch {
+		case err != nil:
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
-			return
+		case missing != "":
+			fmt.Fprintln(w, "ok, but "+missing)
+		default:
+			fmt.Fprintln(w, "ok")
 		}
-		fmt.Fprintln(w, "ok")
 	})
 	return mux
 }
@@ -233,17 +240,36 @@ func Connections(count func() int) prometheus.Collector {
 	}, func() float64 { return float64(count()) })
 }
 
-// Versions returns the collector of the versions of the API that are served, by group, the
-// newest first.
-func Versions(served map[string][]string) prometheus.Collector {
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "csi_proxy_api_info",
-		Help: "The versions of a group of the API that are served, the newest first, in the labels. The value is always 1.",
-	}, []string{"group", "versions"})
+// Versions returns the collector of the versions of the API that are served, by group, the newest first,
+// and of the endpoints that aren't served.
+func Versions(served func() (versions map[string][]string, missing []string)) prometheus.Collector {
+	return versionsCollector(served)
+}
+
+type versionsCollector func() (versions map[string][]string, missing []string)
+
+var (
+	versionsDesc = prometheus.NewDesc("csi_proxy_api_info",
+		"The versions of a group of the API that are served, the newest first, in the labels. The value is always 1.",
+		[]string{"group", "versions"}, nil)
+	missingDesc = prometheus.NewDesc("csi_proxy_missing_endpoint_info",
+		"An endpoint that isn't served, since another process has it or one that drivers use with it. The value is always 1.",
+		[]string{"endpoint"}, nil)
+)
+
+func (versionsCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- versionsDesc
+	descs <- missingDesc
+}
+
+func (c versionsCollector) Collect(metrics chan<- prometheus.Metric) {
+	served, missing := c()
 	for group, versions := range served {
-		info.WithLabelValues(group, strings.Join(versions, " ")).Set(1)
+		metrics <- prometheus.MustNewConstMetric(versionsDesc, prometheus.GaugeValue, 1, group, strings.Join(versions, " "))
 	}
-	return info
+	for _, endpoint := range missing {
+		metrics <- prometheus.MustNewConstMetric(missingDesc, prometheus.GaugeValue, 1, endpoint)
+	}
 }
 
 // Calls returns the collector of the calls under way, which calls reports.

@@ -63,7 +63,9 @@ func TestScrape(t *testing.T) {
 	e.Register(extra, Connections(func() int { return 5 }), Calls(func() server.Calls {
 		return server.Calls{Running: 2, Streams: 3, Limit: 7, Oldest: 1500 * time.Millisecond,
 			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedStreams: 0}}
-	}), Versions(map[string][]string{"disk": {"v2", "v1"}}))
+	}), Versions(func() (map[string][]string, []string) {
+		return map[string][]string{"disk": {"v2", "v1"}}, []string{"csi-proxy-disk-v1beta1"}
+	}))
 	for _, answer := range []error{nil, status.Error(codes.NotFound, "")} {
 		info := &grpc.UnaryServerInfo{FullMethod: "/v1.Filesystem/CreateSymlink"}
 		_, err := e.CountCalls()(t.Context(), nil, info, func(context.Context, any) (any, error) { return nil, answer })
@@ -99,6 +101,7 @@ func TestScrape(t *testing.T) {
 		`csi_proxy_build_info{commit="abc",goversion="go1",version="v1.2.3"} 1`,
 		`csi_proxy_connections 5`,
 		`csi_proxy_api_info{group="disk",versions="v2 v1"} 1`,
+		`csi_proxy_missing_endpoint_info{endpoint="csi-proxy-disk-v1beta1"} 1`,
 		`csi_proxy_calls_limit 7`,
 		`csi_proxy_calls{state="running"} 2`,
 		`csi_proxy_calls{state="streams"} 3`,
@@ -149,8 +152,11 @@ func TestPaths(t *testing.T) {
 	want("/healthz", http.StatusOK, "ok")
 	want("/readyz", http.StatusServiceUnavailable, "not ready")
 	var why error
-	e.SetReadiness(func() error { return why })
-	want("/readyz", http.StatusOK, "ok")
+	missing := ""
+	e.SetReadiness(func() (string, error) { return missing, why })
+	want("/readyz", http.StatusOK, "ok\n")
+	missing = "process 17 has an old one"
+	want("/readyz", http.StatusOK, "ok, but process 17 has an old one\n")
 	want("/metrics", http.StatusOK, "\ncsi_proxy_ready 1\n")
 	why = errors.New("process 17 has the pipes")
 	want("/readyz", http.StatusServiceUnavailable, "not ready: process 17 has the pipes")
@@ -163,7 +169,7 @@ func TestPaths(t *testing.T) {
 // Administrators get what is nobody else's, too.
 func TestAdmin(t *testing.T) {
 	e := New(Build{}, slog.New(slog.DiscardHandler))
-	e.SetReadiness(func() error { return nil })
+	e.SetReadiness(func() (string, error) { return "", nil })
 	daemon := httptest.NewServer(e.Admin())
 	defer daemon.Close()
 	for page, want := range map[string]string{
