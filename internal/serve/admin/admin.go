@@ -22,6 +22,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
@@ -36,6 +38,11 @@ const (
 	stopWithin = 30 * time.Second
 	// requestTimeout is how long a request may take to come.
 	requestTimeout = 10 * time.Second
+	// writeTimeout is how long an answer may take to be read.
+	writeTimeout = 30 * time.Second
+	// maxConnections is how many clients are served at one time; further ones wait. Those of a node are
+	// its probes and now and then an administrator. An answer may have a MiB.
+	maxConnections = 16
 	// maxPage bounds an answer.
 	maxPage = 16 << 20
 )
@@ -68,20 +75,27 @@ func Serve(ctx context.Context, l net.Listener, drain func(ctx context.Context, 
 			http.Error(w, fmt.Sprintf("wait must be a time from 0s to %v", MaxWait), http.StatusBadRequest)
 			return
 		}
+		// An error says that the connection is closed, as those below.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 		waiting, cancel := context.WithTimeout(r.Context(), wait)
 		defer cancel()
 		// If it can't be written, the client has gone, and the drain goes on.
 		_ = json.NewEncoder(w).Encode(drained{drain(waiting, wait+stopWithin)})
 	})
 	s := &http.Server{
-		Handler: mux, ReadHeaderTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 4 << 10,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mux.ServeHTTP(w, r)
+			// No request has a body, and the server waits for one that was announced.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		}),
+		ReadHeaderTimeout: requestTimeout, WriteTimeout: writeTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 4 << 10,
 	}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
 		s.Close() // s.Serve returns before the connections are closed
 	})
-	err := s.Serve(l)
+	err := s.Serve(netutil.LimitListener(l, maxConnections))
 	if !stop() {
 		<-closed // a pipe is free when its connections are closed, too
 	}

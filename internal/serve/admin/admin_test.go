@@ -13,6 +13,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,30 +140,110 @@ func TestNoDrain(t *testing.T) {
 	}
 }
 
-// oneConn is a listener to which one client connects.
-type oneConn struct {
+// conns is a listener to which clients in the process connect.
+type conns struct {
 	conn   chan net.Conn
 	closed chan struct{}
+	open   atomic.Int64 // accepted, and not closed
 }
 
-func (l *oneConn) Accept() (net.Conn, error) {
+// openConn is a connection that the server has accepted.
+type openConn struct {
+	net.Conn
+	close func() error
+}
+
+func (c openConn) Close() error { return c.close() }
+
+func (l *conns) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conn:
-		return c, nil
+		l.open.Add(1)
+		return openConn{c, sync.OnceValue(func() error { l.open.Add(-1); return c.Close() })}, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (l *oneConn) Close() error   { close(l.closed); return nil }
-func (l *oneConn) Addr() net.Addr { return &net.UnixAddr{} }
+func (l *conns) Close() error   { close(l.closed); return nil }
+func (l *conns) Addr() net.Addr { return &net.UnixAddr{} }
+
+// dial connects; the server may accept it later.
+func (l *conns) dial() net.Conn {
+	theirs, ours := net.Pipe() // it keeps deadlines, which bufconn doesn't
+	l.conn <- ours
+	return theirs
+}
+
+func (l *conns) get(ctx context.Context, page string) (string, error) {
+	transport := &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://admin"+page, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(response.Body)
+	return string(body), errors.Join(err, response.Body.Close())
+}
+
+// Clients that send nothing, announce what they never send, or read nothing, take few connections, and not
+// for long.
+func TestBadClients(t *testing.T) {
+	const clients = 500
+	for name, test := range map[string]struct {
+		sends string
+		until time.Duration
+	}{
+		"silent":      {"", requestTimeout},
+		"half":        {"GET /page HTTP/1.1\r\n", requestTimeout},
+		"reads none":  {"GET /page HTTP/1.1\r\nHost: a\r\n\r\n", writeTimeout},
+		"sends less":  {"POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", requestTimeout},
+		"reads error": {"POST /drain?wait=1 HTTP/1.1\r\nHost: a\r\n\r\n", writeTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &conns{conn: make(chan net.Conn, clients+1), closed: make(chan struct{})}
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() {
+					served <- Serve(ctx, l, nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						io.WriteString(w, strings.Repeat("x", 1<<20))
+					}))
+				}()
+				for range clients {
+					c := l.dial()
+					defer c.Close()
+					go io.WriteString(c, test.sends)
+					if name == "sends less" {
+						go io.Copy(io.Discard, c)
+					}
+				}
+				synctest.Wait()
+				if open := l.open.Load(); open > maxConnections {
+					t.Errorf("%d connections are open", open)
+				}
+				begun := time.Now()
+				if body, err := l.get(t.Context(), "/page"); len(body) != 1<<20 || err != nil {
+					t.Errorf("a good client gets %d bytes, %v", len(body), err)
+				}
+				if took := time.Since(begun); took > (clients/maxConnections+2)*test.until {
+					t.Errorf("it has waited for %v", took)
+				}
+				stop()
+				simtest.Must(t, <-served)
+			})
+		})
+	}
+}
 
 // A drain may wait for much longer than a request may take to come.
 func TestLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		theirs, ours := net.Pipe() // it keeps deadlines, which bufconn doesn't
-		l := &oneConn{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-		l.conn <- ours
+		l := &conns{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() {
@@ -174,7 +256,7 @@ func TestLongWait(t *testing.T) {
 				}
 			}, http.NotFoundHandler())
 		}()
-		dial := func(context.Context, string, string) (net.Conn, error) { return theirs, nil }
+		dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
 		transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://admin"+drainPath+"?wait=1h", http.NoBody)
 		simtest.Must(t, err)
