@@ -226,14 +226,12 @@ var known = map[string][][2]string{
 	},
 	"offline microsoft/WSL": {
 		{"+ volume FlushFileBuffers", "what can't be written out is an error while the volume is still mounted"},
-		{"+ volume FlushFileBuffers", "the same under the lock, for what was written in between"},
 		{"+ disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "before the locks end, so that nobody opens the volume in between; win32diskimager does so"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "as above"},
 		{"- disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "WSL sends it when the locks have ended"},
 	},
 	"offline peacepenguin/win32diskimager": {
 		{"+ disk CreateFileW", "the disk's identity is checked first, and by one handle to the end"},
-		{"+ volume FlushFileBuffers", "as above"},
 		{"+ volume FlushFileBuffers", "as above"},
 		{"- disk CreateFileW", "the disk is open already"},
 		{"~ disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "Persist"},

@@ -296,7 +296,7 @@ var diskRows = []row{
 	{
 		method: "Device.Control", name: "a disk whose volume is locked", needs: []need{aDisk},
 		promise: "a disk goes offline while a handle has locked and dismounted its volume",
-		guess:   "its documentation doesn't say what open handles do to it; WSL does so",
+		guess:   "its documentation doesn't say what open handles do to it, and WSL closes them before",
 		test: func(t *testing.T, f *Fixture) {
 			d, volume := f.formatted(t)
 			h, err := f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
@@ -310,6 +310,24 @@ var diskRows = []row{
 			wantErrno(t, "open the volume", err, win.ErrorAccessDenied)
 			f.setOffline(t, d.Number, true)
 			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, d.Number)) == 0 })
+		},
+	},
+	{
+		method: "Devices.OpenDevice", name: "a read-only volume", needs: []need{aDisk},
+		promise: "a volume on a read-only disk can be opened for writing, and locked by a handle that reads",
+		guess:   "the documentation names neither; Microsoft's driver for FAT does so",
+		test: func(t *testing.T, f *Fixture) {
+			d, volume := f.formatted(t)
+			set := win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}
+			f.setOffline(t, d.Number, true)
+			_, err := f.control(t, physicalDrive(d.Number), win.IoctlDiskSetDiskAttributes, set.Encode(), 0)
+			must(t, err)
+			f.setOffline(t, d.Number, false)
+			f.volumeOf(t, d.Number)
+			h, err := f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
+			must(t, err)
+			closing(t, h)
+			must(t, f.lock(t, f.device(t, deviceOf(volume), win.GenericRead)))
 		},
 	},
 	{

@@ -412,9 +412,17 @@ func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, for
 // has. A disk that was staged read-only is writable from then on. all are the disk's volumes, nil if
 // the caller doesn't know them, and locked those of them that the caller has locked.
 //
-// As WSL does, retire dismounts the locked volumes before, and their handles keep the locks meanwhile.
+// retire first tries it while the locked volumes are dismounted and still locked, so that nobody opens
+// one of them before its disk is offline. Whether Windows takes a disk offline under such locks isn't
+// documented, and no public code tries: WSL closes its handles first. So if Windows refuses, retire
+// closes them, too, and asks again at once. A process that opens one of the volumes between these two
+// calls loses what it has written and not yet flushed, as it would if the disk were pulled out. That
+// can be no pod: none of the volumes is mounted at a path or has a link to it, so such a process
+// uses a drive letter or the volume's name. To leave the disk online instead would keep its
+// PersistentVolume from ever being detached.
 //
-// Source: https://github.com/microsoft/WSL, src/windows/common/disk.cpp, SetOnline
+// Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
+// (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
 func (s *Staging) retire(ctx context.Context, d *use.Disk, all opendisk.Volumes, locked locks) (offline bool, _ error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&disks.Blocking == win.DiskOffline {
@@ -440,8 +448,12 @@ func (s *Staging) retire(ctx context.Context, d *use.Disk, all opendisk.Volumes,
 		}
 	}
 	maps.DeleteFunc(all, locked.has)
-	if err := s.Disks.TakeOffline(ctx, d, all, attributes); err != nil {
-		return false, err
+	err = s.Disks.TakeOffline(ctx, d, all, attributes)
+	if err != nil && len(locked) > 0 {
+		s.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked", "disk", d.Number,
+			"err", err)
+		locked.Close()
+		err = s.Disks.TakeOffline(ctx, d, all, attributes)
 	}
-	return offline, nil
+	return offline && err == nil, err
 }

@@ -187,8 +187,7 @@ func TestUnstageVolumeWaits(t *testing.T) {
 	}
 }
 
-// A volume is written out before it is locked, and what fails then fails the call. Under the
-// lock it needn't be.
+// A volume is written out before it is locked, and what fails then fails the call.
 func TestUnstageVolumeFlushes(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
@@ -202,20 +201,52 @@ func TestUnstageVolumeFlushes(t *testing.T) {
 		}
 		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	}
-	for _, errno := range []win.Errno{win.ErrorAccessDenied, win.ErrorNotReady} {
-		simtest.Must(t, sim.SetSettings(winsim.Settings{LockedFlush: errno}))
-		if done := unstage(t, n, request); !done.Unmounted || !done.DiskOffline {
-			t.Errorf("error %d of a flush under the lock: %+v", errno, done)
-		}
-		stage(t, n, r)
-		if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
-			t.Errorf("the file is %q, %v", data, err)
-		}
+}
+
+// Windows may refuse to take a disk offline under the locks of its volumes. Then they are given up, and
+// only then: see TestUnstageVolumeStaysLocked.
+func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {
+	sim, n, number := newStaged(t)
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineRefusesLocked: true}))
+	asked := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String())
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
+		t.Errorf("unstaged: %+v", done)
+	}
+	simtest.Want(t, "calls to take the disk offline", asked()[0], 2)
+	simtest.Must(t, n.Disk.SetDiskState(t.Context(), number, true))
+	// Nothing is staged, and the other volumes of the disk are locked.
+	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline {
+		t.Errorf("by its disk: %+v", done)
+	}
+	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
+		t.Errorf("the file is %q, %v", data, err)
 	}
 }
 
-// Nobody opens a volume after it is unmounted and before its disk is offline. A disk that stays online
-// can be used again, and taken offline later.
+// Windows may refuse to open a read-only volume for writing, which a flush needs and a lock doesn't.
+func TestUnstageVolumeOfReadOnlyMedia(t *testing.T) {
+	sim, n, number := newStaged(t)
+	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
+	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	unstage(t, n, request)
+	simtest.Must(t, sim.SetSettings(winsim.Settings{WriteProtectedOpen: true}))
+	for name, force := range map[string]bool{"locked": false, "forced": true} {
+		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
+		request.Force = force
+		locks := simtest.Counted(sim, win.FsctlLockVolume.String())
+		done, err := n.Storage.UnstageVolume(t.Context(), request)
+		if err != nil || !done.Unmounted || !done.DiskOffline {
+			t.Errorf("%s: %+v, %v", name, done, err)
+		}
+		simtest.Want(t, name+": locks", locks()[0], map[bool]int{false: 1}[force])
+	}
+	simtest.Want(t, "the disk's attributes", attributesOf(sim, number), win.DiskOffline)
+}
+
+// Nobody opens a volume after it is unmounted and before its disk is offline, unless Windows refuses to
+// take it offline. A disk that stays online can be used again, and taken offline later.
 func TestUnstageVolumeStaysLocked(t *testing.T) {
 	offline := win.IoctlDiskSetDiskAttributes.String()
 	for name, test := range map[string]struct {
@@ -239,7 +270,8 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 			simtest.Must(t, err)
 			simtest.Must(t, sim.SetSettings(test.settings))
 			if test.fails != "" {
-				simtest.Must(t, sim.Fail(winsim.Match{Call: test.fails, Count: 1}, win.ErrorIODevice))
+				count := map[bool]int{true: 2, false: 1}[test.stays] // under the locks, and without them
+				simtest.Must(t, sim.Fail(winsim.Match{Call: test.fails, Count: count}, win.ErrorIODevice))
 			}
 			open := func() error {
 				process, err := sim.StartProcess(`C:\scanner.exe`, strings.TrimSuffix(string(v.VolumeID), `\`))
@@ -252,8 +284,9 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 			sim.OnCall(func(c winsim.Call) {
 				switch c.Name {
 				case win.CallVolumePathNames, win.FsctlDismountVolume.String(), offline:
+					again := len(calls) > 0 && calls[len(calls)-1] == c.Name
 					calls = append(calls, c.Name)
-					if err := open(); !errors.Is(err, win.ErrorAccessDenied) {
+					if err := open(); again != (err == nil) || err != nil && !errors.Is(err, win.ErrorAccessDenied) {
 						t.Errorf("at %s, somebody opens the volume: %v", c.Name, err)
 					}
 				}
@@ -263,10 +296,14 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 			if (err != nil) != test.stays || !done.Unmounted || done.DiskOffline == test.stays {
 				t.Errorf("%+v, %v", done, err)
 			}
-			if len(calls) < 2 || !slices.Equal(calls[len(calls)-2:], []string{win.FsctlDismountVolume.String(), offline}) {
+			want := []string{win.FsctlDismountVolume.String(), offline}
+			if test.stays {
+				want = append(want, offline)
+			}
+			if len(calls) < len(want) || !slices.Equal(calls[len(calls)-len(want):], want) {
 				t.Errorf("the calls are %q", calls)
 			}
-			if (log.Len() > 0) != (test.fails == win.FsctlDismountVolume.String()) {
+			if (log.Len() > 0) != (test.fails != "") {
 				t.Errorf("warnings: %s", &log)
 			}
 			if open := sim.OpenHandles(); len(open) > 0 {

@@ -124,10 +124,9 @@ func TestErrorAtEachCall(t *testing.T) {
 		"UnmountVolume": {mounted, func(ctx context.Context, s subject) (any, error) {
 			return nil, s.volumes.UnmountVolume(ctx, s.id, staging)
 		}, ""},
-		// It is written out before it is locked.
 		"UnmountUnused": {mounted, func(ctx context.Context, s subject) (any, error) {
 			return nil, s.unmountUnused(ctx, false)
-		}, "FlushFileBuffers"},
+		}, ""},
 		"UnmountUnused by force": {mounted, func(ctx context.Context, s subject) (any, error) {
 			return nil, s.unmountUnused(ctx, true)
 		}, ""},

@@ -57,13 +57,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 		}
 	}()
 	err = v.whereMounted(ctx, right.ID, path, func(directory *pathpolicy.File) error {
-		// Errors of this flush don't matter: the volume was flushed before, and by the lock.
-		// Whether a locked volume accepts a flush isn't documented.
-		if err := flushHandle(ctx, h); err != nil {
-			v.options.Logger.Warn("a volume was written out before it was locked, but can't be since", "volume", right.ID,
-				"err", err)
-		}
-		err := directory.Unmount(ctx)
+		err := directory.Unmount(ctx) // Lock has written the volume out
 		if !mayBeOfLock(err) {
 			return err
 		}
@@ -114,8 +108,16 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 
 // Lock opens a volume, flushes it and locks it until the handle is closed. If somebody uses the volume,
 // IsInUse is true of the error.
+//
+// A volume on read-only media can't be flushed, and Windows may refuse to open it for writing. Then it
+// is opened for reading: FSCTL_LOCK_VOLUME doesn't need more. Others are opened for writing as well,
+// as all public code does that locks a volume.
 func (v *Volumes) Lock(ctx context.Context, id volume.ID) (device.Handle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	isReadOnly := errors.Is(err, win.ErrorWriteProtect)
+	if isReadOnly {
+		h, err = v.open(ctx, id, win.GenericRead)
+	}
 	if err != nil {
 		return h, whileInUse(id, err)
 	}
@@ -125,8 +127,10 @@ func (v *Volumes) Lock(ctx context.Context, id volume.ID) (device.Handle, error)
 			h.Close()
 		}
 	}()
-	if err := flushHandle(ctx, h); err != nil {
-		return h, err
+	if !isReadOnly {
+		if err := flushHandle(ctx, h); err != nil {
+			return h, err
+		}
 	}
 	if err := h.LockVolume(ctx); err != nil {
 		return h, whileInUse(id, err)

@@ -315,6 +315,9 @@ func (v *Volumes) WriteVolumeCache(ctx context.Context, id volume.ID) (err error
 
 func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
+	if errors.Is(err, win.ErrorWriteProtect) {
+		return nil // see flushHandle
+	}
 	if err != nil {
 		return err
 	}
@@ -322,11 +325,12 @@ func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
 	return flushHandle(ctx, h)
 }
 
-// flushHandle flushes an open volume.
+// flushHandle flushes an open volume. If the volume is write-protected, there is nothing to flush.
+// Windows says so here or, since a flush needs the right to write, where the volume is opened for it.
 func flushHandle(ctx context.Context, h device.Handle) error {
 	err := h.Flush(ctx)
 	if errors.Is(err, win.ErrorWriteProtect) {
-		return nil // a write-protected volume has nothing to flush
+		return nil
 	}
 	return err
 }

@@ -286,7 +286,11 @@ func TestWriteVolumeCache(t *testing.T) {
 	}
 
 	n.do(n.sim.SetDiskAttributes(number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
-	simtest.WantErrorOf(t, "a read-only volume", n.volumes.WriteVolumeCache(t.Context(), id), nil)
+	for _, refused := range []bool{false, true} {
+		n.do(n.sim.SetSettings(winsim.Settings{WriteProtectedOpen: refused}))
+		simtest.WantErrorOf(t, "a read-only volume", n.volumes.WriteVolumeCache(t.Context(), id), nil)
+	}
+	n.do(n.volumes.UnmountVolume(t.Context(), id, staging))
 }
 
 func size(n *node, id volume.ID) (fileSystem int64) {

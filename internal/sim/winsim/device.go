@@ -26,6 +26,9 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 		if err == nil {
 			err = v.Admits(access)
 		}
+		if err == nil && s.settings.WriteProtectedOpen && access&win.GenericWrite != 0 && v.IsMountedReadOnly() {
+			err = win.ErrorWriteProtect
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -114,9 +117,6 @@ func (d *device) Flush(ctx context.Context) error {
 		}
 		if d.disk != nil { // nothing is kept back between a disk and its image
 			return nil
-		}
-		if set := d.sys.settings.LockedFlush; set != 0 && d.volume.Admits(win.GenericWrite) != nil {
-			return set
 		}
 		return d.volume.Flush()
 	})

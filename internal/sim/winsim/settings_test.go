@@ -258,14 +258,33 @@ func TestSettings(t *testing.T) {
 				s.Settle()
 				must(t, s.WriteFile(volume+"file", nil))
 			}},
-		"LockedFlush": {Settings{LockedFlush: win.ErrorNotReady},
-			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+		"OfflineRefusesLocked": {Settings{OfflineRefusesLocked: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 				d := openDevice(t, s, device1(volume), readWrite)
+				for _, code := range []win.IoctlCode{win.FsctlLockVolume, win.FsctlDismountVolume} {
+					must(t, errorOf(d.Control(t.Context(), code, nil, nil)))
+				}
+				setOffline := func() error {
+					return errorOf(control(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, offline.Encode()))
+				}
+				wantSwitched(t, "offline under a lock", setOffline(), on, win.ErrorAccessDenied)
+				closeHandle(t, d)
+				must(t, setOffline())
+			}},
+		"WriteProtectedOpen": {Settings{WriteProtectedOpen: true},
+			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+				must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+				d, err := s.OpenDevice(t.Context(), device1(volume), readWrite)
+				wantSwitched(t, "open to write", err, on, win.ErrorWriteProtect)
+				if err == nil {
+					wantErr(t, "flush", d.Flush(t.Context()), win.ErrorWriteProtect)
+					closeHandle(t, d)
+				}
+				d = openDevice(t, s, device1(volume), win.GenericRead)
 				defer closeHandle(t, d)
-				wantErr(t, "flush", d.Flush(t.Context()), 0)
-				_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
-				must(t, err)
-				wantSwitched(t, "flush under the lock", d.Flush(t.Context()), on, win.ErrorNotReady)
+				for _, code := range []win.IoctlCode{win.FsctlLockVolume, win.FsctlDismountVolume} {
+					must(t, errorOf(d.Control(t.Context(), code, nil, nil)))
+				}
 			}},
 		"LockedMountPoint": {Settings{LockedMountPoint: win.ErrorNotReady},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {

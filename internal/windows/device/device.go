@@ -239,13 +239,13 @@ func (h Handle) ExtendFileSystem(ctx context.Context, sectors int64) error {
 
 // LockVolume locks the volume for this handle until the handle is closed. If somebody has
 // something open on the volume, the error is win.ErrorAccessDenied. The handle needs
-// GenericRead and GenericWrite.
+// GenericRead.
 func (h Handle) LockVolume(ctx context.Context) error {
 	return h.send(ctx, win.FsctlLockVolume, nil)
 }
 
 // DismountVolume dismounts the file system of the volume until the handle is closed. A handle that
-// has locked the volume keeps the lock. The handle needs GenericRead and GenericWrite.
+// has locked the volume keeps the lock. The handle needs GenericRead.
 func (h Handle) DismountVolume(ctx context.Context) error {
 	return h.send(ctx, win.FsctlDismountVolume, nil)
 }

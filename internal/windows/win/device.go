@@ -84,7 +84,7 @@ const (
 	// the handle. It writes out what is cached, and dismounts the file system. It fails
 	// with ErrorAccessDenied while anybody has something open on the volume, or the handle
 	// has locked it already, and on the volume that Windows runs from, or that has a page
-	// file. The handle needs GenericRead and GenericWrite.
+	// file. The handle needs GenericRead.
 	//
 	// Not documented: whether it waits for a moment for files that are being closed.
 	//

@@ -65,6 +65,10 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 			return 0, win.ErrorInvalidParameter
 		}
 		wasOffline := d.Is(win.DiskOffline)
+		if m.config.Settings.OfflineRefusesLocked && !wasOffline && a.Mask&a.Attributes&win.DiskOffline != 0 &&
+			m.Volumes.HasLocked(d) {
+			return 0, win.ErrorAccessDenied
+		}
 		if err := m.setAttributes(d, a); err != nil {
 			return 0, err
 		}

@@ -44,6 +44,8 @@ type Node interface {
 type Volumes interface {
 	// Scan is told that the partition table or the state of a disk may have changed.
 	Scan(d *Disk)
+	// HasLocked reports whether a handle has locked a volume of a disk.
+	HasLocked(d *Disk) bool
 	// Copy is told that a new disk has the bytes of another one. It copies what the bytes only
 	// stand for.
 	Copy(from, to *Disk) error

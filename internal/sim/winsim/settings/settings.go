@@ -121,10 +121,16 @@ type Settings struct {
 	// change a file do. Unknown: which NTFS looks at first, the option or the rights.
 	DeleteOnCloseDenied bool
 
-	// LockedFlush is the error of FlushFileBuffers on the handle that has locked a volume; 0 is
-	// none. Unknown: whether there is one, since NTFS treats a locked volume as a dismounted
-	// one.
-	LockedFlush win.Errno `also:"5,21"`
+	// OfflineRefusesLocked makes IOCTL_DISK_SET_DISK_ATTRIBUTES fail with ErrorAccessDenied if it
+	// is to take a disk offline while a handle has locked one of its volumes. Unknown: whether it
+	// does. A lock vetoes a removal of the device, and no public code takes a disk offline under
+	// its own locks.
+	OfflineRefusesLocked bool
+	// WriteProtectedOpen makes an open of a volume for writing fail with ErrorWriteProtect if the
+	// volume has a file system and is read-only. By itself only the flush fails. Unknown: which of
+	// the two NTFS refuses. Microsoft's driver for FAT, which looks at a volume that is opened in
+	// FatOpenVolume, doesn't refuse the open.
+	WriteProtectedOpen bool
 
 	// LockedMountPoint is the error of DeleteVolumeMountPointW at a mount point whose volume is
 	// locked; 0 is none. Unknown: whether the mount manager opens the volume for that.

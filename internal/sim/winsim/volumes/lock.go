@@ -3,7 +3,10 @@
 
 package volumes
 
-import "github.com/csi-proxy/csi-proxy/internal/windows/win"
+import (
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
 
 // errorNotLocked is ERROR_NOT_LOCKED: the volume isn't locked by the handle.
 const errorNotLocked win.Errno = 158
@@ -20,11 +23,26 @@ func (v *Volume) Admits(access win.Access) error {
 	return nil
 }
 
+// IsMountedReadOnly reports whether the volume has a file system that isn't written to.
+func (v *Volume) IsMountedReadOnly() bool {
+	_, _, err := v.tree()
+	return err == nil && !v.Writable()
+}
+
+// HasLocked implements [disks.Volumes].
+func (m *Manager) HasLocked(d *disks.Disk) bool {
+	_, ok := m.Find(func(v *Volume) bool { return v.Disk == d && v.lock != nil })
+	return ok
+}
+
 // lock is FSCTL_LOCK_VOLUME. A handle to the volume itself, for reading or writing,
 // keeps others from locking it, as open files do; and whoever has the lock can't have it
-// twice.
+// twice. The right to write isn't needed: neither the control code nor Microsoft's driver for FAT
+// asks for it.
+//
+// Source: https://github.com/microsoft/Windows-driver-samples/blob/26a27df80772dbcfd69e6449b671d5c29eb5aedc/filesys/fastfat/fsctrl.c#L3259
 func (m *Manager) lock(v *Volume, h Handle) error {
-	switch err := h.Need(win.GenericRead | win.GenericWrite); {
+	switch err := h.Need(win.GenericRead); {
 	case err != nil:
 		return err
 	case v.Disk.System, v.Locked:
@@ -55,7 +73,7 @@ func (v *Volume) unlock(h Handle) error {
 //
 // Guess: to dismount Windows' own volume gives error 5.
 func (m *Manager) dismount(v *Volume, h Handle) error {
-	switch err := h.Need(win.GenericRead | win.GenericWrite); {
+	switch err := h.Need(win.GenericRead); {
 	case err != nil:
 		return err
 	case v.Disk.System:
