@@ -53,8 +53,7 @@ type Operations interface {
 	// whose target exists. If the target is a link too, that link isn't followed. A missing
 	// path is csiproxy.ErrNotFound.
 	//
-	// For a link to a share that has a global mapping, the server is asked. A link to a
-	// share without one leads nowhere, so the answer is false. The target of a link to
+	// A link to a share counts if the share has a global mapping. No server is asked. The target of a link to
 	// elsewhere outside of the allowed directories isn't looked at: that is
 	// csiproxy.ErrPermissionDenied.
 	IsSymlink(ctx context.Context, path string) (bool, error)

@@ -140,7 +140,10 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 		_, err := f.sys.FileAttributes(ctx, link.Volume)
 		return exists(err)
 	case link.Kind == pathpolicy.LinkToShare:
-		return f.shareExists(ctx, link.Target())
+		// No server is asked: if it refuses the password by now, or is down, a driver could stage nothing
+		// anew at the path.
+		_, mapped, err := f.mappedShare(ctx, link.Target())
+		return mapped, err
 	case link.Tag != win.TagSymlink && link.Tag != win.TagMountPoint:
 		return false, nil // a reparse point of a file system filter, and no link
 	}
@@ -148,17 +151,6 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 		Kind:   csiproxy.ErrPermissionDenied,
 		Detail: "it is a link out of the allowed directories, to " + quote.Text(link.Target()),
 	}
-}
-
-// shareExists reports whether the target of a link, a UNC path, is there. It queries
-// a server only for a share that is mapped. Otherwise anybody who can make a link in
-// a pod's directory could have the node log in to a server of his own.
-func (f *Filesystem) shareExists(ctx context.Context, target string) (bool, error) {
-	path, mapped, err := f.mappedShare(ctx, target)
-	if err != nil || !mapped {
-		return false, err
-	}
-	return exists(f.shares.Probe(ctx, path))
 }
 
 // mappedShare reads a link's target that is a UNC path, and reports whether its share has
@@ -171,14 +163,13 @@ func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.P
 	return path, err == nil && path.MappedBy(mappings), err
 }
 
-// exists reports whether a volume or UNC path is there, from the error of the query of
-// its attributes.
+// exists reports whether a volume is there, from the error of the query of its attributes.
 func exists(err error) (bool, error) {
 	if errno := win.Errno(0); errors.As(err, &errno) {
 		switch {
 		case errno == win.ErrorUnrecognizedVolume: // the volume is there, without a file system
 			return true, nil
-		case errno.Gone(), errno == win.ErrorBadNetPath, errno == win.ErrorBadNetName:
+		case errno.Gone():
 			return false, nil
 		}
 	}

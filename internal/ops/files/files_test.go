@@ -185,8 +185,6 @@ func TestIsSymlinkAsksTheSystem(t *testing.T) {
 		err error
 	}{
 		win.ErrorUnrecognizedVolume: {is: true}, // raw
-		win.ErrorBadNetName:         {},
-		win.ErrorBadNetPath:         {},
 		win.ErrorDeviceNotConnected: {},
 		win.ErrorNotReady:           {err: csiproxy.ErrUnavailable},
 		win.ErrorAccessDenied:       {err: csiproxy.ErrPermissionDenied},
