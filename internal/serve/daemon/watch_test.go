@@ -13,6 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -132,4 +137,17 @@ func TestWatchOfASlowClient(t *testing.T) {
 			t.Errorf("%d values are told, want the list and the difference after 2000 disks came and left", values)
 		}
 	})
+}
+
+// A client that ends its stream before it has sent a request gets an error that says what to do.
+func TestWatchDisksWithoutARequest(t *testing.T) {
+	g := newTarget(t)
+	stream, err := g.conn("storage", "v1alpha1").NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		"/csiproxy.storage.v1alpha1.Storage/WatchDisks")
+	simtest.Must(t, err)
+	simtest.Must(t, stream.CloseSend())
+	err = stream.RecvMsg(new(emptypb.Empty))
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "WatchDisks: the client has ended its stream") {
+		t.Errorf("the stream ends with %v", err)
+	}
 }

@@ -165,7 +165,11 @@ func (m method) desc(service string, name protoreflect.Name) grpc.MethodDesc {
 func (m method) streamDesc(name protoreflect.Name) grpc.StreamDesc {
 	handler := func(_ any, stream grpc.ServerStream) error {
 		req := m.newRequest()
-		if err := stream.RecvMsg(req); err != nil {
+		switch err := stream.RecvMsg(req); {
+		case errors.Is(err, io.EOF):
+			return named(string(name), csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+				"the client has ended its stream without a request: send one before you end it, and one for each response"))
+		case err != nil:
 			return err
 		}
 		var ended error // why the stream ended, by the client or the connection; no error of the operation
