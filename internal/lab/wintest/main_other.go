@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 )
 
 func main() {
@@ -51,4 +53,77 @@ func read(name string) (r Report, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	r.Head, r.Lines, err = readReport(f)
 	return r, err
+}
+
+// Report is the report of one machine.
+type Report struct {
+	Head  Head
+	Lines []Line
+}
+
+// results begins the last section of the page, once there are any.
+const results = "\n## Results on Windows\n"
+
+// updatePage writes the results of reports to the end of the page, in the place of those before: the
+// reports of all versions of Windows must be given together.
+func updatePage(text string, reports []Report) (string, error) {
+	rows, err := parsePage(text)
+	if err != nil {
+		return "", err
+	}
+	var table strings.Builder
+	for _, r := range reports {
+		if r.Head.Wine != "" || r.Head.Windows == "" {
+			return "", fmt.Errorf("the report is of Wine %s, which proves nothing about Windows", r.Head.Wine)
+		}
+		for _, line := range r.Lines {
+			if !slices.ContainsFunc(rows, func(row Row) bool { return row.ID == line.Row }) {
+				return "", fmt.Errorf("the report has the row %s, which the page doesn't have", line.Row)
+			}
+		}
+	}
+	for _, row := range rows {
+		if result := resultOf(row.ID, reports); result != "" {
+			fmt.Fprintf(&table, "| %s | %s |\n", row.ID, result)
+		}
+	}
+	text, _, _ = strings.Cut(text, results)
+	return text + results + "\n| id | on Windows |\n|---|---|\n" + table.String(), nil
+}
+
+// maxSeen limits how much of what was seen the page quotes. The report has all of it.
+const maxSeen = 200
+
+// resultOf is the result of a row in all reports, each with its versions of Windows, and what was seen
+// if the row is refuted. It is empty if no test of the row ran.
+func resultOf(id string, reports []Report) string {
+	versions := map[string][]string{}
+	seen := ""
+	for _, r := range reports {
+		for _, line := range r.Lines {
+			if line.Row != id {
+				continue
+			}
+			versions[line.Result] = append(versions[line.Result], r.Head.Windows)
+			if line.Result == Refuted && seen == "" {
+				seen = ": " + inCell(strings.Join(line.Seen[:min(1, len(line.Seen))], ""))
+			}
+		}
+	}
+	var parts []string
+	for _, result := range []string{Refuted, Proven, NotRun} {
+		if len(versions[result]) > 0 && (result != NotRun || len(parts) > 0) {
+			parts = append(parts, result+" on "+strings.Join(versions[result], ", "))
+		}
+	}
+	return strings.Join(parts, "; ") + seen
+}
+
+// inCell makes a text safe for a cell of a table.
+func inCell(text string) string {
+	text = strings.NewReplacer("|", "/", "`", "'", "<", "‹", ">", "›").Replace(text)
+	if runes := []rune(text); len(runes) > maxSeen {
+		text = string(runes[:maxSeen]) + "…"
+	}
+	return text
 }

@@ -4,112 +4,52 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// Row is what docs/windows-proof.md says of a call to Windows or an assumption about it: a
-// row of a table with the result, and a section with the rest. Its id stays when its text
+// Row is a belief about Windows: a row of a table of docs/windows-proof.md. Its id stays when its text
 // changes.
 type Row struct {
-	ID         string
-	Facts      int    // how many facts of seamtest stand behind it
-	Assumption string // the call or the assumption
-	Proof      string // what proves it without Windows
-	Check      string // what is left to check on Windows; empty if nothing is
-	Result     string // what the check on Windows found
-	line       int    // of the table, in the page, from 0
+	ID      string
+	Refuted string // what would refute it, beside the tests
+	Tests   []Pattern
 }
 
-// columns are those of the page's tables of rows.
-var columns = []string{"id", "facts", "on Windows"}
-
-func (r Row) String() string {
-	return fmt.Sprintf("| [%s](#%s) | %d | %s |", r.ID, r.ID, r.Facts, r.Result)
-}
+// columns are those of the page's tables of beliefs.
+var columns = []string{"id", "belief", "evidence", "what would refute it", "test"}
 
 // parsePage returns the rows of the page.
-func parsePage(text string) ([]Row, error) {
-	var rows []Row
-	var section, paragraph *string // of the row whose section this is; the row's part
+func parsePage(text string) (rows []Row, err error) {
 	inTable := false
-	find := func(id string) int { return slices.IndexFunc(rows, func(r Row) bool { return r.ID == id }) }
 	for i, line := range strings.Split(text, "\n") {
-		fail := func(format string, args ...any) ([]Row, error) {
-			return nil, fmt.Errorf("line %d: %s", i+1, fmt.Sprintf(format, args...))
-		}
-		switch {
-		case strings.HasPrefix(line, "#"):
-			section, paragraph, inTable = nil, nil, false
-			if id, ok := strings.CutPrefix(line, "### "); ok {
-				if find(id) < 0 {
-					return fail("the section %s has no row in a table before it", id)
-				}
-				section = &id
-			}
-			continue
-		case !strings.HasPrefix(line, "|"):
+		if !strings.HasPrefix(line, "|") {
 			inTable = false
-		default:
-			cells := cellsOf(line)
-			switch {
-			case cells[0] == columns[0]:
-				inTable = true
-				if !slices.Equal(cells, columns) {
-					return fail("the columns are %q, want %q", cells, columns)
-				}
-			case inTable && !strings.HasPrefix(cells[0], "---"):
-				row := Row{line: i}
-				if m := linkForm.FindStringSubmatch(cells[0]); len(cells) == len(columns) && m != nil && m[1] == m[2] &&
-					find(m[1]) < 0 {
-					row.ID, row.Result = m[1], cells[2]
-				} else {
-					return fail("%q isn't a row, or comes twice", line)
-				}
-				facts, err := strconv.Atoi(cells[1])
-				if err != nil {
-					return fail("%v", err)
-				}
-				row.Facts = facts
-				rows = append(rows, row)
-			}
 			continue
 		}
-		if section == nil {
-			continue
-		}
-		row := &rows[find(*section)]
-		for prefix, part := range map[string]*string{"Assumption: ": &row.Assumption, "Proven by: ": &row.Proof,
-			"Check: ": &row.Check} {
-			if rest, ok := strings.CutPrefix(line, prefix); ok {
-				if *part != "" {
-					return fail("%s has two of %q", *section, prefix)
-				}
-				paragraph, line = part, rest
-			}
-		}
+		cells := cellsOf(line)
 		switch {
-		case line == "":
-			paragraph = nil
-		case paragraph == nil:
-			return fail("%q is no part of %s", line, *section)
+		case cells[0] == columns[0]:
+			inTable = slices.Equal(cells, columns)
+		case !inTable || strings.HasPrefix(cells[0], "---"):
+		case len(cells) != len(columns) || !idForm.MatchString(cells[0]) || cells[1] == "" || cells[2] == "",
+			slices.ContainsFunc(rows, func(r Row) bool { return r.ID == cells[0] }):
+			return nil, fmt.Errorf("line %d: %q isn't a row with an id, a belief and its evidence, or comes twice", i+1, line)
 		default:
-			*paragraph = strings.TrimSpace(*paragraph + " " + line)
+			rows = append(rows, Row{cells[0], cells[3], Patterns(cells[4])})
 		}
 	}
-	for _, row := range rows {
-		if row.Assumption == "" || row.Proof == "" {
-			return nil, fmt.Errorf("the row %s has no section, or one without an assumption or a proof", row.ID)
-		}
+	if len(rows) == 0 {
+		return nil, errors.New("the page has no table of beliefs")
 	}
 	return rows, nil
 }
 
-var linkForm = regexp.MustCompile(`^\[([a-z0-9]+(?:-[a-z0-9]+)*)\]\(#([a-z0-9-]+)\)$`)
+var idForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 func cellsOf(line string) []string {
 	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "|"), "|"), "|")
@@ -119,16 +59,15 @@ func cellsOf(line string) []string {
 	return cells
 }
 
-// Pattern names tests. The check of a row has patterns in backticks, which decide
-// the result of the row:
+// Pattern names tests. A row has patterns in backticks, which decide its result:
 //
-//	`TestName`               a test, whose name only one package has
-//	`internal/x.TestName`    a test of one of the packages that have this name
+//	`TestName`               the tests of this name
+//	`internal/x.TestName`    a test of this package
 //	`TestName/step`          a part of a test
 //	`TestName/*/step`        the step of all parts
 //	`TestName…`              all tests whose names begin so
 type Pattern struct {
-	Package string // its directory in the repository; empty for the one that has the test
+	Package string // its directory in the repository; empty for any
 	Test    string // for path.Match, with underscores for spaces as package testing has them
 }
 

@@ -116,9 +116,9 @@ const (
 	Proven  = "proven"
 	Refuted = "refuted"
 	NotRun  = "not run"
-	// ByHand is the result of a row whose check isn't a test.
+	// ByHand is the result of a row that has no test.
 	ByHand = "by hand"
-	// NoNeed is the result of a row that has no check.
+	// NoNeed is the result of a row that nothing on Windows would refute.
 	NoNeed = "needs no Windows"
 )
 
@@ -167,19 +167,23 @@ func withoutNames(lines []Line, names, serialNumbers []string) {
 	}
 }
 
-// evaluate returns the result of a run for each row.
+// evaluate returns the result of a run for each row. The facts behind a row are part of it.
 func evaluate(rows []Row, o Outcomes) []Line {
 	var lines []Line
 	for _, row := range rows {
-		line := Line{Row: row.ID}
-		patterns := Patterns(row.Check)
+		line := Line{Row: row.ID, Result: NoNeed}
+		facts := Pattern{Test: "TestGuessFacts/" + row.ID + "/*/*"}
+		for test := range o {
+			if facts.Matches(test) {
+				row.Tests = append(row.Tests, facts)
+				break
+			}
+		}
 		switch {
-		case row.Check == "":
-			line.Result = NoNeed
-		case len(patterns) == 0:
+		case len(row.Tests) > 0:
+			line.Result, line.Seen, line.Tests = o.evaluate(row.Tests)
+		case row.Refuted != "":
 			line.Result = ByHand
-		default:
-			line.Result, line.Seen, line.Tests = o.evaluate(patterns)
 		}
 		lines = append(lines, line)
 	}
@@ -224,7 +228,7 @@ func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string, re
 // without returns the tests that ended before the part that a pattern names.
 func (o Outcomes) without(p Pattern) (names []string) {
 	parent, part := path.Split(p.Test)
-	if parent == "" {
+	if parent == "" || strings.Contains(part, "*") { // "*" stands for the parts that there were
 		return nil
 	}
 	whole := Pattern{p.Package, strings.TrimSuffix(parent, "/")}

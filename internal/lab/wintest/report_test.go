@@ -4,8 +4,6 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -42,32 +40,28 @@ text without a line end@--- PASS: TestDisk/4096/size (0.00s)
 @--- PASS: TestWhole (0.00s)
 @=== RUN   TestCutOff
 panic: no memory
+@=== RUN   TestGuessFacts
+@=== RUN   TestGuessFacts/fact
+@=== RUN   TestGuessFacts/fact/volume
+@=== RUN   TestGuessFacts/fact/volume/1
+@--- PASS: TestGuessFacts/fact/volume/1 (0.00s)
+@--- PASS: TestGuessFacts/fact/volume (0.00s)
+@--- PASS: TestGuessFacts/fact (0.00s)
+@--- PASS: TestGuessFacts (0.00s)
 `
 
-// samplePage has rows with a check and the result of an earlier run.
-var samplePage = func() string {
-	table := "# Page\n\n| proof | what |\n|---|---|\n| **C** | a compiler |\n\n" +
-		"| id | facts | on Windows |\n|---|---|---|\n"
-	sections := ""
-	for _, row := range []struct{ id, result, check string }{
-		{"size", "not run", "`TestDisk/*/size`"},
-		{"large-size", "not run", "`TestDisk/4096/size` and by hand"},
-		{"state", "not run", "`TestDisk/*/state`"},
-		{"half", "not run", "`TestHalf/*/flush`"},
-		{"whole", "not run", "`x/y.TestWhole`"},
-		{"other", "not run", "`x.TestWhole`"},
-		{"cut", "not run", "`TestCut…`"},
-		{"hand", "fine", "by hand"},
-		{"none", "", ""},
-	} {
-		table += fmt.Sprintf("| [%s](#%[1]s) | 0 | %s |\n", row.id, row.result)
-		sections += "\n### " + row.id + "\n\nAssumption: a\n\nProven by: b\n"
-		if row.check != "" {
-			sections += "\nCheck: " + row.check + "\n"
-		}
-	}
-	return table + sections
-}()
+// samplePage has rows with and without tests.
+const samplePage = "# Page\n\n| id | belief | evidence | what would refute it | test |\n|---|---|---|---|---|\n" +
+	"| size | b | c | | `TestDisk/*/size` |\n" +
+	"| large-size | b | c | by hand | `TestDisk/4096/size` |\n" +
+	"| state | b | c | | `TestDisk/*/state` |\n" +
+	"| half | b | c | | `TestHalf/*/flush` |\n" +
+	"| whole | b | c | | `x/y.TestWhole` |\n" +
+	"| other | b | c | | `x.TestWhole` |\n" +
+	"| cut | b | c | | `TestCut`… |\n" +
+	"| fact | b | c | | |\n" +
+	"| hand | b | c | by hand | |\n" +
+	"| none | b | c | | |\n"
 
 func evaluated(t *testing.T) []Line {
 	t.Helper()
@@ -95,6 +89,7 @@ func TestEvaluate(t *testing.T) {
 		{"whole", Proven, nil, map[string]string{"x/y.TestWhole": "pass"}},
 		{"other", NotRun, []string{"x.TestWhole was not run"}, map[string]string{}},
 		{"cut", Refuted, []string{"x/y.TestCutOff: panic: no memory"}, map[string]string{"x/y.TestCutOff": "fail"}},
+		{"fact", Proven, nil, map[string]string{"x/y.TestGuessFacts/fact/volume/1": "pass"}},
 		{Row: "hand", Result: ByHand},
 		{Row: "none", Result: NoNeed},
 	}
@@ -112,49 +107,6 @@ func TestWithoutNames(t *testing.T) {
 		t.Errorf("%q, want %q", lines[0].Seen, want)
 	}
 	withoutNames(lines, []string{""}, nil)
-}
-
-func TestUpdate(t *testing.T) {
-	var b bytes.Buffer
-	must(t, writeReport(&b, Head{Windows: "10.0.1"}, evaluated(t)))
-	head, lines, err := readReport(&b)
-	must(t, err)
-	second := []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}
-	updated, err := updatePage(samplePage, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
-	must(t, err)
-	rows, err := parsePage(updated)
-	must(t, err)
-	got := map[string]string{}
-	for _, r := range rows {
-		got[r.ID] = r.Result
-	}
-	want := map[string]string{
-		"size": "refuted on 10.0.1; proven on 10.0.2: x/y.TestDisk/512/size: disk_test.go:1: " +
-			"the disk has 1 byte want 2",
-		"large-size": "proven on 10.0.1",
-		"state":      "proven on 10.0.2; not run on 10.0.1",
-		"half":       "not run",
-		"whole":      "proven on 10.0.1",
-		"other":      "not run",
-		"cut":        "refuted on 10.0.1: x/y.TestCutOff: panic: no memory",
-		"hand":       "fine",
-		"none":       "",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("results (-want +got):\n%s", diff)
-	}
-	again, err := updatePage(updated, []Report{{head, lines}, {Head{Windows: "10.0.2"}, second}})
-	if err != nil || again != updated {
-		t.Errorf("updated again (%v, -first +second):\n%s", err, cmp.Diff(updated, again))
-	}
-	for name, r := range map[string]Report{
-		"Wine":    {Head{Windows: "10.0.1", Wine: "10.0"}, lines},
-		"unknown": {head, []Line{{Row: "unknown", Result: Proven}}},
-	} {
-		if _, err := updatePage(samplePage, []Report{r}); err == nil {
-			t.Errorf("a report of %s is taken", name)
-		}
-	}
 }
 
 func must(t testing.TB, err error) {
