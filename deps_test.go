@@ -173,42 +173,8 @@ var simulated = map[string]string{
 	"cmd/csi-proxyctl": "its sim commands control that node",
 }
 
-// wing tells which of the three a package belongs to.
-func wing(pkg string) string {
-	switch {
-	case matchesAny(pkg, []string{"internal/sim/...", "api/sim/...", "simnode"}):
-		return "simulator"
-	case matchesAny(pkg, []string{"internal/lab/conformance/...", "internal/lab/junit"}):
-		return "product" // csi-proxyctl has it
-	case matchesAny(pkg, []string{"internal/lab/..."}):
-		return "laboratory"
-	}
-	return "product"
-}
-
-// The product has nothing of the simulator and of the laboratory, and the simulator nothing
-// of the laboratory, which may have all.
-func TestWings(t *testing.T) {
-	seen := map[string]int{}
-	for _, goos := range []string{"linux", "windows"} {
-		for _, line := range goList(t, goos, "-f", imports, "./...") {
-			names := strings.Fields(strings.ReplaceAll(line, module+"/", ""))
-			importer, of := names[0], wing(names[0])
-			seen[of]++
-			for _, imported := range names[1:] {
-				to := wing(imported)
-				allowed := to == "product" || of == to || of == "laboratory" || simulated[importer] != "" && to == "simulator" &&
-					goos != "windows"
-				if !allowed {
-					t.Errorf("%s: %s, of the %s, imports %s of the %s", goos, importer, of, imported, to)
-				}
-			}
-		}
-	}
-	if seen["product"] < 50 || seen["simulator"] < 10 || seen["laboratory"] < 5 {
-		t.Errorf("packages by wing: %v", seen)
-	}
-}
+// simulator are the packages of the simulated node.
+var simulator = []string{"internal/sim/...", "api/sim/...", "simnode"}
 
 // The released programs for Windows carry nothing of the simulated node. Those with the
 // build tag do.
@@ -217,7 +183,7 @@ func TestReleasedPrograms(t *testing.T) {
 		for tags, want := range map[string]bool{"": false, "simulated": true} {
 			deps := goList(t, "windows", "-deps", "-tags="+tags, "./"+program)
 			got := slices.ContainsFunc(deps, func(pkg string) bool {
-				return pkg == "go.etcd.io/bbolt" || wing(strings.TrimPrefix(pkg, module+"/")) != "product"
+				return pkg == "go.etcd.io/bbolt" || matchesAny(strings.TrimPrefix(pkg, module+"/"), simulator)
 			})
 			if got != want {
 				t.Errorf("with the tags %q, %s.exe has something of the simulated node: %t, want %t", tags, program, got, want)

@@ -13,30 +13,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
-	"unicode/utf8"
 )
-
-// Docs are wrapped at 100 columns. Tables and blocks of code can't be, nor can a line that
-// is one long word, such as a link.
-func TestDocsAreWrapped(t *testing.T) {
-	const columns = 100
-	for _, path := range markdownFiles(t) {
-		code := false
-		for i, line := range strings.Split(readText(t, path), "\n") {
-			trimmed := strings.TrimSpace(line)
-			if strings.HasPrefix(trimmed, "```") {
-				code = !code
-				if strings.Contains(trimmed, " ") {
-					t.Errorf("%s:%d: a command stands behind the fence of its block, where nobody sees it", path, i+1)
-				}
-			}
-			if n := utf8.RuneCountInString(line); n > columns && !code && !strings.HasPrefix(trimmed, "|") &&
-				strings.Contains(trimmed, " ") {
-				t.Errorf("%s:%d has %d columns; wrap it at %d", path, i+1, n, columns)
-			}
-		}
-	}
-}
 
 // Directories of others' files, and of what is built.
 var notOurs = []string{".git", "bin", "dist", "node_modules", "vendor"}
@@ -150,51 +127,6 @@ func anchors(page string) (names []string) {
 	return names
 }
 
-var testName = regexp.MustCompile(`\bTest[A-Z]\w+`)
-
-// docs/architecture.md names the tests of what docs/security.md says. They exist.
-func TestTestsOfSecurityPage(t *testing.T) {
-	var source strings.Builder
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, "_test.go") {
-			source.WriteString(readText(t, path))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(readText(t, "docs/architecture.md"), "\n## Tests of attackers\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	names := testName.FindAllString(section, -1)
-	for _, name := range names {
-		if !strings.Contains(source.String(), "\nfunc "+name+"(") {
-			t.Errorf("docs/architecture.md names %s, which doesn't exist", name)
-		}
-	}
-	if len(names) < 20 {
-		t.Errorf("only %d names of tests", len(names))
-	}
-}
-
-var pipeName = regexp.MustCompile(`csi-proxy-([a-z]+)-(v[0-9][a-z0-9]*)\b`)
-
-// The pipes that our pages name are those of versions that are served.
-func TestPipesInDocs(t *testing.T) {
-	found := 0
-	for _, path := range markdownFiles(t) {
-		for _, match := range pipeName.FindAllStringSubmatch(readText(t, path), -1) {
-			found++
-			if _, err := os.Stat(filepath.Join("api", match[1], match[2])); err != nil {
-				t.Errorf("%s names %s: %v", path, match[0], err)
-			}
-		}
-	}
-	if found < 40 {
-		t.Errorf("only %d names of pipes", found)
-	}
-}
-
 var (
 	inlineCode = regexp.MustCompile("`[^`]+`")
 	makeInCode = regexp.MustCompile(`(?m)^ *(?:[A-Z]+=\S+ )*make ([a-z][a-z0-9-]*)`)
@@ -229,17 +161,6 @@ func TestMakeTargetsInDocs(t *testing.T) {
 	}
 	if found < 50 {
 		t.Errorf("only %d targets", found)
-	}
-}
-
-// The index is how people find a page, and the menu of the site.
-func TestIndexOfDocs(t *testing.T) {
-	index := readText(t, "docs/index.md")
-	for _, path := range markdownFiles(t) {
-		page, below := strings.CutPrefix(filepath.ToSlash(path), "docs/")
-		if below && page != "index.md" && !strings.Contains(index, "("+page+")") {
-			t.Errorf("docs/index.md doesn't list %s", page)
-		}
 	}
 }
 
@@ -280,69 +201,5 @@ func TestActionsArePinned(t *testing.T) {
 				t.Errorf("%s: %s isn't a commit with its version as a comment", path, match[0])
 			}
 		}
-	}
-}
-
-var firstColumn = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|")
-
-// docs/architecture.md has a section for each room of internal, which names the room's packages and
-// no others.
-func TestArchitectureHasThePackages(t *testing.T) {
-	page := readText(t, "docs/architecture.md")
-	for room := range rooms {
-		_, section, ok := strings.Cut(page, "\n### "+room+"\n")
-		if !ok {
-			t.Errorf("docs/architecture.md has no section %q", room)
-		}
-		section, _, _ = strings.Cut(section, "\n##")
-		var named, there []string
-		for _, row := range firstColumn.FindAllStringSubmatch(section, -1) {
-			for name := range strings.SplitSeq(row[1], ", ") {
-				if name = strings.Trim(name, "`"); !strings.Contains(name, "/") {
-					named = append(named, name)
-				}
-			}
-		}
-		entries, err := os.ReadDir(filepath.Join("internal", room))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, entry := range entries {
-			there = append(there, entry.Name())
-		}
-		if slices.Sort(named); !slices.Equal(named, there) {
-			t.Errorf("docs/architecture.md has %q in %s; there are %q", named, room, there)
-		}
-	}
-}
-
-var pageName = regexp.MustCompile(`(^|[^\w/.-])(docs/[a-z0-9-]+\.md)\b`)
-
-// A comment, a message or a script that names a page names one that is there.
-func TestPagesThatAreNamed(t *testing.T) {
-	named := 0
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "vendor"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if !slices.Contains([]string{".go", ".md", ".proto", ".yml", ".yaml", ".mod", ".txt", ".mk"}, filepath.Ext(path)) {
-			return nil
-		}
-		for _, match := range pageName.FindAllStringSubmatch(readText(t, path), -1) {
-			named++
-			if _, err := os.Stat(match[2]); err != nil {
-				t.Errorf("%s names %s: %v", path, match[2], err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if named < 100 {
-		t.Errorf("only %d names of pages", named)
 	}
 }
