@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,24 +63,6 @@ func TestDescriptorsMatchContract(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("contract (-) and descriptors (+):\n%s", diff)
-	}
-}
-
-// The copy of the contract in testdata is the contract, where the original is at hand.
-func TestContractCopy(t *testing.T) {
-	original, err := os.ReadFile(filepath.Join("..", "..", "shared", "contract", "wire.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no original beside the repository")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	contractCopy, err := os.ReadFile(filepath.Join("testdata", "wire.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(original, contractCopy) {
-		t.Error("testdata/wire.json differs from the original")
 	}
 }
 
