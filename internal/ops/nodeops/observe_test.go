@@ -6,6 +6,7 @@ package nodeops_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -161,6 +162,9 @@ func (o *observer) lookAtDisks() (ids []string) {
 	}
 	return ids
 }
+
+// chosen are the ids that Windows or chance chooses.
+var chosen = regexp.MustCompile(`\\\\\?\\Volume\{[^}]*\}\\|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`)
 
 const errorPrefix = "error: "
 
