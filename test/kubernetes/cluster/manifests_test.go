@@ -428,61 +428,63 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestRefusals: what pods could only fail with is refused in a sentence that says what to write.
+// TestRefusals: what pods could only fail with is refused, in a sentence that says what to write.
 func TestRefusals(t *testing.T) {
 	for values, want := range map[string]string{
 		// As helm reads --set kubeletPath=C:\var\lib\kubelet, and YAML "C:\var" in double quotes.
 		"kubeletPath: 'C:varlibkubelet'": `kubeletPath is "C:varlibkubelet": it must be a path on a Windows drive such as C:\var\lib\kubelet, ` +
 			`without a backslash at its end and without any of / * ? " < > | & ^ and the percent sign. ` +
 			`With --set, double each backslash: --set 'kubeletPath=C:\\var\\lib\\kubelet'`,
-		`kubeletPath: "C:\var"`:                                                   `kubeletPath is "C:\var": it must be`,
-		`workingDirs: ["C:\\a\tb"]`:                                               `workingDirs is "C:\\a\tb": it must be`,
-		`workingDirs: ['C:\a', 'D:\b%PATH%']`:                                     `workingDirs is "D:\\b%PATH%": it must be`,
-		`service: {directory: bin}`:                                               `service.directory is "bin": it must be`,
-		"protectedVolumes: [D]":                                                   `protectedVolumes is "D": it must be a drive letter such as D:, or a volume id \\?\Volume{guid}\`,
-		`protectedVolumes: ['D:\data']`:                                           `protectedVolumes is "D:\\data": it must be`,
-		"metrics: {bindAddress: localhost}":                                       `metrics.bindAddress is "localhost": it must be an IP address of the node, such as 127.0.0.1 or ::1, or "" for all`,
-		"metrics: {bindAddress: 127.0.0}":                                         `metrics.bindAddress is "127.0.0": it must be`,
-		"metrics: {bindAddress: 127.0.0.256}":                                     `metrics.bindAddress is "127.0.0.256": it must be`,
-		"metrics: {bindAddress: '127.0.0.1:14810'}":                               `metrics.bindAddress is "127.0.0.1:14810": it must be`,
-		"metrics: {podMonitor: {interval: often}}":                                `metrics.podMonitor.interval is "often": it must be a time with a unit, such as 30s`,
-		"metrics: {podMonitor: {interval: 0s}}":                                   `metrics.podMonitor.interval is "0s": it must be`,
-		"service: {name: csi proxy}":                                              `service.name is "csi proxy": it must be the name of a Windows service`,
-		"maxUnavailable: 0":                                                       `maxUnavailable is "0": it must be a number of nodes from 1 on`,
-		"image: {repository: ''}":                                                 `" isn't the name of an image such as ghcr.io/csi-proxy/csi-proxy:v0.1.0: image.repository is its name`,
-		"exampleDriver: {enabled: true, image: ''}":                               `"" isn't the name of an image such as`,
-		"exampleDriver: {enabled: true, pipes: {disk: '1'}}":                      `exampleDriver.pipes.disk is "1": it must be a version of the API such as v1beta2`,
-		"maxUnavailable: 0%":                                                      `maxUnavailable is "0%": it must be a number of nodes from 1 on, or a share of them, 1% to 100%`,
-		"{mode: container, goMemoryLimit: 400Mi}":                                 `goMemoryLimit is "400Mi": it must be a number with a unit of Go's`,
-		"{mode: container, goMemoryLimit: 512MiB}":                                "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
-		"{mode: container, resources: {limits: {memory: 400000k}}}":               "goMemoryLimit is 400MiB, and resources.limits.memory 400000k: it must be lower",
-		"podLabels: {app.kubernetes.io/name: a}":                                  "podLabels: the chart sets app.kubernetes.io/name",
-		"nodeSelector: {kubernetes.io/os: linux}":                                 "nodeSelector: the chart sets kubernetes.io/os, to windows",
-		"kubectlPlugin: {viewers: {subjects: [{kind: ServiceAccount, name: a}]}}": "kubectlPlugin.viewers.subjects: the ServiceAccount a needs its namespace",
-		"extraArgs: [require-privacy]":                                            `extraArgs: "require-privacy" isn't a flag: write -NAME or -NAME=VALUE`,
-		`extraArgs: ['-log_dir=C:\a & b']`:                                        `which cmd.exe takes as its own`,
-		`extraArgs: ['--kubelet-path=D:\kubelet']`:                                "extraArgs: -kubelet-path is given by kubeletPath",
-		"extraArgs: [-metrics-bind-address=:1]":                                   "extraArgs: -metrics-bind-address is given by metrics.bindAddress and metrics.port",
-		"extraArgs: [-refuse-clones=yes]":                                         `extraArgs: "-refuse-clones=yes": the flag -refuse-clones takes =true or =false`,
-		"extraArgs: [-max-cals=100]":                                              `extraArgs: "-max-cals=100" isn't a flag of the daemon on a node; docs/flags.md lists them`,
-		"extraArgs: [-refuse-clones, --]":                                         `extraArgs: "--" isn't a flag`,
-		"extraArgs: [-version]":                                                   `extraArgs: "-version" isn't a flag`,
-		"extraArgs: [--max-calls]":                                                "extraArgs: the flag -max-calls takes a value: write --max-calls=VALUE as one item of the list",
-		"image: {repository: 'ghcr.io/csi-proxy/csi-proxy:v1'}": `"ghcr.io/csi-proxy/csi-proxy:v1:v0.1.0" isn't the name of an image such as ` +
-			"ghcr.io/csi-proxy/csi-proxy:v0.1.0: image.repository is its name without a tag, in lower case, image.tag its tag, and " +
-			"image.digest sha256: with 64 hexadecimal digits",
-		"image: {repository: ghcr.io/CSI-Proxy/csi-proxy}":  `"ghcr.io/CSI-Proxy/csi-proxy:v0.1.0" isn't the name of an image`,
-		"image: {repository: https://ghcr.io/a/b}":          `"https://ghcr.io/a/b:v0.1.0" isn't the name of an image`,
-		"image: {tag: 'v1 '}":                               `"ghcr.io/csi-proxy/csi-proxy:v1 " isn't the name of an image`,
-		"image: {digest: 'sha256:abc'}":                     `@sha256:abc" isn't the name of an image`,
-		"exampleDriver: {enabled: true, registrarImage: a}": `"a" isn't the name of an image such as ghcr.io/csi-proxy/csi-proxy:v0.1.0: exampleDriver.registrarImage is NAME:TAG`,
-		"exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 14810}": "metrics.port, exampleDriver.livenessPort and " +
-			"exampleDriver.registrarPort are all ports of the node: each must be another one",
-		"service: {restore: true}": "service.restore brings the published daemon back when the service is removed: it is for mode " +
-			"removeService, and mode is service",
+		"{mode: container, goMemoryLimit: 512MiB}": "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
+		"nodeSelector: {kubernetes.io/os: linux}":  "nodeSelector: the chart sets kubernetes.io/os, to windows",
+		"extraArgs: [-max-cals=100]":               `extraArgs: "-max-cals=100" isn't a flag of the daemon on a node; docs/flags.md lists them`,
+		"image: {repository: https://ghcr.io/a/b}": `"https://ghcr.io/a/b:v0.1.0" isn't the name of an image`,
 	} {
 		if _, err := manifests.Helmed(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nisn't: %s", values, err, want)
+		}
+	}
+	for _, values := range []string{
+		`kubeletPath: "C:\var"`,
+		`workingDirs: ["C:\\a\tb"]`,
+		`workingDirs: ['C:\a', 'D:\b%PATH%']`,
+		`service: {directory: bin}`,
+		"protectedVolumes: [D]",
+		`protectedVolumes: ['D:\data']`,
+		"metrics: {bindAddress: localhost}",
+		"metrics: {bindAddress: 127.0.0}",
+		"metrics: {bindAddress: 127.0.0.256}",
+		"metrics: {bindAddress: '127.0.0.1:14810'}",
+		"metrics: {podMonitor: {interval: often}}",
+		"metrics: {podMonitor: {interval: 0s}}",
+		"service: {name: csi proxy}",
+		"maxUnavailable: 0",
+		"image: {repository: ''}",
+		"exampleDriver: {enabled: true, image: ''}",
+		"exampleDriver: {enabled: true, pipes: {disk: '1'}}",
+		"maxUnavailable: 0%",
+		"{mode: container, goMemoryLimit: 400Mi}",
+		"{mode: container, resources: {limits: {memory: 400000k}}}",
+		"podLabels: {app.kubernetes.io/name: a}",
+		"kubectlPlugin: {viewers: {subjects: [{kind: ServiceAccount, name: a}]}}",
+		"extraArgs: [require-privacy]",
+		`extraArgs: ['-log_dir=C:\a & b']`,
+		`extraArgs: ['--kubelet-path=D:\kubelet']`,
+		"extraArgs: [-metrics-bind-address=:1]",
+		"extraArgs: [-refuse-clones=yes]",
+		"extraArgs: [-refuse-clones, --]",
+		"extraArgs: [-version]",
+		"extraArgs: [--max-calls]",
+		"image: {repository: 'ghcr.io/csi-proxy/csi-proxy:v1'}",
+		"image: {repository: ghcr.io/CSI-Proxy/csi-proxy}",
+		"image: {tag: 'v1 '}",
+		"image: {digest: 'sha256:abc'}",
+		"exampleDriver: {enabled: true, registrarImage: a}",
+		"exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 14810}",
+		"service: {restore: true}",
+	} {
+		if _, err := manifests.Helmed(t, values); err == nil {
+			t.Errorf("the chart takes %s", values)
 		}
 	}
 	for _, values := range []string{
