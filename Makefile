@@ -269,9 +269,17 @@ mutate: ## change the code of PACKAGES in MUTANTS places each and see which chan
 
 generate: build-here ## regenerate the generated code, pages and pictures; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
-	$(GO) test -count=1 -run '^TestReference$$' ./cmd/csi-proxy ./cmd/csi-proxyctl -update
-	$(GO) test -count=1 -run '^(TestGoAPI|TestCopies)$$' . -update
-	$(GO) -C test/kubernetes/cluster test -count=1 -run '^TestChartReadme$$' . -update
+	bin/csi-proxy -help 2>&1 | $(GO) run -tags reference ./cmd/csi-proxy
+	$(GO) run -tags reference ./cmd/csi-proxyctl
+	$(GO) run ./internal/lab/errorspage
+	$(GO) test -count=1 -run '^TestGoAPI$$' . -update
+	$(GO) -C test/kubernetes/cluster run ./chartreadme <deploy/charts/csi-proxy/values.yaml >bin/chart-readme.md && \
+		mv bin/chart-readme.md deploy/charts/csi-proxy/README.md
+	@# What modules apart can't import: they have the libraries of the published client, or their own licence file.
+	cp internal/lab/conformance/drivers/disks.go internal/lab/conformance/drivers/drivers.go \
+		internal/lab/conformance/drivers/names.go test/windows/drivers/
+	cp internal/lab/virtdisk/virtdisk_windows.go test/windows/virtdisk/
+	cp NOTICE driver/compat/csi-proxy/v2/
 	$(GO) generate ./internal/windows/winsys/...
 	test/demo >bin/demo.txt
 	$(FOR_TOOLS) $(GO) -C tools run ./recording 'make run' <bin/demo.txt >bin/make-run.svg && mv bin/make-run.svg docs/images/

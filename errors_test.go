@@ -8,10 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -83,38 +79,5 @@ func TestWindowsErrorOf(t *testing.T) {
 		if got, ok := WindowsErrorOf(err); got != want || ok != (want != 0) {
 			t.Errorf("%v: %d, %v", err, got, ok)
 		}
-	}
-}
-
-// docs/troubleshooting.md has each Windows error number that has a class, with that class.
-func TestErrorsPage(t *testing.T) {
-	page, err := os.ReadFile("docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := make(map[win.Errno]string)
-	for _, row := range regexp.MustCompile(`(?m)^\| ([0-9A-Fx, ]+) \| (\w+) \|`).FindAllSubmatch(page, -1) {
-		for _, text := range strings.Split(string(row[1]), ", ") {
-			number, err := strconv.ParseUint(text, 0, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, twice := documented[win.Errno(number)]; twice {
-				t.Errorf("%s is there twice", text)
-			}
-			documented[win.Errno(number)] = string(row[2])
-		}
-	}
-	for kind, numbers := range errnosOf {
-		class := strings.ReplaceAll(kind.Error(), " ", "")
-		for _, number := range numbers { // a second time it isn't there
-			if got := documented[number]; !strings.EqualFold(got, class) {
-				t.Errorf("%v: the page says %q, want %s", number, got, class)
-			}
-			delete(documented, number)
-		}
-	}
-	for number, class := range documented {
-		t.Errorf("the page has %d, %s, which is %v", uint32(number), class, KindOf(number))
 	}
 }

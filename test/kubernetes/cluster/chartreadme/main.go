@@ -1,18 +1,19 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+// Command chartreadme prints the README of the chart, which is made of its values.yaml:
+//
+//	go -C test/kubernetes/cluster run ./chartreadme <deploy/charts/csi-proxy/values.yaml
+package main
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"os"
-	"path/filepath"
 	"strings"
-	"testing"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
-
-	"github.com/csi-proxy/csi-proxy/test/kubernetes/cluster/manifests"
 )
 
 const aboutChart = `# CSI Proxy
@@ -39,24 +40,22 @@ upgraded and removed. **No version has run on a real Windows node yet.**
 |---|---|---|
 `
 
-// TestChartReadme: the chart's README is made of values.yaml.
-func TestChartReadme(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(manifests.ChartDir(t), "values.yaml"))
-	must(t, err)
+func main() {
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		log.Fatal(err)
+	}
 	_, below, _ := strings.Cut(string(text), "\n\n") // the licence's lines are no comment of a value
 	values, err := yaml.Parse(below)
-	must(t, err)
+	if err != nil {
+		log.Fatal(err)
+	}
 	var b strings.Builder
 	b.WriteString(aboutChart)
-	must(t, rows(&b, "", "", values.YNode()))
-	file := filepath.Join(manifests.ChartDir(t), "README.md")
-	if *update {
-		err = os.WriteFile(file, []byte(b.String()), 0o644)
+	if err := rows(&b, "", "", values.YNode()); err != nil {
+		log.Fatal(err)
 	}
-	if is, readErr := os.ReadFile(file); string(is) != b.String() || err != nil || readErr != nil {
-		t.Errorf("%s isn't what values.yaml says now; run go -C test/kubernetes/cluster test -run TestChartReadme -update: %v, %v", file,
-			err, readErr)
-	}
+	fmt.Print(b.String())
 }
 
 // rows writes a row for each value of a map. What is said of a map stands with its first value.

@@ -1,22 +1,19 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
+//go:build reference
 
 package main
 
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 )
-
-// make generate sets it.
-var update = flag.Bool("update", false, "write docs/flags.md and the chart's flags.txt")
 
 // What Windows has as default where the help on this system has another one.
 var windowsDefaults = map[string]string{
@@ -34,18 +31,25 @@ var (
 	tableEscape = strings.NewReplacer("|", `\|`, `\`, `\\`, "<", "&lt;")
 )
 
-// docs/flags.md is what -help says. So is files/flags.txt of the chart, by which it refuses wrong
-// flags: a line for each, with = if it takes a value.
-func TestReference(t *testing.T) {
-	// In a process of its own: klog's flags have what other tests have set as their default.
-	lines, state := startProcess(t, "main", "-help").end()
-	if !state.Success() {
-		t.Fatalf("%v: %q", state, lines)
+// With the build tag reference, this isn't the daemon. It reads what -help prints, and writes
+// docs/flags.md and files/flags.txt of the chart, by which that refuses wrong flags: a line for each
+// flag, with = if it takes a value.
+func init() {
+	if err := writeReference(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	help := strings.Join(lines, "\n") + "\n"
+	os.Exit(0)
+}
+
+func writeReference() error {
+	help, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
 	logging := addLoggingFlags(flag.NewFlagSet("", flag.ContinueOnError))
 	var own, log, names strings.Builder
-	found := helpFlag.FindAllStringSubmatch(help, -1)
+	found := helpFlag.FindAllStringSubmatch(string(help), -1)
 	for _, match := range found {
 		name, value, usage := match[1], match[2], strings.Join(strings.Fields(match[3]), " ")
 		switch {
@@ -74,7 +78,7 @@ func TestReference(t *testing.T) {
 			tableEscape.Replace(usage))
 	}
 	if len(found) < 30 {
-		t.Fatalf("only %d flags found in the help", len(found))
+		return fmt.Errorf("only %d flags found in the help", len(found))
 	}
 	const head = "| flag | default | meaning |\n|---|---|---|\n"
 	page := `# The flags of csi-proxy
@@ -94,17 +98,8 @@ All flags that the published CSI Proxy has are among them, with the same meaning
 [monitoring.md](monitoring.md#the-log) says what is written where.
 
 ` + head + log.String()
-	wantPage(t, "../../docs/flags.md", page)
-	wantPage(t, "../../deploy/charts/csi-proxy/files/flags.txt", names.String())
-}
-
-// wantPage compares a page with its file, or writes it.
-func wantPage(t *testing.T, file, page string) {
-	t.Helper()
-	if *update {
-		must(t, os.WriteFile(file, []byte(page), 0o644))
+	if err := os.WriteFile("docs/flags.md", []byte(page), 0o644); err != nil {
+		return err
 	}
-	if written, err := os.ReadFile(file); err != nil || string(written) != page {
-		t.Errorf("%s isn't what the program says now; run make generate (%v)", file, err)
-	}
+	return os.WriteFile("deploy/charts/csi-proxy/files/flags.txt", []byte(names.String()), 0o644)
 }
