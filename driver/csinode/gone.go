@@ -30,7 +30,7 @@ func (s *Server) unpublishGone(ctx context.Context, links []string) (removed boo
 	for _, link := range links {
 		m := podPath.FindStringSubmatch(link)
 		if m == nil {
-			all = append(all, "a link outside of pods' directories keeps the volume; if nobody needs it, run "+
+			all = append(all, "it is published outside of pods' directories; if nobody needs that, run "+
 				"csi-proxyctl storage unpublish "+link)
 			continue
 		}
@@ -40,7 +40,7 @@ func (s *Server) unpublishGone(ctx context.Context, links []string) (removed boo
 			removed = true
 			continue
 		}
-		all = append(all, fmt.Sprintf("a link of the pod with the UID %s keeps the volume: %s; if the pod and its containers "+
+		all = append(all, fmt.Sprintf("it is published to the pod with the UID %s, and %s; if the pod and its containers "+
 			"are gone, run csi-proxyctl storage unpublish %s", uid, why, link))
 	}
 	if more := len(all) - mostKept; more > 0 {
@@ -52,12 +52,12 @@ func (s *Server) unpublishGone(ctx context.Context, links []string) (removed boo
 // unpublishIfGone removes the link of a pod that is proven gone. If the link stays, it says why.
 func (s *Server) unpublishIfGone(ctx context.Context, link, uid string) (why string) {
 	if s.options.PodIsGone == nil {
-		return "whether the pod is gone isn't known, since the driver has no Options.PodIsGone"
+		return "the driver can't tell whether the pod is gone (it has no Options.PodIsGone)"
 	}
 	gone, err := s.options.PodIsGone(ctx, uid)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("whether the pod is gone isn't known: %v", err)
+		return fmt.Sprintf("the driver can't tell whether the pod is gone: %v", err)
 	case !gone:
 		return "the pod isn't proven gone"
 	}

@@ -64,9 +64,12 @@ func TestForgottenUnpublish(t *testing.T) {
 			}
 			for _, text := range []string{err.Error(), warned.events[0]} {
 				for _, pod := range test.kept {
-					if !strings.Contains(text, "the pod with the UID "+pod+" ") ||
+					if !strings.Contains(text, "the pod with the UID "+pod+", ") ||
 						!strings.Contains(text, "csi-proxyctl storage unpublish "+target(pod)) {
 						t.Errorf("%s isn't named in %q", pod, text)
+					}
+					if count := strings.Count(text, target(pod)); count != 1 {
+						t.Errorf("the link of %s is named %d times in %q", pod, count, text)
 					}
 				}
 			}

@@ -267,8 +267,8 @@ func (s *Server) unstageAt(ctx context.Context, staging string, source Source) e
 	if removed {
 		err = unstage()
 	}
-	if err != nil && kept != "" {
-		return &csiproxy.Error{Kind: csiproxy.KindOf(err), Detail: kept, Err: err}
+	if isRefusal(err) && kept != "" {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s", kept) // err names the same links
 	}
 	return err
 }
