@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -94,6 +95,27 @@ type FormatOptions struct {
 	NoShortNames bool
 	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS.
 	IntegrityStreams bool
+}
+
+// ParseAllocationUnit reads the size of a cluster as people write it: 65536, 64K, 64Ki or 64KB, each of
+// which is 64 KiB.
+func ParseAllocationUnit(text string) (uint32, error) {
+	number, unit := text, uint64(1)
+	if digits := strings.TrimRight(strings.ToLower(text), "kmib"); digits != text {
+		switch strings.ToLower(text[len(digits):]) {
+		case "k", "ki", "kb", "kib":
+			number, unit = digits, 1<<10
+		case "m", "mi", "mb", "mib":
+			number, unit = digits, 1<<20
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 32)
+	o := FormatOptions{AllocationUnitBytes: uint32(n * unit)}
+	if err != nil || n == 0 || n*unit > maxAllocationUnit || o.Validate() != nil {
+		return 0, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"the allocation unit %q isn't a power of two from 512 to 2M, such as 64K", text)
+	}
+	return o.AllocationUnitBytes, nil
 }
 
 // The bounds of FormatOptions.

@@ -286,28 +286,27 @@ func (m *Mounter) FormatAndMountSensitive(source, target, fstype string, options
 	return m.FormatAndMountSensitiveWithFormatOptions(source, target, fstype, options, sensitiveOptions, nil)
 }
 
-// FormatAndMountSensitiveWithFormatOptions is FormatAndMount. There are no sensitive options, and
-// the options for a format program, which isn't run, are refused.
+// FormatAndMountSensitiveWithFormatOptions is FormatAndMount with options of format.com for a raw disk,
+// of which storage.FormatOptions has a counterpart: see formatOptions. There are no sensitive options.
 func (m *Mounter) FormatAndMountSensitiveWithFormatOptions(source, target, fstype string,
 	options, sensitiveOptions, formatOptions []string,
 ) error {
-	if len(sensitiveOptions)+len(formatOptions) > 0 {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "sensitive options and those of a format program aren't "+
-			"supported on Windows; StageVolume of package storage has format options")
+	if len(sensitiveOptions) > 0 {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "there are no sensitive mount options on Windows")
 	}
 	number, err := disk.ParseNumber(source)
 	if err != nil {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the device must be a number as of FindDisk: %v", err)
 	}
-	r := storage.StageVolumeRequest{
+	format, err := parseFormat(fstype, formatOptions)
+	if err != nil {
+		return err
+	}
+	_, err = m.Storage.StageVolume(m.ctx, storage.StageVolumeRequest{
 		Disk: storage.Selector{Number: &number}, StagingPath: windows(target),
-		ReadOnly: slices.Contains(options, "ro"),
-		Wait:     -1, // whoever gives a number has found the disk
-	}
-	if strings.EqualFold(fstype, string(storage.ReFS)) {
-		r.Format.FileSystem = storage.ReFS
-	}
-	_, err = m.Storage.StageVolume(m.ctx, r)
+		ReadOnly: slices.Contains(options, "ro"), Format: format,
+		Wait: -1, // whoever gives a number has found the disk
+	})
 	return err
 }
 

@@ -251,7 +251,6 @@ func TestRefusals(t *testing.T) {
 		for what, err := range map[string]error{
 			"a device that is no number": m.FormatAndMount(`C:\`, staging, "", nil),
 			"sensitive options":          m.FormatAndMountSensitive("1", staging, "", nil, []string{"s"}),
-			"mkfs options":               m.FormatAndMountSensitiveWithFormatOptions("1", staging, "", nil, nil, []string{"-L"}),
 		} {
 			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 				t.Errorf("%s: %v", what, err)
@@ -274,6 +273,65 @@ func TestRefusals(t *testing.T) {
 		cancel()
 		if _, err := m.WithContext(ctx).PathExists(other); !errors.Is(err, context.Canceled) {
 			t.Errorf("after the end of the context: %v", err)
+		}
+	})
+}
+
+// A raw disk is formatted as options of format.com say.
+func TestFormatOptions(t *testing.T) {
+	both(t, func(t *testing.T, sim *simnode.Node, m *mounter.Mounter) {
+		sim.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
+		format := func(fstype string, options ...string) error {
+			return m.FormatAndMountSensitiveWithFormatOptions("1", staging, fstype, nil, nil, options)
+		}
+		for _, options := range [][]string{
+			{"-L"}, {"/L"}, {"/A:65"}, {"/A"}, {"/S:enable"}, {"/I:disable"}, {"/FS:ext4"}, {"/I:enable"}, {"/Q:x"}, {"64K"},
+		} {
+			err := format("", options...)
+			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
+				t.Errorf("%q: %v", options, err)
+			}
+			if options[0] == "/L" && !strings.Contains(err.Error(), "/A:64K") {
+				t.Errorf("no list of what is known: %v", err)
+			}
+		}
+		if err := format("ntfs", "/FS:ReFS"); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("two file systems: %v", err)
+		}
+		if volumes := sim.Volumes(); len(volumes) != 1 {
+			t.Fatalf("what was refused is formatted: %+v", volumes)
+		}
+		must(t, format("ntfs", "/A:64K", "/v:sql: data", "/S:disable", "/Q", "/fs:ntfs"))
+		if v := sim.Volumes()[1]; v.FileSystem != "NTFS" || v.ClusterBytes != 64<<10 || v.Label != "sql: data" || !v.NoShortNames {
+			t.Errorf("the volume is %+v", v)
+		}
+		must(t, m.Unmount(staging))
+		sim.DetachDisk(1)
+		sim.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
+		must(t, format("", "/FS:ReFS", "/I:enable"))
+		if v := sim.Volumes()[1]; v.FileSystem != "ReFS" || !v.IntegrityStreams {
+			t.Errorf("the volume is %+v", v)
+		}
+	})
+}
+
+// A list of mounts from which something is missing isn't returned as whole: what isn't in it would be
+// taken for unmounted.
+func TestListThatIsNotWhole(t *testing.T) {
+	both(t, func(t *testing.T, sim *simnode.Node, m *mounter.Mounter) {
+		sim.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
+		must(t, m.FormatAndMount("1", staging, "", nil))
+		must(t, m.Mount(staging, target, "", nil))
+		sim.Fail("NtQueryDirectoryFile", 1117, 0)
+		listed, listErr := m.Storage.ListVolumes(t.Context())
+		if listErr != nil || listed.Complete() {
+			t.Fatalf("the node's list is %+v, %v; want one that isn't complete", listed, listErr)
+		}
+		if list, err := m.List(); !errors.Is(err, csiproxy.ErrUnavailable) {
+			t.Errorf("List gave %+v, %v", list, err)
+		}
+		if refs, err := m.GetMountRefs(staging); err == nil {
+			t.Errorf("GetMountRefs gave %q", refs)
 		}
 	})
 }

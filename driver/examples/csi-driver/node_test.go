@@ -47,6 +47,20 @@ func TestReadOnlyVolume(t *testing.T) {
 	})
 }
 
+// The parameters of a StorageClass reach the format, and a misspelt one is refused when the claim is made.
+func TestFormatByStorageClass(t *testing.T) {
+	eachWay(t, func(t *testing.T, r *rig) {
+		v := r.create("sql", gib, map[string]string{"allocationUnitSize": "64K", "volumeLabel": "sql", "noShortNames": "true"})
+		r.start(v, "pod")
+		if got := r.Volumes()[1]; got.ClusterBytes != 64<<10 || got.Label != "sql" || !got.NoShortNames {
+			t.Errorf("the volume is %+v", got)
+		}
+		_, err := r.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "misspelt",
+			VolumeCapabilities: []*csi.VolumeCapability{v.capability}, Parameters: map[string]string{"alocationUnitSize": "64K"}})
+		r.refused("create with a misspelt parameter", err, codes.InvalidArgument)
+	})
+}
+
 func TestWritersOnOneNode(t *testing.T) {
 	for mode, second := range map[csi.VolumeCapability_AccessMode_Mode]codes.Code{
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER:        codes.FailedPrecondition,
@@ -186,40 +200,6 @@ func TestListVolumesInPages(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %q, want %q", got, want)
 	}
-}
-
-// A mistake with one volume's path isn't another's end.
-func TestOnePathForTwoVolumes(t *testing.T) {
-	r := newRig(t, viaInProcess)
-	one, other := r.create("one", gib, nil), r.create("other", gib, nil)
-	r.start(one, "pod")
-	r.write(one, "pod", "of one")
-	r.must(r.attach(other))
-	stageOther := func() error {
-		_, err := r.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
-			VolumeId: other.VolumeId, StagingTargetPath: one.stagingPath(), VolumeCapability: other.capability,
-		})
-		return err
-	}
-	unstageOther := func() error {
-		_, err := r.NodeUnstageVolume(t.Context(),
-			&csi.NodeUnstageVolumeRequest{VolumeId: other.VolumeId, StagingTargetPath: one.stagingPath()})
-		return err
-	}
-	r.refused("stage another volume there", stageOther(), codes.FailedPrecondition)
-	r.must(unstageOther())
-	r.read(one, "pod", "of one")
-
-	// Also if the record is lost, as long as the other volume is mounted.
-	for _, file := range r.recordFiles() {
-		r.must(os.Remove(file))
-	}
-	r.refused("stage another volume there", stageOther(), codes.FailedPrecondition)
-	r.read(one, "pod", "of one")
-	r.must(r.unpublish(one, "pod"))
-	r.must(r.stage(one))
-	r.must(r.publish(one, "pod"))
-	r.read(one, "pod", "of one")
 }
 
 // After an error that isn't in doubt, kubelet doesn't unstage, and may not come again.

@@ -6,6 +6,7 @@ package driver
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -59,6 +60,9 @@ func (c *Controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 		if why := csinode.Unsupported(capability, src.Type == typeSMB); why != "" {
 			return nil, invalid("%s", why)
 		}
+		if _, err := csinode.FormatOptions(capability.GetMount().GetFsType(), r.Parameters, sourceParameters...); err != nil {
+			return nil, err
+		}
 	}
 	if r.VolumeContentSource != nil {
 		return nil, invalid("a volume can't be made from a snapshot or another volume")
@@ -77,7 +81,7 @@ func (c *Controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 // parametersOf returns the parameters that this driver uses.
 func parametersOf(params map[string]string) map[string]string {
 	ours := make(map[string]string)
-	for _, key := range []string{paramType, paramShare, paramPortal, paramIQN, paramLUN} {
+	for _, key := range slices.Concat(sourceParameters, csinode.FormatParameters) {
 		if value, ok := params[key]; ok {
 			ours[key] = value
 		}

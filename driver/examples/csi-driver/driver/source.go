@@ -22,7 +22,8 @@ import (
 )
 
 // Parameters of a StorageClass, or volume attributes of a PersistentVolume, that
-// say where a volume's data are. Others are ignored: COs add their own.
+// say where a volume's data are. csinode.FormatParameters say how it is formatted. Others are refused,
+// except those with a slash in their names: COs add these.
 const (
 	paramType   = "type"         // disk, the default; smb or iscsi
 	paramShare  = "source"       // smb: //server/share, with a directory of it or without
@@ -30,6 +31,8 @@ const (
 	paramIQN    = "iqn"          // iscsi: name of the target
 	paramLUN    = "lun"          // iscsi: number of the disk on the target; 0 if it is missing
 )
+
+var sourceParameters = []string{paramType, paramShare, paramPortal, paramIQN, paramLUN}
 
 // Types of sources.
 const (
@@ -70,7 +73,11 @@ func sourceOf(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source,
 	if s.Type == typeSMB {
 		return csinode.Source{Share: s.Share, Credentials: smb.Credentials{Username: user, Password: password}}, nil
 	}
-	volume := csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId},
+	format, err := csinode.FormatOptions(r.VolumeCapability.GetMount().GetFsType(), r.VolumeContext, sourceParameters...)
+	if err != nil {
+		return csinode.Source{}, err
+	}
+	volume := csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, Format: format,
 		ReadOnly: r.PublishContext[publishReadOnly] == "true"}
 	if s.Type == typeISCSI {
 		volume.Disk = storage.Selector{ISCSI: &storage.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
