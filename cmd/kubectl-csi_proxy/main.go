@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := newConnection()
 	c.add(root.PersistentFlags())
 	root.AddCommand(statusCommand(c), disksCommand(c), volumesCommand(c), doctorCommand(c), logsCommand(c),
-		sysdumpCommand(c), checkCommand(c))
+		sysdumpCommand(c), checkCommand(c), whyCommand(c))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})

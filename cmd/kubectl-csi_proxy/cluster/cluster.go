@@ -133,6 +133,39 @@ func PodIsReady(p *core.Pod) bool {
 	})
 }
 
+// WhyNotReady says what Kubernetes says of a pod that isn't ready.
+func WhyNotReady(pod *core.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		restarted := ""
+		if c.RestartCount > 0 {
+			restarted = fmt.Sprintf(", after %d restarts", c.RestartCount)
+		}
+		switch state := c.State; {
+		case state.Waiting != nil && state.Waiting.Reason != "":
+			return fmt.Sprintf("%s: %s%s%s", state.Waiting.Reason, state.Waiting.Message, restarted,
+				lastWords(c.LastTerminationState.Terminated))
+		case state.Terminated != nil:
+			return fmt.Sprintf("it ended with exit code %d%s%s", state.Terminated.ExitCode, restarted, lastWords(state.Terminated))
+		case state.Running != nil:
+			return "its container runs, and isn't ready" + restarted
+		}
+	}
+	return fmt.Sprintf("the phase of the pod %s is %s", pod.Name, pod.Status.Phase)
+}
+
+// lastWords is the end of a sentence with the last line that a container wrote, which says why it
+// ended; empty if Kubernetes has none.
+func lastWords(ended *core.ContainerStateTerminated) string {
+	if ended == nil {
+		return ""
+	}
+	text := strings.TrimSpace(ended.Message)
+	if line := strings.TrimSpace(text[strings.LastIndex(text, "\n")+1:]); line != "" {
+		return "; it said: " + line
+	}
+	return ""
+}
+
 // ImageVersion returns the tag of the image that CSI Proxy's pod runs: the version of its
 // daemon, if the image is a released one.
 func ImageVersion(p *core.Pod) (string, error) {

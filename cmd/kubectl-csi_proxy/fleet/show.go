@@ -143,15 +143,18 @@ func (a *Asker) Doctor(ctx context.Context) (Findings, error) {
 }
 
 // Problems returns how many of the findings are problems.
-func (f Findings) Problems() (problems int) {
+func (f Findings) Problems() int { return len(f.ProblemTexts()) }
+
+// ProblemTexts returns what the findings that are problems say.
+func (f Findings) ProblemTexts() (texts []string) {
 	for _, n := range f.Nodes {
 		for _, found := range n.Findings {
 			if found.Verdict == "problem" {
-				problems++
+				texts = append(texts, found.Check+": "+found.Text)
 			}
 		}
 	}
-	return problems
+	return texts
 }
 
 // verdicts are those that are shown, the worst first.

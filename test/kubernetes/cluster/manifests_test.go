@@ -235,14 +235,14 @@ func seconds(t *testing.T, args []string, format string) (n int64) {
 // TestChartMakesWhatKustomizeMakes compares the two sources, without labels, which Helm has
 // more of, and without namespaces, which Helm doesn't make.
 func TestChartMakesWhatKustomizeMakes(t *testing.T) {
-	const readers = "{kubectlPlugin: {viewers: {enabled: true}}"
+	const readers = "{kubectlPlugin: {viewers: {enabled: true}, why: {enabled: true}}"
 	for base, values := range map[string]string{
 		"hostprocess":            "mode: container",
 		"service":                "",
 		"azure/hostprocess":      "{mode: container, protectedVolumes: ['D:']}",
 		"azure/service":          "protectedVolumes: ['D:']",
 		"remove-service":         "mode: removeService",
-		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, nodeAdministrators: {enabled: true}}",
+		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, why: {enabled: true}, nodeAdministrators: {enabled: true}}",
 		"metrics-reader":         readers + ", metrics: {bindAddress: ''}}",
 		"example-driver/classic": "exampleDriver: {enabled: true}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: " +

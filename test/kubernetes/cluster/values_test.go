@@ -66,6 +66,8 @@ var changes = []struct {
 	{"kubectlPlugin.viewers.enabled", true, ""},
 	{"kubectlPlugin.viewers.subjects", []any{map[string]any{"kind": "Group", "name": "a"}},
 		"kubectlPlugin: {viewers: {enabled: true}}"},
+	{"kubectlPlugin.why.enabled", true, ""},
+	{"kubectlPlugin.why.subjects", []any{map[string]any{"kind": "Group", "name": "a"}}, "kubectlPlugin: {why: {enabled: true}}"},
 	{"kubectlPlugin.nodeAdministrators.enabled", true, ""},
 	{"kubectlPlugin.nodeAdministrators.subjects", []any{map[string]any{"kind": "Group", "name": "a"}},
 		"kubectlPlugin: {nodeAdministrators: {enabled: true}}"},
