@@ -25,11 +25,19 @@ const (
 	diskURI   = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/"
 )
 
-// attached makes kubelet report volumes under these names.
+// attached is a node to which volumes with these names are attached, and inUse one whose kubelet uses
+// them: a volume that is about to be attached, or isn't attachable, is in one of the lists alone.
 func attached(names ...string) *core.Node {
 	n := node("win-1")
 	for _, name := range names {
 		n.Status.VolumesAttached = append(n.Status.VolumesAttached, core.AttachedVolume{Name: core.UniqueVolumeName(name)})
+	}
+	return n
+}
+
+func inUse(names ...string) *core.Node {
+	n := node("win-1")
+	for _, name := range names {
 		n.Status.VolumesInUse = append(n.Status.VolumesInUse, core.UniqueVolumeName(name))
 	}
 	return n
@@ -123,7 +131,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name: "attached, and no pod any more",
-			objects: []runtime.Object{attached("kubernetes.io/azure-disk/" + diskURI + "pv-1"), daemon, csiNode("win-1", azureFile),
+			objects: []runtime.Object{inUse("kubernetes.io/azure-disk/" + diskURI + "pv-1"), daemon, csiNode("win-1", azureFile),
 				app("app", "win-1", share)},
 			problems: []string{azureDisk + " isn't registered"},
 			volumes:  []InTreeVolume{{"default/app/share", azureFile}, {"kubernetes.io/azure-disk/" + diskURI + "pv-1", azureDisk}},
