@@ -38,7 +38,11 @@ func listSMBConnections(ctx context.Context, c classes) (connections []win.SMBCo
 				return err
 			}
 		}
-		if found.Opens, err = o.Uint64("NumOpens"); err != nil {
+		opens, err := o.Get("NumOpens")
+		if err == nil && opens != nil { // NULL is none
+			found.Opens, err = o.Uint64("NumOpens")
+		}
+		if err != nil {
 			return err
 		}
 		connections = append(connections, found)

@@ -196,6 +196,10 @@ func TestListSMBConnections(t *testing.T) {
 	if !slices.Equal(p.queries, []string{"SELECT * FROM MSFT_SmbConnection"}) {
 		t.Errorf("queries %q", p.queries)
 	}
+	p.objects[0]["NumOpens"] = nil
+	if got, err := listSMBConnections(t.Context(), p); err != nil || len(got) != 1 || got[0].Opens != 0 {
+		t.Errorf("with NULL for the open files: %v, %v", got, err)
+	}
 	p.objects[0]["NumOpens"] = "3"
 	if got, err := listSMBConnections(t.Context(), p); err == nil || got != nil {
 		t.Errorf("of a property of another type: %v, %v", got, err)

@@ -12,6 +12,8 @@ package wmi
 import (
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -119,9 +121,18 @@ const (
 	kindHRESULT = "HRESULT" // MI_RESULT_TYPE_HRESULT
 )
 
-// explained is the error of a method whose provider gave an error number of some kind.
+// systemError is what the message id of a provider's error begins with if its number is Windows'. It isn't
+// localized. Seen in https://github.com/kubernetes-csi/csi-proxy/issues/206.
+const systemError = "Windows System Error "
+
+// explained is the error of a method whose provider gave an error number of some kind, and a message id.
 // That says more than the result r, which may be WBEM_E_FAILED for any cause.
-func explained(r HRESULT, kind string, number uint32) error {
+func explained(r HRESULT, kind string, number uint32, messageID string) error {
+	if text, ok := strings.CutPrefix(messageID, systemError); ok && kind != kindWin32 && kind != kindHRESULT {
+		if n, err := strconv.ParseUint(text, 10, 32); err == nil {
+			kind, number = kindWin32, uint32(n)
+		}
+	}
 	switch {
 	case number == 0: // not said
 		return r

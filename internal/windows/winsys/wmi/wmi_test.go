@@ -100,18 +100,24 @@ func TestExplained(t *testing.T) {
 		r      HRESULT
 		kind   string
 		number uint32
+		id     string
 		want   win.Errno
 	}{
-		{failed, "WIN32", 53, win.ErrorBadNetPath},
-		{failed, "WIN32", 1219, win.ErrorSessionCredentialConflict},
-		{failed, "HRESULT", 0x80070043, win.ErrorBadNetName},
-		{failed, "HRESULT", 0x80041003, win.ErrorAccessDenied},
-		{errAccessDenied, "MI", 1, win.ErrorAccessDenied},
-		{0x80070056, "", 0, win.ErrorInvalidPassword},
-		{0x80070056, "WIN32", 0, win.ErrorInvalidPassword},
-		{failed, "Windows System Error", 53, win.ErrorGenFailure}, // a kind that nobody knows
+		{failed, "WIN32", 53, "", win.ErrorBadNetPath},
+		{failed, "WIN32", 1219, "", win.ErrorSessionCredentialConflict},
+		{failed, "HRESULT", 0x80070043, "", win.ErrorBadNetName},
+		{failed, "HRESULT", 0x80041003, "", win.ErrorAccessDenied},
+		{errAccessDenied, "MI", 1, "", win.ErrorAccessDenied},
+		{0x80070056, "", 0, "", win.ErrorInvalidPassword},
+		{0x80070056, "WIN32", 0, "", win.ErrorInvalidPassword},
+		{failed, "Windows System Error", 53, "", win.ErrorGenFailure}, // a kind that nobody knows
+		{failed, "MI", 1, "Windows System Error 1326", win.ErrorLogonFailure},
+		{failed, "", 0, "Windows System Error 86", win.ErrorInvalidPassword},
+		{failed, "WIN32", 53, "Windows System Error 86", win.ErrorBadNetPath},
+		{failed, "MI", 1, "Windows System Error x", win.ErrorGenFailure},
+		{failed, "MI", 1, "HRESULT 86", win.ErrorGenFailure},
 	} {
-		if err := explained(tt.r, tt.kind, tt.number); !errors.Is(err, tt.want) {
+		if err := explained(tt.r, tt.kind, tt.number, tt.id); !errors.Is(err, tt.want) {
 			t.Errorf("%v with %s %#x is %v; want %v", tt.r, tt.kind, tt.number, err, tt.want)
 		}
 	}

@@ -208,7 +208,11 @@ func providerError(r HRESULT) error {
 	if err != nil {
 		return r
 	}
-	return explained(r, kind, number)
+	messageID, err := o.String("MessageID")
+	if err != nil {
+		messageID = ""
+	}
+	return explained(r, kind, number, messageID)
 }
 
 // parameters returns the object that holds a method's in parameters, nil if there
