@@ -5,6 +5,7 @@ package nodeops_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -56,12 +57,15 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 			},
 			other: alive,
 		},
-		"a link to a share whose server has died": {
+		"a staged share whose server has died": {
 			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Node) {
 				simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\server\data`, link, user))
 			},
 			call: func(ctx context.Context, n *nodeops.Node, i int) error {
-				_, err := n.Filesystem.IsSymlink(ctx, link)
+				v, err := n.Storage.GetVolume(ctx, link)
+				if err == nil && len(v.Conditions) > 0 {
+					err = errors.New(v.Conditions[0].Message)
+				}
 				return err
 			},
 			other: alive,
