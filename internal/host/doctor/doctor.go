@@ -52,7 +52,6 @@ type Windows interface {
 	win.Files
 	win.SMBMappings
 	win.Registry
-	OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error)
 }
 
 // Operations are those that the checks use.

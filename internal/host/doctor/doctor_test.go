@@ -303,9 +303,7 @@ func TestFaults(t *testing.T) {
 			"smb-mappings mounted-volumes leftovers", func(f *fixture) {
 				f.must(f.sim.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, win.ErrorRetry))
 			}},
-		"a clone": {"clones", problem, "have the same id", "", cloned(winsim.Settings{})},
-		"a clone whose table Windows doesn't show": {"clones", problem,
-			"is offline, since it has the ids of another disk", "", cloned(winsim.Settings{OfflineLayoutRAW: true})},
+		"a clone":                          {"clones", problem, "have the same id", "", cloned(winsim.Settings{})},
 		"a protected volume that is there": {"", "", "", "", metrics(protecting("D:", 0), nil)},
 		"a protected drive letter that no volume has": {"protected-volumes", warns, "names X:, ", "",
 			metrics(protecting("X:", 1), nil)},

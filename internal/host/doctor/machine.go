@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -232,7 +230,6 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 	const advice = "Windows gives a clone new ids when it goes online and is writable; if it stays offline, detach " +
 		"one of them"
 	seen := map[string]storage.Disk{}
-	known := map[disk.Number]bool{}
 	var unread error
 	for _, d := range disks {
 		if d.Error != "" && d.Style == "" {
@@ -250,23 +247,8 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 		faults = append(faults, problem(advice,
 			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d,
 			d.DiskID))
-		known[first.Number], known[d.Number] = true, true
 	}
-	unexplained := func(d storage.Disk) bool { return !d.Online && d.Error == "" && !known[d.Number] }
-	fine := fmt.Sprintf("no two of %d disks have the same id", len(disks))
-	if n.Windows == nil || !slices.ContainsFunc(disks, unexplained) {
-		return fine, faults, unread
-	}
-	reasons, err := n.Windows.OfflineReasons(ctx)
-	if err != nil {
-		return "", faults, fmt.Errorf("ask why disks are offline: %w", err)
-	}
-	for _, d := range disks {
-		if unexplained(d) && reasons[d.Number] == win.OfflineCollision {
-			faults = append(faults, problem(advice, "%s is offline, since it has the ids of another disk", d))
-		}
-	}
-	return fine, faults, unread
+	return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, unread
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.

@@ -227,7 +227,6 @@ var known = map[string][][2]string{
 	"offline microsoft/WSL": {
 		{"+ volume FlushFileBuffers", "what can't be written out is an error while the volume is still mounted"},
 		{"+ disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "before the locks end, so that nobody opens the volume in between; win32diskimager does so"},
-		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "as above"},
 		{"- disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "WSL sends it when the locks have ended"},
 	},
 	"offline peacepenguin/win32diskimager": {
@@ -235,7 +234,6 @@ var known = map[string][][2]string{
 		{"+ volume FlushFileBuffers", "as above"},
 		{"- disk CreateFileW", "the disk is open already"},
 		{"~ disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "Persist"},
-		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "as above"},
 		{"- volume FSCTL_UNLOCK_VOLUME", "closing the handle unlocks, as FSCTL_LOCK_VOLUME's documentation says"},
 	},
 	"partition pbatard/rufus": {

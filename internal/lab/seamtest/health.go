@@ -54,26 +54,9 @@ func (f *Fixture) lock(t *testing.T, d win.Device) (err error) {
 // healthRows are about who uses a volume, and in which state it is.
 var healthRows = []row{
 	{
-		method: "Devices.OfflineReasons", name: "are told",
-		promise: "why each disk is offline that is.",
-		test: func(t *testing.T, f *Fixture) {
-			_, err := f.System.OfflineReasons(t.Context())
-			must(t, err)
-		},
-	},
-	{
-		method: "Devices.OfflineReasons", name: "of an offline disk", needs: []need{aDisk},
-		promise: "why each disk is offline that is.", guess: "how far its cache lags behind isn't documented",
-		test: func(t *testing.T, f *Fixture) {
-			n := f.NewDisk(t).Number
-			f.setOffline(t, n, true)
-			f.await(t, "the disk is listed", func() bool {
-				reasons, err := f.System.OfflineReasons(t.Context())
-				must(t, err)
-				_, listed := reasons[n]
-				return listed
-			})
-		},
+		method: "Volumes.TryStorageProvider", name: "answers",
+		promise: "FormatVolume and RepairVolume find their provider.",
+		test:    func(t *testing.T, f *Fixture) { must(t, f.System.TryStorageProvider(t.Context())) },
 	},
 	{
 		method: "SMBMappings.SMBConnections", name: "are listed",

@@ -32,16 +32,22 @@ func (d *Disks) RefuseCopy(ctx context.Context, h *use.Disk, layout *win.DriveLa
 	return err
 }
 
-// refuseUnwantedCopy is RefuseCopy if the administrator wants no copies online.
-func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *use.Disk, layout *win.DriveLayout) error {
+// refuseUnwantedCopy is RefuseCopy if the administrator wants no copies online. Only then is the table of
+// an offline disk needed, which Windows may not return.
+func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *use.Disk) error {
 	if !d.options.RefuseClones {
 		return nil
+	}
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return err
 	}
 	return d.RefuseCopy(ctx, h, layout, "let Windows give it new ids, by leaving out -refuse-clones")
 }
 
 // refuseCollision returns an error if Windows has left a disk offline, or taken it offline again,
-// because it is a copy. layout is the disk's partition table as Windows last returned it.
+// because it is a copy. layout is the disk's partition table as Windows last returned it; nil if it has
+// returned none.
 func (d *Disks) refuseCollision(ctx context.Context, h *use.Disk, layout *win.DriveLayout) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	switch {
@@ -50,11 +56,6 @@ func (d *Disks) refuseCollision(ctx context.Context, h *use.Disk, layout *win.Dr
 	case id != "":
 		return refuse(fmt.Sprintf("it is a copy of disk %d, which is online: both have the %s, and Windows keeps it "+
 			"offline; detach one of them", original, id))
-	}
-	// Windows may not return the table of an offline disk. It may say why the disk is offline.
-	reasons, err := d.sys.OfflineReasons(ctx)
-	if err == nil && reasons[h.Number] == win.OfflineCollision {
-		return refuse("it is a copy of a disk that is online, and Windows keeps it offline; detach one of them")
 	}
 	return ctx.Err()
 }
@@ -97,6 +98,9 @@ func idsIfOnline(ctx context.Context, h *opendisk.Disk) ([]string, error) {
 // tableIDs returns the ids in a partition table by which Windows tells disks and volumes
 // apart.
 func tableIDs(l *win.DriveLayout) (ids []string) {
+	if l == nil {
+		return nil
+	}
 	switch l.Style {
 	case win.StyleGPT:
 		ids = append(ids, "disk id {"+l.DiskID.String()+"}")

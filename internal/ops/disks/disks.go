@@ -178,11 +178,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (e
 		return d.setOffline(ctx, h, attributes)
 	}
 	if attributes&win.DiskOffline != 0 {
-		layout, err := h.Layout(ctx)
-		if err != nil {
-			return err
-		}
-		if err := d.refuseUnwantedCopy(ctx, h, layout); err != nil {
+		if err := d.refuseUnwantedCopy(ctx, h); err != nil {
 			return err
 		}
 	}
@@ -190,7 +186,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (e
 	if err != nil {
 		return err
 	}
-	if _, err := d.Clear(ctx, h, mask); err != nil {
+	if err := d.Clear(ctx, h, mask); err != nil {
 		return err
 	}
 	_, err = d.AwaitVolumes(ctx, h, mask)
@@ -308,19 +304,68 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 	return paths, nil
 }
 
-// Clear clears those attributes of mask that a disk has, and returns which it had.
-func (d *Disks) Clear(ctx context.Context, h *use.Disk,
-	mask win.DiskAttributes) (before win.DiskAttributes, err error) {
-	before, err = h.Attributes(ctx)
-	if before &= mask; err != nil || before == 0 {
-		return 0, err
+// GoOnline clears those attributes of mask that a disk has, and then has judge look at the disk: Windows
+// need not show what is on one that is offline. If judge refuses the disk, or the caller gives up before
+// that, the disk gets the attributes before back.
+func (d *Disks) GoOnline(ctx context.Context, h *use.Disk, before, mask win.DiskAttributes, judge func() error) error {
+	err := d.Clear(ctx, h, mask)
+	if err == nil {
+		err = judge()
 	}
+	if err != nil && (IsRefusal(err) || ctx.Err() != nil) {
+		d.PutBack(ctx, h, before)
+	}
+	return err
+}
+
+// IsRefusal reports whether err says that a disk isn't one that the caller may use, and that it won't be one
+// unless somebody changes it. A refusal is never Windows' own: that may pass.
+func IsRefusal(err error) bool {
+	switch csiproxy.KindOf(err) {
+	case csiproxy.ErrFailedPrecondition, csiproxy.ErrNotFound, csiproxy.ErrAlreadyExists, csiproxy.ErrPermissionDenied:
+		return !errors.As(err, new(win.Errno))
+	}
+	return false
+}
+
+// Clear clears those attributes of mask that a disk has.
+func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes) error {
+	has, err := h.Attributes(ctx)
+	if has &= mask; err != nil || has == 0 {
+		return err
+	}
+	before := has
+	for attempt := 1; ; attempt++ {
+		if err := d.clear(ctx, h, has); err != nil {
+			return err
+		}
+		has, err = h.Attributes(ctx)
+		if has &= mask; err != nil {
+			return err
+		}
+		if has == 0 {
+			break
+		}
+		// Windows may give a copy that is writable new ids only when it goes online once more.
+		if attempt == 2 || mask&win.DiskReadOnly == 0 {
+			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
+			return cmp.Or(d.refuseCollision(ctx, h, layout), csiproxy.Errorf(csiproxy.ErrUnavailable,
+				"Windows accepted the request, but the disk is still offline or read-only; try again"))
+		}
+	}
+	d.options.Logger.Info("disk brought online", "disk", h.Number,
+		"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
+	return nil
+}
+
+// clear clears attributes that a disk has.
+func (d *Disks) clear(ctx context.Context, h *use.Disk, has win.DiskAttributes) error {
 	// Read-only is cleared first. Windows mounts the file systems as soon as the disk is online, and
 	// would mount them read-only otherwise. On a disk that is online they may be mounted read-only
 	// already, and stay so; so that disk goes offline first.
 	type change struct{ attributes, mask win.DiskAttributes }
-	changes := []change{{0, before & win.DiskReadOnly}, {0, before & win.DiskOffline}}
-	if before == win.DiskReadOnly {
+	changes := []change{{0, has & win.DiskReadOnly}, {0, has & win.DiskOffline}}
+	if has == win.DiskReadOnly {
 		changes = []change{{win.DiskOffline, win.DiskOffline | win.DiskReadOnly}, {0, win.DiskOffline}}
 	}
 	for _, c := range changes {
@@ -336,41 +381,71 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk,
 			return h.SetAttributes(ctx, c.attributes, c.mask)
 		})
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if err := h.UpdateProperties(ctx); err != nil {
-		return 0, err
-	}
-	now, err := h.Attributes(ctx)
-	switch {
-	case err != nil:
-		return before, err
-	case now&mask != 0:
-		layout, err := h.Layout(ctx)
-		if err == nil {
-			err = d.refuseCollision(ctx, h, layout)
-		}
-		return before, cmp.Or(err, csiproxy.Errorf(csiproxy.ErrUnavailable,
-			"Windows accepted the request, but the disk is still offline or read-only; try again"))
-	}
-	d.options.Logger.Info("disk brought online", "disk", h.Number,
-		"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
-	return before, nil
+	return h.UpdateProperties(ctx)
 }
 
-// putBack sets the attributes again that Clear has cleared. It is for a disk that turned out
-// to be one that must not be written to.
-func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) {
-	if attributes == 0 {
-		return
+// PutBack gives a disk that was refused the attributes back that it had before it was brought online. The
+// drive letters go that Windows has given its volumes meanwhile. A failure is only logged: the caller
+// needs to know why the disk was refused.
+func (d *Disks) PutBack(ctx context.Context, h *use.Disk, before win.DiskAttributes) {
+	before &= Blocking
+	err := d.putBack(context.WithoutCancel(ctx), h, before)
+	if err != nil {
+		d.options.Logger.Warn("a disk that was refused stays online", "disk", h.Number, "err", err)
 	}
-	if err := h.SetAttributes(ctx, attributes, attributes); err != nil {
-		d.options.Logger.Warn("a disk that was refused stays online and writable", "disk", h.Number, "err", err)
-		return
+}
+
+func (d *Disks) putBack(ctx context.Context, h *use.Disk, before win.DiskAttributes) error {
+	now, err := h.Attributes(ctx)
+	if now &= Blocking; err != nil || before == 0 || now == before {
+		return err
+	}
+	var volumes opendisk.Volumes
+	if before&^now&win.DiskOffline != 0 {
+		if volumes, err = d.removeLetters(ctx, h); err != nil {
+			return err
+		}
+	}
+	if err := d.flushAndSet(ctx, h, volumes, before, Blocking); err != nil {
+		return err
 	}
 	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number,
-		"offline", attributes&win.DiskOffline != 0, "readOnly", attributes&win.DiskReadOnly != 0)
+		"offline", before&win.DiskOffline != 0, "readOnly", before&win.DiskReadOnly != 0)
+	return nil
+}
+
+// removeLetters takes the drive letters of a disk's volumes away, and returns the volumes. If one is mounted at
+// a directory, somebody has begun to use it, and removeLetters returns an error.
+func (d *Disks) removeLetters(ctx context.Context, h *use.Disk) (opendisk.Volumes, error) {
+	layout, err := h.Layout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	var letters []string
+	for _, name := range volumes {
+		paths, err := opendisk.MountedAt(ctx, d.sys, name)
+		if err != nil {
+			return nil, err
+		}
+		if directories := use.Directories(paths); len(directories) > 0 {
+			return nil, refuse("a volume of it is mounted at " + use.Listed(directories))
+		}
+		letters = append(letters, paths...)
+	}
+	for _, letter := range letters {
+		if err := d.sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
+			return nil, err
+		}
+		d.options.Logger.Info("drive letter taken away", "disk", h.Number, "drive", letter)
+	}
+	return volumes, nil
 }
 
 // TakeOffline flushes the volumes of a disk and takes it offline. If a flush fails, it goes on: a
@@ -382,6 +457,22 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, attributes win.DiskAtt
 // die in between, and a repeated UnstageVolume may not know the disk any more.
 func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
 	staged win.DiskAttributes) error {
+	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
+	if err := d.flushAndSet(ctx, h, volumes, win.DiskOffline&change, change); err != nil {
+		return err
+	}
+	if change&win.DiskOffline != 0 {
+		d.options.Logger.Info("disk taken offline", "disk", h.Number)
+	}
+	if change&win.DiskReadOnly != 0 {
+		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
+	}
+	return nil
+}
+
+// flushAndSet flushes volumes of a disk, and changes its attributes in mask.
+func (d *Disks) flushAndSet(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
+	attributes, mask win.DiskAttributes) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)
 		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // a read-only disk has nothing to flush
@@ -392,17 +483,7 @@ func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.V
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}
-	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
-	if err := h.SetAttributes(ctx, win.DiskOffline&change, change); err != nil {
-		return err
-	}
-	if change&win.DiskOffline != 0 {
-		d.options.Logger.Info("disk taken offline", "disk", h.Number)
-	}
-	if change&win.DiskReadOnly != 0 {
-		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
-	}
-	return h.UpdateProperties(ctx)
+	return h.SetAttributes(ctx, attributes, mask)
 }
 
 // flush flushes a volume.

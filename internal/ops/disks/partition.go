@@ -38,17 +38,21 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
 		return err
 	}
 	defer h.Release()
-	attributes, err := h.Attributes(ctx)
+	before, err := h.Attributes(ctx)
 	if err != nil {
 		return err
 	}
-	made, err := d.EnsurePartition(ctx, h, attributes)
-	if err != nil || attributes&win.DiskOffline != 0 && !made {
-		return err // the volumes of an offline disk come when it goes online
+	made, err := d.EnsurePartition(ctx, h, before)
+	if err != nil {
+		return err
+	}
+	if before&win.DiskOffline != 0 && !made { // its volumes come when a caller brings it online
+		d.PutBack(ctx, h, before)
+		return nil
 	}
 	mask := win.DiskAttributes(Blocking)
 	if !made {
-		if mask, err = d.maskOf(ctx, h, attributes); err != nil {
+		if mask, err = d.maskOf(ctx, h, before); err != nil {
 			return err
 		}
 	}
@@ -62,35 +66,39 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
 	return err
 }
 
-// EnsurePartition makes a data partition on a disk that has none. attributes are the disk's; it may
-// be offline. If it has made one, made is true, and the disk is online and writable.
-func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk,
-	attributes win.DiskAttributes) (made bool, _ error) {
-	offline := attributes&win.DiskOffline != 0
-	layout, partitionMissing, err := d.inspect(ctx, h, offline)
-	if err != nil {
-		return false, err
-	}
-	if offline {
-		if err := d.refuseUnwantedCopy(ctx, h, layout); err != nil {
+// EnsurePartition makes a data partition on a disk that has none. before are the disk's attributes. If
+// EnsurePartition has made a partition, the disk is online and writable. If the disk was offline, and showed
+// no partition before it went online, it is online and writable, too.
+func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk, before win.DiskAttributes) (made bool, _ error) {
+	switch before & Blocking {
+	case 0:
+	case win.DiskReadOnly: // it may be in use, and so stays as it is unless it is to be written to
+		if _, partitionMissing, err := d.inspect(ctx, h); err != nil || !partitionMissing {
 			return false, err
 		}
+	default:
+		if err := d.refuseUnwantedCopy(ctx, h); err != nil {
+			return false, err
+		}
+		// Windows need not show the table of an offline disk. If it shows partitions, these count: going
+		// online, a disk that others partitioned could be written to, since Windows mounts its volumes and
+		// begins to use storage pools. Otherwise the disk is looked at once it is online.
+		if layout, err := h.Layout(ctx); err == nil && hasPartition(layout) {
+			return false, refuseForeign(layout)
+		}
 	}
-	if !partitionMissing {
-		return false, nil
-	}
-	// The disk goes online first, which may take a while. Meanwhile somebody else may partition it, and
-	// Windows may read more of it than before. So everything is checked again right before each write.
-	// If that check refuses the disk, it gets its attributes back.
-	before, err := d.Clear(ctx, h, Blocking)
-	if err != nil {
+	// Going online may take a while. Meanwhile somebody else may partition the disk. So everything is
+	// checked right before each write.
+	var layout *win.DriveLayout
+	partitionMissing := false
+	err := d.GoOnline(ctx, h, before, Blocking, func() (err error) {
+		layout, partitionMissing, err = d.inspect(ctx, h)
+		return err
+	})
+	if err != nil || !partitionMissing {
 		return false, err
 	}
-	written, err := d.writeTable(ctx, h)
-	if err != nil {
-		if !written && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
-			d.putBack(ctx, h, before)
-		}
+	if err := d.writeTable(ctx, h, layout); err != nil {
 		return false, err
 	}
 	if err := h.UpdateProperties(ctx); err != nil {
@@ -99,20 +107,22 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.Disk,
 	return true, nil
 }
 
-// inspect returns the partition table of a disk, and whether a data partition is missing. If one is
-// missing, and the disk holds something else or is too small, inspect returns an error. It reads the
-// table again at the end: if somebody has begun to use the disk meanwhile, the disk has one.
-func (d *Disks) inspect(ctx context.Context, h *use.Disk,
-	offline bool) (_ *win.DriveLayout, partitionMissing bool, _ error) {
+// inspect returns the partition table of a disk that is online, and whether a data partition is
+// missing. If one is missing, and the disk holds something else or is too small, inspect returns an
+// error. It reads the table again at the end: if somebody has begun to use the disk meanwhile, the disk
+// has one.
+func (d *Disks) inspect(ctx context.Context, h *use.Disk) (
+	_ *win.DriveLayout, partitionMissing bool, _ error) {
+	if err := h.Verify(ctx); err != nil {
+		return nil, false, err
+	}
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	switch {
-	case len(opendisk.DataPartitions(layout)) > 0:
-		return layout, false, nil
 	case hasPartition(layout):
-		return nil, false, refuse("it has partitions, but none of a type that Windows makes a volume for")
+		return layout, false, refuseForeign(layout)
 	case layout.Style == win.StyleMBR:
 		return nil, false, refuse("it has an MBR partition table without partitions; " +
 			"clean the disk if nothing on it is needed")
@@ -130,13 +140,7 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk,
 	if end-reservedEnd < mebibyte {
 		return nil, false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
 	}
-	recognise := signatures.RecogniseDisk
-	if offline {
-		// Windows may not return the table of an offline disk. So the remains of a table don't
-		// count as data until the disk is online.
-		recognise = signatures.Recognise
-	}
-	found, err := recognise(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	found, err := signatures.RecogniseDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err != nil {
 		return nil, false, err
 	}
@@ -154,14 +158,12 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk,
 	return layout, true, nil
 }
 
-// HoldsData reports whether a disk of which Windows returns no table holds data that is recognised.
-func (d *Disks) HoldsData(ctx context.Context, h *use.Disk) (bool, error) {
-	geometry, err := h.Geometry(ctx)
-	if err != nil {
-		return false, err
+// refuseForeign returns an error for a table with partitions none of which is one of data.
+func refuseForeign(l *win.DriveLayout) error {
+	if len(opendisk.DataPartitions(l)) > 0 {
+		return nil
 	}
-	found, err := signatures.RecogniseDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
-	return found != "", err
+	return refuse("it has partitions, but none of a type that Windows makes a volume for")
 }
 
 // hasPartition reports whether a table has a partition other than Microsoft's
@@ -183,63 +185,60 @@ func hasPartition(l *win.DriveLayout) bool {
 	return false
 }
 
-// writeTable writes a GPT and a data partition in it, as far as the disk lacks these. written
-// reports whether it has begun to write.
-func (d *Disks) writeTable(ctx context.Context, h *use.Disk) (written bool, _ error) {
-	if err := h.Verify(ctx); err != nil {
-		return false, err
-	}
-	layout, partitionMissing, err := d.inspect(ctx, h, false)
-	if err != nil || !partitionMissing {
-		return false, err
-	}
+// writeTable writes a GPT and a data partition in it, as far as the disk lacks these. layout is its
+// table now.
+func (d *Disks) writeTable(ctx context.Context, h *use.Disk, layout *win.DriveLayout) error {
 	if layout.Style == win.StyleRAW {
 		create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: maximumPartitions}
 		if err := h.CreateDisk(ctx, create); err != nil {
-			return true, err
+			return err
 		}
 		d.options.Logger.Info("partition table made", "disk", h.Number, "style", "GPT", "diskID", create.DiskID)
 		// Windows may add its reserved partition by itself.
 		if err := h.UpdateProperties(ctx); err != nil {
-			return true, err
+			return err
 		}
 		if err := h.Verify(ctx); err != nil {
-			return true, err
+			return err
 		}
+		var err error
 		if layout, err = h.Layout(ctx); err != nil {
-			return true, err
+			return err
 		}
 		if layout.Style != win.StyleGPT {
-			return true, fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
+			return fmt.Errorf("the disk has partition style %d after it was given a GPT", layout.Style)
 		}
 		if hasPartition(layout) {
-			return true, opendisk.ErrChanged("it has a partition already")
+			return opendisk.ErrChanged("it has a partition already")
 		}
 	}
 	partitions, err := dataPartition(layout)
 	if err != nil {
-		return true, err
+		return err
 	}
 	layout.Partitions = append(layout.Partitions, partitions...)
 	if err := h.SetLayout(ctx, layout); err != nil {
-		return true, err
+		return err
 	}
 	data := partitions[len(partitions)-1]
 	d.options.Logger.Info("disk partitioned", "disk", h.Number, "partitionID", data.ID, "bytes", data.Length)
-	return true, nil
+	return nil
 }
 
 // dataPartition returns the partitions to add to a GPT without a data partition: the reserved one,
 // if it is missing, and one for data.
 func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error) {
 	usableEnd := layout.StartingUsableOffset + layout.UsableLength
-	start := int64(0)
-	for i := range layout.Partitions { // at most the reserved one, see hasPartition
-		start = max(start, layout.Partitions[i].End())
+	// Numbers are given, as rufus does: a driver that kept a 0 until the table is read again would have
+	// the volume of partition 0, which means the whole disk.
+	start, number := int64(0), uint32(0)
+	for _, p := range layout.Partitions { // at most the reserved one, see hasPartition
+		start, number = max(start, p.End()), max(number, p.Number)
 	}
 	if start == 0 {
 		reserved := win.Partition{
 			Style:            win.StyleGPT,
+			Number:           number + 1,
 			StartingOffset:   layout.StartingUsableOffset,
 			Length:           reservedEnd - layout.StartingUsableOffset,
 			RewritePartition: true,
@@ -248,7 +247,7 @@ func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error
 			Name:             "Microsoft reserved partition",
 		}
 		partitions = append(partitions, reserved)
-		start = reserved.End()
+		start, number = reserved.End(), reserved.Number
 	}
 	start = (start + mebibyte - 1) / mebibyte * mebibyte
 	end := usableEnd / mebibyte * mebibyte
@@ -257,6 +256,7 @@ func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error
 	}
 	return append(partitions, win.Partition{
 		Style:            win.StyleGPT,
+		Number:           number + 1,
 		StartingOffset:   start,
 		Length:           end - start,
 		RewritePartition: true,
@@ -275,44 +275,41 @@ func refuse(why string) error {
 
 // AwaitVolumes waits until each data partition of a disk that was brought online has its volume,
 // and returns the volumes. When Windows handles the arrival of a disk, it may take the disk offline
-// again. Then AwaitVolumes clears the attributes of keepClear again, unless the disk is a copy.
+// again. Then AwaitVolumes clears the attributes of keepClear again. It doesn't for a copy that has gone
+// offline twice, or once if it is to be read-only: see [Disks.refuseCollision].
 func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk,
 	keepClear win.DiskAttributes) (opendisk.Volumes, error) {
-	layout, err := h.Layout(ctx)
+	layout, layoutErr := h.Layout(ctx)
+	patient := keepClear&win.DiskReadOnly != 0
+	keep := func() (cleared bool, _ error) {
+		attributes, err := h.Attributes(ctx)
+		if attributes &= keepClear; err != nil || attributes == 0 {
+			return false, err
+		}
+		if attributes&win.DiskOffline != 0 {
+			if !patient {
+				if err := d.refuseCollision(ctx, h, layout); err != nil {
+					return false, err
+				}
+			}
+			patient = false
+		}
+		return true, d.Clear(ctx, h, keepClear)
+	}
+	cleared, err := keep()
 	if err != nil {
 		return nil, err
 	}
-	keep := func() error {
-		attributes, err := h.Attributes(ctx)
-		if attributes &= keepClear; err != nil || attributes == 0 {
-			return err
-		}
-		if attributes&win.DiskOffline != 0 {
-			now, err := h.Layout(ctx)
-			if err != nil {
-				return err
-			}
-			if len(tableIDs(now)) == 0 {
-				now = layout // the disk is offline, so Windows may not return its table any more
-			}
-			if err := d.refuseCollision(ctx, h, now); err != nil {
-				return err
-			}
-		}
-		_, err = d.Clear(ctx, h, keepClear)
+	if cleared { // the table was perhaps asked for while the disk was offline
+		layout, layoutErr = h.Layout(ctx)
+	}
+	if layoutErr != nil {
+		return nil, layoutErr
+	}
+	return h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, func() error {
+		_, err := keep()
 		return err
-	}
-	wanted := opendisk.DataPartitions(layout)
-	if len(wanted) == 0 { // the disk may be offline again; Windows may show such a disk without its partition table
-		if err := keep(); err != nil {
-			return nil, err
-		}
-		if layout, err = h.Layout(ctx); err != nil {
-			return nil, err
-		}
-		wanted = opendisk.DataPartitions(layout)
-	}
-	return h.AwaitVolumes(ctx, d.sys, wanted, volumeTimeout, keep)
+	})
 }
 
 // BringVolumeOnline brings a volume online. A volume is offline if automatic mounting is switched
@@ -336,28 +333,18 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name strin
 	return why
 }
 
-// onlineVolume brings a volume online that Windows left offline, since automatic mounting is off.
-// If the volume is online, onlineVolume does nothing.
+// onlineVolume brings a volume online that Windows left offline, since automatic mounting is off. Its
+// file system isn't mounted, so nobody can be using it.
 //
-// The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume
-// offline first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may
-// count a volume as online that isn't. But taking a volume offline is safe only while no
-// file system is mounted on it. So onlineVolume does that only if the volume still answers
-// a read with ErrorNotReady after the call: every read and write of an offline volume gets
-// this error, so nobody can be using it.
+// The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume offline
+// first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may count a volume as
+// online that isn't.
 func (d *Disks) onlineVolume(ctx context.Context, name string) error {
 	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	if err := h.OnlineVolume(ctx); err != nil {
-		return err
-	}
-	// The read is as long as the largest sectors.
-	if _, err := h.ReadAt(ctx, make([]byte, 4096), 0); !errors.Is(err, win.ErrorNotReady) {
-		return nil // online; what else is wrong with it shows when it is used
-	}
 	if err := h.OfflineVolume(ctx); err != nil {
 		return err
 	}

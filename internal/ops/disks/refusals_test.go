@@ -52,7 +52,8 @@ func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{SizeBytes: 17 << 20, Offline: true})
 		simtest.WantError(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
-		simtest.Want(t, "writes to it", writes(sim), 0)
+		simtest.Want(t, "attributes of the disk", sim.Disks()[1].Attributes, win.DiskOffline)
+		simtest.Want(t, "writes to it", sim.Calls()["IOCTL_DISK_CREATE_DISK"], 0)
 	})
 }
 

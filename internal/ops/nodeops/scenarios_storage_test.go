@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -95,6 +96,21 @@ var storageScenarios = []scenario{
 			return err
 		},
 		check: func(r *rig) error { return errors.Join(precious(r, staging), precious(r, copied)) },
+	},
+	{
+		name: "StageVolume of a disk of others", refused: true, prepare: func(r *rig) {
+			r.attach(winsim.DiskSpec{Serial: "vol-1", Offline: true})
+			r.must(r.sim.WriteImage(r.number, []byte("LUKS\xba\xbe"), 0))
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			_, err := n.Storage.StageVolume(ctx, stageRequest)
+			return refusal(err)
+		},
+		check: func(r *rig) error {
+			b := make([]byte, 1<<20)
+			r.must(r.sim.ReadImage(r.number, b, 0))
+			return want("what is written to it", strings.Trim(string(b), "\x00"), "LUKS\xba\xbe", nil)
+		},
 	},
 	{
 		name: "StageVolume of a target", prepare: none,

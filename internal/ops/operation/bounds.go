@@ -46,7 +46,7 @@ var mayTakeLonger = map[string]bool{
 	win.IoctlDiskSetDriveLayoutEx.String(): true, win.IoctlDiskUpdateProperties.String(): true,
 	win.IoctlDiskUpdateDriveSize.String(): true, win.IoctlDiskGrowPartition.String(): true,
 	win.FsctlLockVolume.String(): true, win.FsctlDismountVolume.String(): true, // they write out caches
-	win.CallOfflineReasons: true, win.CallSMBConnections: true,
+	win.CallStorageProvider: true, win.CallSMBConnections: true,
 
 	win.FsctlExtendVolume.String(): true, win.IoctlVolumeOnline.String(): true, win.IoctlVolumeOffline.String(): true,
 

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -139,9 +138,9 @@ func (s *Windows) RepairVolume(ctx context.Context, volume string, mode win.Repa
 		func() (win.RepairResult, error) { return s.sys.RepairVolume(ctx, volume, mode) })
 }
 
-func (s *Windows) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
-	return get(ctx, s, win.CallOfflineReasons, object{name: "storage management's list of disks"},
-		func() (map[disk.Number]win.OfflineReason, error) { return s.sys.OfflineReasons(ctx) })
+func (s *Windows) TryStorageProvider(ctx context.Context) error {
+	return do(ctx, s, win.CallStorageProvider, object{name: "storage management"},
+		func() error { return s.sys.TryStorageProvider(ctx) })
 }
 
 func (s *Windows) ProcessImage(ctx context.Context, id win.ProcessID) (string, error) {

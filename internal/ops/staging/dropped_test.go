@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -131,7 +132,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
 		"stage read-only what shows no table": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			unstaged(t, sim, n)
-			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
+			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: settings.OfflineBlank}))
 		}, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
 		"stage a target":       {attachTarget, stageIt(storage.StageVolumeRequest{Disk: target})},
 		"unstage":              {staged, unstageIt(serial("vol-1"))},

@@ -6,7 +6,6 @@ package staging
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,21 +122,28 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 	}
 	defer d.Release()
 	staged.Disk = d.Number
-	for again := false; ; again = true {
-		id, made, err := s.prepare(ctx, d, r)
+	before, err := d.Attributes(ctx)
+	if err != nil {
+		return onDisk(d.Number, err)
+	}
+	for again, now := false, before; ; again = true {
+		id, made, err := s.prepare(ctx, d, r, now)
 		staged.VolumeID, staged.Partitioned = id, staged.Partitioned || made
 		if err != nil {
 			err = onDisk(d.Number, err)
 		} else {
 			err = s.stagePrepared(ctx, d, r, path, staged)
 		}
-		refused := csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition && !errors.As(err, new(win.Errno))
-		if err == nil || refused {
+		if disks.IsRefusal(err) {
+			s.Disks.PutBack(ctx, d, before)
 			return err
 		}
+		if err == nil {
+			return nil
+		}
 		// Windows may take a disk that has just arrived offline again, also after its volumes came.
-		attributes, attributesErr := d.Attributes(ctx)
-		if attributesErr != nil || attributes&win.DiskOffline == 0 {
+		var attributesErr error
+		if now, attributesErr = d.Attributes(ctx); attributesErr != nil || now&win.DiskOffline == 0 {
 			return err
 		}
 		if again {
@@ -179,14 +185,11 @@ func onDisk(n disk.Number, err error) error {
 	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
 }
 
-// prepare brings a disk online, makes a data partition if there is none, and returns the volume of
-// the data partition, ready for use. made says whether prepare has made the partition.
-func (s *Staging) prepare(ctx context.Context, d *use.Disk,
-	r storage.StageVolumeRequest) (id volume.ID, made bool, _ error) {
-	attributes, err := d.Attributes(ctx)
-	if err != nil {
-		return "", false, err
-	}
+// prepare brings a disk with some attributes online, makes a data partition if there is none, and
+// returns the volume of the data partition, ready for use. made says whether prepare has made the
+// partition.
+func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest,
+	attributes win.DiskAttributes) (id volume.ID, made bool, err error) {
 	keepClear := win.DiskAttributes(disks.Blocking)
 	if r.ReadOnly {
 		keepClear = win.DiskOffline
@@ -229,50 +232,48 @@ func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, before win.Disk
 	if err != nil || made {
 		return made, err
 	}
-	_, err = s.Disks.Clear(ctx, d, disks.Blocking)
-	return false, err
+	return false, s.Disks.Clear(ctx, d, disks.Blocking)
 }
 
-// makeReadOnly brings a disk online read-only. Windows mounts a file system read-only only if the
-// disk is read-only before. So a disk that is online and writable goes offline first.
+// makeReadOnly brings a disk with a data partition online read-only. Windows mounts a file system
+// read-only only if the disk is read-only before. So a disk that is online and writable goes offline
+// first.
 func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.DiskAttributes) error {
-	layout, err := d.Layout(ctx)
-	if err != nil {
+	hasPartition := func() error {
+		layout, err := d.Layout(ctx)
+		if err == nil && len(opendisk.DataPartitions(layout)) == 0 {
+			err = refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
+		}
 		return err
 	}
-	hidden := false
-	if len(opendisk.DataPartitions(layout)) == 0 {
-		// Windows may not return the table of an offline disk. Then the table counts that it returns
-		// once the disk is online.
-		if before&win.DiskOffline != 0 && layout.Style == win.StyleRAW {
-			if hidden, err = s.Disks.HoldsData(ctx, d); err != nil {
-				return err
-			}
-		}
-		if !hidden {
-			return refuse(noDataPartition)
-		}
-	}
-	if before&win.DiskOffline != 0 {
-		// A copy gets new ids only if it is writable.
-		if err := s.Disks.RefuseCopy(ctx, d, layout, "stage it writable, so that Windows gives it new ids"); err != nil {
+	switch before & disks.Blocking {
+	case win.DiskReadOnly:
+		return hasPartition()
+	case 0:
+		if err := hasPartition(); err != nil {
 			return err
 		}
-	}
-	if before&win.DiskReadOnly == 0 {
-		if before&win.DiskOffline == 0 {
-			volumes, paths, err := s.Disks.Mounted(ctx, d)
+		volumes, paths, err := s.Disks.Mounted(ctx, d)
+		if err != nil {
+			return err
+		}
+		if len(paths) > 0 {
+			return refuse("it is staged writable at " + use.Listed(paths) +
+				", and can't be staged read-only too; unstage it there first")
+		}
+		if err := s.Disks.TakeOffline(ctx, d, volumes, 0); err != nil {
+			return err
+		}
+	default:
+		// A copy gets new ids only if it is writable. If the disk shows no table, Windows will keep it offline.
+		if layout, err := d.Layout(ctx); err == nil {
+			err := s.Disks.RefuseCopy(ctx, d, layout, "stage it writable, so that Windows gives it new ids")
 			if err != nil {
 				return err
 			}
-			if len(paths) > 0 {
-				return refuse("it is staged writable at " + use.Listed(paths) +
-					", and can't be staged read-only too; unstage it there first")
-			}
-			if err := s.Disks.TakeOffline(ctx, d, volumes, 0); err != nil {
-				return err
-			}
 		}
+	}
+	if before&win.DiskReadOnly == 0 {
 		if err := d.Verify(ctx); err != nil {
 			return err
 		}
@@ -281,20 +282,8 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.Disk
 		}
 		s.options.Logger.Info("disk made read-only", "disk", d.Number)
 	}
-	_, err = s.Disks.Clear(ctx, d, win.DiskOffline)
-	if err == nil && hidden {
-		if layout, err = d.Layout(ctx); err == nil && len(opendisk.DataPartitions(layout)) == 0 {
-			err = refuse(noDataPartition)
-		}
-	}
-	if err != nil && hidden { // the disk may belong to others, so its attributes are restored
-		backErr := s.Disks.TakeOffline(context.WithoutCancel(ctx), d, nil, win.DiskReadOnly&^before)
-		return cmp.Or(backErr, err)
-	}
-	return err
+	return s.Disks.GoOnline(ctx, d, before, win.DiskOffline, hasPartition)
 }
-
-const noDataPartition = "it has no data partition, and a disk that is staged read-only isn't partitioned"
 
 func refuse(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}

@@ -4,6 +4,7 @@
 package staging_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,11 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
@@ -177,15 +180,15 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	simtest.Must(t, sim.WriteImage(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "foreign"}), []byte("XFSB"), 0))
 	empty := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "empty"})
 	simtest.Partition(t, sim, empty, 0)
-	simtest.Must(t, sim.SetDiskAttributes(empty,
-		win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
-	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String())
+	simtest.Must(t, sim.SetDiskAttributes(empty, win.SetDiskAttributes{
+		Persist: true, Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+	before := sim.Disks()
 	for _, name := range []string{"foreign", "empty"} {
 		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial(name), StagingPath: otherPath,
 			ReadOnly: true})
 		simtest.WantErrorOf(t, name, err, csiproxy.ErrFailedPrecondition, "no data partition")
 	}
-	simtest.Want(t, "changes of a disk without a data partition", changed()[0], 0)
+	simtest.Want(t, "what disks without a data partition are", sim.Disks(), before)
 	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
 	_, err = n.Storage.StageVolume(ctx, request)
 	simtest.WantErrorOf(t, "a raw volume", err, csiproxy.ErrFailedPrecondition, "has no file system")
@@ -259,7 +262,7 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	sim, n := newNode(t)
 	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
-	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayoutRAW: true}))
+	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: settings.OfflineBlank}))
 	_, err := n.Storage.StageVolume(t.Context(), request)
 	simtest.WantErrorOf(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "no data partition")
 	simtest.Want(t, "attributes of a refused disk", sim.Disks()[number].Attributes, win.DiskOffline)
@@ -285,6 +288,59 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
 	request.ReadOnly = true
 	simtest.Want(t, "staged again", stage(t, n, request).VolumeID, first.VolumeID)
+}
+
+// An offline disk that is refused once it was online is offline again, with its attributes, and without the
+// letters that Windows has given its volumes. Its bytes stay as they are.
+func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		partitions int
+		request    storage.StageVolumeRequest
+		want       error
+	}{
+		"no partition":       {0, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"another partition":  {1, storage.StageVolumeRequest{Partition: 7}, csiproxy.ErrNotFound},
+		"two partitions":     {2, storage.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
+		"two, read-only":     {2, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"raw, read-only":     {1, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"data of others":     {1, storage.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
+		"others', read-only": {1, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+	} {
+		for _, attributes := range []win.DiskAttributes{win.DiskOffline, disks.Blocking} {
+			for hidden := settings.OfflineShown; hidden <= settings.OfflineNotReady; hidden++ {
+				t.Run(fmt.Sprintf("%s,%d,%d", name, attributes, hidden), func(t *testing.T) {
+					sim, n := newNode(t)
+					number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", SizeBytes: 3 << 30})
+					simtest.PartitionWithLetters(t, sim, number, c.partitions)
+					simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 16<<20))
+					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{
+						Attributes: attributes, Mask: disks.Blocking}))
+					simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: hidden}))
+					before := exported(t, sim, number)
+					c.request.Disk, c.request.StagingPath = serial("vol-1"), stagingPath
+					removed := simtest.Counted(sim, win.CallDeleteVolumeMountPoint)
+					_, err := n.Storage.StageVolume(t.Context(), c.request)
+					simtest.WantError(t, err, c.want)
+					simtest.Want(t, "its attributes", attributesOf(sim, number), attributes)
+					simtest.Want(t, "letters that were taken away", removed()[0], c.partitions)
+					if !bytes.Equal(exported(t, sim, number), before) {
+						t.Error("it was written to")
+					}
+				})
+			}
+		}
+	}
+}
+
+// exported returns the bytes at both ends of a disk, and at the start of its first partition.
+func exported(t *testing.T, sim *winsim.System, n disk.Number) []byte {
+	t.Helper()
+	const part = 1 << 20
+	b := make([]byte, 3*part)
+	for i, offset := range []int64{0, 16 << 20, sim.Disks()[n].Size - part} {
+		simtest.Must(t, sim.ReadImage(n, b[i*part:][:part], offset))
+	}
+	return b
 }
 
 // Windows takes a disk offline again at any moment of its staging: once, which nobody sees, or

@@ -46,11 +46,6 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 	})
 }
 
-// OfflineReasons is a query for MSFT_Disk.OfflineReason.
-func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
-	return ask(ctx, s, Call{win.CallOfflineReasons, ""}, sure(s.disks.OfflineReasons))
-}
-
 // The calls below are what the cloud and the administrator do to disks. Each is that of
 // [disks.Manager], under the node's lock.
 

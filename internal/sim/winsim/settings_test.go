@@ -34,7 +34,7 @@ func TestSettings(t *testing.T) {
 		set   Settings
 		check func(t *testing.T, s *System, n disk.Number, volume string, on bool)
 	}{
-		"OfflineLayoutRAW": {Settings{OfflineLayoutRAW: true},
+		"OfflineLayout=1": {Settings{OfflineLayout: settings.OfflineBlank},
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))
 				if got := style(t, s, n); (got != win.StyleGPT) != on {
@@ -43,6 +43,14 @@ func TestSettings(t *testing.T) {
 				must(t, s.SetDiskAttributes(n, online))
 				if got := style(t, s, n); got != win.StyleGPT {
 					t.Errorf("when it is online again, the style is %v", got)
+				}
+			}},
+		"OfflineLayout=2": {Settings{OfflineLayout: settings.OfflineNotReady},
+			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+				must(t, s.SetDiskAttributes(n, offline))
+				_, err := control(t, s, drivePath(n), win.IoctlDiskGetDriveLayoutEx, nil)
+				if errors.Is(err, win.ErrorNotReady) != on {
+					t.Errorf("the layout of an offline disk: %v", err)
 				}
 			}},
 		"BlankDisk=1": {Settings{BlankDisk: settings.BlankRAW},
@@ -355,28 +363,6 @@ func TestSettings(t *testing.T) {
 				}
 				err := s.CreateSMBGlobalMapping(t.Context(), `\\nobody\share`, win.SMBMappingOptions{Username: "user"})
 				wantErr(t, "map", err, win.ErrorBadNetPath)
-			}},
-		"OnlineAfterOffline": {Settings{NoAutomount: true, OnlineAfterOffline: true},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				set := s.settings
-				set.NoAutomount = true
-				must(t, s.SetSettings(set))
-				must(t, setLayout(s, t, n, data(16*mib, 4*gib), data(5*gib, gib)))
-				s.Settle()
-				names := s.VolumesOfDisk(n)
-				volume := names[len(names)-1]
-				read := func() error {
-					v := openDevice(t, s, device1(volume), readWrite)
-					defer closeHandle(t, v)
-					_, err := v.ReadAt(t.Context(), make([]byte, 512), 0)
-					return err
-				}
-				wantErr(t, "read at first", read(), win.ErrorNotReady)
-				mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
-				wantSwitched(t, "read after IOCTL_VOLUME_ONLINE", read(), on, win.ErrorNotReady)
-				mustControl(t, s, device1(volume), win.IoctlVolumeOffline, nil)
-				mustControl(t, s, device1(volume), win.IoctlVolumeOnline, nil)
-				wantErr(t, "read after both", read(), 0)
 			}},
 	} {
 		for state, set := range map[bool]Settings{false: {}, true: test.set} {

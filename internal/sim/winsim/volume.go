@@ -52,6 +52,11 @@ func (s *System) RepairVolume(ctx context.Context, volume string,
 	})
 }
 
+// TryStorageProvider is a query for MSFT_Volume.
+func (s *System) TryStorageProvider(ctx context.Context) error {
+	return s.call(ctx, Call{win.CallStorageProvider, ""}, func() error { return nil })
+}
+
 // VolumePathNames is GetVolumePathNamesForVolumeNameW.
 func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, error) {
 	return ask(ctx, s, Call{win.CallVolumePathNames, volume}, func() ([]string, error) {

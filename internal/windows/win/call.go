@@ -36,7 +36,7 @@ var (
 	CallVolumePathNames         = named("GetVolumePathNamesForVolumeNameW")
 	CallFormatVolume            = named("MSFT_Volume.Format")
 	CallRepairVolume            = named("MSFT_Volume.Repair")
-	CallOfflineReasons          = named("MSFT_Disk") // a query for its instances
+	CallStorageProvider         = named("MSFT_Volume") // a query for its instances
 	CallProcessIDs              = named("NtQueryInformationFile")
 	CallProcessImage            = named("QueryFullProcessImageNameW")
 	CallSMBGlobalMappings       = named("MSFT_SmbGlobalMapping") // a query for its instances

@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/csi-proxy/csi-proxy/disk"
 )
 
 // providerLimit bounds the answer of a provider of WMI, which may have to be started first.
@@ -16,7 +14,7 @@ const providerLimit = 15 * time.Second
 
 // Queries are read-only calls of both providers of WMI. A [System] has them.
 type Queries interface {
-	OfflineReasons(ctx context.Context) (map[disk.Number]OfflineReason, error)
+	TryStorageProvider(ctx context.Context) error
 	SMBGlobalMappings(ctx context.Context) ([]SMBMapping, error)
 }
 
@@ -30,7 +28,7 @@ func TryProviders(ctx context.Context, w Queries) (failed []error) {
 		try  func() error
 	}{
 		{`the storage provider, root\Microsoft\Windows\Storage, which formats and repairs volumes`,
-			func() error { _, err := w.OfflineReasons(ctx); return err }},
+			func() error { return w.TryStorageProvider(ctx) }},
 		{`the SMB provider, root\Microsoft\Windows\SMB, which maps shares`,
 			func() error { _, err := w.SMBGlobalMappings(ctx); return err }},
 	}

@@ -10,15 +10,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 type providers struct{ storage, smb func() error }
 
-func (p providers) OfflineReasons(context.Context) (map[disk.Number]win.OfflineReason, error) {
-	return nil, p.storage()
-}
+func (p providers) TryStorageProvider(context.Context) error { return p.storage() }
 
 func (p providers) SMBGlobalMappings(context.Context) ([]win.SMBMapping, error) { return nil, p.smb() }
 

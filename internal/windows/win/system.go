@@ -6,7 +6,6 @@ package win
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -66,13 +65,6 @@ type DeviceOpener interface {
 // Devices finds devices and opens them.
 type Devices interface {
 	DeviceOpener
-
-	// OfflineReasons is a query for MSFT_Disk.OfflineReason: why each disk is offline that
-	// is. IOCTL_DISK_GET_DISK_ATTRIBUTES has no reason. Storage management keeps a cache of
-	// disks, which lags behind: a disk may lack, or be listed although it is online now.
-	//
-	// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/msft-disk
-	OfflineReasons(ctx context.Context) (map[disk.Number]OfflineReason, error)
 
 	// DeviceInterfaces is CM_Get_Device_Interface_ListW with the flag for present
 	// interfaces: the paths of the devices of a class, in no particular order. A device
@@ -214,6 +206,10 @@ type FileSystems interface {
 	//
 	// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/repair-msft-volume
 	RepairVolume(ctx context.Context, volume string, mode RepairMode) (RepairResult, error)
+
+	// TryStorageProvider is a query for all MSFT_Volume, whose answer it drops. Without an
+	// error, FormatVolume and RepairVolume find their provider.
+	TryStorageProvider(ctx context.Context) error
 }
 
 // Files opens files by their whole paths, following links. Everything below an open

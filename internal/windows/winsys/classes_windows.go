@@ -6,7 +6,6 @@ package winsys
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys/wmi"
 )
@@ -51,10 +50,10 @@ func (s *System) RepairVolume(ctx context.Context, volume string, mode win.Repai
 	})
 }
 
-// OfflineReasons implements [win.Devices].
-func (s *System) OfflineReasons(ctx context.Context) (map[disk.Number]win.OfflineReason, error) {
-	return inNamespace(ctx, storageNamespace, func(c classes) (map[disk.Number]win.OfflineReason, error) {
-		return offlineReasons(ctx, c)
+// TryStorageProvider implements [win.FileSystems].
+func (s *System) TryStorageProvider(ctx context.Context) error {
+	return wmi.Connect(ctx, storageNamespace, func(s *wmi.Services) error {
+		return services{s}.find(ctx, "SELECT * FROM MSFT_Volume", func(object) error { return nil })
 	})
 }
 

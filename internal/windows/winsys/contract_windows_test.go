@@ -69,7 +69,7 @@ var notInWine = map[string]string{
 	"Volumes.VolumeNameForMountPoint/of a volume's own name": "Wine takes drive letters only",
 	"Volumes.FormatVolume":                                   noStorage,
 	"Volumes.RepairVolume":                                   noStorage,
-	"Devices.OfflineReasons":                                 noStorage,
+	"Volumes.TryStorageProvider":                             noStorage,
 	"SMBMappings.SMBConnections":                             noSMB,
 	"Volumes.SetVolumeMountPoint":                            "Wine's SetVolumeMountPointW does nothing",
 	"Volumes.DeleteVolumeMountPoint":                         "Wine's DeleteVolumeMountPointW knows drive letters only",

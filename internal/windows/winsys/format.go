@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -74,33 +73,6 @@ func repairVolume(ctx context.Context, c classes, name string, mode win.RepairMo
 		return err
 	})
 	return win.RepairResult(output), resultError(err, "Repair", result)
-}
-
-// offlineReasons lists the disks that are offline. It selects all properties of all disks: an
-// object of a part of them may lack what the provider fills in later.
-func offlineReasons(ctx context.Context, c classes) (map[disk.Number]win.OfflineReason, error) {
-	reasons := map[disk.Number]win.OfflineReason{}
-	err := c.find(ctx, "SELECT * FROM MSFT_Disk", func(o object) error {
-		offline, err := o.Get("IsOffline")
-		if err != nil || offline != true {
-			return err
-		}
-		number, err := o.Uint32("Number")
-		if err != nil {
-			return err
-		}
-		reason, err := o.Get("OfflineReason")
-		if err != nil {
-			return err
-		}
-		value, _ := reason.(int64) // NULL: none is known
-		reasons[disk.Number(number)] = win.OfflineReason(value)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return reasons, nil
 }
 
 // formatOptions are the in parameters of MSFT_Volume.Format. What the options leave to

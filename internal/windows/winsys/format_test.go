@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -123,26 +122,5 @@ func TestRepairVolume(t *testing.T) {
 	}
 	if _, err := repairVolume(t.Context(), &provider{}, volumeName, win.RepairScan); !errors.Is(err, win.ErrorRetry) {
 		t.Errorf("a volume that the provider doesn't know: %v", err)
-	}
-}
-
-func TestOfflineReasons(t *testing.T) {
-	disks := []properties{
-		{"IsOffline": false, "Number": uint32(0)},
-		{"IsOffline": true, "Number": uint32(1), "OfflineReason": int64(4)},
-		{"IsOffline": true, "Number": uint32(7), "OfflineReason": nil}, // NULL
-	}
-	got, err := offlineReasons(t.Context(), &provider{objects: disks})
-	want := map[disk.Number]win.OfflineReason{1: win.OfflineCollision, 7: win.OfflineUnknown}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	for _, missing := range []string{"IsOffline", "Number", "OfflineReason"} {
-		o := maps.Clone(disks[1])
-		delete(o, missing)
-		got, err := offlineReasons(t.Context(), &provider{objects: []properties{o}})
-		if err != win.ErrorNotFound || got != nil {
-			t.Errorf("a disk without %s: %v, %v", missing, got, err)
-		}
 	}
 }

@@ -40,7 +40,10 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 		return Reply(out, win.EncodeInt64(d.Seen))
 	case win.IoctlDiskGetDriveLayoutEx:
 		l := d.Layout()
-		if m.config.Settings.OfflineLayoutRAW && d.Is(win.DiskOffline) {
+		if how := m.config.Settings.OfflineLayout; d.Is(win.DiskOffline) && how != settings.OfflineShown {
+			if how == settings.OfflineNotReady {
+				return 0, win.ErrorNotReady
+			}
 			l = &win.DriveLayout{Style: win.StyleRAW}
 		}
 		if l.Style == win.StyleRAW {

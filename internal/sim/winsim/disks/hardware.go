@@ -218,17 +218,6 @@ func (m *Manager) SetOfflineReason(number disk.Number, reason win.OfflineReason)
 	})
 }
 
-// OfflineReasons is the answer to a query for MSFT_Disk.OfflineReason.
-func (m *Manager) OfflineReasons() map[disk.Number]win.OfflineReason {
-	reasons := map[disk.Number]win.OfflineReason{}
-	for d := range m.All() {
-		if d.Present() && d.Number != win.NoNumber && d.Is(win.DiskOffline) && !m.config.Settings.NoOfflineReasons {
-			reasons[d.Number] = d.OfflineReason
-		}
-	}
-	return reasons
-}
-
 // diskFor finds the detached disk of a spec, or makes a new one.
 func (m *Manager) diskFor(spec hardware.Disk) (*Disk, error) {
 	d, ok := m.withSerial(spec.Serial)

@@ -22,11 +22,6 @@ type Settings struct {
 	// NoAutomount is `mountvol /N`: a volume that was never seen before stays
 	// offline until IOCTL_VOLUME_ONLINE and gets no drive letter.
 	NoAutomount bool
-	// OnlineAfterOffline makes IOCTL_VOLUME_ONLINE do nothing to a volume that
-	// NoAutomount has left offline, unless IOCTL_VOLUME_OFFLINE came before. Unknown:
-	// whether the first alone is enough, as its documentation says. Public code sends
-	// both.
-	OnlineAfterOffline bool
 
 	// BlankDisk is how IOCTL_DISK_GET_DRIVE_LAYOUT_EX answers for a disk without a partition table.
 	// Unknown: which Windows answers how. Windows 10's partition manager has written the first answer
@@ -38,10 +33,9 @@ type Settings struct {
 	// FixedUsableLength keeps IOCTL_DISK_UPDATE_DRIVE_SIZE from moving the backup GPT to
 	// the new end of a disk. Unknown: which Windows does that by itself.
 	FixedUsableLength bool
-	// OfflineLayoutRAW makes IOCTL_DISK_GET_DRIVE_LAYOUT_EX show a disk without a
-	// partition table while it is offline. Unknown: whether the partition manager reads
-	// the table of such a disk.
-	OfflineLayoutRAW bool
+	// OfflineLayout is how IOCTL_DISK_GET_DRIVE_LAYOUT_EX answers for a disk that is offline. Unknown:
+	// whether the partition manager reads the table of such a disk.
+	OfflineLayout OfflineLayout `also:"1,2"`
 	// OfflineAfterArrival takes a disk that arrived offline and is brought online back
 	// offline, once, a moment later. Unknown: whether the partition manager, which still
 	// works on a disk that has just arrived, can come after a caller who is quick.
@@ -172,9 +166,6 @@ type Settings struct {
 	// ErrorInvalidFunction, as a driver without a SCSI layer may: nvmedisk.sys of Windows Server
 	// 2025. Unknown: whether it refuses, and with which error.
 	NativeNVMe bool
-	// NoOfflineReasons leaves all disks out of what storage management says of disks that
-	// are offline. Unknown: how far its cache lags behind.
-	NoOfflineReasons bool
 	// NoSMBConnections leaves the connections of global mappings out of
 	// MSFT_SmbConnection. Unknown: whether they are always among them.
 	NoSMBConnections bool
@@ -196,6 +187,16 @@ const (
 	BlankMBR     BlankDisk = iota // an MBR without a signature and without partitions
 	BlankRAW                      // PARTITION_STYLE_RAW, which the documentation has for that
 	BlankRefused                  // ErrorInvalidFunction
+)
+
+// OfflineLayout is what is shown of the partition table of a disk that is offline.
+type OfflineLayout uint32
+
+// What is shown of the partition table of a disk that is offline.
+const (
+	OfflineShown    OfflineLayout = iota
+	OfflineBlank                  // what BlankDisk says
+	OfflineNotReady               // ErrorNotReady, as the driver's documentation lists STATUS_DEVICE_OFF_LINE
 )
 
 // GoneError is the error of what is open on a disk that has left.

@@ -88,6 +88,13 @@ func Partition(t testing.TB, sys *winsim.System, number disk.Number, partitions 
 	partition(t, sys, number, partitions, win.GPTAttributeNoDriveLetter)
 }
 
+// PartitionWithLetters is Partition with partitions as another machine makes them: Windows gives their
+// volumes drive letters by itself.
+func PartitionWithLetters(t testing.TB, sys *winsim.System, number disk.Number, partitions int) {
+	t.Helper()
+	partition(t, sys, number, partitions, 0)
+}
+
 func partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int, attributes uint64) {
 	t.Helper()
 	h, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
@@ -128,7 +135,7 @@ func Lettered(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) (name stri
 	t.Helper()
 	spec.SizeBytes = cmp.Or(spec.SizeBytes, 10<<30)
 	number = Attach(t, sys, spec)
-	partition(t, sys, number, 1, 0)
+	PartitionWithLetters(t, sys, number, 1)
 	sys.Settle()
 	volumes := sys.VolumesOfDisk(number)
 	if len(volumes) != 1 {

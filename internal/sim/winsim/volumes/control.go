@@ -43,14 +43,12 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 		}
 		// Guess: the files of a file system that is mounted can't be used until the
 		// volume is online again.
-		v.Offline, v.Unmounted = true, false
+		v.Offline = true
 		m.touch(v.Unique)
 		return 0, nil
 	case win.IoctlVolumeOnline:
-		if !v.Unmounted || !m.config.Settings.OnlineAfterOffline {
-			v.Offline, v.Unmounted = false, false
-			m.touch(v.Unique)
-		}
+		v.Offline = false
+		m.touch(v.Unique)
 		return 0, nil
 	case win.FsctlExtendVolume:
 		sectors, err := win.DecodeInt64(in)

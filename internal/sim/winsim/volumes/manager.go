@@ -182,7 +182,7 @@ func (m *Manager) add(d *disks.Disk, p disks.DataPartition) *Volume {
 	m.devices++
 	v := &Volume{Record: m.record(p.Unique), DataPartition: p, Disk: d, stored: m.store(d), ntDevice: 1 + m.devices}
 	if !known && m.config.Settings.NoAutomount {
-		v.Offline, v.Unmounted = true, true
+		v.Offline = true
 	}
 	if !v.Present {
 		v.Present = true

@@ -37,10 +37,7 @@ type Record struct {
 	Letter  string   // drive letter, "C", or ""
 	Present bool     // the volume has arrived
 	Offline bool     // it waits for IOCTL_VOLUME_ONLINE
-	// Unmounted is set while it is offline because it was never seen before and automatic
-	// mounting is off, and nobody has taken it offline since.
-	Unmounted bool `json:",omitempty"`
-	Locked    bool // by BitLocker
+	Locked  bool     // by BitLocker
 }
 
 // Device is the name of the volume without the backslash at its end.
