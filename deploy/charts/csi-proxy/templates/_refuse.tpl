@@ -89,6 +89,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end }}
 
+{{- if and .Values.service.name (eq .Values.mode "container") }}
+{{- fail (printf "service.name is %s, but in mode container there is no Windows service; choose mode service, or leave service.name out" .Values.service.name) }}
+{{- end }}
 {{- if and .Values.service.restore (ne .Values.mode "removeService") }}
 {{- fail (printf "service.restore brings the published daemon back when the service is removed: it is for mode removeService, and mode is %s" .Values.mode) }}
 {{- end }}
