@@ -20,7 +20,8 @@ import (
 
 // repeats are scenarios whose second run changes something: they remove what the first one
 // has made, or nobody can know what was set before.
-var repeats = []string{"CreateSymlink", "NewSMBGlobalMapping", "SetMutualCHAPSecret", "StageShare that is refused"}
+var repeats = []string{"CreateSymlink", "NewSMBGlobalMapping", "SetMutualCHAPSecret", "StageShare that is refused",
+	"StageVolume of a disk of others"}
 
 // logLines returns the messages of a log, and empties it.
 func logLines(log *bytes.Buffer) (messages []string) {
@@ -92,6 +93,7 @@ var changing = map[string]string{
 	"persistent login removed":      win.CallRemoveISCSIPersistent,
 	"mutual CHAP secret set":        win.CallSetISCSICHAPSecret,
 
+	"disk put back, since it was refused":            win.IoctlDiskSetDiskAttributes.String(),
 	"disk made writable, since it is staged no more": win.IoctlDiskSetDiskAttributes.String(),
 	"partition table moved to the end of its disk":   win.IoctlDiskSetDriveLayoutEx.String(),
 }

@@ -98,8 +98,8 @@ var storageScenarios = []scenario{
 		check: func(r *rig) error { return errors.Join(precious(r, staging), precious(r, copied)) },
 	},
 	{
-		name: "StageVolume of a disk of others", refused: true, prepare: func(r *rig) {
-			r.attach(winsim.DiskSpec{Serial: "vol-1", Offline: true})
+		name: "StageVolume of a disk of others", refused: true, offline: true, prepare: func(r *rig) {
+			r.raw(true)
 			r.must(r.sim.WriteImage(r.number, []byte("LUKS\xba\xbe"), 0))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {

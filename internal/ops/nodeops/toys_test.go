@@ -276,7 +276,7 @@ func TestSample(t *testing.T) {
 			t.Errorf("%s: the calls %v", s.name, s.sample)
 		}
 	}
-	if calls < 3*len(scenarios) {
+	if calls < 5*len(scenarios)/2 { // scenarios have most of their lines in common
 		t.Errorf("%d calls of %d scenarios", calls, len(scenarios))
 	}
 }
