@@ -3,5 +3,7 @@
 
 package files
 
-// SetLimits sets how many entries one call removes, and how many it keeps in memory.
-func (f *Filesystem) SetLimits(removals, listed int) { f.limits = limits{removals, listed} }
+// SetLimits sets how many entries one call removes, how many it keeps in memory, and how deep it goes.
+func (f *Filesystem) SetLimits(removals, listed, depth int) {
+	f.limits = limits{removals, listed, depth}
+}

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -18,14 +19,15 @@ import (
 // remover removes entries of directories that are held open. It works through handles,
 // so no link can lead it elsewhere.
 //
-// A tree may be of any depth, deeper than any path can name. Each level takes one open
-// handle and some memory that doesn't depend on the depth.
+// A tree may be deeper than any path can name. Each level takes one open handle
+// and some memory that doesn't depend on the depth.
 type remover struct {
 	limits
 	owner     *use.Owner
 	removed   int // entries so far
 	unmounted int // volumes so far
-	listed    int // entries in the lists of all levels
+	listed    int // entries of directories above the one that is removed
+	depth     int // directories above the one that is removed
 }
 
 // limits bound what one call does and keeps.
@@ -33,11 +35,14 @@ type limits struct {
 	// removals is how many entries one call removes. A pod may make files as fast as they
 	// are removed.
 	removals int
-	// listed is how many entries the levels of a tree may keep in memory.
+	// listed is how many entries the directories above the one that is removed keep in memory.
 	listed int
+	// depth is how deep directories may be nested: each level takes about 1 KiB of stack, of which Go gives a
+	// goroutine 1 GB, and ends the process after that.
+	depth int
 }
 
-var defaultLimits = limits{removals: 1_000_000, listed: 100_000}
+var defaultLimits = limits{removals: 1_000_000, listed: 100_000, depth: 250_000}
 
 // entry is one entry of an open directory, as it was seen last.
 type entry struct {
@@ -47,17 +52,6 @@ type entry struct {
 
 // isPlainDir reports whether e is a directory that has its entries itself.
 func (e entry) isPlainDir() bool { return e.IsDir() && !e.IsReparsePoint() }
-
-// level is a directory whose entries are being removed.
-type level struct {
-	dir     *pathpolicy.File
-	entries []win.DirEntry // listed, and still to be removed
-	ended   bool           // the list is at its end
-	restart bool           // list it from its beginning
-	dropped bool           // entries were taken off the list to save memory: see keepFew
-	rounds  int            // how often it was listed again because it wasn't empty at the end
-	stays   bool           // the directory itself, or something in it, isn't removed
-}
 
 // maxRounds bounds how often a directory is listed again while others keep making
 // entries in it.
@@ -69,97 +63,78 @@ func (r *remover) removeTree(ctx context.Context, e entry) error {
 	if err != nil || dir == nil {
 		return err
 	}
-	return r.removeBelow(ctx, &level{dir: dir})
+	return closed(dir, r.removeDirectory(ctx, dir))
 }
 
-// removeBelow removes everything in the directory top, and the directory itself unless
-// top.stays is set. If an entry can't be removed, it goes on, and returns the first error.
-func (r *remover) removeBelow(ctx context.Context, top *level) (first error) {
-	levels := []*level{top}
-	// note notes an error in l, so that l stays. An error that says that an entry is missing
-	// doesn't count: somebody else has removed it.
-	note := func(l *level, path func() string, err error) {
-		if err == nil || pathpolicy.Missing(err) {
-			return
+// removeDirectory removes an open directory and everything in it.
+func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) error {
+	if r.depth == r.limits.depth {
+		return atPath(dir.Path, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it lies in %d directories, one in the other, and no deeper ones are removed", r.depth))
+	}
+	r.depth++
+	defer func() { r.depth-- }()
+	for range maxRounds {
+		if err := r.removeEntries(ctx, dir); err != nil {
+			return err
 		}
-		l.stays = true
-		if first == nil {
-			first = &csiproxy.Error{Object: quote.Text(path()), Err: err}
+		if err := r.delete(ctx, dir); !errors.Is(err, win.ErrorDirNotEmpty) {
+			return atPath(dir.Path, err)
 		}
 	}
-	for len(levels) > 0 {
-		l := levels[len(levels)-1]
-		if r.removed >= r.removals {
-			note(l, l.dir.Path, csiproxy.Errorf(csiproxy.ErrUnavailable,
-				"%d entries are removed, and there are more; repeat the call, or end what keeps making files there", r.removed))
+	return atPath(dir.Path, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: win.ErrorDirNotEmpty,
+		Detail: "other processes keep making files in it; try again later"})
+}
+
+// removeEntries removes everything in an open directory. If an entry can't be removed, it goes on, and
+// returns the first error.
+//
+// A listing stays in memory while the directories in it are removed. Those of a deep and broad tree would fill
+// the memory; so a listing that is too much is forgotten, and made again afterwards.
+func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (first error) {
+	for restart := true; ; {
+		entries, err := dir.ReadDir(ctx, restart)
+		if err != nil && !errors.Is(err, win.ErrorNoMoreFiles) {
+			return cmp.Or(first, atPath(dir.Path, err))
+		}
+		if len(entries) == 0 {
 			return first
 		}
-		e, more, err := r.next(ctx, l)
-		note(l, l.dir.Path, err)
-		if more {
-			dir, err := r.removeEntry(ctx, e)
-			note(l, e.Path, err)
-			if dir != nil {
-				r.keepFew(l)
-				levels = append(levels, &level{dir: dir})
+		restart = false
+		for len(entries) > 0 {
+			if r.removed >= r.limits.removals {
+				return cmp.Or(first, atPath(dir.Path, csiproxy.Errorf(csiproxy.ErrUnavailable,
+					"%d entries are removed, and there are more; repeat the call, or end what keeps making files there", r.removed)))
 			}
-			continue
-		}
-		if !l.stays {
-			err := r.delete(ctx, l.dir)
-			if errors.Is(err, win.ErrorDirNotEmpty) {
-				if l.rounds++; l.rounds < maxRounds {
-					l.ended, l.restart = false, true
-					continue
+			e := entry{dir.Entry(entries[0].Name), entries[0].FileInfo}
+			entries = entries[1:]
+			below, err := r.removeEntry(ctx, e)
+			if err != nil {
+				err = atPath(e.Path, err)
+			} else if below != nil {
+				if r.listed+len(entries) > r.limits.listed {
+					entries, restart = nil, true
 				}
-				err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
-					Detail: "other processes keep making files in it; try again later", Err: err}
+				r.listed += len(entries)
+				err = closed(below, r.removeDirectory(ctx, below))
+				r.listed -= len(entries)
 			}
-			note(l, l.dir.Path, err)
+			if !pathpolicy.Missing(err) { // else somebody else has removed it
+				first = cmp.Or(first, err)
+			}
 		}
-		levels = levels[:len(levels)-1]
-		if len(levels) > 0 {
-			parent := levels[len(levels)-1]
-			parent.stays = parent.stays || l.stays
-			note(parent, l.dir.Path, l.dir.Close())
+		if restart && first != nil { // what can't be removed would be listed again and again
+			return first
 		}
 	}
-	return first
 }
 
-// next returns the next entry of l; more is false after the last one.
-func (r *remover) next(ctx context.Context, l *level) (e entry, more bool, err error) {
-	if l.dropped && l.stays {
-		// If the list began again, the entries that stay would come again and again.
-		return entry{}, false, nil
+// atPath names the path that err came up at.
+func atPath(path func() string, err error) error {
+	if err == nil {
+		return nil
 	}
-	if len(l.entries) == 0 && !l.ended {
-		l.entries, err = l.dir.ReadDir(ctx, l.restart)
-		r.listed += len(l.entries)
-		l.restart, l.dropped = false, false
-		l.ended = len(l.entries) == 0
-		if errors.Is(err, win.ErrorNoMoreFiles) {
-			err = nil
-		}
-	}
-	if len(l.entries) == 0 {
-		return entry{}, false, err
-	}
-	e = entry{l.dir.Entry(l.entries[0].Name), l.entries[0].FileInfo}
-	l.entries = l.entries[1:]
-	r.listed--
-	return e, true, nil
-}
-
-// keepFew drops the list of l if the lists of all levels have too many entries: those of a deep
-// and broad tree would fill the memory. The entries are listed again when the directory below is
-// removed.
-func (r *remover) keepFew(l *level) {
-	if r.listed <= r.limits.listed || len(l.entries) == 0 {
-		return
-	}
-	r.listed -= len(l.entries)
-	l.entries, l.ended, l.restart, l.dropped = nil, false, true, true
+	return &csiproxy.Error{Object: quote.Text(path()), Err: err}
 }
 
 // removeEntry removes an entry that isn't a plain directory, and opens one that is,

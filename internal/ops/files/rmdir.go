@@ -109,7 +109,7 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error)
 		}
 		r := &remover{limits: f.limits, owner: f.options.Owner}
 		defer f.report(r, e)
-		return r.removeBelow(ctx, &level{dir: dir, stays: true})
+		return r.removeEntries(ctx, dir)
 	})
 }
 

@@ -370,7 +370,7 @@ func TestRmdirDeepAndBroad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sys := newNode(t)
 			f := newFilesystem(t, sys)
-			f.SetLimits(1_000_000, c.keep)
+			f.SetLimits(1_000_000, c.keep, 100)
 			path := dir
 			for range depth {
 				must(t, sys.MkdirAll(path))
@@ -402,11 +402,22 @@ func TestRmdirDeepAndBroad(t *testing.T) {
 	}
 }
 
+// A tree that is deeper than a goroutine's stack could hold doesn't end the process.
+func TestRmdirTooDeep(t *testing.T) {
+	sys := newNode(t)
+	f := newFilesystem(t, sys)
+	must(t, sys.MkdirAll(kubelet+`\x`+strings.Repeat(`\d`, 9))) // ten levels
+	f.SetLimits(100, 100, 9)
+	simtest.WantErrorOf(t, "ten levels", f.Rmdir(t.Context(), kubelet+`\x`, true), csiproxy.ErrFailedPrecondition)
+	f.SetLimits(100, 100, 10)
+	must(t, f.Rmdir(t.Context(), kubelet+`\x`, true))
+}
+
 // Somebody makes a file for each that is removed: the call ends, and says so.
 func TestRmdirWithoutEnd(t *testing.T) {
 	sys := newNode(t)
 	f := newFilesystem(t, sys)
-	f.SetLimits(100, 100)
+	f.SetLimits(100, 100, 100)
 	const dir = kubelet + `\x`
 	must(t, sys.MkdirAll(dir))
 	must(t, sys.WriteFile(dir+`\00000`, nil))
