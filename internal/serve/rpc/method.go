@@ -44,45 +44,41 @@ type streamHandler func(ctx context.Context, req any, send func(proto.Message) e
 // methods are methods by the name under which a version has them.
 type methods map[protoreflect.Name]method
 
-// unary makes a method of a handler function. The types are pointers to generated
-// message structs.
-func unary[Request, Response proto.Message](call func(context.Context, Request) (Response, error)) method {
+// methodOf is a method with these messages, whose call or stream the caller sets.
+func methodOf[Request, Response proto.Message]() method {
 	var request Request
 	var response Response
-	return answer(request, response, func(ctx context.Context, req proto.Message) (proto.Message, error) {
-		return call(ctx, req.(Request))
-	})
-}
-
-// answer makes a method of a handler function for requests and responses of the types of these two.
-func answer(request, response proto.Message, call func(context.Context, proto.Message) (proto.Message, error)) method {
 	return method{
 		request:    request.ProtoReflect().Descriptor(),
 		response:   response.ProtoReflect().Descriptor(),
 		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
-		call:       func(ctx context.Context, req any) (any, error) { return call(ctx, req.(proto.Message)) },
 	}
 }
 
+// unary makes a method of a handler function. The types are pointers to generated
+// message structs.
+func unary[Request, Response proto.Message](handle func(context.Context, Request) (Response, error)) method {
+	m := methodOf[Request, Response]()
+	m.call = func(ctx context.Context, req any) (any, error) { return handle(ctx, req.(Request)) }
+	return m
+}
+
 // action makes a method of a handler function without a result, whose response is empty.
-func action[Request proto.Message](do func(context.Context, Request) error) method {
-	return unary(func(ctx context.Context, req Request) (*emptypb.Empty, error) { return &emptypb.Empty{}, do(ctx, req) })
+func action[Request proto.Message](handle func(context.Context, Request) error) method {
+	m := methodOf[Request, *emptypb.Empty]()
+	m.call = func(ctx context.Context, req any) (any, error) { return &emptypb.Empty{}, handle(ctx, req.(Request)) }
+	return m
 }
 
 // streaming makes a method of a handler function that sends any number of responses. It must
 // end when send returns an error.
-func streaming[Request, Response proto.Message](call func(context.Context, Request,
+func streaming[Request, Response proto.Message](handle func(context.Context, Request,
 	func(Response) error) error) method {
-	var request Request
-	var response Response
-	return method{
-		request:    request.ProtoReflect().Descriptor(),
-		response:   response.ProtoReflect().Descriptor(),
-		newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
-		stream: func(ctx context.Context, req any, send func(proto.Message) error) error {
-			return call(ctx, req.(Request), func(resp Response) error { return send(resp) })
-		},
+	m := methodOf[Request, Response]()
+	m.stream = func(ctx context.Context, req any, send func(proto.Message) error) error {
+		return handle(ctx, req.(Request), func(resp Response) error { return send(resp) })
 	}
+	return m
 }
 
 // unite returns the methods of all sets. A method that is in two sets is an error.

@@ -84,9 +84,13 @@ func storageVersions(ops storage.Operations) versions {
 // name, and the fields of its request and result go by their names in the API: see package storagewire.
 func task[Request, Result any](do func(context.Context, Request) (Result, error)) func(op string) method {
 	return func(op string) method {
-		return answer(storagewire.NewRequest(op), storagewire.NewResponse(op),
-			func(ctx context.Context, req proto.Message) (proto.Message, error) {
-				r, err := storagewire.Decode[Request](req)
+		request, response := storagewire.NewRequest(op), storagewire.NewResponse(op)
+		return method{
+			request:    request.ProtoReflect().Descriptor(),
+			response:   response.ProtoReflect().Descriptor(),
+			newRequest: func() proto.Message { return request.ProtoReflect().New().Interface() },
+			call: func(ctx context.Context, req any) (any, error) {
+				r, err := storagewire.Decode[Request](req.(proto.Message))
 				if err != nil {
 					return nil, err
 				}
@@ -96,6 +100,7 @@ func task[Request, Result any](do func(context.Context, Request) (Result, error)
 				}
 				resp := storagewire.NewResponse(op)
 				return resp, storagewire.EncodeResponse(result, resp)
-			})
+			},
+		}
 	}
 }
