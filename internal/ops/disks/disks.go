@@ -387,9 +387,14 @@ func (d *Disks) clear(ctx context.Context, h *use.Disk, has win.DiskAttributes) 
 	return h.UpdateProperties(ctx)
 }
 
-// PutBack gives a disk that was refused the attributes back that it had before it was brought online. The
-// drive letters go that Windows has given its volumes meanwhile. A failure is only logged: the caller
-// needs to know why the disk was refused.
+// PutBack gives a disk that was refused the attributes back that it had before it was brought online. A
+// failure is only logged: the caller needs to know why the disk was refused.
+//
+// The drive letters of its volumes go with the volumes when the disk goes offline. They aren't taken away:
+// one may be an administrator's, which Windows remembers, and a volume whose letter was taken away gets
+// none when it comes again.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
 func (d *Disks) PutBack(ctx context.Context, h *use.Disk, before win.DiskAttributes) {
 	before &= Blocking
 	err := d.putBack(context.WithoutCancel(ctx), h, before)
@@ -405,8 +410,20 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, before win.DiskAttribu
 	}
 	var volumes opendisk.Volumes
 	if before&^now&win.DiskOffline != 0 {
-		if volumes, err = d.removeLetters(ctx, h); err != nil {
+		layout, err := h.Layout(ctx)
+		if err != nil {
 			return err
+		}
+		volumes, err = h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
+		if err != nil {
+			return err
+		}
+		paths, err := d.DirectoriesOf(ctx, volumes)
+		if err != nil {
+			return err
+		}
+		if len(paths) > 0 { // somebody has begun to use it
+			return refuse("a volume of it is mounted at " + use.Listed(paths))
 		}
 	}
 	if err := d.flushAndSet(ctx, h, volumes, before, Blocking); err != nil {
@@ -415,37 +432,6 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, before win.DiskAttribu
 	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number,
 		"offline", before&win.DiskOffline != 0, "readOnly", before&win.DiskReadOnly != 0)
 	return nil
-}
-
-// removeLetters takes the drive letters of a disk's volumes away, and returns the volumes. If one is mounted at
-// a directory, somebody has begun to use it, and removeLetters returns an error.
-func (d *Disks) removeLetters(ctx context.Context, h *use.Disk) (opendisk.Volumes, error) {
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return nil, err
-	}
-	volumes, err := h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
-	if err != nil {
-		return nil, err
-	}
-	var letters []string
-	for _, name := range volumes {
-		paths, err := opendisk.MountedAt(ctx, d.sys, name)
-		if err != nil {
-			return nil, err
-		}
-		if directories := use.Directories(paths); len(directories) > 0 {
-			return nil, refuse("a volume of it is mounted at " + use.Listed(directories))
-		}
-		letters = append(letters, paths...)
-	}
-	for _, letter := range letters {
-		if err := d.sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
-			return nil, err
-		}
-		d.options.Logger.Info("drive letter taken away", "disk", h.Number, "drive", letter)
-	}
-	return volumes, nil
 }
 
 // TakeOffline flushes the volumes of a disk and takes it offline. If a flush fails, it goes on: a

@@ -290,8 +290,8 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	simtest.Want(t, "staged again", stage(t, n, request).VolumeID, first.VolumeID)
 }
 
-// An offline disk that is refused once it was online is offline again, with its attributes, and without the
-// letters that Windows has given its volumes. Its bytes stay as they are.
+// An offline disk that is refused once it was online is offline again, with its attributes. Its bytes stay as
+// they are, and so do the letters that its volumes have whenever it is online.
 func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		partitions int
@@ -312,24 +312,45 @@ func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 					sim, n := newNode(t)
 					number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", SizeBytes: 3 << 30})
 					simtest.PartitionWithLetters(t, sim, number, c.partitions)
+					sim.Settle()
+					for i, name := range sim.VolumesOfDisk(number) { // an administrator has changed them
+						_ = sim.DeleteVolumeMountPoint(t.Context(), string(rune('D'+i))+`:\`)
+						simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), string(rune('V'+i))+`:\`, name))
+					}
+					letters := lettersOf(t, sim, number)
 					simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 16<<20))
 					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{
 						Attributes: attributes, Mask: disks.Blocking}))
 					simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: hidden}))
 					before := exported(t, sim, number)
 					c.request.Disk, c.request.StagingPath = serial("vol-1"), stagingPath
-					removed := simtest.Counted(sim, win.CallDeleteVolumeMountPoint)
 					_, err := n.Storage.StageVolume(t.Context(), c.request)
 					simtest.WantError(t, err, c.want)
 					simtest.Want(t, "its attributes", attributesOf(sim, number), attributes)
-					simtest.Want(t, "letters that were taken away", removed()[0], c.partitions)
 					if !bytes.Equal(exported(t, sim, number), before) {
 						t.Error("it was written to")
 					}
+					_, err = sim.VolumeNameForMountPoint(t.Context(), `V:\`)
+					simtest.WantErrorOf(t, "its letter while it is offline", err, win.ErrorFileNotFound)
+					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: disks.Blocking}))
+					sim.Settle()
+					simtest.Want(t, "letters when it is online", lettersOf(t, sim, number), letters)
 				})
 			}
 		}
 	}
+}
+
+// lettersOf returns the letters of a disk's volumes by their names.
+func lettersOf(t *testing.T, sim *winsim.System, n disk.Number) map[string][]string {
+	t.Helper()
+	letters := make(map[string][]string)
+	for _, name := range sim.VolumesOfDisk(n) {
+		paths, err := sim.VolumePathNames(t.Context(), name)
+		simtest.Must(t, err)
+		letters[name] = paths
+	}
+	return letters
 }
 
 // exported returns the bytes at both ends of a disk, and at the start of its first partition.
