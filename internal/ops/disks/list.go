@@ -6,9 +6,7 @@ package disks
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,81 +179,19 @@ func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*disk.
 // address returns a disk's SCSI address, nil if it has none, and its NVMe namespace, 0 if it is no NVMe
 // disk or the namespace isn't known.
 //
-// Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native one of Server
-// 2025 a disk has no SCSI layer, and may refuse the query for the address. The namespace then comes from
-// the interface path.
+// Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native driver of Server
+// 2025, which an administrator may choose, a disk has no SCSI layer. If it refuses the query, the
+// namespace isn't known.
 func (d *Disks) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddress, namespace uint32, _ error) {
-	nvme := h.Hardware.Descriptor.BusType == win.BusTypeNVMe
 	at, err := h.SCSIAddress(ctx)
-	if err == nil {
-		if nvme {
-			namespace = uint32(at.LUN) + 1
-		}
-		return &at, namespace, nil
-	}
-	if err := d.tolerate(h.Number, "SCSI address", err); err != nil || !nvme {
-		return nil, 0, err
-	}
-	path, err := d.interfaceOf(ctx, h)
-	return nil, namespaceOf(path, h.Hardware.Descriptor.SerialNumber), err
-}
-
-// interfaceOf returns the interface path of an open disk, "" if it isn't known.
-func (d *Disks) interfaceOf(ctx context.Context, h *opendisk.Disk) (path string, _ error) {
-	if h.Path != win.PhysicalDrive(h.Number) {
-		return h.Path, nil
-	}
-	all, err := eachDisk(ctx, d, "interface", othersTimeout,
-		func(_ context.Context, h *opendisk.Disk) (string, error) { return h.Path, nil })
 	if err != nil {
-		return "", err
+		return nil, 0, d.tolerate(h.Number, "SCSI address", err)
 	}
-	for _, a := range all {
-		if a.number == h.Number && a.err == nil {
-			path = a.value
-		}
+	if h.Hardware.Descriptor.BusType == win.BusTypeNVMe {
+		namespace = uint32(at.LUN) + 1
 	}
-	// Another disk may have got the number in between. But if this one still has it, it had it then.
-	now, err := h.Handle.Number(ctx)
-	if err != nil || now.DeviceNumber != h.Number {
-		return "", err
-	}
-	return path, nil
+	return &at, namespace, nil
 }
-
-// namespaceOf reads the NVMe namespace in an interface path such as
-// "\\?\scsi#disk&ven_nvme&prod_msft_nvme_accele#6&ca10229&0&000001#{…}". The last six digits are the
-// SCSI path, target and LUN, of two hexadecimal digits each: a disk of VMware with target 10 has 000a00.
-// Of an NVMe disk, path and target are 0, and the LUN is the namespace less one. So the disk above has
-// namespace 2, and on Azure LUN 0. The Azure Disk driver calls the number the namespace and takes off
-// one, which gives the same LUN, if it has decimal digits only.
-//
-// The namespace is 0, which stands for unknown, if the path is otherwise, or if the serial number
-// ends with another namespace.
-//
-// Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (path),
-// https://github.com/Azure/azure-vm-utils/pull/11 (the disk of Windows is namespace 1, LUN n is n+2)
-func namespaceOf(path, serial string) uint32 {
-	parts := strings.Split(path, "#")
-	if len(parts) != 4 {
-		return 0
-	}
-	digits := parts[2][strings.LastIndexByte(parts[2], '&')+1:]
-	lun, err := strconv.ParseUint(digits, 16, 24)
-	if err != nil || len(digits) != len("PPTTLL") || lun > 0xff {
-		return 0
-	}
-	namespace := uint32(lun) + 1
-	if match := namespaceInSerial.FindStringSubmatch(serial); match != nil && match[1] != fmt.Sprintf("%08X", namespace) {
-		return 0
-	}
-	return namespace
-}
-
-// namespaceInSerial finds the namespace that Windows' NVMe driver puts behind a serial number.
-//
-// Source: NVM Express: SCSI Translation Reference (Unit Serial Number)
-var namespaceInSerial = regexp.MustCompile(`_([0-9A-F]{8})\.\s*$`)
 
 func decimal(b byte) string { return strconv.Itoa(int(b)) }
 

@@ -94,12 +94,12 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout tim
 	}
 	switch {
 	case ctx.Err() != nil:
-		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.silentDisk(all), ctx.Err())
+		return 0, fmt.Errorf("while waiting for a disk with %v%s: %w", wanted, s.silentDisk(wanted, all), ctx.Err())
 	case err != nil:
 		return 0, err
 	case !found:
 		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
-			listed("the node has", all), s.silentDisk(all))
+			listed("the node has", all), s.silentDisk(wanted, all))
 	}
 	if len(matching) > 1 {
 		return s.only(ctx, wanted, matching)
@@ -126,12 +126,20 @@ func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []
 		listed("", others))
 }
 
-// silentDisk says, for an error, which disk doesn't answer, and why: it may be the wanted one. It
-// is "" if all disks answer.
-func (s *Staging) silentDisk(all []storage.Disk) string {
+// silentDisk says, for an error, which disk doesn't answer what the selector asks for, and why: it may be
+// the wanted one. It is "" if all disks answer.
+func (s *Staging) silentDisk(wanted storage.Selector, all []storage.Disk) string {
 	for _, d := range all {
 		if d.Error != "" {
 			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", d.Number, d.Error)
+		}
+	}
+	byNamespace := wanted.AzureLUN != nil || wanted.NVMeNamespace != 0
+	for _, d := range all {
+		if byNamespace && d.Bus == storage.BusNVMe && d.Location.NVMeNamespace == 0 {
+			return fmt.Sprintf("; it may be disk %d, an NVMe disk whose namespace isn't known, since its driver gives no "+
+				"SCSI address, as the native NVMe driver of Windows Server 2025 may; name the disk by its serial number, "+
+				"or go back to Windows' usual driver", d.Number)
 		}
 	}
 	if path, why := s.Disks.Unnumbered(); path != "" {

@@ -22,11 +22,8 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 	case win.IoctlStorageQueryProperty:
 		return m.queryProperty(d, in, out)
 	case win.IoctlScsiGetAddress:
-		switch {
-		case d.Spec.SCSIAddressError != 0:
+		if d.Spec.SCSIAddressError != 0 {
 			return 0, d.Spec.SCSIAddressError
-		case d.Spec.BusType == win.BusTypeNVMe && m.config.Settings.NativeNVMe:
-			return 0, win.ErrorInvalidFunction
 		}
 		return Reply(out, d.Spec.SCSI.Encode())
 	case win.IoctlDiskGetDriveGeometryEx:

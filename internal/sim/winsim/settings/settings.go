@@ -162,10 +162,6 @@ type Settings struct {
 	// ErrorInvalidFunction. Unknown: whether each Windows, and each driver of a virtual
 	// machine, answers it for the device.
 	NoNVMeIdentify bool
-	// NativeNVMe makes NVMe disks refuse the query for their SCSI address with
-	// ErrorInvalidFunction, as a driver without a SCSI layer may: nvmedisk.sys of Windows Server
-	// 2025. Unknown: whether it refuses, and with which error.
-	NativeNVMe bool
 	// NoSMBConnections leaves the connections of global mappings out of
 	// MSFT_SmbConnection. Unknown: whether they are always among them.
 	NoSMBConnections bool
