@@ -74,21 +74,48 @@ func TestServiceCanNotBeStarted(t *testing.T) {
 	}
 }
 
+// Which error the initiator returns without its service doesn't matter, nor while the
+// service begins.
+func TestServiceIsStartedAfterAnyError(t *testing.T) {
+	const addPortal, rpcServerUnavailable, endpointNotFound = "AddIScsiSendTargetPortalW", win.Errno(1722), win.Errno(1753)
+	synctest.Test(t, func(t *testing.T) {
+		sys, i := newNode(t, winsim.Delays{}, target(name, 1))
+		must(t, sys.Fail(winsim.Match{Call: "GetIScsiSessionListW", Count: 3}, endpointNotFound))
+		must(t, i.AddTargetPortal(t.Context(), portal))
+		stopped := false
+		sys.OnCall(func(c winsim.Call) {
+			if c.Name == addPortal && !stopped {
+				stopped = true
+				must(t, sys.StopService(context.Background(), "MSiSCSI"))
+			}
+		})
+		must(t, i.RemoveTargetPortal(t.Context(), portal))
+		must(t, sys.Fail(winsim.Match{Call: addPortal, Count: 1}, rpcServerUnavailable))
+		must(t, i.AddTargetPortal(t.Context(), portal))
+		if !stopped {
+			t.Error("the service wasn't stopped")
+		}
+	})
+}
+
 // A service that runs and doesn't answer isn't asked for ever.
 func TestServiceDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, i := newNode(t, winsim.Delays{}, target(name, 1))
-		discovered(t, i)
-		must(t, sys.Fail(winsim.Match{Call: login}, win.ISDSCDidNotRespond))
+		must(t, sys.Fail(winsim.Match{Call: "GetIScsiSessionListW"}, win.ISDSCDidNotRespond))
 		begin := time.Now()
-		err := i.ConnectTarget(t.Context(), portal, name, noAuth)
-		want(t, err, csiproxy.ErrUnavailable)
+		want(t, i.AddTargetPortal(t.Context(), portal), csiproxy.ErrUnavailable)
 		if took := time.Since(begin); took > 15*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		sys.ResetRules()
-		must(t, sys.Fail(winsim.Match{Call: login, Count: 3}, win.ISDSCServiceUnavailable))
-		must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
+		discovered(t, i)
+		must(t, sys.Fail(winsim.Match{Call: login}, win.ISDSCDidNotRespond))
+		calls := counted(sys, login)
+		want(t, i.ConnectTarget(t.Context(), portal, name, noAuth), csiproxy.ErrUnavailable)
+		if n := calls()[0]; n != 1 {
+			t.Errorf("a running service is asked %d times", n)
+		}
 	})
 }
 

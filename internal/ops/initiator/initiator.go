@@ -75,17 +75,43 @@ const (
 	retryInterval  = 100 * time.Millisecond
 )
 
-// call makes a call to the initiator. If its service isn't running, it starts it and
-// makes the call again.
+// call makes a call to the initiator. If its service isn't running, before the call or after
+// it has failed, call starts it first. It asks the service manager, since no source lists the
+// errors that the initiator's functions return without their service.
 func (i *Initiator) call(ctx context.Context, f func() error) error {
-	err := f()
-	if !serviceDown(err) {
+	if err := i.startService(ctx); err != nil {
 		return err
 	}
-	if err := scm.Start(ctx, i.sys, i.options.Logger, serviceName); err != nil {
+	err := f()
+	if err == nil {
+		return nil
+	}
+	if s, queryErr := i.sys.QueryService(ctx, serviceName); queryErr != nil || s.State == win.ServiceRunning {
+		return err
+	}
+	if err := i.startService(ctx); err != nil { // it was stopped meanwhile
+		return err
+	}
+	return f()
+}
+
+// startService starts the initiator's service, if it isn't running, and waits until it answers.
+func (i *Initiator) startService(ctx context.Context) error {
+	s, err := i.sys.QueryService(ctx, serviceName)
+	if err == nil && s.State == win.ServiceRunning {
+		return nil
+	}
+	if err == nil {
+		err = scm.Start(ctx, i.sys, i.options.Logger, serviceName)
+	}
+	if err != nil {
 		return &csiproxy.Error{Object: "service " + serviceName, Err: err}
 	}
-	return operation.Retry(ctx, serviceTimeout, retryInterval, serviceDown, f)
+	anyError := func(error) bool { return true }
+	return operation.Retry(ctx, serviceTimeout, retryInterval, anyError, func() error {
+		_, err := i.sys.ISCSISessions(ctx)
+		return err
+	})
 }
 
 // query is call for a call with a result.
@@ -95,10 +121,4 @@ func query[T any](ctx context.Context, i *Initiator, f func(context.Context) (T,
 		return err
 	})
 	return result, err
-}
-
-// serviceDown reports whether err may come from a service that isn't running.
-func serviceDown(err error) bool {
-	return win.IsAny(err, win.ISDSCServiceNotRunning, win.ISDSCServiceUnavailable, win.ISDSCDidNotRespond,
-		win.ErrorServiceNotActive)
 }

@@ -280,7 +280,7 @@ type SMBMappings interface {
 }
 
 // ISCSIInitiator is the node's iSCSI initiator: the functions of iscsidsc.dll, which call
-// the service MSiSCSI. While that doesn't run, each gives [ISDSCServiceNotRunning].
+// the service MSiSCSI. While that doesn't run, each fails; no source says with which error.
 // Nothing interrupts a call once it has begun.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/

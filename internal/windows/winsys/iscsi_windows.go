@@ -18,7 +18,7 @@ import (
 
 // The iSCSI initiator is the service MSiSCSI, which iscsidsc.dll calls. Such a call can't
 // be cancelled; if its context has ended before, it isn't made. Errors are those of the
-// service. If the service doesn't run, the error is [win.ISDSCServiceNotRunning].
+// service.
 //
 // All portals and sessions are those of any initiator port of the node.
 //

@@ -19,13 +19,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
-// system is Windows without the adapters that operations ask for new disks: Wine has
-// none.
+// system is Windows without the adapters that operations ask for new disks, and with the
+// initiator's service: Wine has neither.
 type system struct {
 	*winsys.System
 }
 
 func (system) DeviceInterfaces(context.Context, win.GUID) ([]string, error) { return nil, nil }
+
+func (system) QueryService(context.Context, string) (win.Service, error) {
+	return win.Service{State: win.ServiceRunning}, nil
+}
 
 // The daemon's operations on a target, from the first look at its portal to the end
 // of its session, and what arrives at the initiator of each.
