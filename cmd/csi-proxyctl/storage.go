@@ -97,7 +97,7 @@ func (p *program) cleanUp() *cobra.Command {
 				case l.Error != "":
 					state = "error: " + l.Error
 				case why == "":
-					why = "kubelet doesn't unpublish it: it has lost vol_data.json, beside the link, of the pod " + l.ForgottenPod
+					why = "kubelet has no record (vol_data.json, beside the link) of this mount of pod " + l.ForgottenPod
 					state = "stays; if neither kubelet nor the API server has that pod, run " + unpublishCommand(l.Mount)
 				}
 				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, why, state})
@@ -252,7 +252,7 @@ func showMounts(list storage.VolumeList) reply {
 		if m.LeftoverReason != "" {
 			row[6] = "leftover: " + m.LeftoverReason
 		} else if m.ForgottenPod != "" {
-			row[6] = "kubelet doesn't unpublish it for the pod " + m.ForgottenPod + ": see csi-proxyctl storage clean-up"
+			row[6] = "kubelet has no record (vol_data.json) of this mount of pod " + m.ForgottenPod + ": see csi-proxyctl storage clean-up"
 		}
 		r.rows = append(r.rows, row)
 	}

@@ -87,8 +87,8 @@ func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
 	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) Finding {
 		if m.LeftoverReason == "" && m.ForgottenPod != "" {
 			return warning("if neither kubelet nor the API server has that pod any more, run csi-proxyctl storage unpublish "+m.Path,
-				"kubelet doesn't unpublish %s, so that its volume can't be unstaged: it has lost vol_data.json, beside the link, "+
-					"of the pod %s", m.Path, m.ForgottenPod)
+				"kubelet has no record (vol_data.json, beside the link) of the mount %s of pod %s, so its volume can't be unstaged",
+				m.Path, m.ForgottenPod)
 		}
 		if m.LeftoverReason == "" {
 			return Finding{}

@@ -46,7 +46,7 @@ var (
 		"Links of pods whose volumes kubelet has lost track of, so that these can't be unstaged: 1 for each of the first 32 "+
 			"paths, and the number of the others.", []string{"path"}, nil)
 	recordsDesc = prometheus.NewDesc("csi_proxy_foreign_mapping_records",
-		"Files among the records of SMB mappings that are none: they are damaged, or of others.", nil, nil)
+		"Files in the directory of SMB mapping records that aren't records: damaged, or written by other programs.", nil, nil)
 	protectedDesc = prometheus.NewDesc(MissingVolume,
 		"1 if no volume of the node is that of -protected-volume, so that it protects nothing; else 0.", []string{"volume"}, nil)
 	answeredDesc = prometheus.NewDesc(InventoryTimestamp,

@@ -285,7 +285,7 @@ var (
 	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
 		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
 	limitDesc   = prometheus.NewDesc("csi_proxy_calls_limit", "How many calls may be under way: -max-calls.", nil, nil)
-	refusedDesc = prometheus.NewDesc("csi_proxy_refused_calls_total",
+	refusedDesc = prometheus.NewDesc("csi_proxy_calls_refused_total",
 		"Calls that were refused: reason calls is -max-calls, streams are too many streaming calls.",
 		[]string{"reason"}, nil)
 )

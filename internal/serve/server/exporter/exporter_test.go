@@ -106,8 +106,8 @@ func TestScrape(t *testing.T) {
 		`csi_proxy_calls{state="running"} 2`,
 		`csi_proxy_calls{state="streams"} 3`,
 		`csi_proxy_oldest_call_seconds 1.5`,
-		`csi_proxy_refused_calls_total{reason="calls"} 6`,
-		`csi_proxy_refused_calls_total{reason="streams"} 0`,
+		`csi_proxy_calls_refused_total{reason="calls"} 6`,
+		`csi_proxy_calls_refused_total{reason="streams"} 0`,
 		`extra_total 0`,
 	} {
 		if !strings.Contains(body, line+"\n") {
