@@ -120,7 +120,7 @@ ifdef PAIRS
 else ifdef SOAK
 	$(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 else
-	$(GO) test -timeout 40m ./internal/ops/... ./internal/sim/winsim
+	$(GO) test -timeout 40m ./internal/ops/... ./internal/sim/winsim/...
 	$(GO) -C test/windows test -count=1 -timeout 20m ./...
 endif
 
