@@ -4,6 +4,8 @@
 package csiproxy_test
 
 import (
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,5 +111,33 @@ func TestNewer(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Dependabot looks at each module and lock file, but for what is old on purpose.
+func TestDependabotSeesAll(t *testing.T) {
+	config := readText(t, ".github/dependabot.yml")
+	found := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains(notOurs, d.Name()) {
+			return fs.SkipDir
+		}
+		if name := d.Name(); name == "go.mod" || name == "package-lock.json" {
+			found++
+			folder := strings.TrimSuffix("/"+filepath.ToSlash(filepath.Dir(path)), "/.")
+			if folder == "" {
+				folder = "/"
+			}
+			if listed := strings.Contains(config, "\n      - "+folder+"\n"); listed == (folder == "/test/windows") {
+				t.Errorf(".github/dependabot.yml: %s: listed: %v", folder, listed)
+			}
+		}
+		return nil
+	})
+	if err != nil || found < 10 {
+		t.Errorf("%d modules and lock files, %v", found, err)
 	}
 }
