@@ -5,6 +5,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# What a machine can't run is skipped elsewhere, with exit code 77. Here that is a failure.
+export SKIPPED=1
+
 # need PACKAGE... installs Debian's packages that aren't there. Root only.
 need() {
 	local missing=() package

@@ -39,6 +39,9 @@ func TestEmpty(t *testing.T) {
 func output(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
+		if os.Getenv("SKIPPED") != "" {
+			t.Fatal(err) // CI, which installs them
+		}
 		t.Skip("needs Debian's libhivex-bin and reglookup: ", err)
 	}
 	var stderr strings.Builder
