@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -30,11 +31,35 @@ const (
 	// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount and
 	// pods\POD\volumes\PLUGIN\VOLUME\mount.
 	maxLinkDepth = 8
-	// maxLinkEntries bounds how many entries of directories are checked.
+	// maxLinkEntries bounds how many entries of directories are checked: in the directory of each pod,
+	// and elsewhere.
 	maxLinkEntries = 200_000
-	// emptyDir is the directory where kubelet keeps a pod's data that belong to no volume.
-	// It isn't searched: it has no staged paths, and pods may make any number of files there.
-	emptyDir = "kubernetes.io~empty-dir"
+)
+
+// podData are the directories where kubelet keeps those of a pod's data that belong to no volume of a
+// driver. They aren't searched: they have no staged paths, and users may have any number of files there,
+// links and links to others' volumes among them.
+//
+// Source: https://github.com/kubernetes/kubernetes/tree/master/pkg/volume (the plugins of these volumes
+// have these names, with "/" for "~")
+var podData = []string{
+	"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~projected",
+	"kubernetes.io~downward-api",
+}
+
+// Where kubelet has the volumes of pods: pods\UID\volumes\PLUGIN\NAME, of CSI drivers one level below,
+// and parts of volumes at pods\UID\volume-subpaths\NAME\CONTAINER\INDEX, though it makes none of these
+// on Windows. Links searches nothing else in the directory of a pod, since nothing that pods or their
+// users make may cost others time, or count as a use of others' volumes.
+//
+// Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/config/defaults.go,
+// https://github.com/kubernetes/kubernetes/blob/master/pkg/volume/util/subpath/subpath_windows.go
+const (
+	podsDirectory     = "pods"
+	volumesDirectory  = "volumes"
+	subpathsDirectory = "volume-subpaths"
+	podVolumeNames    = 4 // UID, volumes, PLUGIN and NAME
+	podSubpathNames   = 5 // UID, volume-subpaths, NAME, CONTAINER and INDEX
 )
 
 // What kubelet has in the directory of a pod's volume of a CSI driver,
@@ -47,15 +72,42 @@ const (
 
 // podOf returns the UID of the pod whose link to a volume has the path; "" if it is no such path.
 func (p *Policy) podOf(path Path) string {
-	if !p.IsOfKubelet(path) {
-		return ""
-	}
-	names := path.full().names[len(p.allowed[0].names):]
-	if len(names) == 6 && winname.Equal(names[0], "pods") && winname.Equal(names[2], "volumes") &&
-		winname.Equal(names[3], csiVolumes) && winname.Equal(names[5], csiMount) {
-		return names[1]
+	names, _ := p.belowPods(path)
+	if len(names) == podVolumeNames+1 && winname.Equal(names[1], volumesDirectory) &&
+		winname.Equal(names[2], csiVolumes) && winname.Equal(names[4], csiMount) {
+		return names[0]
 	}
 	return ""
+}
+
+// belowPods returns the names of a path below kubelet's directory of pods. ok is false if the path lies
+// elsewhere.
+func (p *Policy) belowPods(path Path) (names []string, ok bool) {
+	kubelet, at := p.allowed[0], path.full()
+	if path.volume != "" || !at.inside(kubelet) {
+		return nil, false
+	}
+	names = at.names[len(kubelet.names):]
+	if len(names) == 0 || !winname.Equal(names[0], podsDirectory) {
+		return nil, false
+	}
+	return names[1:], true
+}
+
+// isPodsOwn reports whether a path lies in the directory of a pod, but not where kubelet has its volumes.
+// names are those of the path below the directory of pods.
+func isPodsOwn(names []string) bool {
+	switch {
+	case len(names) < 2:
+		return false
+	case winname.Equal(names[1], subpathsDirectory):
+		return len(names) > podSubpathNames
+	case !winname.Equal(names[1], volumesDirectory):
+		return true
+	case len(names) > podVolumeNames && winname.Equal(names[2], csiVolumes):
+		return len(names) > podVolumeNames+1
+	}
+	return len(names) > podVolumeNames
 }
 
 // CheckSearched returns csiproxy.ErrFailedPrecondition if Links doesn't find the entry. It is called
@@ -71,11 +123,14 @@ func (e Entry) CheckSearched() error {
 // unsearched says why Links doesn't find a path; "" if it does.
 func (p *Policy) unsearched(path Path) (reason string) {
 	above := path.names[:max(0, len(path.names)-1)]
+	podNames, _ := p.belowPods(path)
 	switch {
 	case path.volume != "":
 		return "the path leads into a mounted volume"
-	case slices.ContainsFunc(above, isEmptyDir):
-		return "the path lies in an emptyDir"
+	case slices.ContainsFunc(above, isPodData):
+		return "the path lies in one of kubelet's directories for data that belong to no volume of a driver"
+	case isPodsOwn(podNames):
+		return "the path lies in the directory of a pod, but not where kubelet has its volumes"
 	case p.depth(path) > maxLinkDepth:
 		return fmt.Sprintf("the path lies more than %d levels below an allowed directory", maxLinkDepth)
 	}
@@ -96,10 +151,13 @@ func (p *Policy) depth(path Path) int {
 	return depth
 }
 
-func isEmptyDir(name string) bool { return winname.Equal(name, emptyDir) }
+func isPodData(name string) bool {
+	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
+}
 
-// Links returns the links and mount points in the allowed directories that aren't in an emptyDir,
-// down to maxLinkDepth. They aren't followed. If some may be missing, incomplete says why: a
+// Links returns the links and mount points in the allowed directories, down to maxLinkDepth, and in the
+// directories of pods only where kubelet has volumes. Links to files aren't among them, since no volume
+// or share is used by one. They aren't followed. If some may be missing, incomplete says why: a
 // directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too many entries.
 func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
 	s := &linkSearch{left: maxLinkEntries}
@@ -176,9 +234,9 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, depth int) error {
 	var err error
 	switch {
-	case info.IsReparsePoint():
+	case info.IsReparsePoint() && info.IsDir():
 		err = s.link(ctx, e)
-	case info.IsDir() && !isEmptyDir(e.name):
+	case info.IsDir() && !isPodData(e.name):
 		err = s.directory(ctx, e, depth+1)
 	}
 	if ctx.Err() != nil {
@@ -193,9 +251,14 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 
 // link adds e to the links that were found, if it still is a link.
 func (s *linkSearch) link(ctx context.Context, e Entry) error {
+	_, ofPod := e.walk.policy.belowPods(e.path())
+	if ofPod { // a pod whose volume is a directory of the node can keep it from being opened
+		defer func(left time.Duration) { e.walk.waitLeft = left }(e.walk.waitLeft)
+		e.walk.waitLeft = 0
+	}
 	link, err := e.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
-		return nil
+	if errors.Is(err, win.ErrorNotAReparsePoint) || ofPod && errors.Is(err, win.ErrorDeletePending) {
+		return nil // what is being deleted can't be opened, and so isn't used
 	}
 	if err != nil {
 		return err
@@ -207,24 +270,48 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 // directory searches the directory e, whose entries have depth+1 names below an allowed
 // directory. e may have become a link since it was listed.
 func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err error) {
-	if depth == 1 && e.walk.policy.holdsAllowed(e.path()) {
+	path := e.path()
+	if depth == 1 && e.walk.policy.holdsAllowed(path) {
 		depth = 0
 	}
-	if depth == maxLinkDepth {
-		return nil
+	names, ok := e.walk.policy.belowPods(path)
+	isPod := ok && len(names) == 1
+	if depth == maxLinkDepth || !isPod && isPodsOwn(append(names, csiMount)) {
+		return nil // nothing in it is searched
 	}
-	dir, err := e.Open(ctx, Directory(win.FileOpen))
+	dir, err := e.openPlain(ctx)
+	if errors.Is(err, win.ErrorReparsePointEncountered) {
+		return s.link(ctx, e)
+	}
 	if err != nil {
 		return err
 	}
 	defer dir.CloseInto(&err)
-	_, link, err := dir.Examine(ctx)
-	if err != nil {
-		return err
-	}
-	if link != nil {
-		s.found = append(s.found, FoundLink{Path: e.path(), Link: *link})
-		return nil
+	if isPod {
+		return s.pod(ctx, dir, depth)
 	}
 	return s.search(ctx, dir, depth)
+}
+
+// openPlain opens a directory that is no link. If it is one, it returns
+// win.ErrorReparsePointEncountered. This takes one call, where Open and Examine take two.
+func (e Entry) openPlain(ctx context.Context) (*File, error) {
+	o := Directory(win.FileOpen)
+	o.Access |= win.FileReadAttributes | win.Synchronize
+	o.Share = win.ShareRead | win.ShareWrite
+	o.Options |= win.FileOpenForBackup
+	return e.walk.hold(ctx, e, func() (win.File, error) { return e.openAt(ctx, o) })
+}
+
+// pod searches the directory of a pod where kubelet has volumes. It doesn't list it.
+func (s *linkSearch) pod(ctx context.Context, dir *File, depth int) error {
+	elsewhere := s.left
+	s.left = maxLinkEntries
+	defer func() { s.left = elsewhere }()
+	for _, name := range []string{volumesDirectory, subpathsDirectory} {
+		if err := s.entry(ctx, dir.Entry(name), win.FileInfo{Attributes: win.AttributeDirectory}, depth); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -30,16 +30,39 @@ func foundLinks(t *testing.T, sys *winsim.System, p *pathpolicy.Policy) (paths [
 // CheckSearched accepts a path if, and only if, Links finds a link there. Links to shares are made
 // nowhere else.
 func TestCheckSearched(t *testing.T) {
-	const emptyDir = kubelet + `\pods\pod\volumes\kubernetes.io~empty-dir`
+	const (
+		pod      = kubelet + `\pods\uid`
+		emptyDir = pod + `\volumes\kubernetes.io~empty-dir`
+		csi      = pod + `\volumes\kubernetes.io~csi`
+		subpaths = pod + `\volume-subpaths`
+	)
 	deep := strings.Repeat(`\d`, 7)
 	for path, searched := range map[string]bool{
-		kubelet + `\link`:                  true,
-		kubelet + deep + `\link`:           true,
-		kubelet + deep + `\d\link`:         false,
-		emptyDir:                           true, // which is no directory then
-		emptyDir + `\link`:                 false,
-		emptyDir + `\cache\link`:           false,
-		kubelet + `\mnt\link`:              false,
+		kubelet + `\link`:                 true,
+		kubelet + deep + `\link`:          true,
+		kubelet + deep + `\d\link`:        false,
+		emptyDir:                          true, // which is no directory then
+		emptyDir + `\link`:                false,
+		emptyDir + `\cache\link`:          false,
+		kubelet + `\mnt\link`:             false,
+		pod:                               true,
+		pod + `\link`:                     false, // kubelet has no volume there
+		pod + `\volumes\link`:             true,
+		pod + `\plugins\a\link`:           false,
+		pod + `\volumes\a~b\link`:         true,
+		pod + `\volumes\a~b\pv\link`:      false, // in the volume
+		csi + `\link`:                     true,
+		csi + `\pv\mount`:                 true,
+		csi + `\pv\mount\link`:            false,
+		subpaths + `\link`:                true,
+		subpaths + `\pv\container\0`:      true,
+		subpaths + `\pv\container\0\link`: false,
+		pod + `\volumes\kubernetes.io~configmap\c\link`:    false,
+		pod + `\volumes\kubernetes.io~projected\link`:      false,
+		pod + `\volumes\kubernetes.io~configmap\link`:      false,
+		pod + `\volumes\kubernetes.io~downward-api\link`:   false,
+		pod + `\volumes\KUBERNETES.IO~SECRET\link`:         false,
+		pod + `\volumes\kubernetes.io~downward-api\d\link`: false,
 		`C:\link`:                          true,
 		`C:` + deep + `\link`:              true,
 		`C:` + deep + `\d\link`:            false,
@@ -74,6 +97,18 @@ func TestCheckSearched(t *testing.T) {
 	}
 }
 
+// A link to a file leads to no volume and no share.
+func TestLinksToFilesAreLeftOut(t *testing.T) {
+	sys, p := newNode(t), newPolicy(t)
+	must(t, sys.MkdirAll(kubelet+`\directory`))
+	must(t, sys.WriteFile(kubelet+`\file`, nil))
+	must(t, sys.Symlink(kubelet+`\to-directory`, kubelet+`\directory`, true))
+	must(t, sys.Symlink(kubelet+`\to-file`, kubelet+`\file`, false))
+	if found := foundLinks(t, sys, p); !slices.Equal(found, []string{kubelet + `\to-directory`}) {
+		t.Errorf("the links are %q", found)
+	}
+}
+
 // A link is one of a forgotten pod only where kubelet has the links of pods, and if what it needs to
 // unpublish one isn't beside it, or has no contents.
 func TestForgottenPods(t *testing.T) {
@@ -82,16 +117,16 @@ func TestForgottenPods(t *testing.T) {
 	want := map[string]string{
 		pods + `lost\volumes\kubernetes.io~csi\pv\mount`:          "lost",
 		pods + `empty\volumes\kubernetes.io~csi\pv\mount`:         "empty",
-		pods + `UPPER\VOLUMES\Kubernetes.io~CSI\pv\Mount`:         "UPPER",
+		pods + `UPPER\volumes\Kubernetes.io~CSI\pv\Mount`:         "UPPER",
 		pods + `whole\volumes\kubernetes.io~csi\pv\mount`:         "",
 		pods + `other\volumes\kubernetes.io~csi\pv\link`:          "",
-		pods + `deep\volumes\kubernetes.io~csi\pv\a\mount`:        "",
-		pods + `in-tree\volumes\kubernetes.io~secret\s\mount`:     "",
+		pods + `flex\volumes\example~driver\mount`:                "",
 		kubelet + `\plugins\a\volumes\kubernetes.io~csi\pv\mount`: "",
 		`C:\work\pods\a\volumes\kubernetes.io~csi\pv\mount`:       "",
 	}
 	must(t, sys.MkdirAll(kubelet+`\staged`))
 	for path := range want {
+		path = strings.Replace(path, `UPPER\volumes`, `UPPER\VOLUMES`, 1)
 		must(t, sys.MkdirAll(path[:strings.LastIndex(path, `\`)]))
 		must(t, sys.Symlink(path, kubelet+`\staged`, true))
 	}

@@ -32,7 +32,7 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
-	directory := simtest.Kubelet + `\pods\directory`
+	directory := simtest.Kubelet + `\pods\uid\volumes\example~driver`
 	simtest.Must(t, sim.MkdirAll(directory))
 	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	elsewhere := simtest.Kubelet + `\pods\link`
