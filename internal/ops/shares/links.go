@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -141,7 +140,7 @@ func (m *Mappings) LinksTo(ctx context.Context, share *use.Share) (to Links, _ e
 	}
 	to.Incomplete = incomplete
 	for _, l := range all.All {
-		if way, leads := wayToShare(l, all.ByPath); leads == share.Root {
+		if way, leads := wayToShare(l, all); leads == share.Root {
 			to.ways = append(to.ways, way)
 		}
 	}
@@ -150,8 +149,8 @@ func (m *Mappings) LinksTo(ctx context.Context, share *use.Share) (to Links, _ e
 
 // wayToShare returns the root of the share that a link leads to, and the links on the way. root
 // is "" if the link leads to no share.
-func wayToShare(l pathpolicy.FoundLink, all map[string]pathpolicy.FoundLink) (way []string, root string) {
-	for len(way) <= len(all) { // or it is a circle
+func wayToShare(l pathpolicy.FoundLink, all use.Links) (way []string, root string) {
+	for len(way) <= len(all.All) { // or it is a circle
 		way = append(way, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
 			return way, remote.Root()
@@ -159,31 +158,13 @@ func wayToShare(l pathpolicy.FoundLink, all map[string]pathpolicy.FoundLink) (wa
 		if l.Link.Kind != pathpolicy.LinkInside {
 			return nil, ""
 		}
-		next, ok := firstLink(l.Link.Path.String(), all)
+		next, ok := all.FirstOn(l.Link.Path.String())
 		if !ok {
 			return nil, ""
 		}
 		l = next
 	}
 	return nil, ""
-}
-
-// firstLink returns the first link on a path: the path itself or a directory above it.
-func firstLink(path string, all map[string]pathpolicy.FoundLink) (pathpolicy.FoundLink, bool) {
-	folded := winname.Lower(path)
-	for at := 0; at < len(folded); {
-		end := strings.IndexByte(folded[at:], '\\')
-		if end < 0 {
-			break
-		}
-		at += end
-		if l, ok := all[folded[:at]]; ok {
-			return l, true
-		}
-		at++
-	}
-	l, ok := all[folded]
-	return l, ok
 }
 
 // Paths returns the paths of the links.

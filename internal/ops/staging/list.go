@@ -125,17 +125,13 @@ func (s *Staging) ListVolumes(ctx context.Context) (_ storage.VolumeList, err er
 // list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
 // mount whether it is a leftover.
 func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.VolumeList, _ error) {
-	links, incomplete, err := s.Paths.Links(ctx, s.Sys)
+	links, incomplete, err := s.Owner.Links(ctx)
 	if err != nil {
 		return list, err
 	}
-	mounts := make([]storage.Mount, len(links))
-	mountPoints := make(map[string]bool)
-	for _, l := range links {
-		mountPoints[winname.Lower(l.Path.String())] = l.Link.IsMountPoint()
-	}
-	err = operation.Each(len(links), listedAtOnce, func(i int) (err error) {
-		mounts[i], err = s.mounted(ctx, links[i], mountPoints)
+	mounts := make([]storage.Mount, len(links.All))
+	err = operation.Each(len(mounts), listedAtOnce, func(i int) (err error) {
+		mounts[i], err = s.mounted(ctx, links.All[i], links)
 		return err
 	})
 	if err != nil {
@@ -175,12 +171,11 @@ func incompleteReason(links, mappings, undecided error) string {
 // markGone marks the mounts of volumes that aren't on the node and to which no link leads: pods that
 // have ended have left these. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is why it isn't known of some mount.
-func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pathpolicy.FoundLink,
+func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links use.Links,
 	complete bool) (undecided, _ error) {
-	links := use.NewLinks(all)
 	for i, m := range mounts {
 		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
-			!s.Paths.IsOfKubelet(all[i].Path) {
+			!s.Paths.IsOfKubelet(links.All[i].Path) {
 			continue
 		}
 		gone, err := s.isGone(ctx, m.Volume.VolumeID)
@@ -203,10 +198,8 @@ func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, all []pa
 // listedAtOnce is how many volumes and shares a list asks at one time.
 const listedAtOnce = 16
 
-// mounted describes the volume or share to which a link or mount point leads. mountPoints are the
-// paths of all mount points that were found, in lower case.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink,
-	mountPoints map[string]bool) (m storage.Mount, err error) {
+// mounted describes the volume or share to which l, one of all links and mount points, leads.
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all use.Links) (m storage.Mount, err error) {
 	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
 	switch {
 	case l.Link.IsMountPoint():
@@ -226,7 +219,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink,
 		return m, ctx.Err()
 	}
 	m.Kind = storage.Link
-	if l.Link.Kind == pathpolicy.LinkInside && mountPoints[winname.Lower(l.Link.Path.String())] {
+	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[winname.Lower(l.Link.Path.String())].Link.IsMountPoint() {
 		return m, nil // known to lead to a volume; following the link would take two calls for each directory
 	}
 	// The path of a link that lies in a volume doesn't parse. Such a link is the pod's own.

@@ -429,7 +429,11 @@ func TestMountedAtKeepsChanging(t *testing.T) {
 // A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
 // and what the rules forbid, or a volume that is gone, is no use.
 func TestLinksAmong(t *testing.T) {
-	const mount, link = simtest.Kubelet + `\mount`, simtest.Kubelet + `\link`
+	const (
+		mount, other = simtest.Kubelet + `\mount`, simtest.Kubelet + `\other-mount`
+		link         = simtest.Kubelet + `\link`
+		unsearched   = simtest.Kubelet + `\kubernetes.io~empty-dir\way`
+	)
 	for name, c := range map[string]struct {
 		target string
 		errno  win.Errno // of opens in the volume
@@ -437,13 +441,20 @@ func TestLinksAmong(t *testing.T) {
 		want   []string
 		kind   error
 	}{
-		"into the volume":         {target: mount + `\sub`, want: []string{link}},
-		"elsewhere":               {target: simtest.Kubelet + `\other`},
-		"through a way outside":   {target: simtest.Kubelet + `\outside\sub`},
-		"into a volume not ready": {target: mount + `\sub`, errno: win.ErrorNotReady, times: 100, kind: csiproxy.ErrUnavailable},
-		"refused by Windows":      {target: mount + `\sub`, errno: win.ErrorAccessDenied, times: 100, kind: csiproxy.ErrUnavailable},
-		"by way of what is gone":  {target: mount + `\sub`, errno: win.ErrorDeviceNotConnected, times: 100},
-		"gone for a moment":       {target: mount + `\sub`, errno: win.ErrorDeviceNotConnected, times: 1, want: []string{link}},
+		"into the volume":                      {target: mount + `\sub`, want: []string{link}},
+		"into it when it is silent":            {target: mount + `\sub`, errno: win.ErrorNotReady, times: 100, want: []string{link}},
+		"by way of another link":               {target: simtest.Kubelet + `\found\sub`, want: []string{link, simtest.Kubelet + `\found`}},
+		"to a mount point behind another link": {target: simtest.Kubelet + `\aside\mount`, want: []string{link}},
+		"elsewhere":                            {target: simtest.Kubelet + `\other`},
+		"through a way outside":                {target: simtest.Kubelet + `\outside\sub`},
+		"by a pod's link":                      {target: unsearched + `\sub`, want: []string{link}},
+		"into a volume not ready":              {target: unsearched + `\sub`, errno: win.ErrorNotReady, times: 100, kind: csiproxy.ErrUnavailable},
+		"refused by Windows":                   {target: unsearched + `\sub`, errno: win.ErrorAccessDenied, times: 100, kind: csiproxy.ErrUnavailable},
+		"by way of what is gone":               {target: unsearched + `\sub`, errno: win.ErrorDeviceNotConnected, times: 100},
+		"gone for a moment":                    {target: unsearched + `\sub`, errno: win.ErrorDeviceNotConnected, times: 1, want: []string{link}},
+		// Its pods choose what is in it.
+		"by a link in another volume": {target: other + `\planted`},
+		"into another, silent volume": {target: other + `\sub`, errno: win.ErrorNotReady, times: 100},
 	} {
 		sim := simtest.Open(t, winsim.Delays{})
 		id, _ := simtest.Volume(t, sim)
@@ -452,6 +463,18 @@ func TestLinksAmong(t *testing.T) {
 		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\outside`, `C:\elsewhere`, true))
 		simtest.Mount(t, sim, mount, id)
 		simtest.Must(t, sim.MkdirAll(mount+`\sub`))
+		second, _ := simtest.Volume(t, sim)
+		simtest.Mount(t, sim, other, second)
+		simtest.Must(t, sim.MkdirAll(other+`\sub`))
+		simtest.Must(t, sim.Symlink(other+`\planted`, mount, true))
+		simtest.Must(t, sim.MkdirAll(strings.TrimSuffix(unsearched, `\way`)))
+		simtest.Must(t, sim.Symlink(unsearched, mount, true))
+		simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\plain\mount`))
+		simtest.Mount(t, sim, simtest.Kubelet+`\plain\mount`, id)
+		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\aside`, simtest.Kubelet+`\plain`, true))
+		if strings.Contains(c.target, `\found`) {
+			simtest.Must(t, sim.Symlink(simtest.Kubelet+`\found`, mount, true))
+		}
 		simtest.Must(t, sim.Symlink(link, c.target, true))
 		paths, err := pathpolicy.New(simtest.Kubelet)
 		simtest.Must(t, err)
@@ -462,6 +485,8 @@ func TestLinksAmong(t *testing.T) {
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))
 		}
 		links, err := use.Default(sim).LinksAmong(t.Context(), all, volume.ID(id))
+		slices.Sort(links)
+		slices.Sort(c.want)
 		if !slices.Equal(links, c.want) || c.kind == nil && err != nil || !errors.Is(err, c.kind) {
 			t.Errorf("%s: %q, %v", name, links, err)
 		}

@@ -104,6 +104,24 @@ func NewLinks(all []pathpolicy.FoundLink) Links {
 	return Links{all, byPath}
 }
 
+// FirstOn returns the first link on a path: at a directory above, or the path itself.
+func (l Links) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
+	folded := winname.Lower(path)
+	for at := 0; at < len(folded); {
+		end := strings.IndexByte(folded[at:], '\\')
+		if end < 0 {
+			break
+		}
+		at += end
+		if first, ok = l.ByPath[folded[:at]]; ok {
+			return first, true
+		}
+		at++
+	}
+	first, ok = l.ByPath[folded]
+	return first, ok
+}
+
 // foundLinks are the links and mount points in the allowed directories. incomplete is why some may be
 // missing, or nil.
 type foundLinks struct {
@@ -174,7 +192,7 @@ func (o *Owner) LinksAmong(ctx context.Context, all Links, id volume.ID) (links 
 		if l.Link.IsMountPoint() {
 			continue
 		}
-		leads, err := o.leadsTo(ctx, l, id, all.ByPath)
+		leads, err := o.leadsTo(ctx, l, id, all)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -195,11 +213,11 @@ func unknownLinks(err error) error {
 	}
 }
 
-// leadsTo reports whether a link leads to a volume. It takes the links and mount points on the way
-// from found, and reads only others.
-func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID,
-	found map[string]pathpolicy.FoundLink) (bool, error) {
-	for range len(found) + 1 {
+// leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
+// the way from all. It reads others only where the way leads through none of these: what is in another
+// volume or share is its pods' own, and no use of this one.
+func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, all Links) (bool, error) {
+	for range len(all.All) + 1 {
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
 			return id.Equal(volume.ID(l.Link.Volume)), nil
@@ -207,9 +225,10 @@ func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.I
 		default:
 			return false, nil
 		}
-		next, ok := found[winname.Lower(l.Link.Path.String())]
-		if !ok {
-			return o.resolvesTo(ctx, l.Link.Path, id)
+		to := l.Link.Path
+		next, ok := all.FirstOn(to.String())
+		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
+			return o.resolvesTo(ctx, to, id)
 		}
 		l = next
 	}
