@@ -95,7 +95,6 @@ var changing = map[string]string{
 
 	"disk put back, since it was refused":            win.IoctlDiskSetDiskAttributes.String(),
 	"disk made writable, since it is staged no more": win.IoctlDiskSetDiskAttributes.String(),
-	"partition table moved to the end of its disk":   win.IoctlDiskSetDriveLayoutEx.String(),
 }
 
 // undone are the changes of operations that have failed before: without them, an operation may end well.

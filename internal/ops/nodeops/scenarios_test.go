@@ -201,7 +201,6 @@ var publishedScenarios = []scenario{
 	},
 	{
 		name: "ResizeVolume", prepare: func(r *rig) {
-			r.must(r.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
 			r.mounted()
 			r.must(r.sim.GrowDisk(r.number, 20<<30))
 			r.must(r.process().Disk.Rescan(context.Background()))

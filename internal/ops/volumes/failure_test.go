@@ -43,9 +43,8 @@ func mounted(n *node) subject {
 	return s
 }
 
-// grown is a node with a volume whose disk has grown since, and whose table doesn't follow by itself.
+// grown is a node with a volume whose disk has grown since.
 func grown(n *node) subject {
-	n.do(n.sim.SetSettings(winsim.Settings{FixedUsableLength: true}))
 	s := formatted(n)
 	n.do(n.sim.GrowDisk(s.number, 20*gibibyte))
 	return s

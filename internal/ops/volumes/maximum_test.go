@@ -35,8 +35,5 @@ func TestMaximumLength(t *testing.T) {
 		},
 	} {
 		simtest.Want(t, c.name, maximumLength(&c.layout, p, c.disk), c.want)
-		if c.layout.Style == win.StyleGPT && wholeUsableLength(&c.layout, c.disk) != c.layout.UsableLength {
-			t.Errorf("%s: the whole is %d", c.name, wholeUsableLength(&c.layout, c.disk))
-		}
 	}
 }

@@ -56,13 +56,6 @@ func (v *Volumes) Grow(ctx context.Context, d *use.Disk, id volume.ID, extent wi
 	if err := refreshSize(ctx, dv.disk); err != nil {
 		return err
 	}
-	// The disk is opened again, since it isn't documented whether the old handle sees the new size.
-	fresh, err := dv.disk.Reopen(ctx, v.sys, win.GenericRead|win.GenericWrite)
-	if err != nil {
-		return err
-	}
-	defer fresh.Close()
-	dv.disk = fresh
 	length, err := v.growPartition(ctx, dv, sizeBytes, growable)
 	if err != nil || !formatted || !growable {
 		return err
@@ -83,7 +76,8 @@ type diskVolume struct {
 }
 
 // refreshSize has Windows read the capacity of a disk again, which may have grown, and then the
-// partitions. That also moves the backup of the partition table to the new end of the disk.
+// partitions. That also moves the backup of the partition table to the new end of the disk: the class
+// driver tells the partition manager of another capacity (Windows-driver-samples, classpnp/src/class.c).
 func refreshSize(ctx context.Context, h *opendisk.Disk) error {
 	err := h.UpdateDriveSize(ctx)
 	if err != nil && csiproxy.KindOf(err) != csiproxy.ErrUnimplemented {
@@ -102,9 +96,6 @@ func (v *Volumes) growPartition(ctx context.Context, dv diskVolume, sizeBytes in
 	}
 	if !growable {
 		return 0, csiproxy.Errorf(csiproxy.ErrUnimplemented, "Windows can grow only NTFS and ReFS file systems")
-	}
-	if err := v.useWholeDisk(ctx, dv.disk); err != nil {
-		return 0, err
 	}
 	// Another process may have grown it, or made another partition behind it.
 	if err := v.verify(ctx, dv.id, dv.disk, dv.extent); err != nil {
@@ -139,6 +130,12 @@ func plan(ctx context.Context, dv diskVolume, sizeBytes int64) (_ win.Partition,
 		return win.Partition{}, 0, refuse("it lies on no data partition of a basic disk, and only such a volume can grow")
 	}
 	maximum := maximumLength(layout, partition, geometry)
+	if usableEnd := layout.StartingUsableOffset + layout.UsableLength; layout.Style == win.StyleGPT &&
+		geometry.DiskSize-usableEnd > tolerance && usableEnd-partition.StartingOffset-maximum < minimumGrowth &&
+		(sizeBytes == 0 || sizeBytes > maximum) {
+		return win.Partition{}, 0, csiproxy.Errorf(csiproxy.ErrUnavailable, "its disk has %d bytes, and the partition "+
+			"table ends at %d, since Windows hasn't moved it to the new end; try again later", geometry.DiskSize, usableEnd)
+	}
 	wanted := sizeBytes
 	switch {
 	case sizeBytes == 0:
@@ -159,40 +156,6 @@ func plan(ctx context.Context, dv diskVolume, sizeBytes int64) (_ win.Partition,
 	return partition, (wanted - partition.Length) / minimumGrowth * minimumGrowth, nil
 }
 
-// useWholeDisk moves the end of a GPT to the end of its disk. It is needed in case
-// Windows hasn't done that by itself when it read the new size: the documentation
-// doesn't say whether each version does.
-func (v *Volumes) useWholeDisk(ctx context.Context, h *opendisk.Disk) error {
-	geometry, err := h.Geometry(ctx)
-	if err != nil {
-		return err
-	}
-	if err := h.Verify(ctx); err != nil {
-		return err
-	}
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return err
-	}
-	whole := wholeUsableLength(layout, geometry)
-	if layout.Style != win.StyleGPT || whole-layout.UsableLength < minimumGrowth {
-		return nil
-	}
-	layout.UsableLength = whole
-	if err := h.SetLayout(ctx, layout); err != nil {
-		return err
-	}
-	v.options.Logger.Info("partition table moved to the end of its disk", "disk", h.Number, "bytes", geometry.DiskSize)
-	return h.UpdateProperties(ctx)
-}
-
-// wholeUsableLength is the usable length of a GPT that spans its whole disk. The backup table
-// at the end is one sector shorter than the table at the beginning, since the protective MBR
-// has no backup.
-func wholeUsableLength(l *win.DriveLayout, g win.DiskGeometryEx) int64 {
-	return g.DiskSize - (l.StartingUsableOffset - int64(g.BytesPerSector)) - l.StartingUsableOffset
-}
-
 // partitionAt returns the partition that a volume on a basic disk lies on. A volume on a
 // dynamic disk may begin where a partition begins, too. Such a partition has a type of its
 // own, and isn't returned.
@@ -211,7 +174,7 @@ func maximumLength(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) in
 	end := g.DiskSize
 	switch l.Style {
 	case win.StyleGPT:
-		end = l.StartingUsableOffset + max(l.UsableLength, wholeUsableLength(l, g))
+		end = l.StartingUsableOffset + l.UsableLength
 	case win.StyleMBR:
 		end = min(end, mbrSectors*int64(g.BytesPerSector))
 	}

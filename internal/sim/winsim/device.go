@@ -19,7 +19,7 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	s.mu.Unlock()
 	return ask(ctx, s, Call{win.CallOpen, object}, func() (win.Device, error) {
 		if d, ok := s.disks.ByPath(path); ok {
-			h := handle{object: objectName{name: d.Object()}, disk: d, length: d.Seen, access: access}
+			h := handle{object: objectName{name: d.Object()}, disk: d, access: access}
 			return &device{s.open(h)}, nil
 		}
 		v, err := s.volumes.ByPath(path)
@@ -69,12 +69,7 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 
 // stale reports whether a control code wants a handle that was opened later.
 func (d *device) stale(code win.IoctlCode) bool {
-	switch set := d.sys.settings; {
-	case d.disk != nil:
-		return code == win.IoctlDiskGrowPartition && set.FreshHandleToGrow && d.length != d.disk.Seen
-	default:
-		return code == win.FsctlExtendVolume && set.FreshHandleToExtend && d.length != d.volume.Length
-	}
+	return d.disk == nil && code == win.FsctlExtendVolume && d.sys.settings.FreshHandleToExtend && d.length != d.volume.Length
 }
 
 // ReadAt implements [win.Device].

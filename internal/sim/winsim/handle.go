@@ -24,7 +24,7 @@ type handle struct {
 
 	disk   *disks.Disk     // of a disk handle
 	volume *volumes.Volume // of a volume handle
-	length int64           // of the disk or volume in bytes, as it was opened
+	length int64           // of the volume in bytes, as it was opened
 	root   paths.Root      // of a file handle
 	fs     *ntfs.FS        // of a file handle
 	file   *ntfs.Handle    // of a file handle; nil once the handle is dead

@@ -175,36 +175,25 @@ func TestGrowPartition(t *testing.T) {
 	}
 }
 
-// TestGrowDisk: the usable range follows when the driver reads the capacity, or
-// when the table is written next.
+// TestGrowDisk: the usable range follows when the driver reads the capacity.
 func TestGrowDisk(t *testing.T) {
-	for _, fixed := range []bool{false, true} {
-		s := newNode(t, Delays{})
-		must(t, s.SetSettings(Settings{FixedUsableLength: fixed}))
-		n := attach(t, s, DiskSpec{})
-		createGPT(t, s, n)
-		must(t, setLayout(s, t, n, data(mib, gib)))
-		before := layoutOf(t, s, n)
-		must(t, s.GrowDisk(n, 20*gib))
-		if got := layoutOf(t, s, n); !cmp.Equal(before, got) {
-			t.Errorf("the layout followed at once: %+v", got)
-		}
-		mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil)
-		want := before.UsableLength + 10*gib
-		if fixed {
-			if got := layoutOf(t, s, n); got.UsableLength != before.UsableLength {
-				t.Errorf("the usable length moved to %d", got.UsableLength)
-			}
-			must(t, setLayout(s, t, n, before.Partitions...))
-		}
-		got := layoutOf(t, s, n)
-		if got.UsableLength != want || !cmp.Equal(before.Partitions, got.Partitions) {
-			t.Errorf("usable %d, want %d; partitions %+v", got.UsableLength, want, got.Partitions)
-		}
-		must(t, s.WriteImage(n, make([]byte, 512), 512)) // the backup is at the new end
-		if again := layoutOf(t, s, n); !cmp.Equal(got, again) {
-			t.Errorf("the backup says %+v", again)
-		}
+	s := newNode(t, Delays{})
+	n := attach(t, s, DiskSpec{})
+	createGPT(t, s, n)
+	must(t, setLayout(s, t, n, data(mib, gib)))
+	before := layoutOf(t, s, n)
+	must(t, s.GrowDisk(n, 20*gib))
+	if got := layoutOf(t, s, n); !cmp.Equal(before, got) {
+		t.Errorf("the layout followed at once: %+v", got)
+	}
+	mustControl(t, s, drivePath(n), win.IoctlDiskUpdateDriveSize, nil)
+	got := layoutOf(t, s, n)
+	if want := before.UsableLength + 10*gib; got.UsableLength != want || !cmp.Equal(before.Partitions, got.Partitions) {
+		t.Errorf("usable %d, want %d; partitions %+v", got.UsableLength, want, got.Partitions)
+	}
+	must(t, s.WriteImage(n, make([]byte, 512), 512)) // the backup is at the new end
+	if again := layoutOf(t, s, n); !cmp.Equal(got, again) {
+		t.Errorf("the backup says %+v", again)
 	}
 }
 

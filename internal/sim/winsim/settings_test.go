@@ -152,18 +152,6 @@ func TestSettings(t *testing.T) {
 				}
 				must(t, s.DetachDisk(n))
 			}},
-		"FreshHandleToGrow": {Settings{FreshHandleToGrow: true},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				d := openDevice(t, s, drivePath(n), readWrite)
-				defer closeHandle(t, d)
-				must(t, s.GrowDisk(n, 20*gib))
-				_, err := d.Control(t.Context(), win.IoctlDiskUpdateDriveSize, nil, make([]byte, win.DiskGeometrySize))
-				must(t, err)
-				grow := win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode()
-				_, err = d.Control(t.Context(), win.IoctlDiskGrowPartition, grow, nil)
-				wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
-				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition, grow)
-			}},
 		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 				v := openDevice(t, s, device1(volume), readWrite)

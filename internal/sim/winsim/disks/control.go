@@ -89,7 +89,7 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 		if len(out) < win.DiskGeometrySize {
 			return 0, win.ErrorInsufficientBuffer
 		}
-		if err := d.updateSize(!m.config.Settings.FixedUsableLength); err != nil {
+		if err := d.updateSize(); err != nil {
 			return 0, err
 		}
 		return copy(out, d.Geometry().Encode()[:win.DiskGeometrySize]), nil

@@ -207,11 +207,11 @@ func (d *Disk) readCapacity() {
 }
 
 // updateSize makes the disk driver read the capacity again
-// (IOCTL_DISK_UPDATE_DRIVE_SIZE). With moveBackup the GPT takes in what is new.
-func (d *Disk) updateSize(moveBackup bool) error {
+// (IOCTL_DISK_UPDATE_DRIVE_SIZE). The GPT takes in what is new.
+func (d *Disk) updateSize() error {
 	d.readCapacity()
 	t, err := gpt.Read(d.media())
-	if err != nil || !moveBackup || !d.Writable() { // no table to move, or not now
+	if err != nil || !d.Writable() { // no table to move, or not now
 		return nil
 	}
 	before := t.LastUsable

@@ -30,9 +30,6 @@ type Settings struct {
 	// AutomaticMSR makes IOCTL_DISK_CREATE_DISK add the reserved partition, as its
 	// documentation says. Unknown: whether it does; public code adds its own.
 	AutomaticMSR bool
-	// FixedUsableLength keeps IOCTL_DISK_UPDATE_DRIVE_SIZE from moving the backup GPT to
-	// the new end of a disk. Unknown: which Windows does that by itself.
-	FixedUsableLength bool
 	// OfflineLayout is how IOCTL_DISK_GET_DRIVE_LAYOUT_EX answers for a disk that is offline. Unknown:
 	// whether the partition manager reads the table of such a disk.
 	OfflineLayout OfflineLayout `also:"1,2"`
@@ -67,10 +64,6 @@ type Settings struct {
 	// GoneDisk is the error of what is open on a disk that was pulled out, and on its
 	// volumes; 0 is ErrorDeviceNotConnected. Unknown: which one the drivers give.
 	GoneDisk win.Errno `also:"55,433,1006"`
-	// FreshHandleToGrow makes IOCTL_DISK_GROW_PARTITION fail with ErrorInvalidParameter
-	// on a handle that was opened before the disk's size was read anew. Unknown: whether
-	// a handle keeps the size.
-	FreshHandleToGrow bool
 	// GrowTooFar is the error of IOCTL_DISK_GROW_PARTITION into what isn't free; 0 is
 	// ErrorInvalidParameter. Unknown: which of the errors of the control code that is.
 	GrowTooFar win.Errno `also:"31"`
