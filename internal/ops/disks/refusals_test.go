@@ -4,6 +4,7 @@
 package disks_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,6 +56,33 @@ func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
 		simtest.Want(t, "attributes of the disk", sim.Disks()[1].Attributes, win.DiskOffline)
 		simtest.Want(t, "writes to it", sim.Calls()["IOCTL_DISK_CREATE_DISK"], 0)
 	})
+}
+
+// A disk that has gone online to be looked at goes back only if it is refused, or if the caller gives up. An
+// error of Windows may pass, so then it stays online for the next attempt.
+func TestPartitionDiskPutsBack(t *testing.T) {
+	for errno, back := range map[win.Errno]bool{0: true, win.ErrorIODevice: false, win.ErrorAccessDenied: false} {
+		sim, ops := newNode(t)
+		n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var looked atomic.Bool
+		sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallRead && !looked.Swap(true) {
+				if errno == 0 {
+					cancel()
+				} else {
+					simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallRead, Count: 1}, errno))
+				}
+			}
+		})
+		err := ops.PartitionDisk(ctx, n)
+		sim.OnCall(nil)
+		if want := map[bool]win.DiskAttributes{true: disks.Blocking}[back]; err == nil || sim.Disks()[1].Attributes != want {
+			t.Errorf("error %d: its attributes are %d, want %d; %v", errno, sim.Disks()[1].Attributes, want, err)
+		}
+		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
+	}
 }
 
 // A table with partitions for which Windows has no volume isn't a success: the caller

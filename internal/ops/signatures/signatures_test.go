@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/internal/ops/signatures/signaturetest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -37,9 +38,6 @@ func (m disk) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
 	return copy(p, m.b[min(off, int64(len(m.b))):]), nil
 }
 
-// fat is the first sector of a file system that doesn't give its name.
-var fat = map[int64]string{0: "\xeb\x3c\x90", 11: "\x00\x02\x04\x01\x00\x02", 21: "\xf8", 510: "\x55\xaa"}
-
 func recognise(t *testing.T, b []byte) string {
 	t.Helper()
 	found, err := Recognise(t.Context(), disk{b: b}, int64(len(b)), sector)
@@ -47,72 +45,49 @@ func recognise(t *testing.T, b []byte) string {
 	return found
 }
 
-// What mkfs and its kind leave behind, reduced to the bytes that tell.
+// What mkfs and its kind leave behind is recognised, and of the table each.
 func TestRecognise(t *testing.T) {
+	known := make(map[string]bool)
+	for _, m := range signaturetest.Media {
+		known[m.Name] = true
+		b := make([]byte, mediumSize)
+		m.Parts(mediumSize, func(offset int64, s string) { copy(b[offset:], s) })
+		simtest.Want(t, fmt.Sprintf("%+v", m), recognise(t, b), m.Name)
+	}
+	bare(mediumSize, func(s signature, _ string, _ int64) {
+		if !known[s.name] {
+			t.Errorf("there is no medium with %s", s.name)
+		}
+	})
+}
+
+// What is no signature, but has a part of one, or is like one.
+func TestRecogniseNothing(t *testing.T) {
 	end := int64(mediumSize)
-	for _, c := range []struct {
-		want  string
-		parts map[int64]string
-	}{
-		{"an ext2, ext3 or ext4 file system",
-			map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x18: "\x02", 1024 + 0x4c: "\x01"}},
-		{"an XFS file system", map[int64]string{0: "XFSB"}},
-		{"a Btrfs file system", map[int64]string{65536 + 64: "_BHRfS_M"}},
-		{"a LUKS encrypted volume", map[int64]string{0: "LUKS\xba\xbe\x00\x02"}},
-		{"a LUKS encrypted volume (second header)", map[int64]string{0x4000: "SKUL\xba\xbe"}},
-		{"an LVM physical volume", map[int64]string{512: "LABELONE", 512 + 24: "LVM2 001"}},
-		{"a Linux MD RAID member", map[int64]string{4096: "\xfc\x4e\x2b\xa9"}},
-		{"a Linux MD RAID member", map[int64]string{end - 8192: "\xfc\x4e\x2b\xa9"}},
-		{"a Linux MD RAID member", map[int64]string{end - 65536: "\xfc\x4e\x2b\xa9"}},
-		{"a ZFS pool member", map[int64]string{128<<10 + 7<<10: "\x0c\xb1\xba\x00\x00\x00\x00\x00"}},
-		{"a ZFS pool member (second label)", map[int64]string{384 << 10: "\x00\x00\x00\x00\x00\xba\xb1\x0c"}},
-		{"Linux swap space", map[int64]string{4096 - 10: "SWAPSPACE2"}},
-		{"Linux swap space", map[int64]string{65536 - 10: "SWAPSPACE2"}},
-		{"an NTFS file system", map[int64]string{3: "NTFS    "}},
-		{"an NTFS file system with a damaged boot sector", map[int64]string{end - 512: "\xeb\x52\x90NTFS    "}},
-		{"a ReFS file system", map[int64]string{3: "ReFS\x00\x00\x00\x00"}},
-		{"a BitLocker encrypted volume", map[int64]string{0: "\xeb\x58\x90-FVE-FS-"}},
-		{"an exFAT file system", map[int64]string{3: "EXFAT   "}},
-		{"a FAT32 file system", map[int64]string{82: "FAT32   "}},
-		{"an NTFS file system with a damaged boot sector", map[int64]string{end - 4096: "\xeb\x52\x90NTFS    "}},
-		{"the journal of an XFS file system",
-			map[int64]string{512: "\xfe\xed\xba\xbe", 512 + 11: "\x02", 512 + 303: "\x01"}},
-		{"an HFS or HFS+ file system", map[int64]string{1024: "BD", 1024 + 22: "\x02"}},
-		{"a Minix file system", map[int64]string{1024: "\x10\x00\x10\x00\x01\x00", 1024 + 16: "\x8f\x13"}},
-		{"a Minix file system", map[int64]string{1024: "\x00\x00\x00\x10\x00\x00\x00\x01", 1024 + 24: "\x4d\x5a"}},
-		{"a FileVault encrypted volume", map[int64]string{8: "\x01\x00\x10\x00", 88: "CS"}},
-		{"a ZFS pool member", map[int64]string{16<<10 + 20: "\x00\x00\x00\x07version\x00"}},
-		{"a JMicron RAID member", map[int64]string{end - 512: "JM\x00\x00\xb6\xb2"}},
-		{"a Silicon Image RAID member", map[int64]string{end - 512 + 0x63: "\x2f", end - 512 + 0x13e: "\x00\xd1"}},
-		{"a VIA RAID member", map[int64]string{end - 512: "\x55\xaa\x01", end - 512 + 50: "\x00"}},
-		{"a Sun disk label", map[int64]string{508: "\xda\xbe\xda\xbe"}},
-		{"an Apple partition map", map[int64]string{0: "ER\x08\x00", 2048: "PM"}},
-		{"an Atari partition table",
-			map[int64]string{0x1c2: "\x00\x00\x20\x00", 0x1d2: "\x01GEM\x00\x00\x00\x02\x00\x00\x10\x00"}},
-		{"a FAT file system", fat},
-		{"", nil},
+	for _, parts := range []map[int64]string{
+		{},
 		// The magic alone is chance.
-		{"", map[int64]string{1024 + 0x38: "\x53\xef", 1024 + 0x4c: "\x77"}},
-		{"", map[int64]string{512: "\xfe\xed\xba\xbe", 512 + 11: "\x02"}},
-		{"", map[int64]string{1024: "BD", 1024 + 23: "\x02"}},
-		{"", map[int64]string{1024: "\x10\x00\x10\x00\x00\x00", 1024 + 16: "\x8f\x13"}}, // no room for the inodes
-		{"", map[int64]string{8: "\x01\x00\x10\x00"}},
-		{"", map[int64]string{end - 512: "JM"}},
-		{"", map[int64]string{end - 512 + 0x63: "\x2f"}},
-		{"", map[int64]string{end - 512: "\x55\xaa"}},
-		{"", map[int64]string{508: "\xda\xbe"}},
-		{"", map[int64]string{0: "ER\x08\x00", 512: "PM"}},
-		{"", map[int64]string{0x1d2: "\x01GEM\x00\x00\x00\x02\x00\x00\x10\x00"}}, // beyond the disk
+		{1024 + 0x38: "\x53\xef", 1024 + 0x4c: "\x77"},
+		{512: "\xfe\xed\xba\xbe", 512 + 11: "\x02"},
+		{1024: "BD", 1024 + 23: "\x02"},
+		{1024: "\x10\x00\x10\x00\x00\x00", 1024 + 16: "\x8f\x13"}, // no room for the inodes
+		{8: "\x01\x00\x10\x00"},
+		{end - 512: "JM"},
+		{end - 512 + 0x63: "\x2f"},
+		{end - 512: "\x55\xaa"},
+		{508: "\xda\xbe"},
+		{0: "ER\x08\x00", 512: "PM"},
+		{0x1d2: "\x01GEM\x00\x00\x00\x02\x00\x00\x10\x00"}, // beyond the disk
 		// What boot loaders and Windows write into the first sector of a disk.
-		{"", map[int64]string{0: "\xeb\x63\x90", 510: "\x55\xaa"}},
-		{"", map[int64]string{0: "\x33\xc0\x8e\xd0\xbc", 510: "\x55\xaa"}},
-		{"", map[int64]string{512: "LABELONE"}},
+		{0: "\xeb\x63\x90", 510: "\x55\xaa"},
+		{0: "\x33\xc0\x8e\xd0\xbc", 510: "\x55\xaa"},
+		{512: "LABELONE"},
 	} {
 		b := make([]byte, mediumSize)
-		for offset, s := range c.parts {
+		for offset, s := range parts {
 			copy(b[offset:], s)
 		}
-		simtest.Want(t, fmt.Sprint(c.parts), recognise(t, b), c.want)
+		simtest.Want(t, fmt.Sprint(parts), recognise(t, b), "")
 	}
 }
 
