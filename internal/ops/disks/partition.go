@@ -194,7 +194,8 @@ func (d *Disks) writeTable(ctx context.Context, h *use.Disk, layout *win.DriveLa
 			return err
 		}
 		d.options.Logger.Info("partition table made", "disk", h.Number, "style", "GPT", "diskID", create.DiskID)
-		// Windows may add its reserved partition by itself.
+		// Windows adds its reserved partition by itself, as the documentation of IOCTL_DISK_CREATE_DISK has
+		// it, or leaves that to us: rufus and virtdisk-rs write their own at once.
 		if err := h.UpdateProperties(ctx); err != nil {
 			return err
 		}
@@ -275,7 +276,7 @@ func refuse(why string) error {
 
 // AwaitVolumes waits until each data partition of a disk that was brought online has its volume,
 // and returns the volumes. When Windows handles the arrival of a disk, it may take the disk offline
-// again. Then AwaitVolumes clears the attributes of keepClear again. It doesn't for a copy that has gone
+// again; no public source says whether it does, or when it is done. Then AwaitVolumes clears the attributes of keepClear again. It doesn't for a copy that has gone
 // offline twice, or once if it is to be read-only: see [Disks.refuseCollision].
 func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk,
 	keepClear win.DiskAttributes) (opendisk.Volumes, error) {
