@@ -5,34 +5,63 @@ package operation
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 )
 
 // Each calls f for 0 to n-1, with at most atOnce calls at one time. When all have ended, it
-// returns their errors, joined. If a call panics, Each panics with the same value: a panic that
-// isn't recovered on its own goroutine ends the process.
+// returns their errors, joined as join does. If a call panics, Each panics with the same value and
+// stack: a panic that isn't recovered on its own goroutine ends the process.
 func Each(n, atOnce int, f func(i int) error) error {
-	errs := make([]error, n)
-	panics := make(chan any, n)
+	results := make([]result[struct{}], n)
 	room := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i := range n {
 		room <- struct{}{}
 		wg.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					panics <- p
-				}
-				<-room
-			}()
-			errs[i] = f(i)
+			defer func() { <-room }()
+			results[i] = caught(func() (struct{}, error) { return struct{}{}, f(i) })
 		})
 	}
 	wg.Wait()
-	select {
-	case p := <-panics:
-		panic(p)
-	default:
+	var errs []error
+	for _, r := range results {
+		if _, err := r.get(); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(errs...)
+	return join(errs)
+}
+
+// mostJoined is how many different errors join names.
+const mostJoined = 10
+
+// join joins errors so that their text stays short, however many they are: errors of the same text are
+// one, with their number, and only the first few different ones are named.
+func join(errs []error) error {
+	count := make(map[string]int)
+	var different []error
+	for _, err := range errs {
+		text := err.Error()
+		if count[text]++; count[text] == 1 {
+			different = append(different, err)
+		}
+	}
+	others := 0
+	var named []error
+	for i, err := range different {
+		n := count[err.Error()]
+		switch {
+		case i >= mostJoined:
+			others += n
+		case n > 1:
+			named = append(named, fmt.Errorf("%w (%d times)", err, n))
+		default:
+			named = append(named, err)
+		}
+	}
+	if others > 0 {
+		named = append(named, fmt.Errorf("and %d errors more", others))
+	}
+	return errors.Join(named...)
 }

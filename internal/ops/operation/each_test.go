@@ -5,6 +5,8 @@ package operation
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +38,7 @@ func TestEach(t *testing.T) {
 		t.Error(err)
 	}
 	defer func() {
-		if p := recover(); p != "died" {
+		if p, _ := recover().(string); !strings.HasPrefix(p, "died\n") || !strings.Contains(p, "each_test.go") {
 			t.Errorf("the caller's goroutine panics with %v", p)
 		}
 	}()
@@ -46,4 +48,28 @@ func TestEach(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A list of many volumes has as many errors if Windows refuses a call. Their text stays short.
+func TestEachJoinsErrors(t *testing.T) {
+	bad, odd := errors.New("bad"), errors.New("odd")
+	for name, c := range map[string]struct {
+		of   func(i int) error
+		want string
+	}{
+		"none":           {func(int) error { return nil }, ""},
+		"one":            {func(i int) error { return map[int]error{3: bad}[i] }, "bad"},
+		"equal ones":     {func(int) error { return bad }, "bad (95000 times)"},
+		"two kinds":      {func(i int) error { return []error{odd, bad, nil}[i%3] }, "odd (31667 times)\nbad (31667 times)"},
+		"different ones": {func(i int) error { return fmt.Errorf("%w %d", bad, i) }, "bad 0\nbad 1\nbad 2\nbad 3\nbad 4\nbad 5\nbad 6\nbad 7\nbad 8\nbad 9\nand 94990 errors more"},
+	} {
+		err := Each(95_000, 4, c.of)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if text != c.want || c.want != "" && !errors.Is(err, bad) {
+			t.Errorf("%s: %.300q, want %q", name, text, c.want)
+		}
+	}
 }

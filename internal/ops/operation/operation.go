@@ -84,7 +84,7 @@ func Run[T any](ctx context.Context, name string, f func(context.Context) (T, er
 	t.operation = name
 	defer TrackerOf(ctx).WaitFor(t)()
 	done := make(chan result[T], 1)
-	go func() { done <- caught(inside, f) }()
+	go func() { done <- caught(func() (T, error) { return f(inside) }) }()
 	select {
 	case res := <-done:
 		return res.get()
@@ -127,13 +127,13 @@ type result[T any] struct {
 
 // caught calls f and returns a panic of f as a value, for the caller's goroutine to panic with: on
 // this goroutine it would end the process.
-func caught[T any](ctx context.Context, f func(context.Context) (T, error)) (r result[T]) {
+func caught[T any](f func() (T, error)) (r result[T]) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	r.value, r.err = f(ctx)
+	r.value, r.err = f()
 	return r
 }
 

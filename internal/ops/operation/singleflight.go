@@ -5,8 +5,6 @@ package operation
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -32,10 +30,7 @@ type flight[T any] struct {
 	tracker *Tracker
 	done    chan struct{}
 
-	// Set before done is closed.
-	value    T
-	err      error
-	panicked any
+	result result[T] // set before done is closed
 }
 
 const flightTimeout = 2 * time.Minute
@@ -71,10 +66,7 @@ func (s *Singleflight[K, T]) Do(ctx context.Context, key K, f func(context.Conte
 		var none T
 		return none, err
 	}
-	if run.panicked != nil {
-		panic(run.panicked)
-	}
-	return run.value, run.err
+	return run.result.get()
 }
 
 // begin begins a run. A panic of f is kept for the callers, which panic with it: on the run's own
@@ -94,15 +86,12 @@ func (s *Singleflight[K, T]) begin(ctx context.Context, key K, f func(context.Co
 	go func() {
 		defer cancel()
 		defer func() {
-			if p := recover(); p != nil {
-				run.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
-			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.runs, key)
 			close(run.done)
 		}()
-		run.value, run.err = f(ctx)
+		run.result = caught(func() (T, error) { return f(ctx) })
 	}()
 	return run
 }
