@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 )
 
 // Whatever the bytes, a method answers, and gives no operation a text that isn't
@@ -41,7 +40,7 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, index uint, request []byte) {
 		node.calls = nil
 		m := all[index%uint(len(all))]
-		decode := func(m any) error { return wire.Decode(request, m.(proto.Message)) }
+		decode := func(m any) error { return proto.Unmarshal(request, m.(proto.Message)) }
 		var resp any
 		var err error
 		if m.stream != nil {

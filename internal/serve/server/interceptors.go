@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // logUnary logs each call in one line: see logCall.
@@ -64,38 +63,25 @@ func (s *Server) answerUnknown(_ any, stream grpc.ServerStream) error {
 func (s *Server) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	start := time.Now()
-	logged := &requestStream{ServerStream: stream, method: info.FullMethod}
+	logged := &requestStream{ServerStream: stream}
 	err := handler(srv, logged)
-	var req any
-	if request := logged.request.Load(); request != nil {
-		req = *request
-	}
 	ended := stream.Context().Err() != nil || s.stopping.Err() != nil
-	s.logCall(stream.Context(), info.FullMethod, req, start, err, err != nil && !ended)
+	s.logCall(stream.Context(), info.FullMethod, logged.request.Load(), start, err, err != nil && !ended)
 	return err
 }
 
-// requestStream is a stream whose first request is decoded like the request of a unary call.
+// requestStream is a stream that keeps its first request for the log.
 type requestStream struct {
 	grpc.ServerStream
-	method  string
-	request atomic.Pointer[proto.Message] // nil before it has come
+	request atomic.Value // nil before it has come
 }
 
 func (s *requestStream) RecvMsg(m any) error {
-	if s.request.Load() != nil {
-		return s.ServerStream.RecvMsg(m)
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.request.CompareAndSwap(nil, m)
 	}
-	message := m.(proto.Message)
-	r := &request{message: message}
-	if err := s.ServerStream.RecvMsg(r); err != nil {
-		return err
-	}
-	if r.err != nil {
-		return toStatus(s.method, r.err)
-	}
-	s.request.Store(&message)
-	return nil
+	return err
 }
 
 // endStream ends streaming calls when a stop begins, since they last as long as the client

@@ -143,7 +143,7 @@ func New(config Config) *Server {
 			listener: listener{e.Listener, s.log.With("endpoint", e.Name), &s.connections, new(throttle)},
 			server:   grpc.NewServer(append(options, grpc.MaxRecvMsgSize(e.MaxRequestBytes))...),
 		}
-		served.register(e.Service, decoding{served.server})
+		served.register(e.Service)
 		s.endpoints = append(s.endpoints, served)
 	}
 	return s
@@ -161,7 +161,6 @@ func (s *Server) options(config Config) []grpc.ServerOption {
 	streams = append(streams, s.drainStream, s.endStream, s.recoverStream)
 	return []grpc.ServerOption{
 		grpc.Creds(newPlaintext()),
-		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(unary...),
 		grpc.ChainStreamInterceptor(streams...),
 		grpc.UnknownServiceHandler(s.answerUnknown),
@@ -259,19 +258,19 @@ type endpoint struct {
 
 // register registers the service with health and reflection. Health is SERVING from
 // the start to the end: a stop ends health watches, and takes no new checks.
-func (e *endpoint) register(service Service, registrar grpc.ServiceRegistrar) {
-	service.Register(registrar)
+func (e *endpoint) register(service Service) {
+	service.Register(e.server)
 	checks := health.NewServer()
 	for name := range e.server.GetServiceInfo() {
 		checks.SetServingStatus(name, healthgrpc.HealthCheckResponse_SERVING)
 	}
-	healthgrpc.RegisterHealthServer(registrar, checks)
+	healthgrpc.RegisterHealthServer(e.server, checks)
 	options := reflection.ServerOptions{
 		Services:           e.server,
 		DescriptorResolver: resolver{sync.OnceValues(service.Files)},
 	}
-	reflectiongrpc.RegisterServerReflectionServer(registrar, reflection.NewServerV1(options))
-	reflectionalphagrpc.RegisterServerReflectionServer(registrar, reflection.NewServer(options))
+	reflectiongrpc.RegisterServerReflectionServer(e.server, reflection.NewServerV1(options))
+	reflectionalphagrpc.RegisterServerReflectionServer(e.server, reflection.NewServer(options))
 }
 
 // resolver finds descriptors for reflection: those of the endpoint's service, and then

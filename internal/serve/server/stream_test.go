@@ -131,23 +131,6 @@ func TestStreamThatNobodyReads(t *testing.T) {
 	})
 }
 
-func TestUndecodableRequestsOfStreams(t *testing.T) {
-	r := start(t, func(context.Context, string) (string, error) {
-		t.Error("the handler was called")
-		return "", nil
-	})
-	client := r.dial()
-	err := shout(t, t.Context(), client, []byte("\x0a\x08secret \xff"), grpc.ForceCodec(bytesCodec{})).RecvMsg(new([]byte))
-	wantCode(t, err, codes.InvalidArgument)
-	if got, want := status.Convert(err).Message(), "Shout: field value isn't valid UTF-8"; got != want {
-		t.Errorf("message %q, want %q", got, want)
-	}
-	r.end()
-	if leaked := r.logged("secret"); len(leaked) > 0 {
-		t.Errorf("the log has contents of messages: %q", leaked)
-	}
-}
-
 // Streams run inside of the interceptors, which see the statuses that clients get.
 func TestInterceptorsOfStreams(t *testing.T) {
 	type seen struct {
