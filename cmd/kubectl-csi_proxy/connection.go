@@ -4,19 +4,12 @@
 package main
 
 import (
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
-	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/csi-proxy/csi-proxy/cmd/kubectl-csi_proxy/cluster"
 )
 
 // connection is how to reach the cluster.
@@ -41,7 +34,7 @@ func (c *connection) add(flags *pflag.FlagSet) {
 		"the `name` of the user to impersonate")
 	flags.StringArrayVar(&c.overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil,
 		"a `group` to impersonate; may be repeated")
-	flags.StringVar(&c.overrides.Timeout, clientcmd.FlagTimeout, "30s", "how `long` a single request may take; 0 for ever")
+	flags.StringVar(&c.overrides.Timeout, clientcmd.FlagTimeout, "30s", "how `long` a single request may take; 0 for no limit")
 }
 
 func (c *connection) namespace() string { return c.overrides.Context.Namespace }
@@ -55,43 +48,4 @@ func (c *connection) connect() (*rest.Config, kubernetes.Interface, error) {
 	config.QPS, config.Burst = 100, 200 // a few requests for each node
 	client, err := kubernetes.NewForConfig(config)
 	return config, client, err
-}
-
-// scraping are the flags that say how nodes are asked for their metrics.
-type scraping struct{ ca, user, passwordFile string }
-
-func (m *scraping) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.ca, "metrics-ca", "",
-		"a PEM `file` of the authority that has signed the nodes' certificates: ask the nodes themselves for their metrics, "+
-			"over TLS. Without it they are asked through the API server, which checks no certificates of nodes")
-	cmd.Flags().StringVar(&m.user, "metrics-user", "", "the `name` for the nodes' metrics; with --metrics-ca")
-	cmd.Flags().StringVar(&m.passwordFile, "metrics-password-file", "", "the `file` with the password for them")
-}
-
-func (m *scraping) scraper() (cluster.Scraper, error) {
-	switch {
-	case m.ca == "" && m.user+m.passwordFile != "":
-		return cluster.Scraper{}, errors.New(
-			"--metrics-user and --metrics-password-file go with --metrics-ca: the API server passes no password on")
-	case m.ca == "":
-		return cluster.Scraper{}, nil
-	case (m.user == "") != (m.passwordFile == ""):
-		return cluster.Scraper{}, errors.New("--metrics-user and --metrics-password-file go together")
-	}
-	authority, err := os.ReadFile(m.ca)
-	if err != nil {
-		return cluster.Scraper{}, fmt.Errorf("--metrics-ca: %w", err)
-	}
-	s := cluster.Scraper{Roots: x509.NewCertPool(), User: m.user}
-	if !s.Roots.AppendCertsFromPEM(authority) {
-		return cluster.Scraper{}, fmt.Errorf("--metrics-ca=%s: it has no certificate in PEM", m.ca)
-	}
-	if m.passwordFile != "" {
-		password, err := os.ReadFile(m.passwordFile)
-		if err != nil {
-			return cluster.Scraper{}, fmt.Errorf("--metrics-password-file: %w", err)
-		}
-		s.Password = strings.TrimRight(string(password), "\r\n")
-	}
-	return s, nil
 }

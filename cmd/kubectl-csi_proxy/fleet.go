@@ -111,14 +111,12 @@ type reader struct {
 	*connection
 	selector, output string
 	all              bool
-	metrics          scraping
 }
 
 func (r *reader) add(cmd *cobra.Command) {
 	selectorFlag(cmd, &r.selector)
 	outputFlag(cmd, &r.output)
 	cmd.Flags().BoolVar(&r.all, "all", false, "on a terminal, list also the nodes without a problem")
-	r.metrics.add(cmd)
 }
 
 // connect checks the flags, and returns the query.
@@ -127,11 +125,7 @@ func (r *reader) connect(check *fleet.Check) (fleet.Query, error) {
 		return fleet.Query{}, err
 	}
 	_, client, err := r.connection.connect()
-	if err != nil {
-		return fleet.Query{}, err
-	}
-	scraper, err := r.metrics.scraper()
-	return fleet.Query{Client: client, Scraper: scraper, Namespace: r.namespace(), Selector: r.selector, Check: check}, err
+	return fleet.Query{Client: client, Namespace: r.namespace(), Selector: r.selector, Check: check}, err
 }
 
 // view returns a status as it is printed to w.

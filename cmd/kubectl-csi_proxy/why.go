@@ -21,7 +21,6 @@ import (
 func whyCommand(c *connection) *cobra.Command {
 	var namespace, daemonNamespace, output string
 	var exec bool
-	var metrics scraping
 	cmd := &cobra.Command{
 		Use:   "why POD | pvc/CLAIM",
 		Short: "Say why a pod waits for its volumes",
@@ -46,7 +45,6 @@ the claim can't be read, or nothing is wrong as far as could be read.`,
 	cmd.Flags().StringVar(&daemonNamespace, "csi-proxy-namespace", "csi-proxy", "the `namespace` of CSI Proxy's pods")
 	cmd.Flags().BoolVar(&exec, "exec", false, "also run csi-proxyctl doctor on the pod's node")
 	outputFlag(cmd, &output)
-	metrics.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkOutput(output); err != nil {
 			return err
@@ -60,11 +58,7 @@ the claim can't be read, or nothing is wrong as far as could be read.`,
 		if err != nil {
 			return err
 		}
-		scraper, err := metrics.scraper()
-		if err != nil {
-			return err
-		}
-		query := why.Query{Client: client, Scraper: scraper, Namespace: daemonNamespace,
+		query := why.Query{Client: client, Namespace: daemonNamespace,
 			Colours: terminal.HasColours(cmd.OutOrStdout())}
 		if exec {
 			query.Doctor = c.doctorOf(daemonNamespace)

@@ -6,13 +6,9 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -24,12 +20,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The names of the port that serves metrics, in CSI Proxy's pods: see deploy. A pod that
-// serves them on its node only has a port of another name.
-const (
-	metricsPort    = "metrics"
-	tlsMetricsPort = "https-metrics"
-)
+// metricsPort is the name of the port that serves metrics, in CSI Proxy's pods: see deploy. A pod
+// that serves them on its node only has a port of another name.
+const metricsPort = "metrics"
 
 // ErrLocal is that a pod serves metrics on its node only.
 var ErrLocal = errors.New("it serves metrics on its node only")
@@ -44,25 +37,14 @@ const (
 // Metrics are those of a daemon, by name.
 type Metrics map[string]*dto.MetricFamily
 
-// Scraper says how daemons are asked for their metrics. The zero value asks by way of the API
-// server, which neither checks a daemon's certificate nor passes a password on.
-type Scraper struct {
-	// Roots are the authorities of the daemons' certificates, which name their nodes. With them
-	// the daemons are asked directly, and only over TLS.
-	Roots          *x509.CertPool
-	User, Password string // of the daemons' metrics, with Roots; empty for none
-}
-
-// Metrics asks the daemon of a pod for its metrics. The pod may have been there without them: ErrLocal.
-func (s Scraper) Metrics(ctx context.Context, client kubernetes.Interface, p *core.Pod) (Metrics, error) {
-	scheme, port := "", int32(0)
+// ReadMetrics asks the daemon of a pod for its metrics, by way of the API server. It returns ErrLocal
+// if the pod serves none to the network.
+func ReadMetrics(ctx context.Context, client kubernetes.Interface, p *core.Pod) (Metrics, error) {
+	port := int32(0)
 	for _, container := range p.Spec.Containers {
 		for _, candidate := range container.Ports {
-			switch candidate.Name {
-			case metricsPort:
-				scheme, port = "http", candidate.ContainerPort
-			case tlsMetricsPort:
-				scheme, port = "https", candidate.ContainerPort
+			if candidate.Name == metricsPort {
+				port = candidate.ContainerPort
 			}
 		}
 	}
@@ -71,14 +53,7 @@ func (s Scraper) Metrics(ctx context.Context, client kubernetes.Interface, p *co
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	if s.Roots != nil {
-		metrics, err := readMetrics(s.direct(ctx, scheme, p, port))
-		if err != nil {
-			err = fmt.Errorf("metrics of the node %s: %w", p.Spec.NodeName, err)
-		}
-		return metrics, err
-	}
-	metrics, err := readMetrics(client.CoreV1().Pods(p.Namespace).ProxyGet(scheme, p.Name, strconv.Itoa(int(port)),
+	metrics, err := parseAnswer(client.CoreV1().Pods(p.Namespace).ProxyGet("http", p.Name, strconv.Itoa(int(port)),
 		"metrics", nil).Stream(ctx))
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w; deploy/kustomize/metrics-reader gives that right", err)
@@ -89,32 +64,7 @@ func (s Scraper) Metrics(ctx context.Context, client kubernetes.Interface, p *co
 	return metrics, nil
 }
 
-// direct asks the daemon itself. The certificate has to name the node, so that no other one can answer.
-func (s Scraper) direct(ctx context.Context, scheme string, p *core.Pod, port int32) (io.ReadCloser, error) {
-	if scheme != "https" {
-		return nil, errors.New("they are served without TLS")
-	}
-	url := "https://" + net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(port))) + "/metrics"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	if s.User != "" {
-		request.SetBasicAuth(s.User, s.Password)
-	}
-	transport := &http.Transport{DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{RootCAs: s.Roots, ServerName: p.Spec.NodeName}}
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, errors.Join(errors.New(answer.Status), answer.Body.Close())
-	}
-	return answer.Body, nil
-}
-
-func readMetrics(answer io.ReadCloser, err error) (Metrics, error) {
+func parseAnswer(answer io.ReadCloser, err error) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}

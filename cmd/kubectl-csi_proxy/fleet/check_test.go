@@ -82,7 +82,7 @@ func claimed(claim string) core.Volume {
 // checkOf looks at a cluster whose daemons are well.
 func checkOf(t *testing.T, c Check, objects ...runtime.Object) Status {
 	t.Helper()
-	client := aCluster(func(string, string) (string, error) { return healthy, nil }, objects...)
+	client := aCluster(func(string) (string, error) { return healthy, nil }, objects...)
 	s, err := Query{Client: client, Namespace: "csi-proxy", Check: &c}.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -62,11 +62,11 @@ csi_proxy_calls_limit 4096
 `
 
 // aCluster is a cluster of these objects whose daemons answer as metrics does.
-func aCluster(metrics func(pod, scheme string) (string, error), objects ...runtime.Object) *fake.Clientset {
+func aCluster(metrics func(pod string) (string, error), objects ...runtime.Object) *fake.Clientset {
 	client := fake.NewClientset(objects...)
 	client.PrependProxyReactor("pods", func(action clienttesting.Action) (bool, rest.ResponseWrapper, error) {
 		get := action.(clienttesting.ProxyGetAction)
-		return true, answerFunc(func() (string, error) { return metrics(get.GetName(), get.GetScheme()) }), nil
+		return true, answerFunc(func() (string, error) { return metrics(get.GetName()) }), nil
 	})
 	// The double of the API server knows no field selectors.
 	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -127,7 +127,7 @@ func many(port string) (objects []runtime.Object) {
 func TestThreeHundredNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked crowd
-		client := aCluster(func(pod, _ string) (string, error) {
+		client := aCluster(func(pod string) (string, error) {
 			asked.enter()
 			if pod == "csi-proxy-win-123" {
 				return "", errors.New("connection refused")
@@ -211,11 +211,6 @@ func TestStatus(t *testing.T) {
 			check: func(n NodeStatus) bool { return *n.Volumes == 3 && *n.Disks == 5 && *n.OfflineDisks == 1 },
 		},
 		{
-			name: "over TLS", metrics: "https" + healthy,
-			objects: []runtime.Object{node("win-1"), daemonPod("win-1", "https-metrics")},
-			mode:    Container, version: "v0.1.0",
-		},
-		{
 			name: "metrics are local", objects: []runtime.Object{node("win-1"),
 				daemonPod("win-1", "local-metrics", "service", "install")},
 			mode: Service, version: "v0.1.0",
@@ -266,12 +261,7 @@ csi_proxy_forgotten_links{path="others"} 3
 			tt.objects, tt.mode, tt.version = []runtime.Object{node("win-1"), daemonPod("win-1", "metrics")}, Container, "v0.1.0"
 		}
 		t.Run(tt.name, func(t *testing.T) {
-			client := aCluster(func(_, scheme string) (string, error) {
-				if text, tls := strings.CutPrefix(tt.metrics, "https"); tls == (scheme == "https") {
-					return text, nil
-				}
-				return "", errors.New("the wrong scheme")
-			}, tt.objects...)
+			client := aCluster(func(string) (string, error) { return tt.metrics, nil }, tt.objects...)
 			s, err := Query{Client: client, Namespace: "csi-proxy"}.Status(t.Context())
 			if err != nil || len(s.Nodes) != 1 {
 				t.Fatalf("%+v, %v", s, err)

@@ -100,8 +100,6 @@ type Hang struct {
 // Query says which nodes are asked, and how.
 type Query struct {
 	Client kubernetes.Interface
-	// Scraper says how the daemons are asked.
-	Scraper cluster.Scraper
 	// Namespace is that of CSI Proxy's pods.
 	Namespace string
 	// Selector is a label selector for the Windows nodes; empty for all.
@@ -172,7 +170,7 @@ func (q Query) statusOf(ctx context.Context, n *core.Node, pod *core.Pod) NodeSt
 		s.Unknown = "CSI Proxy is being removed"
 		return s
 	}
-	metrics, err := q.Scraper.Metrics(ctx, q.Client, pod)
+	metrics, err := cluster.ReadMetrics(ctx, q.Client, pod)
 	if err != nil {
 		s.Unknown = err.Error()
 		// No tag of the image is no more than a version that isn't known.

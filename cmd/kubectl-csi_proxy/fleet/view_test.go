@@ -17,7 +17,7 @@ import (
 // another version.
 func fleetOf(t *testing.T, port string) Status {
 	t.Helper()
-	client := aCluster(func(pod, _ string) (string, error) {
+	client := aCluster(func(pod string) (string, error) {
 		switch pod {
 		case "csi-proxy-win-123":
 			return "", errors.New("connection refused")

@@ -173,7 +173,7 @@ func (c *chain) checkDaemon(ctx context.Context, isNeeded bool) {
 			"kubectl csi-proxy logs and doctor say more; a daemon that is drained takes no calls until it is started again")
 		return
 	}
-	metrics, err := c.Scraper.Metrics(ctx, c.Client, pod)
+	metrics, err := cluster.ReadMetrics(ctx, c.Client, pod)
 	switch {
 	case errors.Is(err, cluster.ErrLocal):
 		c.add(KindDaemon, podName(pod), OK, "ready", "")

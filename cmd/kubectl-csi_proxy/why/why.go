@@ -83,8 +83,6 @@ type Answer struct {
 // Query says whom to ask.
 type Query struct {
 	Client kubernetes.Interface
-	// Scraper says how the daemon is asked for its metrics.
-	Scraper cluster.Scraper
 	// Namespace is that of CSI Proxy's pods.
 	Namespace string
 	// Doctor runs "csi-proxyctl doctor" on a node, and returns its problems. Nil: nothing is run on nodes.
