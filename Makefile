@@ -222,7 +222,7 @@ test-windows: ## test the Windows programs under Wine; says so and skips if ther
 # That of Kubernetes' programs is vetted by .ci/kubelet, which has built them: they take minutes.
 SIDE_MODULES = $(filter-out test/kubernetes/programs,$(MODULES_APART))
 # Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows test/driver/dropin cmd/kubectl-csi_proxy $(filter-out driver/kubeevents,$(filter driver/%,$(MODULES_APART)))
+WINDOWS_SIDE_MODULES = test/windows test/driver/dropin cmd/kubectl-csi_proxy $(filter driver/%,$(MODULES_APART))
 # Those that are released, which drivers import or people install.
 RELEASED_MODULES = cmd/kubectl-csi_proxy $(DRIVER_MODULES)
 

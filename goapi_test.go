@@ -30,7 +30,7 @@ var publicPackages = []string{
 	".", "api", "client", "disk", "filesystem", "grpccode", "iscsi", "node", "secret", "simnode", "simnode/hardware",
 	"smb", "storage", "system", "volume",
 	// Of modules of their own.
-	"driver/csinode", "driver/kubeevents", "driver/mounter",
+	"driver/csinode", "driver/mounter",
 }
 
 // A change of the Go API has to be meant: it is listed, and CHANGELOG.md names it.

@@ -12,7 +12,7 @@ import (
 
 // PodIsGone reports whether the pod with a UID is proven to be gone from this node: kubelet and the
 // API server both answer, and neither has it. Anything else, such as an error or a refusal of one of
-// them, is an error, or false. kubeevents.Pods has one made with client-go.
+// them, is an error, or false. The example driver's package kube has one made with client-go.
 type PodIsGone func(ctx context.Context, uid string) (bool, error)
 
 // podPath finds the UID of a pod in the path of its directory, as kubelet makes it.

@@ -24,10 +24,14 @@ import (
 	"strings"
 	"syscall"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/cloud"
 	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/driver"
+	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/kube"
 )
 
 // version is set at link time.
@@ -46,6 +50,8 @@ type options struct {
 	endpointDir string
 	stateDir    string
 	simulated   bool
+	kubelet     string
+	kubeletCA   string
 }
 
 func main() {
@@ -75,6 +81,10 @@ func parseFlags(args []string) (o options, err error) {
 	flags.StringVar(&o.stateDir, "state-dir", "", "a `directory` of the driver's own that survives its restart")
 	flags.BoolVar(&o.simulated, "simulated", runtime.GOOS != "windows",
 		"CSI Proxy runs on a simulated node, whose hardware is the cloud; on other systems than Windows it always does")
+	flags.StringVar(&o.kubelet, "kubelet", "",
+		"`address` of the node's kubelet, such as https://192.0.2.1:10250: ask it and the API server which pods are gone, and make "+
+			"events, as -node-id; only in a cluster")
+	flags.StringVar(&o.kubeletCA, "kubelet-ca", "", "`file` of the certificate that kubelet must have; the cluster's if empty")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -116,6 +126,11 @@ func run(args []string) (err error) {
 			return err
 		}
 	}
+	if o.kubelet != "" {
+		if err := useKubernetes(o, &settings); err != nil {
+			return err
+		}
+	}
 	d, err := driver.New(settings)
 	if err != nil {
 		return err
@@ -129,6 +144,24 @@ func run(args []string) (err error) {
 		return errors.Join(err, d.Close())
 	}
 	return d.Serve(ctx, l)
+}
+
+// useKubernetes lets the driver make events, and ask which pods are gone from its node.
+func useKubernetes(o options, settings *driver.Options) error {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("-kubelet: %w", err)
+	}
+	pods, err := kube.NewPods(config, o.nodeID, o.kubelet, o.kubeletCA)
+	if err != nil {
+		return fmt.Errorf("-kubelet: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	settings.PodIsGone, settings.Events = pods.Gone, kube.NewEvents(client, o.nodeID, driver.Name)
+	return nil
 }
 
 // openedNode is the node on which the driver runs: see open.

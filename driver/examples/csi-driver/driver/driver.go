@@ -36,6 +36,9 @@ type Options struct {
 	DiskWait time.Duration
 	// Cloud makes the driver serve the Controller too. Default: it doesn't.
 	Cloud *cloud.Cloud
+	// PodIsGone and Events are package csinode's. Default: none, so links of pods that are gone stay.
+	PodIsGone csinode.PodIsGone
+	Events    csinode.Events
 	// Logger logs each call. Default: they aren't logged.
 	Logger *slog.Logger
 }
@@ -48,6 +51,7 @@ func New(o Options) (*csinode.Server, error) {
 	}
 	return csinode.New(csinode.Options{
 		Name: Name, Version: o.Version, NodeID: o.NodeID, Storage: o.Storage, Source: sourceOf,
-		StateDir: o.StateDir, Wait: o.DiskWait, Controller: controller, Logger: o.Logger,
+		StateDir: o.StateDir, Wait: o.DiskWait, Controller: controller,
+		PodIsGone: o.PodIsGone, Events: o.Events, Logger: o.Logger,
 	})
 }

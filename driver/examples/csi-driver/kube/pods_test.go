@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeevents_test
+package kube_test
 
 import (
 	"crypto/tls"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/csi-proxy/csi-proxy/driver/kubeevents"
+	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/kube"
 )
 
 const token = "the driver's"
@@ -113,7 +113,7 @@ func TestGone(t *testing.T) {
 			apiURL, apiCA := serve(t, ofAPI, map[string]answer{"/api/v1/pods": test.api})
 			kubeletURL, kubeletCA := serve(t, ofKubelet, map[string]answer{"/pods": test.pods, "/runningpods/": test.running})
 			cluster := &rest.Config{Host: apiURL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: apiCA}}
-			p, err := kubeevents.NewPods(cluster, "node-1", kubeletURL, kubeletCA)
+			p, err := kube.NewPods(cluster, "node-1", kubeletURL, kubeletCA)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,14 +127,14 @@ func TestGone(t *testing.T) {
 
 // Nobody but kubelet gets the token, and its answer counts only if its certificate does.
 func TestKubeletsCertificate(t *testing.T) {
-	if _, err := kubeevents.NewPods(&rest.Config{}, "node-1", "http://192.0.2.1:10255", ""); err == nil {
+	if _, err := kube.NewPods(&rest.Config{}, "node-1", "http://192.0.2.1:10255", ""); err == nil {
 		t.Error("kubelet is asked without TLS")
 	}
 	asked := false
 	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer other.Close()
 	_, wrong := serve(t, ofAPI, nil)
-	p, err := kubeevents.NewPods(&rest.Config{Host: other.URL, BearerToken: token}, "node-1", other.URL, wrong)
+	p, err := kube.NewPods(&rest.Config{Host: other.URL, BearerToken: token}, "node-1", other.URL, wrong)
 	if err != nil {
 		t.Fatal(err)
 	}

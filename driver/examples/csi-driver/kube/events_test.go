@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeevents_test
+package kube_test
 
 import (
 	"strings"
@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/csi-proxy/csi-proxy/driver/kubeevents"
+	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/kube"
 )
 
 func TestWarn(t *testing.T) {
 	client := fake.NewClientset()
-	events := kubeevents.New(client, "node-1", "disk.example.com")
+	events := kube.NewEvents(client, "node-1", "disk.example.com")
 	if err := events.Warn(t.Context(), "VolumeUnstageRefused", "in use by "+strings.Repeat("ä", 2000)); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestWarnClaim(t *testing.T) {
 	}
 	client := fake.NewClientset(volume("disk.example.com", "vol-1", "data"), volume("disk.example.com", "vol-2", "b"),
 		volume("other.example.com", "vol-1", "c"), &corev1.PersistentVolume{})
-	events := kubeevents.New(client, "node-1", "disk.example.com")
+	events := kube.NewEvents(client, "node-1", "disk.example.com")
 	if err := events.WarnClaim(t.Context(), "vol-1", "VolumeUnstageRefused", "in use"); err != nil {
 		t.Fatal(err)
 	}
