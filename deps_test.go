@@ -170,7 +170,8 @@ func TestRooms(t *testing.T) {
 var simulated = map[string]string{
 	"cmd/csi-proxy": "where there is no Windows, the daemon runs on a simulated node; on Windows it does with the " +
 		"tag simulated",
-	"cmd/csi-proxyctl": "its sim commands control that node",
+	"cmd/csi-proxyctl":          "its sim commands control that node",
+	"cmd/csi-proxy-conformance": "it plants links and data there",
 }
 
 // simulator are the packages of the simulated node.

@@ -92,7 +92,6 @@ func (p *program) root() *cobra.Command {
 		p.drain(),
 		p.doctor(),
 		p.supportBundle(),
-		p.conformance(),
 	)
 	if simulated != nil {
 		root.AddCommand(simulated(p))
