@@ -26,11 +26,11 @@ var importRules = []struct {
 		"above the seam nothing may know which system is below",
 	},
 	{
-		module + "/internal/windows/winsys", []string{"internal/windows/winsys/...", "node", "cmd/csi-proxy", "cmd/csi-proxyctl"},
+		module + "/internal/windows/winsys", []string{"internal/windows/winsys/...", "node", "cmd/csi-proxy"},
 		"above the seam nothing may know which system is below",
 	},
 	{
-		"golang.org/x/sys/windows", []string{"internal/windows/winsys/...", "internal/serve/pipe", "internal/host/winservice",
+		"golang.org/x/sys/windows", []string{"internal/windows/winsys/...", "internal/windows/winread", "internal/serve/pipe", "internal/host/winservice",
 			"internal/text/terminal", "internal/lab/virtdisk", "internal/lab/wintest"},
 		"system calls belong below the seam, where portable code runs the same on the simulated node",
 	},
@@ -189,6 +189,16 @@ func TestReleasedPrograms(t *testing.T) {
 			if got != want {
 				t.Errorf("with the tags %q, %s.exe has something of the simulated node: %t, want %t", tags, program, got, want)
 			}
+		}
+	}
+}
+
+// csi-proxyctl asks the daemon, and does nothing on the node itself but read.
+func TestCtlIsAClient(t *testing.T) {
+	no := []string{"node", "internal/ops/...", "internal/windows/winsys/...", "internal/lab/...", "internal/sim/..."}
+	for _, pkg := range goList(t, "windows", "-deps", "./cmd/csi-proxyctl") {
+		if matchesAny(strings.TrimPrefix(pkg, module+"/"), no) {
+			t.Errorf("csi-proxyctl.exe has %s", pkg)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/internal/host/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/sim/simcontrol"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -92,7 +92,7 @@ func TestMissingProtectedVolumes(t *testing.T) {
 			must(t, errors.Join(err, n.close()))
 			missing := map[string]float64{}
 			for _, family := range families {
-				if family.GetName() == nodemetrics.MissingVolume {
+				if family.GetName() == admin.MissingVolume {
 					for _, m := range family.Metric {
 						missing[m.Label[0].GetValue()] = m.GetGauge().GetValue()
 					}

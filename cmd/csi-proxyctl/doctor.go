@@ -24,10 +24,7 @@ func (p *program) doctor() *cobra.Command {
 	var kubeletPath string
 	c := p.leaf("doctor", "Say what is wrong on this node, and what to do",
 		func(ctx context.Context, _ []string) (r reply, err error) {
-			n, done, err := p.node(ctx, kubeletPath)
-			if err != nil {
-				return reply{}, err
-			}
+			n, done := p.node(ctx, kubeletPath)
 			defer func() { err = errors.Join(err, done()) }()
 			findings := doctor.Examine(ctx, n)
 			if err := interrupted(ctx); err != nil {
@@ -37,7 +34,7 @@ func (p *program) doctor() *cobra.Command {
 				return reply{}, err
 			}
 			if problems := doctor.Problems(findings); problems > 0 {
-				return reply{}, fmt.Errorf("%d of %d findings are problems", problems, len(findings))
+				return reply{}, problemsFound(problems, len(findings))
 			}
 			return printed, nil
 		})
@@ -45,12 +42,21 @@ func (p *program) doctor() *cobra.Command {
 its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.
 Each finding comes with what to do about it; docs/troubleshooting.md has more on each. Nothing is changed.
 
-The daemon needn't run. If it doesn't answer, the command asks Windows itself, for which it must run
-as an administrator. A check that can't be made says why. All take 20 seconds at most.
+The daemon is asked for disks, mounts and shares. Where none runs, as where drivers use the library,
+the other checks are made all the same, and these say that they can't be. Run it as an administrator.
+All take 20 seconds at most.
 
 The exit code is 1 if there is a problem, and 0 if there are none: warnings may be meant so.`
 	kubeletPathFlag(c, &kubeletPath)
 	return c
+}
+
+// problemsFound says how many findings are problems.
+func problemsFound(problems, findings int) error {
+	if problems == 1 {
+		return fmt.Errorf("1 of %d findings is a problem", findings)
+	}
+	return fmt.Errorf("%d of %d findings are problems", problems, findings)
 }
 
 // interrupted returns an error if the user has interrupted the command: what wasn't asked by then would
@@ -90,7 +96,7 @@ func findingsReply(findings []doctor.Finding) reply {
 }
 
 // node returns what can be asked about this node. Call done at the end.
-func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, done func() error, err error) {
+func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, done func() error) {
 	c := client.New(client.WithEndpointDir(p.endpointDir))
 	n = &doctor.Node{
 		System: runtime.GOOS,
@@ -109,10 +115,8 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 	if n.KubeletPath == "" {
 		n.KubeletPath = serviceKubeletPath(ctx, n)
 	}
-	if err := addWindows(n); err != nil {
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	return n, c.Close, nil
+	addWindows(n)
+	return n, c.Close
 }
 
 // serviceKubeletPath returns the kubelet directory that the service's flags name, else the

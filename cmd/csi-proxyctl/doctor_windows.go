@@ -12,29 +12,36 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
-	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winread"
+	"github.com/csi-proxy/csi-proxy/system"
 )
 
 func init() { services = winservice.Services{} }
 
-// addWindows adds Windows itself, and the operations in this process.
-func addWindows(n *doctor.Node) error {
-	sys, err := winsys.Open(winsys.Options{})
-	if err != nil {
-		return err
-	}
-	local, err := node.Open(node.Options{KubeletPath: n.KubeletPath})
-	if err != nil {
-		return err
-	}
-	n.Windows = sys
+// addWindows adds what is read of Windows itself.
+func addWindows(n *doctor.Node) {
+	n.Windows = winread.Windows{}
 	n.Writers = services.Writers
 	n.LogFile = logfile.Check
-	n.Events = winsys.Events
-	n.Local = doctor.Operations{Disk: local.Disk, Storage: local.Storage, System: local.System}
-	n.Privileges = winsys.Privileges()
-	return nil
+	n.Events = winread.Events
+	n.Service = windowsService
+	n.Privileges = win.Privileges()
+}
+
+// windowsService returns the state of a service of Windows.
+func windowsService(_ context.Context, name string) (s system.Service, _ error) {
+	status, err := services.Query(name)
+	if err != nil {
+		return s, err
+	}
+	if status.Start == winservice.Disabled {
+		s.StartType = system.Disabled
+	}
+	if status.State == winservice.Running {
+		s.Status = system.Running
+	}
+	return s, nil
 }
 
 // installedServices returns the services that run the daemon, under any of its names.

@@ -33,10 +33,7 @@ func (p *program) supportBundle() *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			n, done, err := p.node(ctx, kubeletPath)
-			if err != nil {
-				return reply{}, err
-			}
+			n, done := p.node(ctx, kubeletPath)
 			defer func() { err = errors.Join(err, done()) }()
 			b := doctor.Bundle{
 				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
@@ -56,12 +53,12 @@ func (p *program) supportBundle() *cobra.Command {
 	c.Use = "support-bundle [FILE]"
 	c.ValidArgsFunction = nil // files
 	c.Long = `Write one zip for support, and print its name: the findings of csi-proxyctl doctor, versions, the
-service with the daemon's flags, disks, volumes, mounts, mappings, the daemon's metrics and
-goroutines, the Windows event log of the last days, and the end of the daemon's log files.
+service with the daemon's flags, disks, volumes, mounts, the daemon's metrics and goroutines, the
+Windows event log of the last days, and the end of the daemon's log files.
 Without FILE the zip is csi-proxy-support-TIME.zip in the current directory, with - it goes to
 standard output. A file that exists is an error.
 
-The daemon needn't run. What can't be read is listed in missing.txt, with the cause. The log files
+The daemon needn't run, but disks and mounts are its answers. What can't be read is listed in missing.txt, with the cause. The log files
 are those that the service's flags name, 32 MiB of each at most; --log adds others.
 
 No passwords are in the zip. But it has names of disks, servers, directories and pods: read it

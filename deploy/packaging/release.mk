@@ -19,7 +19,7 @@
 
 # The packages whose tests on Windows docs/windows-proof.md names, apart from
 # test/windows, which is a module of its own.
-WINTEST_PACKAGES = internal/lab/storagelife internal/host/logfile internal/serve/pipe internal/host/winservice internal/windows/winsys internal/windows/winsys/wmi
+WINTEST_PACKAGES = internal/lab/storagelife internal/host/logfile internal/serve/pipe internal/host/winservice internal/windows/winread internal/windows/winsys internal/windows/winsys/wmi
 # The files of the repository that they read.
 WINTEST_FILES = internal/windows/win/testdata/abi/layout.txt internal/windows/win/testdata/abi/samples.txt
 # Lists the modules of tests, which their programs don't name.

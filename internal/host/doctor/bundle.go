@@ -44,7 +44,7 @@ type Bundle struct {
 
 // WriteBundle writes a zip with all that support needs to know of the node: the findings, also as a
 // first page for people, the endpoints, the services with their flags, disks, volumes, mounts,
-// mappings, the daemon's metrics and goroutines, the Windows event log, the logs, and the errors and
+// the daemon's metrics and goroutines, the Windows event log, the logs, and the errors and
 // warnings in them. What can't be found out is listed in missing.txt,
 // and keeps nothing else from the zip. Passwords are in none of the sources; where a text
 // looks as if it gave one, it is masked all the same, since the text may be another
@@ -70,7 +70,6 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		{"disks.json", func(ctx context.Context, n *Node) (any, error) { return n.disks(ctx) }},
 		{"volumes.json", volumesAndPaths},
 		{"mounts.json", mountedVolumes},
-		{"mappings.json", mappedShares},
 	} {
 		got, err := inTime(ctx, func() (any, error) { return part.get(ctx, n) })
 		z.json(part.name, got, err)
@@ -121,7 +120,6 @@ programs.json   what the programs were built of that serve, or that a service ru
 disks.json      the disks, with their partitions, volumes, and where these are mounted
 volumes.json    the volumes that Windows knows, with their file systems
 mounts.json     what is mounted where: volumes, links, shares, and what is left over
-mappings.json   the SMB mappings
 metrics.txt     the daemon's metrics
 daemon.txt      the daemon's flags, and what each of its goroutines does
 events/         the Windows event log of the last 7 days: errors and warnings about disks, volumes,
@@ -422,16 +420,4 @@ func mountedVolumes(_ context.Context, n *Node) (any, error) {
 		return nil, err
 	}
 	return list, nil
-}
-
-func mappedShares(ctx context.Context, n *Node) (any, error) {
-	w, err := n.windows(ctx)
-	if err != nil {
-		return nil, err
-	}
-	mappings, err := w.SMBGlobalMappings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return append([]win.SMBMapping{}, mappings...), nil
 }

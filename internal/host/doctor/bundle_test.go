@@ -144,7 +144,6 @@ func TestBundle(t *testing.T) {
 		"disks.json":        `"serial_number": "SIMSYSTEM"`,
 		"volumes.json":      `C:\\var\\lib\\kubelet\\plugins\\volume\\`,
 		"mounts.json":       `"path": "C:\\var\\lib\\kubelet\\share"`,
-		"mappings.json":     `\\\\filer\\data`,
 		"log/csi-proxy.log": "started",
 		"errors.txt":        "it broke",
 		"missing.txt":       "csi-proxy.log.1",
@@ -167,7 +166,7 @@ func TestBundle(t *testing.T) {
 func TestBundleWithoutAnything(t *testing.T) {
 	files := bundleOf(t, &doctor.Node{System: "linux"})
 	for _, name := range []string{"events/System.xml", "windows.json", "endpoints.json", "services.json",
-		"programs.json", "disks.json", "volumes.json", "mounts.json", "mappings.json", "log"} {
+		"programs.json", "disks.json", "volumes.json", "mounts.json", "log"} {
 		if !strings.Contains(files["missing.txt"], name+": ") {
 			t.Errorf("nobody says why %s is missing:\n%s", name, files["missing.txt"])
 		}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package doctor looks for what keeps CSI Proxy from working on a node, and says what to
-// do about it. It changes nothing. It asks the daemon, and Windows itself for what the
-// daemon doesn't serve or while it is down.
+// do about it. It changes nothing. It asks the daemon for disks, mounts and shares, and reads of
+// Windows itself what the daemon doesn't serve.
 //
 // docs/troubleshooting.md has the checks for administrators.
 package doctor
@@ -45,13 +45,17 @@ type Finding struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// Windows is what the checks ask of Windows itself. A [win.System] has it.
+// Windows is what the checks read of Windows itself. Package win describes the calls.
 type Windows interface {
-	win.VolumeNames
-	win.FileSystems
-	win.Files
-	win.SMBMappings
-	win.Registry
+	RegistryStrings(ctx context.Context, key, value string) ([]string, error)
+	RegistryNumber(ctx context.Context, key, value string) (uint32, error)
+	FindVolumes(ctx context.Context) ([]string, error)
+	VolumeInformation(ctx context.Context, volume string) (win.VolumeInformation, error)
+	DiskFreeSpace(ctx context.Context, volume string) (win.DiskSpace, error)
+	VolumePathNames(ctx context.Context, volume string) ([]string, error)
+	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
+	// VolumeOf returns the volume that a directory is on.
+	VolumeOf(ctx context.Context, directory string) (string, error)
 }
 
 // Operations are those that the checks use.
@@ -95,6 +99,8 @@ type Node struct {
 	Server func(ctx context.Context, address string) (process uint32, program string, err error)
 	// Build returns what a program was built of, by its path.
 	Build func(program string) (*debug.BuildInfo, error)
+	// Service returns a service of Windows, by its name. If it is nil, the daemon is asked.
+	Service func(ctx context.Context, name string) (system.Service, error)
 	// Services returns the services that run the daemon: one, if all is well.
 	Services func(ctx context.Context) ([]Service, error)
 	// Writers returns who can write to a directory, beside SYSTEM and administrators.
@@ -108,8 +114,8 @@ type Node struct {
 	Privileges []string
 	// Metrics returns the daemon's metrics, as Prometheus reads them.
 	Metrics func(ctx context.Context) (string, error)
-	// Daemon is the operations that the daemon serves, and Local those in this process.
-	Daemon, Local Operations
+	// Daemon is the operations that the daemon serves.
+	Daemon Operations
 	// KubeletPath is the directory that the daemon allows drivers' paths in.
 	KubeletPath string
 
@@ -150,17 +156,16 @@ func checks() []check {
 		{"log-file", with((*Node).services, checkLogFile)},
 		{"kubelet-directory", with((*Node).windows, checkKubeletDirectory)},
 		{"iscsi-service", checkISCSIService},
-		{"wmi", with((*Node).windows, checkProviders)},
 		{"automatic-mounting", with((*Node).windows, checkAutomaticMounting)},
 		{"san-policy", with((*Node).windows, checkSANPolicy)},
 		{"bitlocker", with((*Node).windows, checkBitLocker)},
 		{"clones", with((*Node).disks, checkClones)},
-		{"protected-volumes", checkProtectedVolumes},
+		{"protected-volumes", with((*Node).metrics, checkProtectedVolumes)},
 		{"luns", with((*Node).disks, checkLUNs)},
 		{"silent-disks", with((*Node).disks, checkSilentDisks)},
 		{"mounted-volumes", checkMountedVolumes},
 		{"smb-mappings", checkMappings},
-		{"mapping-records", with((*Node).windows, checkMappingRecords)},
+		{"mapping-records", with((*Node).metrics, checkMappingRecords)},
 		{"leftovers", checkLeftovers},
 	}
 }
@@ -224,11 +229,21 @@ func (n *Node) asked(ctx context.Context) *Node {
 		get := sync.OnceValues(func() ([]Service, error) { return n.Services(ctx) })
 		once.Services = func(context.Context) ([]Service, error) { return get() }
 	}
+	if n.Metrics != nil {
+		get := sync.OnceValues(func() (string, error) { return n.Metrics(ctx) })
+		once.Metrics = func(context.Context) (string, error) { return get() }
+	}
 	once.listed = sync.OnceValues(func() ([]storage.Disk, error) {
-		return ask(n, func(s storage.Operations) ([]storage.Disk, error) { return s.ListDisks(ctx, storage.Selector{}) })
+		if n.Daemon.Storage == nil {
+			return nil, n.needsWindows()
+		}
+		return n.Daemon.Storage.ListDisks(ctx, storage.Selector{})
 	})
 	once.mounted = sync.OnceValues(func() (storage.VolumeList, error) {
-		return ask(n, func(s storage.Operations) (storage.VolumeList, error) { return s.ListVolumes(ctx) })
+		if n.Daemon.Storage == nil {
+			return storage.VolumeList{}, n.needsWindows()
+		}
+		return n.Daemon.Storage.ListVolumes(ctx)
 	})
 	return &once
 }
@@ -280,22 +295,16 @@ func (n *Node) needsWindows() error {
 	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
 }
 
-// ask asks the daemon, which remembers disks that don't answer, and where it doesn't serve
-// the storage API the node itself.
-func ask[T any](n *Node, f func(storage.Operations) (T, error)) (answer T, err error) {
-	if n.Daemon.Storage != nil {
-		answer, err = f(n.Daemon.Storage)
-		if !errors.Is(err, csiproxy.ErrUnavailable) && !errors.Is(err, csiproxy.ErrUnimplemented) {
-			return answer, err
-		}
+// metrics returns the daemon's metrics.
+func (n *Node) metrics(ctx context.Context) (string, error) {
+	if n.Metrics == nil {
+		return "", n.needsWindows()
 	}
-	if n.Local.Storage != nil {
-		return f(n.Local.Storage)
+	page, err := n.Metrics(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the daemon's metrics: %w", err)
 	}
-	if err == nil {
-		err = n.needsWindows()
-	}
-	return answer, err
+	return page, nil
 }
 
 // disks returns all disks.
@@ -304,13 +313,13 @@ func (n *Node) disks(context.Context) ([]storage.Disk, error) { return n.listed(
 // service returns a service of Windows. The daemon is asked only where Windows can't be: it
 // knows no more, and the published one doesn't tell a service that doesn't exist.
 func (n *Node) service(ctx context.Context, name string) (system.Service, error) {
-	if n.Local.System == nil && n.Daemon.System != nil {
+	switch {
+	case n.Service != nil:
+		return n.Service(ctx, name)
+	case n.Daemon.System != nil:
 		return n.Daemon.System.GetService(ctx, name)
 	}
-	if n.Local.System == nil {
-		return system.Service{}, n.needsWindows()
-	}
-	return n.Local.System.GetService(ctx, name)
+	return system.Service{}, n.needsWindows()
 }
 
 func problem(advice, format string, a ...any) Finding {

@@ -74,7 +74,7 @@ func newFixture(t *testing.T) *fixture {
 		}},
 	}
 	f.Node = &doctor.Node{
-		System: "windows", Windows: sim,
+		System: "windows", Windows: simulated{sim},
 		Endpoints: func(context.Context) []client.Endpoint { return f.endpoints },
 		Server: func(_ context.Context, address string) (uint32, string, error) {
 			if f.owners[address] == otherProcess {
@@ -98,17 +98,33 @@ func newFixture(t *testing.T) *fixture {
 		LogFile:     func(string) error { return f.logFile },
 		Events:      f.events,
 		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
-		Local:       doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
+		Daemon:      doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
 		KubeletPath: simtest.Kubelet,
 	}
 	return f
+}
+
+// simulated is the simulated node's Windows.
+type simulated struct{ *winsim.System }
+
+func (s simulated) VolumeOf(ctx context.Context, directory string) (string, error) {
+	f, err := s.OpenFile(ctx, directory, win.OpenOptions{
+		Access: win.FileReadAttributes, Share: win.ShareRead | win.ShareWrite | win.ShareDelete,
+		Disposition: win.FileOpen, Options: win.FileOpenForBackup,
+	})
+	if err != nil {
+		return "", err
+	}
+	volume, err := f.Volume(ctx)
+	return volume, errors.Join(err, f.Close())
 }
 
 // protecting is the metrics of a daemon that has just looked for a protected volume, if it has a
 // name; missing is 1 if it isn't there.
 func protecting(volume string, missing int) string {
 	page := fmt.Sprintf("csi_proxy_inventory_timestamp_seconds{of=\"disks\"} 1\n"+
-		"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} %v\n", float64(time.Now().Unix()))
+		"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} %v\n"+
+		"csi_proxy_foreign_mapping_records 0\n", float64(time.Now().Unix()))
 	if volume != "" {
 		page = fmt.Sprintf("csi_proxy_protected_volume_missing{volume=%q} %d\n", volume, missing) + page
 	}
@@ -299,10 +315,6 @@ func TestFaults(t *testing.T) {
 			}},
 		"BitLocker's policy denies writing": {"bitlocker", problem, "read-only", "",
 			registered(win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess, 1)},
-		"a provider of WMI that doesn't answer": {"wmi", problem, `root\Microsoft\Windows\SMB, which maps shares: `,
-			"smb-mappings mounted-volumes leftovers", func(f *fixture) {
-				f.must(f.sim.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, win.ErrorRetry))
-			}},
 		"a clone":                          {"clones", problem, "have the same id", "", cloned(winsim.Settings{})},
 		"a protected volume that is there": {"", "", "", "", metrics(protecting("D:", 0), nil)},
 		"a protected drive letter that no volume has": {"protected-volumes", warns, "names X:, ", "",
@@ -310,9 +322,9 @@ func TestFaults(t *testing.T) {
 		"a protected volume that isn't there": {"protected-volumes", warns, `names \\?\Volume{1}\, `, "",
 			metrics(protecting(`\\?\Volume{1}\`, 1), nil)},
 		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't answer that", "",
-			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+
+			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+"csi_proxy_foreign_mapping_records 0\n"+
 				"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} 1.7e+09\n", nil)},
-		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "",
+		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "mapping-records",
 			metrics("", errors.New("no daemon answers"))},
 		"two disks with one LUN": {"luns", warns, "have the same LUN, 1: ", "",
 			func(f *fixture) {
@@ -333,7 +345,7 @@ func TestFaults(t *testing.T) {
 				f.azure("data", "")
 				n, err := nodeops.New(f.sim, nodeops.Options{ProtectedVolumes: []string{letter}})
 				f.must(err)
-				f.Daemon = doctor.Operations{Disk: n.Disk}
+				f.Daemon.Disk = n.Disk
 			}},
 		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes clones", withoutLayout},
 		"a disk of which it isn't known whether it is a clone": {"clones", unknown, "can't be read",
@@ -341,13 +353,10 @@ func TestFaults(t *testing.T) {
 		"the server of a mapping is gone": {"smb-mappings", problem,
 			`the share \\filer\data, at C:\var\lib\kubelet\share: `, "",
 			func(f *fixture) { f.must(f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true})) }},
-		"a file of others among the records of mappings": {"mapping-records", warns,
-			`C:\Windows\csi-proxy-mappings\filer.txt is no record`, "",
-			func(f *fixture) { f.must(f.sim.WriteFile(`C:\Windows\csi-proxy-mappings\filer.txt`, nil)) }},
-		"records of mappings that can't be read": {"mapping-records", unknown, "csi-proxy-mappings", "mounted-volumes leftovers",
-			func(f *fixture) {
-				f.must(f.sim.Fail(winsim.Match{Call: win.CallOpen, Object: `C:\Windows\csi-proxy-mappings`}, win.ErrorAccessDenied))
-			}},
+		"files of others among the records of mappings": {"mapping-records", warns, "no records of mappings: 2", "",
+			metrics(strings.Replace(protecting("", 0), "records 0", "records 2", 1), nil)},
+		"records of mappings that can't be read": {"mapping-records", unknown, "can't read the records", "",
+			metrics(strings.Replace(protecting("", 0), "csi_proxy_foreign_mapping_records 0\n", "", 1), nil)},
 		"a volume that needs a repair": {"mounted-volumes", problem, `the volume at C:\var\lib\kubelet\plugins\volume: `, "",
 			func(f *fixture) { f.must(f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true)) }},
 		"a link to nothing": {"leftovers", warns,
@@ -412,18 +421,21 @@ func TestNothingToAsk(t *testing.T) {
 	}
 }
 
-// What the daemon doesn't serve, the node is asked for; what it answers counts.
-func TestDaemonFirst(t *testing.T) {
-	f := newFixture(t)
-	for kind, want := range map[error]doctor.Verdict{
-		csiproxy.ErrUnavailable:      doctor.OK, // there is no daemon
-		csiproxy.ErrUnimplemented:    doctor.OK, // it lacks the API
-		csiproxy.ErrPermissionDenied: doctor.Unknown,
-	} {
-		f.Daemon.Storage = refusing{f.Local.Storage, kind}
+// What the daemon doesn't answer is unknown, with its reason, and the rest is known all the same.
+func TestWithoutDaemon(t *testing.T) {
+	for _, kind := range []error{csiproxy.ErrUnavailable, csiproxy.ErrUnimplemented, csiproxy.ErrPermissionDenied} {
+		f := newFixture(t)
+		f.Daemon = doctor.Operations{Storage: refusing{f.Daemon.Storage, kind}, System: f.Daemon.System}
 		for _, got := range doctor.Examine(t.Context(), f.Node) {
-			if got.Check == "silent-disks" && got.Verdict != want {
-				t.Errorf("%v: %+v", kind, got)
+			switch got.Check {
+			case "clones", "luns", "silent-disks":
+				if got.Verdict != doctor.Unknown || !strings.Contains(got.Text, "refused") {
+					t.Errorf("%v: %+v", kind, got)
+				}
+			default:
+				if got.Verdict != doctor.OK {
+					t.Errorf("%v: %+v", kind, got)
+				}
 			}
 		}
 	}

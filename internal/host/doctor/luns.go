@@ -5,12 +5,9 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -19,7 +16,10 @@ import (
 // machine in Azure. Such a driver asks for the locations of all disks, in which those that
 // Windows runs from, and those of protected volumes, are left out.
 func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Finding, error) {
-	locations, err := n.locations(ctx)
+	if n.Daemon.Disk == nil {
+		return "", nil, n.needsWindows()
+	}
+	locations, err := n.Daemon.Disk.ListDiskLocations(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -48,22 +48,6 @@ func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Fi
 			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, d, at.LUNID))
 	}
 	return fmt.Sprintf("no two of %d disks have the same LUN where a driver goes by that alone", len(disks)), faults, nil
-}
-
-// locations returns where drivers find the disks. The daemon knows the protected volumes;
-// only where it doesn't run, the node itself is asked.
-func (n *Node) locations(ctx context.Context) (map[disk.Number]disk.Location, error) {
-	err := n.needsWindows()
-	for _, o := range []Operations{n.Daemon, n.Local} {
-		if o.Disk == nil {
-			continue
-		}
-		var at map[disk.Number]disk.Location
-		if at, err = o.Disk.ListDiskLocations(ctx); !errors.Is(err, csiproxy.ErrUnavailable) {
-			return at, err
-		}
-	}
-	return nil, err
 }
 
 // isOfAzure reports whether a disk is one as Azure and Hyper-V attach them. Others' adapters

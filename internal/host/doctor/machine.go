@@ -45,15 +45,7 @@ func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []F
 				path[:i])), nil
 		}
 	}
-	f, err := w.OpenFile(ctx, path, win.OpenOptions{
-		Access: win.FileReadAttributes, Share: win.ShareRead | win.ShareWrite | win.ShareDelete,
-		Disposition: win.FileOpen, Options: win.FileOpenForBackup,
-	})
-	if err != nil {
-		return "", faults, fmt.Errorf("open %s: %w", path, err)
-	}
-	volume, err := f.Volume(ctx)
-	err = errors.Join(err, f.Close())
+	volume, err := w.VolumeOf(ctx, path)
 	if err != nil {
 		return "", faults, fmt.Errorf("find the volume of %s: %w", path, err)
 	}
@@ -114,16 +106,6 @@ func checkLogFile(_ context.Context, n *Node, services []Service) (string, []Fin
 		}
 	}
 	return fine, faults, nil
-}
-
-// checkProviders looks whether the providers of WMI answer that the daemon can't do without.
-func checkProviders(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
-	var faults []Finding
-	for _, err := range win.TryProviders(ctx, w) {
-		faults = append(faults, problem("check whether Get-Disk and Get-SmbGlobalMapping work in PowerShell. If not: winmgmt "+
-			"/verifyrepository, then restart the node", "WMI doesn't answer: %v", err))
-	}
-	return "the providers of WMI for storage and SMB answer", faults, nil
 }
 
 // iscsiService is the service of the iSCSI initiator.

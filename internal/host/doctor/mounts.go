@@ -7,10 +7,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -70,16 +70,22 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 }
 
 // checkMappingRecords looks for what is no record among the records of mappings.
-func checkMappingRecords(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
-	foreign, err := shares.ForeignRecords(ctx, w)
-	var faults []Finding
-	for _, path := range foreign {
-		faults = append(faults, warning("if nobody else needs it, remove it. CSI Proxy passes it over and never removes it. If "+
-			"it was a damaged record, the mapping stays after the last volume on its share, and csi-proxyctl storage clean-up "+
-			"doesn't remove it: Remove-SmbGlobalMapping does",
-			"%s is no record of a mapping", quote.Text(path)))
+func checkMappingRecords(_ context.Context, _ *Node, metrics string) (string, []Finding, error) {
+	for line := range strings.Lines(metrics) {
+		text, ok := strings.CutPrefix(line, admin.ForeignRecords+" ")
+		if !ok {
+			continue
+		}
+		if text = strings.TrimSpace(text); text == "0" {
+			return "all records of mappings can be read", nil, nil
+		}
+		return "", []Finding{warning("the daemon's log names them. If nobody else needs them, remove them: CSI Proxy passes them "+
+			"over and never removes them. If one was a damaged record, the mapping stays after the last volume on its share, and "+
+			"csi-proxyctl storage clean-up doesn't remove it: Remove-SmbGlobalMapping does",
+			`files in C:\Windows\csi-proxy-mappings that are no records of mappings: %s`, text)}, nil
 	}
-	return "all records of mappings can be read", faults, err
+	return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon can't read the records of mappings, or is older than "+
+		"this csi-proxyctl; its log has more")
 }
 
 // checkLeftovers looks for what nobody needs any more.

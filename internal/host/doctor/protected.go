@@ -11,7 +11,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/nodemetrics"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
@@ -21,19 +21,12 @@ const knownFor = time.Minute
 
 // checkProtectedVolumes looks for a -protected-volume that protects nothing. The daemon is asked,
 // by its metrics: a container's flags stand in no service.
-func checkProtectedVolumes(ctx context.Context, n *Node) (string, []Finding, error) {
-	if n.Metrics == nil {
-		return "", nil, n.needsWindows()
-	}
-	page, err := n.Metrics(ctx)
-	if err != nil {
-		return "", nil, fmt.Errorf("read the daemon's metrics: %w", err)
-	}
+func checkProtectedVolumes(_ context.Context, _ *Node, metrics string) (string, []Finding, error) {
 	var faults []Finding
 	var known float64
 	volumes := 0
-	for line := range strings.Lines(page) {
-		if volume, value, ok := metric(line, nodemetrics.MissingVolume, "volume"); ok {
+	for line := range strings.Lines(metrics) {
+		if volume, value, ok := metric(line, admin.MissingVolume, "volume"); ok {
 			volumes++
 			if value != 0 {
 				faults = append(faults, warning("look up the drive letter or the id with mountvol, and start the daemon with that, in "+
@@ -43,7 +36,7 @@ func checkProtectedVolumes(ctx context.Context, n *Node) (string, []Finding, err
 						"that is meant", quote.Text(volume)))
 			}
 		}
-		if of, value, ok := metric(line, nodemetrics.InventoryTimestamp, "of"); ok && of == nodemetrics.OfVolumes {
+		if of, value, ok := metric(line, admin.InventoryTimestamp, "of"); ok && of == admin.OfVolumes {
 			known = value
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
@@ -25,14 +26,6 @@ const (
 	queryTimeout = 20 * time.Second
 )
 
-// Names of metrics that csi-proxyctl doctor reads.
-const (
-	MissingVolume      = "csi_proxy_protected_volume_missing"
-	InventoryTimestamp = "csi_proxy_inventory_timestamp_seconds"
-	// OfVolumes is the label of InventoryTimestamp for MissingVolume.
-	OfVolumes = "protected-volumes"
-)
-
 var (
 	disksDesc = prometheus.NewDesc("csi_proxy_disks",
 		"Disks of the node that answer, by state.", []string{"state"}, nil)
@@ -45,11 +38,11 @@ var (
 	forgottenDesc = prometheus.NewDesc("csi_proxy_forgotten_links",
 		"Links of pods whose volumes kubelet has lost track of, so that these can't be unstaged: 1 for each of the first 32 "+
 			"paths, and the number of the others.", []string{"path"}, nil)
-	recordsDesc = prometheus.NewDesc("csi_proxy_foreign_mapping_records",
+	recordsDesc = prometheus.NewDesc(admin.ForeignRecords,
 		"Files in the directory of SMB mapping records that aren't records: damaged, or written by other programs.", nil, nil)
-	protectedDesc = prometheus.NewDesc(MissingVolume,
+	protectedDesc = prometheus.NewDesc(admin.MissingVolume,
 		"1 if no volume of the node is that of -protected-volume, so that it protects nothing; else 0.", []string{"volume"}, nil)
-	answeredDesc = prometheus.NewDesc(InventoryTimestamp,
+	answeredDesc = prometheus.NewDesc(admin.InventoryTimestamp,
 		"When the node last answered a query for what it has, as Unix time; 0 if it never did.", []string{"of"}, nil)
 )
 

@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -145,7 +146,7 @@ func (n *Node) Watch(sources Sources) {
 		n.inventory.queries = []*query{
 			{of: "disks", every: queryInterval, ask: states(disksDesc, sources.Disks)},
 			{of: "links", every: linksInterval, ask: links(sources.Links)},
-			{of: OfVolumes, every: queryInterval, ask: flags(protectedDesc, sources.MissingVolumes)},
+			{of: admin.OfVolumes, every: queryInterval, ask: flags(protectedDesc, sources.MissingVolumes)},
 			{of: "records", every: linksInterval, ask: count(recordsDesc, sources.ForeignRecords)},
 			{of: "smb-mappings", every: queryInterval, ask: states(mappingsDesc, sources.Mappings)},
 			{of: "volumes", every: queryInterval, ask: count(volumesDesc, sources.StagedVolumes)},

@@ -18,6 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -198,7 +199,7 @@ func TestInventory(t *testing.T) {
 			t.Errorf("a scrape waited for %v, want %v", waited, scrapeWait)
 		}
 		want["csi_proxy_disks offline"] = 2
-		for _, of := range []string{"disks", OfVolumes} {
+		for _, of := range []string{"disks", admin.OfVolumes} {
 			want["csi_proxy_inventory_timestamp_seconds "+of] = float64(later.UnixMilli()) / 1000
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

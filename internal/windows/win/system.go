@@ -407,3 +407,15 @@ const (
 	// RegistryDedicatedDumpFile is the file of its own that crash dumps go to, if any.
 	RegistryDedicatedDumpFile = `DedicatedDumpFile`
 )
+
+// Privileges returns the names of the privileges that a process needs for all calls. Package winsys
+// gives the reasons.
+func Privileges() []string {
+	return []string{
+		"SeBackupPrivilege",
+		"SeRestorePrivilege",
+		"SeLoadDriverPrivilege",
+		"SeManageVolumePrivilege",
+		"SeCreateSymbolicLinkPrivilege",
+	}
+}

@@ -17,11 +17,6 @@ import "golang.org/x/sys/windows"
 //sys	cmRegisterNotification(filter *notifyFilter, context *watcher, callback uintptr, notification *windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Register_Notification
 //sys	cmUnregisterNotification(notification windows.Handle) (ret windows.CONFIGRET) = cfgmgr32.CM_Unregister_Notification
 
-//sys	evtQuery(session windows.Handle, path *uint16, query *uint16, flags uint32) (results windows.Handle, err error) = wevtapi.EvtQuery
-//sys	evtNext(results windows.Handle, size uint32, events *windows.Handle, timeout uint32, flags uint32, returned *uint32) (err error) = wevtapi.EvtNext
-//sys	evtRender(context windows.Handle, event windows.Handle, flags uint32, size uint32, buffer *byte, used *uint32, properties *uint32) (err error) = wevtapi.EvtRender
-//sys	evtClose(object windows.Handle) (err error) = wevtapi.EvtClose
-
 // devpkeyDeviceInstanceID is DEVPKEY_Device_InstanceId, which device interfaces
 // have too.
 //

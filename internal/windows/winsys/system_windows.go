@@ -6,7 +6,6 @@ package winsys
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -34,18 +33,6 @@ type System struct {
 	noNotices sync.Once    // logs once that Windows sends no notices
 }
 
-// privileges are those that Open enables. The package's doc comment gives the reasons.
-var privileges = [...]string{
-	"SeBackupPrivilege",
-	"SeRestorePrivilege",
-	"SeLoadDriverPrivilege",
-	"SeManageVolumePrivilege",
-	"SeCreateSymbolicLinkPrivilege",
-}
-
-// Privileges returns the names of the privileges that Open enables.
-func Privileges() []string { return slices.Clone(privileges[:]) }
-
 // Open enables the privileges that the calls need, for the whole process. One that
 // the process doesn't hold is logged.
 func Open(o Options) (*System, error) {
@@ -53,7 +40,7 @@ func Open(o Options) (*System, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	missing, err := enablePrivileges(privileges[:]...)
+	missing, err := enablePrivileges(win.Privileges()...)
 	if err != nil {
 		return nil, fmt.Errorf("enabling privileges: %w", err)
 	}

@@ -60,7 +60,7 @@ func TestPrivileges(t *testing.T) {
 	s, err := Open(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
 	defer s.Close()
-	for _, name := range privileges {
+	for _, name := range win.Privileges() {
 		if enabled, logged := privilegeEnabled(t, name), strings.Contains(log.String(), name); enabled == logged {
 			t.Errorf("%s: enabled %t, reported missing %t", name, enabled, logged)
 		}

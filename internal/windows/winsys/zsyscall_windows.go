@@ -42,7 +42,6 @@ var (
 	modcfgmgr32 = windows.NewLazySystemDLL("cfgmgr32.dll")
 	modiscsidsc = windows.NewLazySystemDLL("iscsidsc.dll")
 	modkernel32 = windows.NewLazySystemDLL("kernel32.dll")
-	modwevtapi  = windows.NewLazySystemDLL("wevtapi.dll")
 
 	procGetKernelObjectSecurity           = modadvapi32.NewProc("GetKernelObjectSecurity")
 	procCM_Get_Device_Interface_PropertyW = modcfgmgr32.NewProc("CM_Get_Device_Interface_PropertyW")
@@ -65,10 +64,6 @@ var (
 	procSetIScsiInitiatorCHAPSharedSecret = modiscsidsc.NewProc("SetIScsiInitiatorCHAPSharedSecret")
 	procCancelSynchronousIo               = modkernel32.NewProc("CancelSynchronousIo")
 	procGetSystemFirmwareTable            = modkernel32.NewProc("GetSystemFirmwareTable")
-	procEvtClose                          = modwevtapi.NewProc("EvtClose")
-	procEvtNext                           = modwevtapi.NewProc("EvtNext")
-	procEvtQuery                          = modwevtapi.NewProc("EvtQuery")
-	procEvtRender                         = modwevtapi.NewProc("EvtRender")
 )
 
 func getKernelObjectSecurity(handle windows.Handle, information windows.SECURITY_INFORMATION, descriptor *byte, size uint32, needed *uint32) (err error) {
@@ -289,39 +284,6 @@ func getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint3
 	r0, _, e1 := syscall.SyscallN(procGetSystemFirmwareTable.Addr(), uintptr(provider), uintptr(id), uintptr(unsafe.Pointer(buffer)), uintptr(size))
 	length = uint32(r0)
 	if length == 0 {
-		err = errnoErr(e1)
-	}
-	return
-}
-
-func evtClose(object windows.Handle) (err error) {
-	r1, _, e1 := syscall.SyscallN(procEvtClose.Addr(), uintptr(object))
-	if r1 == 0 {
-		err = errnoErr(e1)
-	}
-	return
-}
-
-func evtNext(results windows.Handle, size uint32, events *windows.Handle, timeout uint32, flags uint32, returned *uint32) (err error) {
-	r1, _, e1 := syscall.SyscallN(procEvtNext.Addr(), uintptr(results), uintptr(size), uintptr(unsafe.Pointer(events)), uintptr(timeout), uintptr(flags), uintptr(unsafe.Pointer(returned)))
-	if r1 == 0 {
-		err = errnoErr(e1)
-	}
-	return
-}
-
-func evtQuery(session windows.Handle, path *uint16, query *uint16, flags uint32) (results windows.Handle, err error) {
-	r0, _, e1 := syscall.SyscallN(procEvtQuery.Addr(), uintptr(session), uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(query)), uintptr(flags))
-	results = windows.Handle(r0)
-	if results == 0 {
-		err = errnoErr(e1)
-	}
-	return
-}
-
-func evtRender(context windows.Handle, event windows.Handle, flags uint32, size uint32, buffer *byte, used *uint32, properties *uint32) (err error) {
-	r1, _, e1 := syscall.SyscallN(procEvtRender.Addr(), uintptr(context), uintptr(event), uintptr(flags), uintptr(size), uintptr(unsafe.Pointer(buffer)), uintptr(unsafe.Pointer(used)), uintptr(unsafe.Pointer(properties)))
-	if r1 == 0 {
 		err = errnoErr(e1)
 	}
 	return

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsys
+package winread
 
 import (
 	"context"
@@ -12,6 +12,11 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
+
+//sys	evtQuery(session windows.Handle, path *uint16, query *uint16, flags uint32) (results windows.Handle, err error) = wevtapi.EvtQuery
+//sys	evtNext(results windows.Handle, size uint32, events *windows.Handle, timeout uint32, flags uint32, returned *uint32) (err error) = wevtapi.EvtNext
+//sys	evtRender(context windows.Handle, event windows.Handle, flags uint32, size uint32, buffer *byte, used *uint32, properties *uint32) (err error) = wevtapi.EvtRender
+//sys	evtClose(object windows.Handle) (err error) = wevtapi.EvtClose
 
 // Flags of EvtQuery and EvtRender.
 //
@@ -82,16 +87,19 @@ func Events(ctx context.Context, channel, query string, most int) (events []stri
 
 // renderEvent returns an event as XML.
 func renderEvent(event windows.Handle) (string, error) {
-	const usual = 8 << 10 // bytes
-	buf, err := grown(usual, func(buf []byte) (needed uint32, err error) {
+	needed := uint32(8 << 10) // bytes, of a usual event
+	for range growAttempts {
+		buf := make([]uint16, needed/2+1)
 		var properties uint32
-		err = evtRender(0, event, evtRenderEventXML, uint32(len(buf)), &buf[0], &needed, &properties)
-		return needed, errno(err)
-	})
-	if err != nil {
-		return "", err
+		err := evtRender(0, event, evtRenderEventXML, uint32(2*len(buf)), (*byte)(unsafe.Pointer(&buf[0])), &needed, &properties)
+		if err == nil {
+			return windows.UTF16ToString(buf), nil
+		}
+		if err != windows.ERROR_INSUFFICIENT_BUFFER {
+			return "", errno(err)
+		}
 	}
-	return windows.UTF16ToString(unsafe.Slice((*uint16)(unsafe.Pointer(&buf[0])), len(buf)/2)), nil
+	return "", win.ErrorInsufficientBuffer
 }
 
 // errWevtapi returns why there is no event log, such as on Nano Server.

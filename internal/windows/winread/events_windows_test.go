@@ -1,16 +1,18 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package winsys
+package winread
 
 import (
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/windows"
 )
 
 // TestEvents reads a few events of the System log, which Windows always has.
 func TestEvents(t *testing.T) {
-	if underWine() {
+	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {
 		t.Skip("Wine has no event log to query")
 	}
 	events, err := Events(t.Context(), "System", "*", 70)

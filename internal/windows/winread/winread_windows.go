@@ -1,0 +1,162 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package winread
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf16"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+//go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go events_windows.go
+
+// Windows is this node's. What its methods return is described in package win.
+type Windows struct{}
+
+// growAttempts is how often a call is made whose answer is longer than the buffer.
+const growAttempts = 5
+
+// errno makes an error number of Windows one of package win.
+func errno(err error) error {
+	if e, ok := err.(syscall.Errno); ok {
+		return win.Errno(e)
+	}
+	return err
+}
+
+// RegistryStrings returns the strings of a value below HKEY_LOCAL_MACHINE.
+func (Windows) RegistryStrings(_ context.Context, key, value string) (texts []string, err error) {
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
+	if err != nil {
+		return nil, errno(err)
+	}
+	defer k.Close()
+	text, _, err := k.GetStringValue(value)
+	if err == registry.ErrUnexpectedType {
+		texts, _, err = k.GetStringsValue(value)
+	} else {
+		texts = []string{text}
+	}
+	return slices.DeleteFunc(texts, func(s string) bool { return s == "" }), errno(err)
+}
+
+// RegistryNumber returns a number below HKEY_LOCAL_MACHINE.
+func (Windows) RegistryNumber(_ context.Context, key, value string) (uint32, error) {
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
+	if err != nil {
+		return 0, errno(err)
+	}
+	defer k.Close()
+	number, _, err := k.GetIntegerValue(value)
+	return uint32(number), errno(err)
+}
+
+// FindVolumes returns the names of all volumes.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-findfirstvolumew
+func (Windows) FindVolumes(context.Context) (names []string, _ error) {
+	var name [windows.MAX_PATH + 1]uint16
+	search, err := windows.FindFirstVolume(&name[0], uint32(len(name)))
+	if err != nil {
+		return nil, errno(err)
+	}
+	defer windows.FindVolumeClose(search)
+	for {
+		names = append(names, windows.UTF16ToString(name[:]))
+		err := windows.FindNextVolume(search, &name[0], uint32(len(name)))
+		if err == windows.ERROR_NO_MORE_FILES {
+			return names, nil
+		}
+		if err != nil {
+			return nil, errno(err)
+		}
+	}
+}
+
+// VolumeInformation returns what a volume's file system is, by the volume's name or root.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumeinformationw
+func (Windows) VolumeInformation(_ context.Context, volume string) (win.VolumeInformation, error) {
+	root, err := windows.UTF16PtrFromString(directoryPath(volume))
+	if err != nil {
+		return win.VolumeInformation{}, err
+	}
+	var label, fileSystem [windows.MAX_PATH + 1]uint16
+	var serial, flags uint32
+	err = windows.GetVolumeInformation(root, &label[0], uint32(len(label)), &serial, nil, &flags, &fileSystem[0],
+		uint32(len(fileSystem)))
+	return win.VolumeInformation{
+		FileSystem: windows.UTF16ToString(fileSystem[:]), Label: windows.UTF16ToString(label[:]), Serial: serial,
+		Flags: win.FileSystemFlags(flags),
+	}, errno(err)
+}
+
+// DiskFreeSpace returns the size of a volume, and what is free.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getdiskfreespaceexw
+func (Windows) DiskFreeSpace(_ context.Context, volume string) (space win.DiskSpace, _ error) {
+	root, err := windows.UTF16PtrFromString(directoryPath(volume))
+	if err != nil {
+		return space, err
+	}
+	err = windows.GetDiskFreeSpaceEx(root, &space.Available, &space.Total, &space.Free)
+	return space, errno(err)
+}
+
+// VolumePathNames returns where a volume is mounted.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumepathnamesforvolumenamew
+func (Windows) VolumePathNames(_ context.Context, volume string) ([]string, error) {
+	name, err := windows.UTF16PtrFromString(directoryPath(volume))
+	if err != nil {
+		return nil, err
+	}
+	needed := uint32(windows.MAX_PATH + 1)
+	for range growAttempts {
+		names := make([]uint16, needed)
+		err = windows.GetVolumePathNamesForVolumeName(name, &names[0], uint32(len(names)), &needed)
+		if err == nil {
+			return strings.FieldsFunc(string(utf16.Decode(names)), func(r rune) bool { return r == 0 }), nil
+		}
+		if err != windows.ERROR_MORE_DATA {
+			break
+		}
+	}
+	return nil, errno(err)
+}
+
+// FileAttributes returns the attributes of a file, a directory, or a link itself.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getfileattributesw
+func (Windows) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return 0, err
+	}
+	attributes, err := windows.GetFileAttributes(name)
+	return win.FileAttributes(attributes), errno(err)
+}
+
+// VolumeOf returns the root of the volume that a directory is on.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumepathnamew
+func (Windows) VolumeOf(_ context.Context, directory string) (root string, _ error) {
+	path, err := windows.UTF16PtrFromString(directory)
+	if err != nil {
+		return "", err
+	}
+	text := make([]uint16, len(directory)+windows.MAX_PATH)
+	err = windows.GetVolumePathName(path, &text[0], uint32(len(text)))
+	return windows.UTF16ToString(text), errno(err)
+}
+
+// directoryPath ends a path with the backslash that calls about volumes ask for.
+func directoryPath(path string) string { return strings.TrimRight(path, `\`) + `\` }
