@@ -82,7 +82,9 @@ type errorJSON struct {
 var adviceByNumber = map[uint32]string{
 	53:         "check the server's name, and that this node reaches its port 445",
 	67:         "the server is there, but has no such share: check the share's name",
-	1060:       "csi-proxyctl service install DAEMON makes CSI Proxy's; Get-Service lists those that there are",
+	86:         "check the password",
+	1060:       "csi-proxyctl service install DAEMON makes CSI Proxy's; Get-Service lists the installed ones",
+	1326:       "check the password, and whether the user's name needs a domain, as in DOMAIN\\name",
 	0xEFFF0003: "check the portal's address, and that this node reaches its port",
 	0xEFFF0029: "check the target's name, and make its portal known with csi-proxyctl iscsi portal add",
 	0xEFFF005F: "check the portal's name, or give its address",

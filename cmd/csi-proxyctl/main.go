@@ -241,7 +241,13 @@ func checkArgs(cmd *cobra.Command, args []string) error {
 
 // explainFlag says of a wrong flag what was given and what is possible.
 func explainFlag(cmd *cobra.Command, err error) error {
-	if missing := new(pflag.NotExistError); errors.As(err, &missing) && missing.GetSpecifiedShortnames() == "" {
+	if missing := new(pflag.NotExistError); errors.As(err, &missing) {
+		if letters := missing.GetSpecifiedShortnames(); letters != "" {
+			if strings.Trim(letters, "0123456789") == "" {
+				return fmt.Errorf("-%s: no number may be less than 0", letters)
+			}
+			return err
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		return fmt.Errorf("%w%s", err, didyoumean.Hint("--", missing.GetSpecifiedName(), names))

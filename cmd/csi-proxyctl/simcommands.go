@@ -59,6 +59,9 @@ func (p *program) simDisk() *cobra.Command {
 be greater, the address, --location, --number, --late and --needs-rescan count. The number of the
 disk is printed.`
 	attach.MarkFlagsOneRequired("size", "serial")
+	// The namespace says where the disk is.
+	attach.MarkFlagsMutuallyExclusive("nvme-namespace", "adapter")
+	attach.MarkFlagsMutuallyExclusive("nvme-namespace", "lun")
 	clone := p.simLeaf("clone DISK", "Attach a new disk with the contents of another one, as from a snapshot",
 		simCall{method: "CloneDisk", args: []string{"disk_number"}, flags: hardwareFlags("disk."),
 			show: showField("disk_number")})

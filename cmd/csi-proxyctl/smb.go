@@ -5,9 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -30,6 +33,9 @@ func (p *program) smb() *cobra.Command {
 				local = args[1]
 			}
 			err = c.SMB.NewSMBGlobalMapping(ctx, args[0], local, as)
+			if errors.Is(err, csiproxy.ErrUnauthenticated) {
+				err = fmt.Errorf("user %s: %w", as.Username, err)
+			}
 			return line(nil, "the share is mapped. If it was mapped before and works, it keeps the user and password of then: "+
 				"remove the links to it and call csi-proxyctl smb unmap first, to change them"), err
 		})

@@ -34,7 +34,7 @@ func (c *connection) add(flags *pflag.FlagSet) {
 		"the `name` of the user to impersonate")
 	flags.StringArrayVar(&c.overrides.AuthInfo.ImpersonateGroups, clientcmd.FlagImpersonateGroup, nil,
 		"a `group` to impersonate; may be repeated")
-	flags.StringVar(&c.overrides.Timeout, clientcmd.FlagTimeout, "30s", "how `long` a single request may take; 0 for no limit")
+	flags.StringVar(&c.overrides.Timeout, clientcmd.FlagTimeout, "30s", "`time` that a single request may take; 0 for no limit")
 }
 
 func (c *connection) namespace() string { return c.overrides.Context.Namespace }

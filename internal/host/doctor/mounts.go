@@ -49,9 +49,12 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return Finding{}
 		}
-		return problem("look up the volume's disk in csi-proxyctl storage disks and in the System event log; "+
-			"docs/troubleshooting.md has more",
-			"the volume at %s: %v", m.Path, m.Volume.Conditions)
+		advice := "look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/troubleshooting.md has more"
+		if slices.ContainsFunc(m.Volume.Conditions, func(c storage.Condition) bool { return c.Reason == storage.DiskMissing }) {
+			advice = "if csi-proxyctl disk list has the disk, csi-proxyctl disk online takes it online. Otherwise attach it again, or " +
+				"end the pods that use it: the volume can be unstaged without its disk"
+		}
+		return problem(advice, "the volume at %s: %v", m.Path, m.Volume.Conditions)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -220,7 +221,7 @@ func callName(name string) (string, error) {
 	names := win.CallNames()
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 	if i < 0 {
-		return "", fmt.Errorf("no call %q; there are %s: %w", name, strings.Join(names, ", "), win.ErrorNotFound)
+		return "", fmt.Errorf("no call %q%s: %w", name, didyoumean.Hint("", name, names), win.ErrorNotFound)
 	}
 	return names[i], nil
 }
