@@ -83,7 +83,6 @@ func (p *program) root() *cobra.Command {
 		p.volume(),
 		p.filesystem(),
 		p.smb(),
-		p.shares(),
 		p.iscsi(),
 		p.system(),
 		p.storage(),

@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // secretHelp goes into the help of commands that need a secret.
@@ -48,6 +50,12 @@ that it has. To give it others, remove the links to it, then run csi-proxyctl sm
 	credentials = credentialFlags(mapShare)
 
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
+		p.method("list", "List the shares that are mapped or staged", (*client.Storage).ListVolumes,
+			func(list storage.VolumeList) reply {
+				list.Mounts = slices.DeleteFunc(list.Mounts,
+					func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
+				return showMounts(list)
+			}),
 		mapShare,
 		p.call("unmap REMOTE", "Remove the mapping of a share, or let it go with the last link to the share",
 			func(ctx context.Context, c *client.Client, args []string) (reply, error) {

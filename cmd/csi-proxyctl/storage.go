@@ -168,18 +168,6 @@ func (p *program) everyMinute(f func()) (stop func()) {
 	}
 }
 
-// shares is for what is mapped and staged of SMB shares.
-func (p *program) shares() *cobra.Command {
-	return p.group("share", "Show the node's SMB shares",
-		p.method("list", "List the shares that are mapped or staged", (*client.Storage).ListVolumes,
-			func(list storage.VolumeList) reply {
-				list.Mounts = slices.DeleteFunc(list.Mounts,
-					func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
-				return showMounts(list)
-			}),
-	)
-}
-
 // volumeName names what is mounted.
 func volumeName(v storage.Volume) string { return cmp.Or(string(v.VolumeID), v.Share) }
 
