@@ -25,6 +25,7 @@ const (
 	FileAddFile         Access = 0x2 // FILE_WRITE_DATA
 	FileAddSubdirectory Access = 0x4 // FILE_APPEND_DATA
 	FileTraverse        Access = 0x20
+	FileDeleteChild     Access = 0x40
 	FileReadAttributes  Access = 0x80
 	FileWriteAttributes Access = 0x100
 	Delete              Access = 0x10000
@@ -32,8 +33,20 @@ const (
 	WriteDAC            Access = 0x40000 // to change it
 	Synchronize         Access = 0x100000
 
-	GenericWrite Access = 0x40000000
-	GenericRead  Access = 0x80000000
+	GenericAll     Access = 0x10000000
+	GenericExecute Access = 0x20000000
+	GenericWrite   Access = 0x40000000
+	GenericRead    Access = 0x80000000
+
+	// What the generic rights are for files.
+	FileGenericRead    Access = 0x120089
+	FileGenericWrite   Access = 0x120116
+	FileGenericExecute Access = 0x1200A0
+
+	// What icacls calls (RX), (M) and (F).
+	FileReadExecute Access = 0x1200A9
+	FileModify      Access = 0x1301BF
+	FileFullControl Access = 0x1F01FF
 )
 
 // IoctlCode is a device or file system control code:
