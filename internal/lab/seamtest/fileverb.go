@@ -282,6 +282,38 @@ func runDenied(t *testing.T, r *oracleRun, s OracleStep) error {
 	return err
 }
 
+// granted is the entry that "grant" adds, as a directory below inherits it, and as a file does.
+var granted = map[string]win.ACE{
+	"itself":    {Flags: win.ObjectInherit | win.ContainerInherit, Rights: win.FileModify, SID: win.SIDUsers},
+	"directory": {Flags: win.ObjectInherit | win.ContainerInherit | win.InheritedACE, Rights: win.FileModify, SID: win.SIDUsers},
+	"file":      {Flags: win.InheritedACE, Rights: win.FileModify, SID: win.SIDUsers},
+}
+
+func runGrant(t *testing.T, r *oracleRun, s OracleStep) error {
+	return r.file(t, s.Args[0]).AddAccess(t.Context(), []win.ACE{granted["itself"]})
+}
+
+// runGranted looks how often a list has an entry: once, or not at all if the second argument is "nothing".
+func runGranted(t *testing.T, r *oracleRun, s OracleStep) error {
+	list, err := r.file(t, s.Args[0]).AccessList(t.Context())
+	if err != nil {
+		return err
+	}
+	want, count := 1, 0
+	if s.Args[1] == "nothing" {
+		want = 0
+	}
+	for _, e := range list {
+		if entry, ok := granted[s.Args[1]]; ok && e == entry || !ok && e.Rights == win.FileModify && e.SID == win.SIDUsers {
+			count++
+		}
+	}
+	if count != want {
+		t.Errorf("%s: %d such entries in %+v", s, count, list)
+	}
+	return nil
+}
+
 func runPrivate(t *testing.T, r *oracleRun, s OracleStep) error {
 	private, err := r.file(t, s.Args[0]).Private(t.Context())
 	if err == nil && !private {

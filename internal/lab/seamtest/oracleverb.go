@@ -49,6 +49,8 @@ func init() { // the functions below look verbs up
 		"allow":    {method: "File.DenyCreation", args: 1, needs: []need{aDirectory}, run: runDeny},
 		"denied":   {method: "File.CreationDenied", args: 1, needs: []need{aDirectory}, run: runDenied},
 		"allowed":  {method: "File.CreationDenied", args: 1, needs: []need{aDirectory}, run: runDenied},
+		"grant":    {method: "File.AddAccess", args: 1, needs: []need{aDirectory}, run: runGrant},
+		"granted":  {method: "File.AccessList", args: 1, more: true, needs: []need{aDirectory}, run: runGranted},
 		"private":  {method: "File.Private", args: 1, needs: []need{aDirectory}, run: runPrivate},
 		"lock":     {method: "File.LockByte", args: 2, needs: []need{aDirectory}, run: runLock},
 		// Devices.

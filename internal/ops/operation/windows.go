@@ -383,6 +383,15 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 	return do(ctx, f.sys, win.CallSetSecurity, pathObject(f.path), func() error { return f.File.DenyCreation(ctx, deny) })
 }
 
+func (f *file) AccessList(ctx context.Context) ([]win.ACE, error) {
+	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path),
+		func() ([]win.ACE, error) { return f.File.AccessList(ctx) })
+}
+
+func (f *file) AddAccess(ctx context.Context, entries []win.ACE) error {
+	return do(ctx, f.sys, win.CallSetSecurity, pathObject(f.path), func() error { return f.File.AddAccess(ctx, entries) })
+}
+
 func (f *file) Private(ctx context.Context) (bool, error) {
 	return get(ctx, f.sys, win.CallQuerySecurity, pathObject(f.path), func() (bool, error) { return f.File.Private(ctx) })
 }

@@ -175,6 +175,18 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 	})
 }
 
+// AccessList implements [win.File].
+func (f *file) AccessList(ctx context.Context) ([]win.ACE, error) {
+	return askOf(ctx, f.handle, win.CallQuerySecurity, func() ([]win.ACE, error) { return f.file.AccessList() })
+}
+
+// AddAccess implements [win.File].
+func (f *file) AddAccess(ctx context.Context, entries []win.ACE) error {
+	return f.call(ctx, win.CallSetSecurity, func() error {
+		return f.change(func() error { return f.file.AddAccess(entries) })
+	})
+}
+
 // Private implements [win.File].
 func (f *file) Private(ctx context.Context) (bool, error) {
 	return askOf(ctx, f.handle, win.CallQuerySecurity, func() (bool, error) { return f.file.Private() })

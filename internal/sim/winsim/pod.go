@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -17,10 +18,34 @@ import (
 // modes and access lists apply to them: they never open for backup. Rules and hooks don't
 // apply.
 
+// Account is whose process uses files.
+type Account = ntfs.Account
+
+// Accounts of containers.
+var (
+	ContainerUser          = ntfs.ContainerUser
+	ContainerAdministrator = ntfs.ContainerAdministrator
+)
+
+// Files are the files of the node for the processes of an account. Those of SYSTEM are the node's own
+// methods.
+type Files struct {
+	sys     *System
+	account *Account
+}
+
+// As returns the files as processes of an account use them, which access lists on volumes decide
+// about. Shares are used with the user of their mapping, whoever uses them.
+func (s *System) As(a *Account) Files { return Files{s, a} }
+
 // podOpen opens a path as another process does and closes it after f.
 func (s *System) podOpen(what, path string, o win.OpenOptions, f func(paths.Opened) error) error {
-	return s.control(func() error {
-		op, err := s.paths.Open(path, o)
+	return s.As(nil).open(what, path, o, f)
+}
+
+func (u Files) open(what, path string, o win.OpenOptions, f func(paths.Opened) error) error {
+	return u.sys.control(func() error {
+		op, err := u.sys.paths.As(u.account).Open(path, o)
 		if err == nil {
 			defer op.Close()
 			err = f(op)
@@ -58,11 +83,14 @@ func (s *System) Hold(path string, o win.OpenOptions) (io.Closer, error) {
 
 // WriteFile replaces the contents of a file, which it creates if need be, while nobody else writes
 // to it.
-func (s *System) WriteFile(path string, data []byte) error {
+func (s *System) WriteFile(path string, data []byte) error { return s.As(nil).WriteFile(path, data) }
+
+// WriteFile is that of the node.
+func (u Files) WriteFile(path string, data []byte) error {
 	o := win.OpenOptions{
 		Access: win.GenericWrite, Share: win.ShareRead, Disposition: win.FileOpenIf, Options: win.FileNonDirectoryFile,
 	}
-	return s.podOpen("write file", path, o, func(op paths.Opened) error { return op.SetContents(data) })
+	return u.open("write file", path, o, func(op paths.Opened) error { return op.SetContents(data) })
 }
 
 // FlushFile makes the contents of a file outlast a loss of power.
@@ -72,9 +100,12 @@ func (s *System) FlushFile(path string) error {
 }
 
 // ReadFile returns the contents of a file.
-func (s *System) ReadFile(path string) ([]byte, error) {
+func (s *System) ReadFile(path string) ([]byte, error) { return s.As(nil).ReadFile(path) }
+
+// ReadFile is that of the node.
+func (u Files) ReadFile(path string) ([]byte, error) {
 	var data []byte
-	err := s.podOpen("read file", path, existing(win.GenericRead, win.FileNonDirectoryFile), func(op paths.Opened) error {
+	err := u.open("read file", path, existing(win.GenericRead, win.FileNonDirectoryFile), func(op paths.Opened) error {
 		contents, err := op.Contents()
 		data = append([]byte{}, contents...)
 		return err
@@ -83,10 +114,13 @@ func (s *System) ReadFile(path string) ([]byte, error) {
 }
 
 // ReadDir returns the entries of a directory in the order of their names.
-func (s *System) ReadDir(path string) ([]win.DirEntry, error) {
+func (s *System) ReadDir(path string) ([]win.DirEntry, error) { return s.As(nil).ReadDir(path) }
+
+// ReadDir is that of the node.
+func (u Files) ReadDir(path string) ([]win.DirEntry, error) {
 	var all []win.DirEntry
 	o := existing(win.FileListDirectory, win.FileDirectoryFile)
-	err := s.podOpen("read directory", path, o, func(op paths.Opened) error {
+	err := u.open("read directory", path, o, func(op paths.Opened) error {
 		for {
 			entries, err := op.ReadDir(false)
 			if err == win.ErrorNoMoreFiles {
@@ -115,12 +149,15 @@ func (s *System) LockedBytes(path string) []int64 {
 }
 
 // MkdirAll creates a directory and those above it; what exists is left.
-func (s *System) MkdirAll(path string) error {
-	return s.control(func() error {
-		p, err := s.paths.Locate(path)
+func (s *System) MkdirAll(path string) error { return s.As(nil).MkdirAll(path) }
+
+// MkdirAll is that of the node.
+func (u Files) MkdirAll(path string) error {
+	return u.sys.control(func() error {
+		p, err := u.sys.paths.As(u.account).Locate(path)
 		for n := 1; err == nil && n <= len(p.Names); n++ {
 			var op paths.Opened
-			op, err = s.paths.OpenAt(paths.Location{Root: p.Root, Names: p.Names[:n]}, win.OpenOptions{
+			op, err = u.sys.paths.As(u.account).OpenAt(paths.Location{Root: p.Root, Names: p.Names[:n]}, win.OpenOptions{
 				Access: win.FileReadAttributes, Share: paths.ShareAll, Disposition: win.FileOpenIf, Options: win.FileDirectoryFile,
 			})
 			if err == nil {
@@ -213,8 +250,11 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 }
 
 // Remove deletes a file, an empty directory, or a link itself.
-func (s *System) Remove(path string) error {
-	return s.podOpen("remove", path, existing(win.Delete, win.FileOpenReparsePoint),
+func (s *System) Remove(path string) error { return s.As(nil).Remove(path) }
+
+// Remove is that of the node.
+func (u Files) Remove(path string) error {
+	return u.open("remove", path, existing(win.Delete, win.FileOpenReparsePoint),
 		func(op paths.Opened) error { return op.Delete() })
 }
 

@@ -205,6 +205,24 @@ type File interface {
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
 	Private(ctx context.Context) (bool, error)
+	// AccessList returns the access list of this file or directory, in its order. The handle needs
+	// ReadControl. The entry that DenyCreation adds is among its entries.
+	//
+	// Errors: 5 the handle lacks the right; 1336 there is no list, so that everybody may do
+	// everything; 1 and 50 the file system has none.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-getkernelobjectsecurity
+	AccessList(ctx context.Context) ([]ACE, error)
+	// AddAccess adds entries to the access list of this directory itself, behind those that aren't
+	// inherited. One that the list has already isn't added again; the list's other entries stay as they
+	// are. What is below the directory keeps its own list: only what is made there from now on
+	// inherits the entries. The handle needs ReadControl and WriteDAC.
+	//
+	// Errors are those of AccessList.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/securitybaseapi/nf-securitybaseapi-setkernelobjectsecurity,
+	// https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl
+	AddAccess(ctx context.Context, entries []ACE) error
 	// LockByte is LockFileEx for one byte of this file, exclusively and without waiting. The byte
 	// may lie behind the file's end, and takes no space on the disk. Until this handle is closed,
 	// also by the end of its process, no handle can lock the byte; it may be so for a moment

@@ -57,6 +57,8 @@ var notInWine = map[string]string{
 	"File.Control/errors of reparse points":    noReparse,
 	"File.Delete/a link itself":                noReparse,
 	"File.DenyCreation":                        "Wine makes a file's mode of its access list",
+	"File.AddAccess":                           "Wine makes a file's mode of its access list",
+	"File.AccessList":                          "Wine makes a file's mode of its access list",
 	"File.LockByte/without the right":          "Wine needs none",
 	"File.LockByte/of a directory":             "Wine says 6",
 	"File.ReadDir/names of half pairs":         noSuchNames,

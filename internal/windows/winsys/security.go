@@ -30,6 +30,7 @@ const (
 	aclCount  = 4
 
 	aceHeader = 4
+	aceFlags  = 1
 	aceSize   = 2
 	aceSID    = 8 // behind the rights
 
@@ -39,8 +40,8 @@ const (
 
 // Types of access list entries.
 const (
-	accessAllowed = 0
-	accessDenied  = 1
+	accessAllowed = byte(win.AccessAllowed)
+	accessDenied  = byte(win.AccessDenied)
 )
 
 // privateSDDL is the security descriptor of [win.OpenOptions].Private.
@@ -121,11 +122,9 @@ func creationDenied(descriptor []byte) (bool, error) {
 // that of a descriptor with denyCreationACE before all others, or without it. It returns nil
 // if nothing is to change.
 //
-// Entries that deny stand before those that allow. That a list is protected, and that
-// entries in it were inherited, stays as it was: for the latter both bits must be set.
+// Entries that deny stand before those that allow.
 //
-// Source: https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl and
-// MS-DTYP 2.4.6
+// Source: https://learn.microsoft.com/windows/win32/secauthz/order-of-aces-in-a-dacl
 func denyCreation(descriptor []byte, deny bool) ([]byte, error) {
 	header, entries, err := accessList(descriptor)
 	if err != nil {
@@ -141,6 +140,15 @@ func denyCreation(descriptor []byte, deny bool) ([]byte, error) {
 	if deny {
 		entries = slices.Insert(entries, 0, denyCreationACE)
 	}
+	return withEntries(descriptor, header, entries)
+}
+
+// withEntries returns a self-relative security descriptor that has only an access list: that of a
+// descriptor, with its header, and with other entries. That the list is protected, and that entries in
+// it were inherited, stays as it was: for the latter both bits must be set.
+//
+// Source: MS-DTYP 2.4.6
+func withEntries(descriptor, header []byte, entries [][]byte) ([]byte, error) {
 	control := le.Uint16(descriptor[descriptorControl:])&(daclProtected|daclAutoInherited) | daclPresent | selfRelative
 	if control&daclAutoInherited != 0 {
 		control |= daclAutoInheritReq
@@ -160,6 +168,68 @@ func denyCreation(descriptor []byte, deny bool) ([]byte, error) {
 	le.PutUint16(changed[descriptorSize+aclSize:], uint16(size))
 	le.PutUint16(changed[descriptorSize+aclCount:], uint16(len(entries)))
 	return changed, nil
+}
+
+// decodeAccess returns the entries of the list of a self-relative security descriptor.
+func decodeAccess(descriptor []byte) ([]win.ACE, error) {
+	header, entries, err := accessList(descriptor)
+	if err != nil {
+		return nil, err
+	}
+	if header == nil {
+		return nil, errorInvalidACL
+	}
+	list := make([]win.ACE, len(entries))
+	for i, entry := range entries {
+		list[i] = win.ACE{Type: win.ACEType(entry[0]), Flags: win.ACEFlags(entry[aceFlags])}
+		if entry[0] != accessAllowed && entry[0] != accessDenied {
+			continue
+		}
+		if len(entry) < aceSID {
+			return nil, errorInvalidACL
+		}
+		list[i].Rights = win.Access(le.Uint32(entry[aceHeader:]))
+		var ok bool
+		if list[i].SID, ok = win.DecodeSID(entry[aceSID:]); !ok {
+			return nil, errorInvalidACL
+		}
+	}
+	return list, nil
+}
+
+// encodeACE returns the bytes of an entry that allows or denies.
+func encodeACE(e win.ACE) []byte {
+	sid := e.SID.Encode()
+	b := []byte{byte(e.Type), byte(e.Flags), byte(aceSID + len(sid)), 0} // a SID has 68 bytes at most
+	return append(le.AppendUint32(b, uint32(e.Rights)), sid...)
+}
+
+// addAccess returns a self-relative security descriptor that has only an access list: that of a
+// descriptor with entries behind those that aren't inherited. It returns nil if the list has all of
+// them.
+func addAccess(descriptor []byte, entries []win.ACE) ([]byte, error) {
+	list, err := decodeAccess(descriptor)
+	if err != nil {
+		return nil, err
+	}
+	var missing [][]byte
+	for _, e := range entries {
+		if !slices.Contains(list, e) {
+			missing, list = append(missing, encodeACE(e)), append(list, e)
+		}
+	}
+	if missing == nil {
+		return nil, nil
+	}
+	header, old, err := accessList(descriptor)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(old, func(ace []byte) bool { return win.ACEFlags(ace[aceFlags])&win.InheritedACE != 0 })
+	if at < 0 {
+		at = len(old)
+	}
+	return withEntries(descriptor, header, slices.Insert(old, at, missing...))
 }
 
 // isPrivate reports whether the owner of a self-relative security descriptor, and everybody to whom

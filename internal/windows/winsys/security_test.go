@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // unhex reads hexadecimal digits with blanks between.
@@ -168,6 +170,75 @@ func FuzzDenyCreation(f *testing.F) {
 			if denied, err := creationDenied(changed); err != nil || denied != deny {
 				t.Errorf("% x became % x: denied %t, %v", descriptor, changed, denied, err)
 			}
+		}
+	})
+}
+
+// rootACL is what a fresh NTFS volume has at its root: BA, SY and CO full control, the Users (RX), (CI)(AD) and
+// (CI)(IO)(WD), Everyone (RX).
+const rootACL = "00 03 1800 ff011f00 0102000000000005 20000000 20020000" +
+	"00 03 1400 ff011f00 0101000000000005 12000000" +
+	"00 0b 1400 00000010 0101000000000003 00000000" +
+	"00 03 1800 a9001200 0102000000000005 20000000 21020000" +
+	"00 02 1800 04000000 0102000000000005 20000000 21020000" +
+	"00 0a 1800 02000000 0102000000000005 20000000 21020000" +
+	"00 00 1400 a9001200 0101000000000001 00000000"
+
+func TestAddAccess(t *testing.T) {
+	const (
+		head   = "01 00 0480 00000000 00000000 00000000 14000000"
+		modify = "00 03 1800 bf011300 0102000000000005 20000000 21020000"
+	)
+	users := win.ACE{Flags: win.ObjectInherit | win.ContainerInherit, Rights: win.FileModify, SID: win.SIDUsers}
+	for name, tt := range map[string]struct{ without, with string }{
+		"the root of a volume": {head + "02 00 a400 0700 0000" + rootACL, head + "02 00 bc00 0800 0000" + rootACL + modify},
+		"before what is inherited": {"01 00 0484 00000000 00000000 00000000 14000000" + "02 00 3000 0200 0000" + denyACE + systemACE,
+			"01 00 0485 00000000 00000000 00000000 14000000" + "02 00 4800 0300 0000" + denyACE + modify + systemACE},
+	} {
+		t.Run(name, func(t *testing.T) {
+			without, with := unhex(t, tt.without), unhex(t, tt.with)
+			got, err := addAccess(append(slices.Clone(without), make([]byte, 9)...), []win.ACE{users, users})
+			if err != nil || !bytes.Equal(got, with) {
+				t.Errorf("% x, %v; want % x", got, err, with)
+			}
+			if again, err := addAccess(with, []win.ACE{users}); err != nil || again != nil {
+				t.Errorf("again: % x, %v", again, err)
+			}
+		})
+	}
+	list, err := decodeAccess(unhex(t, head+"02 00 a400 0700 0000"+rootACL))
+	must(t, err)
+	if last := list[len(list)-1]; last != (win.ACE{Rights: win.FileReadExecute, SID: win.SIDEveryone}) {
+		t.Errorf("the last entry is %+v", last)
+	}
+	if creator := list[2]; creator.SID != win.SIDCreatorOwner || creator.Rights != win.GenericAll ||
+		creator.Flags != win.ObjectInherit|win.ContainerInherit|win.InheritOnly {
+		t.Errorf("the creator's entry is %+v", creator)
+	}
+	for name, descriptor := range map[string]string{
+		"no list":          "01 00 0080 00000000 00000000 00000000 00000000",
+		"a null list":      "01 00 0480 00000000 00000000 00000000 00000000",
+		"an entry too few": head + "02 00 1c00 0200 0000" + systemACE,
+		"half a SID":       head + "02 00 1800 0100 0000" + "00 00 1000 ff011f00 0102000000000005",
+	} {
+		if got, err := addAccess(unhex(t, descriptor), []win.ACE{users}); !errors.Is(err, errorInvalidACL) || got != nil {
+			t.Errorf("%s: % x, %v", name, got, err)
+		}
+	}
+}
+
+func FuzzAddAccess(f *testing.F) {
+	f.Add(unhex(f, "01 00 0480 00000000 00000000 00000000 14000000 02 00 a400 0700 0000"+rootACL))
+	f.Fuzz(func(t *testing.T, descriptor []byte) {
+		entries := []win.ACE{{Rights: win.FileModify, SID: "S-1-5-93-2-9"}}
+		before, err := decodeAccess(descriptor)
+		changed, addErr := addAccess(descriptor, entries)
+		if err != nil || addErr != nil || changed == nil {
+			return
+		}
+		after, err := decodeAccess(changed)
+		if err != nil || len(after) != len(before)+1 || !slices.Contains(after, entries[0]) {
+			t.Errorf("%+v became %+v, %v", before, after, err)
 		}
 	})
 }

@@ -49,9 +49,33 @@ var privateDescriptor = sync.OnceValues(func() (*windows.SECURITY_DESCRIPTOR, er
 	return windows.SecurityDescriptorFromString(privateSDDL)
 })
 
-// DenyCreation implements [win.File]. SetSecurityInfo would also hand inherited entries down
-// to what is below the directory, and through a mount point to what is on the volume.
+// AccessList implements [win.File].
+func (f *file) AccessList(ctx context.Context) (list []win.ACE, err error) {
+	err = interruptible(ctx, func() error {
+		descriptor, err := f.security(windows.DACL_SECURITY_INFORMATION)
+		if err != nil {
+			return err
+		}
+		list, err = decodeAccess(descriptor)
+		return err
+	})
+	return list, err
+}
+
+// DenyCreation implements [win.File].
 func (f *file) DenyCreation(ctx context.Context, deny bool) error {
+	return f.changeAccess(ctx, func(descriptor []byte) ([]byte, error) { return denyCreation(descriptor, deny) })
+}
+
+// AddAccess implements [win.File].
+func (f *file) AddAccess(ctx context.Context, entries []win.ACE) error {
+	return f.changeAccess(ctx, func(descriptor []byte) ([]byte, error) { return addAccess(descriptor, entries) })
+}
+
+// changeAccess sets the access list that change makes of the present one, unless that is nil.
+// SetSecurityInfo would also hand inherited entries down to what is below the directory, and through a
+// mount point to what is on the volume.
+func (f *file) changeAccess(ctx context.Context, change func(descriptor []byte) ([]byte, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -59,7 +83,7 @@ func (f *file) DenyCreation(ctx context.Context, deny bool) error {
 	if err != nil {
 		return err
 	}
-	changed, err := denyCreation(descriptor, deny)
+	changed, err := change(descriptor)
 	if err != nil || changed == nil {
 		return err
 	}

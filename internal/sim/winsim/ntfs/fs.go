@@ -133,10 +133,12 @@ type Node struct {
 	parent     *Node  // nil for the root and for a node without a name
 	attributes win.FileAttributes
 	created    win.FileTime
-	denied     bool    // an entry of its access list denies to create in it
-	private    bool    // only SYSTEM and the Administrators own and open it
-	reparse    []byte  // REPARSE_DATA_BUFFER, or nil
-	children   []*Node // sorted by their folded names
+	denied     bool      // an entry of its access list denies to create in it
+	private    bool      // only SYSTEM and the Administrators own and open it
+	access     []win.ACE // its access list, if it isn't what private, or the directory above, makes of it
+	owner      win.SID   // whose process has made it; "" for SYSTEM and the Administrators
+	reparse    []byte    // REPARSE_DATA_BUFFER, or nil
+	children   []*Node   // sorted by their folded names
 
 	contents  []byte // it is replaced, never changed
 	durable   []byte // what is on the disk, if unflushed

@@ -55,13 +55,19 @@ var shares = []struct {
 
 // mapGeneric replaces the generic rights by those of a file.
 func mapGeneric(a win.Access) win.Access {
+	if a&win.GenericAll != 0 {
+		a |= win.FileFullControl
+	}
+	if a&win.GenericExecute != 0 {
+		a |= win.FileTraverse | win.FileReadAttributes | win.ReadControl | win.Synchronize
+	}
 	if a&win.GenericRead != 0 {
 		a |= win.FileListDirectory | win.FileReadAttributes | win.ReadControl | win.Synchronize
 	}
 	if a&win.GenericWrite != 0 {
 		a |= win.FileAddFile | win.FileAddSubdirectory | win.FileWriteAttributes | win.ReadControl | win.Synchronize
 	}
-	return a &^ (win.GenericRead | win.GenericWrite)
+	return a &^ (win.GenericAll | win.GenericExecute | win.GenericRead | win.GenericWrite)
 }
 
 // sharing reports whether an open with access and share goes together with the
@@ -93,6 +99,11 @@ func (n *Node) sharing(access win.Access, share win.Share) bool {
 // win.ErrorReparsePointEncountered, as opens relative to a handle always have
 // OBJ_DONT_REPARSE.
 func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
+	return f.OpenAs(nil, dir, name, o)
+}
+
+// OpenAs is Open by a process of an account.
+func (f *FS) OpenAs(a *Account, dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
 	if o.Options&win.FileDirectoryFile != 0 && o.Options&win.FileNonDirectoryFile != 0 ||
 		o.Options&win.FileDeleteOnClose != 0 && o.Access&win.Delete == 0 {
 		return nil, false, win.ErrorInvalidParameter
@@ -112,17 +123,27 @@ func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created
 		}
 		var exists bool
 		if node, exists = dir.Lookup(name); !exists {
-			if dir.denies(writeRights, o) && o.Disposition != win.FileOpen {
+			right := win.FileAddFile
+			if o.Options&win.FileDirectoryFile != 0 {
+				right = win.FileAddSubdirectory
+			}
+			if (dir.denies(writeRights, o) || !dir.allows(a, right)) && o.Disposition != win.FileOpen {
 				return nil, false, win.ErrorAccessDenied
 			}
 			if node, err = f.create(dir, name, o); err != nil {
 				return nil, false, err
+			}
+			if a != nil {
+				node.owner = a.SID
 			}
 			return node.open(o), true, nil
 		}
 	}
 	if err := node.checkOpen(o); err != nil {
 		return nil, false, err
+	}
+	if !node.allows(a, mapGeneric(o.Access)) {
+		return nil, false, win.ErrorAccessDenied
 	}
 	return node.open(o), false, nil
 }
@@ -465,6 +486,9 @@ func (h *Handle) Rename(newDir *Node, name string, replace bool) error {
 			return win.ErrorAccessDenied
 		}
 		old.remove()
+	}
+	if newDir != n.parent {
+		n.keepAccess()
 	}
 	n.unlink()
 	n.link(newDir, name)

@@ -63,7 +63,7 @@ func checkInvariants(t *testing.T, f *FS) {
 func dump(f *FS) map[string]any {
 	d := map[string]any{"capacity": f.Capacity(), "cluster": f.ClusterSize(), "used": f.Used(), "next": f.nextID}
 	for _, n := range f.nodes {
-		d[fmt.Sprintf("%d %s", n.id, n.Path())] = fmt.Sprint(n.attributes, n.private, n.reparse,
+		d[fmt.Sprintf("%d %s", n.id, n.Path())] = fmt.Sprint(n.attributes, n.private, n.access, n.owner, n.reparse,
 			string(n.contents), n.unflushed, string(n.durable))
 	}
 	return d

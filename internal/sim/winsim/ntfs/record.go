@@ -40,6 +40,8 @@ type nodeRecord struct {
 	Created     win.FileTime       `json:",omitempty"`
 	Denied      bool               `json:",omitempty"`
 	Private     bool               `json:",omitempty"`
+	Access      []win.ACE          `json:",omitempty"`
+	Owner       win.SID            `json:",omitempty"`
 	Reparse     []byte             `json:",omitempty"`
 	Data        []byte             `json:",omitempty"`
 	Unflushed   bool               `json:",omitempty"`
@@ -116,7 +118,7 @@ func (f *FS) record(id uint64) []byte {
 	}
 	r := nodeRecord{
 		Name: storedName(n.name), Attributes: n.attributes, Created: n.created, Denied: n.denied, Private: n.private,
-		Reparse: n.reparse, Data: n.contents, Unflushed: n.unflushed, DurableData: n.durable,
+		Access: n.access, Owner: n.owner, Reparse: n.reparse, Data: n.contents, Unflushed: n.unflushed, DurableData: n.durable,
 	}
 	if n.parent != nil {
 		r.Parent = n.parent.id
@@ -192,7 +194,7 @@ func Restore(records []Record) (*FS, error) {
 func (f *FS) restoreNode(id uint64, r nodeRecord) (*Node, error) {
 	n := &Node{
 		fs: f, id: id, attributes: r.Attributes, created: r.Created, denied: r.Denied, private: r.Private,
-		reparse: r.Reparse, contents: r.Data, durable: r.DurableData, unflushed: r.Unflushed,
+		access: r.Access, owner: r.Owner, reparse: r.Reparse, contents: r.Data, durable: r.DurableData, unflushed: r.Unflushed,
 	}
 	if n.reparse != nil {
 		if err := checkReparse(n.reparse); err != nil {

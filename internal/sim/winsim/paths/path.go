@@ -61,6 +61,14 @@ type Space struct {
 	Settings *settings.Settings
 	Volumes  *volumes.Manager
 	Shares   Shares
+	account  *ntfs.Account // whose process uses the names
+}
+
+// As returns the names as a process of an account uses them.
+func (s *Space) As(a *ntfs.Account) *Space {
+	as := *s
+	as.account = a
+	return &as
 }
 
 // Shares are those that the node can connect to.
@@ -328,7 +336,11 @@ func (s *Space) openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.O
 			o.Disposition, missing = win.FileOpen, win.ErrorWriteProtect
 		}
 	}
-	file, _, err := fs.Open(dir, name, o)
+	account := s.account
+	if _, local := r.(*volumes.Volume); !local {
+		account = nil // a server asks for the user of the mapping, who may do everything here
+	}
+	file, _, err := fs.OpenAs(account, dir, name, o)
 	if err == win.ErrorFileNotFound {
 		return nil, missing
 	}

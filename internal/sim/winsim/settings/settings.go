@@ -86,6 +86,10 @@ type Settings struct {
 	// 0 is ErrorGenFailure. Unknown: which of the method's results that is, of
 	// which package winsys makes these numbers.
 	FormatInUse win.Errno `also:"121"`
+	// SplitAccessList gives the root of a fresh file system its access list in the form in which the
+	// entries for the root itself, and those for what is below, are apart. Unknown: which form it has
+	// where.
+	SplitAccessList bool
 	// GoneMountPoint is the error of DeleteVolumeMountPointW at a mount point whose
 	// volume has gone; 0 is none, and the directory is free again. Unknown: which it is.
 	GoneMountPoint win.Errno `also:"2,3"`

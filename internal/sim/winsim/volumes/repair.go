@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -76,7 +77,17 @@ func (m *Manager) Format(volume string, o win.FormatOptions) error {
 	case m.node.InUse(v, nil):
 		return cmp.Or(m.config.Settings.FormatInUse, win.ErrorGenFailure)
 	}
-	return v.format(o)
+	if err := v.format(o); err != nil {
+		return err
+	}
+	if m.config.Settings.SplitAccessList {
+		fs, err := v.Mount()
+		if err != nil {
+			return err
+		}
+		fs.SetRootAccess(ntfs.SplitAccess)
+	}
+	return nil
 }
 
 // repair checks or repairs the file system.
