@@ -1937,9 +1937,12 @@ func (x *ListProcessesResponse) GetProcesses() []*Process {
 }
 
 type WriteFileRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Data  []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// Who writes, which the access lists of volumes decide about: ContainerUser or
+	// ContainerAdministrator. Empty: SYSTEM, who may do everything.
+	User          string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1986,6 +1989,13 @@ func (x *WriteFileRequest) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *WriteFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
 }
 
 type ListDirectoryResponse struct {
@@ -3348,10 +3358,11 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\"O\n" +
 	"\x15ListProcessesResponse\x126\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x18.csiproxy.sim.v1.ProcessR\tprocesses\":\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x18.csiproxy.sim.v1.ProcessR\tprocesses\"N\n" +
 	"\x10WriteFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"R\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\"R\n" +
 	"\x15ListDirectoryResponse\x129\n" +
 	"\aentries\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.DirectoryEntryR\aentries\"y\n" +
 	"\x0eDirectoryEntry\x12\x12\n" +

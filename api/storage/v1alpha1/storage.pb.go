@@ -1026,8 +1026,12 @@ type FormatOptions struct {
 	NoShortNames bool `protobuf:"varint,4,opt,name=no_short_names,json=noShortNames,proto3" json:"no_short_names,omitempty"`
 	// Check the contents of files by checksums; only with ReFS.
 	IntegrityStreams bool `protobuf:"varint,5,opt,name=integrity_streams,json=integrityStreams,proto3" json:"integrity_streams,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Who may write at the root of the volume, beside SYSTEM and the Administrators: AuthenticatedUsers,
+	// ContainerUser, Everyone, Users, or security identifiers like S-1-5-32-545. They count for a volume that
+	// is formatted, or that is empty with the access list of a format; for others they don't.
+	Writers       []string `protobuf:"bytes,6,rep,name=writers,proto3" json:"writers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FormatOptions) Reset() {
@@ -1093,6 +1097,13 @@ func (x *FormatOptions) GetIntegrityStreams() bool {
 		return x.IntegrityStreams
 	}
 	return false
+}
+
+func (x *FormatOptions) GetWriters() []string {
+	if x != nil {
+		return x.Writers
+	}
+	return nil
 }
 
 // StageVolumeRequest is the request of StageVolume.
@@ -3044,14 +3055,15 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\x0e2-.csiproxy.storage.v1alpha1.AuthenticationTypeR\x04type\x12\x1f\n" +
 	"\busername\x18\x02 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1b\n" +
 	"\x06secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\x06secret\x12(\n" +
-	"\rmutual_secret\x18\x04 \x01(\tB\x03\x80\x01\x01R\fmutualSecret\"\xcd\x01\n" +
+	"\rmutual_secret\x18\x04 \x01(\tB\x03\x80\x01\x01R\fmutualSecret\"\xe7\x01\n" +
 	"\rFormatOptions\x12\x1f\n" +
 	"\vfile_system\x18\x01 \x01(\tR\n" +
 	"fileSystem\x122\n" +
 	"\x15allocation_unit_bytes\x18\x02 \x01(\rR\x13allocationUnitBytes\x12\x14\n" +
 	"\x05label\x18\x03 \x01(\tR\x05label\x12$\n" +
 	"\x0eno_short_names\x18\x04 \x01(\bR\fnoShortNames\x12+\n" +
-	"\x11integrity_streams\x18\x05 \x01(\bR\x10integrityStreams\"\xef\x02\n" +
+	"\x11integrity_streams\x18\x05 \x01(\bR\x10integrityStreams\x12\x18\n" +
+	"\awriters\x18\x06 \x03(\tR\awriters\"\xef\x02\n" +
 	"\x12StageVolumeRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\x12;\n" +
 	"\x05login\x18\x02 \x01(\v2%.csiproxy.storage.v1alpha1.ISCSILoginR\x05login\x12!\n" +
