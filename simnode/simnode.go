@@ -213,6 +213,52 @@ func (n *Node) ReadDir(path string) ([]string, error) {
 // MkdirAll makes a directory and the missing ones above it.
 func (n *Node) MkdirAll(path string) error { return n.sys.MkdirAll(path) }
 
+// User is whose processes use files: the access lists of volumes decide what they may do. Shares are used
+// with the user of their mapping, whoever uses them.
+type User struct {
+	SID    string   // such as S-1-5-93-2-2
+	Groups []string // SIDs of the groups that it belongs to
+}
+
+// Users of containers, with the groups that count for files.
+var (
+	ContainerUser          = userOf(winsim.ContainerUser)
+	ContainerAdministrator = userOf(winsim.ContainerAdministrator)
+)
+
+func userOf(a *winsim.Account) User {
+	u := User{SID: string(a.SID)}
+	for _, group := range a.Groups {
+		u.Groups = append(u.Groups, string(group))
+	}
+	return u
+}
+
+// Files does with files what a process of a user does. The calls of Node on files are those of SYSTEM,
+// who may do everything.
+type Files struct{ files winsim.Files }
+
+// As returns the files as processes of a user have them.
+func (n *Node) As(u User) Files {
+	a := &winsim.Account{SID: win.SID(u.SID)}
+	for _, group := range u.Groups {
+		a.Groups = append(a.Groups, win.SID(group))
+	}
+	return Files{n.sys.As(a)}
+}
+
+// WriteFile replaces the contents of a file. It creates the file if it is missing.
+func (f Files) WriteFile(path string, data []byte) error { return f.files.WriteFile(path, data) }
+
+// ReadFile returns the contents of a file.
+func (f Files) ReadFile(path string) ([]byte, error) { return f.files.ReadFile(path) }
+
+// MkdirAll makes a directory and the missing ones above it.
+func (f Files) MkdirAll(path string) error { return f.files.MkdirAll(path) }
+
+// Remove removes a file, an empty directory or a link.
+func (f Files) Remove(path string) error { return f.files.Remove(path) }
+
 // Symlink makes a symbolic link to a directory.
 func (n *Node) Symlink(path, target string) error { return n.sys.Symlink(path, target, true) }
 

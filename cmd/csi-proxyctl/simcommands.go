@@ -274,6 +274,7 @@ func (p *program) simFile() *cobra.Command {
 	return p.group("file", "Play a pod: use files by their paths on the node",
 		p.simLeaf("write PATH", "Write a file", simCall{method: "WriteFile", args: []string{"path"}, flags: []simFlag{
 			{field: "data", name: "text", usage: "contents of the file", required: true},
+			{field: "user", name: "user", usage: "`who` writes: ContainerUser or ContainerAdministrator; by default SYSTEM"},
 		}}),
 		p.simLeaf("read PATH", "Print the contents of a file, unchanged in both output formats",
 			simCall{method: "ReadFile", args: []string{"path"},

@@ -8,6 +8,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -31,7 +32,16 @@ func (s *Service) WriteFile(r *simv1.WriteFileRequest) error {
 	if err := checkLength("WriteFile", int64(len(r.Data))); err != nil {
 		return err
 	}
-	return s.sys.WriteFile(r.Path, r.Data)
+	account, ok := accounts[r.User]
+	if !ok {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the user %q must be ContainerUser, ContainerAdministrator or empty", r.User)
+	}
+	return s.sys.As(account).WriteFile(r.Path, r.Data)
+}
+
+// accounts are those of WriteFileRequest.user.
+var accounts = map[string]*winsim.Account{
+	"": nil, "ContainerUser": winsim.ContainerUser, "ContainerAdministrator": winsim.ContainerAdministrator,
 }
 
 func (s *Service) ListDirectory(r *simv1.Path) (*simv1.ListDirectoryResponse, error) {
