@@ -55,6 +55,10 @@ type Options struct {
 	// until a volume is mounted there again or the directory is deleted. Without the entry,
 	// what a program writes through a link that still leads there lands on the node's disk.
 	WritableMountPoints bool
+	// VolumeWriters are who may write at the root of a volume: what StageVolume uses if its request has
+	// no storage.FormatOptions.Writers, and FormatVolume and MountVolume always. Default: nobody beside
+	// those whom Windows lets.
+	VolumeWriters []string
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
 	// Default: encryption is required.
 	SMBWithoutPrivacy bool

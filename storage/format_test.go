@@ -5,6 +5,7 @@ package storage_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -24,5 +25,28 @@ func TestParseAllocationUnit(t *testing.T) {
 		if got, err := storage.ParseAllocationUnit(text); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
+	}
+}
+
+func TestParseWriter(t *testing.T) {
+	for text, want := range map[string]string{
+		"Users": "S-1-5-32-545", "authenticated users": "S-1-5-11", "AuthenticatedUsers": "S-1-5-11", "EVERYONE": "S-1-1-0",
+		"ContainerUser": "S-1-5-93-2-2", "s-1-5-93-2-2": "S-1-5-93-2-2", "S-1-5-21-1-2-3-1000": "S-1-5-21-1-2-3-1000",
+	} {
+		if got, err := storage.ParseWriter(text); err != nil || got != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "User", "Benutzer", "BUILTIN\\Users", "S-1-5", "S-1-5-x", "*S-1-5-11"} {
+		_, err := storage.ParseWriter(text)
+		if !errors.Is(err, csiproxy.ErrInvalidArgument) || !strings.Contains(err.Error(), "AuthenticatedUsers, ContainerUser, Everyone, Users") {
+			t.Errorf("%q: %v", text, err)
+		}
+		if err := (storage.FormatOptions{Writers: []string{"Users", text}}).Validate(); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+			t.Errorf("%q as an option: %v", text, err)
+		}
+	}
+	if err := (storage.FormatOptions{Writers: make([]string, 17)}).Validate(); err == nil || !strings.Contains(err.Error(), "16") {
+		t.Errorf("17 writers: %v", err)
 	}
 }

@@ -4,6 +4,8 @@
 package storage
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -95,7 +98,45 @@ type FormatOptions struct {
 	NoShortNames bool
 	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS.
 	IntegrityStreams bool
+	// Writers are who may read, write and delete at the root of the volume, and in all that is made
+	// there later, beside SYSTEM and the Administrators: groups and accounts as ParseWriter has them.
+	// Default: those of node.Options, and else nobody: on Windows' own list the Users may read
+	// everything and make directories at the root, but no files.
+	//
+	// They count for a volume that this call formats, and for one that is empty, isn't mounted, and
+	// still has the access list of a format: so nothing is lost by a call that ends between the format
+	// and the list. Any other volume keeps its list. They don't count for a read-only staging.
+	Writers []string
 }
+
+// ParseWriter returns the security identifier of a group or an account: of one of WellKnownWriters, with
+// blanks or without, whatever the case; or an identifier itself, such as S-1-5-32-545.
+func ParseWriter(text string) (sid string, _ error) {
+	for name, sid := range wellKnownWriters {
+		if strings.EqualFold(name, strings.ReplaceAll(text, " ", "")) {
+			return string(sid), nil
+		}
+	}
+	id, err := win.ParseSID(text)
+	if err != nil {
+		return "", csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"%q, who is to write, isn't known; it must be %s, or a security identifier such as %s",
+			text, strings.Join(WellKnownWriters(), ", "), win.SIDUsers)
+	}
+	return string(id), nil
+}
+
+// wellKnownWriters are groups to which containers' processes belong, and ContainerUser. Other accounts
+// of a container exist only there. Names in Windows' language are looked up in no directory.
+//
+// Source: https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/persistent-storage
+var wellKnownWriters = map[string]win.SID{
+	"AuthenticatedUsers": win.SIDAuthenticatedUsers, "ContainerUser": win.SIDContainerUser,
+	"Everyone": win.SIDEveryone, "Users": win.SIDUsers,
+}
+
+// WellKnownWriters returns the names that ParseWriter knows.
+func WellKnownWriters() []string { return slices.Sorted(maps.Keys(wellKnownWriters)) }
 
 // ParseAllocationUnit reads the size of a cluster as people write it: 65536, 64K, 64Ki or 64KB, each of
 // which is 64 KiB.
@@ -123,6 +164,7 @@ const (
 	minAllocationUnit = 512
 	maxAllocationUnit = 2 << 20
 	maxLabel          = 32 // UTF-16 units, of NTFS and ReFS
+	maxWriters        = 16
 )
 
 // Validate returns csiproxy.ErrInvalidArgument, with the reason, for options that no format
@@ -148,6 +190,13 @@ func (o FormatOptions) Validate() error {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "ReFS has no short names that could be left out")
 	case o.IntegrityStreams && o.FileSystem != ReFS:
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "only ReFS has integrity streams")
+	case len(o.Writers) > maxWriters:
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "there are more than %d writers", maxWriters)
+	}
+	for _, writer := range o.Writers {
+		if _, err := ParseWriter(writer); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/node"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Values of -node.
@@ -104,6 +105,17 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.WritableMountPoints, "writable-mount-points", false,
 		"leave the directory that a volume was unmounted from as it is; without this flag an entry in\n"+
 			"its access list denies everybody new files there, so that no pod writes to the node's disk")
+	flags.Func("volume-writer",
+		"`who` may write at the root of a volume, beside SYSTEM and the Administrators: "+
+			strings.Join(storage.WellKnownWriters(), ",\n")+
+			" or a SID; may be repeated. It counts for a volume that FormatVolume formats, and for one\n"+
+			"that is empty with the access list of a format. StageVolume may name others", func(writer string) error {
+			if _, err := storage.ParseWriter(writer); err != nil {
+				return err
+			}
+			o.VolumeWriters = append(o.VolumeWriters, writer)
+			return nil
+		})
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),

@@ -31,6 +31,10 @@ type Options struct {
 	// WithoutPrivacy accepts SMB servers that don't encrypt. Default: they are refused.
 	WithoutPrivacy bool
 
+	// Writers are who may write at the root of a volume that FormatVolume has formatted, as
+	// storage.FormatOptions has them. Default: whom Windows lets.
+	Writers []string
+
 	// Logger gets each change of the node, and what an operation passes over without
 	// failing. Default: none.
 	Logger *slog.Logger

@@ -72,6 +72,7 @@ var changing = map[string]string{
 	"partition table made":          win.IoctlDiskCreateDisk.String(),
 	"disk partitioned":              win.IoctlDiskSetDriveLayoutEx.String(),
 	"volume formatted":              win.CallFormatVolume,
+	"writers of a volume set":       win.CallSetSecurity,
 	"volume repaired":               win.CallRepairVolume,
 	"volume mounted":                win.CallSetVolumeMountPoint,
 	"volume unmounted":              win.CallDeleteVolumeMountPoint,

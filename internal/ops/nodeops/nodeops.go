@@ -47,6 +47,7 @@ type Options struct {
 	RefuseClones        bool
 	SilentDiskTimeout   time.Duration
 	WritableMountPoints bool
+	VolumeWriters       []string
 	SMBWithoutPrivacy   bool
 	Logger              *slog.Logger
 	OnOperation         func(name string, took time.Duration, err error)
@@ -91,6 +92,9 @@ func (n *Node) MakeLockFile(ctx context.Context) error { return n.owner.MakeLock
 
 // New returns the operations on the node that sys is. It fails only for bad options.
 func New(sys win.System, o Options) (*Node, error) {
+	if err := (storage.FormatOptions{Writers: o.VolumeWriters}).Validate(); err != nil {
+		return nil, err
+	}
 	if o.KubeletPath == "" {
 		o.KubeletPath = DefaultKubeletPath
 	}
@@ -111,7 +115,8 @@ func New(sys win.System, o Options) (*Node, error) {
 	options := (group.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones,
 		SilentDiskTimeout: o.SilentDiskTimeout, WithoutPrivacy: o.SMBWithoutPrivacy,
-		Logger: o.Logger, Runner: operation.NewRunner(o.OnOperation),
+		Writers: o.VolumeWriters,
+		Logger:  o.Logger, Runner: operation.NewRunner(o.OnOperation),
 		OnSkippedDisks: o.OnSkippedDisks,
 	}).On(calls, paths)
 	allDisks := disks.New(calls, options)

@@ -54,6 +54,31 @@ var storageScenarios = []scenario{
 		check: isStaged,
 	},
 	{
+		name: "StageVolume with writers", prepare: func(r *rig) { r.raw(true) }, usedAt: staging,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := stageRequest
+			request.Format.Writers = []string{"Users"}
+			_, err := n.Storage.StageVolume(ctx, request)
+			return err
+		},
+		check: containerUserWrites,
+	},
+	{
+		name: "StageVolume with writers of a disk with data", prepare: (*rig).unstaged, usedAt: staging,
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
+			request := stageRequest
+			request.Format.Writers = []string{"Users"}
+			_, err := n.Storage.StageVolume(ctx, request)
+			return err
+		},
+		check: func(r *rig) error {
+			if err := containerUserWrites(r); !errors.Is(err, win.ErrorAccessDenied) {
+				return fmt.Errorf("writing gives %w", err)
+			}
+			return precious(r, staging)
+		},
+	},
+	{
 		name: "StageVolume of a disk with data, that has grown", usedAt: staging, prepare: func(r *rig) {
 			r.unstaged()
 			r.must(r.sim.GrowDisk(r.number, 20<<30))
@@ -373,6 +398,11 @@ func (r *rig) unstaged() {
 
 // isStaged checks that a volume with a file system is mounted at the staging path.
 func isStaged(r *rig) error { return r.sim.WriteFile(staging+"\\used.txt", nil) }
+
+// containerUserWrites checks that a pod that isn't an administrator can write to the staged volume.
+func containerUserWrites(r *rig) error {
+	return r.sim.As(winsim.ContainerUser).WriteFile(staging+"\\used.txt", nil)
+}
 
 // isOffline checks that the disk is offline, and no longer read-only.
 func isOffline(r *rig) error {

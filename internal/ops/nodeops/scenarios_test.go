@@ -180,6 +180,23 @@ var publishedScenarios = []scenario{
 		},
 	},
 	{
+		// A driver that has died after its format never formats again.
+		name: "FormatVolume and MountVolume with writers", prepare: (*rig).partitioned,
+		run: func(ctx context.Context, r *rig, _ *nodeops.Node) error {
+			n, err := nodeops.New(r.sim, nodeops.Options{VolumeWriters: []string{"Users"}})
+			r.must(err)
+			formatted, err := n.Volume.IsVolumeFormatted(ctx, r.volume)
+			if err == nil && !formatted {
+				err = n.Volume.FormatVolume(ctx, r.volume)
+			}
+			if err != nil {
+				return err
+			}
+			return n.Volume.MountVolume(ctx, r.volume, staging)
+		},
+		check: containerUserWrites,
+	},
+	{
 		name: "MountVolume", prepare: (*rig).formatted, run: mountVolume, check: isMounted,
 	},
 	{

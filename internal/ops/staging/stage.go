@@ -175,7 +175,7 @@ func (s *Staging) stagePrepared(ctx context.Context, d *use.Disk, r storage.Stag
 	if err != nil {
 		return err
 	}
-	if err := s.mount(ctx, d, right, path); err != nil {
+	if err := s.mount(ctx, d, right, path, r.Format.Writers); err != nil {
 		return err
 	}
 	return s.finish(ctx, d, right, extent, r, staged)
@@ -305,7 +305,7 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
 			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
 			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
-		})
+		}, r.Format.Writers)
 		if err != nil {
 			return "", false, err
 		}
@@ -327,7 +327,8 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
 // the volume a drive letter, mount removes that.
-func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, path pathpolicy.Path) error {
+func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, path pathpolicy.Path,
+	writers []string) error {
 	mounted, err := opendisk.MountedAt(ctx, s.Sys, string(right.ID))
 	if err != nil {
 		return err
@@ -346,7 +347,7 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(elsewhere[0]))
 	}
-	if err := s.Volumes.Mount(ctx, d, right, path); err != nil {
+	if err := s.Volumes.Mount(ctx, d, right, path, writers); err != nil {
 		return err
 	}
 	for _, letter := range mounted {

@@ -44,19 +44,26 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 		return err
 	}
 	defer right.Release()
-	return at(targetPath, v.Mount(ctx, d, right, path))
+	return at(targetPath, v.Mount(ctx, d, right, path, nil))
 }
 
 // Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the right
 // to the disk, so that the disk doesn't go offline meanwhile. There is no right to a disk that Windows
 // runs from, and the volume lies on this disk only. So Mount doesn't check that again.
-func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, path pathpolicy.Path) error {
+//
+// If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
+// driver formats no volume that has a file system.
+func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, path pathpolicy.Path,
+	writers []string) error {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(right.ID))
 	if err != nil {
 		return err
 	}
 	if reason != "" {
 		return refuse(reason)
+	}
+	if err := v.allowWriters(ctx, right, writers, false); err != nil {
+		return err
 	}
 	return v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		if err := e.CheckReplaceable(); err != nil {

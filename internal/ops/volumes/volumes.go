@@ -200,22 +200,22 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 		return err
 	}
 	defer right.Release()
-	return v.Format(ctx, d, right, extent, win.FormatOptions{FileSystem: "NTFS"})
+	return v.Format(ctx, d, right, extent, win.FormatOptions{FileSystem: "NTFS"}, nil)
 }
 
-// Format formats a raw volume, which lies at extent of its disk. It retries while the volume is in
-// use: virus scanners and the indexer open every new volume for a moment. Before each attempt it
-// checks that the volume is still raw.
-func (v *Volumes) Format(
-	ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent, o win.FormatOptions,
-) error {
+// Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
+// those of the options if there are none. It retries while the volume is in use: virus scanners and the
+// indexer open every new volume for a moment. Before each attempt it checks that the volume is still
+// raw.
+func (v *Volumes) Format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+	o win.FormatOptions, writers []string) error {
 	timeout := formatTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = time.Until(deadline)
 	}
 	var failed error // of the attempt before
 	var updated time.Time
-	return operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
+	err := operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
 		if err := v.checkRaw(ctx, right.ID, d.Disk, extent); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
@@ -237,6 +237,10 @@ func (v *Volumes) Format(
 		}
 		return failed
 	})
+	if err != nil {
+		return err
+	}
+	return v.allowWriters(ctx, right, writers, true)
 }
 
 // verify returns an error unless a volume still lies at extent of the disk that is open.
