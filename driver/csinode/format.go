@@ -17,11 +17,13 @@ const (
 	ParamAllocationUnit   = "allocationUnitSize" // the size of a cluster, such as 64K
 	ParamLabel            = "volumeLabel"        // the volume's name
 	ParamNoShortNames     = "noShortNames"       // true: NTFS makes no 8.3 names
+	ParamWriters          = "volumeWriters"      // who may write at the root, such as Users, with commas between
 	ParamIntegrityStreams = "integrityStreams"   // true: ReFS checks the contents of files by checksums
 )
 
 // FormatParameters are all of these.
-var FormatParameters = []string{ParamAllocationUnit, ParamIntegrityStreams, ParamLabel, ParamNoShortNames}
+var FormatParameters = []string{ParamAllocationUnit, ParamIntegrityStreams, ParamLabel, ParamNoShortNames,
+	ParamWriters}
 
 // FormatOptions reads the format parameters. own are the names of the driver's own parameters: any other
 // is refused, with the list of all, unless it has a slash, as those that Kubernetes adds. A name that is
@@ -46,6 +48,10 @@ func FormatOptions(fsType string, parameters map[string]string, own ...string) (
 			o.NoShortNames, err = parseBool(name, value)
 		case ParamIntegrityStreams:
 			o.IntegrityStreams, err = parseBool(name, value)
+		case ParamWriters:
+			for writer := range strings.SplitSeq(value, ",") {
+				o.Writers = append(o.Writers, strings.TrimSpace(writer))
+			}
 		default:
 			if !slices.Contains(own, name) && !strings.Contains(name, "/") {
 				err = invalid("the parameter %q isn't known; it must be one of %s", name, strings.Join(known, ", "))

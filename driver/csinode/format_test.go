@@ -5,6 +5,7 @@ package csinode_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,9 +55,18 @@ func TestFormatParameters(t *testing.T) {
 	}
 }
 
+// Who may write at the root is said with commas between, and with blanks or without.
+func TestVolumeWriters(t *testing.T) {
+	o, err := csinode.FormatOptions("", map[string]string{"volumeWriters": "Users, S-1-5-11,Authenticated Users"})
+	must(t, err)
+	if want := []string{"Users", "S-1-5-11", "Authenticated Users"}; !slices.Equal(o.Writers, want) {
+		t.Errorf("the writers are %q, want %q", o.Writers, want)
+	}
+}
+
 func TestFormatParametersThatAreRefused(t *testing.T) {
 	for _, test := range []struct{ fsType, name, value, says string }{
-		{"", "allocationUnitSise", "64K", "allocationUnitSize, integrityStreams, noShortNames, type, volumeLabel"},
+		{"", "allocationUnitSise", "64K", "allocationUnitSize, integrityStreams, noShortNames, type, volumeLabel, volumeWriters"},
 		{"", "allocationUnitSize", "64", "power of two"},
 		{"", "allocationUnitSize", "", "power of two"},
 		{"refs", "allocationUnitSize", "8K", "ReFS"},
@@ -64,6 +74,8 @@ func TestFormatParametersThatAreRefused(t *testing.T) {
 		{"refs", "noShortNames", "true", "ReFS"},
 		{"ntfs", "integrityStreams", "true", "ReFS"},
 		{"", "volumeLabel", strings.Repeat("x", 33), "32 characters"},
+		{"", "volumeWriters", "Users,Useers", "AuthenticatedUsers, ContainerUser, Everyone, Users"},
+		{"", "volumeWriters", "", "Everyone"},
 	} {
 		_, err := csinode.FormatOptions(test.fsType, map[string]string{test.name: test.value}, "type")
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), test.says) {

@@ -10,10 +10,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// formatOptions are the options of format.com that a Mounter knows. Their case doesn't count. What
-// Windows does without /S and /I isn't the same everywhere, so only the values are taken that can be
-// asked for.
-const formatOptions = "/A:size, such as /A:64K; /FS:NTFS or /FS:ReFS; /I:enable; /Q; /S:disable; /V:label"
+// formatOptions are the options of format.com that a Mounter knows, and /writers, which is our own. Their
+// case doesn't count. What Windows does without /S and /I isn't the same everywhere, so only the values
+// are taken that can be asked for.
+const formatOptions = "/A:size, such as /A:64K; /FS:NTFS or /FS:ReFS; /I:enable; /Q; /S:disable; /V:label; " +
+	"/writers:who, such as /writers:Users,S-1-5-11"
 
 // parseFormat returns how a raw disk is formatted. fstype and /FS must agree.
 func parseFormat(fstype string, options []string) (o storage.FormatOptions, err error) {
@@ -29,6 +30,8 @@ func parseFormat(fstype string, options []string) (o storage.FormatOptions, err 
 			}
 		case name == "/V":
 			o.Label = value
+		case name == "/WRITERS":
+			o.Writers = append(o.Writers, strings.Split(value, ",")...)
 		case name == "/FS":
 			if fstype != "" && !strings.EqualFold(fstype, value) {
 				return storage.FormatOptions{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,

@@ -286,6 +286,7 @@ func TestFormatOptions(t *testing.T) {
 		}
 		for _, options := range [][]string{
 			{"-L"}, {"/L"}, {"/A:65"}, {"/A"}, {"/S:enable"}, {"/I:disable"}, {"/FS:ext4"}, {"/I:enable"}, {"/Q:x"}, {"64K"},
+			{"/writers:Nobody"}, {"/writers"},
 		} {
 			err := format("", options...)
 			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
@@ -308,7 +309,8 @@ func TestFormatOptions(t *testing.T) {
 		must(t, m.Unmount(staging))
 		sim.DetachDisk(1)
 		sim.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
-		must(t, format("", "/FS:ReFS", "/I:enable"))
+		must(t, format("", "/FS:ReFS", "/I:enable", "/writers:Users,S-1-5-11"))
+		must(t, sim.As(simnode.ContainerUser).WriteFile(`C:`+staging+`\of ContainerUser`, nil))
 		if v := sim.Volumes()[1]; v.FileSystem != "ReFS" || !v.IntegrityStreams {
 			t.Errorf("the volume is %+v", v)
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
 func TestReadOnlyVolume(t *testing.T) {
@@ -58,6 +59,31 @@ func TestFormatByStorageClass(t *testing.T) {
 		_, err := r.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "misspelt",
 			VolumeCapabilities: []*csi.VolumeCapability{v.capability}, Parameters: map[string]string{"alocationUnitSize": "64K"}})
 		r.refused("create with a misspelt parameter", err, codes.InvalidArgument)
+	})
+}
+
+// A pod that isn't an administrator writes to its volume if the StorageClass says so, and to any other it can't.
+func TestVolumeWriters(t *testing.T) {
+	eachWay(t, func(t *testing.T, r *rig) {
+		const accessDenied = 5
+		pod := r.As(simnode.ContainerUser)
+		plain, open := r.create("plain", gib, nil), r.create("open", gib, map[string]string{"volumeWriters": "Users"})
+		r.start(plain, "pod")
+		err := pod.WriteFile(plain.targetPath("pod")+`\data`, nil)
+		if number, _ := csiproxy.WindowsErrorOf(err); number != accessDenied {
+			t.Errorf("to write at the root of a volume of Windows' own gives %v", err)
+		}
+		r.start(open, "pod")
+		r.must(pod.WriteFile(open.targetPath("pod")+`\data`, []byte("of ContainerUser")))
+		r.must(pod.MkdirAll(open.targetPath("pod") + `\directory`))
+		r.end(open, "pod")
+		r.start(open, "another")
+		if data, err := pod.ReadFile(open.targetPath("another") + `\data`); err != nil || string(data) != "of ContainerUser" {
+			t.Errorf("the next pod reads %q, %v", data, err)
+		}
+		_, err = r.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "misspelt",
+			VolumeCapabilities: []*csi.VolumeCapability{plain.capability}, Parameters: map[string]string{"volumeWriters": "User"}})
+		r.refused("create for who isn't known", err, codes.InvalidArgument)
 	})
 }
 
