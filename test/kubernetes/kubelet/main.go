@@ -60,6 +60,7 @@ type options struct {
 	secretKeys []string          // of the user and the password in a secret
 	ec2        bool              // whether the driver finds EC2's metadata service
 	iscsi      map[string]string // of the volume on an iSCSI target; nil: the driver has none
+	writers    map[string]string // of a volume to which all Users may write; nil: the driver has none
 	manifests  *manifests        // nil: none are tried
 }
 
@@ -97,6 +98,7 @@ func parseFlags(args []string) (o options, err error) {
 	secretKeys := flags.String("secret-keys", "username,password", "the `keys` in the secret for staging under which the driver finds the user and the password")
 	flags.BoolVar(&o.ec2, "ec2", false, "give the driver EC2's metadata service, at the address in AWS_EC2_METADATA_SERVICE_ENDPOINT")
 	flags.Func("iscsi", "the `parameters` of a volume on the iSCSI target "+iscsiTarget+" at "+iscsiPortal+"; by default none is tried", pairs(&o.iscsi))
+	flags.Func("writers", "the `parameters` of a volume to which the Users may write, beside -parameters; by default none is tried", pairs(&o.writers))
 	flags.Func("manifests", "the `folder` of a StorageClass, a claim and a pod to try as they are; a ClusterRole and its\n"+
 		"binding there say what the sidecars may do", func(folder string) (err error) {
 		o.manifests, err = readManifests(folder)
@@ -162,7 +164,7 @@ func (o options) wants(d definition) bool {
 func (o options) applies(d definition) bool {
 	switch {
 	case d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil,
-		d.name == "manifests" && o.manifests == nil, d.name == "upgrade" && o.windows:
+		d.name == "container-user" && o.writers == nil, d.name == "manifests" && o.manifests == nil, d.name == "upgrade" && o.windows:
 		return false
 	default:
 		return true

@@ -311,6 +311,7 @@ type pod struct {
 	name    string
 	node    *node
 	uid     string
+	user    string // who its container runs as; "" for one who may do everything
 	volumes []*volume
 	created time.Time
 	running time.Time // zero until then
@@ -344,6 +345,9 @@ func podWith(volumes ...*volume) *corev1.Pod {
 // makePod makes a pod on a node as it is given.
 func (s *scenario) makePod(n *node, given *corev1.Pod, volumes ...*volume) *pod {
 	p := &pod{name: given.Name, node: n, volumes: volumes, created: time.Now()}
+	if c := given.Spec.SecurityContext; c != nil && c.WindowsOptions != nil {
+		p.user = *c.WindowsOptions.RunAsUserName
+	}
 	given = given.DeepCopy()
 	given.Spec.NodeName = n.name // which a scheduler would choose
 	made, err := s.cluster.CoreV1().Pods(s.name).Create(s.ctx, given, metav1.CreateOptions{})
@@ -479,7 +483,7 @@ func (p *pod) file(v *volume, name string) string { return p.target(v) + `\` + n
 // write has the pod write a file, with the text and the volume's id, to each of its volumes.
 func (s *scenario) write(p *pod, name, text string) {
 	for _, v := range p.volumes {
-		askOn[simv1.Empty](s, p.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, name), Data: []byte(text + v.id)})
+		askOn[simv1.Empty](s, p.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, name), Data: []byte(text + v.id), User: p.user})
 	}
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -99,6 +100,8 @@ var scenarios = []definition{
 		expected: expectation{failing: []string{attach, stage}, events: []string{"FailedAttachVolume", "FailedMapVolume"}}},
 	{name: "ext4", needs: aDisk, what: "a pod's volume is to have ext4, and the pod is told that it can't", run: ext4, unrecorded: true,
 		expected: expectation{failing: []string{attach, stage}, events: []string{"FailedAttachVolume", failedMount}}},
+	{name: "container-user", needs: aDisk, what: "a pod runs as ContainerUser and writes to a volume as its StorageClass allows, and to another one it can't",
+		run: containerUser, unrecorded: true, expected: expectation{calls: cycles(2)}},
 	{name: "inline", what: "a pod asks for an inline volume, and is told that there is none", run: inline, unrecorded: true,
 		expected: expectation{events: []string{failedMount}}},
 
@@ -260,6 +263,32 @@ func subPath(s *scenario) {
 	p := s.makePod(s.node, given, v)
 	s.awaitRunning(p)
 	s.write(p, "data", text)
+	s.endReader(p, text)
+}
+
+func containerUser(s *scenario) {
+	start := func(name string, parameters map[string]string) *pod {
+		v, user := s.newVolume(volumeOptions{parameters: parameters}), "ContainerUser"
+		given := podWith(v)
+		given.Name = name
+		given.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}}
+		p := s.makePod(s.node, given, v)
+		s.awaitRunning(p)
+		return p
+	}
+	p := start("without-writers", nil)
+	_, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(p.volumes[0], "data"), User: p.user})
+	if status.Code(err) != codes.PermissionDenied {
+		s.wrong("%s writes at the root of a volume of Windows' own: %v", p.name, err)
+	}
+	s.note("without the parameter: %v", err)
+	s.endLast(p)
+
+	parameters, text := maps.Clone(s.options.writers), s.text()
+	maps.Copy(parameters, s.options.parameters)
+	p = start("with-writers", parameters)
+	s.write(p, "data", text)
+	s.note("with %v: written", s.options.writers)
 	s.endReader(p, text)
 }
 
