@@ -244,7 +244,7 @@ func TestChartMakesWhatKustomizeMakes(t *testing.T) {
 		"remove-service":         "mode: removeService",
 		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, why: {enabled: true}, nodeAdministrators: {enabled: true}}",
 		"metrics-reader":         readers + ", metrics: {bindAddress: ''}}",
-		"example-driver/classic": "exampleDriver: {enabled: true}",
+		"example-driver/classic": "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}",
 		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: " +
 			"'csi-example-driver:hostprocess'}",
 	} {
@@ -438,6 +438,7 @@ func TestRefusals(t *testing.T) {
 		"{mode: container, goMemoryLimit: 512MiB}": "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
 		"nodeSelector: {kubernetes.io/os: linux}":  "nodeSelector: the chart sets kubernetes.io/os, to windows",
 		"extraArgs: [-max-cals=100]":               `extraArgs: "-max-cals=100" isn't a flag of the daemon on a node; docs/flags.md lists them`,
+		"exampleDriver: {enabled: true}":           "exampleDriver.image is empty: nobody has published an image of the example driver",
 		"image: {repository: https://ghcr.io/a/b}": `"https://ghcr.io/a/b:v0.1.0" isn't the name of an image`,
 	} {
 		if _, err := manifests.Helmed(t, values); err == nil || !strings.Contains(err.Error(), want) {
@@ -461,7 +462,7 @@ func TestRefusals(t *testing.T) {
 		"maxUnavailable: 0",
 		"image: {repository: ''}",
 		"exampleDriver: {enabled: true, image: ''}",
-		"exampleDriver: {enabled: true, pipes: {disk: '1'}}",
+		"exampleDriver: {enabled: true, image: 'csi-example-driver:classic', pipes: {disk: '1'}}",
 		"maxUnavailable: 0%",
 		"{mode: container, goMemoryLimit: 400Mi}",
 		"{mode: container, resources: {limits: {memory: 400000k}}}",
@@ -479,9 +480,14 @@ func TestRefusals(t *testing.T) {
 		"image: {repository: ghcr.io/CSI-Proxy/csi-proxy}",
 		"image: {tag: 'v1 '}",
 		"image: {digest: 'sha256:abc'}",
-		"exampleDriver: {enabled: true, registrarImage: a}",
-		"exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 14810}",
+		"exampleDriver: {enabled: true, image: 'csi-example-driver:classic', registrarImage: a}",
+		"exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess, livenessPort: 14810}",
 		"service: {restore: true}",
+		"{mode: container, service: {name: csiproxy}}",
+		`{mode: container, service: {directory: 'D:\csi-proxy'}}`,
+		"{mode: container, service: {delayedStart: true}}",
+		"{mode: container, service: {resources: {limits: {memory: 1Gi}}}}",
+		"exampleDriver: {enabled: true}",
 	} {
 		if _, err := manifests.Helmed(t, values); err == nil {
 			t.Errorf("the chart takes %s", values)
@@ -491,7 +497,7 @@ func TestRefusals(t *testing.T) {
 		"extraArgs: [--max-calls=100, -refuse-clones, -require-privacy=true, '-vmodule=a=1']",
 		"image: {repository: 'localhost:5000/a/b_c', tag: latest-1}",
 		"image: {repository: csi-proxy}",
-		"exampleDriver: {enabled: true, registrarImage: 'a/b@sha256:" + strings.Repeat("0a", 32) + "'}",
+		"exampleDriver: {enabled: true, image: 'csi-example-driver:classic', registrarImage: 'a/b@sha256:" + strings.Repeat("0a", 32) + "'}",
 		`kubeletPath: 'D:\Program Files (x86)\kubelet'`,
 		`protectedVolumes: ['D:', 'e:\', '\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\']`,
 		"metrics: {bindAddress: 'fe80::1'}",

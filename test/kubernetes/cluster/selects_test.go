@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -62,11 +61,4 @@ func TestChartSelects(t *testing.T) {
 		return
 	}
 	t.Error("there is no ConfigMap with the dashboard")
-}
-
-// A service's name that nothing would use is refused.
-func TestServiceNameWithoutAService(t *testing.T) {
-	if _, err := manifests.Helmed(t, "mode: container\nservice: {name: foo}\n"); err == nil || !strings.Contains(err.Error(), "service.name is foo") {
-		t.Errorf("%v", err)
-	}
 }

@@ -75,6 +75,9 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- include "csi-proxy.refuseImage" (dict "image" (include "csi-proxy.image" .) "write" "image.repository is its name without a tag, in lower case, image.tag its tag, and image.digest sha256: with 64 hexadecimal digits") }}
 {{- if .Values.exampleDriver.enabled }}
+{{- if not .Values.exampleDriver.image }}
+{{- fail "exampleDriver.image is empty: nobody has published an image of the example driver. Build one and push it, as docs/drivers.md says, and name it here; make publish pushes that of CSI Proxy itself" }}
+{{- end }}
 {{- range $name := list "image" "registrarImage" "livenessProbeImage" }}
 {{- include "csi-proxy.refuseImage" (dict "image" (get $.Values.exampleDriver $name) "write" (printf "exampleDriver.%s is NAME:TAG, with the name in lower case" $name)) }}
 {{- end }}
@@ -89,8 +92,15 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end }}
 
-{{- if and .Values.service.name (eq .Values.mode "container") }}
-{{- fail (printf "service.name is %s, but in mode container there is no Windows service; choose mode service, or leave service.name out" .Values.service.name) }}
+{{- /* The values of values.yaml: a template can't read that file. */}}
+{{- $resources := dict "requests" (dict "cpu" "10m" "memory" "32Mi") "limits" (dict "memory" "128Mi") }}
+{{- $service := dict "name" "" "directory" `C:\Program Files\csi-proxy` "delayedStart" false "resources" $resources }}
+{{- if eq .Values.mode "container" }}
+{{- range $name, $default := $service }}
+{{- if ne (get $.Values.service $name | toJson) (toJson $default) }}
+{{- fail (printf "service.%s is set, but in mode container there is no Windows service; choose mode service, or leave service.%s out" $name $name) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if and .Values.service.restore (ne .Values.mode "removeService") }}
 {{- fail (printf "service.restore brings the published daemon back when the service is removed: it is for mode removeService, and mode is %s" .Values.mode) }}

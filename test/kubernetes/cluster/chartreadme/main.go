@@ -21,10 +21,15 @@ const aboutChart = `# CSI Proxy
 CSI Proxy does storage operations on Windows nodes for CSI drivers: it partitions disks, formats and
 mounts volumes, and maps shares. This chart runs it on each Windows node of a cluster.
 
+**There is no release yet:** nobody has published an image or this chart. Push both to a registry of
+yours first; the last lines that make publish prints name them, with their versions:
+
 ` + "```sh" + `
+git clone https://github.com/csi-proxy/csi-proxy && cd csi-proxy
+make publish REGISTRY=registry.example.com
 kubectl create namespace csi-proxy
 kubectl label namespace csi-proxy pod-security.kubernetes.io/enforce=privileged
-helm install csi-proxy oci://ghcr.io/csi-proxy/charts/csi-proxy --namespace csi-proxy
+helm install csi-proxy oci://registry.example.com/charts/csi-proxy --version VERSION --namespace csi-proxy --set image.repository=registry.example.com/csi-proxy
 ` + "```" + `
 
 By default it is a Windows service, which takes the place of a published CSI Proxy and stays when

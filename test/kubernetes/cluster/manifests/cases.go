@@ -35,7 +35,7 @@ var Cases = map[string]string{
 	"quota":                         "resourceQuota: {enabled: true}",
 	"viewers": "kubectlPlugin: {viewers: {enabled: true, subjects: [{kind: Group, name: admins, " +
 		"apiGroup: rbac.authorization.k8s.io}]}}",
-	"example driver":              "exampleDriver: {enabled: true}",
-	"example driver, other pipes": "exampleDriver: {enabled: true, pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
-	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
+	"example driver":              "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}",
+	"example driver, other pipes": "exampleDriver: {enabled: true, image: 'csi-example-driver:classic', pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
+	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
 }
