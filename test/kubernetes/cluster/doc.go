@@ -5,7 +5,7 @@
 // Helm chart in deploy. It is a module of its own, since only these tests need Helm and the
 // types of Kubernetes.
 //
-// The tests without a server render everything, decode it strictly and compare the two
-// sources of manifests with each other. Those with a server, which "make test-cluster" runs,
+// Most of the bases are made from the chart, by the command kustomize below. The tests without a
+// server render everything and decode it strictly. Those with a server, which "make test-cluster" runs,
 // give the manifests to a real kube-apiserver, are in the package server.
 package cluster

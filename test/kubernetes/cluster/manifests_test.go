@@ -22,7 +22,6 @@ import (
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	storage "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -230,64 +229,6 @@ func seconds(t *testing.T, args []string, format string) (n int64) {
 	}
 	t.Fatalf("no %s in %q", format, args)
 	return 0
-}
-
-// TestChartMakesWhatKustomizeMakes compares the two sources, without labels, which Helm has
-// more of, and without namespaces, which Helm doesn't make.
-func TestChartMakesWhatKustomizeMakes(t *testing.T) {
-	const readers = "{kubectlPlugin: {viewers: {enabled: true}, why: {enabled: true}}"
-	for base, values := range map[string]string{
-		"hostprocess":            "mode: container",
-		"service":                "",
-		"azure/hostprocess":      "{mode: container, protectedVolumes: ['D:']}",
-		"azure/service":          "protectedVolumes: ['D:']",
-		"remove-service":         "mode: removeService",
-		"kubectl-plugin":         "kubectlPlugin: {viewers: {enabled: true}, why: {enabled: true}, nodeAdministrators: {enabled: true}}",
-		"metrics-reader":         readers + ", metrics: {bindAddress: ''}}",
-		"example-driver/classic": "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}",
-		"example-driver/hostprocess": "exampleDriver: {enabled: true, mode: hostProcess, image: " +
-			"'csi-example-driver:hostprocess'}",
-	} {
-		fromKustomize := forComparison(t, manifests.Kustomized(t, base))
-		fromChart := forComparison(t, manifests.MustHelm(t, values))
-		// The chart has the daemon too, and those that read the metrics.
-		beside := map[string]string{"kubectl-plugin": "{}", "metrics-reader": readers + "}",
-			"example-driver/classic": "{}", "example-driver/hostprocess": "{}"}
-		if values, found := beside[base]; found {
-			for key := range forComparison(t, manifests.MustHelm(t, values)) {
-				delete(fromChart, key)
-			}
-		}
-		if diff := cmp.Diff(fromKustomize, fromChart); diff != "" {
-			t.Errorf("%s: the chart (+) differs from the base (-):\n%s", base, diff)
-		}
-	}
-}
-
-// forComparison returns objects by kind and component, without what differs by design.
-func forComparison(t *testing.T, rendered []byte) map[string]runtime.Object {
-	t.Helper()
-	found := make(map[string]runtime.Object)
-	for _, object := range manifests.Decode(t, rendered) {
-		if _, ok := object.(*core.Namespace); ok {
-			continue
-		}
-		o, err := meta.Accessor(object)
-		must(t, err)
-		kind := object.GetObjectKind().GroupVersionKind().Kind
-		name := strings.Replace(o.GetName(), "csi-proxy-example-driver", "csi-example-driver", 1)
-		o.SetLabels(nil)
-		o.SetNamespace("")
-		o.SetName(name)
-		if set, ok := object.(*apps.DaemonSet); ok {
-			set.Spec.Selector = nil
-			set.Spec.Template.Labels = nil
-			account := &set.Spec.Template.Spec.ServiceAccountName
-			*account = strings.Replace(*account, "csi-proxy-example-driver", "csi-example-driver", 1)
-		}
-		found[kind+" "+name] = object
-	}
-	return found
 }
 
 var update = flag.Bool("update", false, "write testdata/command-lines.json anew")

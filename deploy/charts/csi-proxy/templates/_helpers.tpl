@@ -49,6 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if not .Values.requirePrivacy }}
 - -require-privacy=false
 {{- end }}
+# They name disks, paths and servers; docs/monitoring.md says who can read them.
 - {{ printf "-metrics-bind-address=%s:%d" (include "csi-proxy.bindHost" .) (int .Values.metrics.port) | quote }}
 {{- if eq .Values.mode "container" }}
 {{- /* What is left of the calls when the drain is over has the few seconds of a container's end. */}}
@@ -102,6 +103,8 @@ nodeSelector:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with .Values.tolerations }}
+# On every Windows node, whatever is wrong with it: pods that have volumes there can't end cleanly
+# without these pods.
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -110,6 +113,8 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
+# Kubelet ends critical pods last when the node shuts down, after the pods with volumes, and never
+# evicts them.
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .Values.imagePullSecrets }}

@@ -111,20 +111,7 @@ func Helmed(t testing.TB, values string) ([]byte, error) {
 // HelmedFrom is Helmed for the chart in a directory.
 func HelmedFrom(t testing.TB, dir, values string) ([]byte, error) {
 	t.Helper()
-	source, err := loader.LoadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var given map[string]any
-	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
-		t.Fatalf("%s: %v", values, err)
-	}
-	options := common.ReleaseOptions{Name: "csi-proxy", Namespace: "csi-proxy", IsInstall: true}
-	merged, err := util.ToRenderValues(source, given, options, common.DefaultCapabilities)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Engine{Strict: true}.Render(source, merged)
+	files, err := Render(dir, "csi-proxy", "csi-proxy", values)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +122,25 @@ func HelmedFrom(t testing.TB, dir, values string) ([]byte, error) {
 		}
 	}
 	return manifests.Bytes(), nil
+}
+
+// Render returns what each template of the chart in a directory makes of values, in YAML, by the
+// template's name.
+func Render(dir, release, namespace, values string) (map[string]string, error) {
+	source, err := loader.LoadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var given map[string]any
+	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
+		return nil, fmt.Errorf("%s: %w", values, err)
+	}
+	options := common.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}
+	merged, err := util.ToRenderValues(source, given, options, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: true}.Render(source, merged)
 }
 
 // MustHelm is Helmed for values that the chart takes.
