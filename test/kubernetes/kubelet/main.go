@@ -34,6 +34,7 @@ import (
 )
 
 type options struct {
+	check      bool     // only the flags
 	kubernetes string   // the folder of Kubernetes' programs, those of the sidecars, and etcd
 	kubelet    string   // the program
 	control    string   // the version of kube-apiserver and kube-controller-manager, if it isn't the newest
@@ -72,6 +73,7 @@ const (
 
 func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
+	flags.BoolVar(&o.check, "check", false, "only look at the flags, before there are the programs of Kubernetes")
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet, etcd, csi-provisioner, csi-attacher\n"+
 		"and csi-resizer, which test/kubernetes/programs/setup prints")
 	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
@@ -119,12 +121,21 @@ func parseFlags(args []string) (o options, err error) {
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
-	case o.kubernetes == "":
+	case o.kubernetes == "" && !o.check:
 		return o, errors.New("-kubernetes is missing: the folder that test/kubernetes/programs/setup prints")
 	case len(o.driver) == 0:
 		return o, errors.New("-driver is missing: the command that starts the driver")
 	case len(o.secretKeys) != 2:
 		return o, fmt.Errorf("-secret-keys: %q must be two, as in username,password", *secretKeys)
+	}
+	for _, command := range [][]string{o.driver, o.cloud} {
+		if len(command) > 0 {
+			if _, err := os.Stat(command[0]); err != nil {
+				if _, notInPath := exec.LookPath(command[0]); notInPath != nil {
+					return o, fmt.Errorf("-driver, -cloud: there is no program %s", command[0])
+				}
+			}
+		}
 	}
 	for _, name := range slices.Concat(o.names(), slices.Sorted(maps.Keys(o.cannot))) {
 		if name != allHistories && !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
@@ -207,9 +218,12 @@ func plantNames() string {
 func main() {
 	o, err := parseFlags(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
+		if o.check {
+			os.Exit(2)
+		}
 		return
 	}
-	if err == nil {
+	if err == nil && !o.check {
 		err = run(o)
 	}
 	if err != nil {
