@@ -48,7 +48,8 @@ help:
 ##@ See it
 
 run: build-here ## start the daemon on a simulated Windows node, show a volume's life, keep serving
-	@test/demo --keep
+	@# At a terminal in a process group of its own, so that Ctrl-C is for it, and make ends with 0 as it does.
+	@if [ -t 0 ]; then bash -mc 'test/demo --keep; exit $$?'; else test/demo --keep; fi
 
 demo: build-here ## show a volume's life and exit; fails if a step has an unexpected result
 	@test/demo
