@@ -1,25 +1,25 @@
 module github.com/csi-proxy/csi-proxy/driver/mounter
 
-go 1.25.0
+go 1.26.0
 
 replace github.com/csi-proxy/csi-proxy => ../..
 
 require (
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
-	k8s.io/mount-utils v0.34.0
+	k8s.io/mount-utils v0.37.2
 )
 
 require (
-	github.com/Microsoft/go-winio v0.6.2 // indirect
+	github.com/Microsoft/go-winio v0.6.3 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/moby/sys/mountinfo v0.7.2 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
-	golang.org/x/net v0.58.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
-	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
-	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397 // indirect
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 )

@@ -8,7 +8,7 @@ replace (
 )
 
 require (
-	github.com/Microsoft/go-winio v0.6.2
+	github.com/Microsoft/go-winio v0.6.3
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
 	github.com/csi-proxy/csi-proxy/driver/csinode v0.0.0-00010101000000-000000000000

@@ -108,19 +108,6 @@ func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) 
 // listener is winio's, with connections that know the process at their other end.
 type listener struct{ net.Listener }
 
-// Close ends listening. If a client leaves at that very moment, winio before 0.6.3 goes on to listen
-// and waits for the next client; closing it once more ends that. Newer ones ask for Go 1.26.
-func (l listener) Close() error {
-	closed := make(chan error, 1)
-	go func() { closed <- l.Listener.Close() }()
-	select {
-	case err := <-closed:
-		return err
-	case <-time.After(time.Second):
-		return l.Listener.Close()
-	}
-}
-
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {

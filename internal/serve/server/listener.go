@@ -76,7 +76,7 @@ func (all *connections) count() int {
 }
 
 // stop closes the connections on which nothing has come, and all that come later. A graceful
-// stop of gRPC before 1.85 would wait for their handshakes.
+// stop of gRPC would wait for their handshakes.
 func (all *connections) stop() {
 	all.closeIf(func(c *conn) bool { return !c.spoke.Load() })
 }

@@ -224,8 +224,8 @@ func (s *Server) stop() (all bool) {
 		return true
 	}
 	s.log.Warn("cancelling the calls that still run", "gracePeriod", s.grace)
-	// The calls are cancelled by closing the connections. Stop can't be used: while a call
-	// doesn't end, GracefulStop of gRPC before 1.85 holds the lock that Stop needs.
+	// The calls are cancelled by closing the connections. Stop can't be used: it waits for handshakes, and
+	// before gRPC 1.85 for a lock that GracefulStop holds while a call doesn't end.
 	s.connections.cut()
 	if !endsWithin(ended, cancelPeriod) {
 		s.log.Warn("leaving calls behind that don't end when cancelled")

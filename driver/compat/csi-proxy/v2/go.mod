@@ -3,20 +3,20 @@
 // It lacks names of packages cim and utils that are about objects of WMI, and that no driver uses.
 module github.com/kubernetes-csi/csi-proxy/v2
 
-go 1.25.0
+go 1.26.0
 
 replace github.com/csi-proxy/csi-proxy => ../../../..
 
 require (
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
-	golang.org/x/sys v0.47.0
+	golang.org/x/sys v0.48.0
 )
 
 require (
-	github.com/Microsoft/go-winio v0.6.2 // indirect
+	github.com/Microsoft/go-winio v0.6.3 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
-	golang.org/x/net v0.58.0 // indirect
-	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
