@@ -216,7 +216,7 @@ func TestAgainstBlkid(t *testing.T) {
 	file = filepath.Join(t.TempDir(), "img")
 	for _, w := range written {
 		write(mediumSize, w.parts)
-		check(fmt.Sprintf("%q", w.parts), w.want)
+		check(fmt.Sprintf("%#v", w.parts), w.want)
 	}
 	const size = 32 * mib
 	bare(size, func(s signature, magic string, offset int64) {
