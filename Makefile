@@ -269,15 +269,6 @@ fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
 bench: ## measure; only ratios within one run are comparable
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/lab/bench
 
-# What mutate changes, how much of each package, and the seed of the sample.
-PACKAGES ?= ./internal/ops/... ./internal/windows/device
-MUTANTS ?= 100
-SEED ?= 1
-
-mutate: ## change the code of PACKAGES in MUTANTS places each and see which changes no test notices; an hour at most
-	$(FOR_TOOLS) $(GO) -C tools build -o ../bin/ ./mutate
-	bin/mutate -n $(MUTANTS) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(PACKAGES)
-
 ##@ Write it
 
 generate: build-here ## regenerate the generated code, pages and pictures; the C side needs gcc-mingw-w64-x86-64
