@@ -85,8 +85,6 @@ require google.golang.org/grpc v1.85.0
 
 require k8s.io/kubelet v0.36.1
 
-require github.com/google/go-jsonnet v0.22.0
-
 require (
 	go.yaml.in/yaml/v2 v2.4.4
 	google.golang.org/protobuf v1.36.12
