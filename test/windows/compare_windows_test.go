@@ -37,7 +37,7 @@ const (
 )
 
 // TestCompareDaemons measures daemons as drivers see them: each runs as a service and is called with
-// the published client. CSI_PROXY_COMPARE names one or two programs, with a semicolon between.
+// the published client. CSI_PROXY_COMPARE names the programs, with semicolons between.
 //
 // They take turns within one run, since machines are noisy and only the ratios are comparable. It
 // prints the median of all turns; the calls of all turns are taken together.
@@ -176,14 +176,17 @@ func resident(t *testing.T, process windows.Handle) float64 {
 	return float64(counters.workingSetSize) / (1 << 20)
 }
 
-// table has a column for each program, and the ratio of the first to the second.
+// table has a column for each program, and behind each but the first the ratio of the first to it.
 func table(programs []string, measured []figures) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, program := range programs {
+	for i, program := range programs {
 		fmt.Fprintf(w, "\t%s", filepath.Base(program))
+		if i > 0 {
+			fmt.Fprint(w, "\tratio")
+		}
 	}
-	fmt.Fprintln(w, "\tratio\t")
+	fmt.Fprintln(w, "\t")
 	percentile := func(p int) func(f figures) []float64 {
 		return func(f figures) []float64 {
 			slices.Sort(f.calls)
@@ -206,21 +209,24 @@ func table(programs []string, measured []figures) string {
 			func(f figures) []float64 { return []float64{float64(f.forced)} }},
 	} {
 		fmt.Fprint(w, row.name)
-		var medians []float64
-		for _, f := range measured {
-			values := slices.Sorted(slices.Values(row.of(f)))
-			if len(values) == 0 {
-				fmt.Fprint(w, "\tnever")
-				continue
+		var first float64
+		for i, f := range measured {
+			values, cell, ratio := slices.Sorted(slices.Values(row.of(f))), "never", ""
+			if len(values) > 0 {
+				median := values[(len(values)-1)/2]
+				cell = fmt.Sprintf(row.format, median)
+				if i == 0 {
+					first = median
+				} else if first > 0 && median > 0 {
+					ratio = fmt.Sprintf("%.2f", first/median)
+				}
 			}
-			medians = append(medians, values[(len(values)-1)/2])
-			fmt.Fprintf(w, "\t"+row.format, medians[len(medians)-1])
+			fmt.Fprintf(w, "\t%s", cell)
+			if i > 0 {
+				fmt.Fprintf(w, "\t%s", ratio)
+			}
 		}
-		ratio := ""
-		if len(medians) == 2 && medians[1] > 0 {
-			ratio = fmt.Sprintf("%.2f", medians[0]/medians[1])
-		}
-		fmt.Fprintf(w, "\t%s\t\n", ratio)
+		fmt.Fprintln(w, "\t")
 	}
 	w.Flush() // into a text, which takes everything
 	return b.String()
