@@ -57,24 +57,25 @@ func TestFetchedByVersion(t *testing.T) {
 	}
 }
 
-// The example of csinode as a driver of its own, with the lines of docs/go-authors.md in its go.mod, gets
-// csinode from a module proxy.
-func TestNewDriverFetched(t *testing.T) {
-	proxy := t.TempDir()
-	offer(t, proxy, module.Version{Path: repository, Version: "v0.1.0"}, "")
-	offer(t, proxy, module.Version{Path: repository + "/driver/csinode", Version: "v0.1.0"}, "driver/csinode/")
-
+// The example of csinode as a driver of its own, with the lines of docs/go-authors.md in its go.mod,
+// builds beside a clone of this repository.
+func TestNewDriverBesideClone(t *testing.T) {
 	lines := linesOfPage(t, "## Get it", `(?m)^(require|replace) .*$`)
-	if len(lines) != 3 {
-		t.Fatalf("docs/go-authors.md has the lines %q, want one that requires and two that replace", lines)
+	if len(lines) != 4 {
+		t.Fatalf("docs/go-authors.md has the lines %q, want two that require and two that replace", lines)
 	}
-	driver := t.TempDir()
+	folder := t.TempDir()
+	clone, err := filepath.Abs("../../..")
+	must(t, err)
+	must(t, os.Symlink(clone, filepath.Join(folder, "csi-proxy")))
+	driver := filepath.Join(folder, "driver")
+	must(t, os.Mkdir(driver, 0o700))
 	write(t, filepath.Join(driver, "go.mod"), "module example.org/driver\n\ngo 1.25.0\n\n"+strings.Join(lines, "\n")+"\n")
 	example, err := os.ReadFile("../../../driver/csinode/example_test.go")
 	must(t, err)
 	asProgram := strings.NewReplacer("package csinode_test", "package main", "func Example()", "func main()")
 	write(t, filepath.Join(driver, "main.go"), asProgram.Replace(string(example)))
-	fromProxy(t, driver, proxy, []string{"mod", "tidy"}, buildCommand)
+	fromProxy(t, driver, t.TempDir(), []string{"mod", "tidy"}, buildCommand)
 }
 
 // linesOfPage returns the lines of a section of docs/go-authors.md that match an expression.
