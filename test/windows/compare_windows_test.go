@@ -28,10 +28,10 @@ const (
 	// comparedPath is allowed by all daemons without further flags.
 	comparedPath = kubeletPath + `\compare`
 
-	turns = 5      // how often each daemon is measured
-	warm  = 200    // calls before those that are timed, in each turn
-	timed = 1000   // calls that are timed
-	total = 10_000 // calls before memory is measured again
+	turns = 5     // how often each daemon is measured
+	warm  = 200   // calls before those that are timed, in each turn
+	timed = 1000  // calls that are timed
+	total = 2_000 // calls before memory is measured again
 
 	stopLimit = 10 * time.Second // for a daemon that is stopped
 )
