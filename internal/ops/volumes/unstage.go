@@ -4,10 +4,12 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -75,7 +77,8 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 }
 
 // mayBeOfLock reports whether err, of the mount manager, may mean that it can't remove the mount
-// point of a locked volume. Whether it can isn't documented.
+// point of a locked volume. Whether it can isn't documented. Without the other way, a volume would
+// stay mounted for ever, if it can't; so that stays until it is known from Windows.
 func mayBeOfLock(err error) bool {
 	return win.IsAny(err, win.ErrorAccessDenied, win.ErrorSharingViolation, win.ErrorNotReady)
 }
@@ -94,7 +97,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 	why := "whether it came into use while it was unmounted can't be found out; try again"
 	if used := (inUse{}); errors.As(err, &used) {
 		err = used.error // not IsInUse, which says that nothing was changed: a change was made and undone
-		why = "it came into use while it was unmounted" + v.users(inside, id) + "; end that use, or force the unmount"
+		why = "it came into use while it was unmounted" + v.users(inside, id) + orForce
 	}
 	after := "it stays mounted, since "
 	mountErr := at.Mount(inside, string(id))
@@ -170,40 +173,81 @@ func (v *Volumes) InUse(ctx context.Context, err error) error {
 	errors.As(err, &used)
 	return &csiproxy.Error{
 		Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(used.id), Err: err,
-		Detail: "it is in use" + v.users(ctx, used.id) + "; end that use, or force the unmount",
+		Detail: "it is in use" + v.users(ctx, used.id) + orForce,
 	}
 }
 
-// users names the processes that use a volume, in words that follow "it is in use"; "" if
-// Windows doesn't tell them.
+// orForce ends the errors of a volume that is in use. Nothing is forced after some time: what programs
+// have not yet written would be lost.
+const orForce = `, or force the unmount: docs/troubleshooting.md, "A volume stays in use"`
+
+// What to do about a program that keeps volumes open, by the name of its file.
+//
+// Source: https://learn.microsoft.com/windows-server/storage/data-deduplication/run (Stop-DedupJob),
+// https://learn.microsoft.com/defender-endpoint/configure-extension-file-exclusions-microsoft-defender-antivirus,
+// https://github.com/microsoft/hcsshim/tree/main/cmd/containerd-shim-runhcs-v1
+var remedies = map[string]string{
+	"containerd-shim-runhcs-v1.exe": endPod,
+	"fsdmhost.exe":                  "end Data Deduplication's job of the volume (Stop-DedupJob)",
+	"msmpeng.exe":                   "exclude kubelet's directory from the scans of Microsoft Defender",
+	"svchost.exe":                   "find out which service it is (tasklist /svc), such as SrmSvc of File Server Resource Manager, and stop that",
+	"vmcompute.exe":                 endPod,
+	"vmwp.exe":                      endPod,
+}
+
+const (
+	endPod     = "end the pod or container that has the volume still (crictl pods, hcsdiag list)"
+	endProcess = "end the process, or the pod whose it is"
+	askFilters = "a driver has it open, such as that of a backup agent or a virus scanner (fltmc instances): stop that on the volume"
+)
+
+// systemProcess is the process that the handles of drivers belong to.
+const systemProcess = 4
+
+// remedy says what to do about a process that uses a volume.
+func remedy(process win.ProcessID, image string) string {
+	if process == systemProcess {
+		return askFilters
+	}
+	return cmp.Or(remedies[strings.ToLower(image[strings.LastIndexByte(image, '\\')+1:])], endProcess)
+}
+
+// users names the processes that use a volume, and what to do about each kind of these, in words that
+// follow "it is in use".
 func (v *Volumes) users(ctx context.Context, id volume.ID) string {
+	const unknown = "; Windows names no process: end the pods and containers that had it, and services and drivers " +
+		"that open every volume"
 	h, err := v.open(ctx, id, win.GenericRead)
 	if err != nil {
-		return ""
+		return unknown
 	}
 	defer h.Close()
 	ids, err := h.ProcessIDs(ctx)
 	if err != nil {
 		v.options.Logger.Debug("Windows doesn't say who uses a volume", "volume", id, "err", err)
-		return ""
+		return unknown
 	}
-	var names []string
+	var names, advice []string
 	for _, process := range ids {
 		if int(process) == os.Getpid() {
 			continue
 		}
 		name := fmt.Sprintf("process %d", process)
-		if image, err := v.sys.ProcessImage(ctx, process); err == nil {
+		image, err := v.sys.ProcessImage(ctx, process)
+		if err == nil {
 			name += " (" + quote.Text(image) + ")"
 		}
 		names = append(names, name)
+		if r := remedy(process, image); !slices.Contains(advice, r) {
+			advice = append(advice, r)
+		}
 	}
 	if len(names) == 0 {
-		return ""
+		return unknown
 	}
 	const most = 10
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
-	return " by " + strings.Join(names, ", ")
+	return " by " + strings.Join(names, ", ") + "; " + strings.Join(advice, "; ")
 }

@@ -73,6 +73,24 @@ func TestUnmountUnused(t *testing.T) {
 			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })
 			fail(s, win.CallSetVolumeMountPoint, 0, win.ErrorIODevice)
 		}, kind: csiproxy.ErrFailedPrecondition, says: []string{"it is unmounted and must be staged again", "1117"}},
+		"whether it is mounted again can't be found out": {prepare: func(s subject) {
+			locked(s)
+			before(s, win.FsctlLockVolume.String(), 2, func() {
+				use(s)
+				s.sim.OnCall(func(c winsim.Call) {
+					if c.Name == win.CallSetVolumeMountPoint {
+						s.sim.OnCall(nil)
+						fail(s, win.FsctlGetReparsePoint.String(), 0, win.ErrorIODevice)
+					}
+				})
+			})
+		}, kind: csiproxy.ErrFailedPrecondition, mounted: true,
+			says: []string{"it is unmounted and must be staged again", "1117"}},
+		"the open says so": {prepare: func(s subject) {
+			use(s)
+			s.do(s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.id), `\`), Count: 1},
+				win.ErrorSharingViolation))
+		}, kind: csiproxy.ErrUnavailable, inUse: true, mounted: true},
 		"its disk leaves meanwhile": {prepare: func(s subject) {
 			locked(s)
 			before(s, win.FsctlLockVolume.String(), 2, func() { s.do(s.sim.DetachDisk(s.number)) })
@@ -100,10 +118,41 @@ func TestUnmountUnused(t *testing.T) {
 					use(s)
 				}
 				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition,
-					"it is in use by process 2000 ("+image+"); end that use, or force the unmount")
+					"it is in use by process 2000 ("+image+"); end the process, or the pod whose it is, or force the unmount")
 				simtest.WantError(t, s.volumes.InUse(t.Context(), err), csiproxy.ErrFailedPrecondition,
-					"process 2036 ("+image+"), 2 more; end")
+					"process 2036 ("+image+"), 2 more; end the process, or the pod whose it is, or force")
 			}
 		})
 	}
+}
+
+// The error of a volume in use says what to do about each kind of program that has it open, once.
+func TestInUseSaysWhatToDo(t *testing.T) {
+	for image, want := range map[string]string{
+		`C:\ProgramData\Microsoft\Windows Defender\Platform\4.18\MsMpEng.exe`: "exclude kubelet's directory",
+		`C:\Windows\System32\fsdmhost.exe`:                                    "Stop-DedupJob",
+		`C:\Windows\System32\svchost.exe`:                                     "File Server Resource Manager",
+		`C:\Windows\System32\vmcompute.exe`:                                   "end the pod or container",
+		`C:\Windows\System32\vmwp.exe`:                                        "end the pod or container",
+		`C:\containerd\containerd-shim-runhcs-v1.exe`:                         "end the pod or container",
+		`app.exe`: "end the process, or the pod",
+	} {
+		s := mounted(newNode(t))
+		for range 2 {
+			id, err := s.sim.StartProcess(image, strings.TrimSuffix(string(s.id), `\`))
+			s.do(err)
+			defer s.sim.EndProcess(id)
+		}
+		text := s.volumes.InUse(t.Context(), s.unmountUnused(t.Context(), false)).Error()
+		if strings.Count(text, want) != 1 || !strings.Contains(text, "or force the unmount") {
+			t.Errorf("%s: %s, want %q", image, text, want)
+		}
+	}
+	s := mounted(newNode(t))
+	id, err := s.sim.StartProcess(`C:\app.exe`, strings.TrimSuffix(string(s.id), `\`))
+	s.do(err)
+	defer s.sim.EndProcess(id)
+	s.do(s.sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
+	simtest.WantError(t, s.volumes.InUse(t.Context(), s.unmountUnused(t.Context(), false)), csiproxy.ErrFailedPrecondition,
+		"Windows names no process: end the pods and containers")
 }
