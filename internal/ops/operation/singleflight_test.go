@@ -79,8 +79,9 @@ func TestSingleflightCallerGivesUp(t *testing.T) {
 		if !ended.Load() {
 			t.Error("the run ended with its caller")
 		}
-		if _, err := s.Do(t.Context(), 1, f); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a run without end gives %v", err)
+		begin = time.Now()
+		if _, err := s.Do(t.Context(), 1, f); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != flightTimeout {
+			t.Errorf("a run without end gives %v after %v", err, time.Since(begin))
 		}
 	})
 }
@@ -186,5 +187,30 @@ func TestSingleflightNested(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(3 * time.Hour)
+	})
+}
+
+// Who waits for a lock that a run holds learns for which operation that runs.
+func TestSingleflightIsOfItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Singleflight[int, int]
+		var l Locks[int]
+		go Run(t.Context(), "ListVolumes", func(ctx context.Context) (int, error) {
+			return s.Do(ctx, 1, func(ctx context.Context) (int, error) {
+				unlock, err := l.Lock(ctx, 1, "disk 1")
+				if err == nil {
+					time.Sleep(time.Minute)
+					unlock()
+				}
+				return 0, err
+			})
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Lock(ctx, 1, "disk 1"); err == nil || !strings.Contains(err.Error(), "ListVolumes") {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Hour)
 	})
 }

@@ -105,6 +105,32 @@ func testUnstageVolumeInUse(t *testing.T) {
 	simtest.Must(t, sim.EndProcess(process))
 }
 
+// Another volume of the disk that is mounted isn't locked: who uses it keeps nobody from unstaging the
+// first, and the disk stays online.
+func TestUnstageVolumeBesideAMountedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim, n := newNode(t)
+		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+		simtest.Partition(t, sim, number, 2)
+		sim.Settle()
+		ids := sim.VolumesOfDisk(number)
+		for i, path := range []string{stagingPath, otherPath} {
+			simtest.Must(t, n.Volume.FormatVolume(t.Context(), volume.ID(ids[i])))
+			simtest.Must(t, n.Volume.MountVolume(t.Context(), volume.ID(ids[i]), path))
+		}
+		simtest.Must(t, sim.WriteFile(otherPath+file, nil))
+		process, err := sim.StartProcess(`C:\app.exe`, otherPath+file)
+		simtest.Must(t, err)
+		begin := time.Now()
+		done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		online, err := n.Disk.GetDiskState(t.Context(), number)
+		if !done.Unmounted || done.DiskOffline || !online || err != nil || time.Since(begin) > 0 {
+			t.Errorf("%+v after %v; the disk is online: %v, %v", done, time.Since(begin), online, err)
+		}
+		simtest.Must(t, sim.EndProcess(process))
+	})
+}
+
 // A volume that is in use for a moment is waited for, and nobody else waits meanwhile.
 func TestUnstageVolumeWaits(t *testing.T) {
 	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}

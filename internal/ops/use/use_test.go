@@ -137,6 +137,43 @@ func TestExclusion(t *testing.T) {
 	}
 }
 
+// Windows' names of a volume may differ in case. The right is one.
+func TestVolumeInOtherCase(t *testing.T) {
+	n := newNode(t)
+	held, err := n.process().Volume(t.Context(), n.id)
+	simtest.Must(t, err)
+	defer held.Release()
+	other := volume.ID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
+	if other == n.id || !other.Equal(n.id) {
+		t.Fatalf("%s is no other name of %s", other, n.id)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := n.process().Volume(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the right to %s while that to %s is held: %v", other, n.id, err)
+	}
+}
+
+// While a right is held, nobody writes to the lock file or deletes it, and everybody who may reads it.
+func TestLockFileIsOpenedForReading(t *testing.T) {
+	n := newNode(t)
+	held, err := n.process().Volume(t.Context(), n.id)
+	simtest.Must(t, err)
+	defer held.Release()
+	for access, want := range map[win.Access]error{
+		win.GenericRead: nil, win.GenericWrite: win.ErrorSharingViolation, win.Delete: win.ErrorSharingViolation,
+	} {
+		f, err := n.sim.OpenFile(t.Context(), lockFile, win.OpenOptions{Access: access, Share: win.ShareRead,
+			Disposition: win.FileOpen})
+		if !errors.Is(err, want) {
+			t.Errorf("access %x: %v, want %v", access, err, want)
+		}
+		if err == nil {
+			simtest.Must(t, f.Close())
+		}
+	}
+}
+
 // Another process is waited for, and then named.
 func TestAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
