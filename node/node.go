@@ -38,7 +38,8 @@ type Options struct {
 	// point. Each is a drive letter, such as D:, or a volume id. Anyone who can make a
 	// directory below the kubelet directory could otherwise mount a volume there, and a
 	// call with a path would act on that volume. The volumes of C:, KubeletPath and
-	// WorkingDirs are always protected.
+	// WorkingDirs are always protected. While one of ProtectedVolumes isn't there, only
+	// data disks of Azure are partitioned, formatted and listed by LUN.
 	ProtectedVolumes []string
 	// AllowRecognizedData lets PartitionDisk and FormatVolume write over data that
 	// they recognise as another system's. Default: they refuse.

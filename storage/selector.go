@@ -13,6 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/text/place"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
@@ -199,8 +200,9 @@ var azureRemoteDisks = []string{"MSFT NVMe Accele", "Virtual_Disk NVM"}
 // disk.
 //
 // By NVMe, the disk with LUN n is the namespace n+2; namespace 1 is the disk of Windows. By
-// SCSI, the disk of Windows and the temporary disk are on adapter 0 and the data disks on others.
-// So is a container's scratch space, a file with the same vendor and product, and LUNs of its own.
+// SCSI, the disk of Windows and the temporary disk are on a controller of their own, which the
+// location text names, and on adapter 0. The data disks are on others. So is a container's scratch
+// space, a file with the same vendor and product, and LUNs of its own.
 //
 // Source: https://github.com/Azure/azure-vm-utils,
 // https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (NVMe) and
@@ -211,8 +213,8 @@ func (d Disk) AzureLUN() (lun uint32, ok bool) {
 			return sameInquiry(name, d.Product, len(name)) || sameInquiry(name, d.Vendor, len(name))
 		})
 	}
-	at := d.Location.SCSI
-	if at == nil || at.Adapter == 0 || d.Bus == BusFile ||
+	at, said := d.Location.SCSI, place.Parse(d.Location.Text)
+	if at == nil || said.IsAzureLocal() || at.Adapter == 0 && !said.IsAzureData() || d.Bus == BusFile ||
 		!sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
 		return 0, false
 	}

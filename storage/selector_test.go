@@ -59,10 +59,18 @@ func TestSelectorOfEachCloud(t *testing.T) {
 			storage.Disk{Bus: storage.BusSAS, Vendor: "Msft", Product: "Virtual Disk", Location: lun(1)},
 			[]storage.Disk{
 				{Vendor: "Msft", Product: "Virtual Disk", Location: storage.Location{SCSI: &storage.SCSIAddress{LUN: 1}}},
+				{Vendor: "Msft", Product: "Virtual Disk", Location: storage.Location{SCSI: lun(1).SCSI,
+					Text: "Integrated : Bus 0 : Device 63667 : Function 30746 : Adapter 1 : Port 0 : Target 0 : LUN 1"}},
 				{Vendor: "Msft", Product: "Virtual Disk", Location: lun(3)}, {Vendor: "Msft", Product: "Virtual Disk"},
 				{Vendor: "QEMU", Product: "Virtual Disk", Location: lun(1)}, {Vendor: "Msft", Product: "Other", Location: lun(1)},
 				{Bus: storage.BusFile, Vendor: "Msft", Product: "Virtual Disk", Location: lun(1)},
 			},
+		},
+		"Azure's LUN, by SCSI, on a controller of data disks that is the first adapter": {
+			storage.Selector{AzureLUN: pointer(uint32(1))},
+			storage.Disk{Bus: storage.BusSAS, Vendor: "Msft", Product: "Virtual Disk", Location: storage.Location{
+				SCSI: &storage.SCSIAddress{LUN: 1},
+				Text: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 0 : Port 0 : Target 0 : LUN 1"}}, nil,
 		},
 		"Azure's LUN, by NVMe": {
 			storage.Selector{AzureLUN: pointer(uint32(3))},

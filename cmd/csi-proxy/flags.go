@@ -90,7 +90,9 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	flags.Func("protected-volume",
 		"a `volume`, as a drive letter like D: or an id like \\\\?\\Volume{guid}\\, that is never mounted,\n"+
 			"nor entered by way of a mount point; may be repeated. The volumes of C:, -kubelet-path\n"+
-			"and -working-dir are protected anyhow. At the start the log warns of a\nvolume that isn't there", func(volume string) error {
+			"and -working-dir are protected anyhow. While a volume isn't there, only data disks of Azure\n"+
+			"are partitioned, formatted and listed by LUN, since another disk may be the one that gets it;\n"+
+			"so D: may stand also for machines of Azure without a temporary disk", func(volume string) error {
 			o.ProtectedVolumes = append(o.ProtectedVolumes, volume)
 			return nil
 		})

@@ -60,8 +60,8 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 // missingVolumesTimeout is how long the start waits for Windows to list its volumes.
 const missingVolumesTimeout = 5 * time.Second
 
-// warnOfMissingVolumes warns of a -protected-volume that protects nothing, mostly since its drive
-// letter is wrong.
+// warnOfMissingVolumes warns of a -protected-volume that isn't there, mostly since its drive letter is
+// wrong or the kind of machine has none.
 func warnOfMissingVolumes(ctx context.Context, n *nodeops.Node, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, missingVolumesTimeout)
 	defer cancel()
@@ -76,7 +76,8 @@ func warnOfMissingVolumes(ctx context.Context, n *nodeops.Node, log *slog.Logger
 			lookedFor = "a volume with this drive letter"
 		}
 		if missing[volume] {
-			log.Warn("-protected-volume names a volume that isn't there; it protects nothing until the volume comes",
+			log.Warn("-protected-volume names a volume that isn't there; until it comes, only data disks of Azure are partitioned "+
+				"and formatted",
 				"volume", volume, "lookedFor", lookedFor)
 		}
 	}

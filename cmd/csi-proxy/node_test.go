@@ -57,7 +57,7 @@ func (staysOpen) Close() error { return nil }
 func TestMissingProtectedVolumes(t *testing.T) {
 	const id = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 	fails := func(sim *winsim.System) {
-		must(t, sim.Fail(winsim.Match{Call: win.CallFindVolumes}, win.ErrorIODevice))
+		must(t, sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `D:`}, win.ErrorIODevice))
 	}
 	for name, test := range map[string]struct {
 		prepare func(*winsim.System)

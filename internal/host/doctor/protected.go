@@ -19,7 +19,7 @@ import (
 // when its metrics are read, at most every 30 seconds.
 const knownFor = time.Minute
 
-// checkProtectedVolumes looks for a -protected-volume that protects nothing. The daemon is asked,
+// checkProtectedVolumes looks for a -protected-volume that isn't there. The daemon is asked,
 // by its metrics: a container's flags stand in no service.
 func checkProtectedVolumes(_ context.Context, _ *Node, metrics string) (string, []Finding, error) {
 	var faults []Finding
@@ -32,8 +32,8 @@ func checkProtectedVolumes(_ context.Context, _ *Node, metrics string) (string, 
 				faults = append(faults, warning("look up the drive letter or the id with mountvol, and start the daemon with that, in "+
 					"the Helm chart protectedVolumes. If the volume's disk isn't attached yet, or this kind of machine has "+
 					"none, do nothing; docs/drivers.md#lun-0 has more",
-					"-protected-volume names %s, and no volume is that: it protects nothing, and drivers may take the disk "+
-						"that is meant", quote.Text(volume)))
+					"-protected-volume names %s, and no disk has that: until it comes, only data disks of Azure are partitioned and "+
+						"formatted", quote.Text(volume)))
 			}
 		}
 		if of, value, ok := metric(line, admin.InventoryTimestamp, "of"); ok && of == admin.OfVolumes {

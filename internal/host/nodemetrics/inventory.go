@@ -41,7 +41,7 @@ var (
 	recordsDesc = prometheus.NewDesc(admin.ForeignRecords,
 		"Files in the directory of SMB mapping records that aren't records: damaged, or written by other programs.", nil, nil)
 	protectedDesc = prometheus.NewDesc(admin.MissingVolume,
-		"1 if no volume of the node is that of -protected-volume, so that it protects nothing; else 0.", []string{"volume"}, nil)
+		"1 if no disk of the node has the volume of -protected-volume; else 0.", []string{"volume"}, nil)
 	answeredDesc = prometheus.NewDesc(admin.InventoryTimestamp,
 		"When the node last answered a query for what it has, as Unix time; 0 if it never did.", []string{"of"}, nil)
 )

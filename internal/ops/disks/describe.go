@@ -77,7 +77,7 @@ var everything = details{true, true, true}
 func detailsFor(s storage.Selector) details {
 	identifiers := s.Identifier != "" || s.IsZero()
 	address := identifiers || s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0
-	return details{identifiers, address, s.IsZero()}
+	return details{identifiers, address, s.IsZero() || s.AzureLUN != nil}
 }
 
 // Describe is Hardware, but fills in all that is known of each disk that matches, apart from its

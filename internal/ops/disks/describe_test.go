@@ -111,7 +111,7 @@ func TestDescribe(t *testing.T) {
 			if selector.Identifier != "" || selector.AzureLUN != nil {
 				location = storage.Location{SCSI: want.SCSI, NVMeNamespace: want.NVMeNamespace}
 			}
-			if selector.IsZero() {
+			if selector.AzureLUN != nil { // Azure's controllers are told by the text
 				location = want.Location
 			}
 			if diff := cmp.Diff(location, got.Location); diff != "" || got.SerialNumber != want.SerialNumber ||

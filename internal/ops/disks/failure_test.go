@@ -134,7 +134,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			return s.ListDiskLocations(ctx)
 		}, passed: "CreateFileW, CreateFileW partly, GetFileAttributesW, " +
 			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
-			"4 IOCTL_STORAGE_QUERY_PROPERTY"},
+			"3 IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
 		"States": {disk: offline, operate: func(ctx context.Context, s subject) (any, error) {
 			online, offline, err := s.States(ctx)
 			return []int{online, offline}, err

@@ -16,6 +16,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/place"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -70,6 +71,11 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.L
 	if err != nil {
 		return nil, err
 	}
+	// First, so that a protected volume that comes meanwhile is among the protected disks.
+	missing, err := d.options.Owner.MissingNames(ctx)
+	if err != nil {
+		return nil, err
+	}
 	protected, err := d.options.Owner.ProtectedDisks(ctx)
 	if err != nil {
 		return nil, err
@@ -77,8 +83,9 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.L
 	all, err := eachDisk(ctx, d, "location", d.all.timeout, d.location)
 	locations := make(map[disk.Number]disk.Location)
 	for _, a := range all {
-		if _, runsWindows := windows[a.number]; a.value != nil && !runsWindows && !protected[a.number] {
-			locations[a.number] = *a.value
+		_, runsWindows := windows[a.number]
+		if a.value.at != nil && !runsWindows && !protected[a.number] && (len(missing) == 0 || a.value.azureData) {
+			locations[a.number] = *a.value.at
 		}
 	}
 	return locations, err
@@ -106,33 +113,40 @@ func page83(ctx context.Context, h *opendisk.Disk) (string, error) {
 	return "", nil
 }
 
-// location asks for the text that Windows shows for a disk and, where there is
-// none, for the SCSI address. It is nil if the disk has neither, or has no LUN.
-func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (*disk.Location, error) {
-	bus := h.Hardware.Descriptor.BusType
-	if bus == win.BusTypeNVMe {
-		return d.namespaceLocation(ctx, h)
+// location is where a disk is attached. at is nil if that is told neither by a text nor by an address, or
+// without a LUN.
+type location struct {
+	at        *disk.Location
+	azureData bool // it is known as a data disk of Azure
+}
+
+// location asks for the text in which Windows says where a disk is attached. Only if the text is of no
+// known form, or missing, the SCSI address counts: a disk whose text has no LUN has none of use.
+func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
+	said := h.Hardware.Descriptor
+	if said.BusType == win.BusTypeNVMe {
+		at, err := d.namespaceLocation(ctx, h)
+		return location{at, at != nil}, err
 	}
-	described, err := h.Location(ctx)
-	if err := d.tolerate(h.Number, "location", err); err != nil {
-		return nil, err
+	text, err := h.LocationText(ctx)
+	if err != nil || place.IsPath(text) || opendisk.IsAzureLocal(said, text) {
+		return l, err
 	}
-	if location, ok := parseLocation(described.Text); ok {
-		return &location, nil
-	}
-	if described.Text != "" || !hasLUNs(bus) {
-		return nil, nil
-	}
-	address, _, err := d.address(ctx, h)
-	if err != nil || address == nil {
-		return nil, err
-	}
-	return &disk.Location{
-		Adapter: decimal(address.PortNumber),
-		Target:  decimal(address.TargetID),
-		LUNID:   decimal(address.LUN),
+	switch p := place.Parse(text); {
+	case p.LUN != "":
+		l.at = &disk.Location{Adapter: p.Adapter, Bus: p.Bus, Target: p.Target, LUNID: p.LUN}
+		l.azureData = opendisk.IsAzureData(said, text, nil)
+	case p == place.Place{} && hasLUNs(said.BusType):
+		address, _, err := d.address(ctx, h)
+		if err != nil || address == nil {
+			return l, err
+		}
 		// Bus is the PCI bus in a location text, which an address doesn't have.
-	}, nil
+		l.at = &disk.Location{Adapter: decimal(address.PortNumber), Target: decimal(address.TargetID),
+			LUNID: decimal(address.LUN)}
+		l.azureData = opendisk.IsAzureData(said, text, address)
+	}
+	return l, nil
 }
 
 // hasLUNs reports whether the LUN in a disk's SCSI address means anything. Windows also has such
@@ -194,23 +208,3 @@ func (d *Disks) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddre
 }
 
 func decimal(b byte) string { return strconv.Itoa(int(b)) }
-
-// parseLocation reads a text such as
-// "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : LUN 1".
-// A text without a LUN, such as the path of a virtual disk's file or the PCI place of a
-// controller, has no location.
-func parseLocation(text string) (_ disk.Location, ok bool) {
-	parts := strings.Split(text, ":")
-	var l disk.Location
-	fields := map[string]*string{"Adapter": &l.Adapter, "Bus": &l.Bus, "Target": &l.Target, "LUN": &l.LUNID}
-	for _, part := range parts {
-		words := strings.Fields(part)
-		if len(words) != 2 {
-			continue // "Integrated", "PCI Slot 3"
-		}
-		if field, known := fields[words[0]]; known {
-			*field = words[1]
-		}
-	}
-	return l, len(parts) >= 5 && l.LUNID != ""
-}

@@ -117,6 +117,11 @@ func TestListDiskLocations(t *testing.T) {
 			LocationError: win.ErrorNotSupported,
 			SCSI:          &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 255},
 		}, disk.Location{Adapter: "4", Target: "5", LUNID: "255"}},
+		// A text of no known form, as VMware's, or one in UTF-16 that ends after its first character.
+		{winsim.DiskSpec{Location: "SCSI0", SCSI: &win.SCSIAddress{PortNumber: 9, LUN: 3}},
+			disk.Location{Adapter: "9", Target: "0", LUNID: "3"}},
+		{winsim.DiskSpec{Location: "I", SCSI: &win.SCSIAddress{PortNumber: 9, LUN: 4}},
+			disk.Location{Adapter: "9", Target: "0", LUNID: "4"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
@@ -136,6 +141,11 @@ func TestListDiskLocations(t *testing.T) {
 			SCSI: &win.SCSIAddress{PortNumber: 6}}),
 		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATA,
 			SCSI: &win.SCSIAddress{PortNumber: 7}}),
+		attach(t, sim, winsim.DiskSpec{Location: "Integrated : Adapter 0 : Port 0", BusType: 11,
+			SCSI: &win.SCSIAddress{PortNumber: 9, LUN: 5}}),
+		// Azure's temporary disk on a machine of generation 2.
+		attach(t, sim, winsim.DiskSpec{SCSI: &win.SCSIAddress{LUN: 1},
+			Location: "Integrated : Bus 0 : Device 63667 : Function 30746 : Adapter 0 : Port 0 : Target 0 : LUN 1"}),
 		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATAPI,
 			SCSI: &win.SCSIAddress{PortNumber: 7, PathID: 1}}),
 	}

@@ -120,9 +120,13 @@ func (d *Disks) inspect(ctx context.Context, h *use.Disk) (
 	if err != nil {
 		return nil, false, err
 	}
-	switch {
-	case hasPartition(layout):
+	if hasPartition(layout) {
 		return layout, false, refuseForeign(layout)
+	}
+	if err := d.options.Owner.CheckEmptyDisk(ctx, h.Disk); err != nil {
+		return nil, false, err
+	}
+	switch {
 	case layout.Style == win.StyleMBR:
 		return nil, false, refuse("it has an MBR partition table without partitions; " +
 			"clean the disk if nothing on it is needed")

@@ -81,9 +81,9 @@ func (n *Node) ForeignRecords(ctx context.Context) (int, error) {
 	return len(paths), err
 }
 
-// MissingVolumes says of each volume of Options.ProtectedVolumes whether the node has no such volume.
+// MissingVolumes says of each volume of Options.ProtectedVolumes whether no disk of the node has it.
 func (n *Node) MissingVolumes(ctx context.Context) (map[string]bool, error) {
-	return n.paths.MissingVolumes(ctx, n.calls)
+	return n.owner.MissingVolumes(ctx)
 }
 
 // mappingStates names the states of mappings.

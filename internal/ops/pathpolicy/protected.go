@@ -43,47 +43,17 @@ func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, erro
 	return &protecting, nil
 }
 
-// Protected returns the volumes, \\?\Volume{guid}\, that the administrator protects: that of C:
-// and those given to Protect.
-func (p *Policy) Protected(ctx context.Context, sys System) (volumes []string, _ error) {
-	for _, v := range p.protected {
-		if strings.HasSuffix(v, ":") {
-			var err error
-			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
-				return nil, err
-			}
-		}
-		if v != "" {
-			volumes = append(volumes, v)
-		}
-	}
-	return volumes, nil
-}
+// ProtectedByName returns the names of the volumes that were given to Protect: drive letters, such as D:, and
+// volume ids.
+func (p *Policy) ProtectedByName() []string { return p.protected[1:] } // the first is that of C:
 
-// MissingVolumes says of each volume that was given to Protect whether no volume of the node is the
-// one that is meant, so that nothing is protected by it now. Its disk may come yet.
-func (p *Policy) MissingVolumes(ctx context.Context, sys System) (map[string]bool, error) {
-	missing := make(map[string]bool)
-	named := p.protected[1:] // the first is that of C:
-	if len(named) == 0 {
-		return missing, nil
+// VolumeNamed returns the volume, \\?\Volume{guid}\, that a drive letter or volume id names; "" if there is
+// no volume with the letter.
+func (p *Policy) VolumeNamed(ctx context.Context, sys System, name string) (string, error) {
+	if !strings.HasSuffix(name, ":") {
+		return name, nil
 	}
-	volumes, err := sys.FindVolumes(ctx)
-	if err != nil {
-		return nil, &csiproxy.Error{Object: "volumes", Err: err}
-	}
-	for _, v := range named {
-		if strings.HasSuffix(v, ":") {
-			volume, err := volumeOfDrive(ctx, sys, v)
-			if err != nil {
-				return nil, err
-			}
-			missing[v] = volume == ""
-			continue
-		}
-		missing[v] = !slices.ContainsFunc(volumes, func(name string) bool { return strings.EqualFold(name, v) })
-	}
-	return missing, nil
+	return volumeOfDrive(ctx, sys, name)
 }
 
 // Protects says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't. Operations don't
@@ -113,11 +83,9 @@ func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume s
 	}
 	slices.Sort(volumes)
 	for _, v := range slices.Compact(volumes) {
-		if strings.HasSuffix(v, ":") {
-			var err error
-			if v, err = volumeOfDrive(ctx, sys, v); err != nil {
-				return "", err
-			}
+		v, err := p.VolumeNamed(ctx, sys, v)
+		if err != nil {
+			return "", err
 		}
 		if strings.EqualFold(v, volume) {
 			return "it is protected: it is that of drive C:, holds an allowed directory, or is named by -protected-volume", nil

@@ -6,7 +6,6 @@ package pathpolicy_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -99,54 +98,25 @@ func TestProtectsFailures(t *testing.T) {
 	})
 }
 
-// Where the volumes of the node can't all be told, none is.
-func TestProtected(t *testing.T) {
+// A protected volume is known by its name; where Windows doesn't tell, it isn't taken for missing.
+func TestVolumeNamed(t *testing.T) {
 	sys := newNode(t)
-	system, err := sys.VolumeNameForMountPoint(t.Context(), `C:\`)
-	must(t, err)
 	volume, _ := newVolume(t, sys)
 	must(t, sys.SetVolumeMountPoint(t.Context(), `D:\`, volume))
 	const id = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
-	p := protect(t, nil, "D", "X", id) // no drive has the letter X
-	got, err := p.Protected(t.Context(), sys)
-	if want := []string{system, volume, id}; !slices.Equal(got, want) || err != nil {
-		t.Errorf("protected are %q, %v, want %q", got, err, want)
+	p := protect(t, nil, "d", "X:", id)
+	if got := p.ProtectedByName(); !slices.Equal(got, []string{"D:", "X:", id}) {
+		t.Errorf("the names are %q", got)
+	}
+	for name, want := range map[string]string{"D:": volume, "X:": "", id: id} {
+		if got, err := p.VolumeNamed(t.Context(), sys, name); got != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
+		}
 	}
 	eachCallFails(t, sys, func() error {
-		got, err := p.Protected(t.Context(), sys)
-		if err != nil && got != nil {
-			t.Errorf("protected are %q, and the error is %v", got, err)
-		}
+		_, err := p.VolumeNamed(t.Context(), sys, "D:")
 		return err
 	})
-}
-
-// A volume that is protected and isn't there is known by its name; where Windows doesn't tell, nothing is.
-func TestMissingVolumes(t *testing.T) {
-	sys := newNode(t)
-	volume, _ := newVolume(t, sys)
-	must(t, sys.SetVolumeMountPoint(t.Context(), `D:\`, volume))
-	const unknown = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
-	p := protect(t, nil, "d", "X:", unknown, strings.ToUpper(volume))
-	got, err := p.MissingVolumes(t.Context(), sys)
-	want := map[string]bool{"D:": false, "X:": true, unknown: true, strings.ToUpper(volume): false}
-	if !maps.Equal(got, want) || err != nil {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	eachCallFails(t, sys, func() error {
-		got, err := p.MissingVolumes(t.Context(), sys)
-		if err != nil && got != nil {
-			t.Errorf("got %v, and the error is %v", got, err)
-		}
-		return err
-	})
-	before := sys.Calls()
-	if got, err := newPolicy(t).MissingVolumes(t.Context(), sys); len(got) != 0 || err != nil {
-		t.Errorf("without a protected volume: %v, %v", got, err)
-	}
-	if !maps.Equal(sys.Calls(), before) {
-		t.Error("Windows is asked although no volume is protected")
-	}
 }
 
 // What goes wrong when an allowed directory is closed is told, too.

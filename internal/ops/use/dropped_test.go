@@ -12,6 +12,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -90,6 +91,18 @@ func TestErrorAtEachCall(t *testing.T) {
 		"protected disks": func(ctx context.Context, _ *use.Owner, n node) (any, error) {
 			protected, err := protecting(t, n, string(n.id)).ProtectedDisks(ctx)
 			return protected[n.number], err
+		},
+		"missing volumes": func(ctx context.Context, _ *use.Owner, n node) (any, error) {
+			missing, err := protecting(t, n, string(n.id)).MissingVolumes(ctx)
+			return missing, err
+		},
+		"an empty disk while a volume is missing": func(ctx context.Context, _ *use.Owner, n node) (any, error) {
+			d, err := opendisk.Open(ctx, n.sim, n.number, win.AccessNone)
+			if err != nil {
+				return nil, err
+			}
+			defer d.Close()
+			return nil, protecting(t, n, "X:").CheckEmptyDisk(ctx, d)
 		},
 	}
 	for _, r := range rights {

@@ -261,22 +261,3 @@ func Listed(paths []string) string {
 	}
 	return quote.Text(text)
 }
-
-// ProtectedDisks returns the disks of the volumes that the administrator protects.
-func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
-	volumes, err := o.paths.Protected(ctx, o.sys)
-	if err != nil {
-		return nil, err
-	}
-	protected := make(map[disk.Number]bool)
-	for _, name := range volumes {
-		extents, err := o.extentsIfThere(ctx, volume.ID(name))
-		if err != nil {
-			return nil, &csiproxy.Error{Object: "protected volume " + quote.Text(name), Err: err}
-		}
-		for _, e := range extents {
-			protected[e.DiskNumber] = true
-		}
-	}
-	return protected, nil
-}

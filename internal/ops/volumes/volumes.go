@@ -209,6 +209,9 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 // raw.
 func (v *Volumes) Format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
 	o win.FormatOptions, writers []string) error {
+	if err := v.options.Owner.CheckEmptyDisk(ctx, d.Disk); err != nil {
+		return err
+	}
 	timeout := formatTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = time.Until(deadline)

@@ -1,0 +1,78 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package opendisk
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/place"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// Names that Hyper-V's disks have: those on SCSI, and those on IDE of machines of generation 1.
+const (
+	hyperVVendor  = "Msft"
+	hyperVProduct = "Virtual Disk"
+	hyperVIDE     = "Virtual HD"
+)
+
+// LocationText returns the text in which Windows says where a disk is attached, "" if the disk doesn't know
+// the query. Of a disk of Hyper-V, which may be Azure's temporary disk, any other error is returned.
+func (d *Disk) LocationText(ctx context.Context) (string, error) {
+	at, err := d.Location(ctx)
+	if err == nil || win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, win.ErrorInvalidParameter,
+		win.ErrorNotFound) {
+		return at.Text, nil
+	}
+	if err := answered(err); err != nil {
+		return "", err
+	}
+	said := d.Hardware.Descriptor
+	if isNamed(said.VendorID, hyperVVendor) || isNamed(said.ProductID, hyperVIDE) || d.Hardware.DescriptorErr != nil {
+		return "", &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "where the disk is attached can't be found out, so it may be Azure's temporary disk"}
+	}
+	return "", nil
+}
+
+// IsAzureLocal reports whether a disk is attached as Azure's disk of Windows and its temporary disk are. text
+// is its location text. On machines of generation 1 these are on IDE, the temporary disk on its second
+// channel.
+//
+// Source: https://github.com/ansible-collections/community.windows/issues/622 has the text and the product
+// of a temporary disk of generation 1. [place.Place] has those of the others.
+func IsAzureLocal(d win.DeviceDescriptor, text string) bool {
+	at := place.Parse(text)
+	return at.IsAzureLocal() || isNamed(d.ProductID, hyperVIDE) && at.Channel == "1" && at.Device == "0"
+}
+
+// IsAzureData reports whether a disk is known as a data disk of Azure: on SCSI by its controller or, if the
+// location text names none, by an adapter other than that of Windows' disk; on NVMe by the model. at is
+// its SCSI address. It may be nil if the disk has none, or if the text has a LUN.
+func IsAzureData(d win.DeviceDescriptor, text string, at *win.SCSIAddress) bool {
+	if d.BusType == win.BusTypeNVMe {
+		if at == nil {
+			return false
+		}
+		_, ok := storage.Disk{Vendor: d.VendorID, Product: d.ProductID,
+			Location: storage.Location{NVMeNamespace: uint32(at.LUN) + 1}}.AzureLUN()
+		return ok
+	}
+	if d.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text) ||
+		!isNamed(d.VendorID, hyperVVendor) || !isNamed(d.ProductID, hyperVProduct) {
+		return false
+	}
+	said := place.Parse(text)
+	adapter := said.Adapter
+	if adapter == "" && at != nil {
+		adapter = strconv.Itoa(int(at.PortNumber))
+	}
+	return said.IsAzureData() || said.Device == "" && adapter != "" && adapter != "0"
+}
+
+func isNamed(name, wanted string) bool { return strings.EqualFold(strings.TrimSpace(name), wanted) }

@@ -1,0 +1,111 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package use
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// ProtectedDisks returns the disks of the volumes that the administrator protects, and of C:.
+func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
+	protected := make(map[disk.Number]bool)
+	for _, name := range append([]string{"C:"}, o.paths.ProtectedByName()...) {
+		extents, err := o.protectedExtents(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range extents {
+			protected[e.DiskNumber] = true
+		}
+	}
+	return protected, nil
+}
+
+// MissingVolumes says of each volume that the administrator protects by name whether no disk of the node
+// has it now, so that nothing is protected by that. Its disk may come yet, or get the volume from others.
+func (o *Owner) MissingVolumes(ctx context.Context) (map[string]bool, error) {
+	missing := make(map[string]bool)
+	for _, name := range o.paths.ProtectedByName() {
+		extents, err := o.protectedExtents(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		missing[name] = len(extents) == 0
+	}
+	return missing, nil
+}
+
+// protectedExtents returns the parts of disks on which a protected volume lies: none if the volume is
+// missing, or is a DVD's. On machines of Azure without a temporary disk the DVD drive mostly is D:.
+func (o *Owner) protectedExtents(ctx context.Context, name string) ([]win.DiskExtent, error) {
+	id, err := o.paths.VolumeNamed(ctx, o.sys, name)
+	if err != nil || id == "" {
+		return nil, err
+	}
+	extents, err := o.extentsIfThere(ctx, volume.ID(id))
+	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotReady) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &csiproxy.Error{Object: "protected volume " + quote.Text(name), Err: err}
+	}
+	return extents, nil
+}
+
+// MissingNames returns the names of MissingVolumes that are missing, in order.
+func (o *Owner) MissingNames(ctx context.Context) (names []string, _ error) {
+	missing, err := o.MissingVolumes(ctx)
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if missing[name] {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// CheckEmptyDisk returns csiproxy.ErrFailedPrecondition, with the reason, if a disk without data must not
+// be partitioned or formatted, since it may be one that isn't for volumes and that another program
+// will format: Azure's temporary disk or, as long as a protected volume is missing, the disk that gets it.
+// Then only disks that are known as Azure's data disks may be written to.
+func (o *Owner) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
+	text, err := d.LocationText(ctx)
+	if err != nil {
+		return err
+	}
+	if opendisk.IsAzureLocal(d.Hardware.Descriptor, text) {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"it is attached as the disk of Windows and the temporary disk are on machines of Azure, and Azure's agent formats "+
+				"that one; name the disk of a volume instead")
+	}
+	missing, err := o.MissingNames(ctx)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	at, err := d.SCSIAddress(ctx)
+	address := &at
+	if err != nil {
+		if !errors.As(err, new(win.Errno)) || win.IsGone(err) || errors.Is(err, win.ErrorNotReady) {
+			return err
+		}
+		address = nil
+	}
+	if opendisk.IsAzureData(d.Hardware.Descriptor, text, address) {
+		return nil
+	}
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		"it may be the disk of %s, which -protected-volume names and which isn't there: until it is, only data disks of "+
+			"Azure are partitioned and formatted; wait for it, or start the daemon without that if this machine has none",
+		quote.Text(strings.Join(missing, ", ")))
+}
