@@ -68,22 +68,34 @@ func TestListDiskIDs(t *testing.T) {
 	}
 }
 
-// A disk that doesn't answer hides nothing of the one that has its number by now.
+// A disk that doesn't answer hides nothing of the one that has its number by now, whichever of the two is
+// asked first.
 func TestListDiskIDsOfOneNumber(t *testing.T) {
-	sim, ops := newNode(t)
-	one, two := disk.Number(1), disk.Number(2)
-	first, second := &win.SCSIAddress{PortNumber: 4}, &win.SCSIAddress{PortNumber: 5} // the interface goes by the place
-	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &two, SCSI: first})
-	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: second})
-	_, err := ops.ListDiskIDs(t.Context())
-	simtest.Must(t, err)
-	simtest.Must(t, sim.DetachDisk(one))
-	simtest.Must(t, sim.DetachDisk(two))
-	attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one, SCSI: first})
-	attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: second})
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
-	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 || ids[one].SerialNumber != "b" {
-		t.Errorf("%v, %v", ids, err)
+	for _, silentFirst := range []bool{false, true} {
+		sim, ops := newNode(t)
+		one, two := disk.Number(1), disk.Number(2)
+		// The interface goes by the place.
+		first, second := &win.SCSIAddress{PortNumber: 4}, &win.SCSIAddress{PortNumber: 5}
+		before := []winsim.DiskSpec{{Serial: "b", Number: &two, SCSI: first}, {Serial: "a", Number: &one, SCSI: second}}
+		again := []winsim.DiskSpec{{Serial: "b", Number: &one, SCSI: first}, {Serial: "a", Number: &two, SCSI: second}}
+		if silentFirst {
+			slices.Reverse(before)
+			slices.Reverse(again)
+		}
+		for _, spec := range before {
+			attach(t, sim, spec)
+		}
+		_, err := ops.ListDiskIDs(t.Context())
+		simtest.Must(t, err)
+		simtest.Must(t, sim.DetachDisk(one))
+		simtest.Must(t, sim.DetachDisk(two))
+		for _, spec := range again {
+			attach(t, sim, spec)
+		}
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
+		if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 || ids[one].SerialNumber != "b" {
+			t.Errorf("%v, %v", ids, err)
+		}
 	}
 }
 
