@@ -36,7 +36,7 @@ func (v *shareVolumes) staging(i int) string {
 	return fmt.Sprintf(`%s\plugins\csi\%d\globalmount`, simtest.Kubelet, i)
 }
 func (v *shareVolumes) target(i int) string {
-	return fmt.Sprintf(`%s\pods\%d\mount`, simtest.Kubelet, i)
+	return fmt.Sprintf(`%s\pods\%d\volumes\kubernetes.io~csi\pv\mount`, simtest.Kubelet, i)
 }
 
 // stage does what the drivers do to stage a volume.
