@@ -37,7 +37,7 @@ const selectorArgs = " --disk 1 --serial s --identifier i --adapter 1 --port 1 -
 var storageCommands = map[protoreflect.Name]string{
 	"ListDisks": "storage disks" + selectorArgs,
 	"StageVolume": `storage stage C:\s --partition 1 --read-only --file-system ReFS --allocation-unit 4096 --label l` +
-		" --no-short-names --integrity-streams --grow --wait 1s" +
+		" --no-short-names --integrity-streams --writer Users --grow --wait 1s" +
 		" --chap-username u --chap-secret-file FILE --mutual-chap --mutual-chap-secret-file FILE" + selectorArgs,
 	"UnstageVolume":   `storage unstage C:\s --force` + selectorArgs,
 	"PublishVolume":   `storage publish C:\s C:\t`,
