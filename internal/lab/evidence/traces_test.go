@@ -255,7 +255,6 @@ var known = map[string][][2]string{
 	"grow rafawo/virtdisk-rs": {
 		{"+ disk IOCTL_DISK_UPDATE_DRIVE_SIZE", "virtdisk-rs grows after ExpandVirtualDisk, which tells Windows; a cloud's disk may not"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "for the table's usable area, as after any change"},
-		{"+ disk CreateFileW", "one handle for all that follows, which sees the new size"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "as above"},
 		{"+ volume CloseHandle", "at the end"},
 	},
@@ -263,7 +262,6 @@ var known = map[string][][2]string{
 		{"+ disk CreateFileW", "hcsshim's partition is as large as the disk already: Windows' container service has grown it"},
 		{"+ disk IOCTL_DISK_UPDATE_DRIVE_SIZE", "the same"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "the same"},
-		{"+ disk CreateFileW", "the same"},
 		{"+ disk IOCTL_DISK_GROW_PARTITION", "the same"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "the same"},
 		{"+ volume CloseHandle", "at the end"},
