@@ -206,7 +206,13 @@ func (g *target) send(m method, name string, request []byte) {
 	err := g.call(ctx, m, request)
 	st := status.Convert(err)
 	switch st.Code() {
-	case codes.Unknown, codes.Internal, codes.DeadlineExceeded:
+	case codes.Internal:
+		if proto.Unmarshal(request, dynamicpb.NewMessage(m.Input())) != nil &&
+			strings.HasPrefix(st.Message(), "grpc: error unmarshalling request: ") {
+			break // gRPC's answer to bytes that are no such message
+		}
+		fallthrough
+	case codes.Unknown, codes.DeadlineExceeded:
 		g.t.Errorf("%s: %s: %v", m.path(), name, err)
 	}
 	if st.Code() == codes.OK {
