@@ -42,6 +42,8 @@ type rig struct {
 	number disk.Number // of the disk that the scenario is about
 	volume volume.ID   // of its data partition, if it has one
 
+	writers []string // at the roots of volumes, by the processes' options
+
 	identified atomic.Bool // a disk was asked what it is
 }
 
@@ -77,7 +79,7 @@ func (r *rig) must(err error) {
 // process returns the operations of a process that has just started.
 func (r *rig) process() *nodeops.Node {
 	r.t.Helper()
-	n, err := nodeops.New(r.sim, nodeops.Options{})
+	n, err := nodeops.New(r.sim, nodeops.Options{VolumeWriters: r.writers})
 	r.must(err)
 	return n
 }

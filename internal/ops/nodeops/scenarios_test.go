@@ -181,10 +181,11 @@ var publishedScenarios = []scenario{
 	},
 	{
 		// A driver that has died after its format never formats again.
-		name: "FormatVolume and MountVolume with writers", prepare: (*rig).partitioned,
-		run: func(ctx context.Context, r *rig, _ *nodeops.Node) error {
-			n, err := nodeops.New(r.sim, nodeops.Options{VolumeWriters: []string{"Users"}})
-			r.must(err)
+		name: "FormatVolume and MountVolume with writers", prepare: func(r *rig) {
+			r.partitioned()
+			r.writers = []string{"Users"}
+		},
+		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			formatted, err := n.Volume.IsVolumeFormatted(ctx, r.volume)
 			if err == nil && !formatted {
 				err = n.Volume.FormatVolume(ctx, r.volume)
