@@ -208,7 +208,7 @@ func (g *target) send(m method, name string, request []byte) {
 	switch st.Code() {
 	case codes.Internal:
 		if proto.Unmarshal(request, dynamicpb.NewMessage(m.Input())) != nil &&
-			strings.HasPrefix(st.Message(), "grpc: error unmarshalling request: ") {
+			strings.HasPrefix(st.Message(), "grpc: ") {
 			break // gRPC's answer to bytes that are no such message
 		}
 		fallthrough
