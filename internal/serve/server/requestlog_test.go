@@ -106,7 +106,7 @@ func TestArguments(t *testing.T) {
 			`request.authType=MUTUAL_CHAP request.chapUsername=***stripped*** request.chapSecret=***stripped***`: &iscsiv1alpha2.ConnectTargetRequest{
 			TargetPortal: &iscsiv1alpha2.TargetPortal{TargetAddress: "10.0.0.1", TargetPort: 3260}, Iqn: "iqn.x",
 			ChapUsername: "Zaphod", ChapSecret: "xyzzy", AuthType: iscsiv1alpha2.AuthenticationType_MUTUAL_CHAP},
-		`request.path=C:\\a request.data="3 bytes"`: &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte("abc")},
+		`request.path=C:\\a request.data="3 bytes" request.user=""`: &simv1.WriteFileRequest{Path: `C:\a`, Data: []byte("abc")},
 	} {
 		var line bytes.Buffer
 		slog.New(slog.NewTextHandler(&line, nil)).Info("call", "request", arguments(message.ProtoReflect()))
