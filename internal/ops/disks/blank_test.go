@@ -246,8 +246,10 @@ func TestDisksThatLookBlank(t *testing.T) {
 				switch {
 				case simtest.Sampled():
 					step = calls
-				case nth%(len(all)/3) != 0:
+				case nth != 0:
 					continue
+				default: // the disks have most calls in common: each fails at many of these
+					step = 5
 				}
 				for at := 31 * (i + k) % step; at < calls; at += step {
 					look.stays(t, a, at, simtest.Errors[(i+k+at)%len(simtest.Errors)])
