@@ -51,14 +51,14 @@ func TestChartSelects(t *testing.T) {
 
 	file, err := os.ReadFile(filepath.Join(manifests.ChartDir(t), "files/dashboard.json"))
 	must(t, err)
-	for _, m := range manifests.All[*core.ConfigMap](objects) {
-		text := m.Data["csi-proxy.json"]
-		var dashboard struct{ Panels []any }
-		must(t, json.Unmarshal([]byte(text), &dashboard))
-		if len(dashboard.Panels) == 0 || text != string(file) && text+"\n" != string(file) {
-			t.Errorf("ConfigMap %s has %d panels, and isn't files/dashboard.json", m.Name, len(dashboard.Panels))
-		}
-		return
+	boards := manifests.All[*core.ConfigMap](objects)
+	if len(boards) != 1 {
+		t.Fatalf("there are %d ConfigMaps, not the dashboard's alone", len(boards))
 	}
-	t.Error("there is no ConfigMap with the dashboard")
+	text := boards[0].Data["csi-proxy.json"]
+	var dashboard struct{ Panels []any }
+	must(t, json.Unmarshal([]byte(text), &dashboard))
+	if len(dashboard.Panels) == 0 || text != string(file) && text+"\n" != string(file) {
+		t.Errorf("ConfigMap %s has %d panels, and isn't files/dashboard.json", boards[0].Name, len(dashboard.Panels))
+	}
 }
