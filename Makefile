@@ -196,8 +196,8 @@ else
 	$(KUBELET_LAB) $(if $(FULL),-full) -plant all $(KUBELET_TABLE)
 ifdef FULL
 	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES) -only histories
-	KUBELET=v1.34 $(KUBELET_LAB) $(KUBELET_TABLE) -only $(OLDER)
-	KUBERNETES=v1.34 $(KUBELET_LAB) $(KUBELET_TABLE) -only $(OLDER)
+	KUBELET=v1.35 $(KUBELET_LAB) $(KUBELET_TABLE) -only $(OLDER)
+	KUBERNETES=v1.35 $(KUBELET_LAB) $(KUBELET_TABLE) -only $(OLDER)
 	$(MAKE) test-kubelet WINE=1 FULL=
 endif
 endif

@@ -77,7 +77,7 @@ func parseFlags(args []string) (o options, err error) {
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet, etcd, csi-provisioner, csi-attacher\n"+
 		"and csi-resizer, which test/kubernetes/programs/setup prints")
 	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
-	flags.StringVar(&o.control, "control-plane", "", "the `version` of kube-apiserver and kube-controller-manager, as in v1.34; by default the newest")
+	flags.StringVar(&o.control, "control-plane", "", "the `version` of kube-apiserver and kube-controller-manager, as in v1.35; by default the newest")
 	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, with the simulated node")
 	flags.BoolVar(&o.windows, "windows", false, "kubelet, csi-proxy and the driver are Windows programs, which test/kubernetes/kubelet/run runs under Wine;\n"+
 		"$SOCKET is an address of TCP, such as 127.0.0.1:10000")
