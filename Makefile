@@ -167,7 +167,7 @@ test-cluster: build-here ## test deploy and the plugin for kubectl with Promethe
 # CSI Proxy. Why some scenarios aren't for them is in docs/kubelet-lab.md. Every night (nightly.yml):
 # building them takes ten minutes once, and they run for 30.
 KUBELET_LAB = test/kubernetes/kubelet/run -manifests deploy/kustomize/example-driver/simulated -share type=smb,source=//files/data \
-	-iscsi type=iscsi,targetPortal=192.0.2.1,iqn=iqn.2001-04.com.example:storage \
+	-iscsi type=iscsi,targetPortal=192.0.2.1,iqn=iqn.2001-04.com.example:storage -writers volumeWriters=Users \
 	-driver '$(KUBELET_DRIVER) -node-id $$NODE -state-dir $$STATE'
 KUBELET_DRIVER = bin/csi-driver -endpoint unix://$$SOCKET -endpoint-dir $$ENDPOINTS
 KUBELET_TABLE = -table driver/csinode/testdata/kubelet.jsonl
