@@ -79,7 +79,7 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 		OSInterface:               system{},
 		TracerProvider:            noop.NewTracerProvider(),
 		PodStartupLatencyTracker:  util.NewPodStartupLatencyTracker(),
-		NodeStartupLatencyTracker: util.NewNodeStartupLatencyTracker(),
+		NodeStartupLatencyTracker: nodeStartupLatencyTracker(),
 
 		RemoteRuntimeService: newRuntime(), RemoteImageService: cri.NewFakeImageService(),
 		CAdvisorInterface: &cadvisor.Fake{NodeName: node},
@@ -88,6 +88,14 @@ func run(ctx context.Context, kubeconfig, node, root string, sync, stats time.Du
 		ProbeManager:      prober.FakeManager{},
 	}
 	return app.RunKubelet(ctx, server, deps)
+}
+
+// nodeStartupLatencyTracker calls the constructor as this version of Kubernetes has it: with a logger since v1.37.
+func nodeStartupLatencyTracker() util.NodeStartupLatencyTracker {
+	if build, ok := any(util.NewNodeStartupLatencyTracker).(func(klog.Logger) util.NodeStartupLatencyTracker); ok {
+		return build(klog.Background())
+	}
+	return any(util.NewNodeStartupLatencyTracker).(func() util.NodeStartupLatencyTracker)()
 }
 
 // system has no logs of containers. Kubelet removes those of a container with it, by the path that the
