@@ -461,7 +461,7 @@ func (d *Disks) flushAndSet(ctx context.Context, h *use.Disk, volumes opendisk.V
 	attributes, mask win.DiskAttributes) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)
-		if err != nil && !errors.Is(err, win.ErrorWriteProtect) { // a read-only disk has nothing to flush
+		if err != nil && !opendisk.HasNothingToFlush(err) {
 			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
 				"volume", name, "err", err)
 		}

@@ -58,6 +58,19 @@ func IsNoMountPoint(err error) bool {
 			win.ErrorDirectory, win.ErrorInvalidName) // a file, by either of the last two
 }
 
+// HasNothingToFlush reports whether err, of a flush, says that nothing is kept back from the disk: the
+// volume is write-protected, or Windows doesn't know the request. Drivers that keep nothing in a cache
+// needn't handle it. Windows has such a driver for a volume that is raw, or whose file system is too
+// damaged to be mounted, and that must be unmounted, too.
+//
+// Windows says that a volume is write-protected here or, since a flush needs the right to write, where the
+// volume is opened for it.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/kernel/dispatchflushbuffers-routines
+func HasNothingToFlush(err error) bool {
+	return win.IsAny(err, win.ErrorWriteProtect, win.ErrorInvalidFunction, win.ErrorNotSupported)
+}
+
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
 // that they lie on.
 type Volumes map[uint32]string

@@ -229,6 +229,26 @@ func TestUnstageVolumeFlushes(t *testing.T) {
 	}
 }
 
+// A volume that is raw, or whose file system is damaged, may not know the request to flush it. It is
+// unmounted all the same. One that a broken disk can't write out is unmounted by force only.
+func TestUnstageVolumeThatCannotBeFlushed(t *testing.T) {
+	for errno, ends := range map[win.Errno]map[bool]bool{ // by force
+		win.ErrorInvalidFunction: {false: true, true: true},
+		win.ErrorNotSupported:    {false: true, true: true},
+		win.ErrorIODevice:        {false: false, true: true},
+		win.ErrorCRC:             {false: false, true: true},
+	} {
+		for force, want := range ends {
+			sim, n, _ := newStaged(t)
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFlush}, errno))
+			done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: force})
+			if (err == nil) != want || done.Unmounted != want || done.DiskOffline != want {
+				t.Errorf("error %d, force %t: %+v, %v", errno, force, done, err)
+			}
+		}
+	}
+}
+
 // Windows may refuse to take a disk offline under the locks of its volumes. Then they are given up, and
 // only then: see TestUnstageVolumeStaysLocked.
 func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {

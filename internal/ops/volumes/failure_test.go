@@ -128,7 +128,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, ""},
 		"UnmountUnused by force": {mounted, func(ctx context.Context, s subject) (any, error) {
 			return nil, s.unmountUnused(ctx, true)
-		}, ""},
+		}, "CreateFileW, FlushFileBuffers"}, // it is flushed again, and unmounted also if that fails
 		"MountedAtPath": {mounted, func(ctx context.Context, s subject) (any, error) {
 			return s.volumes.MountedAtPath(ctx, s.path(staging))
 		}, ""},

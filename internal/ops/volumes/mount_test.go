@@ -199,6 +199,19 @@ func TestUnmountKeepsWhatCannotBeFlushed(t *testing.T) {
 	simtest.Want(t, "mounted", n.mountedAt(staging), id)
 }
 
+// A volume that is raw, or whose file system is damaged, may not know the request to flush it.
+func TestUnmountOfWhatKnowsNoFlush(t *testing.T) {
+	for _, errno := range []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported} {
+		n := newNode(t)
+		_, id := n.attach(winsim.DiskSpec{})
+		n.do(n.volumes.MountVolume(t.Context(), id, staging))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFlush}, errno))
+		n.do(n.volumes.WriteVolumeCache(t.Context(), id))
+		n.do(n.volumes.UnmountVolume(t.Context(), id, staging))
+		simtest.Want(t, "mounted", n.mountedAt(staging), "")
+	}
+}
+
 func TestVolumeIDFromTargetPath(t *testing.T) {
 	n := newNode(t)
 	ctx := t.Context()

@@ -43,11 +43,12 @@ func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
 // UnmountUnused is Unmount while the volume is locked, so that nobody can begin to use it. It returns
 // the handle that has the lock; the caller closes it. If somebody uses the volume already, it returns
 // an error of which IsInUse is true, and the caller decides how long to retry. With force, the volume
-// isn't locked, files that are open on it break, and the handle has no Device.
+// isn't locked, files that are open on it break, what can't be written out is lost, and the handle has
+// no Device.
 func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pathpolicy.Path,
 	force bool) (locked device.Handle, _ error) {
 	if force {
-		return locked, v.Unmount(ctx, right, path, func() error { return v.flush(ctx, right.ID) })
+		return locked, v.Unmount(ctx, right, path, func() error { return v.flushIfPossible(ctx, right.ID) })
 	}
 	h, err := v.Lock(ctx, right.ID)
 	if err != nil {
@@ -74,6 +75,20 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pat
 		return locked, err
 	}
 	return h, nil
+}
+
+// flushIfPossible flushes a volume, and logs it if Windows refuses that twice: a broken disk may refuse it
+// for ever.
+func (v *Volumes) flushIfPossible(ctx context.Context, id volume.ID) error {
+	err := v.flush(ctx, id)
+	if err != nil { // one error proves nothing
+		err = v.flush(ctx, id)
+	}
+	if ctx.Err() != nil || !errors.As(err, new(win.Errno)) {
+		return err
+	}
+	v.options.Logger.Warn("a volume isn't flushed before it is unmounted by force", "volume", id, "err", err)
+	return nil
 }
 
 // mayBeOfLock reports whether err, of the mount manager, may mean that it can't remove the mount

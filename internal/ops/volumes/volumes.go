@@ -323,7 +323,7 @@ func (v *Volumes) WriteVolumeCache(ctx context.Context, id volume.ID) (err error
 func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	if errors.Is(err, win.ErrorWriteProtect) {
-		return nil // see flushHandle
+		return nil // see opendisk.HasNothingToFlush
 	}
 	if err != nil {
 		return err
@@ -332,11 +332,10 @@ func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
 	return flushHandle(ctx, h)
 }
 
-// flushHandle flushes an open volume. If the volume is write-protected, there is nothing to flush.
-// Windows says so here or, since a flush needs the right to write, where the volume is opened for it.
+// flushHandle flushes an open volume. If that has nothing to flush, it succeeds.
 func flushHandle(ctx context.Context, h device.Handle) error {
 	err := h.Flush(ctx)
-	if errors.Is(err, win.ErrorWriteProtect) {
+	if opendisk.HasNothingToFlush(err) {
 		return nil
 	}
 	return err
