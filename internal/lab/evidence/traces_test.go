@@ -236,6 +236,11 @@ var known = map[string][][2]string{
 		{"~ disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "Persist"},
 		{"- volume FSCTL_UNLOCK_VOLUME", "closing the handle unlocks, as FSCTL_LOCK_VOLUME's documentation says"},
 	},
+	"offline TalAloni/DynamicDiskPartitioner": {
+		{"+ volume FlushFileBuffers", "as above"},
+		{"+ volume FSCTL_DISMOUNT_VOLUME", "WSL and win32diskimager send it"},
+		{"~ disk IOCTL_DISK_SET_DISK_ATTRIBUTES", "Persist"},
+	},
 	"partition pbatard/rufus": {
 		{"- disk IOCTL_DISK_UPDATE_PROPERTIES", "rufus has erased the disk before"},
 		{"~ disk IOCTL_DISK_CREATE_DISK", "rufus' first has the style RAW, which takes an old table away: we never do"},

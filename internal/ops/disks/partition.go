@@ -280,8 +280,9 @@ func refuse(why string) error {
 
 // AwaitVolumes waits until each data partition of a disk that was brought online has its volume,
 // and returns the volumes. When Windows handles the arrival of a disk, it may take the disk offline
-// again; no public source says whether it does, or when it is done. Then AwaitVolumes clears the attributes of keepClear again. It doesn't for a copy that has gone
-// offline twice, or once if it is to be read-only: see [Disks.refuseCollision].
+// again; no public source says whether it does, or when it is done. Then AwaitVolumes clears the
+// attributes of keepClear again. It doesn't for a copy that has gone offline twice, or once if it is to
+// be read-only: see [Disks.refuseCollision].
 func (d *Disks) AwaitVolumes(ctx context.Context, h *use.Disk,
 	keepClear win.DiskAttributes) (opendisk.Volumes, error) {
 	layout, layoutErr := h.Layout(ctx)

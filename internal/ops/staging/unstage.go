@@ -414,12 +414,12 @@ func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, for
 //
 // retire first tries it while the locked volumes are dismounted and still locked, so that nobody opens
 // one of them before its disk is offline. Whether Windows takes a disk offline under such locks isn't
-// documented: WSL closes its handles first, and win32diskimager doesn't, but goes on if it is refused.
-// So if Windows refuses, retire closes them, too, and asks again at once. A process that opens one of
-// the volumes between these two calls loses what it has written and not yet flushed, as it would if
-// the disk were pulled out. That can be no pod: none of the volumes is mounted at a path or has a
-// link to it, so such a process uses a drive letter or the volume's name. To leave the disk online
-// instead would keep its PersistentVolume from ever being detached.
+// documented: DynamicDiskPartitioner relies on it, win32diskimager goes on if it is refused, and WSL
+// closes its handles first. So if Windows refuses, retire closes them, too, and asks again at once. A
+// process that opens one of the volumes between these two calls loses what it has written and not yet
+// flushed, as it would if the disk were pulled out. That can be no pod: none of the volumes is mounted
+// at a path or has a link to it, so such a process uses a drive letter or the volume's name. To leave the
+// disk online instead would keep its PersistentVolume from ever being detached.
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)

@@ -114,8 +114,8 @@ type Settings struct {
 
 	// OfflineRefusesLocked makes IOCTL_DISK_SET_DISK_ATTRIBUTES fail with ErrorAccessDenied if it
 	// is to take a disk offline while a handle has locked one of its volumes. Unknown: whether it
-	// does. A lock vetoes a removal of the device, and no public code takes a disk offline under
-	// its own locks.
+	// does. A lock vetoes a removal of the device, but public code for Windows Vista and 7 relies on
+	// going offline under its own locks (TalAloni/DynamicDiskPartitioner).
 	OfflineRefusesLocked bool
 	// WriteProtectedOpen makes an open of a volume for writing fail with ErrorWriteProtect if the
 	// volume has a file system and is read-only. By itself only the flush fails. Unknown: which of
