@@ -124,9 +124,9 @@ func enumerate(numbers []disk.Number) string {
 	return b.String()
 }
 
-// take takes the right to the disk that has the number n now: see [use.Owner.Disk].
-func (d *Disks) take(ctx context.Context, o *use.Owner, n disk.Number) (*use.Disk, error) {
-	right, err := o.Disk(ctx, n)
+// take takes the right to the disk that has the number n now: see [use.Owner.LockDisk].
+func (d *Disks) take(ctx context.Context, o *use.Owner, n disk.Number) (*use.LockedDisk, error) {
+	right, err := o.LockDisk(ctx, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
@@ -195,7 +195,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (e
 
 // setOffline takes a disk offline unless a volume of it is mounted in the allowed
 // directories: a pod may be using it.
-func (d *Disks) setOffline(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) error {
+func (d *Disks) setOffline(ctx context.Context, h *use.LockedDisk, attributes win.DiskAttributes) error {
 	if attributes&win.DiskOffline != 0 {
 		return nil
 	}
@@ -231,7 +231,7 @@ const Blocking = win.DiskOffline | win.DiskReadOnly
 
 // maskOf returns which of a disk's attributes are to be cleared so that the disk can be used. It
 // leaves out read-only if the disk is staged read-only.
-func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
+func (d *Disks) maskOf(ctx context.Context, h *use.LockedDisk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
 	if attributes&Blocking != win.DiskReadOnly {
 		return Blocking, nil
 	}
@@ -245,7 +245,7 @@ func (d *Disks) maskOf(ctx context.Context, h *use.Disk, attributes win.DiskAttr
 // StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
 // are any, the disk was staged read-only. Without any it may be read-only for another reason, such as
 // that the disk before it at its place was. If the disk has gone offline, the error is ErrChanged.
-func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk) (paths []string, _ error) {
+func (d *Disks) StagedReadOnly(ctx context.Context, h *use.LockedDisk) (paths []string, _ error) {
 	_, paths, err := d.Mounted(ctx, h)
 	if err != nil || len(paths) > 0 {
 		return paths, err
@@ -258,7 +258,7 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.Disk) (paths []string
 }
 
 // Mounted returns the volumes of an online disk, and at which directories they are mounted.
-func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, paths []string, err error) {
+func (d *Disks) Mounted(ctx context.Context, h *use.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
 	if volumes, err = d.Volumes(ctx, h); err != nil {
 		return nil, nil, err
 	}
@@ -270,7 +270,7 @@ func (d *Disks) Mounted(ctx context.Context, h *use.Disk) (volumes opendisk.Volu
 
 // Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't
 // there is mounted in the allowed directories, the two may be the same: then Volumes waits for it.
-func (d *Disks) Volumes(ctx context.Context, h *use.Disk) (volumes opendisk.Volumes, _ error) {
+func (d *Disks) Volumes(ctx context.Context, h *use.LockedDisk) (volumes opendisk.Volumes, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 // GoOnline clears those attributes of mask that a disk has, and then has judge look at the disk: Windows
 // need not show what is on one that is offline. If judge refuses the disk, or the caller gives up before
 // that, the disk gets the attributes before back.
-func (d *Disks) GoOnline(ctx context.Context, h *use.Disk, before, mask win.DiskAttributes, judge func() error) error {
+func (d *Disks) GoOnline(ctx context.Context, h *use.LockedDisk, before, mask win.DiskAttributes, judge func() error) error {
 	err := d.Clear(ctx, h, mask)
 	if err == nil {
 		err = judge()
@@ -329,7 +329,7 @@ func IsRefusal(err error) bool {
 }
 
 // Clear clears those attributes of mask that a disk has.
-func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes) error {
+func (d *Disks) Clear(ctx context.Context, h *use.LockedDisk, mask win.DiskAttributes) error {
 	has, err := h.Attributes(ctx)
 	if has &= mask; err != nil || has == 0 {
 		return err
@@ -359,7 +359,7 @@ func (d *Disks) Clear(ctx context.Context, h *use.Disk, mask win.DiskAttributes)
 }
 
 // clear clears attributes that a disk has.
-func (d *Disks) clear(ctx context.Context, h *use.Disk, has win.DiskAttributes) error {
+func (d *Disks) clear(ctx context.Context, h *use.LockedDisk, has win.DiskAttributes) error {
 	// Read-only is cleared first. Windows mounts the file systems as soon as the disk is online, and
 	// would mount them read-only otherwise. On a disk that is online they may be mounted read-only
 	// already, and stay so; so that disk goes offline first.
@@ -395,7 +395,7 @@ func (d *Disks) clear(ctx context.Context, h *use.Disk, has win.DiskAttributes) 
 // none when it comes again.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
-func (d *Disks) PutBack(ctx context.Context, h *use.Disk, before win.DiskAttributes) {
+func (d *Disks) PutBack(ctx context.Context, h *use.LockedDisk, before win.DiskAttributes) {
 	before &= Blocking
 	err := d.putBack(context.WithoutCancel(ctx), h, before)
 	if err != nil {
@@ -403,7 +403,7 @@ func (d *Disks) PutBack(ctx context.Context, h *use.Disk, before win.DiskAttribu
 	}
 }
 
-func (d *Disks) putBack(ctx context.Context, h *use.Disk, before win.DiskAttributes) error {
+func (d *Disks) putBack(ctx context.Context, h *use.LockedDisk, before win.DiskAttributes) error {
 	now, err := h.Attributes(ctx)
 	if now &= Blocking; err != nil || before == 0 || now == before {
 		return err
@@ -441,7 +441,7 @@ func (d *Disks) putBack(ctx context.Context, h *use.Disk, before win.DiskAttribu
 // also makes the disk writable: Windows keeps the attribute for the disk's place, and the next disk
 // there would inherit it. One call to Windows does both. With two, the disk could leave or the process
 // die in between, and a repeated UnstageVolume may not know the disk any more.
-func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
+func (d *Disks) TakeOffline(ctx context.Context, h *use.LockedDisk, volumes opendisk.Volumes,
 	staged win.DiskAttributes) error {
 	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
 	if err := d.flushAndSet(ctx, h, volumes, win.DiskOffline&change, change); err != nil {
@@ -457,7 +457,7 @@ func (d *Disks) TakeOffline(ctx context.Context, h *use.Disk, volumes opendisk.V
 }
 
 // flushAndSet flushes volumes of a disk, and changes its attributes in mask.
-func (d *Disks) flushAndSet(ctx context.Context, h *use.Disk, volumes opendisk.Volumes,
+func (d *Disks) flushAndSet(ctx context.Context, h *use.LockedDisk, volumes opendisk.Volumes,
 	attributes, mask win.DiskAttributes) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)

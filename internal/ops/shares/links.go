@@ -19,14 +19,14 @@ import (
 // Rights are the two rights that the removal of a mapping needs: the right to the mappings of
 // the server, and the right to the share.
 type Rights struct {
-	Server *use.Server
-	Share  *use.Share
+	Server *use.LockedServer
+	Share  *use.LockedShare
 	remote unc.Path
 }
 
 // Rights takes the rights that the removal of the mapping of remote's share needs.
 func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error) {
-	server, err := m.options.Owner.Releasing().Server(ctx, remote)
+	server, err := m.options.Owner.Releasing().LockServer(ctx, remote)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +38,8 @@ func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error)
 }
 
 // rights is Rights for a caller that has the right to the server, and so releases only r.Share.
-func rights(ctx context.Context, server *use.Server, remote unc.Path) (*Rights, error) {
-	share, err := server.Share(ctx, remote)
+func rights(ctx context.Context, server *use.LockedServer, remote unc.Path) (*Rights, error) {
+	share, err := server.LockShare(ctx, remote)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
 // another call has removed the mapping meanwhile, mapped is false. So it is for a staging if the
 // mapping has other credentials than the wanted ones.
 func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, _ error) {
-	share, err := m.options.Owner.Share(ctx, w.remote)
+	share, err := m.options.Owner.LockShareAlone(ctx, w.remote)
 	if err != nil {
 		return false, err
 	}
@@ -88,7 +88,7 @@ func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, 
 }
 
 // link makes the local path a link to the share.
-func (m *Mappings) link(ctx context.Context, _ *use.Share, w Wanted) error {
+func (m *Mappings) link(ctx context.Context, _ *use.LockedShare, w Wanted) error {
 	make := func() error {
 		return m.paths.ReachMaking(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
 	}
@@ -133,7 +133,7 @@ type Links struct {
 }
 
 // LinksTo returns the links that lead to a share.
-func (m *Mappings) LinksTo(ctx context.Context, share *use.Share) (to Links, _ error) {
+func (m *Mappings) LinksTo(ctx context.Context, share *use.LockedShare) (to Links, _ error) {
 	all, incomplete, err := m.options.Owner.Links(ctx)
 	if err != nil {
 		return to, err

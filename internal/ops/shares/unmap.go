@@ -89,7 +89,7 @@ func (m *Mappings) openFiles(ctx context.Context, remote unc.Path) (open uint64,
 
 // removeIdle is RemoveUnused for a caller that has the right to the server, and is about to make
 // the mapping with other credentials.
-func (m *Mappings) removeIdle(ctx context.Context, server *use.Server, remote unc.Path) (removed bool, _ error) {
+func (m *Mappings) removeIdle(ctx context.Context, server *use.LockedServer, remote unc.Path) (removed bool, _ error) {
 	r, err := rights(ctx, server, remote)
 	if err != nil {
 		return false, err
@@ -126,7 +126,7 @@ func (q *requests) of(remote unc.Path) request {
 }
 
 // set notes a request. It needs the right to the share, so that no request is lost.
-func (q *requests) set(r *use.Share, to request) {
+func (q *requests) set(r *use.LockedShare, to request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if to == wanted {

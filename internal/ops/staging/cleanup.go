@@ -67,7 +67,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 	if err != nil {
 		return false, err
 	}
-	right, err := s.Owner.Releasing().Volume(ctx, m.Volume.VolumeID)
+	right, err := s.Owner.Releasing().LockVolumeAlone(ctx, m.Volume.VolumeID)
 	if err != nil {
 		return false, err
 	}
@@ -183,12 +183,12 @@ func (s *Staging) endCheck(id volume.ID) {
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have
 // happened during the scan.
 func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
-	d, _, err := s.Owner.DiskOf(ctx, id)
+	d, _, err := s.Owner.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer d.Release()
-	right, err := d.Volume(ctx, id)
+	right, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
 // checkUnpublished returns an error if a link leads to a volume. why begins its text.
-func (s *Staging) checkUnpublished(ctx context.Context, right *use.Volume, why string) error {
+func (s *Staging) checkUnpublished(ctx context.Context, right *use.LockedVolume, why string) error {
 	links, err := s.Owner.LinksTo(ctx, right.ID)
 	if err != nil {
 		return err

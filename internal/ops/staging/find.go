@@ -26,12 +26,12 @@ const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and takes the right to it.
 func (s *Staging) take(ctx context.Context, o *use.Owner, wanted storage.Selector,
-	timeout time.Duration) (d *use.Disk, _ error) {
+	timeout time.Duration) (d *use.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
 		return nil, err
 	}
-	one, err := o.Disk(ctx, n)
+	one, err := o.LockDisk(ctx, n)
 	if err != nil {
 		return nil, onDisk(n, err)
 	}

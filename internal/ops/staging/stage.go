@@ -59,12 +59,12 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 // returns false, and the caller does the full sequence.
 func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, id volume.ID,
 	staged *storage.StagedVolume) (done bool) {
-	d, extent, err := s.Owner.DiskOf(ctx, id)
+	d, extent, err := s.Owner.LockDiskOf(ctx, id)
 	if err != nil {
 		return false
 	}
 	defer d.Release()
-	right, err := d.Volume(ctx, id)
+	right, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return false
 	}
@@ -86,7 +86,7 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 // finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
 // It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
 // no size, so finish fails for it.
-func (s *Staging) finish(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+func (s *Staging) finish(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, extent win.DiskExtent,
 	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
 	attributes, err := d.Attributes(ctx)
 	switch {
@@ -155,10 +155,10 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 }
 
 // stagePrepared formats, mounts and measures the volume that prepare has found.
-func (s *Staging) stagePrepared(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest, path pathpolicy.Path,
+func (s *Staging) stagePrepared(ctx context.Context, d *use.LockedDisk, r storage.StageVolumeRequest, path pathpolicy.Path,
 	staged *storage.StagedVolume) error {
 	// The volume's id says which one is meant: no other disk has it.
-	right, err := d.Volume(ctx, staged.VolumeID)
+	right, err := d.LockVolume(ctx, staged.VolumeID)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func onDisk(n disk.Number, err error) error {
 // prepare brings a disk with some attributes online, makes a data partition if there is none, and
 // returns the volume of the data partition, ready for use. made says whether prepare has made the
 // partition.
-func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolumeRequest,
+func (s *Staging) prepare(ctx context.Context, d *use.LockedDisk, r storage.StageVolumeRequest,
 	attributes win.DiskAttributes) (id volume.ID, made bool, err error) {
 	keepClear := win.DiskAttributes(disks.Blocking)
 	if r.ReadOnly {
@@ -217,7 +217,7 @@ func (s *Staging) prepare(ctx context.Context, d *use.Disk, r storage.StageVolum
 
 // makeWritable brings a disk online writable, and makes a data partition if there is none. It returns
 // an error if the disk is staged read-only.
-func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, before win.DiskAttributes) (made bool, _ error) {
+func (s *Staging) makeWritable(ctx context.Context, d *use.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
 	if before&disks.Blocking == win.DiskReadOnly {
 		paths, err := s.Disks.StagedReadOnly(ctx, d)
 		if err != nil {
@@ -238,7 +238,7 @@ func (s *Staging) makeWritable(ctx context.Context, d *use.Disk, before win.Disk
 // makeReadOnly brings a disk with a data partition online read-only. Windows mounts a file system
 // read-only only if the disk is read-only before. So a disk that is online and writable goes offline
 // first.
-func (s *Staging) makeReadOnly(ctx context.Context, d *use.Disk, before win.DiskAttributes) error {
+func (s *Staging) makeReadOnly(ctx context.Context, d *use.LockedDisk, before win.DiskAttributes) error {
 	hasPartition := func() error {
 		layout, err := d.Layout(ctx)
 		if err == nil && len(opendisk.DataPartitions(layout)) == 0 {
@@ -290,7 +290,7 @@ func refuse(why string) error {
 }
 
 // format formats a volume if it is raw, and returns its file system.
-func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+func (s *Staging) format(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, extent win.DiskExtent,
 	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
 	if err != nil {
@@ -327,7 +327,7 @@ func (s *Staging) format(ctx context.Context, d *use.Disk, right *use.Volume, ex
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
 // the volume a drive letter, mount removes that.
-func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, path pathpolicy.Path,
+func (s *Staging) mount(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	mounted, err := opendisk.MountedAt(ctx, s.Sys, string(right.ID))
 	if err != nil {
@@ -360,7 +360,7 @@ func (s *Staging) mount(ctx context.Context, d *use.Disk, right *use.Volume, pat
 
 // removeLetter removes a drive letter of a volume, so that the volume has its path only. If that
 // fails, the letter does no harm, so the failure is only logged.
-func (s *Staging) removeLetter(ctx context.Context, right *use.Volume, letter string) {
+func (s *Staging) removeLetter(ctx context.Context, right *use.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
 		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive",
 			letter, "err", err)

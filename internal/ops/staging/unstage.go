@@ -155,7 +155,7 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 func (s *Staging) unstageVolume(
 	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
 ) (target iscsi.IQN, _ error) {
-	d, _, err := s.Owner.Releasing().DiskOf(ctx, id)
+	d, _, err := s.Owner.Releasing().LockDiskOf(ctx, id)
 	if win.IsGone(err) {
 		return "", s.unstageMissing(ctx, r, id, path, err, done)
 	}
@@ -166,7 +166,7 @@ func (s *Staging) unstageVolume(
 	if meant, err := s.mayBeMeant(ctx, r.Disk, d); err != nil || !meant {
 		return "", meanwhileGone(err)
 	}
-	right, err := d.Volume(ctx, id)
+	right, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -202,7 +202,7 @@ func (s *Staging) unstageVolume(
 
 // isStillMounted reports whether a volume is mounted at a path. It is called once the right to the
 // volume is taken, since the call that had it before may have unmounted the volume.
-func (s *Staging) isStillMounted(ctx context.Context, right *use.Volume, path pathpolicy.Path) (bool, error) {
+func (s *Staging) isStillMounted(ctx context.Context, right *use.LockedVolume, path pathpolicy.Path) (bool, error) {
 	now, err := s.Paths.Lookup(ctx, s.Sys, path) // Unmount checks it again, with the directories held open
 	return right.ID.Equal(volume.ID(now.Volume)), err
 }
@@ -236,7 +236,7 @@ func meanwhileGone(err error) error {
 // and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path,
 	why error, done *storage.UnstagedVolume) error {
-	takeVolume := s.Owner.Releasing().Volume
+	takeVolume := s.Owner.Releasing().LockVolumeAlone
 	if !r.Disk.IsZero() {
 		d, err := s.named(ctx, r.Disk)
 		if err != nil {
@@ -247,7 +247,7 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 			if isOther, err := s.isOnlineWithout(ctx, d, id); err != nil || isOther {
 				return meanwhileGone(err)
 			}
-			takeVolume = d.Volume
+			takeVolume = d.LockVolume
 		}
 	}
 	right, err := takeVolume(ctx, id)
@@ -278,7 +278,7 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
 // come online, and its volumes haven't arrived, isOnlineWithout waits for them.
-func (s *Staging) isOnlineWithout(ctx context.Context, d *use.Disk, id volume.ID) (bool, error) {
+func (s *Staging) isOnlineWithout(ctx context.Context, d *use.LockedDisk, id volume.ID) (bool, error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return false, err
@@ -298,7 +298,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, d *use.Disk, id volume.ID
 // mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
 // and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
 // mustn't keep its volume mounted for ever.
-func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *use.Disk) (bool, error) {
+func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *use.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
 	}
@@ -342,7 +342,7 @@ func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeReques
 }
 
 // named takes the right to the disk that a request names. It returns nil if that isn't in the node.
-func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*use.Disk, error) {
+func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*use.LockedDisk, error) {
 	d, err := s.take(ctx, s.Owner.Releasing(), wanted, 0)
 	if isMissing(err) {
 		return nil, nil
@@ -374,7 +374,7 @@ func (l locks) has(_ uint32, name string) bool {
 //
 // A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't
 // locked, and all is nil if the disk doesn't say which volumes it has: then retire queries again.
-func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, force bool) (
+func (s *Staging) lockOthers(ctx context.Context, d *use.LockedDisk, id volume.ID, force bool) (
 	all opendisk.Volumes, locked locks, _ error) {
 	if force {
 		return nil, nil, nil
@@ -423,7 +423,7 @@ func (s *Staging) lockOthers(ctx context.Context, d *use.Disk, id volume.ID, for
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
-func (s *Staging) retire(ctx context.Context, d *use.Disk, all opendisk.Volumes, locked locks) (offline bool, _ error) {
+func (s *Staging) retire(ctx context.Context, d *use.LockedDisk, all opendisk.Volumes, locked locks) (offline bool, _ error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&disks.Blocking == win.DiskOffline {
 		return false, err

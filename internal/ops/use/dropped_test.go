@@ -52,7 +52,7 @@ func TestErrorAtEachCall(t *testing.T) {
 	type operation = func(ctx context.Context, o *use.Owner, n node) (any, error)
 	mountedAt := func(path string) operation {
 		return func(ctx context.Context, o *use.Owner, n node) (any, error) {
-			to, release, err := o.MountedAt(ctx, parse(t, path))
+			to, release, err := o.LockMountedAt(ctx, parse(t, path))
 			if err != nil {
 				return nil, err
 			}
@@ -115,7 +115,7 @@ func TestErrorAtEachCall(t *testing.T) {
 				return nil, err
 			}
 			defer held.Release()
-			if d, ok := held.(*use.Disk); ok { // it can be changed
+			if d, ok := held.(*use.LockedDisk); ok { // it can be changed
 				err = d.UpdateProperties(ctx)
 			}
 			return nil, err
@@ -200,7 +200,7 @@ func TestUsers(t *testing.T) {
 	protected, err = o.ProtectedDisks(t.Context())
 	is("protected", protected, map[disk.Number]bool{0: true}, err)
 	for range 2 {
-		right, err := o.Volume(t.Context(), n.id)
+		right, err := o.LockVolumeAlone(t.Context(), n.id)
 		simtest.Must(t, err)
 		right.Release()
 	}

@@ -24,8 +24,10 @@ package use
 //	CleanUp of a mapping; undo of a failed StageShare server, share
 //	ListVolumes, CleanUp: to drop a stale record      server, share: tried for a moment
 //
-// An operation takes its first right from the Owner, and a second one from the first: Disk.Volume,
-// Server.Share. So all operations take their rights in one order, which prevents deadlocks:
+// All operations take their rights in one order, which prevents deadlocks. The right to a volume or a share
+// is mostly taken from that to its disk or server, with [LockedDisk.LockVolume] and [LockedServer.LockShare].
+// No type prevents that an operation locks a disk while it has a volume locked, or a server while it has a
+// share locked: who writes one keeps to the table.
 //
 //	disk < volume, server < share
 //

@@ -19,31 +19,31 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// Disk is an open disk with the right to change it: its state, its partition table and what lies
+// LockedDisk is an open disk with the right to change it: its state, its partition table and what lies
 // on its partitions.
-type Disk struct {
+type LockedDisk struct {
 	*opendisk.Disk
 	*right
 }
 
 // Release closes the disk and releases the locks.
-func (d *Disk) Release() {
+func (d *LockedDisk) Release() {
 	d.Close()
 	d.right.Release()
 }
 
-// Volume is the right to change where a volume is mounted, and which links lead to it. The
+// LockedVolume is the right to change where a volume is mounted, and which links lead to it. The
 // volume's disk may have left the node.
-type Volume struct {
+type LockedVolume struct {
 	ID volume.ID
 	*right
 }
 
-// Server is the right to change the mappings of an SMB server.
-type Server struct{ *right }
+// LockedServer is the right to change the mappings of an SMB server.
+type LockedServer struct{ *right }
 
-// Share is the right to change the mapping of a share and the links to it.
-type Share struct {
+// LockedShare is the right to change the mapping of a share and the links to it.
+type LockedShare struct {
 	Root string
 	*right
 }
@@ -84,12 +84,12 @@ func (o *Owner) take(ctx context.Context, k kind, name string) (r *right, _ erro
 	return &right{o, unlock, file}, nil
 }
 
-// Disk takes the right to the disk that has the number n now. If there is none, the error is
+// LockDisk takes the right to the disk that has the number n now. If there is none, the error is
 // csiproxy.ErrNotFound; if Windows runs from the disk, it is csiproxy.ErrFailedPrecondition.
 //
-// Disk opens the disk before it waits for the right. Meanwhile the disk may leave, or get another
+// LockDisk opens the disk before it waits for the right. Meanwhile the disk may leave, or get another
 // number. So the caller verifies the disk right before each change.
-func (o *Owner) Disk(ctx context.Context, n disk.Number) (d *Disk, _ error) {
+func (o *Owner) LockDisk(ctx context.Context, n disk.Number) (d *LockedDisk, _ error) {
 	h, err := opendisk.Open(ctx, o.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return nil, err
@@ -111,29 +111,30 @@ func (o *Owner) Disk(ctx context.Context, n disk.Number) (d *Disk, _ error) {
 	if err := o.checkSystemDisk(ctx, n); err != nil {
 		return nil, err
 	}
-	return &Disk{h, r}, nil
+	return &LockedDisk{h, r}, nil
 }
 
-// DiskOf takes the right to the disk that a volume lies on, and returns where on the disk it lies.
+// LockDiskOf takes the right to the disk that a volume lies on, and returns where on the disk it lies.
 // It keeps no handle of the volume open: with one, Windows wouldn't format it.
-func (o *Owner) DiskOf(ctx context.Context, id volume.ID) (*Disk, win.DiskExtent, error) {
+func (o *Owner) LockDiskOf(ctx context.Context, id volume.ID) (*LockedDisk, win.DiskExtent, error) {
 	for {
 		extent, err := Extent(ctx, o.sys, id)
 		if err != nil {
 			return nil, extent, err
 		}
-		d, now, err := o.tryDiskOf(ctx, id, extent.DiskNumber)
+		d, now, err := o.tryLockDiskOf(ctx, id, extent.DiskNumber)
 		if err != nil || d != nil {
 			return d, now, err
 		}
-		// The disk got another number while tryDiskOf waited for the right.
+		// The disk got another number while tryLockDiskOf waited for the right.
 	}
 }
 
-// tryDiskOf is DiskOf for a volume that lay on disk n a moment ago. It returns a nil Disk if the
+// tryLockDiskOf is LockDiskOf for a volume that lay on disk n a moment ago. It returns a nil disk if the
 // volume lies on a disk of another number once the right to disk n is taken.
-func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ *Disk, extent win.DiskExtent, _ error) {
-	d, err := o.Disk(ctx, n)
+func (o *Owner) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number) (
+	_ *LockedDisk, extent win.DiskExtent, _ error) {
+	d, err := o.LockDisk(ctx, n)
 	if err != nil {
 		if now, extentErr := Extent(ctx, o.sys, id); extentErr == nil && now.DiskNumber != n {
 			return nil, extent, nil
@@ -158,13 +159,13 @@ func (o *Owner) tryDiskOf(ctx context.Context, id volume.ID, n disk.Number) (_ *
 	return d, extent, nil
 }
 
-// Volume takes the right to a volume for a caller that has a right to a disk, mostly the volume's.
-func (d *Disk) Volume(ctx context.Context, id volume.ID) (*Volume, error) {
-	return d.owner.Volume(ctx, id)
+// LockVolume takes the right to a volume for a caller that has a right to a disk, mostly the volume's.
+func (d *LockedDisk) LockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
+	return d.owner.LockVolumeAlone(ctx, id)
 }
 
-// Volume takes the right to a volume for a caller that needs none to its disk, which may have left.
-func (o *Owner) Volume(ctx context.Context, id volume.ID) (*Volume, error) {
+// LockVolumeAlone takes the right to a volume for a caller that needs none to its disk, which may have left.
+func (o *Owner) LockVolumeAlone(ctx context.Context, id volume.ID) (*LockedVolume, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
@@ -173,19 +174,19 @@ func (o *Owner) Volume(ctx context.Context, id volume.ID) (*Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Volume{id, r}, nil
+	return &LockedVolume{id, r}, nil
 }
 
-// tryTimeout is how long TryVolume waits.
+// tryTimeout is how long TryLockVolume waits.
 const tryTimeout = time.Second
 
-// TryVolume is Volume for a caller that holds directories open. The call that has the right may wait
-// for one of these directories, so TryVolume waits for tryTimeout only. Then it returns
+// TryLockVolume is LockVolumeAlone for a caller that holds directories open. The call that has the right may wait
+// for one of these directories, so TryLockVolume waits for tryTimeout only. Then it returns
 // csiproxy.ErrUnavailable.
-func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (*Volume, error) {
+func (o *Owner) TryLockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	v, err := o.Volume(soon, id)
+	v, err := o.LockVolumeAlone(soon, id)
 	if err != nil && ctx.Err() == nil && soon.Err() != nil {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"another call is changing where the volume at this path is mounted; try again later")
@@ -193,36 +194,37 @@ func (o *Owner) TryVolume(ctx context.Context, id volume.ID) (*Volume, error) {
 	return v, err
 }
 
-// Server takes the right to the mappings of the server of remote.
-func (o *Owner) Server(ctx context.Context, remote unc.Path) (*Server, error) {
+// LockServer takes the right to the mappings of the server of remote.
+func (o *Owner) LockServer(ctx context.Context, remote unc.Path) (*LockedServer, error) {
 	r, err := o.take(ctx, serverRight, remote.Server())
 	if err != nil {
 		return nil, err
 	}
-	return &Server{r}, nil
+	return &LockedServer{r}, nil
 }
 
-// Share takes the right to a share for a caller that has the right to its server, and so may map it.
-func (s *Server) Share(ctx context.Context, remote unc.Path) (*Share, error) {
-	return s.owner.Share(ctx, remote)
+// LockShare takes the right to a share for a caller that has the right to its server, and so may map it.
+func (s *LockedServer) LockShare(ctx context.Context, remote unc.Path) (*LockedShare, error) {
+	return s.owner.LockShareAlone(ctx, remote)
 }
 
-// Share takes the right to the share of remote for a caller that changes links only.
-func (o *Owner) Share(ctx context.Context, remote unc.Path) (*Share, error) {
+// LockShareAlone takes the right to the share of remote for a caller that changes links only.
+func (o *Owner) LockShareAlone(ctx context.Context, remote unc.Path) (*LockedShare, error) {
 	r, err := o.take(ctx, shareRight, remote.Root())
 	if err != nil {
 		return nil, err
 	}
-	return &Share{remote.Root(), r}, nil
+	return &LockedShare{remote.Root(), r}, nil
 }
 
-// MountedAt takes the right to the volume or share that is mounted where a path ends. So that
+// LockMountedAt takes the right to the volume or share that is mounted where a path ends. So that
 // isn't unmounted or unmapped until release is called. If the path ends elsewhere, no right is
 // needed, and release does nothing. to is where the path ends once the right is taken.
-func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
+func (o *Owner) LockMountedAt(ctx context.Context, path pathpolicy.Path) (
+	to pathpolicy.Resolved, release func(), _ error) {
 	const attempts = 4
 	for range attempts {
-		to, release, err := o.tryMountedAt(ctx, path)
+		to, release, err := o.tryLockMountedAt(ctx, path)
 		if err != nil || release != nil {
 			return to, release, err
 		}
@@ -231,8 +233,8 @@ func (o *Owner) MountedAt(ctx context.Context, path pathpolicy.Path) (to pathpol
 		"other calls keep changing what is mounted there; try again later")
 }
 
-// tryMountedAt is MountedAt, but release is nil if the path ends elsewhere once the right is taken.
-func (o *Owner) tryMountedAt(ctx context.Context,
+// tryLockMountedAt is LockMountedAt, but release is nil if the path ends elsewhere once the right is taken.
+func (o *Owner) tryLockMountedAt(ctx context.Context,
 	path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
 	// The first lookup only says which right to take.
 	first, err := o.paths.Lookup(ctx, o.sys, path)
@@ -266,7 +268,7 @@ func (o *Owner) tryMountedAt(ctx context.Context,
 func (o *Owner) rightTo(ctx context.Context, to pathpolicy.Resolved) (*right, error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
-		v, err := o.Volume(ctx, volume.ID(to.Volume))
+		v, err := o.LockVolumeAlone(ctx, volume.ID(to.Volume))
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +278,7 @@ func (o *Owner) rightTo(ctx context.Context, to pathpolicy.Resolved) (*right, er
 		if err != nil {
 			return nil, nil // no such share can be mapped
 		}
-		s, err := o.Share(ctx, remote)
+		s, err := o.LockShareAlone(ctx, remote)
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,8 @@
 // this process, and other processes of CSI Proxy. Both APIs take their rights here. The file
 // order.go says what excludes what, and in which order rights are taken.
 //
-// A right is a value: a function that changes a disk, a volume or a share takes the right
-// to it as an argument. So code that forgets the lock doesn't compile.
+// A right is a value, [LockedDisk] for one. A function of packages disks, volumes, shares and staging that
+// changes what must be locked takes it as an argument, mostly. The Windows calls below need none.
 package use
 
 import (

@@ -52,14 +52,14 @@ var rights = []struct {
 	of   int // the object, by its kind
 	take func(context.Context, *use.Owner, node) (taken, error)
 }{
-	{"disk", 1, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.Disk(ctx, n.number) }},
+	{"disk", 1, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockDisk(ctx, n.number) }},
 	{"disk of a volume", 1, func(ctx context.Context, o *use.Owner, n node) (taken, error) {
-		r, _, err := o.DiskOf(ctx, n.id)
+		r, _, err := o.LockDiskOf(ctx, n.id)
 		return r, err
 	}},
-	{"volume", 2, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.Volume(ctx, n.id) }},
-	{"server", 3, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.Server(ctx, share) }},
-	{"share", 4, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.Share(ctx, share) }},
+	{"volume", 2, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockVolumeAlone(ctx, n.id) }},
+	{"server", 3, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockServer(ctx, share) }},
+	{"share", 4, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockShareAlone(ctx, share) }},
 }
 
 var share = func() unc.Path {
@@ -76,13 +76,13 @@ func TestSecondRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ctx := newNode(t), t.Context()
 		owner := n.process()
-		d, err := owner.Disk(ctx, n.number)
+		d, err := owner.LockDisk(ctx, n.number)
 		simtest.Must(t, err)
-		v, err := d.Volume(ctx, n.id)
+		v, err := d.LockVolume(ctx, n.id)
 		simtest.Must(t, err)
-		server, err := owner.Server(ctx, share)
+		server, err := owner.LockServer(ctx, share)
 		simtest.Must(t, err)
-		s, err := server.Share(ctx, share)
+		s, err := server.LockShare(ctx, share)
 		simtest.Must(t, err)
 		for _, r := range rights {
 			soon, cancel := context.WithTimeout(ctx, time.Millisecond)
@@ -140,7 +140,7 @@ func TestExclusion(t *testing.T) {
 // Windows' names of a volume may differ in case. The right is one.
 func TestVolumeInOtherCase(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().Volume(t.Context(), n.id)
+	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
 	simtest.Must(t, err)
 	defer held.Release()
 	other := volume.ID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
@@ -149,7 +149,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := n.process().Volume(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.process().LockVolumeAlone(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the right to %s while that to %s is held: %v", other, n.id, err)
 	}
 }
@@ -157,7 +157,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 // While a right is held, nobody writes to the lock file or deletes it, and everybody who may reads it.
 func TestLockFileIsOpenedForReading(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().Volume(t.Context(), n.id)
+	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
 	simtest.Must(t, err)
 	defer held.Release()
 	for access, want := range map[win.Access]error{
@@ -180,10 +180,10 @@ func TestAnotherProcess(t *testing.T) {
 		n := newNode(t)
 		// Its byte may be locked for a moment after the file is closed.
 		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallLockFile, Count: 1}, win.ErrorLockViolation))
-		held, err := n.process().Volume(t.Context(), n.id)
+		held, err := n.process().LockVolumeAlone(t.Context(), n.id)
 		simtest.Must(t, err)
 		begun := time.Now()
-		_, err = n.process().Volume(t.Context(), n.id)
+		_, err = n.process().LockVolumeAlone(t.Context(), n.id)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable, "another process of CSI Proxy is changing the volume")
 		if took := time.Since(begun); took < 10*time.Second {
 			t.Errorf("after %v", took)
@@ -208,7 +208,7 @@ func TestLockFileOfOthers(t *testing.T) {
 			if err := o.MakeLockFile(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
-			if _, err := o.Volume(t.Context(), n.id); err == nil || !strings.Contains(err.Error(), lockFile) {
+			if _, err := o.LockVolumeAlone(t.Context(), n.id); err == nil || !strings.Contains(err.Error(), lockFile) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
@@ -247,7 +247,7 @@ func TestFullDisk(t *testing.T) {
 			simtest.Must(t, n.process().MakeLockFile(t.Context()))
 			for _, o := range []*use.Owner{n.process(), n.process().Releasing()} {
 				full()
-				held, err := o.Volume(t.Context(), n.id)
+				held, err := o.LockVolumeAlone(t.Context(), n.id)
 				simtest.Must(t, err)
 				simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
 				held.Release()
@@ -260,23 +260,23 @@ func TestFullDisk(t *testing.T) {
 func TestObjects(t *testing.T) {
 	n := newNode(t)
 	owner := n.process()
-	if _, err := owner.Disk(t.Context(), 0); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
+	if _, err := owner.LockDisk(t.Context(), 0); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
 		t.Errorf("the disk that Windows runs from: %v", err)
 	}
 	simtest.Must(t, n.sim.DetachDisk(n.number))
-	if _, err := owner.Disk(t.Context(), n.number); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := owner.LockDisk(t.Context(), n.number); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a disk that has left: %v", err)
 	}
-	if _, _, err := owner.DiskOf(t.Context(), n.id); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := owner.LockDiskOf(t.Context(), n.id); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the disk of a volume that has left: %v", err)
 	}
-	right, err := owner.Volume(t.Context(), n.id)
+	right, err := owner.LockVolumeAlone(t.Context(), n.id)
 	simtest.Must(t, err)
 	right.Release()
-	if _, err := owner.Volume(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, err := owner.LockVolumeAlone(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("no volume id: %v", err)
 	}
-	if _, _, err := owner.DiskOf(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, _, err := owner.LockDiskOf(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("the disk of no volume id: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestDiskGetsAnotherNumber(t *testing.T) {
 				}
 				n.sim.Settle()
 			})
-			d, extent, err := n.process().DiskOf(t.Context(), n.id)
+			d, extent, err := n.process().LockDiskOf(t.Context(), n.id)
 			n.sim.OnCall(nil)
 			if err == nil {
 				if now := n.sim.VolumesOfDisk(d.Number); extent.DiskNumber != d.Number || len(now) == 0 {
@@ -324,7 +324,7 @@ func TestDiskIsSwapped(t *testing.T) {
 		before(n.sim, func(winsim.Call) {
 			simtest.Must(t, n.sim.SwapDisk(n.number, winsim.DiskSpec{Serial: "clone"}, true))
 		})
-		d, _, err := n.process().DiskOf(t.Context(), n.id)
+		d, _, err := n.process().LockDiskOf(t.Context(), n.id)
 		n.sim.OnCall(nil)
 		if err == nil {
 			simtest.WantError(t, d.Verify(t.Context()), nil)
@@ -334,7 +334,7 @@ func TestDiskIsSwapped(t *testing.T) {
 }
 
 // Who holds directories open waits for a moment only.
-func TestTryVolume(t *testing.T) {
+func TestTryLockVolume(t *testing.T) {
 	for _, where := range []string{"one process", "two processes"} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t)
@@ -343,26 +343,26 @@ func TestTryVolume(t *testing.T) {
 			if where == "two processes" {
 				other = n.process()
 			}
-			held, err := one.Volume(t.Context(), n.id)
+			held, err := one.LockVolumeAlone(t.Context(), n.id)
 			simtest.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			_, err = other.TryVolume(ctx, n.id)
+			_, err = other.TryLockVolume(ctx, n.id)
 			simtest.WantError(t, err, csiproxy.ErrUnavailable)
 			if ctx.Err() != nil {
 				t.Errorf("%s: it waits on: %v", where, err)
 			}
 			held.Release()
-			got, err := other.TryVolume(ctx, n.id)
+			got, err := other.TryLockVolume(ctx, n.id)
 			simtest.Must(t, err)
 			got.Release()
 			// Another reason than that isn't taken for it.
 			simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Count: 1}, win.ErrorIODevice))
-			if _, err = other.TryVolume(ctx, n.id); !errors.Is(err, win.ErrorIODevice) {
+			if _, err = other.TryLockVolume(ctx, n.id); !errors.Is(err, win.ErrorIODevice) {
 				t.Errorf("%s: %v", where, err)
 			}
 			cancel()
-			if _, err = other.TryVolume(ctx, n.id); !errors.Is(err, context.Canceled) {
+			if _, err = other.TryLockVolume(ctx, n.id); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", where, err)
 			}
 		})
@@ -370,7 +370,7 @@ func TestTryVolume(t *testing.T) {
 }
 
 // Another process changes where a path ends at each call in turn, with the right to what is
-// there. The right that MountedAt gives is to where the path ends then.
+// there. The right that LockMountedAt gives is to where the path ends then.
 func TestMountedAt(t *testing.T) {
 	const path = simtest.Kubelet + `\path`
 	parsed := parse(t, path)
@@ -397,12 +397,12 @@ func TestMountedAt(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				if kind == pathpolicy.MountedVolume {
-					r, err := other.Volume(ctx, volume.ID(to))
+					r, err := other.LockVolumeAlone(ctx, volume.ID(to))
 					return r, err
 				}
 				remote, err := unc.Parse(to)
 				simtest.Must(t, err)
-				r, err := other.Share(ctx, remote)
+				r, err := other.LockShareAlone(ctx, remote)
 				return r, err
 			}
 			simtest.Must(t, n.sim.MkdirAll(simtest.Kubelet))
@@ -427,7 +427,7 @@ func TestMountedAt(t *testing.T) {
 					ended = 1
 				}
 			})
-			to, release, err := n.process().MountedAt(t.Context(), parsed)
+			to, release, err := n.process().LockMountedAt(t.Context(), parsed)
 			n.sim.OnCall(nil)
 			simtest.Must(t, err)
 			defer release()
@@ -458,7 +458,7 @@ func TestMountedAtKeepsChanging(t *testing.T) {
 			simtest.Must(t, n.sim.SetVolumeMountPoint(t.Context(), mountPath+`\`, volumes[rights%2]))
 		}
 	})
-	_, _, err := n.process().MountedAt(t.Context(), parse(t, mountPath))
+	_, _, err := n.process().LockMountedAt(t.Context(), parse(t, mountPath))
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	simtest.Want(t, "attempts", rights, 4)
 }

@@ -58,7 +58,7 @@ func (n *node) path(text string) pathpolicy.Path {
 }
 
 func (s subject) unmountUnused(ctx context.Context, force bool) error {
-	right, err := s.owner.Volume(ctx, s.id)
+	right, err := s.owner.LockVolumeAlone(ctx, s.id)
 	if err != nil {
 		return err
 	}

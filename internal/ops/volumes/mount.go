@@ -34,12 +34,12 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 	if err != nil {
 		return at(targetPath, err)
 	}
-	d, _, err := v.options.Owner.DiskOf(ctx, id) // an error if there is no such volume
+	d, _, err := v.options.Owner.LockDiskOf(ctx, id) // an error if there is no such volume
 	if err != nil {
 		return err
 	}
 	defer d.Release()
-	right, err := d.Volume(ctx, id)
+	right, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 //
 // If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
 // driver formats no volume that has a file system.
-func (v *Volumes) Mount(ctx context.Context, _ *use.Disk, right *use.Volume, path pathpolicy.Path,
+func (v *Volumes) Mount(ctx context.Context, _ *use.LockedDisk, right *use.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(right.ID))
 	if err != nil {
@@ -195,7 +195,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 	if err != nil {
 		return at(targetPath, err)
 	}
-	right, err := v.options.Owner.Releasing().Volume(ctx, id)
+	right, err := v.options.Owner.Releasing().LockVolumeAlone(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id volume.ID) error {
 
 // Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
 // error ends the call.
-func (v *Volumes) Unmount(ctx context.Context, right *use.Volume, path pathpolicy.Path, flush func() error) error {
+func (v *Volumes) Unmount(ctx context.Context, right *use.LockedVolume, path pathpolicy.Path, flush func() error) error {
 	return v.whereMounted(ctx, right.ID, path, func(directory *pathpolicy.File) error {
 		if err := flush(); err != nil {
 			return err

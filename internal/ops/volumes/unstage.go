@@ -45,7 +45,7 @@ func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
 // an error of which IsInUse is true, and the caller decides how long to retry. With force, the volume
 // isn't locked, files that are open on it break, what can't be written out is lost, and the handle has
 // no Device.
-func (v *Volumes) UnmountUnused(ctx context.Context, right *use.Volume, path pathpolicy.Path,
+func (v *Volumes) UnmountUnused(ctx context.Context, right *use.LockedVolume, path pathpolicy.Path,
 	force bool) (locked device.Handle, _ error) {
 	if force {
 		return locked, v.Unmount(ctx, right, path, func() error { return v.flushIfPossible(ctx, right.ID) })

@@ -190,12 +190,12 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
-	d, extent, err := v.options.Owner.DiskOf(ctx, id)
+	d, extent, err := v.options.Owner.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer d.Release()
-	right, err := d.Volume(ctx, id)
+	right, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 // those of the options if there are none. It retries while the volume is in use: virus scanners and the
 // indexer open every new volume for a moment. Before each attempt it checks that the volume is still
 // raw.
-func (v *Volumes) Format(ctx context.Context, d *use.Disk, right *use.Volume, extent win.DiskExtent,
+func (v *Volumes) Format(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, extent win.DiskExtent,
 	o win.FormatOptions, writers []string) error {
 	if err := v.options.Owner.CheckEmptyDisk(ctx, d.Disk); err != nil {
 		return err

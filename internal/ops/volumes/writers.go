@@ -77,7 +77,7 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 // list before.)
 //
 // The volume is opened by its name, which no link leads astray.
-func (v *Volumes) allowWriters(ctx context.Context, right *use.Volume, writers []string, formatted bool) (err error) {
+func (v *Volumes) allowWriters(ctx context.Context, right *use.LockedVolume, writers []string, formatted bool) (err error) {
 	if len(writers) == 0 {
 		writers = v.options.Writers
 	}
