@@ -125,8 +125,8 @@ func enumerate(numbers []disk.Number) string {
 }
 
 // take takes the right to the disk that has the number n now: see [use.Owner.LockDisk].
-func (d *Disks) take(ctx context.Context, o *use.Owner, n disk.Number) (*use.LockedDisk, error) {
-	right, err := o.LockDisk(ctx, n)
+func (d *Disks) take(ctx context.Context, n disk.Number, purpose use.Purpose) (*use.LockedDisk, error) {
+	right, err := d.options.Owner.LockDisk(ctx, n, purpose)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
@@ -161,11 +161,11 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 // SetDiskState implements [disk.Operations].
 func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (err error) {
 	defer d.options.Runner.Done("SetDiskState", object(n), time.Now(), &err)
-	owner := d.options.Owner
+	purpose := use.ToChange
 	if !online {
-		owner = owner.Releasing()
+		purpose = use.ToRelease
 	}
-	h, err := d.take(ctx, owner, n)
+	h, err := d.take(ctx, n, purpose)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ const (
 // PartitionDisk implements [disk.Operations].
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
 	defer d.options.Runner.Done("PartitionDisk", object(n), time.Now(), &err)
-	h, err := d.take(ctx, d.options.Owner, n)
+	h, err := d.take(ctx, n, use.ToChange)
 	if err != nil {
 		return err
 	}

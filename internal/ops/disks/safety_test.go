@@ -74,7 +74,7 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 		owner := use.Default(sim)
 		ops := disks.New(sim, disks.Options{Owner: owner})
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		right, err := owner.LockDisk(t.Context(), n)
+		right, err := owner.LockDisk(t.Context(), n, use.ToChange)
 		simtest.Must(t, err)
 		ended := make(chan error, 2)
 		go func() { ended <- ops.PartitionDisk(t.Context(), n) }()

@@ -236,7 +236,7 @@ func (r *remover) unmount(ctx context.Context, e entry) error {
 }
 
 func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id volume.ID) error {
-	right, err := r.owner.Releasing().TryLockVolume(ctx, id)
+	right, err := r.owner.TryLockVolume(ctx, id)
 	if err != nil {
 		return err
 	}

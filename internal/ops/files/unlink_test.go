@@ -174,7 +174,7 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		second, _ := newVolume(t, sys)
 		const dir = kubelet + `\x`
 		mount(t, sys, dir, first)
-		right, err := owner.LockVolumeAlone(t.Context(), volume.ID(second))
+		right, err := owner.LockVolumeAlone(t.Context(), volume.ID(second), use.ToChange)
 		must(t, err)
 		defer right.Release()
 		looks := 0

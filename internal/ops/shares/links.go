@@ -26,7 +26,7 @@ type Rights struct {
 
 // Rights takes the rights that the removal of the mapping of remote's share needs.
 func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error) {
-	server, err := m.options.Owner.Releasing().LockServer(ctx, remote)
+	server, err := m.options.Owner.LockServer(ctx, remote, use.ToRelease)
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 	if seen == working || seen == kept && !m.isUnmapped(ctx, w.remote) {
 		return false, err
 	}
-	server, err := m.options.Owner.LockServer(ctx, w.remote)
+	server, err := m.options.Owner.LockServer(ctx, w.remote, use.ToChange)
 	if err != nil {
 		return false, err
 	}

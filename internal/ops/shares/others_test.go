@@ -227,7 +227,7 @@ func TestFailedCallTakesNoRights(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		remote, err := unc.Parse(`\\server\data`)
 		must(t, err)
-		held, err := owner.LockServer(t.Context(), remote)
+		held, err := owner.LockServer(t.Context(), remote, use.ToChange)
 		must(t, err)
 		defer held.Release()
 		must(t, sys.Fail(winsim.Match{Call: probe}, win.ErrorAccountLockedOut))

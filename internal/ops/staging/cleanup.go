@@ -67,7 +67,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 	if err != nil {
 		return false, err
 	}
-	right, err := s.Owner.Releasing().LockVolumeAlone(ctx, m.Volume.VolumeID)
+	right, err := s.Owner.LockVolumeAlone(ctx, m.Volume.VolumeID, use.ToRelease)
 	if err != nil {
 		return false, err
 	}
@@ -183,7 +183,7 @@ func (s *Staging) endCheck(id volume.ID) {
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have
 // happened during the scan.
 func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
-	d, _, err := s.Owner.LockDiskOf(ctx, id)
+	d, _, err := s.Owner.LockDiskOf(ctx, id, use.ToChange)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 
 // growOnce grows a volume as far as its disk allows now, and notes the result in done.
 func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.ExpandedVolume) error {
-	d, extent, err := s.Owner.LockDiskOf(ctx, id)
+	d, extent, err := s.Owner.LockDiskOf(ctx, id, use.ToChange)
 	if err != nil {
 		return err
 	}

@@ -25,13 +25,13 @@ import (
 const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and takes the right to it.
-func (s *Staging) take(ctx context.Context, o *use.Owner, wanted storage.Selector,
-	timeout time.Duration) (d *use.LockedDisk, _ error) {
+func (s *Staging) take(ctx context.Context, wanted storage.Selector, timeout time.Duration,
+	purpose use.Purpose) (d *use.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
 		return nil, err
 	}
-	one, err := o.LockDisk(ctx, n)
+	one, err := s.Owner.LockDisk(ctx, n, purpose)
 	if err != nil {
 		return nil, onDisk(n, err)
 	}

@@ -59,7 +59,7 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 // returns false, and the caller does the full sequence.
 func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, id volume.ID,
 	staged *storage.StagedVolume) (done bool) {
-	d, extent, err := s.Owner.LockDiskOf(ctx, id)
+	d, extent, err := s.Owner.LockDiskOf(ctx, id, use.ToChange)
 	if err != nil {
 		return false
 	}
@@ -116,7 +116,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		}
 		defer done()
 	}
-	d, err := s.take(ctx, s.Owner, r.Disk, cmp.Or(r.Wait, storage.DefaultWait))
+	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait), use.ToChange)
 	if err != nil {
 		return err
 	}

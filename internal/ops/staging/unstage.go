@@ -155,7 +155,7 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 func (s *Staging) unstageVolume(
 	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
 ) (target iscsi.IQN, _ error) {
-	d, _, err := s.Owner.Releasing().LockDiskOf(ctx, id)
+	d, _, err := s.Owner.LockDiskOf(ctx, id, use.ToRelease)
 	if win.IsGone(err) {
 		return "", s.unstageMissing(ctx, r, id, path, err, done)
 	}
@@ -236,7 +236,9 @@ func meanwhileGone(err error) error {
 // and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path,
 	why error, done *storage.UnstagedVolume) error {
-	takeVolume := s.Owner.Releasing().LockVolumeAlone
+	lockVolume := func(ctx context.Context, id volume.ID) (*use.LockedVolume, error) {
+		return s.Owner.LockVolumeAlone(ctx, id, use.ToRelease)
+	}
 	if !r.Disk.IsZero() {
 		d, err := s.named(ctx, r.Disk)
 		if err != nil {
@@ -247,10 +249,10 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 			if isOther, err := s.isOnlineWithout(ctx, d, id); err != nil || isOther {
 				return meanwhileGone(err)
 			}
-			takeVolume = d.LockVolume
+			lockVolume = d.LockVolume
 		}
 	}
-	right, err := takeVolume(ctx, id)
+	right, err := lockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -343,7 +345,7 @@ func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeReques
 
 // named takes the right to the disk that a request names. It returns nil if that isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*use.LockedDisk, error) {
-	d, err := s.take(ctx, s.Owner.Releasing(), wanted, 0)
+	d, err := s.take(ctx, wanted, 0, use.ToRelease)
 	if isMissing(err) {
 		return nil, nil
 	}

@@ -110,7 +110,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			continue
 		}
 		operations[r.name] = func(ctx context.Context, o *use.Owner, n node) (any, error) {
-			held, err := r.take(ctx, o, n)
+			held, err := r.take(ctx, o, n, use.ToChange)
 			if err != nil {
 				return nil, err
 			}
@@ -200,7 +200,7 @@ func TestUsers(t *testing.T) {
 	protected, err = o.ProtectedDisks(t.Context())
 	is("protected", protected, map[disk.Number]bool{0: true}, err)
 	for range 2 {
-		right, err := o.LockVolumeAlone(t.Context(), n.id)
+		right, err := o.LockVolumeAlone(t.Context(), n.id, use.ToChange)
 		simtest.Must(t, err)
 		right.Release()
 	}

@@ -44,10 +44,10 @@ func byteOf(k kind, name string) int64 {
 // hold the byte.
 //
 // If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
-// If the owner only releases, and there is no room to make the file, the file is nil.
-func (o *Owner) exclude(ctx context.Context, k kind, at int64) (win.File, error) {
+// If there is no room to make the file, it is nil for [ToRelease].
+func (o *Owner) exclude(ctx context.Context, k kind, at int64, purpose Purpose) (win.File, error) {
 	file, err := o.openLockFile(ctx)
-	if o.releasing && win.IsAny(err, win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect) {
+	if purpose == ToRelease && win.IsAny(err, win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect) {
 		o.log.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
 		return nil, nil
 	}

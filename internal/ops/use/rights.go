@@ -19,6 +19,18 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
+// Purpose is what an object is locked for.
+type Purpose int
+
+const (
+	// ToChange is for a change of the object, or a new use of it.
+	ToChange Purpose = iota
+	// ToRelease is for an operation that only ends a use. When the lock file is missing and there is no room
+	// to make it, this goes on with the lock in this process: a full disk must not keep kubelet from releasing
+	// volumes.
+	ToRelease
+)
+
 // LockedDisk is an open disk with the right to change it: its state, its partition table and what lies
 // on its partitions.
 type LockedDisk struct {
@@ -50,9 +62,10 @@ type LockedShare struct {
 
 // right is what all rights have: a lock in this process, and a lock against other processes.
 type right struct {
-	owner  *Owner
-	unlock func()   // releases the lock in this process
-	file   win.File // holds the lock against other processes while it is open; nil if there is none
+	owner   *Owner
+	purpose Purpose
+	unlock  func()   // releases the lock in this process
+	file    win.File // holds the lock against other processes while it is open; nil if there is none
 }
 
 // Release releases the locks. It is to be called once.
@@ -64,7 +77,7 @@ func (r *right) Release() {
 }
 
 // take takes both locks of an object, given by its kind and its name.
-func (o *Owner) take(ctx context.Context, k kind, name string) (r *right, _ error) {
+func (o *Owner) take(ctx context.Context, k kind, name string, purpose Purpose) (r *right, _ error) {
 	at := byteOf(k, name)
 	unlock, err := o.locks.Lock(ctx, at, kinds[k]+" "+quote.Text(name))
 	if err != nil {
@@ -77,11 +90,11 @@ func (o *Owner) take(ctx context.Context, k kind, name string) (r *right, _ erro
 	}()
 	var file win.File
 	if k != serverRight { // other processes are excluded by the rights to the server's shares
-		if file, err = o.exclude(ctx, k, at); err != nil {
+		if file, err = o.exclude(ctx, k, at, purpose); err != nil {
 			return nil, err
 		}
 	}
-	return &right{o, unlock, file}, nil
+	return &right{o, purpose, unlock, file}, nil
 }
 
 // LockDisk takes the right to the disk that has the number n now. If there is none, the error is
@@ -89,7 +102,7 @@ func (o *Owner) take(ctx context.Context, k kind, name string) (r *right, _ erro
 //
 // LockDisk opens the disk before it waits for the right. Meanwhile the disk may leave, or get another
 // number. So the caller verifies the disk right before each change.
-func (o *Owner) LockDisk(ctx context.Context, n disk.Number) (d *LockedDisk, _ error) {
+func (o *Owner) LockDisk(ctx context.Context, n disk.Number, purpose Purpose) (d *LockedDisk, _ error) {
 	h, err := opendisk.Open(ctx, o.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return nil, err
@@ -99,7 +112,7 @@ func (o *Owner) LockDisk(ctx context.Context, n disk.Number) (d *LockedDisk, _ e
 			h.Close()
 		}
 	}()
-	r, err := o.take(ctx, diskRight, n.String())
+	r, err := o.take(ctx, diskRight, n.String(), purpose)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +129,13 @@ func (o *Owner) LockDisk(ctx context.Context, n disk.Number) (d *LockedDisk, _ e
 
 // LockDiskOf takes the right to the disk that a volume lies on, and returns where on the disk it lies.
 // It keeps no handle of the volume open: with one, Windows wouldn't format it.
-func (o *Owner) LockDiskOf(ctx context.Context, id volume.ID) (*LockedDisk, win.DiskExtent, error) {
+func (o *Owner) LockDiskOf(ctx context.Context, id volume.ID, purpose Purpose) (*LockedDisk, win.DiskExtent, error) {
 	for {
 		extent, err := Extent(ctx, o.sys, id)
 		if err != nil {
 			return nil, extent, err
 		}
-		d, now, err := o.tryLockDiskOf(ctx, id, extent.DiskNumber)
+		d, now, err := o.tryLockDiskOf(ctx, id, extent.DiskNumber, purpose)
 		if err != nil || d != nil {
 			return d, now, err
 		}
@@ -132,9 +145,9 @@ func (o *Owner) LockDiskOf(ctx context.Context, id volume.ID) (*LockedDisk, win.
 
 // tryLockDiskOf is LockDiskOf for a volume that lay on disk n a moment ago. It returns a nil disk if the
 // volume lies on a disk of another number once the right to disk n is taken.
-func (o *Owner) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number) (
+func (o *Owner) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number, purpose Purpose) (
 	_ *LockedDisk, extent win.DiskExtent, _ error) {
-	d, err := o.LockDisk(ctx, n)
+	d, err := o.LockDisk(ctx, n, purpose)
 	if err != nil {
 		if now, extentErr := Extent(ctx, o.sys, id); extentErr == nil && now.DiskNumber != n {
 			return nil, extent, nil
@@ -161,16 +174,16 @@ func (o *Owner) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number) 
 
 // LockVolume takes the right to a volume for a caller that has a right to a disk, mostly the volume's.
 func (d *LockedDisk) LockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
-	return d.owner.LockVolumeAlone(ctx, id)
+	return d.owner.LockVolumeAlone(ctx, id, d.purpose)
 }
 
 // LockVolumeAlone takes the right to a volume for a caller that needs none to its disk, which may have left.
-func (o *Owner) LockVolumeAlone(ctx context.Context, id volume.ID) (*LockedVolume, error) {
+func (o *Owner) LockVolumeAlone(ctx context.Context, id volume.ID, purpose Purpose) (*LockedVolume, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
-	r, err := o.take(ctx, volumeRight, guid)
+	r, err := o.take(ctx, volumeRight, guid, purpose)
 	if err != nil {
 		return nil, err
 	}
@@ -180,13 +193,13 @@ func (o *Owner) LockVolumeAlone(ctx context.Context, id volume.ID) (*LockedVolum
 // tryTimeout is how long TryLockVolume waits.
 const tryTimeout = time.Second
 
-// TryLockVolume is LockVolumeAlone for a caller that holds directories open. The call that has the right may wait
-// for one of these directories, so TryLockVolume waits for tryTimeout only. Then it returns
-// csiproxy.ErrUnavailable.
+// TryLockVolume is LockVolumeAlone for a caller that only releases and holds directories open. The call that
+// has the right may wait for one of these directories, so TryLockVolume waits for tryTimeout only. Then it
+// returns csiproxy.ErrUnavailable.
 func (o *Owner) TryLockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	v, err := o.LockVolumeAlone(soon, id)
+	v, err := o.LockVolumeAlone(soon, id, ToRelease)
 	if err != nil && ctx.Err() == nil && soon.Err() != nil {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"another call is changing where the volume at this path is mounted; try again later")
@@ -195,8 +208,8 @@ func (o *Owner) TryLockVolume(ctx context.Context, id volume.ID) (*LockedVolume,
 }
 
 // LockServer takes the right to the mappings of the server of remote.
-func (o *Owner) LockServer(ctx context.Context, remote unc.Path) (*LockedServer, error) {
-	r, err := o.take(ctx, serverRight, remote.Server())
+func (o *Owner) LockServer(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedServer, error) {
+	r, err := o.take(ctx, serverRight, remote.Server(), purpose)
 	if err != nil {
 		return nil, err
 	}
@@ -205,12 +218,16 @@ func (o *Owner) LockServer(ctx context.Context, remote unc.Path) (*LockedServer,
 
 // LockShare takes the right to a share for a caller that has the right to its server, and so may map it.
 func (s *LockedServer) LockShare(ctx context.Context, remote unc.Path) (*LockedShare, error) {
-	return s.owner.LockShareAlone(ctx, remote)
+	return s.owner.lockShare(ctx, remote, s.purpose)
 }
 
 // LockShareAlone takes the right to the share of remote for a caller that changes links only.
 func (o *Owner) LockShareAlone(ctx context.Context, remote unc.Path) (*LockedShare, error) {
-	r, err := o.take(ctx, shareRight, remote.Root())
+	return o.lockShare(ctx, remote, ToChange)
+}
+
+func (o *Owner) lockShare(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedShare, error) {
+	r, err := o.take(ctx, shareRight, remote.Root(), purpose)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +285,7 @@ func (o *Owner) tryLockMountedAt(ctx context.Context,
 func (o *Owner) rightTo(ctx context.Context, to pathpolicy.Resolved) (*right, error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
-		v, err := o.LockVolumeAlone(ctx, volume.ID(to.Volume))
+		v, err := o.LockVolumeAlone(ctx, volume.ID(to.Volume), ToChange)
 		if err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func TestSystemDisks(t *testing.T) {
 		simtest.Must(t, err)
 		ofVolume, err = use.SystemVolumes(sim)(t.Context(), strings.ToUpper(name))
 		simtest.Must(t, err)
-		d, err := owner.LockDisk(t.Context(), number)
+		d, err := owner.LockDisk(t.Context(), number, use.ToChange)
 		if err == nil {
 			d.Release()
 		}

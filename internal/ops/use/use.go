@@ -29,12 +29,6 @@ type System interface {
 // Owner gives the rights of one node. The groups of one node share it: without that they
 // don't exclude each other within the process. All methods may be called concurrently.
 type Owner struct {
-	*node
-	releasing bool
-}
-
-// node is what an owner has in common with the one that only releases.
-type node struct {
 	sys   System
 	paths *pathpolicy.Policy
 	log   *slog.Logger
@@ -48,15 +42,10 @@ type node struct {
 	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }
 
-// Releasing returns an owner of the same rights for operations that only end a use. When the lock file
-// is missing and there is no room to make it, these go on with the locks of this process: a full disk
-// must not keep kubelet from releasing volumes.
-func (o *Owner) Releasing() *Owner { return &Owner{o.node, true} }
-
 // New returns the owner for the node sys. Volumes and shares are used there by links and mount
 // points that paths allows. There is no right to the disks that Windows runs from.
 func New(sys System, paths *pathpolicy.Policy, log *slog.Logger) *Owner {
-	return &Owner{node: &node{sys: sys, paths: paths, log: log}}
+	return &Owner{sys: sys, paths: paths, log: log}
 }
 
 // Default returns the owner of a node whose only allowed directory is kubelet's.

@@ -50,16 +50,32 @@ type taken interface{ Release() }
 var rights = []struct {
 	name string
 	of   int // the object, by its kind
-	take func(context.Context, *use.Owner, node) (taken, error)
+	take func(context.Context, *use.Owner, node, use.Purpose) (taken, error)
 }{
-	{"disk", 1, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockDisk(ctx, n.number) }},
-	{"disk of a volume", 1, func(ctx context.Context, o *use.Owner, n node) (taken, error) {
-		r, _, err := o.LockDiskOf(ctx, n.id)
+	{"disk", 1, func(ctx context.Context, o *use.Owner, n node, purpose use.Purpose) (taken, error) {
+		return o.LockDisk(ctx, n.number, purpose)
+	}},
+	{"disk of a volume", 1, func(ctx context.Context, o *use.Owner, n node, purpose use.Purpose) (taken, error) {
+		r, _, err := o.LockDiskOf(ctx, n.id, purpose)
 		return r, err
 	}},
-	{"volume", 2, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockVolumeAlone(ctx, n.id) }},
-	{"server", 3, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockServer(ctx, share) }},
-	{"share", 4, func(ctx context.Context, o *use.Owner, n node) (taken, error) { return o.LockShareAlone(ctx, share) }},
+	{"volume", 2, func(ctx context.Context, o *use.Owner, n node, purpose use.Purpose) (taken, error) {
+		return o.LockVolumeAlone(ctx, n.id, purpose)
+	}},
+	{"server", 3, func(ctx context.Context, o *use.Owner, n node, purpose use.Purpose) (taken, error) {
+		return o.LockServer(ctx, share, purpose)
+	}},
+	{"share", 4, func(ctx context.Context, o *use.Owner, n node, purpose use.Purpose) (taken, error) {
+		if purpose == use.ToChange {
+			return o.LockShareAlone(ctx, share)
+		}
+		server, err := o.LockServer(ctx, share, purpose)
+		if err != nil {
+			return nil, err
+		}
+		defer server.Release()
+		return server.LockShare(ctx, share)
+	}},
 }
 
 var share = func() unc.Path {
@@ -76,17 +92,17 @@ func TestSecondRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ctx := newNode(t), t.Context()
 		owner := n.process()
-		d, err := owner.LockDisk(ctx, n.number)
+		d, err := owner.LockDisk(ctx, n.number, use.ToChange)
 		simtest.Must(t, err)
 		v, err := d.LockVolume(ctx, n.id)
 		simtest.Must(t, err)
-		server, err := owner.LockServer(ctx, share)
+		server, err := owner.LockServer(ctx, share, use.ToChange)
 		simtest.Must(t, err)
 		s, err := server.LockShare(ctx, share)
 		simtest.Must(t, err)
 		for _, r := range rights {
 			soon, cancel := context.WithTimeout(ctx, time.Millisecond)
-			if _, err := r.take(soon, owner, n); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := r.take(soon, owner, n, use.ToChange); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s while the right is held: %v", r.name, err)
 			}
 			cancel()
@@ -111,11 +127,11 @@ func TestExclusion(t *testing.T) {
 					if where == "two processes" {
 						other = n.process()
 					}
-					held, err := first.take(t.Context(), one, n)
+					held, err := first.take(t.Context(), one, n, use.ToChange)
 					simtest.Must(t, err)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					got, err := second.take(ctx, other, n)
+					got, err := second.take(ctx, other, n, use.ToChange)
 					// The mappings of a server are excluded by the rights to their shares.
 					excluded := first.of == second.of && (other == one || first.name != "server")
 					if excluded != errors.Is(err, context.DeadlineExceeded) || excluded != (err != nil) {
@@ -125,7 +141,7 @@ func TestExclusion(t *testing.T) {
 						got.Release()
 					}
 					held.Release()
-					got, err = second.take(t.Context(), other, n)
+					got, err = second.take(t.Context(), other, n, use.ToChange)
 					simtest.Must(t, err)
 					got.Release()
 					if locked := n.sim.LockedBytes(lockFile); len(locked) > 0 {
@@ -140,7 +156,7 @@ func TestExclusion(t *testing.T) {
 // Windows' names of a volume may differ in case. The right is one.
 func TestVolumeInOtherCase(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
+	held, err := n.process().LockVolumeAlone(t.Context(), n.id, use.ToChange)
 	simtest.Must(t, err)
 	defer held.Release()
 	other := volume.ID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
@@ -149,7 +165,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := n.process().LockVolumeAlone(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.process().LockVolumeAlone(ctx, other, use.ToChange); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the right to %s while that to %s is held: %v", other, n.id, err)
 	}
 }
@@ -157,7 +173,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 // While a right is held, nobody writes to the lock file or deletes it, and everybody who may reads it.
 func TestLockFileIsOpenedForReading(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
+	held, err := n.process().LockVolumeAlone(t.Context(), n.id, use.ToChange)
 	simtest.Must(t, err)
 	defer held.Release()
 	for access, want := range map[win.Access]error{
@@ -180,10 +196,10 @@ func TestAnotherProcess(t *testing.T) {
 		n := newNode(t)
 		// Its byte may be locked for a moment after the file is closed.
 		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallLockFile, Count: 1}, win.ErrorLockViolation))
-		held, err := n.process().LockVolumeAlone(t.Context(), n.id)
+		held, err := n.process().LockVolumeAlone(t.Context(), n.id, use.ToChange)
 		simtest.Must(t, err)
 		begun := time.Now()
-		_, err = n.process().LockVolumeAlone(t.Context(), n.id)
+		_, err = n.process().LockVolumeAlone(t.Context(), n.id, use.ToChange)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable, "another process of CSI Proxy is changing the volume")
 		if took := time.Since(begun); took < 10*time.Second {
 			t.Errorf("after %v", took)
@@ -195,6 +211,8 @@ func TestAnotherProcess(t *testing.T) {
 // lockFile is the file whose bytes are locked.
 const lockFile = `C:\Windows\csi-proxy.lock`
 
+var purposes = []use.Purpose{use.ToChange, use.ToRelease}
+
 // Nobody else makes the lock file before CSI Proxy does, and what isn't its own is refused.
 func TestLockFileOfOthers(t *testing.T) {
 	for name, plant := range map[string]func(*winsim.System) error{
@@ -204,12 +222,13 @@ func TestLockFileOfOthers(t *testing.T) {
 	} {
 		n := newNode(t)
 		simtest.Must(t, plant(n.sim))
-		for what, o := range map[string]*use.Owner{"an owner": n.process(), "one that releases": n.process().Releasing()} {
-			if err := o.MakeLockFile(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
-				t.Errorf("%s, %s: %v", name, what, err)
-			}
-			if _, err := o.LockVolumeAlone(t.Context(), n.id); err == nil || !strings.Contains(err.Error(), lockFile) {
-				t.Errorf("%s, %s: %v", name, what, err)
+		if err := n.process().MakeLockFile(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, purpose := range purposes {
+			_, err := n.process().LockVolumeAlone(t.Context(), n.id, purpose)
+			if err == nil || !strings.Contains(err.Error(), lockFile) {
+				t.Errorf("%s, purpose %d: %v", name, purpose, err)
 			}
 		}
 	}
@@ -229,15 +248,15 @@ func TestFullDisk(t *testing.T) {
 					continue
 				}
 				full()
-				if _, err := r.take(t.Context(), n.process(), n); !errors.Is(err, errno) {
+				if _, err := r.take(t.Context(), n.process(), n, use.ToChange); !errors.Is(err, errno) {
 					t.Errorf("%v, %s: %v", errno, r.name, err)
 				}
 				full()
-				o := n.process().Releasing()
-				held, err := r.take(t.Context(), o, n)
+				o := n.process()
+				held, err := r.take(t.Context(), o, n, use.ToRelease)
 				simtest.Must(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				if _, err := r.take(ctx, o, n); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := r.take(ctx, o, n, use.ToRelease); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%v, %s twice in one process: %v", errno, r.name, err)
 				}
 				cancel()
@@ -245,9 +264,9 @@ func TestFullDisk(t *testing.T) {
 			}
 			n.sim.ResetRules()
 			simtest.Must(t, n.process().MakeLockFile(t.Context()))
-			for _, o := range []*use.Owner{n.process(), n.process().Releasing()} {
+			for _, purpose := range purposes {
 				full()
-				held, err := o.LockVolumeAlone(t.Context(), n.id)
+				held, err := n.process().LockVolumeAlone(t.Context(), n.id, purpose)
 				simtest.Must(t, err)
 				simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
 				held.Release()
@@ -260,23 +279,23 @@ func TestFullDisk(t *testing.T) {
 func TestObjects(t *testing.T) {
 	n := newNode(t)
 	owner := n.process()
-	if _, err := owner.LockDisk(t.Context(), 0); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
+	if _, err := owner.LockDisk(t.Context(), 0, use.ToChange); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
 		t.Errorf("the disk that Windows runs from: %v", err)
 	}
 	simtest.Must(t, n.sim.DetachDisk(n.number))
-	if _, err := owner.LockDisk(t.Context(), n.number); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := owner.LockDisk(t.Context(), n.number, use.ToChange); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a disk that has left: %v", err)
 	}
-	if _, _, err := owner.LockDiskOf(t.Context(), n.id); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := owner.LockDiskOf(t.Context(), n.id, use.ToChange); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the disk of a volume that has left: %v", err)
 	}
-	right, err := owner.LockVolumeAlone(t.Context(), n.id)
+	right, err := owner.LockVolumeAlone(t.Context(), n.id, use.ToChange)
 	simtest.Must(t, err)
 	right.Release()
-	if _, err := owner.LockVolumeAlone(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, err := owner.LockVolumeAlone(t.Context(), `C:\`, use.ToChange); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("no volume id: %v", err)
 	}
-	if _, _, err := owner.LockDiskOf(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, _, err := owner.LockDiskOf(t.Context(), `C:\`, use.ToChange); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("the disk of no volume id: %v", err)
 	}
 }
@@ -302,7 +321,7 @@ func TestDiskGetsAnotherNumber(t *testing.T) {
 				}
 				n.sim.Settle()
 			})
-			d, extent, err := n.process().LockDiskOf(t.Context(), n.id)
+			d, extent, err := n.process().LockDiskOf(t.Context(), n.id, use.ToChange)
 			n.sim.OnCall(nil)
 			if err == nil {
 				if now := n.sim.VolumesOfDisk(d.Number); extent.DiskNumber != d.Number || len(now) == 0 {
@@ -324,7 +343,7 @@ func TestDiskIsSwapped(t *testing.T) {
 		before(n.sim, func(winsim.Call) {
 			simtest.Must(t, n.sim.SwapDisk(n.number, winsim.DiskSpec{Serial: "clone"}, true))
 		})
-		d, _, err := n.process().LockDiskOf(t.Context(), n.id)
+		d, _, err := n.process().LockDiskOf(t.Context(), n.id, use.ToChange)
 		n.sim.OnCall(nil)
 		if err == nil {
 			simtest.WantError(t, d.Verify(t.Context()), nil)
@@ -343,7 +362,7 @@ func TestTryLockVolume(t *testing.T) {
 			if where == "two processes" {
 				other = n.process()
 			}
-			held, err := one.LockVolumeAlone(t.Context(), n.id)
+			held, err := one.LockVolumeAlone(t.Context(), n.id, use.ToChange)
 			simtest.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
@@ -397,7 +416,7 @@ func TestMountedAt(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				if kind == pathpolicy.MountedVolume {
-					r, err := other.LockVolumeAlone(ctx, volume.ID(to))
+					r, err := other.LockVolumeAlone(ctx, volume.ID(to), use.ToChange)
 					return r, err
 				}
 				remote, err := unc.Parse(to)

@@ -34,7 +34,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 	if err != nil {
 		return at(targetPath, err)
 	}
-	d, _, err := v.options.Owner.LockDiskOf(ctx, id) // an error if there is no such volume
+	d, _, err := v.options.Owner.LockDiskOf(ctx, id, use.ToChange) // an error if there is no such volume
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 	if err != nil {
 		return at(targetPath, err)
 	}
-	right, err := v.options.Owner.Releasing().LockVolumeAlone(ctx, id)
+	right, err := v.options.Owner.LockVolumeAlone(ctx, id, use.ToRelease)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 	if sizeBytes < 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 	}
-	d, extent, err := v.options.Owner.LockDiskOf(ctx, id)
+	d, extent, err := v.options.Owner.LockDiskOf(ctx, id, use.ToChange)
 	if err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
-	d, extent, err := v.options.Owner.LockDiskOf(ctx, id)
+	d, extent, err := v.options.Owner.LockDiskOf(ctx, id, use.ToChange)
 	if err != nil {
 		return err
 	}
