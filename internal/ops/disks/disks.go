@@ -27,6 +27,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -221,7 +222,7 @@ func (d *Disks) setOffline(ctx context.Context, h *use.LockedDisk, attributes wi
 		return err
 	}
 	if len(staged) > 0 {
-		return refuse("a volume of it is mounted at " + use.Listed(staged) + "; unmount it first")
+		return refuse("a volume of it is mounted at " + quote.List(staged) + "; unmount it first")
 	}
 	return d.TakeOffline(ctx, h, volumes, 0)
 }
@@ -423,7 +424,7 @@ func (d *Disks) putBack(ctx context.Context, h *use.LockedDisk, before win.DiskA
 			return err
 		}
 		if len(paths) > 0 { // somebody has begun to use it
-			return refuse("a volume of it is mounted at " + use.Listed(paths))
+			return refuse("a volume of it is mounted at " + quote.List(paths))
 		}
 	}
 	if err := d.flushAndSet(ctx, h, volumes, before, Blocking); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -180,7 +181,7 @@ func (m *Mappings) dropStaleRecords(ctx context.Context, mapped []win.SMBMapping
 	}
 	if len(others) > 0 {
 		m.options.Logger.Warn("what isn't a record of an SMB mapping is passed over", "directory", recordDirectory,
-			"names", use.Listed(others), "count", len(others))
+			"names", quote.List(others), "count", len(others))
 	}
 	for _, remote := range shares {
 		if remote.MappedBy(mapped) {

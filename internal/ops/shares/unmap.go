@@ -10,6 +10,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -165,7 +166,7 @@ func (m *Mappings) unmapForDriver(ctx context.Context, r *Rights) error {
 	}
 	m.requests.set(r.Share, toGo)
 	m.options.Logger.Info("a mapping stays for the links to its share, and goes with the last one", "remotePath",
-		r.remote.Root(), "links", use.Listed(links.Paths()), "count", len(links.ways), "err", links.Incomplete)
+		r.remote.Root(), "links", quote.List(links.Paths()), "count", len(links.ways), "err", links.Incomplete)
 	return nil
 }
 

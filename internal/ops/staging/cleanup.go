@@ -220,5 +220,5 @@ func refusePublished(links []string, why string) error {
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, why,
-		use.Listed(links))
+		quote.List(links))
 }

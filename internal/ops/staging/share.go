@@ -91,7 +91,7 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.U
 	if staged {
 		if published := links.By(u.local); len(published) > 0 && !u.force {
 			return done, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share is published at %s; "+unpublishFirst,
-				use.Listed(published))
+				quote.List(published))
 		}
 		links = links.Except(u.local)
 	}

@@ -224,7 +224,7 @@ func (s *Staging) makeWritable(ctx context.Context, d *use.LockedDisk, before wi
 			return false, err
 		}
 		if len(paths) > 0 {
-			return false, refuse("it is staged read-only at " + use.Listed(paths) +
+			return false, refuse("it is staged read-only at " + quote.List(paths) +
 				", and can't be staged writable too; unstage it there first")
 		}
 	}
@@ -258,7 +258,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *use.LockedDisk, before wi
 			return err
 		}
 		if len(paths) > 0 {
-			return refuse("it is staged writable at " + use.Listed(paths) +
+			return refuse("it is staged writable at " + quote.List(paths) +
 				", and can't be staged read-only too; unstage it there first")
 		}
 		if err := s.Disks.TakeOffline(ctx, d, volumes, 0); err != nil {

@@ -12,7 +12,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
@@ -248,16 +247,4 @@ func (o *Owner) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.
 		return false, nil
 	}
 	return err == nil && id.Equal(volume.ID(on)), err
-}
-
-// MostListed is how many paths Listed names.
-const MostListed = 5
-
-// Listed names at most five paths in an error.
-func Listed(paths []string) string {
-	text := strings.Join(paths[:min(len(paths), MostListed)], ", ")
-	if len(paths) > MostListed {
-		text += ", …"
-	}
-	return quote.Text(text)
 }

@@ -122,7 +122,7 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 		}
 		names = append(names, name)
 	}
-	return refuse("the directory is not empty: it has " + use.Listed(names) +
+	return refuse("the directory is not empty: it has " + quote.List(names) +
 		"; somebody wrote there while nothing was mounted; on the node, Move-Item -LiteralPath '" +
 		strings.ReplaceAll(directory.Path(), "'", "''") +
 		"' -Destination DIRECTORY moves all of it to another directory on the same drive")

@@ -39,6 +39,18 @@ func Text(s string) string {
 // hidden reports whether a character isn't printed as itself.
 func hidden(r rune) bool { return !strconv.IsPrint(r) }
 
+// mostListed is how many texts List names.
+const mostListed = 5
+
+// List names at most five texts, such as paths, in a message.
+func List(texts []string) string {
+	list := strings.Join(texts[:min(len(texts), mostListed)], ", ")
+	if len(texts) > mostListed {
+		list += ", …"
+	}
+	return Text(list)
+}
+
 // Terminal returns s for a terminal, with what isn't printable escaped, and as long as it is.
 func Terminal(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {

@@ -35,3 +35,16 @@ func TestNothingHides(t *testing.T) {
 		}
 	}
 }
+
+func TestList(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"":                 nil,
+		"1, 2, 3, 4, 5":    {"1", "2", "3", "4", "5"},
+		"1, 2, 3, 4, 5, …": {"1", "2", "3", "4", "5", "6"},
+		`"a, \x1b"`:        {"a", "\x1b"},
+	} {
+		if got := List(texts); got != want {
+			t.Errorf("%q: %q, want %q", texts, got, want)
+		}
+	}
+}
