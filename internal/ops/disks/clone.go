@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -23,7 +23,7 @@ import (
 
 // RefuseCopy returns an error if an offline disk is the copy of one that is online. Detaching one of
 // them helps; advice is what else does, for the error.
-func (d *Disks) RefuseCopy(ctx context.Context, h *use.LockedDisk, layout *win.DriveLayout, advice string) error {
+func (d *Disks) RefuseCopy(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, advice string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	if err == nil && id != "" {
 		err = refuse(fmt.Sprintf("it is a copy of disk %d, which is online: both have the %s; detach one of them, or %s",
@@ -34,7 +34,7 @@ func (d *Disks) RefuseCopy(ctx context.Context, h *use.LockedDisk, layout *win.D
 
 // refuseUnwantedCopy is RefuseCopy if the administrator wants no copies online. Only then is the table of
 // an offline disk needed, which Windows may not return.
-func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *use.LockedDisk) error {
+func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *locks.LockedDisk) error {
 	if !d.options.RefuseClones {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *use.LockedDisk) error
 // refuseCollision returns an error if Windows has left a disk offline, or taken it offline again,
 // because it is a copy. layout is the disk's partition table as Windows last returned it; nil if it has
 // returned none.
-func (d *Disks) refuseCollision(ctx context.Context, h *use.LockedDisk, layout *win.DriveLayout) error {
+func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	switch {
 	case err != nil:

@@ -83,7 +83,7 @@ func detailsFor(s storage.Selector) details {
 // Describe is Hardware, but fills in all that is known of each disk that matches, apart from its
 // iSCSI target.
 func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
-	windows, err := d.options.Owner.SystemDisks(ctx)
+	windows, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
 		return nil, err
 	}

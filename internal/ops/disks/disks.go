@@ -24,9 +24,11 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -37,7 +39,7 @@ type System interface {
 	win.Devices
 	win.Notices
 	win.FileSystems
-	use.System
+	users.System
 }
 
 // Options change how the operations behave.
@@ -58,10 +60,7 @@ type Disks struct {
 
 // New returns the operations on the disks of sys.
 func New(sys System, o Options) *Disks {
-	if o.Owner == nil {
-		o.Owner = use.Default(sys)
-	}
-	o = o.On(sys, nil)
+	o = o.On(sys, pathpolicy.Default())
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
@@ -125,9 +124,9 @@ func enumerate(numbers []disk.Number) string {
 	return b.String()
 }
 
-// take takes the right to the disk that has the number n now: see [use.Owner.LockDisk].
-func (d *Disks) take(ctx context.Context, n disk.Number, purpose use.Purpose) (*use.LockedDisk, error) {
-	right, err := d.options.Owner.LockDisk(ctx, n, purpose)
+// take takes the right to the disk that has the number n now: see [locks.Locker.LockDisk].
+func (d *Disks) take(ctx context.Context, n disk.Number, purpose locks.Purpose) (*locks.LockedDisk, error) {
+	right, err := d.options.Locks.LockDisk(ctx, n, purpose)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
@@ -162,9 +161,9 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 // SetDiskState implements [disk.Operations].
 func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (err error) {
 	defer d.options.Runner.Done("SetDiskState", object(n), time.Now(), &err)
-	purpose := use.ToChange
+	purpose := locks.ToChange
 	if !online {
-		purpose = use.ToRelease
+		purpose = locks.ToRelease
 	}
 	h, err := d.take(ctx, n, purpose)
 	if err != nil {
@@ -196,7 +195,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (e
 
 // setOffline takes a disk offline unless a volume of it is mounted in the allowed
 // directories: a pod may be using it.
-func (d *Disks) setOffline(ctx context.Context, h *use.LockedDisk, attributes win.DiskAttributes) error {
+func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, attributes win.DiskAttributes) error {
 	if attributes&win.DiskOffline != 0 {
 		return nil
 	}
@@ -208,7 +207,7 @@ func (d *Disks) setOffline(ctx context.Context, h *use.LockedDisk, attributes wi
 		// A broken disk that nobody uses must go offline, too.
 		d.options.Logger.Warn("a disk that is to go offline doesn't say where its volumes are mounted", "disk", h.Number,
 			"err", err)
-		paths, err = d.options.Owner.MountsOf(ctx, h.Number)
+		paths, err = d.options.Users.MountsOf(ctx, h.Number)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -217,7 +216,7 @@ func (d *Disks) setOffline(ctx context.Context, h *use.LockedDisk, attributes wi
 				Detail: "whether a volume of it is mounted can't be found out; try again later"}
 		}
 	}
-	staged, err := d.options.Owner.Allowed(ctx, paths)
+	staged, err := d.options.Users.Allowed(ctx, paths)
 	if err != nil {
 		return err
 	}
@@ -232,7 +231,7 @@ const Blocking = win.DiskOffline | win.DiskReadOnly
 
 // maskOf returns which of a disk's attributes are to be cleared so that the disk can be used. It
 // leaves out read-only if the disk is staged read-only.
-func (d *Disks) maskOf(ctx context.Context, h *use.LockedDisk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
+func (d *Disks) maskOf(ctx context.Context, h *locks.LockedDisk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
 	if attributes&Blocking != win.DiskReadOnly {
 		return Blocking, nil
 	}
@@ -246,7 +245,7 @@ func (d *Disks) maskOf(ctx context.Context, h *use.LockedDisk, attributes win.Di
 // StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
 // are any, the disk was staged read-only. Without any it may be read-only for another reason, such as
 // that the disk before it at its place was. If the disk has gone offline, the error is ErrChanged.
-func (d *Disks) StagedReadOnly(ctx context.Context, h *use.LockedDisk) (paths []string, _ error) {
+func (d *Disks) StagedReadOnly(ctx context.Context, h *locks.LockedDisk) (paths []string, _ error) {
 	_, paths, err := d.Mounted(ctx, h)
 	if err != nil || len(paths) > 0 {
 		return paths, err
@@ -259,7 +258,7 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *use.LockedDisk) (paths []
 }
 
 // Mounted returns the volumes of an online disk, and at which directories they are mounted.
-func (d *Disks) Mounted(ctx context.Context, h *use.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
+func (d *Disks) Mounted(ctx context.Context, h *locks.LockedDisk) (volumes opendisk.Volumes, paths []string, err error) {
 	if volumes, err = d.Volumes(ctx, h); err != nil {
 		return nil, nil, err
 	}
@@ -271,7 +270,7 @@ func (d *Disks) Mounted(ctx context.Context, h *use.LockedDisk) (volumes opendis
 
 // Volumes returns the volumes of an online disk. If one hasn't arrived, and some volume that isn't
 // there is mounted in the allowed directories, the two may be the same: then Volumes waits for it.
-func (d *Disks) Volumes(ctx context.Context, h *use.LockedDisk) (volumes opendisk.Volumes, _ error) {
+func (d *Disks) Volumes(ctx context.Context, h *locks.LockedDisk) (volumes opendisk.Volumes, _ error) {
 	layout, err := h.Layout(ctx)
 	if err != nil {
 		return nil, err
@@ -281,7 +280,7 @@ func (d *Disks) Volumes(ctx context.Context, h *use.LockedDisk) (volumes opendis
 		return nil, err
 	}
 	if len(volumes) < len(wanted) {
-		awaited, err := d.options.Owner.MountsMissingVolume(ctx)
+		awaited, err := d.options.Users.MountsMissingVolume(ctx)
 		if err == nil && awaited {
 			volumes, err = h.AwaitVolumes(ctx, d.sys, wanted, freshDiskTimeout, nil)
 		}
@@ -299,7 +298,7 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, use.Directories(at)...)
+		paths = append(paths, users.Directories(at)...)
 	}
 	slices.Sort(paths)
 	return paths, nil
@@ -308,7 +307,7 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 // GoOnline clears those attributes of mask that a disk has, and then has judge look at the disk: Windows
 // need not show what is on one that is offline. If judge refuses the disk, or the caller gives up before
 // that, the disk gets the attributes before back.
-func (d *Disks) GoOnline(ctx context.Context, h *use.LockedDisk, before, mask win.DiskAttributes, judge func() error) error {
+func (d *Disks) GoOnline(ctx context.Context, h *locks.LockedDisk, before, mask win.DiskAttributes, judge func() error) error {
 	err := d.Clear(ctx, h, mask)
 	if err == nil {
 		err = judge()
@@ -330,7 +329,7 @@ func IsRefusal(err error) bool {
 }
 
 // Clear clears those attributes of mask that a disk has.
-func (d *Disks) Clear(ctx context.Context, h *use.LockedDisk, mask win.DiskAttributes) error {
+func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAttributes) error {
 	has, err := h.Attributes(ctx)
 	if has &= mask; err != nil || has == 0 {
 		return err
@@ -360,7 +359,7 @@ func (d *Disks) Clear(ctx context.Context, h *use.LockedDisk, mask win.DiskAttri
 }
 
 // clear clears attributes that a disk has.
-func (d *Disks) clear(ctx context.Context, h *use.LockedDisk, has win.DiskAttributes) error {
+func (d *Disks) clear(ctx context.Context, h *locks.LockedDisk, has win.DiskAttributes) error {
 	// Read-only is cleared first. Windows mounts the file systems as soon as the disk is online, and
 	// would mount them read-only otherwise. On a disk that is online they may be mounted read-only
 	// already, and stay so; so that disk goes offline first.
@@ -396,7 +395,7 @@ func (d *Disks) clear(ctx context.Context, h *use.LockedDisk, has win.DiskAttrib
 // none when it comes again.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
-func (d *Disks) PutBack(ctx context.Context, h *use.LockedDisk, before win.DiskAttributes) {
+func (d *Disks) PutBack(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) {
 	before &= Blocking
 	err := d.putBack(context.WithoutCancel(ctx), h, before)
 	if err != nil {
@@ -404,7 +403,7 @@ func (d *Disks) PutBack(ctx context.Context, h *use.LockedDisk, before win.DiskA
 	}
 }
 
-func (d *Disks) putBack(ctx context.Context, h *use.LockedDisk, before win.DiskAttributes) error {
+func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) error {
 	now, err := h.Attributes(ctx)
 	if now &= Blocking; err != nil || before == 0 || now == before {
 		return err
@@ -442,7 +441,7 @@ func (d *Disks) putBack(ctx context.Context, h *use.LockedDisk, before win.DiskA
 // also makes the disk writable: Windows keeps the attribute for the disk's place, and the next disk
 // there would inherit it. One call to Windows does both. With two, the disk could leave or the process
 // die in between, and a repeated UnstageVolume may not know the disk any more.
-func (d *Disks) TakeOffline(ctx context.Context, h *use.LockedDisk, volumes opendisk.Volumes,
+func (d *Disks) TakeOffline(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes,
 	staged win.DiskAttributes) error {
 	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
 	if err := d.flushAndSet(ctx, h, volumes, win.DiskOffline&change, change); err != nil {
@@ -458,7 +457,7 @@ func (d *Disks) TakeOffline(ctx context.Context, h *use.LockedDisk, volumes open
 }
 
 // flushAndSet flushes volumes of a disk, and changes its attributes in mask.
-func (d *Disks) flushAndSet(ctx context.Context, h *use.LockedDisk, volumes opendisk.Volumes,
+func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes,
 	attributes, mask win.DiskAttributes) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)

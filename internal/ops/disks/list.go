@@ -67,16 +67,16 @@ func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ disk.Num
 // ListDiskLocations implements [disk.Operations].
 func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.Location, err error) {
 	defer d.options.Runner.Done("ListDiskLocations", "", time.Now(), &err)
-	windows, err := d.options.Owner.SystemDisks(ctx)
+	windows, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// First, so that a protected volume that comes meanwhile is among the protected disks.
-	missing, err := d.options.Owner.MissingNames(ctx)
+	missing, err := d.options.Users.MissingNames(ctx)
 	if err != nil {
 		return nil, err
 	}
-	protected, err := d.options.Owner.ProtectedDisks(ctx)
+	protected, err := d.options.Users.ProtectedDisks(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -33,7 +33,7 @@ const (
 // PartitionDisk implements [disk.Operations].
 func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
 	defer d.options.Runner.Done("PartitionDisk", object(n), time.Now(), &err)
-	h, err := d.take(ctx, n, use.ToChange)
+	h, err := d.take(ctx, n, locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
 // EnsurePartition makes a data partition on a disk that has none. before are the disk's attributes. If
 // EnsurePartition has made a partition, the disk is online and writable. If the disk was offline, and showed
 // no partition before it went online, it is online and writable, too.
-func (d *Disks) EnsurePartition(ctx context.Context, h *use.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
+func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
 	switch before & Blocking {
 	case 0:
 	case win.DiskReadOnly: // it may be in use, and so stays as it is unless it is to be written to
@@ -111,7 +111,7 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *use.LockedDisk, before w
 // missing. If one is missing, and the disk holds something else or is too small, inspect returns an
 // error. It reads the table again at the end: if somebody has begun to use the disk meanwhile, the disk
 // has one.
-func (d *Disks) inspect(ctx context.Context, h *use.LockedDisk) (
+func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk) (
 	_ *win.DriveLayout, partitionMissing bool, _ error) {
 	if err := h.Verify(ctx); err != nil {
 		return nil, false, err
@@ -123,7 +123,7 @@ func (d *Disks) inspect(ctx context.Context, h *use.LockedDisk) (
 	if hasPartition(layout) {
 		return layout, false, refuseForeign(layout)
 	}
-	if err := d.options.Owner.CheckEmptyDisk(ctx, h.Disk); err != nil {
+	if err := d.options.Users.CheckEmptyDisk(ctx, h.Disk); err != nil {
 		return nil, false, err
 	}
 	switch {
@@ -191,7 +191,7 @@ func hasPartition(l *win.DriveLayout) bool {
 
 // writeTable writes a GPT and a data partition in it, as far as the disk lacks these. layout is its
 // table now.
-func (d *Disks) writeTable(ctx context.Context, h *use.LockedDisk, layout *win.DriveLayout) error {
+func (d *Disks) writeTable(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) error {
 	if layout.Style == win.StyleRAW {
 		create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: maximumPartitions}
 		if err := h.CreateDisk(ctx, create); err != nil {
@@ -283,7 +283,7 @@ func refuse(why string) error {
 // again; no public source says whether it does, or when it is done. Then AwaitVolumes clears the
 // attributes of keepClear again. It doesn't for a copy that has gone offline twice, or once if it is to
 // be read-only: see [Disks.refuseCollision].
-func (d *Disks) AwaitVolumes(ctx context.Context, h *use.LockedDisk,
+func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk,
 	keepClear win.DiskAttributes) (opendisk.Volumes, error) {
 	layout, layoutErr := h.Layout(ctx)
 	patient := keepClear&win.DiskReadOnly != 0

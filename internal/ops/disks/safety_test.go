@@ -16,7 +16,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -71,10 +71,10 @@ func TestPartitionDiskBesideSomebodyElse(t *testing.T) {
 func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
-		owner := use.Default(sim)
-		ops := disks.New(sim, disks.Options{Owner: owner})
+		locker := locks.Default(sim)
+		ops := disks.New(sim, disks.Options{Locks: locker})
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		right, err := owner.LockDisk(t.Context(), n, use.ToChange)
+		right, err := locker.LockDisk(t.Context(), n, locks.ToChange)
 		simtest.Must(t, err)
 		ended := make(chan error, 2)
 		go func() { ended <- ops.PartitionDisk(t.Context(), n) }()

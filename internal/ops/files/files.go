@@ -19,7 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -27,7 +27,7 @@ import (
 
 // System has the Windows calls that the operations on files make.
 type System interface {
-	use.System
+	users.System
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
 }
 

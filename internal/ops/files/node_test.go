@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -29,7 +29,7 @@ var (
 func newNode(t *testing.T) *winsim.System {
 	t.Helper()
 	sys := simtest.Open(t, winsim.Delays{})
-	must(t, use.Default(sys).MakeLockFile(t.Context())) // tests compare what is in C:\Windows
+	must(t, locks.Default(sys).MakeLockFile(t.Context())) // tests compare what is in C:\Windows
 	return sys
 }
 

@@ -9,8 +9,8 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -23,7 +23,7 @@ import (
 // and some memory that doesn't depend on the depth.
 type remover struct {
 	limits
-	owner     *use.Owner
+	locks     *locks.Locker
 	removed   int // entries so far
 	unmounted int // volumes so far
 	listed    int // entries of directories above the one that is removed
@@ -236,7 +236,7 @@ func (r *remover) unmount(ctx context.Context, e entry) error {
 }
 
 func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id volume.ID) error {
-	right, err := r.owner.TryLockVolume(ctx, id)
+	right, err := r.locks.TryLockVolume(ctx, id)
 	if err != nil {
 		return err
 	}

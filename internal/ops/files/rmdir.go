@@ -52,7 +52,7 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
 			return remote, false, err
 		}
 	}
-	r := &remover{limits: f.limits, owner: f.options.Owner}
+	r := &remover{limits: f.limits, locks: f.options.Locks}
 	defer f.report(r, at)
 	if force {
 		return remote, isShare, r.removeTree(ctx, entry{at, info})
@@ -107,7 +107,7 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error)
 		if info.IsReparsePoint() {
 			return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is a link or mount point")
 		}
-		r := &remover{limits: f.limits, owner: f.options.Owner}
+		r := &remover{limits: f.limits, locks: f.options.Locks}
 		defer f.report(r, e)
 		return r.removeEntries(ctx, dir)
 	})

@@ -25,7 +25,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 	if err != nil {
 		return atSource(sourcePath, err)
 	}
-	to, release, err := f.options.Owner.LockMountedAt(ctx, source)
+	to, release, err := f.options.Locks.LockMountedAt(ctx, source)
 	if err != nil {
 		return atSource(sourcePath, err)
 	}

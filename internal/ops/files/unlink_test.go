@@ -15,9 +15,10 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -133,21 +134,22 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 	simtest.ErrorAtEachCall(t, operations)
 }
 
-// newOwned returns a node, who owns what is in use on it, and the operations.
-func newOwned(t *testing.T) (*winsim.System, *use.Owner, *files.Filesystem) {
+// newLocked returns a node, its locker, and the operations.
+func newLocked(t *testing.T) (*winsim.System, *locks.Locker, *files.Filesystem) {
 	t.Helper()
 	sys := newNode(t)
 	paths, err := pathpolicy.New(kubelet)
 	must(t, err)
-	owner := use.New(sys, paths, slog.New(slog.DiscardHandler))
-	o := files.Options{Owner: owner}
-	return sys, owner, files.New(sys, paths, shares.New(sys, paths, o), o)
+	log := slog.New(slog.DiscardHandler)
+	locker := locks.New(sys, paths, users.New(sys, paths, log), log)
+	o := files.Options{Locks: locker}
+	return sys, locker, files.New(sys, paths, shares.New(sys, paths, o), o)
 }
 
 // CleanUp removes a link while another call makes the same one: in the end, it is there.
 func TestLinkIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys, _, f := newOwned(t)
+		sys, _, f := newLocked(t)
 		must(t, sys.MkdirAll(kubelet+`\x`))
 		must(t, sys.Symlink(kubelet+`\link`, kubelet+`\x`, true))
 		made := make(chan error, 1)
@@ -169,12 +171,12 @@ func TestLinkIsMadeAgain(t *testing.T) {
 // unmounted with the right to itself only.
 func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys, owner, f := newOwned(t)
+		sys, locker, f := newLocked(t)
 		first, _ := newVolume(t, sys)
 		second, _ := newVolume(t, sys)
 		const dir = kubelet + `\x`
 		mount(t, sys, dir, first)
-		right, err := owner.LockVolumeAlone(t.Context(), volume.ID(second), use.ToChange)
+		right, err := locker.LockVolumeAlone(t.Context(), volume.ID(second), locks.ToChange)
 		must(t, err)
 		defer right.Release()
 		looks := 0

@@ -10,9 +10,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 )
 
 // Options change how the operations behave. Each group takes those that concern it. The zero
@@ -40,9 +41,11 @@ type Options struct {
 	Logger *slog.Logger
 	// Runner runs and observes the operations.
 	Runner *operation.Runner
-	// Owner gives the rights to change a disk, a volume, the mappings of a server, and the
-	// links to a share. A query takes no right: a server may take long to answer it.
-	Owner *use.Owner
+	// Locks locks what is changed: a disk, a volume, the mappings of a server, the links to a share. A
+	// query locks nothing: a server may take long to answer it.
+	Locks *locks.Locker
+	// Users finds who uses disks and volumes.
+	Users *users.Finder
 
 	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
 	// these don't answer or answer with errors, whenever that number changes. Default: none.
@@ -64,11 +67,14 @@ func (o Options) Logged() Options {
 	return o
 }
 
-// On returns the options with what is missing made for sys: logger, runner and owner.
-func (o Options) On(sys use.System, paths *pathpolicy.Policy) Options {
+// On returns the options with what is missing made for sys: logger, runner, locks and users.
+func (o Options) On(sys users.System, paths *pathpolicy.Policy) Options {
 	o = o.Logged()
-	if o.Owner == nil {
-		o.Owner = use.New(sys, paths, o.Logger)
+	if o.Users == nil {
+		o.Users = users.New(sys, paths, o.Logger)
+	}
+	if o.Locks == nil {
+		o.Locks = locks.New(sys, paths, o.Users, o.Logger)
 	}
 	return o
 }

@@ -83,7 +83,7 @@ func (n *Node) ForeignRecords(ctx context.Context) (int, error) {
 
 // MissingVolumes says of each volume of Options.ProtectedVolumes whether no disk of the node has it.
 func (n *Node) MissingVolumes(ctx context.Context) (map[string]bool, error) {
-	return n.owner.MissingVolumes(ctx)
+	return n.users.MissingVolumes(ctx)
 }
 
 // mappingStates names the states of mappings.

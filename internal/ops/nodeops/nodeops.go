@@ -16,12 +16,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/staging"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
@@ -71,7 +72,8 @@ type Node struct {
 	Operations
 	calls   *operation.Windows
 	paths   *pathpolicy.Policy
-	owner   *use.Owner
+	locks   *locks.Locker
+	users   *users.Finder
 	disks   *disks.Disks
 	shares  *shares.Mappings
 	staging *staging.Staging
@@ -88,7 +90,7 @@ func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 
 // MakeLockFile makes the file that keeps processes of CSI Proxy from each other, if it is missing.
 // Without it, the first operation that needs the file makes it.
-func (n *Node) MakeLockFile(ctx context.Context) error { return n.owner.MakeLockFile(ctx) }
+func (n *Node) MakeLockFile(ctx context.Context) error { return n.locks.MakeLockFile(ctx) }
 
 // New returns the operations on the node that sys is. It fails only for bad options.
 func New(sys win.System, o Options) (*Node, error) {
@@ -109,7 +111,7 @@ func New(sys win.System, o Options) (*Node, error) {
 	if o.Logger != nil {
 		paths = paths.Log(o.Logger)
 	}
-	if paths, err = paths.Protect(o.ProtectedVolumes, use.SystemVolumes(calls)); err != nil {
+	if paths, err = paths.Protect(o.ProtectedVolumes, users.SystemVolumes(calls)); err != nil {
 		return nil, err
 	}
 	options := (group.Options{
@@ -126,10 +128,12 @@ func New(sys win.System, o Options) (*Node, error) {
 	options.ReenumerateAdapters = allDisks.ReenumerateAdapters
 	targets := initiator.New(calls, options)
 	tasks := staging.New(staging.Groups{
-		Sys: calls, Paths: paths, Owner: options.Owner, Disks: allDisks, Volumes: allVolumes, Files: allFiles,
+		Sys: calls, Paths: paths, Locks: options.Locks, Users: options.Users, Disks: allDisks,
+		Volumes: allVolumes, Files: allFiles,
 		Mappings: mappings, Initiator: targets,
 	}, options)
-	n := &Node{calls: calls, paths: paths, owner: options.Owner, disks: allDisks, shares: mappings, staging: tasks}
+	n := &Node{calls: calls, paths: paths, locks: options.Locks, users: options.Users,
+		disks: allDisks, shares: mappings, staging: tasks}
 	n.Operations = Operations{
 		Disk:       allDisks,
 		Volume:     allVolumes,

@@ -28,6 +28,15 @@ type Policy struct {
 	log            *slog.Logger
 }
 
+// Default returns the policy whose only allowed directory is kubelet's.
+func Default() *Policy {
+	paths, err := New(DefaultKubeletPath)
+	if err != nil {
+		panic(err) // of a constant
+	}
+	return paths
+}
+
 // New returns the policy that allows the kubelet directory and the working
 // directories: absolute paths with a drive letter. They needn't exist yet.
 func New(kubeletPath string, workingDirs ...string) (*Policy, error) {

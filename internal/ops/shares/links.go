@@ -9,8 +9,9 @@ import (
 	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
@@ -19,14 +20,14 @@ import (
 // Rights are the two rights that the removal of a mapping needs: the right to the mappings of
 // the server, and the right to the share.
 type Rights struct {
-	Server *use.LockedServer
-	Share  *use.LockedShare
+	Server *locks.LockedServer
+	Share  *locks.LockedShare
 	remote unc.Path
 }
 
 // Rights takes the rights that the removal of the mapping of remote's share needs.
 func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error) {
-	server, err := m.options.Owner.LockServer(ctx, remote, use.ToRelease)
+	server, err := m.options.Locks.LockServer(ctx, remote, locks.ToRelease)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error)
 }
 
 // rights is Rights for a caller that has the right to the server, and so releases only r.Share.
-func rights(ctx context.Context, server *use.LockedServer, remote unc.Path) (*Rights, error) {
+func rights(ctx context.Context, server *locks.LockedServer, remote unc.Path) (*Rights, error) {
 	share, err := server.LockShare(ctx, remote)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
 // another call has removed the mapping meanwhile, mapped is false. So it is for a staging if the
 // mapping has other credentials than the wanted ones.
 func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, _ error) {
-	share, err := m.options.Owner.LockShareAlone(ctx, w.remote)
+	share, err := m.options.Locks.LockShareAlone(ctx, w.remote)
 	if err != nil {
 		return false, err
 	}
@@ -88,7 +89,7 @@ func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, 
 }
 
 // link makes the local path a link to the share.
-func (m *Mappings) link(ctx context.Context, _ *use.LockedShare, w Wanted) error {
+func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, w Wanted) error {
 	make := func() error {
 		return m.paths.ReachMaking(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
 	}
@@ -133,8 +134,8 @@ type Links struct {
 }
 
 // LinksTo returns the links that lead to a share.
-func (m *Mappings) LinksTo(ctx context.Context, share *use.LockedShare) (to Links, _ error) {
-	all, incomplete, err := m.options.Owner.Links(ctx)
+func (m *Mappings) LinksTo(ctx context.Context, share *locks.LockedShare) (to Links, _ error) {
+	all, incomplete, err := m.options.Users.Links(ctx)
 	if err != nil {
 		return to, err
 	}
@@ -149,7 +150,7 @@ func (m *Mappings) LinksTo(ctx context.Context, share *use.LockedShare) (to Link
 
 // wayToShare returns the root of the share that a link leads to, and the links on the way. root
 // is "" if the link leads to no share.
-func wayToShare(l pathpolicy.FoundLink, all use.Links) (way []string, root string) {
+func wayToShare(l pathpolicy.FoundLink, all users.Links) (way []string, root string) {
 	for len(way) <= len(all.All) { // or it is a circle
 		way = append(way, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {

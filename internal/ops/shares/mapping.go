@@ -14,8 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -142,7 +142,7 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 	if seen == working || seen == kept && !m.isUnmapped(ctx, w.remote) {
 		return false, err
 	}
-	server, err := m.options.Owner.LockServer(ctx, w.remote, use.ToChange)
+	server, err := m.options.Locks.LockServer(ctx, w.remote, locks.ToChange)
 	if err != nil {
 		return false, err
 	}
@@ -342,7 +342,7 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 // create makes the mapping of a share; with instead, it replaces the one that there is. A mapping for a
 // staged path gets its record first. A mapping that replaces another one has a record only if that
 // had one, so it stays CSI Proxy's or an administrator's.
-func (m *Mappings) create(ctx context.Context, server *use.LockedServer, w Wanted, instead bool) error {
+func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wanted, instead bool) error {
 	r, err := rights(ctx, server, w.remote)
 	if err != nil {
 		return err
@@ -401,7 +401,7 @@ func (m *Mappings) unmap(ctx context.Context, r *Rights) error {
 // it removes them. Those of the same user it makes again with the new credentials. Those of
 // another user, or of an earlier process, it doesn't, since the new credentials may give their
 // pods access to more. These are made again when they are next requested.
-func (m *Mappings) createInstead(ctx context.Context, server *use.LockedServer, w Wanted) error {
+func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, w Wanted) error {
 	others, err := m.others(ctx, w.remote)
 	if err != nil {
 		return err
@@ -442,7 +442,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *use.LockedServer, 
 }
 
 // makeWay removes the mapping of a share, so that another one of the server can be made.
-func (m *Mappings) makeWay(ctx context.Context, server *use.LockedServer, other unc.Path) error {
+func (m *Mappings) makeWay(ctx context.Context, server *locks.LockedServer, other unc.Path) error {
 	r, err := rights(ctx, server, other)
 	if err != nil {
 		return err

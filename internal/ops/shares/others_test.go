@@ -14,8 +14,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
@@ -222,12 +222,12 @@ func TestRecordOfAMappingThatComes(t *testing.T) {
 func TestFailedCallTakesNoRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, _ := newNode(t)
-		owner := use.Default(sys)
-		m := newMappings(t, sys, shares.Options{Owner: owner})
+		locker := locks.Default(sys)
+		m := newMappings(t, sys, shares.Options{Locks: locker})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		remote, err := unc.Parse(`\\server\data`)
 		must(t, err)
-		held, err := owner.LockServer(t.Context(), remote, use.ToChange)
+		held, err := locker.LockServer(t.Context(), remote, locks.ToChange)
 		must(t, err)
 		defer held.Release()
 		must(t, sys.Fail(winsim.Match{Call: probe}, win.ErrorAccountLockedOut))

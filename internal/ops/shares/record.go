@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -71,7 +71,7 @@ func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenO
 
 // record makes the record of a share, whose mapping is about to be made for a staged path. isNew
 // says whether there was none.
-func (m *Mappings) record(ctx context.Context, r *use.LockedShare) (isNew bool, _ error) {
+func (m *Mappings) record(ctx context.Context, r *locks.LockedShare) (isNew bool, _ error) {
 	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
 	err := m.makeRecord(ctx, recordName(r.Root), file)
 	if errors.Is(err, fs.ErrNotExist) { // it is the first one
@@ -112,7 +112,7 @@ func (m *Mappings) recorded(ctx context.Context, remote unc.Path) (bool, error) 
 }
 
 // dropRecord removes the record of a share, if there is one.
-func (m *Mappings) dropRecord(ctx context.Context, r *use.LockedShare) error {
+func (m *Mappings) dropRecord(ctx context.Context, r *locks.LockedShare) error {
 	file, err := openRecords(ctx, m.sys, recordName(r.Root),
 		win.OpenOptions{Access: win.FileReadAttributes | win.Delete, Disposition: win.FileOpen})
 	if errors.Is(err, fs.ErrNotExist) {

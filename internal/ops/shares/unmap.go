@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -90,7 +90,7 @@ func (m *Mappings) openFiles(ctx context.Context, remote unc.Path) (open uint64,
 
 // removeIdle is RemoveUnused for a caller that has the right to the server, and is about to make
 // the mapping with other credentials.
-func (m *Mappings) removeIdle(ctx context.Context, server *use.LockedServer, remote unc.Path) (removed bool, _ error) {
+func (m *Mappings) removeIdle(ctx context.Context, server *locks.LockedServer, remote unc.Path) (removed bool, _ error) {
 	r, err := rights(ctx, server, remote)
 	if err != nil {
 		return false, err
@@ -127,7 +127,7 @@ func (q *requests) of(remote unc.Path) request {
 }
 
 // set notes a request. It needs the right to the share, so that no request is lost.
-func (q *requests) set(r *use.LockedShare, to request) {
+func (q *requests) set(r *locks.LockedShare, to request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if to == wanted {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -67,7 +67,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 	if err != nil {
 		return false, err
 	}
-	right, err := s.Owner.LockVolumeAlone(ctx, m.Volume.VolumeID, use.ToRelease)
+	right, err := s.Locks.LockVolumeAlone(ctx, m.Volume.VolumeID, locks.ToRelease)
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +76,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 	if err != nil || !gone {
 		return false, err
 	}
-	links, err := s.Owner.LinksTo(ctx, right.ID)
+	links, err := s.Users.LinksTo(ctx, right.ID)
 	if err != nil || len(links) > 0 {
 		return false, err
 	}
@@ -87,7 +87,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 // isGone reports whether a volume isn't on the node. If some disk is offline or doesn't answer,
 // the volume may be on it, and isGone returns false.
 func (s *Staging) isGone(ctx context.Context, id volume.ID) (bool, error) {
-	missing, err := s.Owner.IsMissing(ctx, id)
+	missing, err := s.Users.IsMissing(ctx, id)
 	if err != nil || !missing {
 		return false, err
 	}
@@ -130,7 +130,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 		return done, err
 	}
 	if r.SpotFix { // before a scan that may take hours
-		links, err := s.Owner.LinksTo(ctx, id)
+		links, err := s.Users.LinksTo(ctx, id)
 		if err != nil {
 			return done, err
 		}
@@ -183,7 +183,7 @@ func (s *Staging) endCheck(id volume.ID) {
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have
 // happened during the scan.
 func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
-	d, _, err := s.Owner.LockDiskOf(ctx, id, use.ToChange)
+	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
 // checkUnpublished returns an error if a link leads to a volume. why begins its text.
-func (s *Staging) checkUnpublished(ctx context.Context, right *use.LockedVolume, why string) error {
-	links, err := s.Owner.LinksTo(ctx, right.ID)
+func (s *Staging) checkUnpublished(ctx context.Context, right *locks.LockedVolume, why string) error {
+	links, err := s.Users.LinksTo(ctx, right.ID)
 	if err != nil {
 		return err
 	}

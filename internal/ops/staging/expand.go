@@ -10,8 +10,8 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -62,7 +62,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 
 // growOnce grows a volume as far as its disk allows now, and notes the result in done.
 func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.ExpandedVolume) error {
-	d, extent, err := s.Owner.LockDiskOf(ctx, id, use.ToChange)
+	d, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.Expa
 // grow grows a volume as far as its disk allows, and reports that in size and grown. size is 0, or
 // the volume's size before the first attempt: a volume that an earlier attempt has grown before it
 // failed counts as grown, too.
-func (s *Staging) grow(ctx context.Context, d *use.LockedDisk, id volume.ID, extent win.DiskExtent, size *int64,
+func (s *Staging) grow(ctx context.Context, d *locks.LockedDisk, id volume.ID, extent win.DiskExtent, size *int64,
 	grown *bool) error {
 	if *size == 0 {
 		before, err := s.Volumes.GetVolumeStats(ctx, id)

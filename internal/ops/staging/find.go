@@ -13,9 +13,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -26,12 +26,12 @@ const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and takes the right to it.
 func (s *Staging) take(ctx context.Context, wanted storage.Selector, timeout time.Duration,
-	purpose use.Purpose) (d *use.LockedDisk, _ error) {
+	purpose locks.Purpose) (d *locks.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
 		return nil, err
 	}
-	one, err := s.Owner.LockDisk(ctx, n, purpose)
+	one, err := s.Locks.LockDisk(ctx, n, purpose)
 	if err != nil {
 		return nil, onDisk(n, err)
 	}
@@ -109,7 +109,7 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout tim
 
 // only returns the number of the one disk among several matching ones that Windows doesn't run from.
 func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []storage.Disk) (disk.Number, error) {
-	windows, err := s.Owner.SystemDisks(ctx)
+	windows, err := s.Users.SystemDisks(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -26,7 +26,7 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 	if err != nil {
 		return atStaging(stagingPath, err)
 	}
-	to, release, err := s.Owner.LockMountedAt(ctx, source)
+	to, release, err := s.Locks.LockMountedAt(ctx, source)
 	if err != nil {
 		return atStaging(stagingPath, err)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -166,7 +166,7 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 }
 
 // unlink removes the link to remote at a staging path, and reports whether there was one.
-func (s *Staging) unlink(ctx context.Context, _ *use.LockedShare, local pathpolicy.Path,
+func (s *Staging) unlink(ctx context.Context, _ *locks.LockedShare, local pathpolicy.Path,
 	remote unc.Path) (removed bool, _ error) {
 	return s.Files.UnlinkIf(ctx, local, func(_ context.Context, link pathpolicy.Link) (bool, error) {
 		if to, ok := shares.ShareOf(link); !ok || !to.Equal(remote) {

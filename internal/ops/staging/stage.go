@@ -14,9 +14,10 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -59,7 +60,7 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 // returns false, and the caller does the full sequence.
 func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, id volume.ID,
 	staged *storage.StagedVolume) (done bool) {
-	d, extent, err := s.Owner.LockDiskOf(ctx, id, use.ToChange)
+	d, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return false
 	}
@@ -86,7 +87,7 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 // finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
 // It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
 // no size, so finish fails for it.
-func (s *Staging) finish(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, extent win.DiskExtent,
+func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
 	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
 	attributes, err := d.Attributes(ctx)
 	switch {
@@ -116,7 +117,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		}
 		defer done()
 	}
-	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait), use.ToChange)
+	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait), locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 }
 
 // stagePrepared formats, mounts and measures the volume that prepare has found.
-func (s *Staging) stagePrepared(ctx context.Context, d *use.LockedDisk, r storage.StageVolumeRequest, path pathpolicy.Path,
+func (s *Staging) stagePrepared(ctx context.Context, d *locks.LockedDisk, r storage.StageVolumeRequest, path pathpolicy.Path,
 	staged *storage.StagedVolume) error {
 	// The volume's id says which one is meant: no other disk has it.
 	right, err := d.LockVolume(ctx, staged.VolumeID)
@@ -163,7 +164,7 @@ func (s *Staging) stagePrepared(ctx context.Context, d *use.LockedDisk, r storag
 		return err
 	}
 	defer right.Release()
-	extent, err := use.Extent(ctx, s.Sys, right.ID)
+	extent, err := users.Extent(ctx, s.Sys, right.ID)
 	if err == nil && extent.DiskNumber != d.Number {
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
@@ -188,7 +189,7 @@ func onDisk(n disk.Number, err error) error {
 // prepare brings a disk with some attributes online, makes a data partition if there is none, and
 // returns the volume of the data partition, ready for use. made says whether prepare has made the
 // partition.
-func (s *Staging) prepare(ctx context.Context, d *use.LockedDisk, r storage.StageVolumeRequest,
+func (s *Staging) prepare(ctx context.Context, d *locks.LockedDisk, r storage.StageVolumeRequest,
 	attributes win.DiskAttributes) (id volume.ID, made bool, err error) {
 	keepClear := win.DiskAttributes(disks.Blocking)
 	if r.ReadOnly {
@@ -217,7 +218,7 @@ func (s *Staging) prepare(ctx context.Context, d *use.LockedDisk, r storage.Stag
 
 // makeWritable brings a disk online writable, and makes a data partition if there is none. It returns
 // an error if the disk is staged read-only.
-func (s *Staging) makeWritable(ctx context.Context, d *use.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
+func (s *Staging) makeWritable(ctx context.Context, d *locks.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
 	if before&disks.Blocking == win.DiskReadOnly {
 		paths, err := s.Disks.StagedReadOnly(ctx, d)
 		if err != nil {
@@ -238,7 +239,7 @@ func (s *Staging) makeWritable(ctx context.Context, d *use.LockedDisk, before wi
 // makeReadOnly brings a disk with a data partition online read-only. Windows mounts a file system
 // read-only only if the disk is read-only before. So a disk that is online and writable goes offline
 // first.
-func (s *Staging) makeReadOnly(ctx context.Context, d *use.LockedDisk, before win.DiskAttributes) error {
+func (s *Staging) makeReadOnly(ctx context.Context, d *locks.LockedDisk, before win.DiskAttributes) error {
 	hasPartition := func() error {
 		layout, err := d.Layout(ctx)
 		if err == nil && len(opendisk.DataPartitions(layout)) == 0 {
@@ -290,7 +291,7 @@ func refuse(why string) error {
 }
 
 // format formats a volume if it is raw, and returns its file system.
-func (s *Staging) format(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, extent win.DiskExtent,
+func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
 	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
 	if err != nil {
@@ -327,13 +328,13 @@ func (s *Staging) format(ctx context.Context, d *use.LockedDisk, right *use.Lock
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
 // the volume a drive letter, mount removes that.
-func (s *Staging) mount(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, path pathpolicy.Path,
+func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	mounted, err := opendisk.MountedAt(ctx, s.Sys, string(right.ID))
 	if err != nil {
 		return err
 	}
-	elsewhere, err := s.Owner.Allowed(ctx, mounted)
+	elsewhere, err := s.Users.Allowed(ctx, mounted)
 	if err != nil {
 		return err
 	}
@@ -351,7 +352,7 @@ func (s *Staging) mount(ctx context.Context, d *use.LockedDisk, right *use.Locke
 		return err
 	}
 	for _, letter := range mounted {
-		if len(use.Directories([]string{letter})) == 0 {
+		if len(users.Directories([]string{letter})) == 0 {
 			s.removeLetter(ctx, right, letter)
 		}
 	}
@@ -360,7 +361,7 @@ func (s *Staging) mount(ctx context.Context, d *use.LockedDisk, right *use.Locke
 
 // removeLetter removes a drive letter of a volume, so that the volume has its path only. If that
 // fails, the letter does no harm, so the failure is only logged.
-func (s *Staging) removeLetter(ctx context.Context, right *use.LockedVolume, letter string) {
+func (s *Staging) removeLetter(ctx context.Context, right *locks.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
 		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive",
 			letter, "err", err)

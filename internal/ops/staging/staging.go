@@ -16,10 +16,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -29,14 +30,15 @@ import (
 // System has the Windows calls that the tasks make themselves.
 type System interface {
 	win.Notices
-	use.System
+	users.System
 }
 
 // Groups are the operations that the tasks are made of, and what these share.
 type Groups struct {
 	Sys       System
 	Paths     *pathpolicy.Policy
-	Owner     *use.Owner
+	Locks     *locks.Locker
+	Users     *users.Finder
 	Disks     *disks.Disks
 	Volumes   *volumes.Volumes
 	Files     *files.Filesystem

@@ -14,10 +14,10 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
@@ -155,7 +155,7 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 func (s *Staging) unstageVolume(
 	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
 ) (target iscsi.IQN, _ error) {
-	d, _, err := s.Owner.LockDiskOf(ctx, id, use.ToRelease)
+	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
 	if win.IsGone(err) {
 		return "", s.unstageMissing(ctx, r, id, path, err, done)
 	}
@@ -189,7 +189,7 @@ func (s *Staging) unstageVolume(
 		return "", meanwhileGone(err)
 	}
 	if h.Device != nil {
-		locked = append(locked, lock{id, h})
+		locked = append(locked, lockedVolume{id, h})
 	}
 	done.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
@@ -202,7 +202,7 @@ func (s *Staging) unstageVolume(
 
 // isStillMounted reports whether a volume is mounted at a path. It is called once the right to the
 // volume is taken, since the call that had it before may have unmounted the volume.
-func (s *Staging) isStillMounted(ctx context.Context, right *use.LockedVolume, path pathpolicy.Path) (bool, error) {
+func (s *Staging) isStillMounted(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path) (bool, error) {
 	now, err := s.Paths.Lookup(ctx, s.Sys, path) // Unmount checks it again, with the directories held open
 	return right.ID.Equal(volume.ID(now.Volume)), err
 }
@@ -236,8 +236,8 @@ func meanwhileGone(err error) error {
 // and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path,
 	why error, done *storage.UnstagedVolume) error {
-	lockVolume := func(ctx context.Context, id volume.ID) (*use.LockedVolume, error) {
-		return s.Owner.LockVolumeAlone(ctx, id, use.ToRelease)
+	lockVolume := func(ctx context.Context, id volume.ID) (*locks.LockedVolume, error) {
+		return s.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
 	}
 	if !r.Disk.IsZero() {
 		d, err := s.named(ctx, r.Disk)
@@ -260,7 +260,7 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
 		return err
 	}
-	missing, err := s.Owner.IsMissing(ctx, id)
+	missing, err := s.Users.IsMissing(ctx, id)
 	if err == nil && !missing {
 		err = why
 	}
@@ -280,7 +280,7 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
 // come online, and its volumes haven't arrived, isOnlineWithout waits for them.
-func (s *Staging) isOnlineWithout(ctx context.Context, d *use.LockedDisk, id volume.ID) (bool, error) {
+func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id volume.ID) (bool, error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return false, err
@@ -300,7 +300,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, d *use.LockedDisk, id vol
 // mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
 // and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
 // mustn't keep its volume mounted for ever.
-func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *use.LockedDisk) (bool, error) {
+func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *locks.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
 	}
@@ -332,7 +332,7 @@ func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeReques
 		return meanwhileGone(err)
 	}
 	var all opendisk.Volumes
-	var locked locks
+	var locked lockedVolumes
 	if attributes&win.DiskOffline == 0 { // otherwise it has no volumes
 		if all, locked, err = s.lockOthers(ctx, d, "", r.Force); err != nil {
 			return err
@@ -344,30 +344,30 @@ func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeReques
 }
 
 // named takes the right to the disk that a request names. It returns nil if that isn't in the node.
-func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*use.LockedDisk, error) {
-	d, err := s.take(ctx, wanted, 0, use.ToRelease)
+func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*locks.LockedDisk, error) {
+	d, err := s.take(ctx, wanted, 0, locks.ToRelease)
 	if isMissing(err) {
 		return nil, nil
 	}
 	return d, err
 }
 
-// lock is a handle that has the lock of a volume, which is written out.
-type lock struct {
+// lockedVolume is a handle that has the lock of a volume, which is written out.
+type lockedVolume struct {
 	id volume.ID
 	device.Handle
 }
 
-type locks []lock
+type lockedVolumes []lockedVolume
 
-func (l locks) Close() {
+func (l lockedVolumes) Close() {
 	for _, h := range l {
 		h.Close()
 	}
 }
 
-func (l locks) has(_ uint32, name string) bool {
-	return slices.ContainsFunc(l, func(h lock) bool { return h.id.Equal(volume.ID(name)) })
+func (l lockedVolumes) has(_ uint32, name string) bool {
+	return slices.ContainsFunc(l, func(h lockedVolume) bool { return h.id.Equal(volume.ID(name)) })
 }
 
 // lockOthers returns the volumes of a disk that is to go offline, and locks them, all but id. If
@@ -376,8 +376,8 @@ func (l locks) has(_ uint32, name string) bool {
 //
 // A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't
 // locked, and all is nil if the disk doesn't say which volumes it has: then retire queries again.
-func (s *Staging) lockOthers(ctx context.Context, d *use.LockedDisk, id volume.ID, force bool) (
-	all opendisk.Volumes, locked locks, _ error) {
+func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id volume.ID, force bool) (
+	all opendisk.Volumes, locked lockedVolumes, _ error) {
 	if force {
 		return nil, nil, nil
 	}
@@ -401,7 +401,7 @@ func (s *Staging) lockOthers(ctx context.Context, d *use.LockedDisk, id volume.I
 		h, err := s.Volumes.Lock(ctx, volume.ID(name))
 		switch {
 		case err == nil:
-			locked = append(locked, lock{volume.ID(name), h})
+			locked = append(locked, lockedVolume{volume.ID(name), h})
 		case volumes.IsInUse(err):
 			return nil, locked, err // closed when this returns
 		}
@@ -425,7 +425,8 @@ func (s *Staging) lockOthers(ctx context.Context, d *use.LockedDisk, id volume.I
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
-func (s *Staging) retire(ctx context.Context, d *use.LockedDisk, all opendisk.Volumes, locked locks) (offline bool, _ error) {
+func (s *Staging) retire(ctx context.Context, d *locks.LockedDisk, all opendisk.Volumes,
+	locked lockedVolumes) (offline bool, _ error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&disks.Blocking == win.DiskOffline {
 		return false, err

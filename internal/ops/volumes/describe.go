@@ -13,7 +13,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -74,7 +74,7 @@ func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message st
 func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle,
 	extents []win.DiskExtent) (readOnly bool, _ error) {
 	if len(extents) != 1 {
-		return false, use.ErrSpread(len(extents))
+		return false, users.ErrSpread(len(extents))
 	}
 	d.Disk = &extents[0].DiskNumber
 	h, err := opendisk.Open(ctx, v.sys, *d.Disk, win.AccessNone)

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -59,7 +59,7 @@ func (n *node) path(text string) pathpolicy.Path {
 }
 
 func (s subject) unmountUnused(ctx context.Context, force bool) error {
-	right, err := s.owner.LockVolumeAlone(ctx, s.id, use.ToChange)
+	right, err := s.locks.LockVolumeAlone(ctx, s.id, locks.ToChange)
 	if err != nil {
 		return err
 	}

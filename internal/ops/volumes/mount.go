@@ -15,8 +15,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -34,7 +34,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 	if err != nil {
 		return at(targetPath, err)
 	}
-	d, _, err := v.options.Owner.LockDiskOf(ctx, id, use.ToChange) // an error if there is no such volume
+	d, _, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange) // an error if there is no such volume
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 //
 // If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
 // driver formats no volume that has a file system.
-func (v *Volumes) Mount(ctx context.Context, _ *use.LockedDisk, right *use.LockedVolume, path pathpolicy.Path,
+func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(right.ID))
 	if err != nil {
@@ -195,7 +195,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 	if err != nil {
 		return at(targetPath, err)
 	}
-	right, err := v.options.Owner.LockVolumeAlone(ctx, id, use.ToRelease)
+	right, err := v.options.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id volume.ID) error {
 	if !win.IsGone(err) {
 		return err
 	}
-	missing, missingErr := v.options.Owner.IsMissing(ctx, id)
+	missing, missingErr := v.options.Users.IsMissing(ctx, id)
 	switch {
 	case missingErr != nil:
 		return missingErr
@@ -224,7 +224,7 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id volume.ID) error {
 
 // Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
 // error ends the call.
-func (v *Volumes) Unmount(ctx context.Context, right *use.LockedVolume, path pathpolicy.Path, flush func() error) error {
+func (v *Volumes) Unmount(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path, flush func() error) error {
 	return v.whereMounted(ctx, right.ID, path, func(directory *pathpolicy.File) error {
 		if err := flush(); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -36,7 +36,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 	if sizeBytes < 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 	}
-	d, extent, err := v.options.Owner.LockDiskOf(ctx, id, use.ToChange)
+	d, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 
 // Grow grows a volume, which lies at extent of its disk, to a size. With size 0 it grows the
 // volume as far as the disk allows.
-func (v *Volumes) Grow(ctx context.Context, d *use.LockedDisk, id volume.ID, extent win.DiskExtent, sizeBytes int64) error {
+func (v *Volumes) Grow(ctx context.Context, d *locks.LockedDisk, id volume.ID, extent win.DiskExtent, sizeBytes int64) error {
 	dv := diskVolume{id, d.Disk, extent}
 	info, formatted, err := v.Information(ctx, dv.id)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -112,15 +112,15 @@ func masquerade(sim *winsim.System, id volume.ID, number disk.Number) simtest.Co
 func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		owner := use.Default(n.sim)
+		locker := locks.Default(n.sim)
 		paths, err := pathpolicy.New(kubelet)
 		n.do(err)
-		ops := volumes.New(n.sim, paths, volumes.Options{Owner: owner})
+		ops := volumes.New(n.sim, paths, volumes.Options{Locks: locker})
 		number, id := n.attach(winsim.DiskSpec{Serial: "ours"})
 		simtest.Attach(t, n.sim, winsim.DiskSpec{})
-		right, err := owner.LockDisk(t.Context(), number, use.ToChange)
+		right, err := locker.LockDisk(t.Context(), number, locks.ToChange)
 		n.do(err)
-		next, err := owner.LockDisk(t.Context(), number+1, use.ToChange)
+		next, err := locker.LockDisk(t.Context(), number+1, locks.ToChange)
 		n.do(err)
 		ended := make(chan error, 1)
 		go func() { ended <- ops.FormatVolume(t.Context(), id) }()
@@ -224,7 +224,7 @@ func TestFormatVolumeUpdatesTheListAgain(t *testing.T) {
 		late := &lateList{System: n.sim}
 		paths, err := pathpolicy.New(kubelet)
 		n.do(err)
-		n.do(volumes.New(late, paths, volumes.Options{Owner: n.owner}).FormatVolume(t.Context(), id))
+		n.do(volumes.New(late, paths, volumes.Options{Locks: n.locks}).FormatVolume(t.Context(), id))
 		if late.updates != 2 || late.formats < 10 {
 			t.Errorf("%d updates in %d attempts", late.updates, late.formats)
 		}

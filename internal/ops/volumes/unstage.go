@@ -13,9 +13,10 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -24,7 +25,7 @@ import (
 
 // DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
 func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
-	extent, err := use.Extent(ctx, v.sys, id)
+	extent, err := users.Extent(ctx, v.sys, id)
 	if err != nil {
 		return 0, err
 	}
@@ -45,7 +46,7 @@ func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
 // an error of which IsInUse is true, and the caller decides how long to retry. With force, the volume
 // isn't locked, files that are open on it break, what can't be written out is lost, and the handle has
 // no Device.
-func (v *Volumes) UnmountUnused(ctx context.Context, right *use.LockedVolume, path pathpolicy.Path,
+func (v *Volumes) UnmountUnused(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path,
 	force bool) (locked device.Handle, _ error) {
 	if force {
 		return locked, v.Unmount(ctx, right, path, func() error { return v.flushIfPossible(ctx, right.ID) })

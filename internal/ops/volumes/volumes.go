@@ -21,11 +21,12 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -155,7 +156,7 @@ func refuse(why string) error {
 // GetDiskNumberFromVolumeID implements [volume.Operations].
 func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (_ disk.Number, err error) {
 	defer v.options.Runner.Done("GetDiskNumberFromVolumeID", object(id), time.Now(), &err)
-	extent, err := use.Extent(ctx, v.sys, id)
+	extent, err := users.Extent(ctx, v.sys, id)
 	return extent.DiskNumber, err
 }
 
@@ -190,7 +191,7 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatte
 // FormatVolume implements [volume.Operations].
 func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
-	d, extent, err := v.options.Owner.LockDiskOf(ctx, id, use.ToChange)
+	d, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -207,9 +208,9 @@ func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
 // those of the options if there are none. It retries while the volume is in use: virus scanners and the
 // indexer open every new volume for a moment. Before each attempt it checks that the volume is still
 // raw.
-func (v *Volumes) Format(ctx context.Context, d *use.LockedDisk, right *use.LockedVolume, extent win.DiskExtent,
+func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
 	o win.FormatOptions, writers []string) error {
-	if err := v.options.Owner.CheckEmptyDisk(ctx, d.Disk); err != nil {
+	if err := v.options.Users.CheckEmptyDisk(ctx, d.Disk); err != nil {
 		return err
 	}
 	timeout := formatTimeout
@@ -248,7 +249,7 @@ func (v *Volumes) Format(ctx context.Context, d *use.LockedDisk, right *use.Lock
 
 // verify returns an error unless a volume still lies at extent of the disk that is open.
 func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
-	now, err := use.Extent(ctx, v.sys, id)
+	now, err := users.Extent(ctx, v.sys, id)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,9 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -36,7 +37,7 @@ type node struct {
 	sim     *winsim.System
 	disks   *disks.Disks
 	volumes *volumes.Volumes
-	owner   *use.Owner
+	locks   *locks.Locker
 }
 
 func newNode(t *testing.T) *node {
@@ -53,12 +54,12 @@ func (n *node) with(o volumes.Options) {
 	n.t.Helper()
 	paths, err := pathpolicy.New(kubelet)
 	if err == nil {
-		paths, err = paths.Protect(nil, use.SystemVolumes(n.sim))
+		paths, err = paths.Protect(nil, users.SystemVolumes(n.sim))
 	}
 	simtest.Must(n.t, err)
-	n.owner = use.Default(n.sim)
-	o.Owner = n.owner
-	n.disks = disks.New(n.sim, disks.Options{Owner: o.Owner})
+	n.locks = locks.Default(n.sim)
+	o.Locks = n.locks
+	n.disks = disks.New(n.sim, disks.Options{Locks: o.Locks})
 	n.volumes = volumes.New(n.sim, paths, o)
 }
 

@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -77,7 +78,7 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 // list before.)
 //
 // The volume is opened by its name, which no link leads astray.
-func (v *Volumes) allowWriters(ctx context.Context, right *use.LockedVolume, writers []string, formatted bool) (err error) {
+func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, writers []string, formatted bool) (err error) {
 	if len(writers) == 0 {
 		writers = v.options.Writers
 	}
@@ -118,7 +119,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *use.LockedVolume, wri
 		return err
 	}
 	mounted, err := opendisk.MountedAt(ctx, v.sys, string(right.ID))
-	if err != nil || len(use.Directories(mounted)) > 0 {
+	if err != nil || len(users.Directories(mounted)) > 0 {
 		return err
 	}
 	if empty, err := isEmpty(ctx, root); err != nil || !empty {

@@ -9,7 +9,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -160,7 +160,7 @@ func (n *node) protect(id volume.ID) {
 	n.t.Helper()
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)
-	paths, err = paths.Protect([]string{string(id)}, use.SystemVolumes(n.sim))
+	paths, err = paths.Protect([]string{string(id)}, users.SystemVolumes(n.sim))
 	n.do(err)
 	n.volumes = volumes.New(n.sim, paths, volumes.Options{Writers: []string{"Users"}})
 }

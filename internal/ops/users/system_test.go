@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use_test
+package users_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
@@ -29,19 +29,16 @@ func TestSystemDisks(t *testing.T) {
 		simtest.Must(t, sim.MkdirAll(`P:\in`))
 		simtest.Must(t, sim.WriteFile(file, nil))
 	}
-	owner := use.Default(sim)
+	finder := users.Default(sim)
 	ask := func() (ofDisk, ofVolume string) {
 		t.Helper()
-		all, err := owner.SystemDisks(t.Context())
+		all, err := finder.SystemDisks(t.Context())
 		simtest.Must(t, err)
-		ofVolume, err = use.SystemVolumes(sim)(t.Context(), strings.ToUpper(name))
+		ofVolume, err = users.SystemVolumes(sim)(t.Context(), strings.ToUpper(name))
 		simtest.Must(t, err)
-		d, err := owner.LockDisk(t.Context(), number, use.ToChange)
-		if err == nil {
-			d.Release()
-		}
+		err = finder.CheckSystemDisk(t.Context(), number)
 		if (csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition) != (all[number] != "") {
-			t.Errorf("Disk says %v where SystemDisks says %q", err, all[number])
+			t.Errorf("CheckSystemDisk says %v where SystemDisks says %q", err, all[number])
 		}
 		return all[number], ofVolume
 	}
@@ -67,7 +64,7 @@ func TestSystemDisks(t *testing.T) {
 			t.Errorf("without %s: %q, %q", c.value, ofDisk, ofVolume)
 		}
 	}
-	if all, err := owner.SystemDisks(t.Context()); err != nil || !strings.Contains(all[0], `C:\Windows`) {
+	if all, err := finder.SystemDisks(t.Context()); err != nil || !strings.Contains(all[0], `C:\Windows`) {
 		t.Errorf("disk 0: %q, %v", all[0], err)
 	}
 }
@@ -90,8 +87,8 @@ func TestSystemPartition(t *testing.T) {
 // What can't be found out is an error, whatever was known before.
 func TestNotToBeFoundOut(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
-	owner := use.Default(sim)
-	_, err := owner.SystemDisks(t.Context())
+	finder := users.Default(sim)
+	_, err := finder.SystemDisks(t.Context())
 	simtest.Must(t, err)
 	for _, c := range []struct{ key, value, path string }{
 		{win.RegistrySetup, win.RegistrySystemPartition, `X:\`},
@@ -99,7 +96,7 @@ func TestNotToBeFoundOut(t *testing.T) {
 		{win.RegistrySetup, win.RegistrySystemPartition, `\Device\HarddiskVolume77`},
 	} {
 		simtest.Must(t, sim.SetRegistryStrings(c.key, c.value, c.path))
-		_, err := owner.SystemDisks(t.Context())
+		_, err := finder.SystemDisks(t.Context())
 		simtest.WantError(t, err, csiproxy.ErrUnavailable)
 		simtest.Must(t, sim.SetRegistryStrings(c.key, c.value))
 	}
@@ -121,9 +118,9 @@ func TestFileThatIsNotThere(t *testing.T) {
 		ignored := func(path string) {
 			t.Helper()
 			var log strings.Builder
-			owner := use.New(sim, paths, slog.New(slog.NewTextHandler(&log, nil)))
+			finder := users.New(sim, paths, slog.New(slog.NewTextHandler(&log, nil)))
 			for range 2 {
-				all, err := owner.SystemDisks(t.Context())
+				all, err := finder.SystemDisks(t.Context())
 				if all[number] != "" || !strings.Contains(all[0], `C:\Windows`) || err != nil {
 					t.Errorf("%s: %q, %v", path, all, err)
 				}
@@ -155,7 +152,7 @@ func TestFileThatIsNotThere(t *testing.T) {
 				sim.ResetRules()
 			}
 			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, win.ErrorSharingViolation))
-			all, err := use.Default(sim).SystemDisks(t.Context())
+			all, err := users.Default(sim).SystemDisks(t.Context())
 			if protected := all[number] != ""; !protected && csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
 				t.Errorf("with error 32 of %s: %q, %v", call, all[number], err)
 			}
@@ -168,9 +165,9 @@ func TestFileThatIsNotThere(t *testing.T) {
 
 func BenchmarkSystemDisks(b *testing.B) {
 	sim := simtest.Open(b, winsim.Delays{})
-	owner := use.Default(sim)
+	finder := users.Default(sim)
 	for b.Loop() {
-		_, err := owner.SystemDisks(b.Context())
+		_, err := finder.SystemDisks(b.Context())
 		simtest.Must(b, err)
 	}
 }

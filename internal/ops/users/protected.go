@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use
+package users
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 )
 
 // ProtectedDisks returns the disks of the volumes that the administrator protects, and of C:.
-func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
+func (f *Finder) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
 	protected := make(map[disk.Number]bool)
-	for _, name := range append([]string{"C:"}, o.paths.ProtectedByName()...) {
-		extents, err := o.protectedExtents(ctx, name)
+	for _, name := range append([]string{"C:"}, f.paths.ProtectedByName()...) {
+		extents, err := f.protectedExtents(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -35,10 +35,10 @@ func (o *Owner) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error
 
 // MissingVolumes says of each volume that the administrator protects by name whether no disk of the node
 // has it now, so that nothing is protected by that. Its disk may come yet, or get the volume from others.
-func (o *Owner) MissingVolumes(ctx context.Context) (map[string]bool, error) {
+func (f *Finder) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 	missing := make(map[string]bool)
-	for _, name := range o.paths.ProtectedByName() {
-		extents, err := o.protectedExtents(ctx, name)
+	for _, name := range f.paths.ProtectedByName() {
+		extents, err := f.protectedExtents(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -49,12 +49,12 @@ func (o *Owner) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 
 // protectedExtents returns the parts of disks on which a protected volume lies: none if the volume is
 // missing, or is a DVD's. On machines of Azure without a temporary disk the DVD drive mostly is D:.
-func (o *Owner) protectedExtents(ctx context.Context, name string) ([]win.DiskExtent, error) {
-	id, err := o.paths.VolumeNamed(ctx, o.sys, name)
+func (f *Finder) protectedExtents(ctx context.Context, name string) ([]win.DiskExtent, error) {
+	id, err := f.paths.VolumeNamed(ctx, f.sys, name)
 	if err != nil || id == "" {
 		return nil, err
 	}
-	extents, err := o.extentsIfThere(ctx, volume.ID(id))
+	extents, err := f.extentsIfThere(ctx, volume.ID(id))
 	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotReady) {
 		return nil, nil
 	}
@@ -65,8 +65,8 @@ func (o *Owner) protectedExtents(ctx context.Context, name string) ([]win.DiskEx
 }
 
 // MissingNames returns the names of MissingVolumes that are missing, in order.
-func (o *Owner) MissingNames(ctx context.Context) (names []string, _ error) {
-	missing, err := o.MissingVolumes(ctx)
+func (f *Finder) MissingNames(ctx context.Context) (names []string, _ error) {
+	missing, err := f.MissingVolumes(ctx)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if missing[name] {
 			names = append(names, name)
@@ -79,7 +79,7 @@ func (o *Owner) MissingNames(ctx context.Context) (names []string, _ error) {
 // be partitioned or formatted, since it may be one that isn't for volumes and that another program
 // will format: Azure's temporary disk or, as long as a protected volume is missing, the disk that gets it.
 // Then only disks that are known as Azure's data disks may be written to.
-func (o *Owner) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
+func (f *Finder) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
 	text, err := d.LocationText(ctx)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (o *Owner) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
 			"it is attached as the disk of Windows and the temporary disk are on machines of Azure, and Azure's agent formats "+
 				"that one; name the disk of a volume instead")
 	}
-	missing, err := o.MissingNames(ctx)
+	missing, err := f.MissingNames(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

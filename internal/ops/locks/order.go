@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use
+package locks
 
-// What excludes what. Rights to different objects exclude nothing; rights to the same
+// What excludes what. Locks of different objects exclude nothing; locks of the same
 // object exclude each other, in one process and between processes.
 //
-//	operation                                         rights, in the order in which they are taken
+//	operation                                         what is locked, in this order
 //	StageVolume                                       disk, volume
 //	UnstageVolume                                     disk, volume; of a missing volume: volume
 //	MountVolume                                       disk, volume
@@ -24,8 +24,8 @@ package use
 //	CleanUp of a mapping; undo of a failed StageShare server, share
 //	ListVolumes, CleanUp: to drop a stale record      server, share: tried for a moment
 //
-// All operations take their rights in one order, which prevents deadlocks. The right to a volume or a share
-// is mostly taken from that to its disk or server, with [LockedDisk.LockVolume] and [LockedServer.LockShare].
+// All operations lock in one order, which prevents deadlocks. A volume or a share is mostly locked through
+// its disk or server, with [LockedDisk.LockVolume] and [LockedServer.LockShare].
 // No type prevents that an operation locks a disk while it has a volume locked, or a server while it has a
 // share locked: who writes one keeps to the table.
 //
@@ -33,15 +33,15 @@ package use
 //
 // The locks of iSCSI targets come before all of these (packages staging and initiator).
 // Directories and links that are held open come last. A call that needs one which another call
-// holds waits for a second at most. So does a call that holds one and needs a right.
+// holds waits for a second at most. So does a call that holds one and needs a lock.
 type kind int
 
-// The kinds of rights. Their numbers are in the bytes of the lock file.
+// The kinds of locks. Their numbers are in the bytes of the lock file.
 const (
-	diskRight kind = iota + 1
-	volumeRight
-	serverRight
-	shareRight
+	diskLock kind = iota + 1
+	volumeLock
+	serverLock
+	shareLock
 )
 
-var kinds = [...]string{diskRight: "disk", volumeRight: "volume", serverRight: "server", shareRight: "share's mapping"}
+var kinds = [...]string{diskLock: "disk", volumeLock: "volume", serverLock: "server", shareLock: "share's mapping"}

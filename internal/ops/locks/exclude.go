@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use
+package locks
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// How long, and how often, to try while another process has the right to the same object.
+// How long, and how often, to try while another process has the same object locked.
 const (
 	excludeTimeout  = 10 * time.Second
 	excludeInterval = 50 * time.Millisecond
@@ -27,15 +27,15 @@ const (
 const lockFile = `\csi-proxy.lock`
 
 // byteOf is the byte of the lock file that stands for an object. Each kind has a range of its own, so
-// two objects with the same byte are of one kind. No operation holds rights to two objects of one
-// kind, so none waits for itself.
+// two objects with the same byte are of one kind. No operation locks two objects of one kind, so none
+// waits for itself.
 func byteOf(k kind, name string) int64 {
 	hash := sha256.Sum256([]byte(name))
 	const kindBits = 4
 	return int64(k)<<(63-kindBits) | int64(binary.BigEndian.Uint64(hash[:])>>(1+kindBits))
 }
 
-// exclude keeps other processes that use this package from an object until the file is closed. Such
+// exclude keeps other processes that lock with this package from an object until the file is closed. Such
 // a process is a driver with the library, beside the daemon. The lock is needed because Windows has no
 // call that checks an object and changes it in one step.
 //
@@ -45,10 +45,10 @@ func byteOf(k kind, name string) int64 {
 //
 // If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
 // If there is no room to make the file, it is nil for [ToRelease].
-func (o *Owner) exclude(ctx context.Context, k kind, at int64, purpose Purpose) (win.File, error) {
-	file, err := o.openLockFile(ctx)
+func (l *Locker) exclude(ctx context.Context, k kind, at int64, purpose Purpose) (win.File, error) {
+	file, err := l.openLockFile(ctx)
 	if purpose == ToRelease && win.IsAny(err, win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect) {
-		o.log.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
+		l.log.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
 		return nil, nil
 	}
 	if err != nil {
@@ -75,14 +75,14 @@ func (o *Owner) exclude(ctx context.Context, k kind, at int64, purpose Purpose) 
 func isLocked(err error) bool { return errors.Is(err, win.ErrorLockViolation) }
 
 // openLockFile opens the lock file, and makes it if it is missing.
-func (o *Owner) openLockFile(ctx context.Context) (win.File, error) {
-	windows, err := o.sys.SystemWindowsDirectory(ctx)
+func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
+	windows, err := l.sys.SystemWindowsDirectory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	path := windows + lockFile
 	open := func(disposition win.Disposition) (win.File, error) {
-		return o.sys.OpenFile(ctx, path, win.OpenOptions{
+		return l.sys.OpenFile(ctx, path, win.OpenOptions{
 			Access: win.GenericRead, Share: win.ShareRead, Disposition: disposition, Private: true,
 			Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint,
 		})
@@ -111,8 +111,8 @@ func (o *Owner) openLockFile(ctx context.Context) (win.File, error) {
 }
 
 // MakeLockFile makes the lock file if it is missing. It is called early: later the disk may be full.
-func (o *Owner) MakeLockFile(ctx context.Context) error {
-	file, err := o.openLockFile(ctx)
+func (l *Locker) MakeLockFile(ctx context.Context) error {
+	file, err := l.openLockFile(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use
+package locks
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 // waits for an earlier one; and different objects have different bytes.
 func TestByteOf(t *testing.T) {
 	seen := make(map[int64]string)
-	for k := diskRight; k <= shareRight; k++ {
+	for k := diskLock; k <= shareLock; k++ {
 		for i := range 1000 {
 			name := fmt.Sprint(i)
 			at := byteOf(k, name)

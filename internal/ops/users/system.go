@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use
+package users
 
 import (
 	"context"
@@ -45,23 +45,23 @@ func (s systemFile) reason() string {
 
 // SystemDisks returns the disks that Windows runs from, with the reasons. If they can't be found
 // out, the error is csiproxy.ErrUnavailable.
-func (o *Owner) SystemDisks(ctx context.Context) (map[disk.Number]string, error) {
-	f, err := findSystemDisks(ctx, o.sys)
+func (f *Finder) SystemDisks(ctx context.Context) (map[disk.Number]string, error) {
+	found, err := findSystemDisks(ctx, f.sys)
 	if err != nil {
 		return nil, err
 	}
-	for _, why := range f.ignored {
-		if _, logged := o.ignored.LoadOrStore(why.Error(), true); !logged {
-			o.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", why)
+	for _, why := range found.ignored {
+		if _, logged := f.ignored.LoadOrStore(why.Error(), true); !logged {
+			f.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", why)
 		}
 	}
-	return f.disks, nil
+	return found.disks, nil
 }
 
-// checkSystemDisk returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
+// CheckSystemDisk returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
 // disk. If that can't be found out, it returns csiproxy.ErrUnavailable.
-func (o *Owner) checkSystemDisk(ctx context.Context, n disk.Number) error {
-	all, err := o.SystemDisks(ctx)
+func (f *Finder) CheckSystemDisk(ctx context.Context, n disk.Number) error {
+	all, err := f.SystemDisks(ctx)
 	if err == nil && all[n] != "" {
 		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s", all[n])
 	}

@@ -1,14 +1,14 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use_test
+package users_test
 
 import (
 	"maps"
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/use"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
@@ -21,15 +21,15 @@ func TestMissingVolumes(t *testing.T) {
 	n := newNode(t)
 	simtest.Must(t, n.sim.SetVolumeMountPoint(t.Context(), `D:\`, string(n.id)))
 	const unknown = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
-	o := protecting(t, n, "d", "X:", unknown, strings.ToUpper(string(n.id)))
+	f := protecting(t, n, "d", "X:", unknown, strings.ToUpper(string(n.id)))
 	missing := func(ofNode bool) {
 		t.Helper()
-		got, err := o.MissingVolumes(t.Context())
+		got, err := f.MissingVolumes(t.Context())
 		want := map[string]bool{"D:": ofNode, "X:": true, unknown: true, strings.ToUpper(string(n.id)): ofNode}
 		if !maps.Equal(got, want) || err != nil {
 			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
-		disks, err := o.ProtectedDisks(t.Context())
+		disks, err := f.ProtectedDisks(t.Context())
 		if err != nil || disks[n.number] == ofNode || !disks[0] {
 			t.Errorf("protected are %v, %v", disks, err)
 		}
@@ -45,7 +45,7 @@ func TestMissingVolumes(t *testing.T) {
 	missing(true)
 
 	before := n.sim.Calls()
-	if got, err := use.Default(n.sim).MissingVolumes(t.Context()); len(got) != 0 || err != nil {
+	if got, err := users.Default(n.sim).MissingVolumes(t.Context()); len(got) != 0 || err != nil {
 		t.Errorf("without a protected volume: %v, %v", got, err)
 	}
 	if !maps.Equal(n.sim.Calls(), before) {

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package use
+package users
 
 import (
 	"cmp"
@@ -43,12 +43,12 @@ func ErrSpread(parts int) error {
 // IsMissing reports whether a volume is missing now, because its disk has left the node or is offline.
 // It queries the volume itself. If Windows lists the volume, but can't open it, the error is
 // csiproxy.ErrUnavailable.
-func (o *Owner) IsMissing(ctx context.Context, id volume.ID) (bool, error) {
-	_, err := Extent(ctx, o.sys, id)
+func (f *Finder) IsMissing(ctx context.Context, id volume.ID) (bool, error) {
+	_, err := Extent(ctx, f.sys, id)
 	if !win.IsGone(err) {
 		return false, err
 	}
-	names, listErr := o.sys.FindVolumes(ctx)
+	names, listErr := f.sys.FindVolumes(ctx)
 	if listErr != nil {
 		return false, listErr
 	}
@@ -66,14 +66,14 @@ func Directories(paths []string) []string {
 }
 
 // Allowed returns those of the paths at which a volume is mounted that are below the allowed directories.
-func (o *Owner) Allowed(ctx context.Context, paths []string) ([]string, error) {
-	return o.paths.Inside(ctx, o.sys, paths)
+func (f *Finder) Allowed(ctx context.Context, paths []string) ([]string, error) {
+	return f.paths.Inside(ctx, f.sys, paths)
 }
 
 // MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. If
 // not all of these can be read, it returns true, since there may be one.
-func (o *Owner) MountsMissingVolume(ctx context.Context) (bool, error) {
-	links, incomplete, err := o.Links(ctx)
+func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
+	links, incomplete, err := f.Links(ctx)
 	if err != nil || incomplete != nil {
 		return true, err
 	}
@@ -81,7 +81,7 @@ func (o *Owner) MountsMissingVolume(ctx context.Context) (bool, error) {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		if _, err := Extent(ctx, o.sys, volume.ID(l.Link.Volume)); err != nil {
+		if _, err := Extent(ctx, f.sys, volume.ID(l.Link.Volume)); err != nil {
 			return true, ctx.Err()
 		}
 	}
@@ -129,9 +129,9 @@ type foundLinks struct {
 }
 
 // Links returns the links and mount points in the allowed directories, and why some may be missing.
-func (o *Owner) Links(ctx context.Context) (_ Links, incomplete, err error) {
-	found, err := o.links.Do(ctx, struct{}{}, func(ctx context.Context) (f foundLinks, _ error) {
-		all, incomplete, err := o.paths.Links(ctx, o.sys)
+func (f *Finder) Links(ctx context.Context) (_ Links, incomplete, err error) {
+	found, err := f.links.Do(ctx, struct{}{}, func(ctx context.Context) (foundLinks, error) {
+		all, incomplete, err := f.paths.Links(ctx, f.sys)
 		return foundLinks{NewLinks(all), incomplete}, err
 	})
 	return found.Links, found.incomplete, err
@@ -139,8 +139,8 @@ func (o *Owner) Links(ctx context.Context) (_ Links, incomplete, err error) {
 
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
 // directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
-func (o *Owner) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
-	links, incomplete, err := o.Links(ctx)
+func (f *Finder) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
+	links, incomplete, err := f.Links(ctx)
 	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (o *Owner) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ 
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		extents, err := o.extentsIfThere(ctx, volume.ID(l.Link.Volume))
+		extents, err := f.extentsIfThere(ctx, volume.ID(l.Link.Volume))
 		if err != nil {
 			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
 		}
@@ -160,10 +160,10 @@ func (o *Owner) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ 
 }
 
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
-func (o *Owner) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExtent, error) {
-	extents, err := device.ExtentsOf(ctx, o.sys, device.VolumePath(string(id)))
+func (f *Finder) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExtent, error) {
+	extents, err := device.ExtentsOf(ctx, f.sys, device.VolumePath(string(id)))
 	if win.IsGone(err) {
-		missing, missingErr := o.IsMissing(ctx, id)
+		missing, missingErr := f.IsMissing(ctx, id)
 		if missing {
 			return nil, nil
 		}
@@ -174,24 +174,24 @@ func (o *Owner) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExt
 
 // LinksTo returns the links in the allowed directories that lead to a volume, also by way of
 // other links. It returns an error unless it has found all of them.
-func (o *Owner) LinksTo(ctx context.Context, id volume.ID) (links []string, _ error) {
-	all, incomplete, err := o.Links(ctx)
+func (f *Finder) LinksTo(ctx context.Context, id volume.ID) (links []string, _ error) {
+	all, incomplete, err := f.Links(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if incomplete != nil {
 		return nil, unknownLinks(incomplete)
 	}
-	return o.LinksAmong(ctx, all, id)
+	return f.LinksAmong(ctx, all, id)
 }
 
 // LinksAmong returns those of all links in the allowed directories that lead to a volume.
-func (o *Owner) LinksAmong(ctx context.Context, all Links, id volume.ID) (links []string, _ error) {
+func (f *Finder) LinksAmong(ctx context.Context, all Links, id volume.ID) (links []string, _ error) {
 	for _, l := range all.All {
 		if l.Link.IsMountPoint() {
 			continue
 		}
-		leads, err := o.leadsTo(ctx, l, id, all)
+		leads, err := f.leadsTo(ctx, l, id, all)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -215,7 +215,7 @@ func unknownLinks(err error) error {
 // leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
 // the way from all. It reads others only where the way leads through none of these: what is in another
 // volume or share is its pods' own, and no use of this one.
-func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, all Links) (bool, error) {
+func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, all Links) (bool, error) {
 	for range len(all.All) + 1 {
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
@@ -227,7 +227,7 @@ func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.I
 		to := l.Link.Path
 		next, ok := all.FirstOn(to.String())
 		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
-			return o.resolvesTo(ctx, to, id)
+			return f.resolvesTo(ctx, to, id)
 		}
 		l = next
 	}
@@ -235,10 +235,10 @@ func (o *Owner) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.I
 }
 
 // resolvesTo reports whether a path leads to a volume or into it.
-func (o *Owner) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.ID) (bool, error) {
-	_, on, err := o.paths.ResolveVolume(ctx, o.sys, path)
+func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.ID) (bool, error) {
+	_, on, err := f.paths.ResolveVolume(ctx, f.sys, path)
 	if win.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
-		_, on, err = o.paths.ResolveVolume(ctx, o.sys, path)
+		_, on, err = f.paths.ResolveVolume(ctx, f.sys, path)
 		if win.IsGone(err) {
 			return false, nil
 		}

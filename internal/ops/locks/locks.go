@@ -1,0 +1,336 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package locks locks a node's disks, volumes and shares against other calls in this process and against
+// other processes of CSI Proxy. All groups take their locks here. The file order.go says what excludes
+// what, and in which order locks are taken.
+//
+// What is locked is a value, [LockedDisk] for one. A function above this package that changes it mostly
+// takes that as an argument. The Windows calls below need none.
+package locks
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// Locker locks what is on one node. The groups of one node share it: without that they don't
+// exclude each other within the process. All methods may be called concurrently.
+type Locker struct {
+	sys   users.System
+	paths *pathpolicy.Policy
+	users *users.Finder
+	log   *slog.Logger
+
+	held operation.Locks[int64] // by the bytes that stand for objects
+}
+
+// New returns the locker of the node sys. Paths at which volumes and shares are mounted are those that paths
+// allows. The disks that Windows runs from, which only users knows, can't be locked.
+func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, log *slog.Logger) *Locker {
+	return &Locker{sys: sys, paths: paths, users: users, log: log}
+}
+
+// Default returns the locker of a node whose only allowed directory is kubelet's.
+func Default(sys users.System) *Locker {
+	return New(sys, pathpolicy.Default(), users.Default(sys), slog.New(slog.DiscardHandler))
+}
+
+// Purpose is what an object is locked for.
+type Purpose int
+
+const (
+	// ToChange is for a change of the object, or a new use of it.
+	ToChange Purpose = iota
+	// ToRelease is for an operation that only ends a use. When the lock file is missing and there is no room
+	// to make it, this goes on with the lock in this process: a full disk must not keep kubelet from releasing
+	// volumes.
+	ToRelease
+)
+
+// LockedDisk is an open disk that is locked for a change of its state, of its partition table or of what
+// lies on its partitions.
+type LockedDisk struct {
+	*opendisk.Disk
+	*lock
+}
+
+// Release closes the disk and releases the locks.
+func (d *LockedDisk) Release() {
+	d.Close()
+	d.lock.Release()
+}
+
+// LockedVolume is a volume that is locked for a change of where it is mounted, or of the links to it. Its
+// disk may have left the node.
+type LockedVolume struct {
+	ID volume.ID
+	*lock
+}
+
+// LockedServer is an SMB server that is locked for a change of its mappings.
+type LockedServer struct{ *lock }
+
+// LockedShare is a share that is locked for a change of its mapping or of the links to it.
+type LockedShare struct {
+	Root string
+	*lock
+}
+
+// lock is two locks: one in this process, and one against other processes.
+type lock struct {
+	locker  *Locker
+	purpose Purpose
+	unlock  func()   // releases the lock in this process
+	file    win.File // holds the lock against other processes while it is open; nil if there is none
+}
+
+// Release releases the locks. It is to be called once.
+func (k *lock) Release() {
+	if k.file != nil {
+		k.file.Close()
+	}
+	k.unlock()
+}
+
+// take takes both locks of an object, given by its kind and its name.
+func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose) (taken *lock, _ error) {
+	at := byteOf(k, name)
+	unlock, err := l.held.Lock(ctx, at, kinds[k]+" "+quote.Text(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { // also after a panic, which the daemon survives
+		if taken == nil {
+			unlock()
+		}
+	}()
+	var file win.File
+	if k != serverLock { // other processes are excluded by the locks of the server's shares
+		if file, err = l.exclude(ctx, k, at, purpose); err != nil {
+			return nil, err
+		}
+	}
+	return &lock{l, purpose, unlock, file}, nil
+}
+
+// LockDisk locks the disk that has the number n now. If there is none, the error is
+// csiproxy.ErrNotFound; if Windows runs from the disk, it is csiproxy.ErrFailedPrecondition.
+//
+// LockDisk opens the disk before it waits for the lock. Meanwhile the disk may leave, or get another
+// number. So the caller verifies the disk directly before each change.
+func (l *Locker) LockDisk(ctx context.Context, n disk.Number, purpose Purpose) (d *LockedDisk, _ error) {
+	h, err := opendisk.Open(ctx, l.sys, n, win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if d == nil {
+			h.Close()
+		}
+	}()
+	r, err := l.take(ctx, diskLock, n.String(), purpose)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if d == nil {
+			r.Release()
+		}
+	}()
+	if err := l.users.CheckSystemDisk(ctx, n); err != nil {
+		return nil, err
+	}
+	return &LockedDisk{h, r}, nil
+}
+
+// LockDiskOf locks the disk that a volume lies on, and returns where on the disk it lies.
+// It keeps no handle of the volume open: with one, Windows wouldn't format it.
+func (l *Locker) LockDiskOf(ctx context.Context, id volume.ID, purpose Purpose) (*LockedDisk, win.DiskExtent, error) {
+	for {
+		extent, err := users.Extent(ctx, l.sys, id)
+		if err != nil {
+			return nil, extent, err
+		}
+		d, now, err := l.tryLockDiskOf(ctx, id, extent.DiskNumber, purpose)
+		if err != nil || d != nil {
+			return d, now, err
+		}
+		// The disk got another number while tryLockDiskOf waited for the lock.
+	}
+}
+
+// tryLockDiskOf is LockDiskOf for a volume that lay on disk n a moment ago. It returns a nil disk if the
+// volume lies on a disk of another number once disk n is locked.
+func (l *Locker) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number, purpose Purpose) (
+	_ *LockedDisk, extent win.DiskExtent, _ error) {
+	d, err := l.LockDisk(ctx, n, purpose)
+	if err != nil {
+		if now, extentErr := users.Extent(ctx, l.sys, id); extentErr == nil && now.DiskNumber != n {
+			return nil, extent, nil
+		}
+		return nil, extent, err
+	}
+	lies := false
+	defer func() {
+		if !lies {
+			d.Release()
+		}
+	}()
+	// The call that had the lock before may have grown the volume.
+	extent, err = users.Extent(ctx, l.sys, id)
+	if err != nil || extent.DiskNumber != n {
+		return nil, extent, err
+	}
+	if err := d.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+		return nil, extent, err
+	}
+	lies = true
+	return d, extent, nil
+}
+
+// LockVolume locks a volume for a caller that has a disk locked, mostly the volume's.
+func (d *LockedDisk) LockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
+	return d.locker.LockVolumeAlone(ctx, id, d.purpose)
+}
+
+// LockVolumeAlone locks a volume for a caller that needn't lock its disk, which may have left.
+func (l *Locker) LockVolumeAlone(ctx context.Context, id volume.ID, purpose Purpose) (*LockedVolume, error) {
+	if err := id.Validate(); err != nil {
+		return nil, err
+	}
+	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
+	r, err := l.take(ctx, volumeLock, guid, purpose)
+	if err != nil {
+		return nil, err
+	}
+	return &LockedVolume{id, r}, nil
+}
+
+// tryTimeout is how long TryLockVolume waits.
+const tryTimeout = time.Second
+
+// TryLockVolume is LockVolumeAlone for a caller that only releases and holds directories open. The call that
+// has the lock may wait for one of these directories, so TryLockVolume waits for tryTimeout only. Then it
+// returns csiproxy.ErrUnavailable.
+func (l *Locker) TryLockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
+	soon, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	v, err := l.LockVolumeAlone(soon, id, ToRelease)
+	if err != nil && ctx.Err() == nil && soon.Err() != nil {
+		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"another call is changing where the volume at this path is mounted; try again later")
+	}
+	return v, err
+}
+
+// LockServer locks the server of remote.
+func (l *Locker) LockServer(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedServer, error) {
+	r, err := l.take(ctx, serverLock, remote.Server(), purpose)
+	if err != nil {
+		return nil, err
+	}
+	return &LockedServer{r}, nil
+}
+
+// LockShare locks a share for a caller that has its server locked, and so may map it.
+func (s *LockedServer) LockShare(ctx context.Context, remote unc.Path) (*LockedShare, error) {
+	return s.locker.lockShare(ctx, remote, s.purpose)
+}
+
+// LockShareAlone locks the share of remote for a caller that changes links only.
+func (l *Locker) LockShareAlone(ctx context.Context, remote unc.Path) (*LockedShare, error) {
+	return l.lockShare(ctx, remote, ToChange)
+}
+
+func (l *Locker) lockShare(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedShare, error) {
+	r, err := l.take(ctx, shareLock, remote.Root(), purpose)
+	if err != nil {
+		return nil, err
+	}
+	return &LockedShare{remote.Root(), r}, nil
+}
+
+// LockMountedAt locks the volume or share that is mounted where a path ends. So that isn't unmounted
+// or unmapped until release is called. If the path ends elsewhere, nothing needs a lock, and release
+// does nothing. to is where the path ends once that is locked.
+func (l *Locker) LockMountedAt(ctx context.Context, path pathpolicy.Path) (
+	to pathpolicy.Resolved, release func(), _ error) {
+	const attempts = 4
+	for range attempts {
+		to, release, err := l.tryLockMountedAt(ctx, path)
+		if err != nil || release != nil {
+			return to, release, err
+		}
+	}
+	return to, nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"other calls keep changing what is mounted there; try again later")
+}
+
+// tryLockMountedAt is LockMountedAt, but release is nil if the path ends elsewhere once that is locked.
+func (l *Locker) tryLockMountedAt(ctx context.Context,
+	path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
+	// The first lookup only says what to lock.
+	first, err := l.paths.Lookup(ctx, l.sys, path)
+	if err == nil && first.Kind == pathpolicy.Nothing {
+		first, err = l.paths.Resolve(ctx, l.sys, path)
+	}
+	if err != nil {
+		return first, nil, err
+	}
+	held, err := l.lockEndOf(ctx, first)
+	if err != nil {
+		return first, nil, err
+	}
+	if held == nil {
+		return first, func() {}, nil
+	}
+	defer func() {
+		if release == nil {
+			held.Release()
+		}
+	}()
+	to, err = l.paths.Resolve(ctx, l.sys, path)
+	// For a volume, the target has its name.
+	if err != nil || to.Kind != first.Kind || !winname.Equal(to.Target, first.Target) {
+		return to, nil, err
+	}
+	return to, held.Release, nil
+}
+
+// lockEndOf locks the volume or share that a path was found to end at; the lock is nil if it is neither.
+func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (*lock, error) {
+	switch to.Kind {
+	case pathpolicy.MountedVolume:
+		v, err := l.LockVolumeAlone(ctx, volume.ID(to.Volume), ToChange)
+		if err != nil {
+			return nil, err
+		}
+		return v.lock, nil
+	case pathpolicy.SharedDirectory:
+		remote, err := unc.Parse(to.Target)
+		if err != nil {
+			return nil, nil // no such share can be mapped
+		}
+		s, err := l.LockShareAlone(ctx, remote)
+		if err != nil {
+			return nil, err
+		}
+		return s.lock, nil
+	}
+	return nil, nil
+}

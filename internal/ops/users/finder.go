@@ -1,0 +1,46 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package users finds out who uses a node's disks and volumes: pods, by links and mount points in the
+// allowed directories, and Windows itself. It also finds the disks that the administrator protects.
+package users
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// System has the Windows calls that this package and package locks make.
+type System interface {
+	win.DeviceOpener
+	win.Registry
+	pathpolicy.System
+}
+
+// Finder finds the users on one node. The groups of one node share it. All methods may be called
+// concurrently.
+type Finder struct {
+	sys   System
+	paths *pathpolicy.Policy
+	log   *slog.Logger
+
+	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
+	// concurrent calls share one walk of the allowed directories.
+	links operation.Singleflight[struct{}, foundLinks]
+
+	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
+}
+
+// New returns the finder for the node sys, whose volumes are used by links and mount points that paths allows.
+func New(sys System, paths *pathpolicy.Policy, log *slog.Logger) *Finder {
+	return &Finder{sys: sys, paths: paths, log: log}
+}
+
+// Default returns the finder for a node whose only allowed directory is kubelet's.
+func Default(sys System) *Finder {
+	return New(sys, pathpolicy.Default(), slog.New(slog.DiscardHandler))
+}

@@ -1,0 +1,254 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package users_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// node is a simulated node with a disk that has a volume.
+type node struct {
+	sim    *winsim.System
+	number disk.Number
+	id     volume.ID
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	sim := simtest.Open(t, winsim.Delays{})
+	n := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "moves"})
+	simtest.Partition(t, sim, n, 1)
+	sim.Settle()
+	return node{sim, n, volume.ID(sim.VolumesOfDisk(n)[0])}
+}
+
+const (
+	mountPath = simtest.Kubelet + `\mount`
+	linkPath  = simtest.Kubelet + `\link`  // to mountPath
+	again     = simtest.Kubelet + `\again` // to linkPath
+	sharePath = simtest.Kubelet + `\share`
+)
+
+// newUsedNode returns a node whose volume is mounted, with links to it and to a share.
+func newUsedNode(t *testing.T) node {
+	t.Helper()
+	n := newNode(t)
+	simtest.Mount(t, n.sim, mountPath, string(n.id))
+	simtest.Must(t, n.sim.Symlink(linkPath, mountPath, true))
+	simtest.Must(t, n.sim.Symlink(again, linkPath, true))
+	simtest.Must(t, n.sim.Symlink(sharePath, `\\server\share`, true))
+	return n
+}
+
+func TestErrorAtEachCall(t *testing.T) {
+	type operation = func(ctx context.Context, f *users.Finder, n node) (any, error)
+	operations := map[string]operation{
+		"links to volume": func(ctx context.Context, f *users.Finder, n node) (any, error) { return f.LinksTo(ctx, n.id) },
+		"away":            func(ctx context.Context, f *users.Finder, n node) (any, error) { return f.IsMissing(ctx, n.id) },
+		"away, detached": func(ctx context.Context, f *users.Finder, n node) (any, error) {
+			detach(t, n)
+			return f.IsMissing(ctx, n.id)
+		},
+		"a mount is away": func(ctx context.Context, f *users.Finder, n node) (any, error) {
+			detach(t, n)
+			return f.MountsMissingVolume(ctx)
+		},
+		"no mount is away": func(ctx context.Context, f *users.Finder, n node) (any, error) {
+			maybe, err := f.MountsMissingVolume(ctx)
+			if maybe && err == nil {
+				err = simtest.ErrUnknown
+			}
+			return maybe, err
+		},
+		"mounts of disk": func(ctx context.Context, f *users.Finder, n node) (any, error) { return f.MountsOf(ctx, n.number) },
+		"mounts of disk, detached": func(ctx context.Context, f *users.Finder, n node) (any, error) {
+			detach(t, n)
+			return f.MountsOf(ctx, n.number)
+		},
+		"protected disks": func(ctx context.Context, _ *users.Finder, n node) (any, error) {
+			protected, err := protecting(t, n, string(n.id)).ProtectedDisks(ctx)
+			return protected[n.number], err
+		},
+		"missing volumes": func(ctx context.Context, _ *users.Finder, n node) (any, error) {
+			missing, err := protecting(t, n, string(n.id)).MissingVolumes(ctx)
+			return missing, err
+		},
+		"an empty disk while a volume is missing": func(ctx context.Context, _ *users.Finder, n node) (any, error) {
+			d, err := opendisk.Open(ctx, n.sim, n.number, win.AccessNone)
+			if err != nil {
+				return nil, err
+			}
+			defer d.Close()
+			return nil, protecting(t, n, "X:").CheckEmptyDisk(ctx, d)
+		},
+	}
+	attempts := make(map[string]func(t *testing.T) simtest.Attempt)
+	for name, do := range operations {
+		attempts[name] = func(t *testing.T) simtest.Attempt {
+			n := newUsedNode(t)
+			f := users.Default(n.sim)
+			return simtest.Attempt{Sys: n.sim, Run: func(ctx context.Context) (any, error) {
+				return do(ctx, f, n)
+			}}
+		}
+	}
+	simtest.ErrorAtEachCall(t, attempts)
+}
+
+func detach(t *testing.T, n node) {
+	t.Helper()
+	if slices.ContainsFunc(n.sim.Disks(), func(d disks.Record) bool { return d.Number == n.number }) {
+		simtest.Must(t, n.sim.DetachDisk(n.number))
+	}
+}
+
+// protecting returns the finder for a node whose administrator protects volumes.
+func protecting(t *testing.T, n node, volumes ...string) *users.Finder {
+	t.Helper()
+	paths, err := pathpolicy.New(simtest.Kubelet)
+	simtest.Must(t, err)
+	paths, err = paths.Protect(volumes, nil)
+	simtest.Must(t, err)
+	return users.New(n.sim, paths, slog.New(slog.DiscardHandler))
+}
+
+// What is known of a volume that comes and goes.
+func TestUsers(t *testing.T) {
+	n := newUsedNode(t)
+	f := protecting(t, n, string(n.id))
+	is := func(what string, got, want any, err error) {
+		t.Helper()
+		if fmt.Sprint(got) != fmt.Sprint(want) || err != nil {
+			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
+		}
+	}
+	links, err := f.LinksTo(t.Context(), n.id)
+	is("links", links, []string{again, linkPath}, err)
+	protected, err := f.ProtectedDisks(t.Context())
+	is("protected", protected, map[disk.Number]bool{0: true, n.number: true}, err)
+	awaited, err := f.MountsMissingVolume(t.Context())
+	is("a mount is away", awaited, false, err)
+	mounts, err := f.MountsOf(t.Context(), n.number)
+	is("mounts of its disk", mounts, []string{mountPath}, err)
+	mounts, err = f.MountsOf(t.Context(), n.number+1)
+	is("mounts of another disk", mounts, []string{}, err)
+	// One error proves nothing.
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
+		win.ErrorDeviceNotConnected))
+	_, err = f.IsMissing(t.Context(), n.id)
+	simtest.WantError(t, err, csiproxy.ErrUnavailable)
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
+		win.ErrorDeviceNotConnected))
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallFindVolumes, Count: 1}, win.ErrorAccessDenied))
+	_, err = f.IsMissing(t.Context(), n.id)
+	simtest.WantError(t, err, csiproxy.ErrPermissionDenied)
+	const hidden = simtest.Kubelet + `\hidden`
+	simtest.Must(t, n.sim.MkdirAll(hidden))
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `hidden`}, win.ErrorAccessDenied))
+	_, err = f.LinksTo(t.Context(), n.id)
+	simtest.WantError(t, err, csiproxy.ErrUnavailable)
+	awaited, err = f.MountsMissingVolume(t.Context())
+	is("a mount may be away", awaited, true, err)
+	_, err = f.MountsOf(t.Context(), n.number)
+	simtest.WantError(t, err, csiproxy.ErrPermissionDenied)
+	n.sim.ResetRules()
+
+	detach(t, n)
+	away, err := f.IsMissing(t.Context(), n.id)
+	is("away", away, true, err)
+	awaited, err = f.MountsMissingVolume(t.Context())
+	is("a mount is away", awaited, true, err)
+	protected, err = f.ProtectedDisks(t.Context())
+	is("protected", protected, map[disk.Number]bool{0: true}, err)
+}
+
+// A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
+// and what the rules forbid, or a volume that is gone, is no use.
+func TestLinksAmong(t *testing.T) {
+	const (
+		mount, other = simtest.Kubelet + `\mount`, simtest.Kubelet + `\other-mount`
+		link         = simtest.Kubelet + `\link`
+		unsearched   = simtest.Kubelet + `\kubernetes.io~empty-dir\way`
+	)
+	for name, c := range map[string]struct {
+		target string
+		errno  win.Errno // of opens in the volume
+		times  int
+		want   []string
+		kind   error
+	}{
+		"into the volume":                      {target: mount + `\sub`, want: []string{link}},
+		"into it when it is silent":            {target: mount + `\sub`, errno: win.ErrorNotReady, times: 100, want: []string{link}},
+		"by way of another link":               {target: simtest.Kubelet + `\found\sub`, want: []string{link, simtest.Kubelet + `\found`}},
+		"to a mount point behind another link": {target: simtest.Kubelet + `\aside\mount`, want: []string{link}},
+		"elsewhere":                            {target: simtest.Kubelet + `\other`},
+		"through a way outside":                {target: simtest.Kubelet + `\outside\sub`},
+		"by a pod's link":                      {target: unsearched + `\sub`, want: []string{link}},
+		"into a volume not ready":              {target: unsearched + `\sub`, errno: win.ErrorNotReady, times: 100, kind: csiproxy.ErrUnavailable},
+		"refused by Windows":                   {target: unsearched + `\sub`, errno: win.ErrorAccessDenied, times: 100, kind: csiproxy.ErrUnavailable},
+		"by way of what is gone":               {target: unsearched + `\sub`, errno: win.ErrorDeviceNotConnected, times: 100},
+		"gone for a moment":                    {target: unsearched + `\sub`, errno: win.ErrorDeviceNotConnected, times: 1, want: []string{link}},
+		// Its pods choose what is in it.
+		"by a link in another volume": {target: other + `\planted`},
+		"into another, silent volume": {target: other + `\sub`, errno: win.ErrorNotReady, times: 100},
+	} {
+		sim := simtest.Open(t, winsim.Delays{})
+		id, _ := simtest.Volume(t, sim)
+		simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\other`))
+		simtest.Must(t, sim.MkdirAll(`C:\elsewhere\sub`))
+		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\outside`, `C:\elsewhere`, true))
+		simtest.Mount(t, sim, mount, id)
+		simtest.Must(t, sim.MkdirAll(mount+`\sub`))
+		second, _ := simtest.Volume(t, sim)
+		simtest.Mount(t, sim, other, second)
+		simtest.Must(t, sim.MkdirAll(other+`\sub`))
+		simtest.Must(t, sim.Symlink(other+`\planted`, mount, true))
+		simtest.Must(t, sim.MkdirAll(strings.TrimSuffix(unsearched, `\way`)))
+		simtest.Must(t, sim.Symlink(unsearched, mount, true))
+		simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\plain\mount`))
+		simtest.Mount(t, sim, simtest.Kubelet+`\plain\mount`, id)
+		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\aside`, simtest.Kubelet+`\plain`, true))
+		if strings.Contains(c.target, `\found`) {
+			simtest.Must(t, sim.Symlink(simtest.Kubelet+`\found`, mount, true))
+		}
+		simtest.Must(t, sim.Symlink(link, c.target, true))
+		paths, err := pathpolicy.New(simtest.Kubelet)
+		simtest.Must(t, err)
+		found, incomplete, err := paths.Links(t.Context(), sim)
+		simtest.Must(t, errors.Join(incomplete, err))
+		all := users.NewLinks(found)
+		if c.errno != 0 {
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))
+		}
+		links, err := users.Default(sim).LinksAmong(t.Context(), all, volume.ID(id))
+		slices.Sort(links)
+		slices.Sort(c.want)
+		if !slices.Equal(links, c.want) || c.kind == nil && err != nil || !errors.Is(err, c.kind) {
+			t.Errorf("%s: %q, %v", name, links, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = users.Default(sim).LinksAmong(ctx, all, volume.ID(id))
+		if csiproxy.KindOf(err) == csiproxy.ErrUnavailable || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, cancelled: %v", name, err)
+		}
+	}
+}
