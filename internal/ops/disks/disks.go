@@ -124,7 +124,7 @@ func enumerate(numbers []disk.Number) string {
 	return b.String()
 }
 
-// take takes the right to the disk that has the number n now: see [locks.Locker.LockDisk].
+// take locks the disk that has the number n now: see [locks.Locker.LockDisk].
 func (d *Disks) take(ctx context.Context, n disk.Number, purpose locks.Purpose) (*locks.LockedDisk, error) {
 	right, err := d.options.Locks.LockDisk(ctx, n, purpose)
 	if errors.Is(err, fs.ErrNotExist) {

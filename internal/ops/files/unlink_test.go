@@ -167,8 +167,8 @@ func TestLinkIsMadeAgain(t *testing.T) {
 	})
 }
 
-// Another volume is mounted in the place of the first one while the right to that is taken. It is
-// unmounted with the right to itself only.
+// Another volume is mounted in the place of the first one while that is locked. It is
+// unmounted only while it is locked itself.
 func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, locker, f := newLocked(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// rightful are the calls that change what the rights are to, as the test below writes them.
+// rightful are the calls that change what the locks are for, as the test below writes them.
 var rightful = map[string]string{
 	win.IoctlDiskSetDiskAttributes.String(): "attributes", win.IoctlDiskCreateDisk.String(): "create",
 	win.IoctlDiskSetDriveLayoutEx.String(): "layout", win.IoctlDiskGrowPartition.String(): "grow",
@@ -29,8 +29,8 @@ var rightful = map[string]string{
 // lockFile is the file whose bytes keep other processes out. Their upper bits are the kind of the object.
 const lockFile = `C:\Windows\csi-proxy.lock`
 
-// At each change, the operation has the rights that the file order.go of package use says: what keeps
-// other processes out is there. The right to a server keeps none out.
+// At each change, the operation has the locks that the file order.go of package locks says: what keeps
+// other processes out is there. The lock of a server keeps none out.
 func TestRightsAreHeld(t *testing.T) {
 	r := newRig(t)
 	ctx := context.Background()

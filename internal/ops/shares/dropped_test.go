@@ -80,24 +80,24 @@ func TestErrorAtEachCall(t *testing.T) {
 		return nil, nil
 	}
 	removeUnused := func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) {
-		r, err := m.Rights(ctx, data)
+		r, err := m.LockForRemoval(ctx, data)
 		if err != nil {
 			return nil, err
 		}
 		defer r.Release()
-		links, err := m.LinksTo(ctx, r.Share)
+		links, err := m.LinksToShare(ctx, r.Share)
 		if err != nil {
 			return nil, err
 		}
 		return m.RemoveUnused(ctx, r, links)
 	}
 	links := func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) {
-		r, err := m.Rights(ctx, data)
+		r, err := m.LockForRemoval(ctx, data)
 		if err != nil {
 			return nil, err
 		}
 		defer r.Release()
-		links, err := m.LinksTo(ctx, r.Share)
+		links, err := m.LinksToShare(ctx, r.Share)
 		return links.Paths(), errors.Join(err, links.Incomplete)
 	}
 	describe := func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) {
@@ -360,9 +360,9 @@ func TestMappingGoesWithTheLastLink(t *testing.T) {
 	must(t, sys.Symlink(stage, data.Root()+`\`, true))
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), data.Root()))
 	must(t, sys.Remove(stage))
-	r, err := m.Rights(t.Context(), data)
+	r, err := m.LockForRemoval(t.Context(), data)
 	must(t, err)
-	removed, err := m.RemoveUnused(t.Context(), r, shares.Links{})
+	removed, err := m.RemoveUnused(t.Context(), r, shares.ShareLinks{})
 	r.Release()
 	if !removed || err != nil {
 		t.Errorf("an administrator's, whose removal was asked for: %t, %v", removed, err)

@@ -17,38 +17,37 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// Rights are the two rights that the removal of a mapping needs: the right to the mappings of
-// the server, and the right to the share.
-type Rights struct {
+// LockedMapping is what is locked for the removal of a mapping: the server's mappings and the share.
+type LockedMapping struct {
 	Server *locks.LockedServer
 	Share  *locks.LockedShare
 	remote unc.Path
 }
 
-// Rights takes the rights that the removal of the mapping of remote's share needs.
-func (m *Mappings) Rights(ctx context.Context, remote unc.Path) (*Rights, error) {
+// LockForRemoval locks the mapping of the share of remote so that it can be removed.
+func (m *Mappings) LockForRemoval(ctx context.Context, remote unc.Path) (*LockedMapping, error) {
 	server, err := m.options.Locks.LockServer(ctx, remote, locks.ToRelease)
 	if err != nil {
 		return nil, err
 	}
-	r, err := rights(ctx, server, remote)
+	r, err := lockMapping(ctx, server, remote)
 	if err != nil {
 		server.Release()
 	}
 	return r, err
 }
 
-// rights is Rights for a caller that has the right to the server, and so releases only r.Share.
-func rights(ctx context.Context, server *locks.LockedServer, remote unc.Path) (*Rights, error) {
+// lockMapping is LockForRemoval for a caller that has the server locked, and so releases only r.Share.
+func lockMapping(ctx context.Context, server *locks.LockedServer, remote unc.Path) (*LockedMapping, error) {
 	share, err := server.LockShare(ctx, remote)
 	if err != nil {
 		return nil, err
 	}
-	return &Rights{server, share, remote.Share()}, nil
+	return &LockedMapping{server, share, remote.Share()}, nil
 }
 
-// Release releases both rights.
-func (r *Rights) Release() {
+// Release releases both locks.
+func (r *LockedMapping) Release() {
 	r.Share.Release()
 	r.Server.Release()
 }
@@ -90,10 +89,10 @@ func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, 
 
 // link makes the local path a link to the share.
 func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, w Wanted) error {
-	make := func() error {
+	makeLink := func() error {
 		return m.paths.ReachMaking(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
 	}
-	err := make()
+	err := makeLink()
 	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists || !w.Staging {
 		return err
 	}
@@ -104,7 +103,7 @@ func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, w Wanted) err
 	})
 	if removed {
 		m.options.Logger.Info("directory removed", "path", w.local.String())
-		return make()
+		return makeLink()
 	}
 	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, win.ErrorDirNotEmpty) {
 		return removeErr
@@ -126,16 +125,16 @@ func (m *Mappings) linkAt(ctx context.Context, e pathpolicy.Entry, remote unc.Pa
 	return err
 }
 
-// Links are the links in the allowed directories that lead to a share, also by way of others.
-type Links struct {
+// ShareLinks are the links in the allowed directories that lead to a share, also by way of others.
+type ShareLinks struct {
 	// Incomplete is why some may be missing, or nil.
 	Incomplete error
 	ways       [][]string // for each link: its path, and the paths of the links by which it leads to the share
 }
 
-// LinksTo returns the links that lead to a share.
-func (m *Mappings) LinksTo(ctx context.Context, share *locks.LockedShare) (to Links, _ error) {
-	all, incomplete, err := m.options.Users.Links(ctx)
+// LinksToShare returns the links that lead to a share.
+func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (to ShareLinks, _ error) {
+	all, incomplete, err := m.options.Users.FindLinks(ctx)
 	if err != nil {
 		return to, err
 	}
@@ -150,7 +149,7 @@ func (m *Mappings) LinksTo(ctx context.Context, share *locks.LockedShare) (to Li
 
 // wayToShare returns the root of the share that a link leads to, and the links on the way. root
 // is "" if the link leads to no share.
-func wayToShare(l pathpolicy.FoundLink, all users.Links) (way []string, root string) {
+func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (way []string, root string) {
 	for len(way) <= len(all.All) { // or it is a circle
 		way = append(way, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
@@ -169,7 +168,7 @@ func wayToShare(l pathpolicy.FoundLink, all users.Links) (way []string, root str
 }
 
 // Paths returns the paths of the links.
-func (l Links) Paths() (paths []string) {
+func (l ShareLinks) Paths() (paths []string) {
 	for _, way := range l.ways {
 		paths = append(paths, way[0])
 	}
@@ -177,19 +176,19 @@ func (l Links) Paths() (paths []string) {
 }
 
 // At reports whether one of the links is at a path.
-func (l Links) At(path pathpolicy.Path) bool {
+func (l ShareLinks) At(path pathpolicy.Path) bool {
 	return slices.ContainsFunc(l.ways, func(way []string) bool { return winname.Equal(way[0], path.String()) })
 }
 
 // Except returns the other links than the one at a path.
-func (l Links) Except(path pathpolicy.Path) Links {
+func (l ShareLinks) Except(path pathpolicy.Path) ShareLinks {
 	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
 		func(way []string) bool { return winname.Equal(way[0], path.String()) })
 	return l
 }
 
 // By returns the paths of the links that lead to the share through the link at a path.
-func (l Links) By(path pathpolicy.Path) (paths []string) {
+func (l ShareLinks) By(path pathpolicy.Path) (paths []string) {
 	for _, way := range l.ways {
 		if slices.ContainsFunc(way[1:], func(p string) bool { return winname.Equal(p, path.String()) }) {
 			paths = append(paths, way[0])

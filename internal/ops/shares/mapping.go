@@ -101,12 +101,12 @@ const undoTimeout = 30 * time.Second
 // undo removes the mapping of a share unless something uses it. If another call needs the mapping, but
 // has made no link yet, that call makes the mapping again: see [Mappings.linkWhileMapped].
 func (m *Mappings) undo(ctx context.Context, remote unc.Path) error {
-	r, err := m.Rights(ctx, remote)
+	r, err := m.LockForRemoval(ctx, remote)
 	if err != nil {
 		return err
 	}
 	defer r.Release()
-	links, err := m.LinksTo(ctx, r.Share)
+	links, err := m.LinksToShare(ctx, r.Share)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 	}
 	defer server.Release()
 	for range maxAttempts {
-		// The call that had the right before may have made the mapping.
+		// The call that had the lock before may have made the mapping.
 		seen, err := m.queryState(ctx, w)
 		switch seen {
 		case working, kept:
@@ -343,7 +343,7 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 // staged path gets its record first. A mapping that replaces another one has a record only if that
 // had one, so it stays CSI Proxy's or an administrator's.
 func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wanted, instead bool) error {
-	r, err := rights(ctx, server, w.remote)
+	r, err := lockMapping(ctx, server, w.remote)
 	if err != nil {
 		return err
 	}
@@ -384,7 +384,7 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wan
 }
 
 // unmap removes the mapping of a share. Files that are open through it break.
-func (m *Mappings) unmap(ctx context.Context, r *Rights) error {
+func (m *Mappings) unmap(ctx context.Context, r *LockedMapping) error {
 	remote := r.remote
 	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
 	if err == nil || errors.Is(err, win.ErrorNotConnected) {
@@ -443,7 +443,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 
 // makeWay removes the mapping of a share, so that another one of the server can be made.
 func (m *Mappings) makeWay(ctx context.Context, server *locks.LockedServer, other unc.Path) error {
-	r, err := rights(ctx, server, other)
+	r, err := lockMapping(ctx, server, other)
 	if err != nil {
 		return err
 	}

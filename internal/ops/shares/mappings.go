@@ -148,12 +148,12 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string
 	if err != nil {
 		return err
 	}
-	rights, err := m.Rights(ctx, remote)
+	locked, err := m.LockForRemoval(ctx, remote)
 	if err != nil {
 		return err
 	}
-	defer rights.Release()
-	return m.unmapForDriver(ctx, rights)
+	defer locked.Release()
+	return m.unmapForDriver(ctx, locked)
 }
 
 // parseMapped checks the name of a share that is to be unmapped. One backslash at its beginning

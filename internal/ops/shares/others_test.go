@@ -179,7 +179,7 @@ func TestAskedForBeforeItGoes(t *testing.T) {
 		must(t, sys.Delay(winsim.Match{Call: list}, 2*time.Second))
 		asked := make(chan error, 1)
 		go func() { asked <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice) }()
-		time.Sleep(3 * time.Second) // it has the right to the share, and looks whether that is mapped
+		time.Sleep(3 * time.Second) // it has the share locked, and looks whether that is mapped
 		remote, err := unc.Parse(`\\server\data`)
 		must(t, err)
 		m.Unlinked(t.Context(), remote)
@@ -311,9 +311,9 @@ func TestConnectionsOfAMapping(t *testing.T) {
 		if unused, err := m.IsUnused(t.Context(), data); unused || !errors.Is(err, refused) {
 			t.Errorf("unused %t, %v, want %v", unused, err, refused)
 		}
-		r, err := m.Rights(t.Context(), data)
+		r, err := m.LockForRemoval(t.Context(), data)
 		must(t, err)
-		removed, err := m.RemoveUnused(t.Context(), r, shares.Links{})
+		removed, err := m.RemoveUnused(t.Context(), r, shares.ShareLinks{})
 		r.Release()
 		if removed || !errors.Is(err, refused) {
 			t.Errorf("removed %t, %v, want %v", removed, err, refused)

@@ -23,7 +23,7 @@ import (
 //
 // A record is an empty file, named after the share, in a directory below the Windows directory, where
 // only administrators can make one. It is made before the mapping, so a process that dies half-way
-// leaves no mapping without a record. A call that makes or drops a record has the right to the share.
+// leaves no mapping without a record. A call that makes or drops a record has the share locked.
 // Mappings end with a restart of Windows, and records don't. So when mappings are listed, the records
 // of shares that aren't mapped are dropped. Other files in the directory stay.
 const recordDirectory = `csi-proxy-mappings`
@@ -194,22 +194,22 @@ func (m *Mappings) dropStaleRecords(ctx context.Context, mapped []win.SMBMapping
 	return nil
 }
 
-// staleTimeout is how long a query of mappings waits for the rights to drop a record. The call that
+// staleTimeout is how long a query of mappings waits for the locks that it needs to drop a record. The call that
 // has them may wait for a server that doesn't answer. Then the next query drops the record.
 const staleTimeout = time.Second
 
 func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
 	soon, cancel := context.WithTimeout(ctx, staleTimeout)
 	defer cancel()
-	rights, err := m.Rights(soon, remote)
+	locked, err := m.LockForRemoval(soon, remote)
 	if err != nil {
 		return err
 	}
-	defer rights.Release()
-	// Checked again with the rights: a call that makes a mapping makes the record first.
+	defer locked.Release()
+	// Checked again with the locks: a call that makes a mapping makes the record first.
 	mapped, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil || remote.MappedBy(mapped) {
 		return err
 	}
-	return m.dropRecord(ctx, rights.Share)
+	return m.dropRecord(ctx, locked.Share)
 }

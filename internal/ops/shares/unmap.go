@@ -18,7 +18,7 @@ import (
 // RemoveUnused removes the mapping of a share if nothing uses it: links is empty, and no file on the
 // share is open. It does so only if CSI Proxy has made the mapping for a staged path, or a driver has
 // requested its removal. It reports whether it has removed the mapping.
-func (m *Mappings) RemoveUnused(ctx context.Context, r *Rights, links Links) (removed bool, _ error) {
+func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links ShareLinks) (removed bool, _ error) {
 	remote := r.remote
 	switch {
 	case len(links.ways) > 0:
@@ -88,15 +88,15 @@ func (m *Mappings) openFiles(ctx context.Context, remote unc.Path) (open uint64,
 	return open, err
 }
 
-// removeIdle is RemoveUnused for a caller that has the right to the server, and is about to make
+// removeIdle is RemoveUnused for a caller that has the server locked, and is about to make
 // the mapping with other credentials.
 func (m *Mappings) removeIdle(ctx context.Context, server *locks.LockedServer, remote unc.Path) (removed bool, _ error) {
-	r, err := rights(ctx, server, remote)
+	r, err := lockMapping(ctx, server, remote)
 	if err != nil {
 		return false, err
 	}
 	defer r.Share.Release()
-	links, err := m.LinksTo(ctx, r.Share)
+	links, err := m.LinksToShare(ctx, r.Share)
 	if err != nil || links.Incomplete != nil {
 		return false, err
 	}
@@ -126,7 +126,7 @@ func (q *requests) of(remote unc.Path) request {
 	return q.byRoot[remote.Root()]
 }
 
-// set notes a request. It needs the right to the share, so that no request is lost.
+// set notes a request. The share is locked, so that no request is lost.
 func (q *requests) set(r *locks.LockedShare, to request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,8 +139,8 @@ func (q *requests) set(r *locks.LockedShare, to request) {
 
 // unmapForDriver removes a mapping for a driver of the group smb. If there are links to the share, it
 // notes instead that the mapping is to be removed with the last link.
-func (m *Mappings) unmapForDriver(ctx context.Context, r *Rights) error {
-	links, err := m.LinksTo(ctx, r.Share)
+func (m *Mappings) unmapForDriver(ctx context.Context, r *LockedMapping) error {
+	links, err := m.LinksToShare(ctx, r.Share)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (m *Mappings) Unlinked(ctx context.Context, remote unc.Path) {
 }
 
 func (m *Mappings) unmapLast(ctx context.Context, remote unc.Path) error {
-	r, err := m.Rights(ctx, remote)
+	r, err := m.LockForRemoval(ctx, remote)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (m *Mappings) unmapLast(ctx context.Context, remote unc.Path) error {
 	if m.requests.of(remote) != toGo { // the mapping was requested again meanwhile
 		return nil
 	}
-	links, err := m.LinksTo(ctx, r.Share)
+	links, err := m.LinksToShare(ctx, r.Share)
 	if err == nil {
 		err = links.Incomplete
 	}

@@ -76,7 +76,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 	if err != nil || !gone {
 		return false, err
 	}
-	links, err := s.Users.LinksTo(ctx, right.ID)
+	links, err := s.Users.LinksToVolume(ctx, right.ID)
 	if err != nil || len(links) > 0 {
 		return false, err
 	}
@@ -109,12 +109,12 @@ func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool
 
 // removeMapping removes the mapping of a share if nothing uses it.
 func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed bool, _ error) {
-	rights, err := s.Mappings.Rights(ctx, remote)
+	rights, err := s.Mappings.LockForRemoval(ctx, remote)
 	if err != nil {
 		return false, err
 	}
 	defer rights.Release()
-	links, err := s.Mappings.LinksTo(ctx, rights.Share)
+	links, err := s.Mappings.LinksToShare(ctx, rights.Share)
 	if err != nil {
 		return false, err
 	}
@@ -130,7 +130,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 		return done, err
 	}
 	if r.SpotFix { // before a scan that may take hours
-		links, err := s.Users.LinksTo(ctx, id)
+		links, err := s.Users.LinksToVolume(ctx, id)
 		if err != nil {
 			return done, err
 		}
@@ -208,7 +208,7 @@ const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH 
 
 // checkUnpublished returns an error if a link leads to a volume. why begins its text.
 func (s *Staging) checkUnpublished(ctx context.Context, right *locks.LockedVolume, why string) error {
-	links, err := s.Users.LinksTo(ctx, right.ID)
+	links, err := s.Users.LinksToVolume(ctx, right.ID)
 	if err != nil {
 		return err
 	}

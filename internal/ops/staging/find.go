@@ -24,7 +24,7 @@ import (
 // a disk is missing. The interval doubles with each further one.
 const firstRescan = time.Second
 
-// take finds the disk that a selector means, waiting for it as find does, and takes the right to it.
+// take finds the disk that a selector means, waiting for it as find does, and locks it.
 func (s *Staging) take(ctx context.Context, wanted storage.Selector, timeout time.Duration,
 	purpose locks.Purpose) (d *locks.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)

@@ -125,7 +125,7 @@ func (s *Staging) ListVolumes(ctx context.Context) (_ storage.VolumeList, err er
 // list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
 // mount whether it is a leftover.
 func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.VolumeList, _ error) {
-	links, incomplete, err := s.Users.Links(ctx)
+	links, incomplete, err := s.Users.FindLinks(ctx)
 	if err != nil {
 		return list, err
 	}
@@ -171,7 +171,7 @@ func incompleteReason(links, mappings, undecided error) string {
 // markGone marks the mounts of volumes that aren't on the node and to which no link leads: pods that
 // have ended have left these. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is why it isn't known of some mount.
-func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links users.Links,
+func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links users.FoundLinks,
 	complete bool) (undecided, _ error) {
 	for i, m := range mounts {
 		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
@@ -181,7 +181,7 @@ func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links us
 		gone, err := s.isGone(ctx, m.Volume.VolumeID)
 		var leading []string
 		if gone {
-			leading, err = s.Users.LinksAmong(ctx, links, m.Volume.VolumeID)
+			leading, err = s.Users.LinksToVolumeAmong(ctx, links, m.Volume.VolumeID)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -199,7 +199,7 @@ func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links us
 const listedAtOnce = 16
 
 // mounted describes the volume or share to which l, one of all links and mount points, leads.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users.Links) (m storage.Mount, err error) {
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users.FoundLinks) (m storage.Mount, err error) {
 	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
 	switch {
 	case l.Link.IsMountPoint():

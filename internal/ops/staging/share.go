@@ -22,7 +22,7 @@ import (
 //
 // A mapping is removed with the last link that leads to its share. The count is taken from the
 // links in the allowed directories themselves, so it is right after a crash, too. Every call that
-// makes such a link, or counts them, has the right to the share meanwhile.
+// makes such a link, or counts them, has the share locked meanwhile.
 func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) (err error) {
 	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
 	w, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
@@ -69,12 +69,12 @@ type unstaging struct {
 // unstageShare removes the link at a staging path if it leads to the share. It also removes the
 // mapping of the share, unless something else uses that.
 func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.UnstagedShare, _ error) {
-	rights, err := s.Mappings.Rights(ctx, u.remote)
+	rights, err := s.Mappings.LockForRemoval(ctx, u.remote)
 	if err != nil {
 		return done, err
 	}
 	defer rights.Release()
-	links, err := s.Mappings.LinksTo(ctx, rights.Share)
+	links, err := s.Mappings.LinksToShare(ctx, rights.Share)
 	if err != nil {
 		return done, err
 	}

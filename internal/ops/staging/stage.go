@@ -46,7 +46,7 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 		}
 	}
 	if r.Disk.ISCSI == nil && r.Partition == 0 {
-		at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the rights are taken
+		at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once disk and volume are locked
 		if err == nil && at.Volume != "" && s.stagedAlready(ctx, r, path, volume.ID(at.Volume), &staged) {
 			return staged, nil
 		}

@@ -46,7 +46,7 @@ func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequ
 // request names.
 func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest,
 	path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
-	at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the right to the volume is taken
+	at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the volume is locked
 	if err != nil {
 		return done, err
 	}
@@ -122,7 +122,7 @@ const (
 )
 
 // whenUnused retries f while its error says that a volume is in use, for half of the time that the
-// caller has at most. No right is held between two attempts, so other calls on the disk and its
+// caller has at most. Nothing is locked between two attempts, so other calls on the disk and its
 // volumes go on.
 func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	polling := operation.Polling{Timeout: useTimeout, First: useInterval, Longest: useLongestInterval}
@@ -200,8 +200,8 @@ func (s *Staging) unstageVolume(
 	return target, meanwhileGone(cmp.Or(err, removeErr))
 }
 
-// isStillMounted reports whether a volume is mounted at a path. It is called once the right to the
-// volume is taken, since the call that had it before may have unmounted the volume.
+// isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
+// locked, since the call that had the lock before may have unmounted it.
 func (s *Staging) isStillMounted(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path) (bool, error) {
 	now, err := s.Paths.Lookup(ctx, s.Sys, path) // Unmount checks it again, with the directories held open
 	return right.ID.Equal(volume.ID(now.Volume)), err
@@ -343,7 +343,7 @@ func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeReques
 	return meanwhileGone(err)
 }
 
-// named takes the right to the disk that a request names. It returns nil if that isn't in the node.
+// named locks the disk that a request names. It returns nil if that isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*locks.LockedDisk, error) {
 	d, err := s.take(ctx, wanted, 0, locks.ToRelease)
 	if isMissing(err) {

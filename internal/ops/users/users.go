@@ -73,7 +73,7 @@ func (f *Finder) Allowed(ctx context.Context, paths []string) ([]string, error) 
 // MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. If
 // not all of these can be read, it returns true, since there may be one.
 func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
-	links, incomplete, err := f.Links(ctx)
+	links, incomplete, err := f.FindLinks(ctx)
 	if err != nil || incomplete != nil {
 		return true, err
 	}
@@ -88,23 +88,23 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Links are links and mount points that were found in one walk of the allowed directories.
-type Links struct {
+// FoundLinks are links and mount points that were found in one walk of the allowed directories.
+type FoundLinks struct {
 	All    []pathpolicy.FoundLink
 	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as winname.Lower makes it
 }
 
-// NewLinks returns the links of one walk.
-func NewLinks(all []pathpolicy.FoundLink) Links {
+// NewFoundLinks returns the links of one walk.
+func NewFoundLinks(all []pathpolicy.FoundLink) FoundLinks {
 	byPath := make(map[string]pathpolicy.FoundLink, len(all))
 	for _, l := range all {
 		byPath[winname.Lower(l.Path.String())] = l
 	}
-	return Links{all, byPath}
+	return FoundLinks{all, byPath}
 }
 
 // FirstOn returns the first link on a path: at a directory above, or the path itself.
-func (l Links) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
+func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
 	folded := winname.Lower(path)
 	for at := 0; at < len(folded); {
 		end := strings.IndexByte(folded[at:], '\\')
@@ -121,26 +121,26 @@ func (l Links) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
 	return first, ok
 }
 
-// foundLinks are the links and mount points in the allowed directories. incomplete is why some may be
+// linkSearch are the links and mount points in the allowed directories. incomplete is why some may be
 // missing, or nil.
-type foundLinks struct {
-	Links
+type linkSearch struct {
+	FoundLinks
 	incomplete error
 }
 
-// Links returns the links and mount points in the allowed directories, and why some may be missing.
-func (f *Finder) Links(ctx context.Context) (_ Links, incomplete, err error) {
-	found, err := f.links.Do(ctx, struct{}{}, func(ctx context.Context) (foundLinks, error) {
+// FindLinks returns the links and mount points in the allowed directories, and why some may be missing.
+func (f *Finder) FindLinks(ctx context.Context) (_ FoundLinks, incomplete, err error) {
+	found, err := f.links.Do(ctx, struct{}{}, func(ctx context.Context) (linkSearch, error) {
 		all, incomplete, err := f.paths.Links(ctx, f.sys)
-		return foundLinks{NewLinks(all), incomplete}, err
+		return linkSearch{NewFoundLinks(all), incomplete}, err
 	})
-	return found.Links, found.incomplete, err
+	return found.FoundLinks, found.incomplete, err
 }
 
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
 // directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
 func (f *Finder) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
-	links, incomplete, err := f.Links(ctx)
+	links, incomplete, err := f.FindLinks(ctx)
 	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
 	}
@@ -172,21 +172,21 @@ func (f *Finder) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskEx
 	return extents, err
 }
 
-// LinksTo returns the links in the allowed directories that lead to a volume, also by way of
+// LinksToVolume returns the links in the allowed directories that lead to a volume, also by way of
 // other links. It returns an error unless it has found all of them.
-func (f *Finder) LinksTo(ctx context.Context, id volume.ID) (links []string, _ error) {
-	all, incomplete, err := f.Links(ctx)
+func (f *Finder) LinksToVolume(ctx context.Context, id volume.ID) (links []string, _ error) {
+	all, incomplete, err := f.FindLinks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if incomplete != nil {
 		return nil, unknownLinks(incomplete)
 	}
-	return f.LinksAmong(ctx, all, id)
+	return f.LinksToVolumeAmong(ctx, all, id)
 }
 
-// LinksAmong returns those of all links in the allowed directories that lead to a volume.
-func (f *Finder) LinksAmong(ctx context.Context, all Links, id volume.ID) (links []string, _ error) {
+// LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
+func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id volume.ID) (links []string, _ error) {
 	for _, l := range all.All {
 		if l.Link.IsMountPoint() {
 			continue
@@ -215,7 +215,7 @@ func unknownLinks(err error) error {
 // leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
 // the way from all. It reads others only where the way leads through none of these: what is in another
 // volume or share is its pods' own, and no use of this one.
-func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, all Links) (bool, error) {
+func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, all FoundLinks) (bool, error) {
 	for range len(all.All) + 1 {
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:

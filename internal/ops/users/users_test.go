@@ -61,7 +61,7 @@ func newUsedNode(t *testing.T) node {
 func TestErrorAtEachCall(t *testing.T) {
 	type operation = func(ctx context.Context, f *users.Finder, n node) (any, error)
 	operations := map[string]operation{
-		"links to volume": func(ctx context.Context, f *users.Finder, n node) (any, error) { return f.LinksTo(ctx, n.id) },
+		"links to volume": func(ctx context.Context, f *users.Finder, n node) (any, error) { return f.LinksToVolume(ctx, n.id) },
 		"away":            func(ctx context.Context, f *users.Finder, n node) (any, error) { return f.IsMissing(ctx, n.id) },
 		"away, detached": func(ctx context.Context, f *users.Finder, n node) (any, error) {
 			detach(t, n)
@@ -140,7 +140,7 @@ func TestUsers(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
 		}
 	}
-	links, err := f.LinksTo(t.Context(), n.id)
+	links, err := f.LinksToVolume(t.Context(), n.id)
 	is("links", links, []string{again, linkPath}, err)
 	protected, err := f.ProtectedDisks(t.Context())
 	is("protected", protected, map[disk.Number]bool{0: true, n.number: true}, err)
@@ -163,7 +163,7 @@ func TestUsers(t *testing.T) {
 	const hidden = simtest.Kubelet + `\hidden`
 	simtest.Must(t, n.sim.MkdirAll(hidden))
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `hidden`}, win.ErrorAccessDenied))
-	_, err = f.LinksTo(t.Context(), n.id)
+	_, err = f.LinksToVolume(t.Context(), n.id)
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	awaited, err = f.MountsMissingVolume(t.Context())
 	is("a mount may be away", awaited, true, err)
@@ -182,7 +182,7 @@ func TestUsers(t *testing.T) {
 
 // A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
 // and what the rules forbid, or a volume that is gone, is no use.
-func TestLinksAmong(t *testing.T) {
+func TestLinksToVolume(t *testing.T) {
 	const (
 		mount, other = simtest.Kubelet + `\mount`, simtest.Kubelet + `\other-mount`
 		link         = simtest.Kubelet + `\link`
@@ -234,11 +234,11 @@ func TestLinksAmong(t *testing.T) {
 		simtest.Must(t, err)
 		found, incomplete, err := paths.Links(t.Context(), sim)
 		simtest.Must(t, errors.Join(incomplete, err))
-		all := users.NewLinks(found)
+		all := users.NewFoundLinks(found)
 		if c.errno != 0 {
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))
 		}
-		links, err := users.Default(sim).LinksAmong(t.Context(), all, volume.ID(id))
+		links, err := users.Default(sim).LinksToVolumeAmong(t.Context(), all, volume.ID(id))
 		slices.Sort(links)
 		slices.Sort(c.want)
 		if !slices.Equal(links, c.want) || c.kind == nil && err != nil || !errors.Is(err, c.kind) {
@@ -246,7 +246,7 @@ func TestLinksAmong(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = users.Default(sim).LinksAmong(ctx, all, volume.ID(id))
+		_, err = users.Default(sim).LinksToVolumeAmong(ctx, all, volume.ID(id))
 		if csiproxy.KindOf(err) == csiproxy.ErrUnavailable || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, cancelled: %v", name, err)
 		}

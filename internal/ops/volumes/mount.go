@@ -47,9 +47,9 @@ func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath stri
 	return at(targetPath, v.Mount(ctx, d, right, path, nil))
 }
 
-// Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the right
-// to the disk, so that the disk doesn't go offline meanwhile. There is no right to a disk that Windows
-// runs from, and the volume lies on this disk only. So Mount doesn't check that again.
+// Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the disk
+// locked, so that it doesn't go offline meanwhile. A disk that Windows runs from can't be locked, and the
+// volume lies on this disk only. So Mount doesn't check that again.
 //
 // If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
 // driver formats no volume that has a file system.

@@ -494,7 +494,7 @@ func dynamic(sim *winsim.System) simtest.Controlled {
 	}}
 }
 
-// A volume that is spread over parts of disks isn't changed: the right to one disk isn't that to all.
+// A volume that is spread over parts of disks isn't changed: the lock of one disk isn't that of all.
 func TestSpreadVolume(t *testing.T) {
 	n := newNode(t)
 	_, id := n.attach(winsim.DiskSpec{})

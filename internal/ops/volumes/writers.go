@@ -73,7 +73,7 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 // allowWriters lets writers, or those of the options if there are none, write at the root of a volume
 // and to all that is made there later. It leaves a volume as it is that holds anything, or whose list
 // isn't that of a format, unless the caller has formatted it; and one that is mounted at a directory, so
-// that nothing is made there meanwhile: the caller has the right to the volume, and nobody mounts it.
+// that nothing is made there meanwhile: the caller has the volume locked, and nobody mounts it.
 // (An administrator may write by a drive letter, which harms nothing: what is there has inherited its
 // list before.)
 //
