@@ -6,9 +6,7 @@ package disks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -119,10 +117,8 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 // the call. Until then package operation refuses the same call on that device.
 func (d *devices) ask(ctx context.Context, paths []string, q query) []result {
 	type answer struct {
-		i        int
-		value    any
-		err      error
-		panicked any
+		i       int
+		outcome operation.Outcome[any]
 	}
 	answers := make(chan answer, len(paths))
 	results := make([]result, len(paths))
@@ -134,14 +130,7 @@ func (d *devices) ask(ctx context.Context, paths []string, q query) []result {
 		trackers[i] = tracker
 		go func() {
 			defer whole.WaitFor(tracker)()
-			a := answer{i: i}
-			defer func() {
-				if p := recover(); p != nil {
-					a.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
-				}
-				answers <- a
-			}()
-			a.value, a.err = q.ask(ctx, path)
+			answers <- answer{i, operation.Catch(func() (any, error) { return q.ask(ctx, path) })}
 		}()
 	}
 	timeout := time.NewTimer(q.timeout)
@@ -149,10 +138,8 @@ func (d *devices) ask(ctx context.Context, paths []string, q query) []result {
 	for range paths {
 		select {
 		case a := <-answers:
-			if a.panicked != nil {
-				panic(a.panicked) // here it reaches the caller; on its own goroutine it would end the process
-			}
-			results[a.i].value, results[a.i].err = a.value, refusal(a.err)
+			value, err := a.outcome.Get()
+			results[a.i].value, results[a.i].err = value, refusal(err)
 		case <-timeout.C:
 			for i, tracker := range trackers {
 				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= d.timeout {

@@ -10,23 +10,22 @@ import (
 )
 
 // Each calls f for 0 to n-1, with at most atOnce calls at one time. When all have ended, it
-// returns their errors, joined as join does. If a call panics, Each panics with the same value and
-// stack: a panic that isn't recovered on its own goroutine ends the process.
+// returns their errors, joined as join does. If a call has panicked, so does Each.
 func Each(n, atOnce int, f func(i int) error) error {
-	results := make([]result[struct{}], n)
+	outcomes := make([]Outcome[struct{}], n)
 	room := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i := range n {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			results[i] = caught(func() (struct{}, error) { return struct{}{}, f(i) })
+			outcomes[i] = Catch(func() (struct{}, error) { return struct{}{}, f(i) })
 		})
 	}
 	wg.Wait()
 	var errs []error
-	for _, r := range results {
-		if _, err := r.get(); err != nil {
+	for _, o := range outcomes {
+		if _, err := o.Get(); err != nil {
 			errs = append(errs, err)
 		}
 	}

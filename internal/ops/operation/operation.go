@@ -28,7 +28,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -83,19 +82,19 @@ func Run[T any](ctx context.Context, name string, f func(context.Context) (T, er
 	inside, t := WithTracker(ctx)
 	t.operation = name
 	defer TrackerOf(ctx).WaitFor(t)()
-	done := make(chan result[T], 1)
-	go func() { done <- caught(func() (T, error) { return f(inside) }) }()
+	done := make(chan Outcome[T], 1)
+	go func() { done <- Catch(func() (T, error) { return f(inside) }) }()
 	select {
-	case res := <-done:
-		return res.get()
+	case outcome := <-done:
+		return outcome.Get()
 	case <-ctx.Done():
 	}
 	// f sees the end of ctx, too, and may stop waiting for a call at any moment: so it is asked once.
 	call, waits := t.Oldest()
 	if !waits { // then f ends by itself, and says what it waited for
 		select {
-		case res := <-done:
-			return res.get()
+		case outcome := <-done:
+			return outcome.Get()
 		case <-time.After(windDown):
 			call, waits = t.Oldest()
 		}
@@ -116,30 +115,4 @@ func Track[T any](ctx context.Context, name string, f func(context.Context) (T, 
 	inside, t := WithTracker(ctx)
 	t.operation = name
 	return f(inside)
-}
-
-// result is what an operation gave, or the value with which it panicked.
-type result[T any] struct {
-	value    T
-	err      error
-	panicked any
-}
-
-// caught calls f and returns a panic of f as a value, for the caller's goroutine to panic with: on
-// this goroutine it would end the process.
-func caught[T any](f func() (T, error)) (r result[T]) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
-		}
-	}()
-	r.value, r.err = f()
-	return r
-}
-
-func (r result[T]) get() (T, error) {
-	if r.panicked != nil {
-		panic(r.panicked)
-	}
-	return r.value, r.err
 }

@@ -30,7 +30,7 @@ type flight[T any] struct {
 	tracker *Tracker
 	done    chan struct{}
 
-	result result[T] // set before done is closed
+	outcome Outcome[T] // set before done is closed
 }
 
 const flightTimeout = 2 * time.Minute
@@ -66,11 +66,10 @@ func (s *Singleflight[K, T]) Do(ctx context.Context, key K, f func(context.Conte
 		var none T
 		return none, err
 	}
-	return run.result.get()
+	return run.outcome.Get()
 }
 
-// begin begins a run. A panic of f is kept for the callers, which panic with it: on the run's own
-// goroutine it would end the process.
+// begin begins a run. If f panics, so does Do of each caller.
 func (s *Singleflight[K, T]) begin(ctx context.Context, key K, f func(context.Context) (T, error)) *flight[T] {
 	caller := TrackerOf(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
@@ -91,7 +90,7 @@ func (s *Singleflight[K, T]) begin(ctx context.Context, key K, f func(context.Co
 			delete(s.runs, key)
 			close(run.done)
 		}()
-		run.result = caught(func() (T, error) { return f(ctx) })
+		run.outcome = Catch(func() (T, error) { return f(ctx) })
 	}()
 	return run
 }
