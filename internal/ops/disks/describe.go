@@ -25,42 +25,40 @@ import (
 // disk matches, or the selector names an iSCSI target, it returns all disks. A disk that doesn't answer,
 // but whose number is known, is always among them, with an Error.
 func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
-	query := fmt.Sprintf("hardware %+v", detailsFor(wanted)) // many selectors give the same name, and share answers
-	return d.list(ctx, wanted, query, nil)
-}
-
-// list is Hardware, and calls more, which may be nil, to fill in the rest of each disk that
-// matches. query names what the disks are asked: concurrent callers with the same name share the
-// answers.
-func (d *Disks) list(ctx context.Context, wanted storage.Selector, query string,
-	more func(ctx context.Context, s *storage.Disk, h *opendisk.Disk) error) ([]storage.Disk, error) {
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d, query, d.all.timeout,
-		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
-			s, err := d.hardware(ctx, h, asked)
-			if err == nil && more != nil && wanted.Matches(s) {
-				err = more(ctx, &s, h)
-			}
-			return s, err
-		})
+	answers, err := eachDisk(ctx, d, &d.queries.hardware, asked,
+		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) { return d.hardware(ctx, h, asked) })
 	if err != nil {
 		return nil, err
 	}
-	var all []storage.Disk
+	all := described(answers)
+	if byTarget { // the caller's errors list the other disks, too
+		return all, nil
+	}
+	return selectMatching(all, wanted), nil
+}
+
+// described returns the disks that were described, by number, and those that don't answer.
+func described(answers []answer[storage.Disk]) (all []storage.Disk) {
 	for _, a := range answers {
 		if a.err != nil {
 			a.value = storage.Disk{Number: a.number, Error: a.err.Error()}
 		}
 		all = append(all, a.value)
 	}
-	// If the selector names a target, the caller filters by it. Its errors list the other disks, too.
-	if !byTarget && slices.ContainsFunc(all, wanted.Matches) {
-		all = slices.DeleteFunc(all, func(s storage.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
-	}
 	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
-	return all, nil
+	return all
+}
+
+// selectMatching returns the disks that match a selector, and those that don't answer. If none matches,
+// it returns all.
+func selectMatching(all []storage.Disk, wanted storage.Selector) []storage.Disk {
+	if !slices.ContainsFunc(all, wanted.Matches) {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s storage.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
 }
 
 // details says what a disk is asked about its hardware, beside its descriptor.
@@ -89,18 +87,24 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	all, err := d.list(ctx, wanted, "description of "+wanted.String(),
-		func(ctx context.Context, s *storage.Disk, h *opendisk.Disk) (err error) {
+	answers, err := eachDisk(ctx, d, &d.queries.descriptions, wanted.String(),
+		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
+			s, err := d.hardware(ctx, h, asked)
+			if err != nil || !wanted.Matches(s) {
+				return s, err
+			}
 			if asked != everything {
-				if *s, err = d.hardware(ctx, h, everything); err != nil {
-					return err
+				if s, err = d.hardware(ctx, h, everything); err != nil {
+					return s, err
 				}
 			}
-			return d.contents(ctx, s, h)
+			err = d.contents(ctx, &s, h)
+			return s, err
 		})
 	if err != nil {
 		return nil, err
 	}
+	all := selectMatching(described(answers), wanted)
 	for i := range all {
 		all[i].SystemReason = windows[all[i].Number]
 	}
@@ -293,7 +297,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 
 // noted keeps err in note if Windows refused the query, and returns any other error.
 func noted(note *string, err error) error {
-	if !errors.As(err, new(win.Errno)) || isGone(err) {
+	if !errors.As(err, new(win.Errno)) || deviceLeftOrUnready(err) {
 		return err
 	}
 	if *note == "" {

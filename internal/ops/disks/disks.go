@@ -56,6 +56,7 @@ type Disks struct {
 
 	all      *devices // the disks
 	adapters *devices
+	queries  queries // of both
 }
 
 // New returns the operations on the disks of sys.
@@ -67,13 +68,16 @@ func New(sys System, o Options) *Disks {
 	d := &Disks{sys: sys, options: o,
 		all:      newDevices(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
 		adapters: newDevices(sys, win.InterfaceClassStoragePort, o, nil)}
-	// A rescan waits for adapters that don't answer, and then for such disks. One that takes longer than
-	// that hangs in the list of disks or in the device tree. Without a timeout, calls that stage a volume
-	// would wait for it until their deadlines.
-	d.rescans.Timeout = 3 * o.SilentDiskTimeout
-	d.all.runs.Timeout, d.adapters.runs.Timeout = d.rescans.Timeout, d.rescans.Timeout
+	d.rescans.Timeout = scanTimeout(o.SilentDiskTimeout)
+	d.queries.init(d.all, d.adapters)
 	return d
 }
+
+// scanTimeout returns how long a rescan or a query may take, from the timeout for one silent disk. A
+// rescan waits for adapters that don't answer, and then for such disks. One that takes longer than that
+// hangs in the list of disks or in the device tree. Without a timeout, calls that stage a volume would
+// wait for it until their deadlines.
+func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }
 
 // object names the disk in errors.
 func object(n disk.Number) string { return "disk " + n.String() }

@@ -17,17 +17,16 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// devices are the devices of a class. A query asks each of them at the same time, so that one which
-// doesn't answer, or answers with an error, hides no other.
+// devices are the devices of a class.
 type devices struct {
 	sys       System
 	class     win.GUID
-	timeout   time.Duration
+	timeout   time.Duration // of a query after which a device that hasn't answered counts as skipped
 	log       *slog.Logger
 	onSkipped func(count int)
-	runs      operation.Singleflight[string, []result] // by the name of the query
 
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
@@ -59,17 +58,50 @@ func newDevices(sys System, class win.GUID, o Options, onSkipped func(count int)
 	return &devices{sys: sys, class: class, timeout: o.SilentDiskTimeout, log: o.Logger, onSkipped: onSkipped}
 }
 
-// query is what devices are asked.
-type query struct {
-	name    string // callers who ask a query of the same name at the same time share the answers
+// queries are what devices are asked. Each is asked in one function: see query.
+type queries struct {
+	// Of the disks.
+	numbers      query[struct{}, *answer[struct{}]]
+	attributes   query[struct{}, *answer[win.DiskAttributes]]
+	ids          query[struct{}, *answer[disk.IDs]]
+	idsIfOnline  query[struct{}, *answer[[]string]]
+	locations    query[struct{}, *answer[location]]
+	hardware     query[details, *answer[storage.Disk]]
+	descriptions query[string, *answer[storage.Disk]] // by the text of the selector
+	refreshes    query[struct{}, struct{}]
+	// Of the adapters.
+	reenumerations query[struct{}, struct{}]
+}
+
+func (q *queries) init(disks, adapters *devices) {
+	q.numbers.init(disks, othersTimeout)
+	q.attributes.init(disks, othersTimeout)
+	q.ids.init(disks, disks.timeout)
+	q.idsIfOnline.init(disks, othersTimeout)
+	q.locations.init(disks, disks.timeout)
+	q.hardware.init(disks, disks.timeout)
+	q.descriptions.init(disks, disks.timeout)
+	q.refreshes.init(disks, disks.timeout)
+	q.reenumerations.init(adapters, adapters.timeout)
+}
+
+// query asks each device of a class the same at the same time, so that one which doesn't answer, or
+// answers with an error, hides no other. T is what a device gives. Callers who ask with the same key at
+// the same time share the results, so the key must say all that a caller may ask differently.
+type query[K comparable, T any] struct {
+	devices *devices
 	timeout time.Duration
-	ask     func(ctx context.Context, path string) (any, error)
+	runs    operation.Singleflight[K, []result[T]]
+}
+
+func (q *query[K, T]) init(d *devices, timeout time.Duration) {
+	q.devices, q.timeout, q.runs.Timeout = d, timeout, scanTimeout(d.timeout)
 }
 
 // result is what a device gave. err is why it is skipped.
-type result struct {
+type result[T any] struct {
 	path  string
-	value any
+	value T
 	err   error
 }
 
@@ -79,20 +111,21 @@ const othersTimeout = 200 * time.Millisecond
 // errSlow is the result of a device that hasn't answered before the timeout.
 var errSlow = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
 
-// all asks all devices. It returns when each has answered, or when the timeout is over. It returns an
-// error if Windows gives no list of devices, or if ctx ends.
+// all asks all devices by ask. It returns when each has answered, or when the timeout is over. It
+// returns an error if Windows gives no list of devices, or if ctx ends.
 //
-// Callers share a query, but only one that begins after all was called: the caller may have changed a
-// device right before.
-func (d *devices) all(ctx context.Context, q query) ([]result, error) {
-	return d.runs.Do(ctx, q.name, func(ctx context.Context) ([]result, error) {
-		paths, err := d.sys.DeviceInterfaces(ctx, d.class)
+// Callers share results, but only of a query that begins after all was called: the caller may have
+// changed a device right before.
+func (q *query[K, T]) all(ctx context.Context, key K,
+	ask func(ctx context.Context, path string) (T, error)) ([]result[T], error) {
+	return q.runs.Do(ctx, key, func(ctx context.Context) ([]result[T], error) {
+		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err
 		}
-		paths, scratch := d.withoutScratch(paths)
-		results := d.ask(ctx, paths, q)
-		d.report(results, scratch, q.timeout)
+		paths, scratch := q.devices.withoutScratch(paths)
+		results := q.askEach(ctx, paths, ask)
+		q.report(results, scratch)
 		return results, ctx.Err()
 	})
 }
@@ -113,36 +146,37 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 	return others, scratch
 }
 
-// ask asks the devices at paths. If a device doesn't answer, its goroutine stays until Windows ends
+// askEach asks the devices at paths. If a device doesn't answer, its goroutine stays until Windows ends
 // the call. Until then package operation refuses the same call on that device.
-func (d *devices) ask(ctx context.Context, paths []string, q query) []result {
-	type answer struct {
+func (q *query[K, T]) askEach(ctx context.Context, paths []string,
+	ask func(ctx context.Context, path string) (T, error)) []result[T] {
+	type ended struct {
 		i       int
-		outcome operation.Outcome[any]
+		outcome operation.Outcome[T]
 	}
-	answers := make(chan answer, len(paths))
-	results := make([]result, len(paths))
+	outcomes := make(chan ended, len(paths))
+	results := make([]result[T], len(paths))
 	trackers := make([]*operation.Tracker, len(paths))
 	for i, path := range paths {
-		results[i] = result{path: path, err: errSlow}
+		results[i] = result[T]{path: path, err: errSlow}
 		whole := operation.TrackerOf(ctx)
 		ctx, tracker := operation.WithTracker(ctx)
 		trackers[i] = tracker
 		go func() {
 			defer whole.WaitFor(tracker)()
-			answers <- answer{i, operation.Catch(func() (any, error) { return q.ask(ctx, path) })}
+			outcomes <- ended{i, operation.Catch(func() (T, error) { return ask(ctx, path) })}
 		}()
 	}
 	timeout := time.NewTimer(q.timeout)
 	defer timeout.Stop()
 	for range paths {
 		select {
-		case a := <-answers:
-			value, err := a.outcome.Get()
-			results[a.i].value, results[a.i].err = value, refusal(err)
+		case e := <-outcomes:
+			value, err := e.outcome.Get()
+			results[e.i].value, results[e.i].err = value, refusal(err)
 		case <-timeout.C:
 			for i, tracker := range trackers {
-				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= d.timeout {
+				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= q.devices.timeout {
 					results[i].err = c.Refusal() // the same error as of a call that package operation refuses
 				}
 			}
@@ -166,7 +200,8 @@ func refusal(err error) error {
 
 // report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
 // A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
-func (d *devices) report(results []result, scratch map[string]known, timeout time.Duration) {
+func (q *query[K, T]) report(results []result[T], scratch map[string]known) {
+	d := q.devices
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.known
@@ -174,8 +209,8 @@ func (d *devices) report(results []result, scratch map[string]known, timeout tim
 	for _, r := range results {
 		now := before[r.path]
 		switch wasSkipped := now.reason != ""; {
-		case r.err == errSlow && timeout < d.timeout: // after so short a time it doesn't count as skipped
-		case r.err != nil && !isGone(r.err):
+		case r.err == errSlow && q.timeout < d.timeout: // after so short a time it doesn't count as skipped
+		case r.err != nil && !deviceLeftOrUnready(r.err):
 			now.reason = r.err.Error()
 			if !wasSkipped {
 				d.log.Warn("a device is skipped", "device", r.path, "disk", now, "reason", r.err)
@@ -240,41 +275,50 @@ func (d *devices) numberOf(path string) *disk.Number {
 	return d.known[path].number
 }
 
-// answer is what a disk gave: its number, and the value that was asked for.
+// answer is what a disk gave: its number, and the value that was asked for. It is nil for a device that
+// is no disk of its own: see openPath.
 type answer[T any] struct {
 	number disk.Number
 	value  T
 	err    error // why the disk, whose last number this is, is skipped
 }
 
-// eachDisk asks all disks the same. It returns no answer for a disk that leaves meanwhile, nor for
-// one that is skipped and has never answered with its number, nor for a container's scratch disk.
-func eachDisk[T any](ctx context.Context, d *Disks, name string, timeout time.Duration,
-	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) (all []answer[T], _ error) {
-	results, err := d.all.all(ctx, query{name, timeout, func(ctx context.Context, path string) (any, error) {
+// askDisks asks all disks by ask.
+func askDisks[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *answer[T]], key K,
+	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result[*answer[T]], error) {
+	return q.all(ctx, key, func(ctx context.Context, path string) (*answer[T], error) {
 		h, err := d.openPath(ctx, path)
 		if err != nil || h == nil {
 			return nil, err
 		}
 		defer h.Close()
 		value, err := ask(ctx, h)
-		return answer[T]{h.Number, value, refusal(err)}, err
-	}})
-	if err != nil {
-		return nil, err
-	}
+		return &answer[T]{h.Number, value, refusal(err)}, err
+	})
+}
+
+// eachDisk asks all disks by ask. It returns no answer for a disk that leaves meanwhile, nor for one
+// that is skipped and has never answered with its number, nor for a container's scratch disk.
+func eachDisk[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *answer[T]], key K,
+	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]answer[T], error) {
+	results, err := askDisks(ctx, d, q, key, ask)
+	return answersOf(d, results), err
+}
+
+// answersOf returns the answers of eachDisk.
+func answersOf[T any](d *Disks, results []result[*answer[T]]) (all []answer[T]) {
 	for _, r := range results {
-		switch a, ok := r.value.(answer[T]); {
-		case isGone(r.err):
-		case ok:
-			all = append(all, a)
+		switch {
+		case deviceLeftOrUnready(r.err):
+		case r.value != nil:
+			all = append(all, *r.value)
 		case r.err != nil:
 			if n := d.all.numberOf(r.path); n != nil {
 				all = append(all, answer[T]{number: *n, err: r.err})
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // openPath opens the disk at path for queries. It returns nil if the device is none that operations are
@@ -325,7 +369,7 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
-	all, err := eachDisk(ctx, d, "number", othersTimeout,
+	all, err := eachDisk(ctx, d, &d.queries.numbers, struct{}{},
 		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)
@@ -334,8 +378,8 @@ func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 	return numbers, err
 }
 
-// isGone reports whether err says that the device has left or isn't ready yet.
-func isGone(err error) bool {
+// deviceLeftOrUnready reports whether err says that the device has left or isn't ready yet.
+func deviceLeftOrUnready(err error) bool {
 	return win.IsGone(err) || errors.Is(err, win.ErrorNotReady)
 }
 
@@ -343,7 +387,7 @@ func isGone(err error) bool {
 // refuse any query, and that must not hide the disk's other answers. If the disk has left
 // or the caller's context has ended, tolerate returns err.
 func (d *Disks) tolerate(n disk.Number, what string, err error) error {
-	if !errors.As(err, new(win.Errno)) || isGone(err) {
+	if !errors.As(err, new(win.Errno)) || deviceLeftOrUnready(err) {
 		return err
 	}
 	d.options.Logger.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)

@@ -65,7 +65,7 @@ func (d *Disks) scan(ctx context.Context, tree bool) error {
 	}
 	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
 	// end the scan.
-	_, err = d.all.all(ctx, query{"refresh", d.all.timeout, d.refresh})
+	_, err = d.queries.refreshes.all(ctx, struct{}{}, d.refresh)
 	return err
 }
 
@@ -73,12 +73,15 @@ func (d *Disks) scan(ctx context.Context, tree bool) error {
 // finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
 // doesn't keep the others from it. If all refuse, the error is that of one of them.
 func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
-	ask := func(ctx context.Context, path string) (any, error) { return nil, d.sys.ReenumerateDevice(ctx, path) }
-	asked, err := d.adapters.all(ctx, query{"re-enumeration", d.adapters.timeout, ask})
+	asked, err := d.queries.reenumerations.all(ctx, struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
+		return struct{}{}, d.sys.ReenumerateDevice(ctx, path)
+	})
 	if err != nil {
 		return err
 	}
-	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool { return r.err == nil || isGone(r.err) }) {
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result[struct{}]) bool {
+		return r.err == nil || deviceLeftOrUnready(r.err)
+	}) {
 		return asked[0].err
 	}
 	return nil
@@ -104,17 +107,17 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 }
 
 // refresh makes Windows read the size and the partitions of a disk again.
-func (d *Disks) refresh(ctx context.Context, path string) (any, error) {
+func (d *Disks) refresh(ctx context.Context, path string) (none struct{}, _ error) {
 	// Asked again, since the disk at this path may be another one than in the last list.
 	if scratch, err := d.isScratch(ctx, path); err != nil || scratch {
-		return nil, err
+		return none, err
 	}
 	h, err := device.Open(ctx, d.sys, path, win.GenericRead|win.GenericWrite)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	defer h.Close()
-	return nil, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
+	return none, errors.Join(h.UpdateDriveSize(ctx), h.UpdateProperties(ctx))
 }
 
 // isScratch is askScratch for a disk that isn't open.
