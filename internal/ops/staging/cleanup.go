@@ -72,7 +72,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 		return false, err
 	}
 	defer right.Release()
-	gone, err := s.isGone(ctx, right.ID)
+	gone, err := s.volumeLeftNode(ctx, right.ID)
 	if err != nil || !gone {
 		return false, err
 	}
@@ -84,9 +84,9 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 	return err == nil, err
 }
 
-// isGone reports whether a volume isn't on the node. If some disk is offline or doesn't answer,
-// the volume may be on it, and isGone returns false.
-func (s *Staging) isGone(ctx context.Context, id volume.ID) (bool, error) {
+// volumeLeftNode reports whether a volume isn't on the node. If some disk is offline or doesn't answer,
+// the volume may be on it, and volumeLeftNode returns false.
+func (s *Staging) volumeLeftNode(ctx context.Context, id volume.ID) (bool, error) {
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err != nil || !missing {
 		return false, err

@@ -194,12 +194,9 @@ func isAnother(wanted storage.Selector, d storage.Disk) bool {
 	return answered && !wanted.Matches(d)
 }
 
-// isMissing reports whether err says that all disks of the node were listed, and none matches.
+// noDiskMatches reports whether err says that all disks of the node were listed, and none matches.
 // An error number of Windows never says that, even if its class is csiproxy.ErrNotFound.
-func isMissing(err error) bool {
+func noDiskMatches(err error) bool {
 	_, windows := csiproxy.WindowsErrorOf(err)
 	return !windows && errors.Is(err, csiproxy.ErrNotFound)
 }
-
-// isNotFound reports whether err is of the class of errors that say that something is missing.
-func isNotFound(err error) bool { return errors.Is(err, csiproxy.ErrNotFound) }

@@ -178,7 +178,7 @@ func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links us
 			!s.Paths.IsOfKubelet(links.All[i].Path) {
 			continue
 		}
-		gone, err := s.isGone(ctx, m.Volume.VolumeID)
+		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID)
 		var leading []string
 		if gone {
 			leading, err = s.Users.LinksToVolumeAmong(ctx, links, m.Volume.VolumeID)

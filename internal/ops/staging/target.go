@@ -5,8 +5,10 @@ package staging
 
 import (
 	"context"
+	"errors"
 	"strings"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -52,12 +54,12 @@ func (s *Staging) keepConnected(ctx context.Context, target iscsi.IQN) (done fun
 		return nil, err
 	}
 	defer unlock()
-	s.count(key, 1)
-	return func() { s.count(key, -1) }, nil
+	s.addConnecting(key, 1)
+	return func() { s.addConnecting(key, -1) }, nil
 }
 
-// count adds n to the number of disks of a target that are being staged, and returns the sum.
-func (s *Staging) count(key string, n int) int {
+// addConnecting adds n to the number of disks of a target that are being staged, and returns the sum.
+func (s *Staging) addConnecting(key string, n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.connecting[key] + n
@@ -76,7 +78,7 @@ func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
 		return false, err
 	}
 	defer unlock()
-	if s.count(key, 0) > 0 {
+	if s.addConnecting(key, 0) > 0 {
 		return false, nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
@@ -88,8 +90,8 @@ func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
 			continue
 		}
 		online, err := s.Disks.GetDiskState(ctx, n)
-		if isNotFound(err) { // one answer proves nothing
-			if online, err = s.Disks.GetDiskState(ctx, n); isNotFound(err) {
+		if errors.Is(err, csiproxy.ErrNotFound) { // one answer proves nothing
+			if online, err = s.Disks.GetDiskState(ctx, n); errors.Is(err, csiproxy.ErrNotFound) {
 				continue
 			}
 		}

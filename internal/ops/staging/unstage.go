@@ -29,83 +29,100 @@ import (
 )
 
 // UnstageVolume implements [storage.Operations].
-func (s *Staging) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (
+func (s *Staging) UnstageVolume(ctx context.Context, request storage.UnstageVolumeRequest) (
 	_ storage.UnstagedVolume, err error) {
-	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
-	path, err := s.Volumes.Parse(r.StagingPath)
+	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(request.StagingPath), time.Now(), &err)
+	stagingPath, err := s.Volumes.Parse(request.StagingPath)
 	if err != nil {
 		return storage.UnstagedVolume{}, err
 	}
-	if err := r.Disk.Validate(); err != nil {
+	if err := request.Disk.Validate(); err != nil {
 		return storage.UnstagedVolume{}, err
 	}
-	return s.unstage(ctx, r, path)
+	return s.unstage(ctx, request, stagingPath)
+}
+
+// staged is what is staged at a path: a volume, a share, or nothing.
+type staged struct {
+	volume  volume.ID // "" if none is mounted there
+	share   unc.Path
+	isShare bool
 }
 
 // unstage unstages the volume or share that is staged at a path, or only the disk that the
 // request names.
-func (s *Staging) unstage(ctx context.Context, r storage.UnstageVolumeRequest,
-	path pathpolicy.Path) (done storage.UnstagedVolume, _ error) {
-	at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once the volume is locked
+func (s *Staging) unstage(ctx context.Context, request storage.UnstageVolumeRequest,
+	stagingPath pathpolicy.Path) (result storage.UnstagedVolume, _ error) {
+	found, err := s.lookUpStaged(ctx, stagingPath)
 	if err != nil {
-		return done, err
+		return result, err
 	}
-	mounted := volume.ID(at.Volume)
-	var remote unc.Path
-	isShare := false
-	if mounted == "" {
-		if remote, isShare, err = s.stagedAt(ctx, path, acceptOther); err != nil {
-			return done, err
-		}
-	}
-	if isShare && r.Disk.IsZero() {
-		one, err := s.unstageShare(ctx, unstaging{local: path, remote: remote, force: r.Force})
+	if found.isShare && request.Disk.IsZero() {
+		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
 		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
-	var target iscsi.IQN           // that provides the disk; "" if none does
-	if !isShare && mounted == "" { // it is "" also for something that is no mount point
-		if mounted, err = s.Volumes.MountedAtPath(ctx, path); err != nil {
-			return done, err
-		}
+	target, err := s.unstageDisk(ctx, request, stagingPath, found, &result)
+	if err != nil {
+		return result, err
 	}
-	if mounted != "" {
-		err := s.whenUnused(ctx, func() (err error) {
-			target, err = s.unstageVolume(ctx, r, path, mounted, &done)
-			return err
-		})
-		if err != nil {
-			return done, err
-		}
-	}
-	if !done.Unmounted && !r.Disk.IsZero() {
-		if err := s.whenUnused(ctx, func() error { return s.retireNamed(ctx, r, &done) }); err != nil {
-			return done, err
-		}
-		if err := s.checkNotStaged(ctx, path, mounted, isShare); err != nil {
-			return done, err
-		}
-	}
-	if !done.Unmounted && !isShare { // an earlier call may have unmounted the volume and died before this step
-		if err := s.removeStagingDirectory(ctx, path); err != nil {
-			return done, err
-		}
-	}
-	if r.Disk.ISCSI != nil {
-		target = cmp.Or(target, r.Disk.ISCSI.IQN)
+	if request.Disk.ISCSI != nil {
+		target = cmp.Or(target, request.Disk.ISCSI.IQN)
 	}
 	if target != "" {
-		done.LoggedOut, err = s.logOut(ctx, target)
+		result.LoggedOut, err = s.logOut(ctx, target)
 	}
-	return done, err
+	return result, err
+}
+
+// lookUpStaged returns what is staged at a path. Who acts on it checks it again, with the right to it.
+func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found staged, _ error) {
+	at, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
+	if err != nil || at.Volume != "" {
+		return staged{volume: volume.ID(at.Volume)}, err
+	}
+	found.share, found.isShare, err = s.stagedAt(ctx, stagingPath, acceptOther)
+	if err != nil || found.isShare {
+		return found, err
+	}
+	// Lookup finds no volume also at something that is no mount point, which is an error here.
+	found.volume, err = s.Volumes.MountedAtPath(ctx, stagingPath)
+	return found, err
+}
+
+// unstageDisk unmounts the volume at a path, if one is, and takes its disk, or else the one that the
+// request names, offline. It returns the target that provides the volume's disk; "" if none does.
+func (s *Staging) unstageDisk(ctx context.Context, request storage.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	found staged, result *storage.UnstagedVolume) (target iscsi.IQN, err error) {
+	if found.volume != "" {
+		err := s.whenUnused(ctx, func() (err error) {
+			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, result)
+			return err
+		})
+		if err != nil || result.Unmounted {
+			return target, err
+		}
+	}
+	if !request.Disk.IsZero() {
+		if err := s.whenUnused(ctx, func() error { return s.retireNamed(ctx, request, result) }); err != nil {
+			return target, err
+		}
+	}
+	if found.isShare {
+		return target, nil
+	}
+	if !request.Disk.IsZero() {
+		if err := s.checkNotStaged(ctx, stagingPath, found.volume); err != nil {
+			return target, err
+		}
+	}
+	// An earlier call may have unmounted the volume and died before this step.
+	return target, s.removeStagingDirectory(ctx, stagingPath)
 }
 
 // checkNotStaged is called before a success that says that nothing is staged at a path. It returns
 // an error if another volume than mounted, the one when the call began, is mounted there now.
-func (s *Staging) checkNotStaged(ctx context.Context, path pathpolicy.Path, mounted volume.ID, isShare bool) error {
-	if isShare {
-		return nil
-	}
-	now, err := s.Volumes.MountedAtPath(ctx, path)
+func (s *Staging) checkNotStaged(ctx context.Context, stagingPath pathpolicy.Path, mounted volume.ID) error {
+	now, err := s.Volumes.MountedAtPath(ctx, stagingPath)
 	if err == nil && now != "" && !now.Equal(mounted) {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
 			now)
@@ -152,65 +169,64 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 // unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
 // returns the target that provides the disk. If the request names another disk, the volume stays
 // mounted.
-func (s *Staging) unstageVolume(
-	ctx context.Context, r storage.UnstageVolumeRequest, path pathpolicy.Path, id volume.ID, done *storage.UnstagedVolume,
-) (target iscsi.IQN, _ error) {
+func (s *Staging) unstageVolume(ctx context.Context, request storage.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	id volume.ID, result *storage.UnstagedVolume) (target iscsi.IQN, _ error) {
 	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
 	if win.IsGone(err) {
-		return "", s.unstageMissing(ctx, r, id, path, err, done)
+		return "", s.unstageMissing(ctx, request, id, stagingPath, err, result)
 	}
 	if err != nil {
 		return "", err
 	}
 	defer d.Release()
-	if meant, err := s.mayBeMeant(ctx, r.Disk, d); err != nil || !meant {
-		return "", meanwhileGone(err)
+	if meant, err := s.mayBeMeant(ctx, request.Disk, d); err != nil || !meant {
+		return "", unavailableIfDiskLeft(err)
 	}
 	right, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	defer right.Release()
-	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
+	if still, err := s.isStillMounted(ctx, right, stagingPath); err != nil || !still {
 		return "", err
 	}
-	if !r.Force {
+	if !request.Force {
 		if err := s.checkUnpublished(ctx, right, ""); err != nil {
 			return "", err
 		}
 	}
-	all, locked, err := s.lockOthers(ctx, d, id, r.Force)
+	all, locked, err := s.lockOthers(ctx, d, id, request.Force)
 	if err != nil {
 		return "", err
 	}
 	defer func() { locked.Close() }() // only now, so that nobody opens a volume before its disk is offline
-	h, err := s.Volumes.UnmountUnused(ctx, right, path, r.Force)
+	h, err := s.Volumes.UnmountUnused(ctx, right, stagingPath, request.Force)
 	if err != nil {
-		return "", meanwhileGone(err)
+		return "", unavailableIfDiskLeft(err)
 	}
 	if h.Device != nil {
 		locked = append(locked, lockedVolume{id, h})
 	}
-	done.Unmounted = true
+	result.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
-	removeErr := s.removeStagingDirectory(ctx, path)
+	removeErr := s.removeStagingDirectory(ctx, stagingPath)
 	if target, err = s.targetOf(ctx, d.Disk); err == nil {
-		done.DiskOffline, err = s.retire(ctx, d, all, locked)
+		result.DiskOffline, err = s.retire(ctx, d, all, locked)
 	}
-	return target, meanwhileGone(cmp.Or(err, removeErr))
+	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
 }
 
 // isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
-// locked, since the call that had the lock before may have unmounted it.
-func (s *Staging) isStillMounted(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path) (bool, error) {
-	now, err := s.Paths.Lookup(ctx, s.Sys, path) // Unmount checks it again, with the directories held open
+// locked, since the call that had the lock before may have unmounted the volume.
+func (s *Staging) isStillMounted(ctx context.Context, right *locks.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
+	now, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
 	return right.ID.Equal(volume.ID(now.Volume)), err
 }
 
 // removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
 // still writes through its link, that fails then, and doesn't land on the node's disk.
-func (s *Staging) removeStagingDirectory(ctx context.Context, path pathpolicy.Path) error {
-	err := s.Paths.Reach(ctx, s.Sys, path, func(e pathpolicy.Entry) error {
+func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpolicy.Path) error {
+	err := s.Paths.Reach(ctx, s.Sys, stagingPath, func(e pathpolicy.Entry) error {
 		_, err := s.Files.RemoveEmpty(ctx, e)
 		return err
 	})
@@ -220,9 +236,9 @@ func (s *Staging) removeStagingDirectory(ctx context.Context, path pathpolicy.Pa
 	return err
 }
 
-// meanwhileGone makes an error that says that a disk isn't there csiproxy.ErrUnavailable. In the
+// unavailableIfDiskLeft makes an error that says that a disk isn't there csiproxy.ErrUnavailable. In the
 // middle of a call it may be transient, and a repeated call finds out.
-func meanwhileGone(err error) error {
+func unavailableIfDiskLeft(err error) error {
 	if !win.IsGone(err) {
 		return err
 	}
@@ -234,20 +250,20 @@ func meanwhileGone(err error) error {
 // why is the error that says that it is missing; since one error proves nothing, unstageMissing checks
 // it. If the request names a disk that is online without the volume, the volume is another disk's,
 // and stays mounted.
-func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeRequest, id volume.ID, path pathpolicy.Path,
-	why error, done *storage.UnstagedVolume) error {
+func (s *Staging) unstageMissing(ctx context.Context, request storage.UnstageVolumeRequest, id volume.ID,
+	stagingPath pathpolicy.Path, why error, result *storage.UnstagedVolume) error {
 	lockVolume := func(ctx context.Context, id volume.ID) (*locks.LockedVolume, error) {
 		return s.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
 	}
-	if !r.Disk.IsZero() {
-		d, err := s.named(ctx, r.Disk)
+	if !request.Disk.IsZero() {
+		d, err := s.named(ctx, request.Disk)
 		if err != nil {
-			return meanwhileGone(err)
+			return unavailableIfDiskLeft(err)
 		}
 		if d != nil {
 			defer d.Release()
 			if isOther, err := s.isOnlineWithout(ctx, d, id); err != nil || isOther {
-				return meanwhileGone(err)
+				return unavailableIfDiskLeft(err)
 			}
 			lockVolume = d.LockVolume
 		}
@@ -257,7 +273,7 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 		return err
 	}
 	defer right.Release()
-	if still, err := s.isStillMounted(ctx, right, path); err != nil || !still {
+	if still, err := s.isStillMounted(ctx, right, stagingPath); err != nil || !still {
 		return err
 	}
 	missing, err := s.Users.IsMissing(ctx, id)
@@ -265,15 +281,15 @@ func (s *Staging) unstageMissing(ctx context.Context, r storage.UnstageVolumeReq
 		err = why
 	}
 	if err != nil {
-		return meanwhileGone(err)
+		return unavailableIfDiskLeft(err)
 	}
-	err = s.Volumes.Unmount(ctx, right, path, func() error {
+	err = s.Volumes.Unmount(ctx, right, stagingPath, func() error {
 		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", why)
 		return nil
 	})
-	done.Unmounted = err == nil
+	result.Unmounted = err == nil
 	if err == nil {
-		err = s.removeStagingDirectory(ctx, path)
+		err = s.removeStagingDirectory(ctx, stagingPath)
 	}
 	return err
 }
@@ -314,39 +330,40 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *lo
 		return false, nil
 	}
 	n, err := s.find(ctx, wanted, 0)
-	if isMissing(err) {
+	if noDiskMatches(err) {
 		return true, nil
 	}
 	return n == d.Number, err
 }
 
 // retireNamed takes the disk that a request names offline, if it is in the node.
-func (s *Staging) retireNamed(ctx context.Context, r storage.UnstageVolumeRequest, done *storage.UnstagedVolume) error {
-	d, err := s.named(ctx, r.Disk)
+func (s *Staging) retireNamed(ctx context.Context, request storage.UnstageVolumeRequest,
+	result *storage.UnstagedVolume) error {
+	d, err := s.named(ctx, request.Disk)
 	if err != nil || d == nil {
-		return meanwhileGone(err)
+		return unavailableIfDiskLeft(err)
 	}
 	defer d.Release()
 	attributes, err := d.Attributes(ctx)
 	if err != nil {
-		return meanwhileGone(err)
+		return unavailableIfDiskLeft(err)
 	}
 	var all opendisk.Volumes
 	var locked lockedVolumes
 	if attributes&win.DiskOffline == 0 { // otherwise it has no volumes
-		if all, locked, err = s.lockOthers(ctx, d, "", r.Force); err != nil {
+		if all, locked, err = s.lockOthers(ctx, d, "", request.Force); err != nil {
 			return err
 		}
 	}
 	defer locked.Close()
-	done.DiskOffline, err = s.retire(ctx, d, all, locked)
-	return meanwhileGone(err)
+	result.DiskOffline, err = s.retire(ctx, d, all, locked)
+	return unavailableIfDiskLeft(err)
 }
 
 // named locks the disk that a request names. It returns nil if that isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*locks.LockedDisk, error) {
 	d, err := s.take(ctx, wanted, 0, locks.ToRelease)
-	if isMissing(err) {
+	if noDiskMatches(err) {
 		return nil, nil
 	}
 	return d, err
