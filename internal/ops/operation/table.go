@@ -38,88 +38,99 @@ func (c Call) Refusal() error {
 type call struct {
 	Call
 	share   bool
-	object  *callsOf
 	late    bool // when the table was last checked, it took longer than calls of its name should
 	overdue bool // since then it has had timeToTakeAnswer more
 
 	begun chan error // of a call that waits: gets nil when it may begin, or why it may not
 }
 
-// callsOf are the calls on an object. The table has an entry for the object while there are any.
-type callsOf struct {
-	underWay []*call // oldest first
-	waiting  []*call
-}
-
-// table has the calls that are under way, by their objects.
+// table has the calls that are under way or wait to begin.
 type table struct {
 	log *slog.Logger
 
-	mu       sync.Mutex // guards all below; held for moments
-	objects  map[string]*callsOf
+	mu       sync.Mutex         // guards all below; held for moments
+	objects  map[string][]*call // those under way on each object, oldest first
+	waiting  []*call            // in the order in which they came
 	underWay int
 	ofShares int // those under way that may wait for an SMB server
-	waiting  int
 	overdue  int // of those under way
 	refused  uint64
 	watching bool // a timer runs until the next check
 }
+
+func newTable(log *slog.Logger) *table { return &table{log: log, objects: make(map[string][]*call)} }
 
 // enter waits until a call may begin, and notes that it begins. The caller makes the call, and then
 // calls leave. If the call is refused, or ctx ends first, enter returns an error instead.
 func (t *table) enter(ctx context.Context, name string, o object) (*call, error) {
 	c := &call{Call: Call{Name: name, Object: o.name}, share: o.share}
 	t.mu.Lock()
-	if err := t.hanging(name, o.name); err != nil {
-		t.mu.Unlock()
-		return nil, err
+	begun, refusal := t.tryBegin(c)
+	if !begun && refusal == nil {
+		c.begun = make(chan error, 1)
+		t.waiting = append(t.waiting, c)
 	}
-	c.object = t.objects[o.name]
-	if c.object == nil {
-		c.object = new(callsOf)
-		t.objects[o.name] = c.object
-	}
-	if t.room(c) {
-		t.begin(c)
-		t.mu.Unlock()
-		return c, nil
-	}
-	c.begun = make(chan error, 1)
-	c.object.waiting = append(c.object.waiting, c)
-	t.waiting++
 	t.mu.Unlock()
-
+	if begun || refusal != nil {
+		return c, refusal
+	}
 	select {
-	case err := <-c.begun:
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
+	case refusal := <-c.begun:
+		return c, refusal
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	err := ctx.Err()
-	if len(c.object.underWay) > 0 {
-		err = fmt.Errorf("%v: %w", c.object.underWay[0], err)
+	if underWay := t.objects[o.name]; len(underWay) > 0 {
+		err = fmt.Errorf("%v: %w", underWay[0], err)
 	}
-	switch i := slices.Index(c.object.waiting, c); {
-	case i >= 0:
-		t.stopWaiting(c.object, i)
-		t.forget(c)
-	case !c.Since.IsZero(): // it was let in when ctx ended
+	if i := slices.Index(t.waiting, c); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	} else if !c.Since.IsZero() { // it was let in when ctx ended
 		t.end(c)
 	}
 	return nil, err
 }
 
+// tryBegin begins a call if there is room for it. The error is its refusal.
+func (t *table) tryBegin(c *call) (begun bool, refusal error) {
+	if err := t.hanging(c.Name, c.Object); err != nil {
+		return false, err
+	}
+	if !t.room(c) {
+		return false, nil
+	}
+	c.Since = time.Now()
+	t.objects[c.Object] = append(t.objects[c.Object], c)
+	t.underWay++
+	if c.share {
+		t.ofShares++
+	}
+	t.watch()
+	return true, nil
+}
+
+// admit begins the waiting calls for which there is room, in their order, and refuses those that would
+// hang.
+func (t *table) admit() {
+	t.waiting = slices.DeleteFunc(t.waiting, func(c *call) bool {
+		begun, refusal := t.tryBegin(c)
+		if !begun && refusal == nil {
+			return false
+		}
+		c.begun <- refusal
+		return true
+	})
+}
+
 // hanging returns a refusal if a call of this name on the object is overdue: another one would
 // hang as well.
 func (t *table) hanging(name, object string) error {
-	if t.overdue == 0 || oneAtATime[name] || t.objects[object] == nil {
+	if t.overdue == 0 || oneAtATime[name] {
 		return nil
 	}
-	for _, c := range t.objects[object].underWay {
+	for _, c := range t.objects[object] {
 		if c.Name == name && c.overdue {
 			t.refused++
 			return c.Refusal()
@@ -145,30 +156,19 @@ func (t *table) hangingOnTheWay(name, path string, first int) error {
 
 // room reports whether c may begin now.
 func (t *table) room(c *call) bool {
-	for _, other := range c.object.underWay {
+	onObject := t.objects[c.Object]
+	for _, other := range onObject {
 		if other.Name == c.Name && oneAtATime[c.Name] {
 			return false
 		}
 	}
-	ofObject := len(c.object.underWay)
-	return !t.isTaken(1, c.share) && (ofObject == 0 || ofObject < maxOfObject && !t.isTaken(2, c.share))
+	return !t.isTaken(1, c.share) && (len(onObject) == 0 || len(onObject) < maxOfObject && !t.isTaken(2, c.share))
 }
 
 // isTaken reports whether the bounds on all calls leave no room for one more: whether the whole of
 // them (part 1) or half of them (part 2) is used up.
 func (t *table) isTaken(part int, share bool) bool {
 	return t.underWay >= maxCalls/part || share && t.ofShares >= maxOfShares/part
-}
-
-// begin notes that a call begins.
-func (t *table) begin(c *call) {
-	c.Since = time.Now()
-	c.object.underWay = append(c.object.underWay, c)
-	t.underWay++
-	if c.share {
-		t.ofShares++
-	}
-	t.watch()
 }
 
 // timeToTakeAnswer is what a call gets after overdueAfter until it counts as overdue: if the process
@@ -188,8 +188,8 @@ func (t *table) watch() {
 func (t *table) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, o := range t.objects {
-		for _, c := range o.underWay {
+	for _, calls := range t.objects {
+		for _, c := range calls {
 			switch {
 			case c.overdue:
 			case c.late:
@@ -208,15 +208,7 @@ func (t *table) noteOverdue(c *call) {
 	c.overdue = true
 	t.overdue++
 	t.log.Warn("Windows does not answer a call", "call", c.Name, "object", quote.Text(c.Object), "since", c.Since)
-	for i := 0; i < len(c.object.waiting); {
-		w := c.object.waiting[i]
-		if err := t.hanging(w.Name, w.Object); err != nil {
-			t.stopWaiting(c.object, i)
-			w.begun <- err
-		} else {
-			i++
-		}
-	}
+	t.admit()
 }
 
 // leave notes that Windows has answered a call.
@@ -231,48 +223,19 @@ func (t *table) leave(c *call) {
 	t.end(c)
 }
 
-// end notes that a call has ended, and begins the waiting calls for which there is room now.
+// end notes that a call has ended.
 func (t *table) end(c *call) {
-	scarce := t.isTaken(2, c.share)
-	i := slices.Index(c.object.underWay, c)
-	c.object.underWay = slices.Delete(c.object.underWay, i, i+1)
+	left := slices.DeleteFunc(t.objects[c.Object], func(other *call) bool { return other == c })
+	if len(left) > 0 {
+		t.objects[c.Object] = left
+	} else {
+		delete(t.objects, c.Object)
+	}
 	t.underWay--
 	if c.share {
 		t.ofShares--
 	}
-	t.admit(c.object)
-	t.forget(c)
-	if t.waiting > 0 && scarce { // the bounds on all calls may have held up calls on other objects
-		for _, o := range t.objects {
-			t.admit(o)
-		}
-	}
-}
-
-// admit begins the waiting calls on an object for which there is room.
-func (t *table) admit(o *callsOf) {
-	for i := 0; i < len(o.waiting); {
-		w := o.waiting[i]
-		if !t.room(w) {
-			i++
-			continue
-		}
-		t.stopWaiting(o, i)
-		t.begin(w)
-		w.begun <- nil
-	}
-}
-
-func (t *table) stopWaiting(o *callsOf, i int) {
-	o.waiting = slices.Delete(o.waiting, i, i+1)
-	t.waiting--
-}
-
-// forget drops what is known of the object of c if that was the last call on it.
-func (t *table) forget(c *call) {
-	if len(c.object.underWay)+len(c.object.waiting) == 0 {
-		delete(t.objects, c.Object)
-	}
+	t.admit()
 }
 
 // Load says how many Windows calls are under way, waiting and refused.
@@ -291,9 +254,9 @@ const maxHanging = 32
 func (t *table) load() Load {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := Load{Running: t.underWay, Waiting: t.waiting, Refused: t.refused}
-	for _, o := range t.objects {
-		for _, c := range o.underWay {
+	l := Load{Running: t.underWay, Waiting: len(t.waiting), Refused: t.refused}
+	for _, calls := range t.objects {
+		for _, c := range calls {
 			if c.overdue {
 				l.Hanging = append(l.Hanging, c.Call)
 			}

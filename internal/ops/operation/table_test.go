@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,9 +75,9 @@ func wantIdle(t *testing.T, table *table) {
 	t.Helper()
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	if len(table.objects)+table.underWay+table.ofShares+table.waiting+table.overdue != 0 {
+	if len(table.objects)+table.underWay+table.ofShares+len(table.waiting)+table.overdue != 0 {
 		t.Errorf("in the end, %d objects are remembered; %d calls are under way, %d of shares, %d overdue, and %d wait",
-			len(table.objects), table.underWay, table.ofShares, table.overdue, table.waiting)
+			len(table.objects), table.underWay, table.ofShares, table.overdue, len(table.waiting))
 	}
 }
 
@@ -253,7 +254,7 @@ func TestOtherCallsOnTheObject(t *testing.T) {
 		if load := sys.Load(); load.Running != maxOfObject || load.Waiting != 0 {
 			t.Errorf("the load is %+v", load)
 		}
-		sys.table.leave(sys.table.objects[`\\hangs`].underWay[maxOfObject-1])
+		sys.table.leave(sys.table.objects[`\\hangs`][maxOfObject-1])
 	})
 }
 
@@ -312,6 +313,36 @@ func TestLetInWhenTheContextEnds(t *testing.T) {
 			wantIdle(t, table)
 		})
 	}
+}
+
+// Calls on an object begin in the order in which they came: none is overtaken until its context ends.
+func TestCallsBeginInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewWindows(nil, nil, nil).table
+		var mu sync.Mutex
+		var begun []int
+		for i := range 3 * maxOfObject {
+			go func() {
+				c, err := table.enter(t.Context(), "call", object{name: "object"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				begun = append(begun, i)
+				mu.Unlock()
+				time.Sleep(time.Duration(i+1) * time.Millisecond)
+				table.leave(c)
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !slices.IsSorted(begun) || len(begun) != 3*maxOfObject {
+			t.Errorf("they began as %v", begun)
+		}
+		wantIdle(t, table)
+	})
 }
 
 // A call that is answered at the last moment isn't said to hang, and one that hangs is said to once.

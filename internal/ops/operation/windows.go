@@ -32,7 +32,7 @@ func NewWindows(sys win.System, observe func(call string, took time.Duration, er
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Windows{sys, &table{log: log, objects: make(map[string]*callsOf)}, observe, log}
+	return &Windows{sys, newTable(log), observe, log}
 }
 
 // Load returns how many calls are under way, waiting and refused now.
