@@ -52,7 +52,7 @@ const DefaultSilentDiskTimeout = 5 * time.Second
 type Disks struct {
 	sys     System
 	options Options
-	rescans operation.Singleflight[bool, struct{}] // by whether Windows re-enumerates the whole device tree
+	rescans operation.NextRun[bool, struct{}] // by whether Windows re-enumerates the whole device tree
 
 	all      *devices // the disks
 	adapters *devices

@@ -91,7 +91,7 @@ func (q *queries) init(disks, adapters *devices) {
 type query[K comparable, T any] struct {
 	devices *devices
 	timeout time.Duration
-	runs    operation.Singleflight[K, []result[T]]
+	runs    operation.NextRun[K, []result[T]]
 }
 
 func (q *query[K, T]) init(d *devices, timeout time.Duration) {

@@ -6,7 +6,7 @@
 //
 // A [Runner] reports each operation to an observer and names it in its error. [Run] returns to its
 // caller when the context ends, even if Windows doesn't answer. Operations wait for a lock by [Locks],
-// for a state of Windows by [Poll] or [Retry], and for work that they share by [Singleflight].
+// for a state of Windows by [Poll] or [Retry], and for work that they share by [NextRun].
 //
 // [Windows] makes the calls to Windows. Windows can't be made to give a call up. Until it answers, the
 // call keeps an operating system thread. Meanwhile a CSI driver that gets no answer repeats its

@@ -108,8 +108,8 @@ type Mappings struct {
 	options  Options
 	requests requests
 	logOns   *logOns
-	probes   operation.Singleflight[string, struct{}] // by folded path
-	lists    operation.Singleflight[struct{}, []win.SMBMapping]
+	probes   operation.NextRun[string, struct{}] // by folded path
+	lists    operation.NextRun[struct{}, []win.SMBMapping]
 }
 
 // New returns the operations on the mappings of sys. Local paths are those that

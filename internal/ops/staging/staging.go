@@ -56,9 +56,9 @@ type Staging struct {
 	// targets serialises logging out of a target, by its name in lower case.
 	targets operation.Locks[string]
 
-	volumes operation.Singleflight[volume.ID, storage.Volume]
-	shares  operation.Singleflight[string, storage.Volume] // by root
-	luns    operation.Singleflight[struct{}, map[disk.Number]storage.ISCSILUN]
+	volumes operation.NextRun[volume.ID, storage.Volume]
+	shares  operation.NextRun[string, storage.Volume] // by root
+	luns    operation.NextRun[struct{}, map[disk.Number]storage.ISCSILUN]
 
 	mu         sync.Mutex              // guards the fields below
 	connecting map[string]int          // how many disks of a target are being staged

@@ -30,7 +30,7 @@ type Finder struct {
 
 	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
 	// concurrent calls share one walk of the allowed directories.
-	links operation.Singleflight[struct{}, linkSearch]
+	links operation.NextRun[struct{}, linkSearch]
 
 	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }

@@ -17,9 +17,9 @@ import (
 )
 
 // Whoever has changed something sees that, though others ask meanwhile; and they share one run.
-func TestSingleflight(t *testing.T) {
+func TestNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Singleflight[string, int32]
+		var s NextRun[string, int32]
 		var state, runs atomic.Int32
 		ask := func(want int32) {
 			got, err := s.Do(t.Context(), "disk 1", func(context.Context) (int32, error) {
@@ -56,9 +56,9 @@ func TestSingleflight(t *testing.T) {
 }
 
 // A run goes on without its callers, for two minutes.
-func TestSingleflightCallerGivesUp(t *testing.T) {
+func TestNextRunCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Singleflight[int, int]
+		var s NextRun[int, int]
 		var ended atomic.Bool
 		f := func(ctx context.Context) (int, error) {
 			time.Sleep(time.Minute)
@@ -80,17 +80,17 @@ func TestSingleflightCallerGivesUp(t *testing.T) {
 			t.Error("the run ended with its caller")
 		}
 		begin = time.Now()
-		if _, err := s.Do(t.Context(), 1, f); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != flightTimeout {
+		if _, err := s.Do(t.Context(), 1, f); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != sharedRunTimeout {
 			t.Errorf("a run without end gives %v after %v", err, time.Since(begin))
 		}
 	})
 }
 
-func TestSingleflightPassesPanicsOn(t *testing.T) {
-	var s Singleflight[int, int]
+func TestNextRunPassesPanicsOn(t *testing.T) {
+	var s NextRun[int, int]
 	func() {
 		defer func() {
-			if p, _ := recover().(string); !strings.Contains(p, "a bug") || !strings.Contains(p, "singleflight_test.go") {
+			if p, _ := recover().(string); !strings.Contains(p, "a bug") || !strings.Contains(p, "nextrun_test.go") {
 				t.Errorf("the caller's panic is %q", p)
 			}
 		}()
@@ -102,9 +102,9 @@ func TestSingleflightPassesPanicsOn(t *testing.T) {
 }
 
 // Who gives up learns what Windows hasn't answered, and isn't the reason for another call.
-func TestSingleflightThatHangs(t *testing.T) {
+func TestNextRunThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Singleflight[int, int]
+		var s NextRun[int, int]
 		sys := NewWindows(hanging{}, nil, nil)
 		scan := func(ctx context.Context) (int, error) { return 0, sys.ReenumerateDevice(ctx, "") }
 		for range 3 {
@@ -126,16 +126,16 @@ func TestSingleflightThatHangs(t *testing.T) {
 
 // With a timeout, who finds a run that hangs gets an error that names the call, and who comes
 // later gets the same at once.
-func TestSingleflightTimeout(t *testing.T) {
+func TestNextRunTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := Singleflight[int, int]{Timeout: 10 * time.Second}
+		s := NextRun[int, int]{Timeout: 10 * time.Second}
 		sys := NewWindows(hanging{}, nil, nil)
 		scan := func(ctx context.Context) (int, error) { return 0, sys.ReenumerateDevice(ctx, "") }
 		begin := time.Now()
 		texts := make(chan string, 4)
 		var callers sync.WaitGroup
 		for _, test := range []struct{ comes, leaves time.Duration }{
-			{0, 10 * time.Second}, {3 * time.Second, 20 * time.Second}, {10 * time.Second, 10 * time.Second},
+			{0, 10 * time.Second}, {3 * time.Second, 10 * time.Second}, {10 * time.Second, 10 * time.Second},
 			{time.Minute, time.Minute},
 		} {
 			time.Sleep(test.comes - time.Since(begin))
@@ -170,9 +170,9 @@ func TestSingleflightTimeout(t *testing.T) {
 }
 
 // A caller's own error names the call that another run, which his run waits for, is in.
-func TestSingleflightNested(t *testing.T) {
+func TestNextRunNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var outer, inner Singleflight[int, int]
+		var outer, inner NextRun[int, int]
 		sys := NewWindows(hanging{}, nil, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -191,9 +191,9 @@ func TestSingleflightNested(t *testing.T) {
 }
 
 // Who waits for a lock that a run holds learns for which operation that runs.
-func TestSingleflightIsOfItsCaller(t *testing.T) {
+func TestNextRunIsOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Singleflight[int, int]
+		var s NextRun[int, int]
 		var l Locks[int]
 		go Run(t.Context(), "ListVolumes", func(ctx context.Context) (int, error) {
 			return s.Do(ctx, 1, func(ctx context.Context) (int, error) {
