@@ -1,0 +1,358 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storagewire
+
+import (
+	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// text returns a text of a response. It may come from hardware: what isn't UTF-8 is replaced, since one
+// such byte would fail the whole response.
+func text[T ~string](s T) string { return wire.ValidText(string(s)) }
+
+// EncodeDisks returns the response for disks.
+func EncodeDisks(disks []storage.Disk) *storagev1alpha1.ListDisksResponse {
+	return &storagev1alpha1.ListDisksResponse{Disks: each(disks, encodeDisk)}
+}
+
+// DecodeDisks returns the disks in a response.
+func DecodeDisks(m *storagev1alpha1.ListDisksResponse) ([]storage.Disk, error) {
+	return decode(m.Disks, (*decoder).disks)
+}
+
+func encodeDisk(d storage.Disk) *storagev1alpha1.Disk {
+	m := &storagev1alpha1.Disk{
+		Number:         uint32(d.Number),
+		SizeBytes:      d.SizeBytes,
+		SerialNumber:   text(d.SerialNumber),
+		Identifiers:    each(d.Identifiers, encodeIdentifier),
+		Vendor:         text(d.Vendor),
+		Product:        text(d.Product),
+		Bus:            text(d.Bus),
+		Location:       text(d.Location.Text),
+		NvmeNamespace:  d.Location.NVMeNamespace,
+		Online:         d.Online,
+		ReadOnly:       d.ReadOnly,
+		OfflineReason:  text(d.OfflineReason),
+		PartitionStyle: text(d.Style),
+		DiskId:         text(d.DiskID),
+		SystemReason:   text(d.SystemReason),
+		Partitions:     each(d.Partitions, encodePartition),
+		Error:          text(d.Error),
+	}
+	if at := d.Location.SCSI; at != nil {
+		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Adapter: uint32(at.Adapter), Port: uint32(at.Port),
+			Target: uint32(at.Target), Lun: uint32(at.LUN)}
+	}
+	if d.ISCSI != nil {
+		m.Iscsi = &storagev1alpha1.ISCSILUN{Iqn: text(d.ISCSI.IQN), Lun: d.ISCSI.LUN}
+	}
+	return m
+}
+
+func (d *decoder) disks(all []*storagev1alpha1.Disk) []storage.Disk { return each(all, d.disk) }
+
+func (d *decoder) disk(m *storagev1alpha1.Disk) storage.Disk {
+	described := storage.Disk{
+		Number:        disk.Number(m.GetNumber()),
+		SizeBytes:     m.GetSizeBytes(),
+		SerialNumber:  m.GetSerialNumber(),
+		Identifiers:   each(m.GetIdentifiers(), decodeIdentifier),
+		Vendor:        m.GetVendor(),
+		Product:       m.GetProduct(),
+		Bus:           storage.Bus(m.GetBus()),
+		Location:      storage.Location{Text: m.GetLocation(), NVMeNamespace: m.GetNvmeNamespace()},
+		Online:        m.GetOnline(),
+		ReadOnly:      m.GetReadOnly(),
+		OfflineReason: m.GetOfflineReason(),
+		Style:         storage.PartitionStyle(m.GetPartitionStyle()),
+		DiskID:        m.GetDiskId(),
+		SystemReason:  m.GetSystemReason(),
+		Partitions:    each(m.GetPartitions(), decodePartition),
+		Error:         m.GetError(),
+	}
+	if at := m.GetScsiAddress(); at != nil {
+		described.SCSI = &storage.SCSIAddress{Adapter: fit[uint8](d, "adapter", at.Adapter),
+			Port: fit[uint8](d, "port", at.Port), Target: fit[uint8](d, "target", at.Target), LUN: fit[uint8](d, "lun", at.Lun)}
+	}
+	if lun := m.GetIscsi(); lun != nil {
+		described.ISCSI = &storage.ISCSILUN{IQN: iscsi.IQN(lun.Iqn), LUN: lun.Lun}
+	}
+	return described
+}
+
+func encodeIdentifier(i storage.Identifier) *storagev1alpha1.Identifier {
+	return &storagev1alpha1.Identifier{Kind: text(i.Kind), Text: text(i.Text)}
+}
+
+func decodeIdentifier(m *storagev1alpha1.Identifier) storage.Identifier {
+	return storage.Identifier{Kind: storage.IdentifierKind(m.GetKind()), Text: m.GetText()}
+}
+
+func encodePartition(p storage.Partition) *storagev1alpha1.Partition {
+	return &storagev1alpha1.Partition{
+		Number:      p.Number,
+		OffsetBytes: p.OffsetBytes,
+		SizeBytes:   p.SizeBytes,
+		Data:        p.Data,
+		VolumeId:    text(p.VolumeID),
+		FileSystem:  text(p.FileSystem),
+		Label:       text(p.Label),
+		Paths:       each(p.Paths, text[string]),
+		Error:       text(p.Error),
+	}
+}
+
+func decodePartition(m *storagev1alpha1.Partition) storage.Partition {
+	return storage.Partition{
+		Number:      m.GetNumber(),
+		OffsetBytes: m.GetOffsetBytes(),
+		SizeBytes:   m.GetSizeBytes(),
+		Data:        m.GetData(),
+		VolumeID:    volume.ID(m.GetVolumeId()),
+		FileSystem:  m.GetFileSystem(),
+		Label:       m.GetLabel(),
+		Paths:       m.GetPaths(),
+		Error:       m.GetError(),
+	}
+}
+
+// EncodeDiskChanges returns the response for changes.
+func EncodeDiskChanges(c storage.DiskChanges) *storagev1alpha1.WatchDisksResponse {
+	return &storagev1alpha1.WatchDisksResponse{
+		Removed: each(c.Removed, encodeDisk),
+		Added:   each(c.Added, encodeDisk),
+		Changed: each(c.Changed, encodeDisk),
+	}
+}
+
+// DecodeDiskChanges returns the changes in a response.
+func DecodeDiskChanges(m *storagev1alpha1.WatchDisksResponse) (storage.DiskChanges, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.WatchDisksResponse) storage.DiskChanges {
+		return storage.DiskChanges{Removed: d.disks(m.Removed), Added: d.disks(m.Added), Changed: d.disks(m.Changed)}
+	})
+}
+
+// EncodeStagedVolume returns the response for a staged volume.
+func EncodeStagedVolume(v storage.StagedVolume) *storagev1alpha1.StageVolumeResponse {
+	return &storagev1alpha1.StageVolumeResponse{
+		DiskNumber:  uint32(v.Disk),
+		VolumeId:    text(v.VolumeID),
+		FileSystem:  text(v.FileSystem),
+		SizeBytes:   v.SizeBytes,
+		Partitioned: v.Partitioned,
+		Formatted:   v.Formatted,
+		Grown:       v.Grown,
+	}
+}
+
+// DecodeStagedVolume returns the staged volume in a response.
+func DecodeStagedVolume(m *storagev1alpha1.StageVolumeResponse) storage.StagedVolume {
+	return storage.StagedVolume{
+		Disk:        disk.Number(m.DiskNumber),
+		VolumeID:    volume.ID(m.VolumeId),
+		FileSystem:  m.FileSystem,
+		SizeBytes:   m.SizeBytes,
+		Partitioned: m.Partitioned,
+		Formatted:   m.Formatted,
+		Grown:       m.Grown,
+	}
+}
+
+// EncodeUnstagedVolume returns the response for an unstaged volume.
+func EncodeUnstagedVolume(v storage.UnstagedVolume) *storagev1alpha1.UnstageVolumeResponse {
+	return &storagev1alpha1.UnstageVolumeResponse{
+		Unmounted:   v.Unmounted,
+		DiskOffline: v.DiskOffline,
+		LoggedOut:   v.LoggedOut,
+		Unmapped:    v.Unmapped,
+	}
+}
+
+// DecodeUnstagedVolume returns the unstaged volume in a response.
+func DecodeUnstagedVolume(m *storagev1alpha1.UnstageVolumeResponse) storage.UnstagedVolume {
+	return storage.UnstagedVolume{
+		Unmounted:   m.Unmounted,
+		DiskOffline: m.DiskOffline,
+		LoggedOut:   m.LoggedOut,
+		Unmapped:    m.Unmapped,
+	}
+}
+
+// EncodeExpandedVolume returns the response for an expanded volume.
+func EncodeExpandedVolume(v storage.ExpandedVolume) *storagev1alpha1.ExpandVolumeResponse {
+	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: v.SizeBytes, DiskSizeBytes: v.DiskSizeBytes, Grown: v.Grown}
+}
+
+// DecodeExpandedVolume returns the expanded volume in a response.
+func DecodeExpandedVolume(m *storagev1alpha1.ExpandVolumeResponse) storage.ExpandedVolume {
+	return storage.ExpandedVolume{SizeBytes: m.SizeBytes, DiskSizeBytes: m.DiskSizeBytes, Grown: m.Grown}
+}
+
+// EncodeVolume returns the message for a volume.
+func EncodeVolume(v storage.Volume) *storagev1alpha1.Volume {
+	return &storagev1alpha1.Volume{
+		VolumeId:            text(v.VolumeID),
+		Share:               text(v.Share),
+		DiskNumber:          (*uint32)(v.Disk),
+		SerialNumber:        text(v.SerialNumber),
+		DiskId:              text(v.DiskID),
+		FileSystem:          text(v.FileSystem),
+		Label:               text(v.Label),
+		SizeBytes:           v.SizeBytes,
+		UsedBytes:           v.UsedBytes,
+		FreeBytes:           v.FreeBytes,
+		AllocationUnitBytes: v.AllocationUnitBytes,
+		ReadOnly:            v.ReadOnly,
+		Conditions:          each(v.Conditions, encodeCondition),
+	}
+}
+
+// DecodeVolume returns the volume in a message.
+func DecodeVolume(m *storagev1alpha1.Volume) storage.Volume {
+	if m == nil {
+		return storage.Volume{}
+	}
+	return storage.Volume{
+		VolumeID:            volume.ID(m.VolumeId),
+		Share:               m.Share,
+		Disk:                (*disk.Number)(m.DiskNumber),
+		SerialNumber:        m.SerialNumber,
+		DiskID:              m.DiskId,
+		FileSystem:          m.FileSystem,
+		Label:               m.Label,
+		SizeBytes:           m.SizeBytes,
+		UsedBytes:           m.UsedBytes,
+		FreeBytes:           m.FreeBytes,
+		AllocationUnitBytes: m.AllocationUnitBytes,
+		ReadOnly:            m.ReadOnly,
+		Conditions:          each(m.Conditions, decodeCondition),
+	}
+}
+
+func encodeCondition(c storage.Condition) *storagev1alpha1.Condition {
+	return &storagev1alpha1.Condition{Reason: text(c.Reason), Inaccessible: c.Inaccessible, Message: text(c.Message)}
+}
+
+func decodeCondition(m *storagev1alpha1.Condition) storage.Condition {
+	return storage.Condition{Reason: storage.Reason(m.GetReason()), Inaccessible: m.GetInaccessible(),
+		Message: m.GetMessage()}
+}
+
+// EncodeVolumeList returns the response for a list.
+func EncodeVolumeList(l storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
+	return &storagev1alpha1.ListVolumesResponse{
+		Mounts:           each(l.Mounts, encodeMount),
+		IncompleteReason: text(l.IncompleteReason),
+	}
+}
+
+// DecodeVolumeList returns the list in a response.
+func DecodeVolumeList(m *storagev1alpha1.ListVolumesResponse) storage.VolumeList {
+	return storage.VolumeList{
+		Mounts:           each(m.Mounts, decodeMount),
+		IncompleteReason: m.IncompleteReason,
+	}
+}
+
+func encodeMount(mount storage.Mount) *storagev1alpha1.Mount {
+	return &storagev1alpha1.Mount{
+		Kind:           text(mount.Kind),
+		Path:           text(mount.Path),
+		Target:         text(mount.Target),
+		Volume:         EncodeVolume(mount.Volume),
+		LeftoverReason: text(mount.LeftoverReason),
+		ForgottenPod:   text(mount.ForgottenPod),
+	}
+}
+
+func decodeMount(m *storagev1alpha1.Mount) storage.Mount {
+	return storage.Mount{
+		Kind:           storage.MountKind(m.GetKind()),
+		Path:           m.GetPath(),
+		Target:         m.GetTarget(),
+		Volume:         DecodeVolume(m.GetVolume()),
+		LeftoverReason: m.GetLeftoverReason(),
+		ForgottenPod:   m.GetForgottenPod(),
+	}
+}
+
+// EncodeLeftovers returns the response for leftovers.
+func EncodeLeftovers(l storage.Leftovers) *storagev1alpha1.CleanUpResponse {
+	return &storagev1alpha1.CleanUpResponse{
+		Leftovers:        each(l.Mounts, encodeLeftover),
+		IncompleteReason: text(l.IncompleteReason),
+	}
+}
+
+// DecodeLeftovers returns the leftovers in a response.
+func DecodeLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
+	return storage.Leftovers{
+		Mounts:           each(m.Leftovers, decodeLeftover),
+		IncompleteReason: m.IncompleteReason,
+	}
+}
+
+func encodeLeftover(l storage.Leftover) *storagev1alpha1.Leftover {
+	return &storagev1alpha1.Leftover{
+		Kind:           text(l.Kind),
+		Path:           text(l.Path),
+		Target:         text(l.Target),
+		Volume:         EncodeVolume(l.Volume),
+		LeftoverReason: text(l.LeftoverReason),
+		Removed:        l.Removed,
+		Error:          text(l.Error),
+		ForgottenPod:   text(l.ForgottenPod),
+	}
+}
+
+func decodeLeftover(m *storagev1alpha1.Leftover) storage.Leftover {
+	return storage.Leftover{
+		Mount: storage.Mount{
+			Kind:           storage.MountKind(m.GetKind()),
+			Path:           m.GetPath(),
+			Target:         m.GetTarget(),
+			Volume:         DecodeVolume(m.GetVolume()),
+			LeftoverReason: m.GetLeftoverReason(),
+			ForgottenPod:   m.GetForgottenPod(),
+		},
+		Removed: m.GetRemoved(),
+		Error:   m.GetError(),
+	}
+}
+
+// EncodeUnstagedShare returns the response for an unstaged share.
+func EncodeUnstagedShare(v storage.UnstagedShare) *storagev1alpha1.UnstageShareResponse {
+	return &storagev1alpha1.UnstageShareResponse{Unlinked: v.Unlinked, Unmapped: v.Unmapped}
+}
+
+// DecodeUnstagedShare returns the unstaged share in a response.
+func DecodeUnstagedShare(m *storagev1alpha1.UnstageShareResponse) storage.UnstagedShare {
+	return storage.UnstagedShare{Unlinked: m.Unlinked, Unmapped: m.Unmapped}
+}
+
+// EncodeCheckedVolume returns the response for a checked volume.
+func EncodeCheckedVolume(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
+	return &storagev1alpha1.CheckVolumeResponse{
+		ErrorsFound:          v.ErrorsFound,
+		Fixed:                v.Fixed,
+		DurationMilliseconds: milliseconds(v.Duration),
+	}
+}
+
+// DecodeCheckedVolume returns the checked volume in a response.
+func DecodeCheckedVolume(m *storagev1alpha1.CheckVolumeResponse) (storage.CheckedVolume, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.CheckVolumeResponse) storage.CheckedVolume {
+		return storage.CheckedVolume{
+			ErrorsFound: m.ErrorsFound,
+			Fixed:       m.Fixed,
+			Duration:    d.duration("duration_milliseconds", m.DurationMilliseconds),
+		}
+	})
+}
