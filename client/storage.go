@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -30,99 +31,94 @@ func (s *Storage) Ready(ctx context.Context) error {
 	return connectError(s.group.ready(ctx))
 }
 
-// task does an operation by the method of its name. The fields of the request and the result go by
-// their names in the API: see package storagewire.
-func task[Result any](ctx context.Context, s *Storage, op, object string, r any) (result Result, err error) {
-	request, response := storagewire.NewRequest(op), storagewire.NewResponse(op)
-	if err := storagewire.EncodeRequest(r, request); err != nil {
-		return result, &csiproxy.Error{Op: op, Object: object, Err: err}
-	}
-	err = s.group.call(ctx, op, object, way{op, request, response, func() (err error) {
-		result, err = decoded[Result](response)
+// askChecked is ask for a response that may be invalid.
+func askChecked[T any, Response message[T], Result any](ctx context.Context, g *group, op, object string,
+	request proto.Message, read func(Response) (Result, error)) (got Result, err error) {
+	err = g.call(ctx, op, object, checkedResult(op, request, func(r Response) (err error) {
+		if got, err = read(r); err != nil {
+			err = malformed("an invalid value: %v", err)
+		}
 		return err
-	}})
-	return result, err
-}
-
-// decoded returns the result in a response.
-func decoded[Result any](response proto.Message) (Result, error) {
-	result, err := storagewire.Decode[Result](response)
-	if err != nil {
-		var none Result
-		return none, malformed("an invalid value: %v", err)
-	}
-	return result, nil
+	}))
+	return got, err
 }
 
 // ListDisks implements [storage.Operations]: the disks that a selector means.
 func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
-	type request struct{ Disk storage.Selector }
-	type result struct{ Disks []storage.Disk }
-	found, err := task[result](ctx, s, "ListDisks", "", request{wanted})
-	return found.Disks, err
+	return askChecked(ctx, s.group, "ListDisks", "",
+		&storagev1alpha1.ListDisksRequest{Disk: storagewire.EncodeSelector(wanted)}, storagewire.DecodeDisks)
 }
 
 // StageVolume implements [storage.Operations]: a disk's volume is made usable at a path.
 func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
-	return task[storage.StagedVolume](ctx, s, "StageVolume", "at "+quote.Text(r.StagingPath), r)
+	const op = "StageVolume"
+	object := "at " + quote.Text(r.StagingPath)
+	request, err := storagewire.EncodeStageVolumeRequest(r)
+	if err != nil {
+		return storage.StagedVolume{}, &csiproxy.Error{Op: op, Object: object, Err: err}
+	}
+	return ask(ctx, s.group, op, object, request, storagewire.DecodeStagedVolume)
 }
 
 // UnstageVolume implements [storage.Operations]: what is staged at a path is unstaged.
 func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
-	return task[storage.UnstagedVolume](ctx, s, "UnstageVolume", "at "+quote.Text(r.StagingPath), r)
+	return ask(ctx, s.group, "UnstageVolume", "at "+quote.Text(r.StagingPath),
+		storagewire.EncodeUnstageVolumeRequest(r), storagewire.DecodeUnstagedVolume)
 }
 
 // PublishVolume implements [storage.Operations]: a pod gets a link to a staged path.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
-	type request struct{ StagingPath, TargetPath string }
-	_, err := task[struct{}](ctx, s, "PublishVolume", quote.Text(targetPath), request{stagingPath, targetPath})
+	_, err := ask(ctx, s.group, "PublishVolume", quote.Text(targetPath),
+		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
+		func(*storagev1alpha1.PublishVolumeResponse) (_ struct{}) { return })
 	return err
 }
 
 // UnpublishVolume implements [storage.Operations]: a pod's link is removed.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
-	type request struct{ TargetPath string }
-	_, err := task[struct{}](ctx, s, "UnpublishVolume", quote.Text(targetPath), request{targetPath})
+	_, err := ask(ctx, s.group, "UnpublishVolume", quote.Text(targetPath),
+		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath},
+		func(*storagev1alpha1.UnpublishVolumeResponse) (_ struct{}) { return })
 	return err
 }
 
 // ExpandVolume implements [storage.Operations]: the volume at a path grows to the size of its disk.
 func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
-	return task[storage.ExpandedVolume](ctx, s, "ExpandVolume", "at "+quote.Text(r.Path), r)
+	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.Path),
+		storagewire.EncodeExpandVolumeRequest(r), storagewire.DecodeExpandedVolume)
 }
 
 // GetVolume implements [storage.Operations]: what is known of the volume or share at a path.
 func (s *Storage) GetVolume(ctx context.Context, path string) (storage.Volume, error) {
-	type result struct{ Volume storage.Volume }
-	found, err := task[result](ctx, s, "GetVolume", quote.Text(path), atPath{path})
-	return found.Volume, err
+	return ask(ctx, s.group, "GetVolume", quote.Text(path), &storagev1alpha1.GetVolumeRequest{Path: path},
+		func(m *storagev1alpha1.GetVolumeResponse) storage.Volume { return storagewire.DecodeVolume(m.Volume) })
 }
-
-// atPath is a request that has only a path.
-type atPath struct{ Path string }
 
 // ListVolumes implements [storage.Operations]: what is mounted where.
 func (s *Storage) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
-	return task[storage.VolumeList](ctx, s, "ListVolumes", "", struct{}{})
+	return ask(ctx, s.group, "ListVolumes", "", &storagev1alpha1.ListVolumesRequest{}, storagewire.DecodeVolumeList)
 }
 
 // StageShare implements [storage.Operations]: a share is mapped and linked at a path.
 func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) error {
-	_, err := task[struct{}](ctx, s, "StageShare", quote.Text(r.RemotePath), r)
+	_, err := ask(ctx, s.group, "StageShare", quote.Text(r.RemotePath), storagewire.EncodeStageShareRequest(r),
+		func(*storagev1alpha1.StageShareResponse) (_ struct{}) { return })
 	return err
 }
 
 // UnstageShare implements [storage.Operations]: the link to a share is removed.
 func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
-	return task[storage.UnstagedShare](ctx, s, "UnstageShare", "at "+quote.Text(r.StagingPath), r)
+	return ask(ctx, s.group, "UnstageShare", "at "+quote.Text(r.StagingPath),
+		storagewire.EncodeUnstageShareRequest(r), storagewire.DecodeUnstagedShare)
 }
 
 // CleanUp implements [storage.Operations]: what nobody needs any more is listed or removed.
 func (s *Storage) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, error) {
-	return task[storage.Leftovers](ctx, s, "CleanUp", "", struct{ Remove bool }{remove})
+	return ask(ctx, s.group, "CleanUp", "", &storagev1alpha1.CleanUpRequest{Remove: remove}, storagewire.DecodeLeftovers)
 }
 
 // CheckVolume implements [storage.Operations]: a volume's file system is scanned for errors.
 func (s *Storage) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
-	return task[storage.CheckedVolume](ctx, s, "CheckVolume", "at "+quote.Text(r.Path), r)
+	return askChecked(ctx, s.group, "CheckVolume", "at "+quote.Text(r.Path),
+		storagewire.EncodeCheckVolumeRequest(r), storagewire.DecodeCheckedVolume)
 }

@@ -13,6 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
+	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -32,10 +33,7 @@ func (s *Storage) WatchDisks(ctx context.Context, wanted storage.Selector) iter.
 func (s *Storage) watchDisks(ctx context.Context, wanted storage.Selector,
 	yield func(storage.DiskChanges, error) bool) error {
 	const op = "WatchDisks"
-	g, request := s.group, storagewire.NewRequest(op)
-	if err := storagewire.EncodeRequest(struct{ Disk storage.Selector }{wanted}, request); err != nil {
-		return &csiproxy.Error{Op: op, Err: err}
-	}
+	g, request := s.group, &storagev1alpha1.WatchDisksRequest{Disk: storagewire.EncodeSelector(wanted)}
 	version, err := g.version(ctx)
 	if err != nil {
 		return &csiproxy.Error{Op: op, Err: err}
@@ -59,7 +57,7 @@ func (s *Storage) watchDisks(ctx context.Context, wanted storage.Selector,
 		if err := stream.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 			return failure(op, "", request, err)
 		}
-		response := storagewire.NewResponse(op)
+		response := new(storagev1alpha1.WatchDisksResponse)
 		err := stream.RecvMsg(response)
 		if errors.Is(err, io.EOF) {
 			return &csiproxy.Error{Op: op, Kind: csiproxy.ErrUnavailable, Detail: "the daemon has ended the call"}
@@ -67,9 +65,9 @@ func (s *Storage) watchDisks(ctx context.Context, wanted storage.Selector,
 		if err != nil {
 			return failure(op, "", request, g.lost(ctx, l, err))
 		}
-		changes, err := decoded[storage.DiskChanges](response)
+		changes, err := storagewire.DecodeDiskChanges(response)
 		if err != nil {
-			return &csiproxy.Error{Op: op, Err: err}
+			return &csiproxy.Error{Op: op, Err: malformed("an invalid value: %v", err)}
 		}
 		if !yield(changes, nil) {
 			return nil

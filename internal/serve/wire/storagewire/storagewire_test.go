@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -29,15 +30,18 @@ import (
 // thereAndBack tests a message, and the struct of its fields. Each field comes through, and none comes
 // in the place of another. So a field that is new in one of them fails here until the other has it.
 // It adds the names of the messages to tested.
-func thereAndBack[T any](t *testing.T, m proto.Message, tested map[protoreflect.FullName]bool) {
+func thereAndBack[T any, M proto.Message](t *testing.T, tested map[protoreflect.FullName]bool,
+	encode func(T) (M, error), decode func(M) (T, error)) {
 	t.Helper()
+	var none M
+	m := none.ProtoReflect().New().Interface().(M)
 	wiretest.Fill(m)
 	check := func(without any) {
 		t.Helper()
-		v, err := Decode[T](m)
-		got := m.ProtoReflect().New().Interface()
+		v, err := decode(m)
+		got := none
 		if err == nil {
-			err = EncodeRequest(v, got)
+			got, err = encode(v)
 		}
 		if diff := cmp.Diff(m, got, protocmp.Transform(), protocmp.IgnoreEmptyMessages()); diff != "" || err != nil {
 			t.Errorf("%T without %v: %v (-want +got):\n%s", m, without, err, diff)
@@ -52,41 +56,43 @@ func thereAndBack[T any](t *testing.T, m proto.Message, tested map[protoreflect.
 	})
 
 	var zero T
-	for _, v := range []T{filled[T](t), zero} {
-		m := m.ProtoReflect().New().Interface()
-		if err := EncodeResponse(v, m); err != nil {
+	for _, v := range []T{filled[T](t, ""), zero} {
+		m, err := encode(v)
+		if err != nil {
 			t.Errorf("%+v: %v", v, err)
 		}
-		got, err := Decode[T](m)
+		got, err := decode(m)
 		if diff := cmp.Diff(v, got); diff != "" || err != nil {
 			t.Errorf("%T there and back: %v (-want +got):\n%s", v, err, diff)
 		}
 	}
 }
 
+// noError is f with an error, which is always nil.
+func noError[A, B any](f func(A) B) func(A) (B, error) {
+	return func(a A) (B, error) { return f(a), nil }
+}
+
 func TestThereAndBack(t *testing.T) {
 	tested := map[protoreflect.FullName]bool{}
-	for m, test := range map[proto.Message]func(*testing.T, proto.Message, map[protoreflect.FullName]bool){
-		new(storagev1alpha1.DiskSelector):          thereAndBack[storage.Selector],
-		new(storagev1alpha1.Disk):                  thereAndBack[storage.Disk],
-		new(storagev1alpha1.StageVolumeRequest):    thereAndBack[storage.StageVolumeRequest],
-		new(storagev1alpha1.StageVolumeResponse):   thereAndBack[storage.StagedVolume],
-		new(storagev1alpha1.UnstageVolumeRequest):  thereAndBack[storage.UnstageVolumeRequest],
-		new(storagev1alpha1.UnstageVolumeResponse): thereAndBack[storage.UnstagedVolume],
-		new(storagev1alpha1.ExpandVolumeRequest):   thereAndBack[storage.ExpandVolumeRequest],
-		new(storagev1alpha1.ExpandVolumeResponse):  thereAndBack[storage.ExpandedVolume],
-		new(storagev1alpha1.ListVolumesResponse):   thereAndBack[storage.VolumeList],
-		new(storagev1alpha1.StageShareRequest):     thereAndBack[storage.StageShareRequest],
-		new(storagev1alpha1.UnstageShareRequest):   thereAndBack[storage.UnstageShareRequest],
-		new(storagev1alpha1.UnstageShareResponse):  thereAndBack[storage.UnstagedShare],
-		new(storagev1alpha1.CleanUpResponse):       thereAndBack[storage.Leftovers],
-		new(storagev1alpha1.CheckVolumeRequest):    thereAndBack[storage.CheckVolumeRequest],
-		new(storagev1alpha1.CheckVolumeResponse):   thereAndBack[storage.CheckedVolume],
-		new(storagev1alpha1.WatchDisksResponse):    thereAndBack[storage.DiskChanges],
-	} {
-		test(t, m, tested)
-	}
-	// Package rpc tests that requests and responses with fields of their own come through.
+	thereAndBack(t, tested, noError(EncodeSelector), DecodeSelector)
+	thereAndBack(t, tested, EncodeStageVolumeRequest, DecodeStageVolumeRequest)
+	thereAndBack(t, tested, noError(EncodeUnstageVolumeRequest), DecodeUnstageVolumeRequest)
+	thereAndBack(t, tested, noError(EncodeExpandVolumeRequest), DecodeExpandVolumeRequest)
+	thereAndBack(t, tested, noError(EncodeStageShareRequest), noError(DecodeStageShareRequest))
+	thereAndBack(t, tested, noError(EncodeUnstageShareRequest), noError(DecodeUnstageShareRequest))
+	thereAndBack(t, tested, noError(EncodeCheckVolumeRequest), noError(DecodeCheckVolumeRequest))
+	thereAndBack(t, tested, noError(EncodeDisks), DecodeDisks)
+	thereAndBack(t, tested, noError(EncodeDiskChanges), DecodeDiskChanges)
+	thereAndBack(t, tested, noError(EncodeStagedVolume), noError(DecodeStagedVolume))
+	thereAndBack(t, tested, noError(EncodeUnstagedVolume), noError(DecodeUnstagedVolume))
+	thereAndBack(t, tested, noError(EncodeExpandedVolume), noError(DecodeExpandedVolume))
+	thereAndBack(t, tested, noError(EncodeVolume), noError(DecodeVolume))
+	thereAndBack(t, tested, noError(EncodeVolumeList), noError(DecodeVolumeList))
+	thereAndBack(t, tested, noError(EncodeLeftovers), noError(DecodeLeftovers))
+	thereAndBack(t, tested, noError(EncodeUnstagedShare), noError(DecodeUnstagedShare))
+	thereAndBack(t, tested, noError(EncodeCheckedVolume), DecodeCheckedVolume)
+	// Package rpc tests that the other requests and responses come through.
 	messages := storagev1alpha1.File_csiproxy_storage_v1alpha1_storage_proto.Messages()
 	for i := range messages.Len() {
 		name := string(messages.Get(i).Name())
@@ -98,16 +104,16 @@ func TestThereAndBack(t *testing.T) {
 }
 
 // filled returns a value with something else in each of its fields, so that one that is
-// forgotten, or taken for another, shows.
-func filled[T any](t *testing.T) T {
+// forgotten, or taken for another, shows. Each text ends with end.
+func filled[T any](t *testing.T, end string) T {
 	t.Helper()
 	var v T
 	n := 0
-	fill(t, reflect.ValueOf(&v).Elem(), &n)
+	fill(t, reflect.ValueOf(&v).Elem(), &n, end)
 	return v
 }
 
-func fill(t *testing.T, v reflect.Value, n *int) {
+func fill(t *testing.T, v reflect.Value, n *int, end string) {
 	t.Helper()
 	*n++
 	switch field := v.Addr().Interface().(type) {
@@ -120,7 +126,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		v.SetString(fmt.Sprint("text ", *n))
+		v.SetString(fmt.Sprint("text ", *n, end))
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int64:
@@ -131,14 +137,14 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		v.SetUint(uint64(*n))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem(), n)
+		fill(t, v.Elem(), n, end)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		fill(t, v.Index(0), n)
-		fill(t, v.Index(1), n)
+		fill(t, v.Index(0), n, end)
+		fill(t, v.Index(1), n, end)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(t, v.Field(i), n)
+			fill(t, v.Field(i), n, end)
 		}
 	default:
 		t.Fatalf("a %v can't be filled", v.Type())
@@ -151,15 +157,13 @@ func TestWait(t *testing.T) {
 		0: 0, time.Nanosecond: time.Millisecond, -1: -time.Millisecond, -time.Hour: -time.Millisecond,
 		time.Second + 1: time.Second,
 	} {
-		m := new(storagev1alpha1.ExpandVolumeRequest)
-		err := EncodeRequest(storage.ExpandVolumeRequest{Wait: wait}, m)
-		got, decodeErr := Decode[storage.ExpandVolumeRequest](m)
-		if got.Wait != want || err != nil || decodeErr != nil {
-			t.Errorf("%v: %v, %v, %v, want %v", wait, got.Wait, err, decodeErr, want)
+		got, err := DecodeExpandVolumeRequest(EncodeExpandVolumeRequest(storage.ExpandVolumeRequest{Wait: wait}))
+		if got.Wait != want || err != nil {
+			t.Errorf("%v: %v, %v, want %v", wait, got.Wait, err, want)
 		}
 	}
 	m := &storagev1alpha1.ExpandVolumeRequest{WaitMilliseconds: math.MinInt64}
-	if got, err := Decode[storage.ExpandVolumeRequest](m); got.Wait != -time.Millisecond || err != nil {
+	if got, err := DecodeExpandVolumeRequest(m); got.Wait != -time.Millisecond || err != nil {
 		t.Errorf("%v, %v", got.Wait, err)
 	}
 }
@@ -168,7 +172,7 @@ func TestWait(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, auth := range []iscsi.AuthType{7, 1 << 32} {
 		unknown := storage.Login{Authentication: iscsi.Authentication{Type: auth}}
-		err := EncodeRequest(storage.StageVolumeRequest{Login: unknown}, new(storagev1alpha1.StageVolumeRequest))
+		_, err := EncodeStageVolumeRequest(storage.StageVolumeRequest{Login: unknown})
 		if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Error(auth, err)
 		}
@@ -179,7 +183,7 @@ func TestRefusals(t *testing.T) {
 			Portal: &storagev1alpha1.Portal{Port: math.MaxUint16 + 1}}}},
 		{WaitMilliseconds: math.MaxInt64},
 	} {
-		if _, err := Decode[storage.StageVolumeRequest](r); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if _, err := DecodeStageVolumeRequest(r); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
@@ -195,27 +199,28 @@ func TestLogin(t *testing.T) {
 		login := storage.Login{MutualSecret: secret.New("m"),
 			Authentication: iscsi.Authentication{Type: auth, Username: "u", Secret: secret.New("s")}}
 		want := &storagev1alpha1.ISCSILogin{Type: want, Username: "u", Secret: "s", MutualSecret: "m"}
-		m := new(storagev1alpha1.ISCSILogin)
-		if err := EncodeRequest(login, m); !proto.Equal(m, want) || err != nil {
+		if m, err := encodeLogin(login); !proto.Equal(m, want) || err != nil {
 			t.Errorf("%v, %v, want %v", m, err, want)
 		}
-		if got, err := Decode[storage.Login](m); !cmp.Equal(got, login) || err != nil {
-			t.Errorf("%v from %v, %v", got, m, err)
+		if got, err := decode(want, (*decoder).login); !cmp.Equal(got, login) || err != nil {
+			t.Errorf("%v from %v, %v", got, want, err)
 		}
 	}
 }
 
-// One byte that isn't UTF-8 doesn't fail the whole list. In a request it does.
-func TestHardwareTextIsMadeValid(t *testing.T) {
-	d := storage.Disk{SerialNumber: "a\xff", Identifiers: []storage.Identifier{{Text: "\xfe"}},
-		Partitions: []storage.Partition{{Paths: []string{"\xfd"}}}}
-	m := new(storagev1alpha1.Disk)
-	err := EncodeResponse(d, m)
-	if m.SerialNumber != "a\uFFFD" || m.Identifiers[0].Text != "\uFFFD" || m.Partitions[0].Paths[0] != "\uFFFD" ||
-		err != nil {
-		t.Errorf("%v, %v", m, err)
+// One byte that isn't UTF-8 doesn't fail the whole response. In a request it does.
+func TestTextsOfResponsesAreMadeValid(t *testing.T) {
+	const bad = "\xff"
+	for _, m := range []proto.Message{
+		EncodeDisks(filled[[]storage.Disk](t, bad)), EncodeDiskChanges(filled[storage.DiskChanges](t, bad)),
+		EncodeStagedVolume(filled[storage.StagedVolume](t, bad)), EncodeVolume(filled[storage.Volume](t, bad)),
+		EncodeVolumeList(filled[storage.VolumeList](t, bad)), EncodeLeftovers(filled[storage.Leftovers](t, bad)),
+	} {
+		if _, err := proto.Marshal(m); err != nil || !strings.Contains(prototext.Format(m), "\uFFFD") {
+			t.Errorf("%v: %v", m, err)
+		}
 	}
-	if err := EncodeRequest(d, m); m.SerialNumber != "a\xff" || err != nil {
-		t.Errorf("%v, %v", m, err)
+	if m := EncodeCheckVolumeRequest(storage.CheckVolumeRequest{Path: bad}); m.Path != bad {
+		t.Errorf("%v", m)
 	}
 }
