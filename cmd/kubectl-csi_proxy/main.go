@@ -3,7 +3,7 @@
 
 // Command kubectl-csi_proxy is a plugin for kubectl, "kubectl csi-proxy". It shows the state of
 // CSI Proxy on the Windows nodes of a cluster, and whether they keep their volumes when the cluster is
-// upgraded: docs/fleet.md.
+// upgraded: docs/monitoring.md.
 package main
 
 import (

@@ -431,7 +431,7 @@ func (s Status) hints() []string {
 	if n := s.with(func(n NodeStatus) bool { return n.Unknown == cluster.ErrLocal.Error() }); n > 0 {
 		hints = append(hints, fmt.Sprintf(
 			"Of %d nodes volumes, disks and hangs aren't known, since their metrics are served on the node only. "+
-				"kubectl csi-proxy doctor asks the nodes themselves; docs/fleet.md says how to open the metrics.", n))
+				"kubectl csi-proxy doctor asks the nodes themselves; docs/monitoring.md says how to open the metrics.", n))
 	}
 	if n := s.with(func(n NodeStatus) bool { return n.Mode == Other }); n > 0 {
 		hints = append(hints, fmt.Sprintf("On %d nodes something else than this project's manifests has installed CSI Proxy, "+

@@ -38,7 +38,7 @@ func TestBrief(t *testing.T) {
 	open := fleetOf(t, "metrics")
 	local := fleetOf(t, "local-metrics")
 	hint := "Of 300 nodes volumes, disks and hangs aren't known, since their metrics are served on the node only. " +
-		"kubectl csi-proxy doctor asks the nodes themselves; docs/fleet.md says how to open the metrics.\n"
+		"kubectl csi-proxy doctor asks the nodes themselves; docs/monitoring.md says how to open the metrics.\n"
 	for _, tt := range []struct {
 		name string
 		view View
