@@ -35,9 +35,8 @@ helm install csi-proxy oci://registry.example.com/charts/csi-proxy --version VER
 By default it is a Windows service, which takes the place of a published CSI Proxy and stays when
 the release is uninstalled.
 [install.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/install.md) says which Windows
-and containerd it needs, and
-[upgrade.md](https://github.com/csi-proxy/csi-proxy/blob/main/docs/upgrade.md) how it is
-upgraded and removed. **No version has run on a real Windows node yet.**
+and containerd it needs, and how it is upgraded and removed. **No version has run on a real Windows
+node yet.**
 
 ## Values
 
