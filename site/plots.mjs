@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Draws the ratios of docs/performance.md: `npm run plots` writes docs/images/performance.svg.
+// Draws the ratios of docs/why.md: `npm run plots` writes docs/images/performance.svg.
 // A ratio is one number, or a range such as "1.13 to 1.21".
 
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import * as vega from 'vega'
 import { compile } from 'vega-lite'
 
 const docs = new URL('../docs/', import.meta.url)
-const page = readFileSync(new URL('performance.md', docs), 'utf8')
+const page = readFileSync(new URL('why.md', docs), 'utf8')
 const table = page.slice(page.indexOf('## Beside the published daemon')).split('\n').filter((line) => line.startsWith('| ')).map((line) => line.split('|').map((cell) => cell.trim()))
 const column = table[0].indexOf('ratio')
 const rows = []
@@ -17,7 +17,7 @@ for (const row of table.slice(1)) {
   const numbers = row[column]?.match(/\d+\.\d+/g)?.map(Number)
   if (numbers) rows.push({ what: row[1], low: Math.min(...numbers), high: Math.max(...numbers) })
 }
-if (rows.length < 4) throw new Error(`docs/performance.md has ${rows.length} ratios`)
+if (rows.length < 4) throw new Error(`docs/why.md has ${rows.length} ratios`)
 
 const spec = {
   $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
