@@ -30,7 +30,7 @@ const chunks = join(site, 'assets/chunks')
 const chunk = readdirSync(chunks).find((name) => name.includes('localSearchIndexroot'))
 const { default: index } = await import('data:text/javascript,' + encodeURIComponent(readFileSync(join(chunks, chunk), 'utf8')))
 const search = MiniSearch.loadJSON(index, { fields: ['title', 'titles', 'text'], storeFields: ['title', 'titles'] })
-for (const [words, page] of [['python', 'any-language'], ['air gap', 'install'], ['go back', 'install'], ['1219', 'troubleshooting'], ['CSIProxyDown', 'monitoring'], ['must-gather', 'openshift'], ['github actions', 'test-your-driver']]) {
+for (const [words, page] of [['python', 'go-authors'], ['air gap', 'install'], ['go back', 'install'], ['1219', 'troubleshooting'], ['CSIProxyDown', 'monitoring'], ['must-gather', 'openshift'], ['github actions', 'test-your-driver']]) {
   const first = search.search(words, { fuzzy: 0.2, prefix: true, boost: { title: 4, text: 2, titles: 1 } }).slice(0, 5)
   if (first.some(({ id }) => id.includes(`/${page}.`))) continue
   console.error(`a search for "${words}" doesn't find ${page}.md, but ${first.map(({ id }) => id).join(', ')}`)

@@ -11,7 +11,7 @@
 #	make chart               the chart's archive
 #	make publish REGISTRY=registry.example.org   both images and the chart, to registry.example.org/csi-proxy, …/csi-proxy-sim and …/charts/csi-proxy
 #	make publish IMAGE=repository:tag            the image of the HostProcess container alone
-#	make protos              the .proto files as a module of buf, bin/.protos; see docs/any-language.md
+#	make protos              the .proto files as a module of buf, bin/.protos; see docs/go-authors.md
 #	make protos LINT=1       also checked by buf; with FROM=v1.2.2 also that nothing breaks clients since then
 #	make release             all that is released but the plugin, into dist/
 #	make release-plugin      the plugin for kubectl, for six platforms, with krew's manifest, into dist/

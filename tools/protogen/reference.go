@@ -70,7 +70,7 @@ func reference(contract []*descriptorpb.FileDescriptorProto) (map[string][]byte,
 		fmt.Fprintf(&b, "# %s\n\n", page.title)
 		b.WriteString(wrap(page.about))
 		b.WriteString(wrap("`make generate` writes this page from the `.proto` files in `api`, where the comments are; " +
-			"[any-language.md](any-language.md#what-you-need) says how to make a client of them. " +
+			"[go-authors.md](go-authors.md#other-languages) says how to make a client of them. " +
 			"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [troubleshooting.md](troubleshooting.md)."))
 		for _, group := range page.groups {
 			versions := groups[group]

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // CSI Proxy's storage API in JavaScript: how to connect, to call with a deadline, to try again, and
-// to read an error. docs/any-language.md explains it.
+// to read an error. docs/go-authors.md explains it.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'

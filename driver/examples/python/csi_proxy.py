@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """CSI Proxy's storage API in a language whose gRPC can't dial a named pipe: by csi-proxyctl, once
-for each call. docs/any-language.md explains it."""
+for each call. docs/go-authors.md explains it."""
 
 import json
 import subprocess
