@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command csi-driver is a CSI driver for Windows nodes, to be read and copied. See
-// package driver. docs/quickstart-driver.md shows how to use it.
+// package driver. docs/test-your-driver.md shows how to use it.
 //
 // It uses the CSI Proxy that runs beside it, or CSI Proxy as a library. On other systems
 // than Windows the node is a simulated one. Its hardware is then the cloud in which the

@@ -14,7 +14,7 @@ import (
 
 const gib = 1 << 30
 
-// The life of a volume as docs/quickstart-driver.md tells it: what a pod has written
+// The life of a volume as docs/test-your-driver.md tells it: what a pod has written
 // is there after the pod has moved, the volume has grown, CSI Proxy and the driver
 // were upgraded, and the node has started again.
 func TestLifeOfAVolume(t *testing.T) {
