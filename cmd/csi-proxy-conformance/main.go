@@ -40,7 +40,7 @@ is changed but a directory of the run's own below the kubelet directory, which i
 the end. Passwords and secrets are read from files, to the end of the first line.
 
 Exit codes: 0 if nothing failed; 1 if something did; 2 if the command line or an input is wrong; 6 if
-no endpoint is served. docs/conformance.md says more.
+no endpoint is served. docs/kubelet-lab.md says more.
 
   csi-proxy-conformance
   csi-proxy-conformance --published --disk SERIAL --erase-disks -o junit
