@@ -71,7 +71,7 @@ func reference(contract []*descriptorpb.FileDescriptorProto) (map[string][]byte,
 		b.WriteString(wrap(page.about))
 		b.WriteString(wrap("`make generate` writes this page from the `.proto` files in `api`, where the comments are; " +
 			"[go-authors.md](go-authors.md#other-languages) says how to make a client of them. " +
-			"Fields are given with their numbers on the wire. Errors are gRPC statuses, see [troubleshooting.md](troubleshooting.md)."))
+			"Fields are given with their numbers on the wire, and with versions where these differ. Errors are gRPC statuses, see [troubleshooting.md](troubleshooting.md)."))
 		for _, group := range page.groups {
 			versions := groups[group]
 			delete(groups, group)
@@ -245,7 +245,7 @@ func writeGroup(b *strings.Builder, group string, versions []version) {
 				all.add(v, comment(value), fmt.Sprintf("`%s`", value.Name()), strconv.Itoa(int(value.Number())))
 			}
 		}
-		b.WriteString("| value | number | meaning | versions |\n|---|---|---|---|\n" + all.String(versionsWith(versions, of)) + "\n")
+		b.WriteString(all.table(versionsWith(versions, of), "value", "number", "meaning") + "\n")
 	}
 }
 
@@ -267,8 +267,7 @@ func writeFields(b *strings.Builder, title string, versions []version,
 		fmt.Fprintf(b, "%s: no fields.\n\n", title)
 		return
 	}
-	fmt.Fprintf(b, "%s:\n\n| field | number | type | meaning | versions |\n|---|---|---|---|---|\n%s\n", title,
-		all.String(versionsWith(versions, of)))
+	fmt.Fprintf(b, "%s:\n\n%s\n", title, all.table(versionsWith(versions, of), "field", "number", "type", "meaning"))
 }
 
 // versionsWith returns the names of the versions that have something.
@@ -286,7 +285,9 @@ func versionsWith[D interface {
 }
 
 // rows are fields or values. One that is the same in several versions is one row.
-type rows []struct {
+type rows []row
+
+type row struct {
 	cells    []string
 	meaning  string
 	versions []string
@@ -299,22 +300,27 @@ func (r *rows) add(v version, meaning string, cells ...string) {
 			return
 		}
 	}
-	*r = append(*r, struct {
-		cells    []string
-		meaning  string
-		versions []string
-	}{cells, meaning, []string{v.name}})
+	*r = append(*r, row{cells, meaning, []string{v.name}})
 }
 
-// String returns the lines of the table; all are the versions that a row can be of.
-func (r rows) String(all []string) string {
+// table returns the rows as a table with a column for each name. all are the versions that a row can be of. If
+// a row isn't of all of them, there is another column, with the versions of each.
+func (r rows) table(all []string, names ...string) string {
+	differ := slices.ContainsFunc(r, func(row row) bool { return !slices.Equal(row.versions, all) })
+	if differ {
+		names = append(names, "versions")
+	}
 	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---|", len(names)))
 	for _, row := range r {
-		in := "all"
-		if !slices.Equal(row.versions, all) {
-			in = strings.Join(row.versions, ", ")
+		fmt.Fprintf(&b, "| %s | %s |", strings.Join(row.cells, " | "), cell(row.meaning))
+		switch {
+		case differ && slices.Equal(row.versions, all):
+			b.WriteString(" all |")
+		case differ:
+			fmt.Fprintf(&b, " %s |", strings.Join(row.versions, ", "))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(row.cells, " | "), cell(row.meaning), in)
+		b.WriteString("\n")
 	}
 	return b.String()
 }
