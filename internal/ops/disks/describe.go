@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -281,7 +282,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 		return noted(&p.Error, err)
 	}
 	p.VolumeID = volume.ID(name)
-	if p.Paths, err = opendisk.MountedAt(ctx, d.sys, name); err != nil {
+	if p.Paths, err = users.MountedAt(ctx, d.sys, name); err != nil {
 		if err := noted(&p.Error, err); err != nil {
 			return err
 		}

@@ -298,7 +298,7 @@ func (d *Disks) Volumes(ctx context.Context, h *locks.LockedDisk) (volumes opend
 // DirectoriesOf returns the directories that volumes are mounted at.
 func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
 	for _, name := range volumes {
-		at, err := opendisk.MountedAt(ctx, d.sys, name)
+		at, err := users.MountedAt(ctx, d.sys, name)
 		if err != nil {
 			return nil, err
 		}

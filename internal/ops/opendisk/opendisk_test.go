@@ -194,46 +194,6 @@ func TestSearchForVolumes(t *testing.T) {
 	})
 }
 
-// A record of a mount point at whose path there is a file now says nothing, whichever error
-// Windows has for that.
-func TestMountedAtFile(t *testing.T) {
-	for _, errno := range []win.Errno{0, win.ErrorInvalidName} {
-		sys, ctx := simtest.Open(t, winsim.Delays{}), t.Context()
-		simtest.Must(t, sys.SetSettings(winsim.Settings{FileAsDirectory: errno}))
-		name, err := sys.VolumeNameForMountPoint(ctx, `C:\`)
-		simtest.Must(t, err)
-		const path = `C:\mounted`
-		simtest.Must(t, sys.MkdirAll(path))
-		simtest.Must(t, sys.SetVolumeMountPoint(ctx, path+`\`, name))
-		simtest.Must(t, sys.Remove(path))
-		simtest.Must(t, sys.WriteFile(path, nil))
-		if len(sys.MountPoints()) == 0 {
-			t.Fatal("the mount manager has no record")
-		}
-		if paths, err := opendisk.MountedAt(ctx, sys, name); err != nil || !slices.Equal(paths, []string{`C:\`}) {
-			t.Errorf("with error %d: mounted at %q, %v", errno, paths, err)
-		}
-	}
-}
-
-// stale is a node whose mount manager has a record of a mount point where another volume is by now.
-type stale struct{ win.VolumeNames }
-
-func (stale) VolumePathNames(context.Context, string) ([]string, error) {
-	return []string{`C:\stale\`}, nil
-}
-
-func (stale) VolumeNameForMountPoint(context.Context, string) (string, error) {
-	return `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, nil
-}
-
-func TestMountedAtAnother(t *testing.T) {
-	const name = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
-	if paths, err := opendisk.MountedAt(t.Context(), stale{}, name); err != nil || len(paths) != 0 {
-		t.Errorf("mounted at %q, %v", paths, err)
-	}
-}
-
 // An open for writing is repeated for a while if the disk isn't ready or somebody else has it open.
 func TestOpenIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

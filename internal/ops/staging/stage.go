@@ -330,7 +330,7 @@ func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, right *locks.
 // the volume a drive letter, mount removes that.
 func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
-	mounted, err := opendisk.MountedAt(ctx, s.Sys, string(right.ID))
+	mounted, err := users.MountedAt(ctx, s.Sys, string(right.ID))
 	if err != nil {
 		return err
 	}

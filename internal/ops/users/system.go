@@ -13,7 +13,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -216,7 +215,7 @@ func volumeOfPath(ctx context.Context, sys System, path string) (string, error) 
 	for {
 		path = path[:strings.LastIndexByte(path, '\\')]
 		name, err := sys.VolumeNameForMountPoint(ctx, path+`\`)
-		if err == nil || len(path) < len(root) || !opendisk.IsNoMountPoint(err) {
+		if err == nil || len(path) < len(root) || !isNoMountPoint(err) {
 			return name, err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
-	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -118,7 +117,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 	if err != nil || !formatted && !isFresh(list) {
 		return err
 	}
-	mounted, err := opendisk.MountedAt(ctx, v.sys, string(right.ID))
+	mounted, err := users.MountedAt(ctx, v.sys, string(right.ID))
 	if err != nil || len(users.Directories(mounted)) > 0 {
 		return err
 	}
