@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -42,8 +42,31 @@ type System interface {
 	users.System
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// AllowRecognizedData lets PartitionDisk write over data of another system that it recognises. Default: it
+	// refuses. A volume with a file system that Windows knows is refused always.
+	AllowRecognizedData bool
+	// RefuseClones refuses to bring a disk online that has the ids of a disk which is online, such
+	// as a snapshot next to its original. Default: Windows gives it new ids.
+	RefuseClones bool
+	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
+	// answer. Default: DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
+	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
+	// these don't answer or answer with errors, whenever that number changes. Default: none.
+	OnSkippedDisks func(count int)
+
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Locks locks what is changed. The groups of one node share it. Default: one of its own. A query locks
+	// nothing.
+	Locks *locks.Locker
+	// Users finds who uses disks and volumes. Default: one of its own.
+	Users *users.Finder
+}
 
 // DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
@@ -61,7 +84,10 @@ type Disks struct {
 
 // New returns the operations on the disks of sys.
 func New(sys System, o Options) *Disks {
-	o = o.On(sys, pathpolicy.Default())
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	paths := pathpolicy.Default()
+	o.Users = cmp.Or(o.Users, users.New(sys, paths, o.Logger))
+	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, o.Logger))
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}

@@ -10,13 +10,16 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
@@ -31,8 +34,16 @@ type System interface {
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Locks locks what is changed. The groups of one node share it. Default: one of its own. A query locks
+	// nothing.
+	Locks *locks.Locker
+}
 
 // Filesystem has the operations on the node's directories and links. All methods may be
 // called concurrently.
@@ -52,7 +63,11 @@ type Filesystem struct {
 // New returns the operations on the files of sys that paths allows. Links may lead to the shares that
 // mapped has.
 func New(sys System, paths *pathpolicy.Policy, mapped *shares.Mappings, o Options) *Filesystem {
-	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o.On(sys, paths), limits: defaultLimits}
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	if o.Locks == nil {
+		o.Locks = locks.New(sys, paths, users.New(sys, paths, o.Logger), o.Logger)
+	}
+	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o, limits: defaultLimits}
 }
 
 // parse returns a path of the API.

@@ -142,8 +142,8 @@ func newLocked(t *testing.T) (*winsim.System, *locks.Locker, *files.Filesystem) 
 	must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	locker := locks.New(sys, paths, users.New(sys, paths, log), log)
-	o := files.Options{Locks: locker}
-	return sys, locker, files.New(sys, paths, shares.New(sys, paths, o), o)
+	m := shares.New(sys, paths, shares.Options{Locks: locker})
+	return sys, locker, files.New(sys, paths, m, files.Options{Locks: locker})
 }
 
 // CleanUp removes a link while another call makes the same one: in the end, it is there.

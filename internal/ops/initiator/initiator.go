@@ -11,12 +11,13 @@
 package initiator
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -29,8 +30,17 @@ type System interface {
 	win.Services
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// ReenumerateAdapters has the node's storage adapters search for new disks. It is called while
+	// disks of an iSCSI target are awaited. Default: they don't, and Windows finds the disks by
+	// itself.
+	ReenumerateAdapters func(context.Context) error
+}
 
 // Initiator is the node's iSCSI initiator. All methods may be called concurrently.
 type Initiator struct {
@@ -45,7 +55,8 @@ type Initiator struct {
 
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
-	return &Initiator{sys: sys, options: o.Logged(), ofDrivers: make(map[string]bool)}
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	return &Initiator{sys: sys, options: o, ofDrivers: make(map[string]bool)}
 }
 
 // SetMutualCHAPSecret implements [iscsi.Operations].

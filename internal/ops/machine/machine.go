@@ -8,14 +8,16 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/system"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/smbios"
@@ -29,8 +31,13 @@ type System interface {
 	win.Firmware
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+}
 
 // Machine is the node as a machine. All methods may be called concurrently.
 type Machine struct {
@@ -40,7 +47,8 @@ type Machine struct {
 
 // New returns the operations on the machine that sys is.
 func New(sys System, o Options) *Machine {
-	return &Machine{sys: sys, options: o.Logged()}
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	return &Machine{sys: sys, options: o}
 }
 
 // GetBIOSSerialNumber implements [system.Operations].

@@ -6,6 +6,7 @@
 package nodeops
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
@@ -114,25 +114,30 @@ func New(sys win.System, o Options) (*Node, error) {
 	if paths, err = paths.Protect(o.ProtectedVolumes, users.SystemVolumes(calls)); err != nil {
 		return nil, err
 	}
-	options := (group.Options{
+	log, runner := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), operation.NewRunner(o.OnOperation)
+	finder := users.New(calls, paths, log)
+	locker := locks.New(calls, paths, finder, log)
+	allDisks := disks.New(calls, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones,
-		SilentDiskTimeout: o.SilentDiskTimeout, WithoutPrivacy: o.SMBWithoutPrivacy,
-		Writers: o.VolumeWriters,
-		Logger:  o.Logger, Runner: operation.NewRunner(o.OnOperation),
-		OnSkippedDisks: o.OnSkippedDisks,
-	}).On(calls, paths)
-	allDisks := disks.New(calls, options)
-	allVolumes := volumes.New(calls, paths, options)
-	mappings := shares.New(calls, paths, options)
-	allFiles := files.New(calls, paths, mappings, options)
-	options.ReenumerateAdapters = allDisks.ReenumerateAdapters
-	targets := initiator.New(calls, options)
+		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
+		Logger: log, Runner: runner, Locks: locker, Users: finder,
+	})
+	allVolumes := volumes.New(calls, paths, volumes.Options{
+		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
+		Logger: log, Runner: runner, Locks: locker, Users: finder,
+	})
+	mappings := shares.New(calls, paths, shares.Options{
+		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: log, Runner: runner, Locks: locker, Users: finder,
+	})
+	allFiles := files.New(calls, paths, mappings, files.Options{Logger: log, Runner: runner, Locks: locker})
+	targets := initiator.New(calls, initiator.Options{
+		Logger: log, Runner: runner, ReenumerateAdapters: allDisks.ReenumerateAdapters,
+	})
 	tasks := staging.New(staging.Groups{
-		Sys: calls, Paths: paths, Locks: options.Locks, Users: options.Users, Disks: allDisks,
-		Volumes: allVolumes, Files: allFiles,
+		Sys: calls, Paths: paths, Locks: locker, Users: finder, Disks: allDisks, Volumes: allVolumes, Files: allFiles,
 		Mappings: mappings, Initiator: targets,
-	}, options)
-	n := &Node{calls: calls, paths: paths, locks: options.Locks, users: options.Users,
+	}, staging.Options{Logger: log, Runner: runner})
+	n := &Node{calls: calls, paths: paths, locks: locker, users: finder,
 		disks: allDisks, shares: mappings, staging: tasks}
 	n.Operations = Operations{
 		Disk:       allDisks,
@@ -140,7 +145,7 @@ func New(sys win.System, o Options) (*Node, error) {
 		Filesystem: allFiles,
 		SMB:        mappings,
 		ISCSI:      targets,
-		System:     machine.New(calls, options),
+		System:     machine.New(calls, machine.Options{Logger: log, Runner: runner}),
 		Storage:    tasks,
 	}
 	return n, nil

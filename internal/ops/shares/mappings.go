@@ -72,15 +72,18 @@
 package shares
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/smb"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -96,8 +99,21 @@ type System interface {
 	SystemWindowsDirectory(ctx context.Context) (string, error)
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// WithoutPrivacy accepts SMB servers that don't encrypt. Default: they are refused.
+	WithoutPrivacy bool
+
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Locks locks what is changed. The groups of one node share it. Default: one of its own. A query locks
+	// nothing: a server may take long to answer it.
+	Locks *locks.Locker
+	// Users finds who uses disks and volumes. Default: one of its own.
+	Users *users.Finder
+}
 
 // Mappings are the SMB global mappings of a node. All methods may be called
 // concurrently. The groups of one node share one, so that they share its queries and what it
@@ -115,7 +131,9 @@ type Mappings struct {
 // New returns the operations on the mappings of sys. Local paths are those that
 // paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
-	o = o.On(sys, paths)
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Users = cmp.Or(o.Users, users.New(sys, paths, o.Logger))
+	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, o.Logger))
 	m := &Mappings{sys: sys, paths: paths, options: o, logOns: newLogOns(o.Logger),
 		requests: requests{byRoot: make(map[string]request)}}
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout

@@ -6,7 +6,9 @@
 package staging
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -46,8 +47,13 @@ type Groups struct {
 	Initiator *initiator.Initiator
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+}
 
 // Staging is the tasks on one node. All methods may be called concurrently.
 type Staging struct {
@@ -67,7 +73,8 @@ type Staging struct {
 
 // New returns the tasks of one node, which use the operations in g.
 func New(g Groups, o Options) *Staging {
-	s := &Staging{Groups: g, options: o.Logged(), connecting: make(map[string]int),
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	s := &Staging{Groups: g, options: o, connecting: make(map[string]int),
 		checking: make(map[volume.ID]time.Time)}
 	s.luns.Timeout = silentTimeout
 	return s

@@ -9,9 +9,11 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -20,7 +22,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/group"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -41,8 +42,25 @@ type System interface {
 	win.Processes
 }
 
-// Options change how the operations behave.
-type Options = group.Options
+// Options change how the operations behave. The zero value is the default.
+type Options struct {
+	// AllowRecognizedData lets FormatVolume write over data of another system that it recognises. Default: it
+	// refuses. A volume with a file system that Windows knows is refused always.
+	AllowRecognizedData bool
+	// Writers are who may write at the root of a volume that FormatVolume has formatted, as
+	// storage.FormatOptions has them. Default: whom Windows lets.
+	Writers []string
+
+	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Runner runs and observes the operations. Default: one of its own.
+	Runner *operation.Runner
+	// Locks locks what is changed. The groups of one node share it. Default: one of its own. A query locks
+	// nothing.
+	Locks *locks.Locker
+	// Users finds who uses disks and volumes. Default: one of its own.
+	Users *users.Finder
+}
 
 // Volumes are the volumes of a node. All methods may be called concurrently.
 type Volumes struct {
@@ -54,7 +72,10 @@ type Volumes struct {
 // New returns the operations on the volumes of sys. paths says which paths are
 // allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
-	return &Volumes{sys: sys, paths: paths, options: o.On(sys, paths)}
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	o.Users = cmp.Or(o.Users, users.New(sys, paths, o.Logger))
+	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, o.Logger))
+	return &Volumes{sys: sys, paths: paths, options: o}
 }
 
 // Timeouts for states that pass by themselves.
