@@ -191,9 +191,6 @@ func parseStep(text string) (OracleStep, error) {
 	return s, nil
 }
 
-// Method is the method of the seam that the step calls; "" if it only prepares.
-func (s OracleStep) Method() string { return verbs[s.Verb].method }
-
 // has reports whether a key of Config.Skip means the fact: by its name, that of its section, the
 // row that it stands behind, or a verb of one of its steps.
 func (o Oracle) has(key string) bool {
