@@ -32,7 +32,7 @@ type sent struct {
 }
 
 // What kubelet really sends leads to volumes that pods can use, and leaves nothing, also if each
-// call comes twice. Kubelet v1.34 and v1.36 send the same. test/kubernetes/kubelet/run -table … -update records it.
+// call comes twice. Kubelet v1.34, v1.36 and v1.37 send the same. test/kubernetes/kubelet/run -table … -update records it.
 func TestAsKubeletCalls(t *testing.T) {
 	const file = "testdata/kubelet.jsonl"
 	content, err := os.ReadFile(file)
