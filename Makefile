@@ -285,7 +285,7 @@ generate: build-here ## regenerate the generated code, pages and pictures; the C
 		internal/lab/conformance/drivers/names.go test/windows/drivers/
 	cp internal/lab/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	cp NOTICE driver/compat/csi-proxy/v2/
-	$(GO) generate ./internal/windows/...
+	$(GO) generate ./internal/...
 	test/demo >bin/demo.txt
 	$(FOR_TOOLS) $(GO) -C tools run ./recording 'make run' <bin/demo.txt >bin/make-run.svg && mv bin/make-run.svg docs/images/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/windows/win/testdata/abi run print.go; \
