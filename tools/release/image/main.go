@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New(usage)
+var errUsage = errors.New("wrong usage")
 
 func run(args []string, stdout io.Writer) error {
 	switch {
