@@ -18,7 +18,8 @@ let dead = 0 // links and searches
 for (const [name, html] of pages) {
   for (const [, href] of html.matchAll(/href="([^"]*#[^"]+)"/g)) {
     if (/^[a-z]+:/.test(href)) continue
-    const [path, fragment] = href.split('#')
+    const [page, fragment] = href.split('#')
+    const path = page.endsWith('/') ? page + 'index.html' : page
     const target = path === '' ? name : path.startsWith(base) ? path.slice(base.length) : normalize(join(dirname(name), path))
     if (pages.get(target)?.includes(`id="${decodeURIComponent(fragment)}"`)) continue
     console.error(`${name}: nothing is at ${href}`)
