@@ -130,7 +130,6 @@ func TestDisk(t *testing.T) {
 			"attributes persist=1 attributes=0 mask=1",
 			"update properties",
 			"attributes persist=1 attributes=1 mask=1",
-			"update properties",
 			"attributes persist=1 attributes=0 mask=1",
 			"update properties",
 		})
@@ -154,10 +153,10 @@ func TestDisk(t *testing.T) {
 			fmt.Sprintf("create style=1 id=%s max=128", braced(layout.DiskID)),
 			"update properties",
 			fmt.Sprintf("layout style=1 count=2 id=%s usable=%d+%d max=128", braced(layout.DiskID), front, gib-front-back),
-			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=0 name=Microsoft "+
+			fmt.Sprintf("partition style=1 start=%d length=%d number=1 rewrite=1 type=%s id=%s attributes=0 name=Microsoft "+
 				"reserved partition",
 				front, 16*mib-front, braced(win.PartitionTypeMicrosoftReserved), braced(reserved.ID)),
-			fmt.Sprintf("partition style=1 start=%d length=%d number=0 rewrite=1 type=%s id=%s attributes=8000000000000000 "+
+			fmt.Sprintf("partition style=1 start=%d length=%d number=2 rewrite=1 type=%s id=%s attributes=8000000000000000 "+
 				"name=Basic data partition",
 				16*mib, gib-17*mib, braced(win.PartitionTypeBasicData), braced(data.ID)),
 			"update properties",

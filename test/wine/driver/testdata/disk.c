@@ -274,6 +274,8 @@ static NTSTATUS control_disk(ULONG code, struct call *c)
 	}
 	case IOCTL_DISK_UPDATE_PROPERTIES:
 		write_down("update properties\n");
+		if (table->PartitionStyle == PARTITION_STYLE_GPT)
+			table->Gpt.UsableLength.QuadPart = seen - FRONT - BACK; /* the copy of the table moves to the end */
 		return STATUS_SUCCESS;
 	case IOCTL_DISK_GET_DISK_ATTRIBUTES: {
 		GET_DISK_ATTRIBUTES get = { sizeof(get), 0, attributes };
