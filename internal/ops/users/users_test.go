@@ -89,6 +89,9 @@ func TestErrorAtEachCall(t *testing.T) {
 		},
 		"missing volumes": func(ctx context.Context, _ *users.Finder, n node) (any, error) {
 			missing, err := protecting(t, n, string(n.id)).MissingVolumes(ctx)
+			if missing[string(n.id)] { // what is never ready isn't there
+				err = simtest.ErrUnknown
+			}
 			return missing, err
 		},
 		"an empty disk while a volume is missing": func(ctx context.Context, _ *users.Finder, n node) (any, error) {
@@ -97,7 +100,11 @@ func TestErrorAtEachCall(t *testing.T) {
 				return nil, err
 			}
 			defer d.Close()
-			return nil, protecting(t, n, "X:").CheckEmptyDisk(ctx, d)
+			err = protecting(t, n, "X:").CheckEmptyDisk(ctx, d)
+			if errors.Is(err, csiproxy.ErrFailedPrecondition) { // it isn't known to be a data disk
+				err = simtest.ErrUnknown
+			}
+			return nil, err
 		},
 	}
 	attempts := make(map[string]func(t *testing.T) simtest.Attempt)
