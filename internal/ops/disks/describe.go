@@ -244,6 +244,9 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk)
 	}
 	s.Online, s.ReadOnly = err == nil && attributes&win.DiskOffline == 0, attributes&win.DiskReadOnly != 0
 	layout, err := h.Layout(ctx)
+	if errors.Is(err, win.ErrorNotReady) && attributes&win.DiskOffline != 0 {
+		return nil // an offline disk may refuse this query so, and is there
+	}
 	if err != nil {
 		return noted(&s.Error, err)
 	}
