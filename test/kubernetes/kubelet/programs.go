@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/controlplane"
 )
@@ -19,10 +20,8 @@ func (o options) start(dir, name string, words ...string) (*controlplane.Program
 	if err != nil {
 		return nil, err
 	}
-	if name == "kubelet" { // which mounts its directory
-		if err := ownMounts(cmd); err != nil {
-			return nil, err
-		}
+	if name == "kubelet" { // what it mounts ends with it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
 	return controlplane.Start(dir, name, cmd)
 }

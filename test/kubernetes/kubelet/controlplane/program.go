@@ -21,7 +21,6 @@ type Program struct {
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
-	err    error         // then
 }
 
 // Start starts a program that logs to a file of that name in dir, after what is in there.
@@ -36,12 +35,12 @@ func Start(dir, name string, cmd *exec.Cmd) (*Program, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	endWithUs(cmd.SysProcAttr) // it must not outlive tests that are killed
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // it must not outlive tests that are killed
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	go func() {
-		p.err = cmd.Wait()
+		_ = cmd.Wait() // Ended tells
 		close(p.exited)
 	}()
 	return p, nil
@@ -54,7 +53,7 @@ func (p *Program) Ended() error {
 	}
 	select {
 	case <-p.exited:
-		return fmt.Errorf("%s ended: %v; %s", p.Name, p.err, p.LastLog())
+		return fmt.Errorf("%s ended: %v; %s", p.Name, p.cmd.ProcessState, p.LastLog())
 	default:
 		return nil
 	}

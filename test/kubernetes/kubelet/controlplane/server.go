@@ -5,11 +5,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,10 +12,12 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Server is kube-apiserver with its etcd.
@@ -51,7 +48,9 @@ func StartServer(ctx context.Context, dir, etcd, apiserver string, flags ...stri
 	if err := os.WriteFile(tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
 		return s, err
 	}
-	if err := writeKey(key); err != nil {
+	if pem, err := keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
+		return s, err
+	} else if err := keyutil.WriteKey(key, pem); err != nil {
 		return s, err
 	}
 	certificates := filepath.Join(dir, "certificates")
@@ -123,32 +122,14 @@ const Patience = 5 * time.Minute
 
 // Await returns when something is so, or an error if ended gives one before, or if it takes too long.
 func Await(ctx context.Context, what string, ended func() error, is func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	for {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, Patience, true, func(context.Context) (bool, error) {
 		if err := ended(); err != nil {
-			return err
+			return false, err
 		}
-		if ok, err := is(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("still not: %s: %w", what, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
+		return is()
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("still not: %s: %w", what, err)
 	}
-}
-
-// writeKey writes a new key that signs the tokens of service accounts.
-func writeKey(path string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+	return err
 }
