@@ -4,9 +4,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/controlplane"
@@ -21,14 +22,11 @@ const (
 
 // driver is the driver's program, which is started again when it ends by itself.
 type driver struct {
-	start func() (*controlplane.Program, error)
-	ended chan struct{} // closed when it has ended by itself for the first time
-	stop  chan struct{}
-	once  sync.Once
-	done  chan struct{} // closed when nothing runs after stop
-
-	mu      sync.Mutex
-	program *controlplane.Program
+	start   func() (*controlplane.Program, error)
+	program atomic.Pointer[controlplane.Program]
+	ended   context.Context // is done when it has ended by itself for the first time
+	stop    context.CancelFunc
+	stopped chan struct{} // closed when nothing runs after stop
 }
 
 func startDriver(start func() (*controlplane.Program, error)) (*driver, error) {
@@ -36,48 +34,41 @@ func startDriver(start func() (*controlplane.Program, error)) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{start: start, ended: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), program: program}
-	go d.keepUp()
+	d := &driver{start: start, stopped: make(chan struct{})}
+	d.program.Store(program)
+	var running context.Context
+	running, d.stop = context.WithCancel(context.Background())
+	var end context.CancelFunc
+	d.ended, end = context.WithCancel(context.Background())
+	go func() {
+		defer close(d.stopped)
+		d.keepUp(running, end)
+		d.program.Load().Kill()
+	}()
 	return d, nil
 }
 
 // keepUp starts the driver again until it is to stop.
-func (d *driver) keepUp() {
-	defer close(d.done)
-	backOff := time.Duration(0)
-	for again := false; ; again = true {
-		program := d.current()
+func (d *driver) keepUp(running context.Context, end context.CancelFunc) {
+	for backOff := time.Duration(0); ; backOff = min(max(firstBackOff, 2*backOff), lastBackOff) {
 		select {
-		case <-program.Exited():
-		case <-d.stop:
-			program.Kill()
+		case <-d.program.Load().Exited():
+			end()
+		case <-running.Done():
 			return
-		}
-		if !again {
-			close(d.ended)
 		}
 		select {
 		case <-time.After(backOff):
-		case <-d.stop:
+		case <-running.Done():
 			return
 		}
-		backOff = min(max(firstBackOff, 2*backOff), lastBackOff)
 		program, err := d.start()
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "kubelet-lab: the driver isn't started again: %v\n", err)
-			<-d.stop
 			return
 		}
-		d.mu.Lock()
-		d.program = program
-		d.mu.Unlock()
+		d.program.Store(program)
 	}
-}
-
-func (d *driver) current() *controlplane.Program {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.program
 }
 
 // Kill ends it without warning, for good.
@@ -85,9 +76,9 @@ func (d *driver) Kill() {
 	if d == nil {
 		return
 	}
-	d.once.Do(func() { close(d.stop) })
-	<-d.done
+	d.stop()
+	<-d.stopped
 }
 
 // LastLog says where its log is, and how that ends.
-func (d *driver) LastLog() string { return d.current().LastLog() }
+func (d *driver) LastLog() string { return d.program.Load().LastLog() }

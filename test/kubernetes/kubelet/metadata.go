@@ -5,9 +5,8 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"os"
+	"net/http/httptest"
 )
 
 // metadataOf is what EC2's metadata service tells an instance, as far as drivers ask for it:
@@ -22,14 +21,10 @@ func metadataOf(instance string) map[string]string {
 	}
 }
 
-// serveMetadata serves a node's until stop is called, to a program with that in its environment. It asks for
-// the token of version 2, as instances do on which version 1 is off.
-func serveMetadata(node string) (environment string, stop func() error, err error) {
+// serveMetadata serves a node's until it is closed. It asks for the token of version 2, as instances do on which
+// version 1 is off.
+func serveMetadata(node string) *httptest.Server {
 	const token = "token-of-the-lab"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
 	metadata := metadataOf(fmt.Sprintf("i-%017x", hash(node)>>8))
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /latest/api/token", func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +42,5 @@ func serveMetadata(node string) (environment string, stop func() error, err erro
 			_, _ = fmt.Fprint(w, text)
 		}
 	})
-	server := &http.Server{Handler: mux}
-	go func() { _ = server.Serve(l) }() // until stop
-	// A bundle of this machine isn't on the node, and AWS' library ends without the one that it names.
-	return "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://" + l.Addr().String(), server.Close, os.Unsetenv("AWS_CA_BUNDLE")
+	return httptest.NewServer(mux)
 }

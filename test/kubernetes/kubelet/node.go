@@ -6,10 +6,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,18 +28,15 @@ import (
 // node is the simulated Windows node: CSI Proxy and the driver, with all that they keep.
 type node struct {
 	options
-	name    string    // in the cluster and in the cloud
-	dir     string    // its own
-	at      addresses // the driver's as gRPC calls it
-	daemon  *controlplane.Program
-	driver  *driver
-	off     bool             // the power is off: only the hardware can be asked
-	booted  time.Time        // when Windows started after that
-	control *grpc.ClientConn // of the simulated hardware, and of what pods do with files
-	// metadata is the environment by which the driver finds EC2's metadata service, which stopMetadata ends;
-	// nil if there is none.
-	metadata     []string
-	stopMetadata func() error
+	name     string    // in the cluster and in the cloud
+	dir      string    // its own
+	at       addresses // the driver's as gRPC calls it
+	daemon   *controlplane.Program
+	driver   *driver
+	off      bool             // the power is off: only the hardware can be asked
+	booted   time.Time        // when Windows started after that
+	control  *grpc.ClientConn // of the simulated hardware, and of what pods do with files
+	metadata *httptest.Server // of EC2; nil if there is none
 }
 
 // endpoints is the directory of CSI Proxy's sockets; Windows has pipes instead.
@@ -51,16 +49,15 @@ func (n *node) endpoints() string {
 
 // newNode returns a node on which nothing runs yet. stop must be called in the end.
 func newNode(name, dir string, at addresses, o options) (*node, error) {
-	n := &node{options: o, name: name, dir: dir, at: at, stopMetadata: func() error { return nil }}
+	n := &node{options: o, name: name, dir: dir, at: at}
 	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
 		return nil, err
 	}
-	var err error
-	if n.control, err = dial(cmp.Or(at.control, "unix://"+filepath.Join(n.endpoints(), simv1.EndpointName+".sock"))); err != nil || !o.ec2 {
-		return n, err
+	if o.ec2 {
+		n.metadata = serveMetadata(name)
 	}
-	n.metadata = make([]string, 1)
-	n.metadata[0], n.stopMetadata, err = serveMetadata(name)
+	var err error
+	n.control, err = dial(cmp.Or(at.control, "unix://"+filepath.Join(n.endpoints(), simv1.EndpointName+".sock")))
 	return n, err
 }
 
@@ -121,7 +118,11 @@ func (n *node) startDriver() (err error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd.Env = append(cmd.Environ(), n.metadata...)
+		cmd.Env = cmd.Environ()
+		if n.metadata != nil { // and AWS' library ends without this machine's bundle, which isn't on the node
+			cmd.Env = append(slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "AWS_CA_BUNDLE=") }),
+				"AWS_EC2_METADATA_SERVICE_ENDPOINT="+n.metadata.URL)
+		}
 		if n.inProcess {
 			cmd.Env = append(cmd.Env, "CSI_PROXY_SIMULATED_STATE="+n.inNode(filepath.Join(n.dir, "node.db")),
 				"CSI_PROXY_SIMULATED_ENDPOINTS="+cmp.Or(n.endpoints(), "pipes"))
@@ -156,20 +157,11 @@ func (n *node) begin(ctx context.Context) error {
 func (n *node) servedOrEnded(ctx context.Context) (ended bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-n.driver.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	err = n.served(ctx)
-	select {
-	case <-n.driver.ended:
+	defer context.AfterFunc(n.driver.ended, cancel)()
+	if err = n.served(ctx); n.driver.ended.Err() != nil {
 		return true, nil
-	default:
-		return false, err
 	}
+	return false, err
 }
 
 // served returns when the driver answers.
@@ -190,7 +182,21 @@ func (n *node) served(ctx context.Context) error {
 func (n *node) stop() error {
 	n.driver.Kill()
 	n.daemon.Kill()
-	return errors.Join(n.stopMetadata(), n.control.Close())
+	if n.metadata != nil {
+		n.metadata.Close()
+	}
+	return n.control.Close()
+}
+
+// disk returns the disk with a serial number; nil if it isn't attached.
+func (n *node) disk(ctx context.Context, serial string) (*simv1.Disk, error) {
+	disks, err := sim[simv1.ListDisksResponse](ctx, n, "ListDisks", &simv1.Empty{})
+	for _, d := range disks.GetDisks() {
+		if d.SerialNumber == serial && d.DiskNumber != nil {
+			return d, nil
+		}
+	}
+	return nil, err
 }
 
 // sim calls the control of the simulated node. It waits until CSI Proxy serves it.
