@@ -176,7 +176,7 @@ OLDER = life,number,expansion,two-pods,read-only,manifests,smb-secret,boot,kill,
 SMB = v1.20.3
 EBS = v1.64.0
 DRIVER_LAB = WINE_FOLDERS=$$(dirname "$$driver") test/kubernetes/kubelet/run -windows -full
-EBS_LAB = $(DRIVER_LAB) -ec2 -cloud 'test/kubernetes/kubelet/simulated-cloud ebs' \
+EBS_LAB = $(DRIVER_LAB) -ec2 -cloud 'id=vol-0$$HASH,serial=vol0$$HASH,devicePath=/dev/xvdaa' \
 	-cannot 'read-only=its volumes stay writable on Windows,stats=it asks Windows itself which is Wine here' \
 	-cannot 'refused=it leaves the disk online when a format fails' \
 	-cannot 'pulled=it does not unstage a volume whose disk is gone,attachment-deleted=as pulled,out-of-service=as pulled' \
@@ -190,12 +190,12 @@ else ifdef WINE
 test-kubelet: KUBELET_DRIVER = bin/csi-driver.exe -endpoint tcp://$$SOCKET -simulated
 test-kubelet:
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 $(GO) -C driver/examples/csi-driver build -trimpath -o ../../../bin/ .
-	$(KUBELET_LAB) -windows -full -plant all $(KUBELET_TABLE) || [ $$? = 77 ]
+	$(KUBELET_LAB) -windows -full -plant $(KUBELET_TABLE) || [ $$? = 77 ]
 else
 	CGO_ENABLED=0 $(GO) -C driver/examples/csi-driver build -trimpath -o ../../../bin/ .
-	$(KUBELET_LAB) $(if $(FULL),-full) -plant all $(KUBELET_TABLE)
+	$(KUBELET_LAB) $(if $(FULL),-full) -plant $(KUBELET_TABLE)
 ifdef FULL
-	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES) -only histories
+	$(KUBELET_LAB) -seed 0 -histories $(HISTORIES)
 	KUBELET=v1.35 $(KUBELET_LAB) $(KUBELET_TABLE) -only $(OLDER)
 	KUBERNETES=v1.35 $(KUBELET_LAB) $(KUBELET_TABLE) -only $(OLDER)
 	$(MAKE) test-kubelet WINE=1 FULL=

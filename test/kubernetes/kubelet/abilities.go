@@ -37,7 +37,7 @@ const (
 
 // askAbilities asks the driver for them. -cloud is in the place of its Controller.
 func (l *lab) askAbilities(ctx context.Context) error {
-	l.attaches = l.wire.controller != nil
+	l.attaches = l.options.cloud != nil
 	if !l.attaches {
 		var answer csi.ControllerGetCapabilitiesResponse
 		err := invoke(ctx, l.wire.driver, csi.Controller_ControllerGetCapabilities_FullMethodName, &csi.ControllerGetCapabilitiesRequest{}, &answer)

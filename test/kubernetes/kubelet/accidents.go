@@ -23,27 +23,23 @@ const volumeData = "vol_data.json"
 
 // twice has a pod use a claim by two names.
 func twice(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
+	v := s.newVolume(volumeOptions{})
 	given := podWith(v)
-	given.Name = "pod"
 	again := given.Spec.Volumes[0]
 	again.Name = "again"
 	given.Spec.Volumes = append(given.Spec.Volumes, again)
 	app := &given.Spec.Containers[0]
 	app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: again.Name, MountPath: "/again"})
-	p := s.makePod(s.node, given, v)
-	s.awaitRunning(p)
-	s.write(p, "data", text)
-	s.endReader(p, text)
+	s.useAndEnd(s.makePod(s.node, given, v))
 }
 
 // block has a pod ask for a block device.
 func block(s *scenario) {
-	mode := corev1.PersistentVolumeBlock
 	v := s.newVolume(volumeOptions{})
-	s.rebind(v, func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode, pv.Spec.CSI.FSType = &mode, "" })
+	s.rebind(v, func(pv *corev1.PersistentVolume) {
+		pv.Spec.VolumeMode, pv.Spec.CSI.FSType = new(corev1.PersistentVolumeBlock), ""
+	})
 	given := podWith(v)
-	given.Name = "pod"
 	app := &given.Spec.Containers[0]
 	app.VolumeMounts, app.VolumeDevices = nil, []corev1.VolumeDevice{{Name: v.claim, DevicePath: "/dev/data"}}
 	s.isRefused(s.makePod(s.node, given, v), "block")
@@ -65,7 +61,6 @@ func inline(s *scenario) {
 	})
 	defer s.replaceDriver(storagev1.CSIDriverSpec{AttachRequired: &s.attaches})
 	given := podWith()
-	given.Name = "pod"
 	given.Spec.Volumes = []corev1.Volume{{Name: "inline", VolumeSource: corev1.VolumeSource{
 		CSI: &corev1.CSIVolumeSource{Driver: s.driverName},
 	}}}

@@ -4,9 +4,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -43,16 +42,17 @@ type call struct {
 	message  string // of the error
 }
 
-// field returns a text of the request, such as volume_id; "" if it has none of that name.
-func (c call) field(name protoreflect.Name) string {
-	m := c.request.ProtoReflect()
+// field returns a text of a request, such as volume_id; "" if it has none of that name.
+func field(request proto.Message, name protoreflect.Name) string {
+	m := request.ProtoReflect()
 	if f := m.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind && !f.IsList() {
 		return m.Get(f).String()
 	}
 	return ""
 }
 
-func (c call) volume() string { return c.field("volume_id") }
+func (c call) field(name protoreflect.Name) string { return field(c.request, name) }
+func (c call) volume() string                      { return c.field("volume_id") }
 
 // wire is what is between a node's kubelet and the driver. It registers the driver with kubelet, gives
 // its paths the form that they have on Windows, and keeps a list of all calls.
@@ -69,25 +69,22 @@ type wire struct {
 
 // record is what the wires of all nodes have together.
 type record struct {
-	mu         sync.Mutex
-	calls      []call
-	nodeNames  map[string]string                     // by the ids that drivers say that nodes have
-	controller controller                            // in the place of the driver's; nil: the driver has one
-	fault      func(c call, pass func() error) error // nil: every call is passed on
-	// beforeDetach is told which volume is going to be detached from which node; nil: nobody is.
-	beforeDetach func(volume, node string)
-}
+	cloud        *cloud
+	instead      atomic.Bool                                           // whether the cloud is in the place of the driver's Controller
+	fault        atomic.Pointer[func(c call, pass func() error) error] // nil: every call is passed on
+	beforeDetach atomic.Pointer[func(volume, node string)]             // nil: nobody is told
+	nodeNames    sync.Map                                              // by the ids that drivers say that nodes have
 
-// controller is a CSI Controller.
-type controller interface {
-	call(ctx context.Context, request, response proto.Message) error
-	// serialNumber returns that of a volume's disk.
-	serialNumber(volume string) string
+	mu    sync.Mutex
+	calls []call
 }
 
 // serve serves CSI for a driver with a name until stop is called, and registers it.
 func (w *wire) serve(name string) (stop func(), err error) {
-	server := grpc.NewServer(grpc.UnknownServiceHandler(w.pass))
+	server := grpc.NewServer(grpc.UnaryInterceptor(w.pass))
+	csi.RegisterIdentityServer(server, w.cloud)
+	csi.RegisterControllerServer(server, w.cloud)
+	csi.RegisterNodeServer(server, csi.UnimplementedNodeServer{}) // all its calls are passed on
 	registrar := grpc.NewServer()
 	socket, directory := filepath.Join(w.root, "lab.sock"), filepath.Join(w.root, "plugins_registry")
 	endpoint := socket
@@ -149,74 +146,60 @@ func (r *registrationServer) NotifyRegistrationStatus(_ context.Context, s *regi
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// pass passes a call on to the driver.
-func (w *wire) pass(_ any, stream grpc.ServerStream) error {
-	full, _ := grpc.MethodFromServerStream(stream)
-	in, out, err := messages(full)
+// pass passes a call on to the driver, or to the cloud in its place.
+func (w *wire) pass(ctx context.Context, request any, info *grpc.UnaryServerInfo, toCloud grpc.UnaryHandler) (any, error) {
+	in := request.(proto.Message)
+	name, _ := strings.CutSuffix(string(in.ProtoReflect().Descriptor().FullName()), "Request")
+	response, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(name + "Response"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := stream.RecvMsg(in); err != nil {
-		return err
-	}
-	target := targetOf(in)
+	out, target := response.New().Interface(), field(in, "target_path")
 	w.asOnWindows(in)
-	if err := w.mirror(stream.Context(), in); err != nil {
-		return err
+	if err := w.mirror(ctx, in); err != nil {
+		return nil, err
 	}
-	number := w.begin(stream.Context(), full, in)
+	number := w.begin(ctx, info.FullMethod, in)
 	err = w.send(number, func() error {
-		if c := w.instead(); c != nil && ofController(full) {
-			return c.call(stream.Context(), in, out)
+		if !w.instead.Load() || !ofController(info.FullMethod) {
+			return invoke(ctx, w.driver, info.FullMethod, in, out)
 		}
-		return invoke(stream.Context(), w.driver, full, in, out)
+		answer, err := toCloud(ctx, in)
+		if err == nil {
+			proto.Merge(out, answer.(proto.Message))
+		}
+		return err
 	})
 	if err == nil && !w.windows && strings.HasPrefix(target, w.root) { // a scenario's own call has Windows' path
 		err = show(in, target)
 	}
 	w.end(number, out, err)
-	if err != nil {
-		return err
+	if r, ok := out.(*csi.NodeGetInfoResponse); ok && err == nil {
+		w.nodeNames.Store(r.NodeId, w.name)
 	}
-	if r, ok := out.(*csi.NodeGetInfoResponse); ok {
-		w.nodeIs(r.NodeId)
-	}
-	return stream.SendMsg(out)
+	return out, err
 }
 
-// nodeIs notes the id that the driver says that the node has.
-func (w *wire) nodeIs(id string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.nodeNames == nil {
-		w.nodeNames = map[string]string{}
-	}
-	w.nodeNames[id] = w.name
+// ofController reports whether a call is for a driver's Controller.
+func ofController(method string) bool {
+	return strings.HasPrefix(method, "/"+csi.Controller_ServiceDesc.ServiceName+"/") ||
+		method == csi.Identity_GetPluginCapabilities_FullMethodName
 }
 
 // nodeOf returns the name of the node that has an id.
 func (w *record) nodeOf(id string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return cmp.Or(w.nodeNames[id], id)
-}
-
-// instead returns what is in the place of the driver's Controller; nil if nothing is.
-func (w *record) instead() controller {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.controller
+	if name, ok := w.nodeNames.Load(id); ok {
+		return name.(string)
+	}
+	return id
 }
 
 // send makes a call, which a fault may change.
 func (w *wire) send(number int, pass func() error) error {
-	w.mu.Lock()
-	c, fault := w.calls[number], w.fault
-	w.mu.Unlock()
-	if fault == nil {
-		return pass()
+	if fault := w.fault.Load(); fault != nil && *fault != nil {
+		return (*fault)(w.list()[number], pass)
 	}
-	return fault(c, pass)
+	return pass()
 }
 
 // invoke makes a call on a connection of its own, as kubelet does.
@@ -227,25 +210,6 @@ func invoke(ctx context.Context, address, method string, in, out proto.Message) 
 	}
 	defer conn.Close()
 	return conn.Invoke(ctx, method, in, out)
-}
-
-// messages returns an empty request and response of a method of CSI.
-func messages(full string) (in, out proto.Message, err error) {
-	name := strings.ReplaceAll(strings.TrimPrefix(full, "/"), "/", ".")
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
-	m, ok := found.(protoreflect.MethodDescriptor)
-	if err != nil || !ok {
-		return nil, nil, status.Errorf(codes.Unimplemented, "%s is no call of CSI", full)
-	}
-	request, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
-	if err != nil {
-		return nil, nil, err
-	}
-	response, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
-	if err != nil {
-		return nil, nil, err
-	}
-	return request.New().Interface(), response.New().Interface(), nil
 }
 
 // Where kubelet's directory is on Windows. Kubelet gives the paths of what it shares among pods
@@ -259,16 +223,12 @@ const (
 // has it by itself.
 func (w *wire) asOnWindows(m proto.Message) {
 	for _, name := range []protoreflect.Name{"staging_target_path", "target_path", "volume_path"} {
-		f := m.ProtoReflect().Descriptor().Fields().ByName(name)
-		if f == nil {
-			continue
-		}
-		if below, ok := strings.CutPrefix(m.ProtoReflect().Get(f).String(), w.root); ok {
+		if below, ok := strings.CutPrefix(field(m, name), w.root); ok {
 			p := windowsRoot + strings.ReplaceAll(below, "/", `\`)
 			if strings.HasPrefix(below, "/pods/") {
 				p = podsDrive + p
 			}
-			m.ProtoReflect().Set(f, protoreflect.ValueOfString(p))
+			m.ProtoReflect().Set(m.ProtoReflect().Descriptor().Fields().ByName(name), protoreflect.ValueOfString(p))
 		}
 	}
 }
@@ -321,15 +281,6 @@ func (w *wire) mirrorData(ctx context.Context, directory string) error {
 	return err
 }
 
-// targetOf returns the target path of a request.
-func targetOf(in proto.Message) string {
-	r, ok := in.(interface{ GetTargetPath() string })
-	if !ok {
-		return ""
-	}
-	return r.GetTargetPath()
-}
-
 // show has kubelet on Linux find a directory where a volume is published, for the owner that a pod
 // wants its files to have, and for its subdirectories.
 func show(in proto.Message, target string) error {
@@ -354,11 +305,8 @@ func (w *wire) begin(ctx context.Context, full string, in proto.Message) int {
 	if f := in.ProtoReflect().Descriptor().Fields().ByName("secrets"); f != nil {
 		c.request.ProtoReflect().Clear(f)
 	}
-	w.mu.Lock()
-	told := w.beforeDetach
-	w.mu.Unlock()
-	if told != nil && c.method == detach {
-		told(c.volume(), c.node)
+	if told := w.beforeDetach.Load(); told != nil && *told != nil && c.method == detach {
+		(*told)(c.volume(), c.node)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -382,34 +330,7 @@ func (w *record) list() []call {
 }
 
 // watch has f be told which volume is going to be detached from which node; nil ends that.
-func (w *record) watch(f func(volume, node string)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.beforeDetach = f
-}
-
-// control has a controller do what is the driver's otherwise; nil ends that.
-func (w *record) control(c controller) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.controller = c
-}
+func (w *record) watch(f func(volume, node string)) { w.beforeDetach.Store(&f) }
 
 // interpose has f pass the calls on; nil ends that.
-func (w *record) interpose(f func(c call, pass func() error) error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fault = f
-}
-
-// driverName asks the driver for its name.
-func (w *wire) driverName(ctx context.Context) (string, error) {
-	response := &csi.GetPluginInfoResponse{}
-	if err := invoke(ctx, w.driver, csi.Identity_GetPluginInfo_FullMethodName, &csi.GetPluginInfoRequest{}, response); err != nil {
-		return "", err
-	}
-	if response.Name == "" {
-		return "", errors.New("the driver has no name")
-	}
-	return response.Name, nil
-}
+func (w *record) interpose(f func(c call, pass func() error) error) { w.fault.Store(&f) }

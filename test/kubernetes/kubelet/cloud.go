@@ -6,176 +6,195 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
-	"strconv"
-	"strings"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
+
+	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 )
 
-// cloud attaches disks by a command, for a driver without a Controller that knows the simulated
-// node. The command gets what to do as arguments:
-//
-//	create NAME BYTES              prints a new volume as JSON: {"volumeId": …, "volumeContext": {…},
-//	                               "serialNumber": …}; by default the serial number of its disk is its id
-//	attach ID read-only|writable   attaches its disk; prints the publish context as JSON, or nothing
-//	grow ID BYTES
-//	detach ID
-//	delete ID
+// cloud is in the place of the driver's Controller, with -cloud and when there are two nodes: it makes
+// disks, and attaches them to the simulated nodes of a scenario, between which they move with their data.
 type cloud struct {
-	command []string
-	share   map[string]string // the parameters of volumes without a disk
-	node    func() *node      // which is current
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	like    map[string]string // -cloud
+	nodeOf  func(id string) string
+	serials sync.Map // of the disks, by the volumes' ids
 
-	mu      sync.Mutex
-	serials map[string]string // of the disks, by the volumes' ids
+	mu    sync.Mutex
+	s     *scenario
+	disks map[string]*cloudDisk // by the volumes' ids
+	moves int
 }
 
-// made is what create prints.
-type made struct {
-	VolumeID      string            `json:"volumeId"`
-	VolumeContext map[string]string `json:"volumeContext"`
-	SerialNumber  string            `json:"serialNumber"`
+type cloudDisk struct {
+	size     int64
+	attached *node // nil if to none
+	last     *node // that has its data; nil if it was never attached
 }
 
-// create has the command make a volume for a node. It keeps what it knows in the directory state.
-func (c *cloud) create(ctx context.Context, n *node, state string, r *csi.CreateVolumeRequest) (*csi.Volume, error) {
-	printed, err := c.run(ctx, n, state, "create", r.Name, required(r.CapacityRange))
-	if err != nil {
-		return nil, err
-	}
-	var m made
-	decoder := json.NewDecoder(strings.NewReader(printed))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&m); err != nil || m.VolumeID == "" {
-		return nil, fmt.Errorf("%s create prints %q, which must be JSON with a volumeId: %w", c.command[0], printed, cmp.Or(err, errors.New("it is missing")))
-	}
+// hashWord stands for 16 digits made from a volume's name in -cloud.
+const hashWord = "$HASH"
+
+// begin gives it the nodes of a scenario, and no disks.
+func (c *cloud) begin(s *scenario) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.serials[m.VolumeID] = cmp.Or(m.SerialNumber, m.VolumeID)
-	return &csi.Volume{VolumeId: m.VolumeID, VolumeContext: m.VolumeContext}, nil
+	c.s, c.disks = s, map[string]*cloudDisk{}
 }
 
-// attach has the command attach a volume to a node.
-func (c *cloud) attach(ctx context.Context, n *node, state string, r *csi.ControllerPublishVolumeRequest, response *csi.ControllerPublishVolumeResponse) error {
-	how := "writable"
-	if r.Readonly {
-		how = "read-only"
-	}
-	printed, err := c.run(ctx, n, state, "attach", r.VolumeId, how)
-	if err != nil || printed == "" {
-		return err
-	}
-	return json.Unmarshal([]byte(printed), &response.PublishContext)
-}
-
-// serialNumber returns that of a volume's disk.
-func (w *record) serialNumber(volume string) string {
-	if c := w.instead(); c != nil {
-		return c.serialNumber(volume)
+// serialNumber returns that of a volume's disk, which is the volume's id by default.
+func (c *cloud) serialNumber(volume string) string {
+	if serial, ok := c.serials.Load(volume); ok {
+		return serial.(string)
 	}
 	return volume
 }
 
-// serialNumber is [controller]'s.
-func (c *cloud) serialNumber(volume string) string {
+func (c *cloud) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{Type: &csi.PluginCapability_Service_{
+		Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE},
+	}}}}, nil
+}
+
+func (c *cloud) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	response := &csi.ControllerGetCapabilitiesResponse{}
+	for _, can := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+		csi.ControllerServiceCapability_RPC_PUBLISH_READONLY, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: can}},
+		})
+	}
+	return response, nil
+}
+
+func (c *cloud) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.serials[volume]
+	named := func(text string) string {
+		return os.Expand(text, func(string) string { return fmt.Sprintf("%016x", hash(r.Name)) })
+	}
+	id, size := cmp.Or(named(c.like["id"]), r.Name), r.CapacityRange.RequiredBytes
+	c.serials.Store(id, cmp.Or(named(c.like["serial"]), id))
+	if c.disks[id] == nil {
+		c.disks[id] = &cloudDisk{size: size}
+	}
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, VolumeContext: r.Parameters, CapacityBytes: size}}, nil
 }
 
-// sharePrefix begins the ids of volumes without a disk, which the command isn't asked about.
-const sharePrefix = "share-"
-
-// ofController reports whether a call is for a driver's Controller.
-func ofController(method string) bool {
-	return strings.HasPrefix(method, "/"+csi.Controller_ServiceDesc.ServiceName+"/") ||
-		method == csi.Identity_GetPluginCapabilities_FullMethodName
-}
-
-// can is what the lab's clouds say that they can do.
-var can = []csi.ControllerServiceCapability_RPC_Type{
-	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
-	csi.ControllerServiceCapability_RPC_PUBLISH_READONLY, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
-	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-}
-
-// tell says what the lab's clouds can do.
-func tell(request, response proto.Message) error {
-	switch request.(type) {
-	case *csi.GetPluginCapabilitiesRequest:
-		response.(*csi.GetPluginCapabilitiesResponse).Capabilities = []*csi.PluginCapability{{
-			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
-				Type: csi.PluginCapability_Service_CONTROLLER_SERVICE,
-			}},
-		}}
-	case *csi.ControllerGetCapabilitiesRequest:
-		answer := response.(*csi.ControllerGetCapabilitiesResponse)
-		for _, capability := range can {
-			answer.Capabilities = append(answer.Capabilities, &csi.ControllerServiceCapability{
-				Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: capability}},
-			})
+// ControllerPublishVolume attaches a disk to a node. That it is attached to another one must never be.
+func (c *cloud) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.disks[r.VolumeId]
+	if d == nil {
+		return nil, status.Errorf(codes.NotFound, "no volume %s", r.VolumeId)
+	}
+	n, serial := c.s.nodeNamed(c.nodeOf(r.NodeId)), c.serialNumber(r.VolumeId)
+	if d.attached != nil && d.attached != n {
+		c.s.wrong("the disk of %s is asked for on two nodes: it is attached to %s, not detached, and should be to %s", r.VolumeId, d.attached.name, n.name)
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is attached to %s", r.VolumeId, d.attached.name)
+	}
+	if d.last != nil && d.last != n {
+		c.moves++
+		file := n.inNode(filepath.Join(n.dir, fmt.Sprintf("move-%d", c.moves)))
+		_, err := sim[simv1.Empty](ctx, d.last, "TakeDisk", &simv1.TakeDiskRequest{SerialNumber: serial, File: file})
+		if err == nil {
+			_, err = sim[simv1.Empty](ctx, n, "GiveDisk", &simv1.DiskFile{File: file})
 		}
-	default:
-		return status.Errorf(codes.Unimplemented, "the lab has no %T", request)
-	}
-	return nil
-}
-
-// call does what the driver's Controller would.
-func (c *cloud) call(ctx context.Context, request, response proto.Message) error {
-	n := c.node()
-	switch r := request.(type) {
-	case *csi.CreateVolumeRequest:
-		v := &csi.Volume{VolumeId: sharePrefix + r.Name, VolumeContext: r.Parameters}
-		if c.share == nil || !maps.Equal(r.Parameters, c.share) {
-			var err error
-			if v, err = c.create(ctx, n, n.dir, r); err != nil {
-				return err
-			}
+		if err != nil {
+			c.s.wrong("the disk of %s doesn't move from %s to %s: %v", r.VolumeId, d.last.name, n.name, err)
+			return nil, err
 		}
-		response.(*csi.CreateVolumeResponse).Volume = v
-	case *csi.ControllerPublishVolumeRequest:
-		return c.attach(ctx, n, n.dir, r, response.(*csi.ControllerPublishVolumeResponse))
-	case *csi.ControllerUnpublishVolumeRequest:
-		_, err := c.run(ctx, n, n.dir, "detach", r.VolumeId)
-		return err
-	case *csi.ControllerExpandVolumeRequest:
-		expanded := response.(*csi.ControllerExpandVolumeResponse)
-		expanded.CapacityBytes, expanded.NodeExpansionRequired = r.CapacityRange.RequiredBytes, true
-		_, err := c.run(ctx, n, n.dir, "grow", r.VolumeId, required(r.CapacityRange))
-		return err
-	case *csi.DeleteVolumeRequest:
-		_, err := c.run(ctx, n, n.dir, "delete", r.VolumeId)
-		return err
-	default:
-		return tell(request, response)
 	}
-	return nil
-}
-
-func required(r *csi.CapacityRange) string { return strconv.FormatInt(r.RequiredBytes, 10) }
-
-// run runs the command for a node, and returns what it prints.
-func (c *cloud) run(ctx context.Context, n *node, state string, arguments ...string) (string, error) {
-	if strings.HasPrefix(arguments[1], sharePrefix) {
-		return "", nil
+	d.last = n
+	on, err := n.disk(ctx, serial)
+	if err == nil && on == nil {
+		_, err = sim[simv1.DiskNumber](ctx, n, "AttachDisk", &simv1.DiskHardware{SerialNumber: serial, SizeBytes: d.size})
 	}
-	words := append(append([]string{}, c.command...), arguments...)
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env = append(n.environment(), "ENDPOINTS="+n.endpoints(), "STATE="+state)
-	cmd.Stderr = new(strings.Builder)
-	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, cmd.Stderr)
+		return nil, err
 	}
-	return strings.TrimSpace(string(out)), nil
+	d.attached = n
+	// What the driver is told when it stages the volume: the first is for the example driver.
+	told := map[string]string{"readOnly": fmt.Sprint(r.Readonly)}
+	maps.Copy(told, c.like)
+	delete(told, "id")
+	delete(told, "serial")
+	return &csi.ControllerPublishVolumeResponse{PublishContext: told}, nil
+}
+
+// ControllerUnpublishVolume detaches a disk from a node, if it is attached there.
+func (c *cloud) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	response, d := &csi.ControllerUnpublishVolumeResponse{}, c.disks[r.VolumeId]
+	if d == nil || d.attached == nil || d.attached != c.s.nodeNamed(c.nodeOf(r.NodeId)) || c.s.planted == plantLie {
+		return response, nil
+	}
+	on, err := d.attached.disk(ctx, c.serialNumber(r.VolumeId))
+	if err == nil && on != nil {
+		_, err = sim[simv1.Empty](ctx, d.attached, "DetachDisk", &simv1.DiskNumber{DiskNumber: on.DiskNumber})
+	}
+	if err == nil {
+		d.attached = nil
+	}
+	return response, err
+}
+
+func (c *cloud) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.disks[r.VolumeId]
+	if d == nil || d.attached == nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s isn't attached", r.VolumeId)
+	}
+	on, err := d.attached.disk(ctx, c.serialNumber(r.VolumeId))
+	if err == nil && on != nil {
+		_, err = sim[simv1.Empty](ctx, d.attached, "GrowDisk", &simv1.GrowDiskRequest{DiskNumber: *on.DiskNumber, SizeBytes: r.CapacityRange.RequiredBytes})
+	}
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: r.CapacityRange.RequiredBytes, NodeExpansionRequired: true}, err
+}
+
+// DeleteVolume deletes a disk, also one that is gone: the provisioner may ask twice.
+func (c *cloud) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.disks[r.VolumeId]
+	if d != nil && d.attached != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is attached to %s", r.VolumeId, d.attached.name)
+	}
+	if d != nil && d.last != nil {
+		if _, err := sim[simv1.Empty](ctx, d.last, "DeleteDisk", &simv1.SerialNumber{SerialNumber: c.serialNumber(r.VolumeId)}); err != nil {
+			return nil, err
+		}
+	}
+	delete(c.disks, r.VolumeId)
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// ListVolumes is what the attacher asks if the driver's own Controller has it.
+func (c *cloud) ListVolumes(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	response := &csi.ListVolumesResponse{}
+	for _, id := range slices.Sorted(maps.Keys(c.disks)) {
+		on := &csi.ListVolumesResponse_VolumeStatus{}
+		if n := c.disks[id].attached; n != nil {
+			on.PublishedNodeIds = []string{n.name}
+		}
+		response.Entries = append(response.Entries, &csi.ListVolumesResponse_Entry{Volume: &csi.Volume{VolumeId: id}, Status: on})
+	}
+	return response, nil
 }

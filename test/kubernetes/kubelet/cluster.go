@@ -61,11 +61,11 @@ func startCluster(ctx context.Context, o options) (*cluster, error) {
 	if err := c.Kubeconfig(c.kubeconfig, c.Config.BearerToken, ""); err != nil {
 		return c, err
 	}
-	if err := c.start("kube-controller-manager", filepath.Join(bin, "kube-controller-manager"+suffix),
+	if err := c.Start("kube-controller-manager", exec.Command(filepath.Join(bin, "kube-controller-manager"+suffix),
 		"--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--controllers=persistentvolume-attach-detach-controller,persistentvolume-binder-controller,"+
 			"persistentvolume-protection-controller,persistentvolumeclaim-protection-controller,"+
-			"pod-garbage-collector-controller"); err != nil {
+			"pod-garbage-collector-controller")); err != nil {
 		return c, err
 	}
 	c.kubelet, err = c.newKubelet(ctx, nodeName, dir, o)
@@ -81,7 +81,7 @@ func (c *cluster) newKubelet(ctx context.Context, node, dir string, o options) (
 		root = windowsRoot
 	}
 	k.command = []string{o.kubelet,
-		"-kubeconfig=" + o.inNode(c.kubeconfig), "-node=" + node, "-root-dir=" + root, "-sync=" + o.sync.String(), "-v=4"}
+		"-kubeconfig=" + o.inNode(c.kubeconfig), "-node=" + node, "-root-dir=" + root, "-v=4"}
 	if err := errors.Join(os.MkdirAll(k.root, 0o750), k.startKubelet()); err != nil {
 		return k, err
 	}
@@ -89,11 +89,6 @@ func (c *cluster) newKubelet(ctx context.Context, node, dir string, o options) (
 		_, err := c.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		return err == nil, nil
 	})
-}
-
-// start starts a program of the cluster.
-func (c *cluster) start(name string, words ...string) error {
-	return c.Start(name, exec.Command(words[0], words[1:]...))
 }
 
 // startKubelet kills kubelet if it runs, and starts it with more flags. The containers, which it

@@ -25,10 +25,7 @@ import (
 // mounted notes it if a volume is mounted that is going to be detached: going by the calls, and by
 // what the node has.
 func (s *scenario) mounted(volume, node string) {
-	on := s.node
-	if s.second != nil && node == secondName {
-		on = s.second.node
-	}
+	on := s.nodeNamed(node)
 	if on.off {
 		return // what is mounted there has ended with the power
 	}
@@ -56,21 +53,17 @@ func (s *scenario) mounted(volume, node string) {
 	if staged != "" || len(targets) > 0 {
 		s.wrong("volume %s is detached while it is staged at %q and published at %d paths", volume, staged, len(targets))
 	}
-	var disks *simv1.ListDisksResponse
+	var disk *simv1.Disk
 	if err := s.cluster.await(s.ctx, "CSI Proxy lists the disks", func() (_ bool, err error) {
-		disks, err = sim[simv1.ListDisksResponse](s.ctx, on, "ListDisks", &simv1.Empty{})
+		disk, err = on.disk(s.ctx, s.wire.cloud.serialNumber(volume))
 		if status.Code(err) == codes.Unavailable { // it has just been killed
 			return false, nil
 		}
 		return err == nil, err
 	}); err != nil {
 		s.wrong("%v", err)
-		return
-	}
-	for _, d := range disks.Disks {
-		if d.SerialNumber == s.wire.serialNumber(volume) && d.DiskNumber != nil && !d.Offline {
-			s.wrong("volume %s is detached while its disk is online", volume)
-		}
+	} else if disk != nil && !disk.Offline {
+		s.wrong("volume %s is detached while its disk is online", volume)
 	}
 }
 

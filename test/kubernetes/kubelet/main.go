@@ -28,14 +28,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 type options struct {
-	check      bool     // only the flags
-	kubernetes string   // the folder of Kubernetes' programs, those of the sidecars, and etcd
+	kubernetes string   // the folder of Kubernetes' programs, those of the sidecars, and etcd; "": only the flags are looked at
 	kubelet    string   // the program
 	control    string   // the version of kube-apiserver and kube-controller-manager, if it isn't the newest
 	csiProxy   string   // the program
@@ -48,17 +48,12 @@ type options struct {
 	only       string
 	full       bool
 	histories  int
-	planted    string
+	plant      bool
 	cannot     map[string]string // why a scenario isn't for the driver
-	sync       time.Duration
-	verbose    bool
 	table      string
 	update     bool
-	junit      string
-	cloud      []string          // the command
-	parameters map[string]string // of volumes on disks
+	cloud      map[string]string // how volumes of the lab's cloud look; nil: the driver's Controller has its own
 	share      map[string]string // of the volume on a share; nil: the driver has none
-	secretKeys []string          // of the user and the password in a secret
 	ec2        bool              // whether the driver finds EC2's metadata service
 	iscsi      map[string]string // of the volume on an iSCSI target; nil: the driver has none
 	writers    map[string]string // of a volume to which all Users may write; nil: the driver has none
@@ -73,9 +68,8 @@ const (
 
 func parseFlags(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("kubelet-lab", flag.ContinueOnError)
-	flags.BoolVar(&o.check, "check", false, "only look at the flags, before there are the programs of Kubernetes")
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the `folder` of kube-apiserver, kube-controller-manager, kubelet, etcd, csi-provisioner, csi-attacher\n"+
-		"and csi-resizer, which test/kubernetes/programs/setup prints")
+		"and csi-resizer, which test/kubernetes/programs/setup prints; without it, only the flags are looked at")
 	flags.StringVar(&o.kubelet, "kubelet", "", "the `program` kubelet; by default that of -kubernetes")
 	flags.StringVar(&o.control, "control-plane", "", "the `version` of kube-apiserver and kube-controller-manager, as in v1.35; by default the newest")
 	flags.StringVar(&o.csiProxy, "csi-proxy", "csi-proxy", "the `program` csi-proxy, with the simulated node")
@@ -85,74 +79,54 @@ func parseFlags(args []string) (o options, err error) {
 		"the socket to serve at, the directory of CSI Proxy's sockets, one of the driver's own, and the node's name")
 	flags.BoolVar(&o.inProcess, "in-process", false, "the driver has the library that is in the place of the published one, with package simulated,\n"+
 		"and no csi-proxy is started")
-	flags.StringVar(&o.dir, "dir", "", "the `directory` for logs and data; it must be short; by default a new one, removed if all is well")
 	flags.Uint64Var(&o.seed, "seed", 1, "what the order of the scenarios, sizes, contents and so on are made from; 0 for another one each time")
-	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas, or "+allHistories+"; by default all that are short")
+	flags.StringVar(&o.only, "only", "", "the `names` of scenarios, separated by commas; by default all that are short")
 	flags.BoolVar(&o.full, "full", false, "run the long scenarios, too")
-	flags.IntVar(&o.histories, "histories", 0, "run so many scenarios, too, which the seed makes up")
-	flags.StringVar(&o.planted, "plant", "", "the `name` of a fault that the run must notice, or all: "+plantNames())
-	flags.DurationVar(&o.sync, "sync", time.Second, "how often kubelet looks at each pod and reports what the node has")
-	flags.BoolVar(&o.verbose, "calls", false, "print each call")
-	cloud := flags.String("cloud", "", "the `command` that creates, attaches, grows, detaches and deletes volumes; by default the driver's Controller")
-	flags.Func("parameters", "the `parameters` of the StorageClass, as in key=value,key=value", pairs(&o.parameters))
+	flags.IntVar(&o.histories, "histories", 0, "run so many scenarios that the seed makes up, in the place of the others")
+	flags.BoolVar(&o.plant, "plant", false, "run the scenarios again with faults that must be noticed")
+	flags.Func("cloud", "have the lab make and attach volumes, in the place of the driver's Controller: their `form`, as in\n"+
+		"id=vol-0"+hashWord+",serial=vol0"+hashWord+",key=value; what is neither id nor the disk's serial number is in the publish context", pairs(&o.cloud))
 	flags.Func("share", "the `parameters` of a volume on the share //files/data, or in the place of data\n"+
 		volumeWord+" for a share of its own; by default no share is tried", pairs(&o.share))
-	secretKeys := flags.String("secret-keys", "username,password", "the `keys` in the secret for staging under which the driver finds the user and the password")
 	flags.BoolVar(&o.ec2, "ec2", false, "give the driver EC2's metadata service, at the address in AWS_EC2_METADATA_SERVICE_ENDPOINT")
 	flags.Func("iscsi", "the `parameters` of a volume on the iSCSI target "+iscsiTarget+" at "+iscsiPortal+"; by default none is tried", pairs(&o.iscsi))
-	flags.Func("writers", "the `parameters` of a volume to which the Users may write, beside -parameters; by default none is tried", pairs(&o.writers))
+	flags.Func("writers", "the `parameters` of a volume to which the Users may write; by default none is tried", pairs(&o.writers))
 	flags.Func("manifests", "the `folder` of a StorageClass, a claim and a pod to try as they are; a ClusterRole and its\n"+
 		"binding there say what the sidecars may do", func(folder string) (err error) {
 		o.manifests, err = readManifests(folder)
 		return err
 	})
 	flags.Func("cannot", "`scenarios` that the driver can't pass, and why, as in read-only=reason,stats=reason: they aren't run", pairs(&o.cannot))
-	flags.StringVar(&o.junit, "junit", "", "the `file` to write the results to, in JUnit's form")
 	flags.StringVar(&o.table, "table", "", "the `file` with what kubelet sent before, which it must send again")
 	flags.BoolVar(&o.update, "update", false, "write the file of -table anew")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	o.secretKeys = strings.Split(*secretKeys, ",")
-	o.driver, o.cloud = strings.Fields(*driver), strings.Fields(*cloud)
+	o.driver = strings.Fields(*driver)
 	if o.kubelet == "" {
 		o.kubelet = filepath.Join(o.kubernetes, "kubelet")
 	}
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
-	case o.kubernetes == "" && !o.check:
-		return o, errors.New("-kubernetes is missing: the folder that test/kubernetes/programs/setup prints")
 	case len(o.driver) == 0:
 		return o, errors.New("-driver is missing: the command that starts the driver")
-	case len(o.secretKeys) != 2:
-		return o, fmt.Errorf("-secret-keys: %q must be two, as in username,password", *secretKeys)
+	case o.cloud != nil && o.share != nil:
+		return o, errors.New("-share can't be with -cloud, which makes disks only")
 	}
-	for _, command := range [][]string{o.driver, o.cloud} {
-		if len(command) > 0 {
-			if _, err := os.Stat(command[0]); err != nil {
-				if _, notInPath := exec.LookPath(command[0]); notInPath != nil {
-					return o, fmt.Errorf("-driver, -cloud: there is no program %s", command[0])
-				}
-			}
-		}
+	if _, err := exec.LookPath(o.driver[0]); err != nil {
+		return o, fmt.Errorf("-driver: %w", err)
 	}
 	for _, name := range slices.Concat(o.names(), slices.Sorted(maps.Keys(o.cannot))) {
-		if name != allHistories && !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
+		if !slices.ContainsFunc(o.scenarios(), func(d definition) bool { return d.name == name }) {
 			return o, fmt.Errorf("-only, -cannot: there is no scenario %q", name)
 		}
-	}
-	if o.planted != "" && o.planted != "all" && !slices.ContainsFunc(plants, func(p plant) bool { return p.name == o.planted }) {
-		return o, fmt.Errorf("-plant: there is no fault %q", o.planted)
 	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 1
 	}
 	return o, nil
 }
-
-// allHistories means all histories, in -only.
-const allHistories = "histories"
 
 // scenarios returns all that there are.
 func (o options) scenarios() []definition {
@@ -162,10 +136,12 @@ func (o options) scenarios() []definition {
 // wants reports whether a scenario is to be run as it is.
 func (o options) wants(d definition) bool {
 	switch names := o.names(); {
-	case o.planted != "" && o.planted != "all", !o.applies(d):
+	case !o.applies(d):
 		return false
 	case len(names) > 0:
-		return slices.Contains(names, d.name) || d.history && slices.Contains(names, allHistories)
+		return slices.Contains(names, d.name)
+	case o.histories > 0:
+		return d.history
 	default:
 		return !d.long || o.full
 	}
@@ -173,13 +149,10 @@ func (o options) wants(d definition) bool {
 
 // applies reports whether a scenario can be run with the driver and its programs.
 func (o options) applies(d definition) bool {
-	switch {
-	case d.name == "smb-secret" && o.share == nil, d.name == "chap" && o.iscsi == nil,
-		d.name == "container-user" && o.writers == nil, d.name == "manifests" && o.manifests == nil, d.name == "upgrade" && o.windows:
-		return false
-	default:
-		return true
-	}
+	has, optional := map[string]bool{
+		"smb-secret": o.share != nil, "chap": o.iscsi != nil, "container-user": o.writers != nil, "manifests": o.manifests != nil, "upgrade": !o.windows,
+	}[d.name]
+	return has || !optional
 }
 
 // pairs returns what reads key=value,key=value into a map, which stays nil if there is none.
@@ -207,23 +180,12 @@ func (o options) names() []string {
 	return slices.DeleteFunc(strings.Split(o.only, ","), func(s string) bool { return s == "" })
 }
 
-func plantNames() string {
-	var names []string
-	for _, p := range plants {
-		names = append(names, p.name)
-	}
-	return strings.Join(names, ", ")
-}
-
 func main() {
 	o, err := parseFlags(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
-		if o.check {
-			os.Exit(2)
-		}
-		return
+		os.Exit(2)
 	}
-	if err == nil && !o.check {
+	if err == nil && o.kubernetes != "" {
 		err = run(o)
 	}
 	if err != nil {
@@ -235,18 +197,14 @@ func main() {
 func run(o options) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "kubelet"); err != nil {
-			return err
-		}
-		defer func() {
-			if err == nil {
-				err = os.RemoveAll(o.dir)
-			}
-		}()
-	} else if err := os.MkdirAll(o.dir, 0o700); err != nil {
+	if o.dir, err = os.MkdirTemp("", "kubelet"); err != nil { // short: sockets are in it
 		return err
 	}
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(o.dir)
+		}
+	}()
 	fmt.Printf("seed %d, logs in %s\n", o.seed, o.dir)
 	l := &lab{options: o}
 	defer l.stop()
@@ -255,13 +213,13 @@ func run(o options) (err error) {
 	}
 	var results []result
 	all := o.scenarios()
-	for _, i := range shuffled(o.seed, len(all)) {
+	for _, i := range rand.New(rand.NewPCG(o.seed, 0)).Perm(len(all)) {
 		if !o.wants(all[i]) {
 			continue
 		}
 		if why := l.cannot(all[i]); why != "" {
 			r := result{definition: all[i], cannot: why}
-			r.print(os.Stdout, false)
+			r.print()
 			results = append(results, r)
 			continue
 		}
@@ -269,16 +227,11 @@ func run(o options) (err error) {
 	}
 	for _, p := range plants {
 		i := slices.IndexFunc(scenarios, func(d definition) bool { return d.name == p.scenario })
-		if o.planted == p.name || o.planted == "all" && o.applies(scenarios[i]) && (o.full || !scenarios[i].long) {
+		if o.plant && o.wants(scenarios[i]) {
 			results = append(results, l.run(ctx, scenarios[i], p))
 		}
 	}
-	if o.junit != "" {
-		if err := writeJUnit(o.junit, results); err != nil {
-			return err
-		}
-	}
-	if err := report(os.Stdout, results, o); err != nil || o.table == "" {
+	if err := report(results, o); err != nil || o.table == "" {
 		return err
 	}
 	return compareTable(results, o.table, o.update)
@@ -321,15 +274,12 @@ func (l *lab) start(ctx context.Context) (err error) {
 		}
 	}
 	l.wire = &wire{
-		record: new(record), name: nodeName, node: func() *node { return l.current },
+		record: &record{}, name: nodeName, node: func() *node { return l.current },
 		driver: l.at.driver, socket: filepath.Join(l.dir, "controller.sock"),
 		root: l.cluster.root, windows: l.windows,
 	}
-	if len(l.options.cloud) > 0 {
-		l.wire.controller = &cloud{
-			command: l.options.cloud, share: l.options.share, node: l.wire.node, serials: map[string]string{},
-		}
-	}
+	l.wire.cloud = &cloud{like: l.options.cloud, nodeOf: l.wire.nodeOf}
+	l.wire.instead.Store(l.options.cloud != nil)
 	n, err := l.newNode(ctx)
 	if n != nil {
 		defer func() { err = errors.Join(err, n.stop()) }()
@@ -337,9 +287,11 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.driver, err = l.wire.driverName(ctx); err != nil {
+	var info csi.GetPluginInfoResponse
+	if err := invoke(ctx, l.wire.driver, csi.Identity_GetPluginInfo_FullMethodName, &csi.GetPluginInfoRequest{}, &info); err != nil {
 		return err
 	}
+	l.driver = info.Name
 	if err := l.askAbilities(ctx); err != nil {
 		return err
 	}
@@ -372,6 +324,9 @@ func (l *lab) start(ctx context.Context) (err error) {
 	return nil
 }
 
+// sidecars are the helpers of a driver's Controller.
+var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-resizer"}
+
 // startSidecars returns when they have asked the driver all that they want to know first: they end
 // if it doesn't answer then.
 func (l *lab) startSidecars(ctx context.Context) error {
@@ -379,8 +334,16 @@ func (l *lab) startSidecars(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.cluster.startSidecars(l.kubernetes, l.wire.socket, account); err != nil {
+	kubeconfig := filepath.Join(l.dir, "kubeconfig-sidecars")
+	if err := l.cluster.Kubeconfig(kubeconfig, l.cluster.Config.BearerToken, account); err != nil {
 		return err
+	}
+	for _, name := range sidecars { // their own limit of five requests a second would be what the scenarios measure
+		if err := l.cluster.Start(name, exec.Command(
+			filepath.Join(l.kubernetes, name), "--csi-address="+l.wire.socket, "--kubeconfig="+kubeconfig, "--timeout=2m",
+			"--kube-api-qps=500", "--kube-api-burst=500", "--v=4")); err != nil {
+			return err
+		}
 	}
 	return l.cluster.await(ctx, "the sidecars have started", func() (bool, error) {
 		for _, name := range sidecars {
@@ -423,9 +386,7 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.ctx = ctx
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	inOrder(func() {
 		var err error
 		s.node, err = l.newNode(ctx)
 		s.must(err)
@@ -439,13 +400,14 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 		s.expected.repeated = append(slices.Clone(s.expected.repeated), attach, detach) // as the attacher is known to
 		s.plant()
 		if d.nodes == 2 {
-			s.second, err = l.secondNode(ctx, s)
+			s.second, err = l.secondNode(ctx)
 			s.must(err)
 		}
+		l.wire.cloud.begin(s)
+		l.wire.instead.Store(s.second != nil || l.options.cloud != nil)
 		d.run(s)
 		s.finish()
-	}()
-	<-done
+	})
 	if s.second != nil {
 		if err := s.second.stop(); err != nil {
 			s.wrong("%v", err)
@@ -455,14 +417,25 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 	l.wire.watch(nil)
 	r := s.result(d)
 	if len(s.found) > 0 {
-		s.abandon()
+		inOrder(s.abandon)
 	}
+	l.wire.instead.Store(l.options.cloud != nil)
 	cancel()
 	if s.node != nil {
 		if err := s.node.stop(); err != nil {
 			r.found = append(r.found, err.Error())
 		}
 	}
-	r.print(os.Stdout, l.verbose)
+	r.print()
 	return r
+}
+
+// inOrder returns when a part of a scenario has ended, which [scenario.must] may end.
+func inOrder(part func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		part()
+	}()
+	<-ended
 }

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +16,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -43,8 +41,18 @@ func readManifests(folder string) (*manifests, error) {
 		if filepath.Base(file) == "kustomization.yaml" {
 			continue
 		}
-		if err := m.read(file); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for document, err := documents.Read(); err != io.EOF; document, err = documents.Read() {
+			if err == nil {
+				err = m.add(document)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
 		}
 	}
 	if m.class == nil || m.claim == nil || m.pod == nil {
@@ -53,39 +61,21 @@ func readManifests(folder string) (*manifests, error) {
 	return m, nil
 }
 
-func (m *manifests) read(file string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
+func (m *manifests) add(document []byte) error {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+	switch o := object.(type) {
+	case *storagev1.StorageClass:
+		m.class = o
+	case *corev1.PersistentVolumeClaim:
+		m.claim = o
+	case *corev1.Pod:
+		m.pod = o
+	case *rbacv1.ClusterRole:
+		m.role = o
+	case *rbacv1.ClusterRoleBinding:
+		m.binding = o
 	}
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
-		json.SerializerOptions{Yaml: true, Strict: true})
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		object, _, err := decoder.Decode(document, nil, nil)
-		if err != nil {
-			return err
-		}
-		switch o := object.(type) {
-		case *storagev1.StorageClass:
-			m.class = o
-		case *corev1.PersistentVolumeClaim:
-			m.claim = o
-		case *corev1.Pod:
-			m.pod = o
-		case *rbacv1.ClusterRole:
-			m.role = o
-		case *rbacv1.ClusterRoleBinding:
-			m.binding = o
-		}
-	}
+	return err
 }
 
 // allow lets the account of the sidecars do what the manifests say, and returns its name; "" if they

@@ -4,9 +4,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // result is what a scenario led to.
@@ -27,45 +26,19 @@ type result struct {
 	failed   int // of the calls
 	warnings int // events
 	took     time.Duration
-	// How long after the first pod was made its volume was attached, and so on; zero if never.
-	attached, staged, published, running time.Duration
-	// How long after the last pod was deleted its volume was detached.
-	detached time.Duration
 }
 
 // result returns it.
 func (s *scenario) result(d definition) result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := result{definition: d, planted: s.planted, found: s.found, took: time.Since(s.began)}
+	r := result{definition: d, planted: s.planted, found: s.found, warnings: s.warned, took: time.Since(s.began)}
 	for _, v := range s.volumes {
 		r.calls = append(r.calls, s.calls(v)...)
 	}
-	r.warnings = s.warned
 	for _, c := range r.calls {
 		if c.code != codes.OK {
 			r.failed++
-		}
-	}
-	if len(s.pods) == 0 {
-		return r
-	}
-	first, last := s.pods[0], s.pods[len(s.pods)-1]
-	after := func(method string) time.Duration {
-		for _, c := range r.calls {
-			if c.method == method && c.code == codes.OK {
-				return c.began.Add(c.took).Sub(first.created)
-			}
-		}
-		return 0
-	}
-	r.attached, r.staged, r.published = after(attach), after(stage), after(publish)
-	if !first.running.IsZero() {
-		r.running = first.running.Sub(first.created)
-	}
-	for _, c := range r.calls {
-		if c.method == detach && c.code == codes.OK && c.began.After(last.deleted) && !last.deleted.IsZero() {
-			r.detached = c.began.Add(c.took).Sub(last.deleted)
 		}
 	}
 	return r
@@ -102,35 +75,34 @@ func (r result) verdict() string {
 }
 
 // print tells how the scenario went, with its calls if it went wrong.
-func (r result) print(w io.Writer, calls bool) {
+func (r result) print() {
 	if r.cannot != "" {
-		fmt.Fprintf(w, "%s: %s: %s\n", r.title(), r.verdict(), r.cannot)
+		fmt.Printf("%s: %s: %s\n", r.title(), r.verdict(), r.cannot)
 		return
 	}
-	fmt.Fprintf(w, "%s: %s (%.1f s)\n", r.title(), r.verdict(), r.took.Seconds())
+	fmt.Printf("%s (%s): %s (%.1f s)\n", r.title(), r.what, r.verdict(), r.took.Seconds())
 	for _, f := range r.found {
-		fmt.Fprintf(w, "    %s\n", f)
+		fmt.Printf("    %s\n", f)
 	}
-	if !calls && r.ok() {
+	if r.ok() {
 		return
 	}
 	for _, c := range r.calls {
-		fmt.Fprintf(w, "  %s  %6.0f ms  %s %v %s\n", c.began.Format("15:04:05.000"), float64(c.took.Microseconds())/1000, c.method, c.code, c.message)
+		fmt.Printf("  %s  %6d ms  %s %v %s\n", c.began.Format("15:04:05.000"), c.took.Milliseconds(), c.method, c.code, c.message)
 	}
 }
 
 // report prints the table, and returns an error if anything was wrong.
-func report(w io.Writer, results []result, o options) error {
-	fmt.Fprintf(w, "\nIn seconds: a pod is made, its volume attached, staged, published, the pod running; the last pod is\ndeleted, its volume detached. The calls are those of the driver about volumes. Seed %d.\n\n", o.seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\tresult\tattached\tstaged\tpublished\trunning\tdetached\tcalls\tfailed\twarnings\ttook\t")
+func report(results []result, o options) error {
+	fmt.Printf("\nThe calls are those of the driver about volumes. Seed %d.\n\n", o.seed)
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "scenario\tresult\tcalls\tfailed\twarnings\tseconds\t")
 	bad := 0
 	for _, r := range results {
 		if !r.ok() {
 			bad++
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t\n", r.title(), r.verdict(), seconds(r.attached), seconds(r.staged),
-			seconds(r.published), seconds(r.running), seconds(r.detached), len(r.calls), r.failed, r.warnings, seconds(r.took))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t\n", r.title(), r.verdict(), len(r.calls), r.failed, r.warnings, r.took.Seconds())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -141,13 +113,6 @@ func report(w io.Writer, results []result, o options) error {
 	return nil
 }
 
-func seconds(d time.Duration) string {
-	if d == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", d.Seconds())
-}
-
 // abandon removes what a scenario that went wrong has left in the cluster, and with kubelet, which it ends: it
 // would ask the next scenario's driver who it is before that serves, and forget it.
 func (s *scenario) abandon() {
@@ -156,24 +121,14 @@ func (s *scenario) abandon() {
 		_ = os.RemoveAll(filepath.Join(s.cluster.root, s.kubeletsVolumes())) // then the next scenario says so
 		_ = s.cluster.forget(nodeName)                                       // the same
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	at := int64(0)
 	for _, p := range s.pods {
-		_ = s.cluster.CoreV1().Pods(s.name).Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: &at}) // it may be gone
+		_ = s.cluster.CoreV1().Pods(s.name).Delete(s.ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}) // it may be gone
 	}
-	all, err := s.cluster.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return
-	}
-	for _, va := range all.Items {
-		for _, v := range s.volumes {
-			if *va.Spec.Source.PersistentVolumeName != v.pv {
-				continue
-			}
-			va.Finalizers = nil
-			_, _ = s.cluster.StorageV1().VolumeAttachments().Update(ctx, &va, metav1.UpdateOptions{})
-			_ = s.cluster.StorageV1().VolumeAttachments().Delete(ctx, va.Name, metav1.DeleteOptions{})
+	all, patch := s.cluster.StorageV1().VolumeAttachments(), []byte(`{"metadata": {"finalizers": null}}`)
+	for _, v := range s.volumes {
+		for _, a := range s.attachments(v) {
+			_, _ = all.Patch(s.ctx, a.Name, types.MergePatchType, patch, metav1.PatchOptions{}) // the same
+			_ = all.Delete(s.ctx, a.Name, metav1.DeleteOptions{})
 		}
 	}
 }

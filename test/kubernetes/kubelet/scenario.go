@@ -38,7 +38,7 @@ type scenario struct {
 	wire       *wire
 	driverName string
 	random     *rand.Rand
-	planted    plant // a fault that the invariants must find
+	planted    plant // a fault that the invariants must find; zero: none
 
 	began    time.Time
 	first    int // its first call on the wire
@@ -72,6 +72,14 @@ func (s *scenario) wrong(format string, a ...any) {
 	if !slices.Contains(s.found, text) {
 		s.found = append(s.found, text)
 	}
+}
+
+// nodeNamed returns the second node by its name, else the first one.
+func (s *scenario) nodeNamed(name string) *node {
+	if s.second != nil && name == secondName {
+		return s.second.node
+	}
+	return s.node
 }
 
 // must ends the scenario if there is an error.
@@ -193,7 +201,7 @@ const secretName = "storage"
 func (s *scenario) newSecret(user, password string) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: secretName},
-		StringData: map[string]string{s.secretKeys[0]: user, s.secretKeys[1]: password},
+		StringData: map[string]string{"username": user, "password": password},
 	}
 	_, err := s.cluster.CoreV1().Secrets(s.name).Create(s.ctx, secret, metav1.CreateOptions{})
 	s.must(err)
@@ -212,15 +220,10 @@ func (s *scenario) newClaim(o volumeOptions) *volume {
 		Parameters: map[string]string{},
 	}
 	mode := cmp.Or(o.mode, corev1.ReadWriteOnce)
-	switch {
-	case mode == corev1.ReadWriteMany:
+	if mode == corev1.ReadWriteMany {
 		class.Parameters = s.newShare(name)
-	case o.parameters != nil:
+	} else {
 		maps.Copy(class.Parameters, o.parameters)
-	default:
-		maps.Copy(class.Parameters, s.options.parameters)
-	}
-	if mode != corev1.ReadWriteMany {
 		class.Parameters["csi.storage.k8s.io/fstype"] = "ntfs"
 	}
 	if o.secret != "" {
@@ -313,9 +316,6 @@ type pod struct {
 	uid     string
 	user    string // who its container runs as; "" for one who may do everything
 	volumes []*volume
-	created time.Time
-	running time.Time // zero until then
-	deleted time.Time
 }
 
 // newPod makes a pod on the node.
@@ -323,9 +323,7 @@ func (s *scenario) newPod(volumes ...*volume) *pod { return s.newPodOn(s.node, v
 
 // newPodOn makes a pod on a node.
 func (s *scenario) newPodOn(n *node, volumes ...*volume) *pod {
-	given := podWith(volumes...)
-	given.Name = fmt.Sprintf("pod-%d", len(s.pods))
-	return s.makePod(n, given, volumes...)
+	return s.makePod(n, podWith(volumes...), volumes...)
 }
 
 // podWith returns a pod with volumes, still without a name.
@@ -344,11 +342,12 @@ func podWith(volumes ...*volume) *corev1.Pod {
 
 // makePod makes a pod on a node as it is given.
 func (s *scenario) makePod(n *node, given *corev1.Pod, volumes ...*volume) *pod {
-	p := &pod{name: given.Name, node: n, volumes: volumes, created: time.Now()}
+	given = given.DeepCopy()
+	given.Name = cmp.Or(given.Name, fmt.Sprintf("pod-%d", len(s.pods)))
+	p := &pod{name: given.Name, node: n, volumes: volumes}
 	if c := given.Spec.SecurityContext; c != nil && c.WindowsOptions != nil {
 		p.user = *c.WindowsOptions.RunAsUserName
 	}
-	given = given.DeepCopy()
 	given.Spec.NodeName = n.name // which a scheduler would choose
 	made, err := s.cluster.CoreV1().Pods(s.name).Create(s.ctx, given, metav1.CreateOptions{})
 	s.must(err)
@@ -363,7 +362,6 @@ func (s *scenario) awaitRunning(p *pod) {
 		now, err := s.cluster.CoreV1().Pods(s.name).Get(s.ctx, p.name, metav1.GetOptions{})
 		return err == nil && now.Status.Phase == corev1.PodRunning, err
 	})
-	p.running = time.Now()
 }
 
 // startPod makes a pod and returns when it runs.
@@ -381,6 +379,14 @@ func (s *scenario) startWriter(o volumeOptions) (v *volume, p *pod, text string)
 	return v, p, text
 }
 
+// useAndEnd has the last pod that uses its volumes write a file when it runs, and ends it.
+func (s *scenario) useAndEnd(p *pod) {
+	text := s.text()
+	s.awaitRunning(p)
+	s.write(p, "data", text)
+	s.endReader(p, text)
+}
+
 // endReader ends the last pod that uses its volumes, after it has seen what is in that file.
 func (s *scenario) endReader(p *pod, text string) {
 	s.sees(p, "data", text)
@@ -388,7 +394,6 @@ func (s *scenario) endReader(p *pod, text string) {
 }
 
 func (s *scenario) deletePod(p *pod) {
-	p.deleted = time.Now()
 	s.must(s.cluster.CoreV1().Pods(s.name).Delete(s.ctx, p.name, metav1.DeleteOptions{}))
 }
 
@@ -416,17 +421,15 @@ func (s *scenario) awaitDetached(v *volume) {
 		return
 	}
 	s.await(v.pv+" is detached", func() (bool, error) {
-		all, err := s.cluster.StorageV1().VolumeAttachments().List(s.ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		for _, va := range all.Items {
-			if *va.Spec.Source.PersistentVolumeName == v.pv {
-				return false, nil
-			}
-		}
-		return true, nil
+		return len(s.attachments(v)) == 0, nil
 	})
+}
+
+// attachments returns those that the cluster has of a volume.
+func (s *scenario) attachments(v *volume) []storagev1.VolumeAttachment {
+	all, err := s.cluster.StorageV1().VolumeAttachments().List(s.ctx, metav1.ListOptions{})
+	s.must(err)
+	return slices.DeleteFunc(all.Items, func(a storagev1.VolumeAttachment) bool { return *a.Spec.Source.PersistentVolumeName != v.pv })
 }
 
 // awaitUnstaged returns when the driver has unstaged the volume, if it has staged it, for a driver
@@ -500,6 +503,13 @@ func (s *scenario) read(p *pod, v *volume, name string) (text string, err error)
 	return text, nil
 }
 
+// tryWrite has a pod write to its first volume, if it can.
+func (s *scenario) tryWrite(p *pod, name string) error {
+	_, err := sim[simv1.Empty](s.ctx, p.node, "WriteFile",
+		&simv1.WriteFileRequest{Path: p.file(p.volumes[0], name), Data: []byte("other"), User: p.user})
+	return err
+}
+
 // sees notes it if a file that the pod sees in its volumes has other contents.
 func (s *scenario) sees(p *pod, name, text string) {
 	for _, v := range p.volumes {
@@ -513,14 +523,9 @@ func (s *scenario) sees(p *pod, name, text string) {
 
 // disk returns the disk of a volume; nil if it isn't attached.
 func (s *scenario) disk(v *volume) *simv1.Disk {
-	disks, err := sim[simv1.ListDisksResponse](s.ctx, s.node, "ListDisks", &simv1.Empty{})
+	d, err := s.node.disk(s.ctx, s.wire.cloud.serialNumber(v.id))
 	s.must(err)
-	for _, d := range disks.Disks {
-		if d.SerialNumber == s.wire.serialNumber(v.id) && d.DiskNumber != nil {
-			return d
-		}
-	}
-	return nil
+	return d
 }
 
 // text returns contents for a file that no other has.

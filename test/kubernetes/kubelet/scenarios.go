@@ -6,19 +6,17 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 )
@@ -190,8 +188,8 @@ func number(s *scenario) {
 	other := ask[simv1.DiskNumber](s, "AttachDisk", &simv1.DiskHardware{
 		SizeBytes: gib, SerialNumber: "other", DiskNumber: before.DiskNumber,
 	})
-	if s.planted.name == plantData {
-		ask[simv1.Empty](s, "DeleteDisk", &simv1.SerialNumber{SerialNumber: s.wire.serialNumber(v.id)})
+	if s.planted == plantData {
+		ask[simv1.Empty](s, "DeleteDisk", &simv1.SerialNumber{SerialNumber: s.wire.cloud.serialNumber(v.id)})
 	}
 	p = s.startPod(v)
 	if after := s.disk(v); after == nil || *after.DiskNumber == *before.DiskNumber {
@@ -211,23 +209,13 @@ func expansion(s *scenario) {
 // grow makes a claim larger, and returns when the pods have the room.
 func (s *scenario) grow(v *volume) {
 	v.size += (1 + s.random.Int64N(4)) * gib
-	size := resource.NewQuantity(v.size, resource.BinarySI)
 	claims := s.cluster.CoreV1().PersistentVolumeClaims(s.name)
-	s.await("the claim asks for more", func() (bool, error) { // others change it, too
-		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		claim.Spec.Resources.Requests[corev1.ResourceStorage] = *size
-		_, err = claims.Update(s.ctx, claim, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) {
-			return false, nil
-		}
-		return true, err
-	})
+	patch := fmt.Appendf(nil, `{"spec": {"resources": {"requests": {"storage": "%d"}}}}`, v.size)
+	_, err := claims.Patch(s.ctx, v.claim, types.MergePatchType, patch, metav1.PatchOptions{})
+	s.must(err)
 	s.await("the claim has grown", func() (bool, error) {
 		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
-		return err == nil && claim.Status.Capacity.Storage().Cmp(*size) == 0, err
+		return err == nil && claim.Status.Capacity.Storage().Value() == v.size, err
 	})
 	if on := s.volumeOf(v); on == nil || on.TotalBytes < uint64(v.size)-64<<20 {
 		s.wrong("the volume is %v, and should have %d bytes", on, v.size)
@@ -256,50 +244,39 @@ func twoPods(s *scenario) {
 }
 
 func subPath(s *scenario) {
-	v, text, group := s.newVolume(volumeOptions{}), s.text(), int64(1000)
+	v := s.newVolume(volumeOptions{})
 	given := podWith(v)
-	given.Name, given.Spec.SecurityContext = "pod", &corev1.PodSecurityContext{FSGroup: &group}
+	given.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(1000))}
 	given.Spec.Containers[0].VolumeMounts[0].SubPath = "data"
-	p := s.makePod(s.node, given, v)
-	s.awaitRunning(p)
-	s.write(p, "data", text)
-	s.endReader(p, text)
+	s.useAndEnd(s.makePod(s.node, given, v))
 }
 
 func containerUser(s *scenario) {
-	start := func(name string, parameters map[string]string) *pod {
-		v, user := s.newVolume(volumeOptions{parameters: parameters}), "ContainerUser"
+	podWhere := func(parameters map[string]string) *pod {
+		v := s.newVolume(volumeOptions{parameters: parameters})
 		given := podWith(v)
-		given.Name = name
-		given.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}}
-		p := s.makePod(s.node, given, v)
-		s.awaitRunning(p)
-		return p
+		given.Spec.SecurityContext = &corev1.PodSecurityContext{
+			WindowsOptions: &corev1.WindowsSecurityContextOptions{RunAsUserName: new("ContainerUser")},
+		}
+		return s.makePod(s.node, given, v)
 	}
-	p := start("without-writers", nil)
-	_, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(p.volumes[0], "data"), User: p.user})
-	if status.Code(err) != codes.PermissionDenied {
+	p := podWhere(nil)
+	s.awaitRunning(p)
+	if err := s.tryWrite(p, "data"); status.Code(err) != codes.PermissionDenied {
 		s.wrong("%s writes at the root of a volume of Windows' own: %v", p.name, err)
 	}
-	s.note("without the parameter: %v", err)
 	s.endLast(p)
-
-	parameters, text := maps.Clone(s.options.writers), s.text()
-	maps.Copy(parameters, s.options.parameters)
-	p = start("with-writers", parameters)
-	s.write(p, "data", text)
-	s.note("with %v: written", s.options.writers)
-	s.endReader(p, text)
+	s.useAndEnd(podWhere(s.options.writers))
 }
 
 func readOnly(s *scenario) {
 	v, p, text := s.startWriter(volumeOptions{})
 	s.endLast(p)
 
-	s.rebind(v, func(pv *corev1.PersistentVolume) { pv.Spec.CSI.ReadOnly = s.planted.name != plantWrites })
+	s.rebind(v, func(pv *corev1.PersistentVolume) { pv.Spec.CSI.ReadOnly = s.planted != plantWrites })
 	p = s.startPod(v)
 	s.sees(p, "data", text)
-	if _, err := sim[simv1.Empty](s.ctx, s.node, "WriteFile", &simv1.WriteFileRequest{Path: p.file(v, "data"), Data: []byte("other")}); err == nil {
+	if err := s.tryWrite(p, "data"); err == nil {
 		s.wrong("%s can write to a read-only volume", p.name)
 	}
 	s.endReader(p, text)
@@ -323,57 +300,45 @@ func (s *scenario) wrongSecret(o volumeOptions, user, right string) {
 	secrets, secret := s.cluster.CoreV1().Secrets(s.name), s.newSecret(user, "wrong-password")
 	o.secret = secret.Name
 	v := s.newVolume(o)
-	p, text := s.newPod(v), s.text()
+	p := s.newPod(v)
 	s.awaitFailures(stage, v, 2)
-	secret.StringData[s.secretKeys[1]] = right
+	secret.StringData["password"] = right
 	_, err := secrets.Update(s.ctx, secret, metav1.UpdateOptions{})
 	s.must(err)
-	s.awaitRunning(p)
-	s.write(p, "data", text)
-	s.endReader(p, text)
+	s.useAndEnd(p)
 }
 
 func boot(s *scenario) {
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	down, failures := make(chan struct{}), 2
+	v := s.newVolume(volumeOptions{})
+	failures := make(chan int, 1)
+	down := sync.OnceFunc(func() {
+		// As on a node that starts: the driver is there, or ends, and CSI Proxy isn't there yet.
+		s.daemon.Kill()
+		s.driver.Kill()
+		ended, err := false, s.startDriver()
+		if err == nil {
+			ended, err = s.servedOrEnded(s.ctx)
+		}
+		if err != nil {
+			s.wrong("%v", err)
+		}
+		if ended { // kubelet asks what the driver can before it calls again, and hears nothing
+			failures <- 1
+		} else {
+			failures <- 2
+		}
+	})
 	s.wire.interpose(func(c call, pass func() error) error {
-		select {
-		case <-down:
-		default:
-			if c.method == stage {
-				// As on a node that starts: the driver is there, or ends, and CSI Proxy isn't there yet.
-				s.daemon.Kill()
-				s.driver.Kill()
-				if err := s.startDriver(); err != nil {
-					s.wrong("%v", err)
-				}
-				ended, err := s.servedOrEnded(s.ctx)
-				if err != nil {
-					s.wrong("%v", err)
-				}
-				if ended { // kubelet asks what the driver can before it calls again, and hears nothing
-					failures = 1
-				}
-				close(down)
-			}
+		if c.method == stage {
+			down()
 		}
 		return pass()
 	})
 	p := s.newPod(v)
-	s.await("the driver is there without CSI Proxy", func() (bool, error) {
-		select {
-		case <-down:
-			return true, nil
-		default:
-			return false, nil
-		}
-	})
-	s.awaitFailures(stage, v, failures)
+	s.await("the driver is there without CSI Proxy", func() (bool, error) { return len(failures) > 0, nil })
+	s.awaitFailures(stage, v, <-failures)
 	s.must(s.startDaemon())
-	s.awaitRunning(p)
-	s.wire.interpose(nil)
-	s.write(p, "data", text)
-	s.endReader(p, text)
+	s.useAndEnd(p)
 }
 
 func openFile(s *scenario) {
@@ -381,7 +346,7 @@ func openFile(s *scenario) {
 	process := ask[simv1.Process](s, "StartProcess", &simv1.Process{
 		Program: `C:\app\app.exe`, Paths: []string{p.file(v, "data")},
 	})
-	if s.planted.name == plantDetach {
+	if s.planted == plantDetach {
 		s.mounted(v.id, nodeName)
 		s.must(invoke(s.ctx, s.wire.address, csi.Controller_ControllerUnpublishVolume_FullMethodName,
 			&csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: nodeName}, &csi.ControllerUnpublishVolumeResponse{}))
@@ -535,7 +500,7 @@ func copied(s *scenario) {
 	original, p, text := s.startWriter(volumeOptions{})
 	other := s.newVolume(volumeOptions{})
 	made := ask[simv1.DiskNumber](s, "CloneDisk", &simv1.CloneDiskRequest{
-		DiskNumber: *s.disk(original).DiskNumber, Disk: &simv1.DiskHardware{SerialNumber: s.wire.serialNumber(other.id)},
+		DiskNumber: *s.disk(original).DiskNumber, Disk: &simv1.DiskHardware{SerialNumber: s.wire.cloud.serialNumber(other.id)},
 	})
 	ask[simv1.Empty](s, "DetachDisk", made) // the Controller attaches the disk with the serial number
 	ofCopy := s.startPod(other)
@@ -566,8 +531,7 @@ func hungFormat(s *scenario) {
 	ask[simv1.Empty](s, "AddRule", &simv1.Rule{
 		Call: call, Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)},
 	})
-	v, text := s.newVolume(volumeOptions{}), s.text()
-	hung := s.newPod(v)
+	text, hung := s.text(), s.newPod(s.newVolume(volumeOptions{}))
 	s.await("the format hangs", func() (bool, error) { return s.made(call) == 1, nil })
 	for range 10 {
 		s.newClaim(volumeOptions{})
@@ -587,9 +551,7 @@ func hungFormat(s *scenario) {
 		s.wrong("the format doesn't hang: %v", err)
 	}
 	ask[simv1.Empty](s, "ClearRules", &simv1.Empty{})
-	s.awaitRunning(hung)
-	s.write(hung, "data", text)
-	s.endReader(hung, text)
+	s.useAndEnd(hung)
 }
 
 func attachmentDeleted(s *scenario) {
@@ -597,12 +559,8 @@ func attachmentDeleted(s *scenario) {
 	s.endLast(p) // what it wrote was flushed
 	p = s.startPod(v)
 	s.wire.watch(nil) // this detaches a volume that is mounted
-	all, err := s.cluster.StorageV1().VolumeAttachments().List(s.ctx, metav1.ListOptions{})
-	s.must(err)
-	for _, va := range all.Items {
-		if *va.Spec.Source.PersistentVolumeName == v.pv {
-			s.must(s.cluster.StorageV1().VolumeAttachments().Delete(s.ctx, va.Name, metav1.DeleteOptions{}))
-		}
+	for _, a := range s.attachments(v) {
+		s.must(s.cluster.StorageV1().VolumeAttachments().Delete(s.ctx, a.Name, metav1.DeleteOptions{}))
 	}
 	s.await("the disk is gone", func() (bool, error) { return s.disk(v) == nil, nil })
 	if _, err := s.read(p, v, "data"); err == nil {
@@ -619,14 +577,13 @@ func slowFormat(s *scenario) {
 	ask[simv1.Empty](s, "AddRule", &simv1.Rule{
 		Call: "MSFT_Volume.Format", Count: 1, Uncancellable: true, Effect: &simv1.Rule_DelayNs{DelayNs: int64(150 * time.Second)},
 	})
-	v, text := s.newVolume(volumeOptions{}), s.text()
+	v := s.newVolume(volumeOptions{})
 	p := s.startPod(v)
 	s.awaitFailures(stage, v, 1) // or it wasn't slow
 	if made := s.made("MSFT_Volume.Format"); made != 1 {
 		s.wrong("the volume was formatted %d times", made)
 	}
-	s.write(p, "data", text)
-	s.endReader(p, text)
+	s.useAndEnd(p)
 }
 
 func pulled(s *scenario) {
@@ -654,39 +611,27 @@ func stats(s *scenario) {
 	s.endLast(p)
 }
 
-// Faults that can be planted, to see that the run turns red.
-const (
-	plantData   = "data"        // a disk comes back empty
-	plantDetach = "detach"      // a disk is detached while its volume is mounted
-	plantLost   = "lost-answer" // an answer is lost, so that kubelet repeats the call
-	plantEvent  = "event"       // the same, of which kubelet makes an event
-	plantLeft   = "left"        // the driver unstages nothing, and says that it has
-	plantCount  = "repeated"    // a call comes twice
-	plantDir    = "directory"   // kubelet leaves the directory of a volume
-	plantWrites = "writable"    // a PersistentVolume isn't read-only
-	plantTwo    = "two-nodes"   // a disk is attached to a second node
-	plantLie    = "not-off"     // the cloud says that a disk is detached, and it isn't
-)
-
 // plant is a fault, the scenario in which it is planted, and what is noted then.
 type plant struct{ name, scenario, found string }
 
-var plants = []plant{
-	{plantData, "number", "doesn't see its data"},
-	{plantDetach, "open-file", "is detached while"},
-	{plantLost, "life", "fails: Unavailable"},
-	{plantEvent, "life", "event FailedMount"},
-	{plantLeft, "life", "is left"},
-	{plantCount, "life", "succeeds 2 times"},
-	{plantDir, "life", "kubelet keeps volumes"},
-	{plantWrites, "read-only", "can write to a read-only volume"},
-	{plantTwo, "moves", "is asked for on two nodes"},
-	{plantLie, "out-of-service", "writes after its disk was detached"},
-}
+// Faults that can be planted, to see that the run turns red.
+var (
+	plantData   = plant{"data", "number", "doesn't see its data"}                          // a disk comes back empty
+	plantDetach = plant{"detach", "open-file", "is detached while"}                        // a disk is detached while its volume is mounted
+	plantLost   = plant{"lost-answer", "life", "fails: Unavailable"}                       // an answer is lost, so that kubelet repeats the call
+	plantEvent  = plant{"event", "life", "event FailedMount"}                              // the same, of which kubelet makes an event
+	plantLeft   = plant{"left", "life", "is left"}                                         // the driver unstages nothing, and says that it has
+	plantCount  = plant{"repeated", "life", "succeeds 2 times"}                            // a call comes twice
+	plantDir    = plant{"directory", "life", "kubelet keeps volumes"}                      // kubelet leaves the directory of a volume
+	plantWrites = plant{"writable", "read-only", "can write to a read-only volume"}        // a PersistentVolume isn't read-only
+	plantTwo    = plant{"two-nodes", "moves", "is asked for on two nodes"}                 // a disk is attached to a second node
+	plantLie    = plant{"not-off", "out-of-service", "writes after its disk was detached"} // the cloud says that a disk is detached, and it isn't
+	plants      = []plant{plantData, plantDetach, plantLost, plantEvent, plantLeft, plantCount, plantDir, plantWrites, plantTwo, plantLie}
+)
 
 // plant lets a fault happen on the wire.
 func (s *scenario) plant() {
-	switch s.planted.name {
+	switch s.planted {
 	case plantLost, plantEvent:
 		s.loseAnswers(stage)
 	case plantCount:
@@ -710,9 +655,6 @@ func (s *scenario) plant() {
 		})
 	}
 }
-
-// shuffled returns the numbers of scenarios in the order of a seed.
-func shuffled(seed uint64, n int) []int { return rand.New(rand.NewPCG(seed, 0)).Perm(n) }
 
 // awaitFailures returns when a call about a volume has failed so often.
 func (s *scenario) awaitFailures(method string, v *volume, n int) {
