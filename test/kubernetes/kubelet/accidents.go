@@ -72,8 +72,7 @@ func inline(s *scenario) {
 func (s *scenario) replaceDriver(spec storagev1.CSIDriverSpec) {
 	drivers := s.cluster.StorageV1().CSIDrivers()
 	s.must(drivers.Delete(s.ctx, s.driverName, metav1.DeleteOptions{}))
-	_, err := drivers.Create(s.ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: s.driverName}, Spec: spec}, metav1.CreateOptions{})
-	s.must(err)
+	s.succeeds(drivers.Create(s.ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: s.driverName}, Spec: spec}, metav1.CreateOptions{}))
 }
 
 // isRefused returns when a pod that can't have its volume has an event that says why, with a word of what
@@ -130,19 +129,18 @@ func forgotten(lose func(s *scenario, p *pod)) func(s *scenario) {
 // loseDirectory removes kubelet's directories of pods, of which the node has a mirror.
 func loseDirectory(s *scenario, p *pod) {
 	s.must(os.RemoveAll(filepath.Join(s.cluster.root, "pods")))
-	s.changeVolumeData(p, func(at string) {
-		ask[simv1.Empty](s, "Remove", &simv1.Path{Path: at})
-	})
+	ask[simv1.Empty](s, "Remove", &simv1.Path{Path: p.volumeData()})
 }
 
 // emptyVolumeData has a file of kubelet's be empty, as a loss of power may leave it.
 func emptyVolumeData(s *scenario, p *pod) {
-	for _, v := range p.volumes {
-		s.must(os.Truncate(filepath.Join(s.cluster.root, "pods", p.uid, "volumes", "kubernetes.io~csi", v.pv, volumeData), 0))
-	}
-	s.changeVolumeData(p, func(at string) {
-		ask[simv1.Empty](s, "WriteFile", &simv1.WriteFileRequest{Path: at})
-	})
+	s.must(os.Truncate(filepath.Join(s.cluster.root, "pods", p.uid, "volumes", "kubernetes.io~csi", p.volumes[0].pv, volumeData), 0))
+	ask[simv1.Empty](s, "WriteFile", &simv1.WriteFileRequest{Path: p.volumeData()})
+}
+
+// volumeData is the path of the mirror of kubelet's file about the pod's first volume.
+func (p *pod) volumeData() string {
+	return strings.TrimSuffix(p.target(p.volumes[0]), "mount") + volumeData
 }
 
 // renamed has the node come back under another name while its pod's volume is staged, as after a change
@@ -169,11 +167,4 @@ func renamed(s *scenario) {
 	p = s.newPodOn(&on, v)
 	s.awaitRunning(p)
 	s.endReader(p, text)
-}
-
-// changeVolumeData changes the mirrors of a pod's files on the node.
-func (s *scenario) changeVolumeData(p *pod, change func(at string)) {
-	for _, v := range p.volumes {
-		change(strings.TrimSuffix(p.target(v), "mount") + volumeData)
-	}
 }

@@ -164,6 +164,8 @@ func (w *wire) pass(ctx context.Context, request any, info *grpc.UnaryServerInfo
 		if !w.instead.Load() || !ofController(info.FullMethod) {
 			return invoke(ctx, w.driver, info.FullMethod, in, out)
 		}
+		w.cloud.mu.Lock()
+		defer w.cloud.mu.Unlock()
 		answer, err := toCloud(ctx, in)
 		if err == nil {
 			proto.Merge(out, answer.(proto.Message))

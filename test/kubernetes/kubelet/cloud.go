@@ -29,7 +29,7 @@ type cloud struct {
 	nodeOf  func(id string) string
 	serials sync.Map // of the disks, by the volumes' ids
 
-	mu    sync.Mutex
+	mu    sync.Mutex // held while it is called
 	s     *scenario
 	disks map[string]*cloudDisk // by the volumes' ids
 	moves int
@@ -80,8 +80,6 @@ func (c *cloud) ControllerGetCapabilities(context.Context, *csi.ControllerGetCap
 }
 
 func (c *cloud) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	named := func(text string) string {
 		return os.Expand(text, func(string) string { return fmt.Sprintf("%016x", hash(r.Name)) })
 	}
@@ -95,8 +93,6 @@ func (c *cloud) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*cs
 
 // ControllerPublishVolume attaches a disk to a node. That it is attached to another one must never be.
 func (c *cloud) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	d := c.disks[r.VolumeId]
 	if d == nil {
 		return nil, status.Errorf(codes.NotFound, "no volume %s", r.VolumeId)
@@ -137,8 +133,6 @@ func (c *cloud) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPu
 
 // ControllerUnpublishVolume detaches a disk from a node, if it is attached there.
 func (c *cloud) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	response, d := &csi.ControllerUnpublishVolumeResponse{}, c.disks[r.VolumeId]
 	if d == nil || d.attached == nil || d.attached != c.s.nodeNamed(c.nodeOf(r.NodeId)) || c.s.planted == plantLie {
 		return response, nil
@@ -154,8 +148,6 @@ func (c *cloud) ControllerUnpublishVolume(ctx context.Context, r *csi.Controller
 }
 
 func (c *cloud) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	d := c.disks[r.VolumeId]
 	if d == nil || d.attached == nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s isn't attached", r.VolumeId)
@@ -169,8 +161,6 @@ func (c *cloud) ControllerExpandVolume(ctx context.Context, r *csi.ControllerExp
 
 // DeleteVolume deletes a disk, also one that is gone: the provisioner may ask twice.
 func (c *cloud) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	d := c.disks[r.VolumeId]
 	if d != nil && d.attached != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is attached to %s", r.VolumeId, d.attached.name)
@@ -186,8 +176,6 @@ func (c *cloud) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*
 
 // ListVolumes is what the attacher asks if the driver's own Controller has it.
 func (c *cloud) ListVolumes(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	response := &csi.ListVolumesResponse{}
 	for _, id := range slices.Sorted(maps.Keys(c.disks)) {
 		on := &csi.ListVolumesResponse_VolumeStatus{}

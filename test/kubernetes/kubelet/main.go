@@ -214,16 +214,9 @@ func run(o options) (err error) {
 	var results []result
 	all := o.scenarios()
 	for _, i := range rand.New(rand.NewPCG(o.seed, 0)).Perm(len(all)) {
-		if !o.wants(all[i]) {
-			continue
+		if o.wants(all[i]) {
+			results = append(results, l.run(ctx, all[i], plant{}))
 		}
-		if why := l.cannot(all[i]); why != "" {
-			r := result{definition: all[i], cannot: why}
-			r.print()
-			results = append(results, r)
-			continue
-		}
-		results = append(results, l.run(ctx, all[i], plant{}))
 	}
 	for _, p := range plants {
 		i := slices.IndexFunc(scenarios, func(d definition) bool { return d.name == p.scenario })
@@ -376,6 +369,11 @@ func (l *lab) newNode(ctx context.Context) (*node, error) {
 
 // run runs a scenario on a node of its own.
 func (l *lab) run(ctx context.Context, d definition, planted plant) result {
+	if why := l.cannot(d); why != "" {
+		r := result{definition: d, planted: planted, cannot: why}
+		r.print()
+		return r
+	}
 	s := &scenario{
 		name: d.name, abilities: l.abilities, cluster: l.cluster, wire: l.wire, driverName: l.driver, expected: d.expected, planted: planted,
 		random: rand.New(rand.NewPCG(l.seed, hash(d.name))), began: time.Now(), first: len(l.wire.list()),
@@ -394,14 +392,12 @@ func (l *lab) run(ctx context.Context, d definition, planted plant) result {
 			s.must(l.cluster.startKubelet())
 			s.must(l.cluster.awaitDriver(ctx, nodeName, l.driver))
 		}
-		_, err = l.cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, metav1.CreateOptions{})
-		s.must(err)
+		s.succeeds(l.cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, metav1.CreateOptions{}))
 		l.wire.watch(s.mounted)
 		s.expected.repeated = append(slices.Clone(s.expected.repeated), attach, detach) // as the attacher is known to
 		s.plant()
 		if d.nodes == 2 {
-			s.second, err = l.secondNode(ctx)
-			s.must(err)
+			l.startSecond(s)
 		}
 		l.wire.cloud.begin(s)
 		l.wire.instead.Store(s.second != nil || l.options.cloud != nil)

@@ -109,9 +109,8 @@ func ofManifests(s *scenario) {
 
 // claim makes a StorageClass and a claim.
 func (s *scenario) claim(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim) *volume {
-	_, err := s.cluster.StorageV1().StorageClasses().Create(s.ctx, class, metav1.CreateOptions{})
-	s.must(err)
-	claim, err = s.cluster.CoreV1().PersistentVolumeClaims(s.name).Create(s.ctx, claim, metav1.CreateOptions{})
+	s.succeeds(s.cluster.StorageV1().StorageClasses().Create(s.ctx, class, metav1.CreateOptions{}))
+	claim, err := s.cluster.CoreV1().PersistentVolumeClaims(s.name).Create(s.ctx, claim, metav1.CreateOptions{})
 	s.must(err)
 	v := &volume{
 		claim: claim.Name, pv: "pvc-" + string(claim.UID), class: class.Name,

@@ -32,58 +32,42 @@ type secondNode struct {
 	stops []func() error
 }
 
-// secondNode starts it. stop must be called if there is no error.
-func (l *lab) secondNode(ctx context.Context) (_ *secondNode, err error) {
-	dir := filepath.Join(l.dir, fmt.Sprintf("node-%d-b", l.nodes))
+// startSecond starts it for a scenario.
+func (l *lab) startSecond(s *scenario) {
 	second := &secondNode{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, second.stop())
-		}
-	}()
+	s.second = second
+	after := func(stop func() error) { second.stops = append(second.stops, stop) }
+	dir := filepath.Join(l.dir, fmt.Sprintf("node-%d-b", l.nodes))
+	s.must(os.MkdirAll(dir, 0o700))
 	o, at := l.options, addresses{driver: "unix://" + filepath.Join(dir, "csi.sock")}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
+	var err error
 	if l.windows {
 		o.wine = filepath.Join(dir, "wine")
-		second.stops = append(second.stops, o.removeWindows)
-		if err = o.makeWindows(l.driveC()); err != nil {
-			return nil, err
-		}
+		after(o.removeWindows)
+		s.must(o.makeWindows(l.driveC()))
 		var command *exec.Cmd
-		if command, at, err = o.relay(); err != nil {
-			return nil, err
-		}
+		command, at, err = o.relay()
+		s.must(err)
 		relay, err := controlplane.Start(dir, "relay", command)
-		if err != nil {
-			return nil, err
-		}
-		second.stops = append(second.stops, func() error { relay.Kill(); return nil })
+		s.must(err)
+		after(func() error { relay.Kill(); return nil })
 	}
-	if second.node, err = newNode(secondName, dir, at, o); err != nil {
-		return nil, err
-	}
-	second.stops = append(second.stops, second.node.stop)
-	if err := second.begin(ctx); err != nil {
-		return nil, err
-	}
+	second.node, err = newNode(secondName, dir, at, o)
+	s.must(err)
+	after(second.node.stop)
+	s.must(second.begin(s.ctx))
 	w := &wire{
 		record: l.wire.record, name: secondName, node: func() *node { return second.node }, driver: at.driver, root: o.kubeletRoot(dir),
 		socket: filepath.Join(dir, "controller.sock"), windows: l.windows,
 	}
 	stopWire, err := w.serve(l.driver)
-	second.stops = append(second.stops, func() error { stopWire(); return nil })
-	if err != nil {
-		return nil, err
-	}
-	second.stops = append(second.stops, func() error { return l.cluster.forget(secondName) })
-	second.kubelet, err = l.cluster.newKubelet(ctx, secondName, dir, o)
-	second.stops = append(second.stops, func() error { second.stopKubelet(); return nil })
-	if err != nil {
-		return nil, err
-	}
-	return second, l.cluster.awaitDriver(ctx, secondName, l.driver)
+	after(func() error { stopWire(); return nil })
+	s.must(err)
+	after(func() error { return l.cluster.forget(secondName) })
+	second.kubelet, err = l.cluster.newKubelet(s.ctx, secondName, dir, o)
+	after(func() error { second.stopKubelet(); return nil })
+	s.must(err)
+	s.must(l.cluster.awaitDriver(s.ctx, secondName, l.driver))
 }
 
 // stop ends all that was started, the last one first.
@@ -211,6 +195,5 @@ func (s *scenario) outOfService(out bool) {
 }
 
 func (s *scenario) patchNode(patch string, parts ...string) {
-	_, err := s.cluster.CoreV1().Nodes().Patch(s.ctx, nodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, parts...)
-	s.must(err)
+	s.succeeds(s.cluster.CoreV1().Nodes().Patch(s.ctx, nodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, parts...))
 }

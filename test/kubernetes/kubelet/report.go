@@ -46,7 +46,7 @@ func (s *scenario) result(d definition) result {
 
 // ok reports whether all was well, or the planted fault was found.
 func (r result) ok() bool {
-	if r.planted.name == "" {
+	if r.planted.name == "" || r.cannot != "" {
 		return len(r.found) == 0
 	}
 	return strings.Contains(strings.Join(r.found, "\n"), r.planted.found)

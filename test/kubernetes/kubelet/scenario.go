@@ -90,6 +90,9 @@ func (s *scenario) must(err error) {
 	}
 }
 
+// succeeds ends the scenario if a call that returns an error, too, fails.
+func (s *scenario) succeeds(_ any, err error) { s.must(err) }
+
 // await returns when something is so. It ends the scenario when a planted fault has been found.
 func (s *scenario) await(what string, is func() (bool, error)) {
 	s.must(s.cluster.await(s.ctx, what, func() (bool, error) {
@@ -203,8 +206,7 @@ func (s *scenario) newSecret(user, password string) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{Name: secretName},
 		StringData: map[string]string{"username": user, "password": password},
 	}
-	_, err := s.cluster.CoreV1().Secrets(s.name).Create(s.ctx, secret, metav1.CreateOptions{})
-	s.must(err)
+	s.succeeds(s.cluster.CoreV1().Secrets(s.name).Create(s.ctx, secret, metav1.CreateOptions{}))
 	return secret
 }
 
@@ -254,16 +256,14 @@ func (s *scenario) bind(v *volume, pv *corev1.PersistentVolume) {
 	v.claim = "claim-" + pv.Name
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: s.name, Name: v.claim}
 	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	_, err := s.cluster.CoreV1().PersistentVolumes().Create(s.ctx, pv, metav1.CreateOptions{})
-	s.must(err)
-	_, err = s.cluster.CoreV1().PersistentVolumeClaims(s.name).Create(s.ctx, &corev1.PersistentVolumeClaim{
+	s.succeeds(s.cluster.CoreV1().PersistentVolumes().Create(s.ctx, pv, metav1.CreateOptions{}))
+	s.succeeds(s.cluster.CoreV1().PersistentVolumeClaims(s.name).Create(s.ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: v.claim},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: pv.Spec.AccessModes, VolumeName: pv.Name, StorageClassName: &pv.Spec.StorageClassName, VolumeMode: pv.Spec.VolumeMode,
 			Resources: corev1.VolumeResourceRequirements{Requests: pv.Spec.Capacity},
 		},
-	}, metav1.CreateOptions{})
-	s.must(err)
+	}, metav1.CreateOptions{}))
 	s.awaitBound(v)
 }
 
@@ -304,8 +304,7 @@ func (s *scenario) unbind(v *volume) {
 // retain has the provisioner leave the volume when its claim goes.
 func (s *scenario) retain(v *volume) {
 	patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
-	_, err := s.cluster.CoreV1().PersistentVolumes().Patch(s.ctx, v.pv, types.MergePatchType, patch, metav1.PatchOptions{})
-	s.must(err)
+	s.succeeds(s.cluster.CoreV1().PersistentVolumes().Patch(s.ctx, v.pv, types.MergePatchType, patch, metav1.PatchOptions{}))
 	v.retained = true
 }
 

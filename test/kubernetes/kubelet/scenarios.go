@@ -211,8 +211,7 @@ func (s *scenario) grow(v *volume) {
 	v.size += (1 + s.random.Int64N(4)) * gib
 	claims := s.cluster.CoreV1().PersistentVolumeClaims(s.name)
 	patch := fmt.Appendf(nil, `{"spec": {"resources": {"requests": {"storage": "%d"}}}}`, v.size)
-	_, err := claims.Patch(s.ctx, v.claim, types.MergePatchType, patch, metav1.PatchOptions{})
-	s.must(err)
+	s.succeeds(claims.Patch(s.ctx, v.claim, types.MergePatchType, patch, metav1.PatchOptions{}))
 	s.await("the claim has grown", func() (bool, error) {
 		claim, err := claims.Get(s.ctx, v.claim, metav1.GetOptions{})
 		return err == nil && claim.Status.Capacity.Storage().Value() == v.size, err
@@ -303,8 +302,7 @@ func (s *scenario) wrongSecret(o volumeOptions, user, right string) {
 	p := s.newPod(v)
 	s.awaitFailures(stage, v, 2)
 	secret.StringData["password"] = right
-	_, err := secrets.Update(s.ctx, secret, metav1.UpdateOptions{})
-	s.must(err)
+	s.succeeds(secrets.Update(s.ctx, secret, metav1.UpdateOptions{}))
 	s.useAndEnd(p)
 }
 
