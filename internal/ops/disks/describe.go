@@ -128,7 +128,7 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 	}
 	descriptor := said.Descriptor
 	if said.DescriptorErr == nil {
-		s.Bus = bus(descriptor.BusType)
+		s.Bus = opendisk.Bus(descriptor.BusType)
 	}
 	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
 	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
@@ -210,24 +210,6 @@ func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
 		return storage.SCSIName
 	}
 	return storage.OtherKind
-}
-
-// buses are the names of STORAGE_BUS_TYPE.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ne-winioctl-storage_bus_type
-var buses = map[win.BusType]storage.Bus{
-	1: storage.BusSCSI, 2: "ATAPI", 3: "ATA", 4: "1394", 5: "SSA", 6: "Fibre Channel", 7: "USB", 8: "RAID",
-	9:  storage.BusISCSI,
-	10: storage.BusSAS, 11: storage.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: storage.BusFile,
-	16: "Storage Spaces",
-	17: storage.BusNVMe, 18: "SCM", 19: "UFS",
-}
-
-func bus(t win.BusType) storage.Bus {
-	if name, ok := buses[t]; ok {
-		return name
-	}
-	return storage.Bus(fmt.Sprintf("bus type %d", t))
 }
 
 // contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
