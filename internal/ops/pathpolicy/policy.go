@@ -23,6 +23,7 @@ type Policy struct {
 
 	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
 	ofTheNode VolumeCheck
+	territory *territory // of the one driver that may touch nothing else; nil for all of the node
 
 	deniesCreation bool // after an unmount
 	log            *slog.Logger
@@ -150,6 +151,9 @@ func (p *Policy) IsOfKubelet(path Path) bool {
 
 // directories names the allowed directories and the daemon's flags that allow them.
 func (p *Policy) directories() string {
+	if p.territory != nil {
+		return p.territory.directories()
+	}
 	s := "the kubelet directory " + quote.Text(p.allowed[0].String()) + " (-kubelet-path)"
 	for _, dir := range p.allowed[1:] {
 		s += ", the working directory " + quote.Text(dir.String())
@@ -162,7 +166,7 @@ func (p *Policy) directories() string {
 
 func (p *Policy) locate(l location) (Path, bool) {
 	for _, r := range p.roots {
-		if l.inside(r) {
+		if l.inside(r) && (p.territory == nil || p.territory.has(l)) {
 			return Path{root: r, names: l.names[len(r.names):]}, true
 		}
 	}

@@ -312,12 +312,19 @@ func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenReparsePoint | win.FileOpenForBackup
-	return e.walk.hold(ctx, e, func() (win.File, error) {
+	f, err := e.walk.hold(ctx, e, func() (win.File, error) {
 		if e.dir == nil {
 			return e.walk.sys.OpenFile(ctx, e.start.String(), o)
 		}
 		return e.openAt(ctx, o)
 	})
+	if err != nil || o.Access&win.Delete == 0 || o.Disposition != win.FileOpen {
+		return f, err
+	}
+	if err := f.checkDeletion(ctx); err != nil {
+		return nil, cmp.Or(err, f.Close())
+	}
+	return f, nil
 }
 
 // failed returns err with the path of the entry.

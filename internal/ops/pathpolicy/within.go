@@ -1,0 +1,179 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// territory is what of the allowed directories is one driver's.
+type territory struct {
+	driver string
+	dirs   []location
+	pods   location // kubelet's directory of the pods
+	volume VolumeCheck
+	share  func(path string) bool
+}
+
+// Territory is what of the allowed directories is one driver's: its directories, and where kubelet has it
+// publish volumes.
+//
+// Published paths name no driver: pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. So all drivers may make one.
+// One that is there is the driver's to whose directory, volume or share it leads, by the text of the link: so
+// that holds for a dangling link, too. If it leads to none of these, it is nobody's.
+type Territory struct {
+	// Driver is the driver's name.
+	Driver string
+	// Dirs are further directories, beside those that kubelet has for the driver by its name: absolute paths in
+	// the allowed directories.
+	Dirs []string
+	// Volume says why a volume, \\?\Volume{guid}\, isn't the driver's; "" if it is.
+	Volume VolumeCheck
+	// Share reports whether a share, given by a UNC path, is the driver's.
+	Share func(path string) bool
+}
+
+// Within returns the same policy for one driver: only paths in t are allowed, and a volume that isn't the
+// driver's is protected. A walk still begins at the allowed directory, since others than the administrator may
+// write between that and the driver's.
+func (p *Policy) Within(t Territory) (*Policy, error) {
+	kubelet := p.allowed[0]
+	own := &territory{driver: t.Driver, volume: t.Volume, share: t.Share, pods: kubelet.below("pods")}
+	if err := checkName(t.Driver); err != nil {
+		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(t.Driver), Err: err}
+	}
+	own.dirs = []location{
+		kubelet.below("plugins", t.Driver),
+		kubelet.below("plugins", "kubernetes.io", "csi", t.Driver),
+	}
+	for _, dir := range t.Dirs {
+		l, err := split(dir, "")
+		if err == nil && !slices.ContainsFunc(p.roots, l.inside) {
+			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
+		}
+		if err != nil {
+			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
+		}
+		own.dirs = append(own.dirs, l)
+	}
+	q := *p
+	q.territory = own
+	return &q, nil
+}
+
+// Shared returns a directory in which the directories of two drivers' policies overlap; "" if they don't.
+func Shared(p, q *Policy) string {
+	for _, a := range p.territory.dirs {
+		for _, b := range q.territory.dirs {
+			if a.inside(b) || b.inside(a) {
+				return a.String()
+			}
+		}
+	}
+	return ""
+}
+
+// below returns a directory further down.
+func (l location) below(names ...string) location {
+	return location{l.drive, slices.Concat(l.names, names)}
+}
+
+// has reports whether a path is the driver's by its text: in its directories, or a published path.
+func (t *territory) has(l location) bool {
+	return slices.ContainsFunc(t.dirs, l.inside) || t.isPublished(l)
+}
+
+// isPublished reports whether a path is one at which kubelet has a driver publish a volume, or below it.
+func (t *territory) isPublished(l location) bool { return t.belowPublished(l) >= 0 }
+
+// belowPublished returns how many elements a path has below one at which kubelet has a driver publish a volume; -1
+// if it isn't there.
+func (t *territory) belowPublished(l location) int {
+	if !l.inside(t.pods) {
+		return -1
+	}
+	names := l.names[len(t.pods.names):] // UID, volumes, kubernetes.io~csi, VOLUME, mount
+	if len(names) < 5 || !winname.Equal(names[1], "volumes") || !winname.Equal(names[2], "kubernetes.io~csi") ||
+		!winname.Equal(names[4], "mount") {
+		return -1
+	}
+	return len(names) - 5
+}
+
+// owns reports whether a link or mount point at a path is the driver's.
+func (t *territory) owns(ctx context.Context, path Path, link Link) (bool, error) {
+	below := t.belowPublished(path.full())
+	switch {
+	case path.volume != "" || below > 0 || !t.has(path.full()):
+		return false, nil
+	case link.Kind == LinkToVolume:
+		reason, err := t.volume(ctx, link.Volume)
+		return reason == "", err
+	case below < 0: // in the driver's own directories
+		return true, nil
+	case link.Kind == LinkToShare:
+		return t.share(link.Target()), nil
+	}
+	return link.Kind == LinkInside && (link.Path.volume != "" || t.has(link.Path.full())), nil
+}
+
+// Own returns those of all links that were found which are the driver's; all, if the policy isn't a driver's.
+func (p *Policy) Own(ctx context.Context, all []FoundLink) (own []FoundLink, _ error) {
+	if p.territory == nil {
+		return all, nil
+	}
+	for _, l := range all {
+		owns, err := p.territory.owns(ctx, l.Path, l.Link)
+		if err != nil {
+			return nil, err
+		}
+		if owns {
+			own = append(own, l)
+		}
+	}
+	return own, nil
+}
+
+// checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its
+// own directories and volumes all is, but for a mount point of another's volume. Where kubelet has all drivers
+// publish volumes, it is a link to what is the driver's, or an empty directory.
+func (f *File) checkDeletion(ctx context.Context) error {
+	t := f.entry.walk.policy.territory
+	path := f.entry.path()
+	if t == nil || path.volume != "" {
+		return nil
+	}
+	if t.belowPublished(path.full()) > 0 {
+		return f.entry.notOwn(t)
+	}
+	_, link, err := f.Examine(ctx)
+	if err != nil || link == nil {
+		return err
+	}
+	owns, err := t.owns(ctx, path, *link)
+	if err == nil && !owns {
+		err = f.entry.notOwn(t)
+	}
+	return err
+}
+
+func (e Entry) notOwn(t *territory) error {
+	return e.refused(csiproxy.ErrPermissionDenied, "what is there isn't driver "+quote.Text(t.driver)+"'s")
+}
+
+// directories names the driver's directories.
+func (t *territory) directories() string {
+	var names []string
+	for _, dir := range t.dirs {
+		names = append(names, quote.Text(dir.String()))
+	}
+	return "the directories of driver " + quote.Text(t.driver) + ": " + strings.Join(names, ", ") + ", and " +
+		quote.Text(t.pods.below("*", "volumes", "kubernetes.io~csi", "*", "mount").String())
+}
