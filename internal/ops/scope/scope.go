@@ -1,0 +1,313 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scope says what of a node is whose driver's, and lets a driver touch nothing else.
+//
+// The node's drivers, with what is theirs, are a table ([Table]) that doesn't change. A driver's operations
+// get a [System] in place of the node's: it answers as if the disks, volumes, shares and targets of other
+// drivers weren't there. So no operation knows of drivers. The doors are
+//
+//   - disks and volumes: what is opened is asked which disk it is, on the same handle
+//   - paths: [github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy.Policy.Within]
+//   - shares: by the name of the server
+//   - the iSCSI initiator: by the address of the portal
+//   - services: by name
+//
+// What must see the whole node keeps the node's own system: who uses a volume, which disks Windows runs
+// from, the original of a clone, the records of mappings. Queries of all disks are made once for all drivers,
+// and each driver gets its part of the answer.
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// Driver is what of a node is one driver's.
+type Driver struct {
+	// Name is that of the CSI driver, such as ebs.csi.aws.com.
+	Name string
+	// Disks are the driver's: those that fit one of the patterns.
+	Disks []DiskPattern
+	// Servers are the names of the SMB servers whose shares the driver maps. One that begins with a dot stands
+	// for all names that end with it.
+	Servers []string
+	// Portals are the iSCSI portals at which the driver's targets are. The disks of sessions through them are
+	// the driver's without a pattern.
+	Portals []iscsi.Portal
+	// Services are the Windows services that the driver may query, start and stop.
+	Services []string
+}
+
+// DiskPattern is what Windows says of a driver's disks. All fields that are set must fit. Texts compare
+// without regard to case and to blanks around them; a * at the end stands for any rest.
+type DiskPattern struct {
+	Bus             storage.Bus
+	Vendor, Product string
+	SerialNumber    string
+	// Adapter is the number of the SCSI adapter.
+	Adapter *uint32
+	// Target is the name of the disk's iSCSI target.
+	Target string
+}
+
+// isZero reports whether the pattern fits all disks.
+func (p DiskPattern) isZero() bool { return p == DiskPattern{} }
+
+// validate returns csiproxy.ErrInvalidArgument, with the reason, for a driver that can't be told from others.
+func (d Driver) validate() error {
+	switch {
+	case d.Name == "":
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a driver has no name")
+	case slices.ContainsFunc(d.Disks, DiskPattern.isZero):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a pattern for disks is empty, and would fit all of them")
+	case slices.Contains(d.Servers, "") || slices.Contains(d.Servers, "."):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
+	case slices.ContainsFunc(d.Portals, func(p iscsi.Portal) bool { return p.Address == "" }):
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address of a portal is empty")
+	}
+	return nil
+}
+
+// Table is the table of a node's drivers.
+type Table struct {
+	sys     win.System
+	drivers []Driver
+	log     *slog.Logger
+	several sync.Map // the disks that were logged as fitting several drivers, as texts
+}
+
+// New returns the table of the drivers of the node sys. Each server and portal may be one driver's only. The log
+// gets the disks that fit several drivers.
+func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
+	owners := make(map[string]string) // of what may be one driver's only
+	for _, d := range drivers {
+		if err := d.validate(); err != nil {
+			return nil, &csiproxy.Error{Object: "driver " + d.Name, Err: err}
+		}
+		once := []string{"name " + winname.Lower(d.Name)}
+		for _, server := range d.Servers {
+			once = append(once, "server "+winname.Lower(server))
+		}
+		for _, p := range d.Portals {
+			once = append(once, "portal "+winname.Lower(portalOf(p).String()))
+		}
+		for _, name := range once {
+			if other, taken := owners[name]; taken {
+				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + d.Name,
+					Detail: fmt.Sprintf("the %s is driver %s's already", name, other)}
+			}
+			owners[name] = d.Name
+		}
+		for _, other := range drivers {
+			for _, server := range other.Servers {
+				if other.Name != d.Name && d.hasServer(winname.Lower(server)) {
+					return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + d.Name,
+						Detail: fmt.Sprintf("its servers include %s of driver %s", server, other.Name)}
+				}
+			}
+		}
+	}
+	return &Table{sys: sys, drivers: drivers, log: log}, nil
+}
+
+// portalOf returns a portal with its port.
+func portalOf(p iscsi.Portal) iscsi.Portal {
+	if p.Port == 0 {
+		p.Port = iscsi.DefaultPort
+	}
+	return p
+}
+
+// OwnerOfDisk returns the name of the driver that has an open disk; "" if none has, or if the disk fits the
+// patterns of several: it is given to none of them, since a wrong one could destroy its data.
+func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, said opendisk.Hardware) (name string, _ error) {
+	if t == nil || len(t.drivers) == 0 || said.DescriptorErr != nil {
+		return "", nil
+	}
+	d := asked{Hardware: said}
+	if slices.ContainsFunc(t.drivers, needsAddress) {
+		address, err := h.SCSIAddress(ctx)
+		switch {
+		case err == nil:
+			d.adapter, d.hasAdapter = uint32(address.PortNumber), true
+		case !isAnswer(err):
+			return "", err
+		}
+	}
+	if said.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget) {
+		var err error
+		if d.target, d.portals, err = t.targetOf(ctx, h); err != nil {
+			return "", err
+		}
+	}
+	var names []string
+	for _, driver := range t.drivers {
+		if d.is(driver) {
+			names = append(names, driver.Name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	}
+	disk := fmt.Sprintf("%s %s %s", said.Descriptor.VendorID, said.Descriptor.ProductID, said.Descriptor.SerialNumber)
+	if _, logged := t.several.LoadOrStore(disk, true); !logged {
+		t.log.Warn("a disk fits the patterns of several drivers, so it is none's", "disk", quote.Text(disk),
+			"drivers", quote.List(names))
+	}
+	return "", nil
+}
+
+// isAnswer reports whether an error is the disk's answer to a query that it doesn't know.
+func isAnswer(err error) bool {
+	return errors.As(err, new(win.Errno)) && !win.IsGone(err) && !errors.Is(err, win.ErrorNotReady)
+}
+
+func needsAddress(d Driver) bool {
+	return slices.ContainsFunc(d.Disks, func(p DiskPattern) bool { return p.Adapter != nil })
+}
+
+func needsTarget(d Driver) bool {
+	return len(d.Portals) > 0 || slices.ContainsFunc(d.Disks, func(p DiskPattern) bool { return p.Target != "" })
+}
+
+// asked is what a disk has said of itself.
+type asked struct {
+	opendisk.Hardware
+	adapter    uint32
+	hasAdapter bool
+	target     string // of an iSCSI disk
+	portals    []win.ISCSIPortal
+}
+
+// is reports whether the disk is a driver's.
+func (a asked) is(d Driver) bool {
+	return slices.ContainsFunc(d.Disks, a.fits) ||
+		a.target != "" && slices.ContainsFunc(a.portals, d.hasPortal)
+}
+
+func (a asked) fits(p DiskPattern) bool {
+	return (p.Bus == "" || opendisk.Bus(a.Descriptor.BusType) == p.Bus) &&
+		fitsText(p.Vendor, a.Descriptor.VendorID) && fitsText(p.Product, a.Descriptor.ProductID) &&
+		fitsText(p.SerialNumber, a.Descriptor.SerialNumber) && fitsText(p.Target, a.target) &&
+		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)
+}
+
+// fitsText reports whether a text fits a pattern, which fits all if it is empty.
+func fitsText(pattern, text string) bool {
+	pattern, text = winname.Lower(strings.TrimSpace(pattern)), winname.Lower(strings.TrimSpace(text))
+	if beginning, any := strings.CutSuffix(pattern, "*"); any {
+		return strings.HasPrefix(text, beginning)
+	}
+	return pattern == "" || text == pattern
+}
+
+// targetOf returns the iSCSI target of a disk, and the portals of its session. target is "" if no session has
+// the disk.
+func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, portals []win.ISCSIPortal, _ error) {
+	sessions, err := t.sys.ISCSISessions(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	n, err := h.Number(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, s := range sessions {
+		devices, err := t.sys.ISCSISessionDevices(ctx, s.ID)
+		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
+			continue
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		if slices.ContainsFunc(devices, func(d win.ISCSIDevice) bool { return d.Device.DeviceNumber == n.DeviceNumber }) {
+			target, portals = s.Target, append(portals, s.Portals...)
+		}
+	}
+	// The disk still has the number, so it had it when the sessions were asked for theirs.
+	_, err = h.Number(ctx)
+	return target, portals, err
+}
+
+// OwnerOfVolume returns the name of the driver that has all disks that an open volume lies on; "" if none has.
+func (t *Table) OwnerOfVolume(ctx context.Context, h device.Handle) (name string, _ error) {
+	extents, err := h.Extents(ctx)
+	if err != nil {
+		return "", err
+	}
+	for i, e := range extents {
+		owner, err := t.ownerOfNumber(ctx, e.DiskNumber)
+		if err != nil {
+			return "", err
+		}
+		if i > 0 && owner != name {
+			return "", nil
+		}
+		name = owner
+	}
+	// A disk keeps its number while it is there. If the volume lies there still, the disks that were asked
+	// by their numbers were its own.
+	after, err := h.Extents(ctx)
+	if err == nil && !slices.Equal(after, extents) {
+		err = opendisk.ErrChanged("the volume lies at another place")
+	}
+	return name, err
+}
+
+func (t *Table) ownerOfNumber(ctx context.Context, n disk.Number) (string, error) {
+	h, err := device.Open(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	said, err := opendisk.AskHardware(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	return t.OwnerOfDisk(ctx, h, said)
+}
+
+// hasServer reports whether an SMB server is the driver's.
+func (d Driver) hasServer(server string) bool {
+	return slices.ContainsFunc(d.Servers, func(own string) bool {
+		own = winname.Lower(own)
+		return own == server || strings.HasPrefix(own, ".") && strings.HasSuffix(server, own)
+	})
+}
+
+// HasShare reports whether the share of a UNC path, by whatever name Windows takes it, is the driver's.
+func (d Driver) HasShare(path string) bool {
+	remote, err := unc.Parse(path)
+	return err == nil && d.hasServer(remote.Server())
+}
+
+// hasPortal reports whether an iSCSI portal is the driver's.
+func (d Driver) hasPortal(p win.ISCSIPortal) bool {
+	return slices.ContainsFunc(d.Portals, func(own iscsi.Portal) bool {
+		own = portalOf(own)
+		return own.Port == p.Port && strings.EqualFold(plain(own.Address), plain(p.Address))
+	})
+}
+
+// plain returns an address without the brackets of IPv6.
+func plain(address string) string { return strings.Trim(address, "[]") }

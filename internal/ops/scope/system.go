@@ -1,0 +1,300 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// System is a node's system as far as it is one driver's. What is another driver's, or nobody's, is
+// csiproxy.ErrNotFound in queries and csiproxy.ErrPermissionDenied in changes, and is in no list.
+//
+// A volume or disk that is missing, or doesn't answer, says of nobody that he may not have it: its driver must
+// be able to end its use. Such a call fails by itself or changes what is at a path, which is another door.
+type System struct {
+	win.System
+	table  *Table
+	driver Driver
+}
+
+// Of returns the system of a driver. sys is the node's.
+func (t *Table) Of(driver Driver, sys win.System) *System {
+	return &System{System: sys, table: t, driver: driver}
+}
+
+// notFound is the error of what isn't the driver's.
+func (s *System) notFound(what string) error {
+	return csiproxy.Errorf(csiproxy.ErrNotFound, "driver %s has no such %s", quote.Text(s.driver.Name), what)
+}
+
+// refused is the error of a change of what isn't the driver's.
+func (s *System) refused(what string) error {
+	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "%s isn't one of driver %s's", what, quote.Text(s.driver.Name))
+}
+
+// OpenDevice opens a disk by its number, or a volume, that is the driver's. No operation opens a single device
+// by its interface path.
+func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	if access == win.AccessNone || !isVolume(path) {
+		// A handle names one disk for good. Package opendisk opens each disk without access first, so no other
+		// driver's is opened for writing.
+		return s.openOwn(ctx, path, access)
+	}
+	// An open for writing could disturb another driver's format. A volume keeps its name.
+	dev, err := s.openOwn(ctx, path, win.AccessNone)
+	if err != nil {
+		return nil, err
+	}
+	dev.Close()
+	return s.System.OpenDevice(ctx, path, access)
+}
+
+func (s *System) openOwn(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	h, err := device.Open(ctx, s.System, path, access)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.check(ctx, h); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h.Device, nil
+}
+
+// check returns csiproxy.ErrNotFound unless an open device is the driver's. A volume whose disk is missing
+// passes.
+func (s *System) check(ctx context.Context, h device.Handle) error {
+	if isVolume(h.Path) {
+		owner, err := s.table.OwnerOfVolume(ctx, h)
+		if err == nil && owner != s.driver.Name {
+			err = s.notFound("volume")
+		}
+		return err
+	}
+	said, err := opendisk.AskHardware(ctx, h)
+	if err != nil {
+		return err
+	}
+	owner, err := s.table.OwnerOfDisk(ctx, h, said)
+	if err == nil && owner != s.driver.Name {
+		err = s.notFound("disk")
+	}
+	return err
+}
+
+func isVolume(path string) bool {
+	return strings.HasPrefix(winname.Lower(path), `\\?\volume{`)
+}
+
+// CheckVolume returns csiproxy.ErrNotFound if a volume is on a disk that isn't the driver's. A missing volume
+// passes.
+func (s *System) CheckVolume(ctx context.Context, id volume.ID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	return s.checkVolume(ctx, string(id))
+}
+
+func (s *System) checkVolume(ctx context.Context, name string) error {
+	dev, err := s.openOwn(ctx, device.VolumePath(name), win.AccessNone)
+	if err == nil {
+		dev.Close()
+	}
+	if win.IsGone(err) {
+		return nil
+	}
+	return err
+}
+
+// checkPath returns an error if a path leads to a share or into a volume that isn't the driver's. Paths on
+// drives are checked by package pathpolicy.
+func (s *System) checkPath(ctx context.Context, path string) error {
+	switch {
+	case isVolume(path):
+		name := path
+		if end := strings.IndexByte(path, '}'); end >= 0 {
+			name = path[:end+1]
+		}
+		return s.checkVolume(ctx, name)
+	case strings.HasPrefix(path, `\\`) && !strings.HasPrefix(path, `\\?\`) && !strings.HasPrefix(path, `\\.\`):
+		if !s.driver.HasShare(path) {
+			return s.notFound("share")
+		}
+	}
+	return nil
+}
+
+func (s *System) VolumePathNames(ctx context.Context, name string) ([]string, error) {
+	if err := s.checkVolume(ctx, name); err != nil {
+		return nil, err
+	}
+	return s.System.VolumePathNames(ctx, name)
+}
+
+func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, name string) error {
+	if err := s.checkVolume(ctx, name); err != nil {
+		return err
+	}
+	return s.System.SetVolumeMountPoint(ctx, mountPoint, name)
+}
+
+func (s *System) VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error) {
+	if err := s.checkPath(ctx, root); err != nil {
+		return win.VolumeInformation{}, err
+	}
+	return s.System.VolumeInformation(ctx, root)
+}
+
+func (s *System) DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error) {
+	if err := s.checkPath(ctx, directory); err != nil {
+		return win.DiskSpace{}, err
+	}
+	return s.System.DiskFreeSpace(ctx, directory)
+}
+
+func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOptions) error {
+	if err := s.checkVolume(ctx, name); err != nil {
+		return err
+	}
+	return s.System.FormatVolume(ctx, name, o)
+}
+
+func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairMode) (win.RepairResult, error) {
+	if err := s.checkVolume(ctx, name); err != nil {
+		return 0, err
+	}
+	return s.System.RepairVolume(ctx, name, mode)
+}
+
+func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	if err := s.checkPath(ctx, path); err != nil {
+		return nil, err
+	}
+	return s.System.OpenFile(ctx, path, o)
+}
+
+func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
+	if err := s.checkPath(ctx, path); err != nil {
+		return 0, err
+	}
+	return s.System.FileAttributes(ctx, path)
+}
+
+func (s *System) SMBGlobalMappings(ctx context.Context) ([]win.SMBMapping, error) {
+	all, err := s.System.SMBGlobalMappings(ctx)
+	return slices.DeleteFunc(all, func(m win.SMBMapping) bool { return !s.driver.HasShare(m.RemotePath) }), err
+}
+
+func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
+	if !s.driver.HasShare(remotePath) {
+		return s.refused("the server")
+	}
+	return s.System.CreateSMBGlobalMapping(ctx, remotePath, o)
+}
+
+func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
+	if !s.driver.HasShare(remotePath) {
+		return s.refused("the server")
+	}
+	return s.System.RemoveSMBGlobalMapping(ctx, remotePath)
+}
+
+func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
+	if !s.driver.hasPortal(p) {
+		return s.refused("the portal")
+	}
+	return s.System.AddISCSISendTargetPortal(ctx, p)
+}
+
+func (s *System) RemoveISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
+	if !s.driver.hasPortal(p) {
+		return s.refused("the portal")
+	}
+	return s.System.RemoveISCSISendTargetPortal(ctx, p)
+}
+
+func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {
+	if !s.driver.hasPortal(p) {
+		return s.refused("the portal")
+	}
+	return s.System.RefreshISCSISendTargetPortal(ctx, p)
+}
+
+func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
+	all, err := s.System.ISCSISendTargetPortals(ctx)
+	return slices.DeleteFunc(all, func(p win.ISCSIPortal) bool { return !s.driver.hasPortal(p) }), err
+}
+
+func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win.ISCSISessionID, _ error) {
+	if !s.driver.hasPortal(l.Portal) {
+		return id, s.refused("the portal")
+	}
+	all, err := s.System.ISCSISessions(ctx)
+	if err != nil {
+		return id, err
+	}
+	// If the target were connected already, that would count as a success.
+	if slices.ContainsFunc(all, func(one win.ISCSISession) bool {
+		return strings.EqualFold(one.Target, l.Target) && len(one.Portals) > 0 && !slices.ContainsFunc(one.Portals, s.driver.hasPortal)
+	}) {
+		return id, s.refused("the target, connected through another portal,")
+	}
+	return s.System.LoginISCSITarget(ctx, l)
+}
+
+// ISCSISessions returns the sessions through a portal of the driver's. One that has lost its portal for a
+// moment isn't among them.
+func (s *System) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
+	all, err := s.System.ISCSISessions(ctx)
+	return slices.DeleteFunc(all, func(one win.ISCSISession) bool {
+		return !slices.ContainsFunc(one.Portals, s.driver.hasPortal)
+	}), err
+}
+
+func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersistentLogin, error) {
+	all, err := s.System.ISCSIPersistentLogins(ctx)
+	return slices.DeleteFunc(all, func(l win.ISCSIPersistentLogin) bool { return !s.driver.hasPortal(l.Portal) }), err
+}
+
+// checkService returns csiproxy.ErrPermissionDenied for a service that isn't the driver's. The initiator's
+// is for all drivers with portals.
+func (s *System) checkService(name string) error {
+	const initiator = "MSiSCSI"
+	own := func(service string) bool { return strings.EqualFold(service, name) }
+	if slices.ContainsFunc(s.driver.Services, own) || own(initiator) && len(s.driver.Portals) > 0 {
+		return nil
+	}
+	return s.refused("the service")
+}
+
+func (s *System) QueryService(ctx context.Context, name string) (win.Service, error) {
+	if err := s.checkService(name); err != nil {
+		return win.Service{}, err
+	}
+	return s.System.QueryService(ctx, name)
+}
+
+func (s *System) StartService(ctx context.Context, name string) error {
+	if err := s.checkService(name); err != nil {
+		return err
+	}
+	return s.System.StartService(ctx, name)
+}
+
+func (s *System) StopService(ctx context.Context, name string) error {
+	if err := s.checkService(name); err != nil {
+		return err
+	}
+	return s.System.StopService(ctx, name)
+}
