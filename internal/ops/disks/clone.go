@@ -68,7 +68,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
 	if len(ids) == 0 {
 		return 0, "", nil
 	}
-	others, err := eachDisk(ctx, d, &d.queries.idsIfOnline, struct{}{}, idsIfOnline)
+	others, err := eachDisk(ctx, d.node, &d.node.queries.idsIfOnline, struct{}{}, idsIfOnline)
 	if err != nil {
 		return 0, "", err
 	}

@@ -29,8 +29,10 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d, &d.queries.hardware, asked,
-		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) { return d.hardware(ctx, h, asked) })
+	answers, err := eachDisk(ctx, d, &d.node.queries.hardware, asked,
+		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
+			return d.node.hardware(ctx, h, asked)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -88,18 +90,18 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d, &d.queries.descriptions, wanted.String(),
+	answers, err := eachDisk(ctx, d, &d.node.queries.descriptions, wanted.String(),
 		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
-			s, err := d.hardware(ctx, h, asked)
+			s, err := d.node.hardware(ctx, h, asked)
 			if err != nil || !wanted.Matches(s) {
 				return s, err
 			}
 			if asked != everything {
-				if s, err = d.hardware(ctx, h, everything); err != nil {
+				if s, err = d.node.hardware(ctx, h, everything); err != nil {
 					return s, err
 				}
 			}
-			err = d.contents(ctx, &s, h)
+			err = d.node.contents(ctx, &s, h)
 			return s, err
 		})
 	if err != nil {

@@ -57,6 +57,9 @@ type Options struct {
 	// these don't answer or answer with errors, whenever that number changes. Default: none.
 	OnSkippedDisks func(count int)
 
+	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	OwnerOf func(ctx context.Context, h device.Handle, said opendisk.Hardware) (driver string, err error)
+
 	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
 	// Runner runs and observes the operations. Default: one of its own.
@@ -71,10 +74,13 @@ type Options struct {
 // DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
 
-// Disks are the disks of a node. All methods may be called concurrently.
+// Disks are the disks of a node, or those of one driver. All methods may be called concurrently.
 type Disks struct {
 	sys     System
 	options Options
+	driver  string // whose they are; "" if they are the node's
+	node    *Disks // all of the node, which has the fields below
+
 	rescans operation.NextRun[bool, struct{}] // by whether Windows re-enumerates the whole device tree
 
 	all      *devices // the disks
@@ -94,10 +100,23 @@ func New(sys System, o Options) *Disks {
 	d := &Disks{sys: sys, options: o,
 		all:      newDevices(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
 		adapters: newDevices(sys, win.InterfaceClassStoragePort, o, nil)}
+	d.node = d
 	d.rescans.Timeout = scanTimeout(o.SilentDiskTimeout)
 	d.queries.init(d.all, d.adapters)
 	return d
 }
+
+// Of returns the disks of a driver, which Options.OwnerOf tells. sys is the driver's, as are locks and log. The
+// queries of all disks are made once for all drivers. Where a disk is compared with others, as with the
+// original of a clone, these are all of the node.
+func (d *Disks) Of(driver string, sys System, locks *locks.Locker, log *slog.Logger) *Disks {
+	o := d.options
+	o.Locks, o.Logger = locks, log
+	return &Disks{sys: sys, options: o, driver: driver, node: d.node}
+}
+
+// Node returns all disks of the node.
+func (d *Disks) Node() *Disks { return d.node }
 
 // scanTimeout returns how long a rescan or a query may take, from the timeout for one silent disk. A
 // rescan waits for adapters that don't answer, and then for such disks. One that takes longer than that

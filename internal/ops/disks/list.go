@@ -28,7 +28,7 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[disk.Number]disk.IDs, er
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
-	all, err := eachDisk(ctx, d, &d.queries.ids, struct{}{},
+	all, err := eachDisk(ctx, d, &d.node.queries.ids, struct{}{},
 		func(ctx context.Context, h *opendisk.Disk) (disk.IDs, error) {
 			page83, err := page83(ctx, h)
 			if err := d.tolerate(h.Number, "page 83", err); err != nil {
@@ -80,7 +80,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.L
 	if err != nil {
 		return nil, err
 	}
-	all, err := eachDisk(ctx, d, &d.queries.locations, struct{}{}, d.location)
+	all, err := eachDisk(ctx, d, &d.node.queries.locations, struct{}{}, d.node.location)
 	locations := make(map[disk.Number]disk.Location)
 	for _, a := range all {
 		_, runsWindows := windows[a.number]

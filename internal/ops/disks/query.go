@@ -37,6 +37,7 @@ type known struct {
 	// number is the disk's number, nil if the disk has never answered with it. A disk keeps its number
 	// until it leaves. So a disk that doesn't answer is still listed, and not reported to a watcher as gone.
 	number *disk.Number
+	driver string // whose disk it is
 	reason string // why the last query left it out; "" if it didn't
 	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
 	// scratchTimeout later.
@@ -246,6 +247,9 @@ func skipped(devices map[string]known) (count int) {
 // Unnumbered returns a device that is missing from the lists of disks, and why. It doesn't answer, and
 // has never answered with its number. path is "" if there is none.
 func (d *Disks) Unnumbered() (path, why string) {
+	if d.driver != "" {
+		return "", "" // it may be another driver's
+	}
 	d.all.mu.Lock()
 	defer d.all.mu.Unlock()
 	for at, t := range d.all.known {
@@ -268,17 +272,18 @@ func (d *devices) note(path string, change func(*known)) {
 	d.known[path] = now
 }
 
-// numberOf returns the number that is known of a disk, nil if none is.
-func (d *devices) numberOf(path string) *disk.Number {
+// last returns what is known of a disk.
+func (d *devices) last(path string) known {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.known[path].number
+	return d.known[path]
 }
 
 // answer is what a disk gave: its number, and the value that was asked for. It is nil for a device that
 // is no disk of its own: see openPath.
 type answer[T any] struct {
 	number disk.Number
+	driver string // whose disk it is; "" if no driver's
 	value  T
 	err    error // why the disk, whose last number this is, is skipped
 }
@@ -287,17 +292,18 @@ type answer[T any] struct {
 func askDisks[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *answer[T]], key K,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result[*answer[T]], error) {
 	return q.all(ctx, key, func(ctx context.Context, path string) (*answer[T], error) {
-		h, err := d.openPath(ctx, path)
+		h, driver, err := d.node.openPath(ctx, path)
 		if err != nil || h == nil {
 			return nil, err
 		}
 		defer h.Close()
 		value, err := ask(ctx, h)
-		return &answer[T]{h.Number, value, refusal(err)}, err
+		return &answer[T]{h.Number, driver, value, refusal(err)}, err
 	})
 }
 
-// eachDisk asks all disks by ask. It returns no answer for a disk that leaves meanwhile, nor for one
+// eachDisk asks all disks of the node by ask, which callers of all drivers share, and returns the answers of
+// those that d has. It returns no answer for a disk that leaves meanwhile, nor for one
 // that is skipped and has never answered with its number, nor for a container's scratch disk.
 func eachDisk[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *answer[T]], key K,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]answer[T], error) {
@@ -305,7 +311,7 @@ func eachDisk[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *a
 	return answersOf(d, results), err
 }
 
-// answersOf returns the answers of eachDisk.
+// answersOf returns the answers of eachDisk. A disk that doesn't answer has the driver that it had when it did.
 func answersOf[T any](d *Disks, results []result[*answer[T]]) (all []answer[T]) {
 	for _, r := range results {
 		switch {
@@ -313,20 +319,23 @@ func answersOf[T any](d *Disks, results []result[*answer[T]]) (all []answer[T]) 
 		case r.value != nil:
 			all = append(all, *r.value)
 		case r.err != nil:
-			if n := d.all.numberOf(r.path); n != nil {
-				all = append(all, answer[T]{number: *n, err: r.err})
+			if last := d.node.all.last(r.path); last.number != nil {
+				all = append(all, answer[T]{number: *last.number, driver: last.driver, err: r.err})
 			}
 		}
 	}
-	return all
+	if d.driver == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(a answer[T]) bool { return a.driver != d.driver })
 }
 
-// openPath opens the disk at path for queries. It returns nil if the device is none that operations are
+// openPath opens the disk at path for queries, and says whose it is. It returns nil if the device is none that operations are
 // for: a path below a multipath disk, or a container's scratch disk.
-func (d *Disks) openPath(ctx context.Context, path string) (*opendisk.Disk, error) {
+func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
 	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	meant := false
 	defer func() {
@@ -336,15 +345,26 @@ func (d *Disks) openPath(ctx context.Context, path string) (*opendisk.Disk, erro
 	}()
 	n, err := h.Number(ctx)
 	if err != nil || !isDisk(n) {
-		return nil, err
+		return nil, "", err
 	}
-	d.all.note(path, func(t *known) { t.number = &n.DeviceNumber })
+	d.all.note(path, func(t *known) {
+		if t.number == nil || *t.number != n.DeviceNumber {
+			t.driver = "" // perhaps another disk
+		}
+		t.number = &n.DeviceNumber
+	})
 	said, scratch, err := d.askScratch(ctx, path, h)
 	if err != nil || scratch {
-		return nil, err
+		return nil, "", err
+	}
+	if d.options.OwnerOf != nil {
+		if driver, err = d.options.OwnerOf(ctx, h, said); err != nil {
+			return nil, "", err
+		}
+		d.all.note(path, func(t *known) { t.driver = driver })
 	}
 	meant = true
-	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: said}, nil
+	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: said}, driver, nil
 }
 
 // askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
@@ -369,7 +389,7 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
-	all, err := eachDisk(ctx, d, &d.queries.numbers, struct{}{},
+	all, err := eachDisk(ctx, d, &d.node.queries.numbers, struct{}{},
 		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)

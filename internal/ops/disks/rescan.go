@@ -33,8 +33,8 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 
 // sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
-	_, err := d.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, d.scan(ctx, tree)
+	_, err := d.node.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, d.node.scan(ctx, tree)
 	})
 	return err
 }
@@ -73,8 +73,8 @@ func (d *Disks) scan(ctx context.Context, tree bool) error {
 // finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
 // doesn't keep the others from it. If all refuse, the error is that of one of them.
 func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
-	asked, err := d.queries.reenumerations.all(ctx, struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
-		return struct{}{}, d.sys.ReenumerateDevice(ctx, path)
+	asked, err := d.node.queries.reenumerations.all(ctx, struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
+		return struct{}{}, d.node.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err

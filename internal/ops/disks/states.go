@@ -42,6 +42,6 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 
 // askAttributes asks all disks for their attributes.
 func (d *Disks) askAttributes(ctx context.Context) ([]result[*answer[win.DiskAttributes]], error) {
-	return askDisks(ctx, d, &d.queries.attributes, struct{}{},
+	return askDisks(ctx, d, &d.node.queries.attributes, struct{}{},
 		func(ctx context.Context, h *opendisk.Disk) (win.DiskAttributes, error) { return h.Attributes(ctx) })
 }

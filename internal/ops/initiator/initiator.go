@@ -47,7 +47,7 @@ type Initiator struct {
 	sys     System
 	options Options
 	// locks serialises logging in and out, by target in lower case.
-	locks operation.Locks[string]
+	locks *operation.Locks[string]
 
 	mu        sync.Mutex
 	ofDrivers map[string]bool // targets that a driver has connected by ConnectTarget, by name in lower case
@@ -56,7 +56,16 @@ type Initiator struct {
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	return &Initiator{sys: sys, options: o, ofDrivers: make(map[string]bool)}
+	return &Initiator{sys: sys, options: o, locks: new(operation.Locks[string]), ofDrivers: make(map[string]bool)}
+}
+
+// Of returns the initiator of a driver, whose are sys and log.
+func (i *Initiator) Of(sys System, log *slog.Logger) *Initiator {
+	o := i.options
+	o.Logger = log
+	own := New(sys, o)
+	own.locks = i.locks
+	return own
 }
 
 // SetMutualCHAPSecret implements [iscsi.Operations].

@@ -35,14 +35,24 @@ type Locker struct {
 	paths *pathpolicy.Policy
 	users *users.Finder
 	log   *slog.Logger
+	check VolumeCheck // nil for none
 
-	held operation.Locks[int64] // by the bytes that stand for objects
+	held *operation.Locks[int64] // by the bytes that stand for objects
 }
+
+// VolumeCheck returns an error for a volume that must not be locked.
+type VolumeCheck func(ctx context.Context, id volume.ID) error
 
 // New returns the locker of the node sys. Paths at which volumes and shares are mounted are those that paths
 // allows. The disks that Windows runs from, which only users knows, can't be locked.
 func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, log *slog.Logger) *Locker {
-	return &Locker{sys: sys, paths: paths, users: users, log: log}
+	return &Locker{sys: sys, paths: paths, users: users, log: log, held: new(operation.Locks[int64])}
+}
+
+// Of returns a locker for one driver, whose locks exclude those of l. sys and paths are the driver's: it locks
+// what it can open with them, and volumes that check allows.
+func (l *Locker) Of(sys users.System, paths *pathpolicy.Policy, check VolumeCheck, log *slog.Logger) *Locker {
+	return &Locker{sys: sys, paths: paths, users: l.users, log: log, check: check, held: l.held}
 }
 
 // Default returns the locker of a node whose only allowed directory is kubelet's.
@@ -212,6 +222,11 @@ func (d *LockedDisk) LockVolume(ctx context.Context, id volume.ID) (*LockedVolum
 func (l *Locker) LockVolumeAlone(ctx context.Context, id volume.ID, purpose Purpose) (*LockedVolume, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
+	}
+	if l.check != nil {
+		if err := l.check(ctx, id); err != nil {
+			return nil, err
+		}
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
 	r, err := l.take(ctx, volumeLock, guid, purpose)

@@ -122,7 +122,8 @@ type Mappings struct {
 	sys      System
 	paths    *pathpolicy.Policy
 	options  Options
-	requests requests
+	node     *Mappings // all of the node
+	requests *requests
 	logOns   *logOns
 	probes   operation.NextRun[string, struct{}] // by folded path
 	lists    operation.NextRun[struct{}, []win.SMBMapping]
@@ -135,9 +136,20 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	o.Users = cmp.Or(o.Users, users.New(sys, paths, o.Logger))
 	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, o.Logger))
 	m := &Mappings{sys: sys, paths: paths, options: o, logOns: newLogOns(o.Logger),
-		requests: requests{byRoot: make(map[string]request)}}
+		requests: &requests{byRoot: make(map[string]request)}}
+	m.node = m
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout
 	return m
+}
+
+// Of returns the mappings of a driver, whose are sys, paths, locks and log. What is known of log-ons and requests
+// is the node's, as are the records.
+func (m *Mappings) Of(sys System, paths *pathpolicy.Policy, locks *locks.Locker, log *slog.Logger) *Mappings {
+	o := m.options
+	o.Locks, o.Logger = locks, log
+	own := New(sys, paths, o)
+	own.node, own.logOns, own.requests = m.node, m.logOns, m.requests
+	return own
 }
 
 // RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the

@@ -174,8 +174,12 @@ func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others [
 
 // dropStaleRecords drops the records of shares that aren't mapped, such as after a restart of
 // Windows. Otherwise such a record would count for a mapping that somebody else makes later.
-func (m *Mappings) dropStaleRecords(ctx context.Context, mapped []win.SMBMapping) error {
+func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	shares, others, err := records(ctx, m.sys)
+	if err != nil {
+		return err
+	}
+	mapped, err := m.List(ctx)
 	if err != nil {
 		return err
 	}

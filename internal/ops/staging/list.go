@@ -129,15 +129,19 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.Volume
 	if err != nil {
 		return list, err
 	}
-	mounts := make([]storage.Mount, len(links.All))
+	own, err := s.Paths.Own(ctx, links.All)
+	if err != nil {
+		return list, err
+	}
+	mounts := make([]storage.Mount, len(own))
 	err = operation.Each(len(mounts), listedAtOnce, func(i int) (err error) {
-		mounts[i], err = s.mounted(ctx, links.All[i], links)
+		mounts[i], err = s.mounted(ctx, own[i], links)
 		return err
 	})
 	if err != nil {
 		return list, err
 	}
-	undecided, err := s.markGone(ctx, mounts, links, incomplete == nil)
+	undecided, err := s.markGone(ctx, mounts, own, links, incomplete == nil)
 	if err != nil {
 		return list, err
 	}
@@ -168,14 +172,14 @@ func incompleteReason(links, mappings, undecided error) string {
 	return strings.Join(texts, "; ")
 }
 
-// markGone marks the mounts of volumes that aren't on the node and to which no link leads: pods that
+// markGone marks the mounts, at the links found, of volumes that aren't on the node and to which no link leads: pods that
 // have ended have left these. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is why it isn't known of some mount.
-func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, links users.FoundLinks,
-	complete bool) (undecided, _ error) {
+func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, found []pathpolicy.FoundLink,
+	links users.FoundLinks, complete bool) (undecided, _ error) {
 	for i, m := range mounts {
 		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
-			!s.Paths.IsOfKubelet(links.All[i].Path) {
+			!s.Paths.IsOfKubelet(found[i].Path) {
 			continue
 		}
 		gone, err := s.volumeLeftNode(ctx, m.Volume.VolumeID)

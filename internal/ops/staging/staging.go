@@ -59,12 +59,17 @@ type Options struct {
 type Staging struct {
 	Groups
 	options Options
-	// targets serialises logging out of a target, by its name in lower case.
-	targets operation.Locks[string]
+	*underWay
 
 	volumes operation.NextRun[volume.ID, storage.Volume]
 	shares  operation.NextRun[string, storage.Volume] // by root
 	luns    operation.NextRun[struct{}, map[disk.Number]storage.ISCSILUN]
+}
+
+// underWay is what the node's tasks know of each other.
+type underWay struct {
+	// targets serialises logging out of a target, by its name in lower case.
+	targets operation.Locks[string]
 
 	mu         sync.Mutex              // guards the fields below
 	connecting map[string]int          // how many disks of a target are being staged
@@ -74,10 +79,19 @@ type Staging struct {
 // New returns the tasks of one node, which use the operations in g.
 func New(g Groups, o Options) *Staging {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	s := &Staging{Groups: g, options: o, connecting: make(map[string]int),
-		checking: make(map[volume.ID]time.Time)}
+	s := &Staging{Groups: g, options: o, underWay: &underWay{connecting: make(map[string]int),
+		checking: make(map[volume.ID]time.Time)}}
 	s.luns.Timeout = silentTimeout
 	return s
+}
+
+// Of returns the tasks of a driver, whose are g and log.
+func (s *Staging) Of(g Groups, log *slog.Logger) *Staging {
+	o := s.options
+	o.Logger = log
+	own := New(g, o)
+	own.underWay = s.underWay
+	return own
 }
 
 // ListDisks implements [storage.Operations].

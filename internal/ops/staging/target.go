@@ -89,9 +89,10 @@ func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
 		if !lun.IQN.Equal(target) {
 			continue
 		}
-		online, err := s.Disks.GetDiskState(ctx, n)
+		// Also of a disk that isn't the caller's: it would lose it.
+		online, err := s.Disks.Node().GetDiskState(ctx, n)
 		if errors.Is(err, csiproxy.ErrNotFound) { // one answer proves nothing
-			if online, err = s.Disks.GetDiskState(ctx, n); errors.Is(err, csiproxy.ErrNotFound) {
+			if online, err = s.Disks.Node().GetDiskState(ctx, n); errors.Is(err, csiproxy.ErrNotFound) {
 				continue
 			}
 		}
