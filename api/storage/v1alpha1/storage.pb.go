@@ -468,7 +468,9 @@ type Disk struct {
 	Partitions []*Partition `protobuf:"bytes,18,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	// What the disk doesn't answer. With an error, a field that has its zero value isn't known: a disk
 	// that isn't online may be online.
-	Error         string `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
+	// The driver that the daemon's file of drivers gives the disk to; empty if none.
+	Driver        string `protobuf:"bytes,20,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +634,13 @@ func (x *Disk) GetPartitions() []*Partition {
 func (x *Disk) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *Disk) GetDriver() string {
+	if x != nil {
+		return x.Driver
 	}
 	return ""
 }
@@ -3001,7 +3010,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x10ListDisksRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"J\n" +
 	"\x11ListDisksResponse\x125\n" +
-	"\x05disks\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05disks\"\xd7\x05\n" +
+	"\x05disks\x18\x01 \x03(\v2\x1f.csiproxy.storage.v1alpha1.DiskR\x05disks\"\xef\x05\n" +
 	"\x04Disk\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1d\n" +
 	"\n" +
@@ -3025,7 +3034,8 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
 	"partitions\x18\x12 \x03(\v2$.csiproxy.storage.v1alpha1.PartitionR\n" +
 	"partitions\x12\x14\n" +
-	"\x05error\x18\x13 \x01(\tR\x05error\"4\n" +
+	"\x05error\x18\x13 \x01(\tR\x05error\x12\x16\n" +
+	"\x06driver\x18\x14 \x01(\tR\x06driver\"4\n" +
 	"\n" +
 	"Identifier\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
