@@ -42,6 +42,9 @@ type Disk struct {
 	// all other disks.
 	SystemReason string      `json:"system_reason,omitempty"`
 	Partitions   []Partition `json:"partitions"`
+	// Driver is the driver that the daemon's file of drivers gives the disk to. It is empty if the file gives it
+	// to none, or if there is no file.
+	Driver string `json:"driver,omitempty"`
 	// Error says what the disk doesn't answer. With an Error, a field that has its zero value
 	// isn't known: a disk that isn't Online may be online.
 	Error string `json:"error,omitempty"`

@@ -115,6 +115,9 @@ func diskState(d storage.Disk) string {
 	if d.ReadOnly {
 		state += ", read-only"
 	}
+	if d.Driver != "" {
+		state += ", of driver " + d.Driver
+	}
 	return state
 }
 

@@ -49,6 +49,7 @@ func described(answers []answer[storage.Disk]) (all []storage.Disk) {
 		if a.err != nil {
 			a.value = storage.Disk{Number: a.number, Error: a.err.Error()}
 		}
+		a.value.Driver = a.driver
 		all = append(all, a.value)
 	}
 	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })

@@ -45,6 +45,7 @@ func encodeDisk(d storage.Disk) *storagev1alpha1.Disk {
 		SystemReason:   text(d.SystemReason),
 		Partitions:     each(d.Partitions, encodePartition),
 		Error:          text(d.Error),
+		Driver:         text(d.Driver),
 	}
 	if at := d.Location.SCSI; at != nil {
 		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Adapter: uint32(at.Adapter), Port: uint32(at.Port),
@@ -76,6 +77,7 @@ func (d *decoder) disk(m *storagev1alpha1.Disk) storage.Disk {
 		SystemReason:  m.GetSystemReason(),
 		Partitions:    each(m.GetPartitions(), decodePartition),
 		Error:         m.GetError(),
+		Driver:        m.GetDriver(),
 	}
 	if at := m.GetScsiAddress(); at != nil {
 		described.SCSI = &storage.SCSIAddress{Adapter: fit[uint8](d, "adapter", at.Adapter),
