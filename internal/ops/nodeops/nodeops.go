@@ -8,9 +8,11 @@ package nodeops
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
@@ -20,10 +22,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/ops/staging"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -56,6 +60,13 @@ type Options struct {
 	OnSkippedDisks      func(count int)
 }
 
+// Driver is a driver that has operations of its own, which touch nothing else than what is the driver's.
+type Driver struct {
+	scope.Driver
+	// Dirs are the driver's directories beside those that kubelet has for it by its name.
+	Dirs []string
+}
+
 // Operations are the operations of a node, by group: the fields of node.Node.
 type Operations struct {
 	Disk       disk.Operations
@@ -77,7 +88,11 @@ type Node struct {
 	disks   *disks.Disks
 	shares  *shares.Mappings
 	staging *staging.Staging
+	drivers map[string]Operations
 }
+
+// Driver returns the operations of one of the drivers, by its name.
+func (n *Node) Driver(name string) Operations { return n.drivers[name] }
 
 // Load returns what the calls to Windows have to do.
 func (n *Node) Load() operation.Load { return n.calls.Load() }
@@ -92,8 +107,9 @@ func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 // Without it, the first operation that needs the file makes it.
 func (n *Node) MakeLockFile(ctx context.Context) error { return n.locks.MakeLockFile(ctx) }
 
-// New returns the operations on the node that sys is. It fails only for bad options.
-func New(sys win.System, o Options) (*Node, error) {
+// New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for
+// bad options, and for drivers that can't be told apart.
+func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	if err := (storage.FormatOptions{Writers: o.VolumeWriters}).Validate(); err != nil {
 		return nil, err
 	}
@@ -117,7 +133,16 @@ func New(sys win.System, o Options) (*Node, error) {
 	log, runner := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), operation.NewRunner(o.OnOperation)
 	finder := users.New(calls, paths, log)
 	locker := locks.New(calls, paths, finder, log)
+	var owners []scope.Driver
+	for _, d := range drivers {
+		owners = append(owners, d.Driver)
+	}
+	table, err := scope.New(calls, owners, log)
+	if err != nil {
+		return nil, err
+	}
 	allDisks := disks.New(calls, disks.Options{
+		OwnerOf:             table.OwnerOfDisk,
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones,
 		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
 		Logger: log, Runner: runner, Locks: locker, Users: finder,
@@ -133,12 +158,28 @@ func New(sys win.System, o Options) (*Node, error) {
 	targets := initiator.New(calls, initiator.Options{
 		Logger: log, Runner: runner, ReenumerateAdapters: allDisks.ReenumerateAdapters,
 	})
-	tasks := staging.New(staging.Groups{
+	groups := staging.Groups{
 		Sys: calls, Paths: paths, Locks: locker, Users: finder, Disks: allDisks, Volumes: allVolumes, Files: allFiles,
 		Mappings: mappings, Initiator: targets,
-	}, staging.Options{Logger: log, Runner: runner})
+	}
+	tasks := staging.New(groups, staging.Options{Logger: log, Runner: runner})
 	n := &Node{calls: calls, paths: paths, locks: locker, users: finder,
-		disks: allDisks, shares: mappings, staging: tasks}
+		disks: allDisks, shares: mappings, staging: tasks, drivers: make(map[string]Operations)}
+	var others []*pathpolicy.Policy
+	for _, d := range drivers {
+		own, paths, err := ofDriver(d, table.Of(d.Driver, operation.NewWindows(sys, o.OnWindowsCall, o.Logger)), o, tasks)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range others {
+			if dir := pathpolicy.Shared(paths, other); dir != "" {
+				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(d.Name),
+					Detail: "another driver's directory holds its directory " + quote.Text(dir) + ", or lies in it"}
+			}
+		}
+		others = append(others, paths)
+		n.drivers[d.Name] = own
+	}
 	n.Operations = Operations{
 		Disk:       allDisks,
 		Volume:     allVolumes,
@@ -149,4 +190,40 @@ func New(sys win.System, o Options) (*Node, error) {
 		Storage:    tasks,
 	}
 	return n, nil
+}
+
+// ofDriver returns the operations of a driver. sys is its own; so its calls that hang keep no other driver's
+// waiting. node are the tasks of the node, of whose groups it gets its part.
+func ofDriver(d Driver, sys *scope.System, o Options, node *staging.Staging) (
+	own Operations, _ *pathpolicy.Policy, _ error) {
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", d.Name)
+	runner := operation.NewRunner(o.OnOperation)
+	within, err := node.Paths.Within(pathpolicy.Territory{
+		Driver: d.Name, Dirs: d.Dirs, Share: d.HasShare,
+		Volume: func(ctx context.Context, name string) (string, error) {
+			err := sys.CheckVolume(ctx, volume.ID(name))
+			if errors.Is(err, csiproxy.ErrNotFound) {
+				return "it isn't on a disk of the driver", nil
+			}
+			return "", err
+		},
+	})
+	if err != nil {
+		return own, nil, err
+	}
+	g := staging.Groups{Sys: sys, Paths: within.Log(log), Users: node.Users}
+	g.Locks = node.Locks.Of(sys, g.Paths, sys.CheckVolume, log)
+	g.Disks = node.Disks.Of(d.Name, sys, g.Locks, log)
+	g.Volumes = volumes.New(sys, g.Paths, volumes.Options{
+		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
+		Logger: log, Runner: runner, Locks: g.Locks, Users: g.Users,
+	})
+	g.Mappings = node.Mappings.Of(sys, g.Paths, g.Locks, log)
+	g.Files = files.New(sys, g.Paths, g.Mappings, files.Options{Logger: log, Runner: runner, Locks: g.Locks})
+	g.Initiator = node.Initiator.Of(sys, log)
+	return Operations{
+		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
+		System:  machine.New(sys, machine.Options{Logger: log, Runner: runner}),
+		Storage: node.Of(g, log),
+	}, g.Paths, nil
 }

@@ -1,0 +1,579 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/volume"
+)
+
+// tenants is a node with two drivers, each with a disk, a staged and published volume, a share and a target.
+type tenants struct {
+	*rig
+	node *nodeops.Node
+	own  map[string]*tenant
+}
+
+// tenant is one of the drivers, with what is its.
+type tenant struct {
+	nodeops.Operations
+	name            string
+	number          disk.Number // of a disk with the volume
+	raw             disk.Number // of a blank disk
+	serial, page83  string
+	volume          volume.ID
+	staging, target string // of the volume
+	share           string
+	shareStaging    string
+	portal          iscsi.Portal
+	iqn             iscsi.IQN
+	service         string
+	vendor          string
+}
+
+const (
+	red  = "red.csi.example.com"
+	blue = "blue.csi.example.com"
+)
+
+func newTenants(t testing.TB) *tenants {
+	r := newRig(t)
+	w := &tenants{rig: r, own: map[string]*tenant{}}
+	var drivers []nodeops.Driver
+	for i, name := range []string{red, blue} {
+		color, _, _ := strings.Cut(name, ".")
+		d := &tenant{name: name, vendor: strings.ToUpper(color), serial: color + "-1", service: []string{"example", "needs-example"}[i],
+			staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\` + name + `\1\globalmount`,
+			target:  simtest.Kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\pv-1\mount`,
+			share:   `\\` + []string{"server", "other"}[i] + `\data`, shareStaging: simtest.Kubelet + `\plugins\` + name + `\share`,
+			portal: []iscsi.Portal{portal, {Address: "10.0.0.2", Port: 3260}}[i],
+			iqn:    []iscsi.IQN{iqn, "iqn.2026-01.com.example:vol-2"}[i],
+		}
+		w.own[name] = d
+		drivers = append(drivers, nodeops.Driver{Driver: scope.Driver{Name: name,
+			Disks:    []scope.DiskPattern{{Vendor: d.vendor, Product: "Disk*"}},
+			Servers:  []string{[]string{"server", "other"}[i]},
+			Portals:  []iscsi.Portal{d.portal},
+			Services: []string{d.service}}})
+	}
+	r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.2026-01.com.example:vol-2",
+		Portals: []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}}, winsim.DiskSpec{SizeBytes: 1 << 30}))
+	var err error
+	w.node, err = nodeops.New(r.sim, nodeops.Options{}, drivers...)
+	r.must(err)
+	for name, d := range w.own {
+		d.Operations = w.node.Driver(name)
+	}
+	return w
+}
+
+// begin has a driver stage and publish all that it has.
+func (w *tenants) begin(d *tenant) {
+	ctx := context.Background()
+	attach := func(serial string) disk.Number {
+		return w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: serial})
+	}
+	d.number, d.raw = attach(d.serial), attach(d.vendor+"-raw")
+	staged, err := d.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+		Disk: storage.Selector{SerialNumber: d.serial}, StagingPath: d.staging})
+	w.must(err)
+	d.volume = staged.VolumeID
+	ids, err := d.Disk.ListDiskIDs(ctx)
+	w.must(err)
+	d.page83 = ids[d.number].Page83
+	w.must(d.Storage.PublishVolume(ctx, d.staging, d.target))
+	w.must(d.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: d.share, StagingPath: d.shareStaging,
+		Credentials: user}))
+	w.must(d.ISCSI.AddTargetPortal(ctx, d.portal))
+	w.must(d.ISCSI.ConnectTarget(ctx, d.portal, d.iqn, iscsi.Authentication{}))
+	w.must(w.sim.WriteFile(d.staging+file, []byte("precious")))
+}
+
+// end has a driver give up all that it has.
+func (w *tenants) end(d *tenant) {
+	ctx := context.Background()
+	w.must(d.Storage.UnpublishVolume(ctx, d.target))
+	_, err := d.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: d.staging})
+	w.must(err)
+	unstaged, err := d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: d.shareStaging})
+	w.must(err)
+	simtest.Want(w.t, "the share is unmapped", unstaged.Unmapped, true)
+	w.must(d.ISCSI.DisconnectTarget(ctx, d.portal, d.iqn))
+	w.must(d.ISCSI.RemoveTargetPortal(ctx, d.portal))
+}
+
+// state is all that a driver could change of another's.
+func (w *tenants) state() []string {
+	ctx := context.Background()
+	all := strings.Split(fmt.Sprint(simtest.State(w.sim)), "\n")
+	mappings, err := w.sim.SMBGlobalMappings(ctx)
+	w.must(err)
+	sessions, err := w.sim.ISCSISessions(ctx)
+	w.must(err)
+	portals, err := w.sim.ISCSISendTargetPortals(ctx)
+	w.must(err)
+	all = append(all, fmt.Sprint(mappings), fmt.Sprint(sessions), fmt.Sprint(portals), fmt.Sprintf("%+v", w.sim.Services().List()))
+	var below func(path string)
+	below = func(path string) {
+		entries, err := w.sim.ReadDir(path)
+		if err != nil {
+			return
+		}
+		for _, e := range entries {
+			link, _ := w.sim.ReadLink(path + `\` + e.Name)
+			all = append(all, path+`\`+e.Name+" -> "+link)
+			if link == "" {
+				below(path + `\` + e.Name)
+			}
+		}
+	}
+	below(simtest.Kubelet)
+	below(`C:\ProgramData`)
+	return all
+}
+
+// Two drivers live side by side, and each ends what it began.
+func TestDriversSideBySide(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	for _, d := range w.own {
+		list, err := d.Storage.ListVolumes(t.Context())
+		w.must(err)
+		var paths []string
+		for _, m := range list.Mounts {
+			paths = append(paths, m.Path)
+		}
+		slices.Sort(paths)
+		simtest.Want(t, "mounts of "+d.name, fmt.Sprint(paths), fmt.Sprint(slices.Sorted(slices.Values([]string{d.staging, d.shareStaging, d.target}))))
+		all, err := d.Storage.ListDisks(t.Context(), storage.Selector{})
+		w.must(err)
+		for _, one := range all {
+			if one.Vendor != d.vendor && (one.ISCSI == nil || one.ISCSI.IQN != d.iqn) {
+				t.Errorf("%s sees the disk %v", d.name, one)
+			}
+		}
+		simtest.Want(t, "disks of "+d.name, len(all), 3)
+	}
+	for _, d := range w.own {
+		w.end(d)
+	}
+}
+
+// attempt is a call by which a driver names what is another's.
+type attempt struct {
+	name string
+	// pods says that it names a path where all drivers publish. That something is there may be seen.
+	pods bool
+	call func(ctx context.Context, d, other *tenant) (seen any, err error)
+}
+
+func attempts() []attempt {
+	none := func(err error) (any, error) { return nil, err }
+	byPath := func(path func(other *tenant) string) []attempt {
+		return []attempt{
+			{name: "PathExists", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Filesystem.PathExists(ctx, path(other))))
+			}},
+			{name: "Mkdir", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Filesystem.Mkdir(ctx, path(other)+`\made`))
+			}},
+			{name: "Rmdir", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Filesystem.Rmdir(ctx, path(other), false))
+			}},
+			{name: "Rmdir with force", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Filesystem.Rmdir(ctx, path(other), true))
+			}},
+			{name: "RmdirContents", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Filesystem.RmdirContents(ctx, path(other)))
+			}},
+			{name: "CreateSymlink to it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Filesystem.CreateSymlink(ctx, path(other), d.target+"-new"))
+			}},
+			{name: "CreateSymlink at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Filesystem.CreateSymlink(ctx, d.staging, path(other)))
+			}},
+			{name: "IsSymlink", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Filesystem.IsSymlink(ctx, path(other))))
+			}},
+			{name: "MountVolume of its own", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Volume.MountVolume(ctx, d.volume, path(other)))
+			}},
+			{name: "MountVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Volume.MountVolume(ctx, other.volume, path(other)))
+			}},
+			{name: "UnmountVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Volume.UnmountVolume(ctx, other.volume, path(other)))
+			}},
+			{name: "GetVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Volume.GetVolumeIDFromTargetPath(ctx, path(other))))
+			}},
+			{name: "GetClosestVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Volume.GetClosestVolumeIDFromTargetPath(ctx, path(other))))
+			}},
+			{name: "NewSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.SMB.NewSMBGlobalMapping(ctx, d.share, path(other), user))
+			}},
+			{name: "StageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: path(other), Disk: storage.Selector{SerialNumber: d.serial}, Wait: -1})))
+			}},
+			{name: "UnstageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
+			}},
+			{name: "PublishVolume of it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Storage.PublishVolume(ctx, path(other), d.target+"-new"))
+			}},
+			{name: "PublishVolume at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Storage.PublishVolume(ctx, d.staging, path(other)))
+			}},
+			{name: "UnpublishVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Storage.UnpublishVolume(ctx, path(other)))
+			}},
+			{name: "ExpandVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: path(other)})))
+			}},
+			{name: "GetVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.GetVolume(ctx, path(other))))
+			}},
+			{name: "CheckVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: path(other), SpotFix: true})))
+			}},
+			{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: d.share, StagingPath: path(other), Credentials: user}))
+			}},
+			{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path(other)})))
+			}},
+		}
+	}
+	var all []attempt
+	paths := map[string]func(other *tenant) string{
+		"its staging path":                     func(other *tenant) string { return other.staging },
+		"a directory in its volume":            func(other *tenant) string { return other.staging + `\directory` },
+		"its staging path of a share":          func(other *tenant) string { return other.shareStaging },
+		"its directory":                        func(other *tenant) string { return simtest.Kubelet + `\plugins\` + other.name },
+		"its published path":                   func(other *tenant) string { return other.target },
+		"a directory below its published path": func(other *tenant) string { return other.target + `\directory` },
+		"the directory of a pod":               func(other *tenant) string { return simtest.Kubelet + `\pods\red` },
+	}
+	for what, path := range paths {
+		for _, a := range byPath(path) {
+			a.name += " by " + what
+			a.pods = strings.Contains(what, "published")
+			all = append(all, a)
+		}
+	}
+	for what, selector := range map[string]func(other *tenant) storage.Selector{
+		"number":  func(other *tenant) storage.Selector { return storage.Selector{Number: &other.number} },
+		"serial":  func(other *tenant) storage.Selector { return storage.Selector{SerialNumber: other.serial} },
+		"page 83": func(other *tenant) storage.Selector { return storage.Selector{Identifier: other.page83} },
+		"vendor":  func(other *tenant) storage.Selector { return storage.Selector{Vendor: other.vendor} },
+		"raw":     func(other *tenant) storage.Selector { return storage.Selector{Number: &other.raw} },
+	} {
+		all = append(all,
+			attempt{name: "StageVolume by " + what, call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: d.staging + "-new", Disk: selector(other), Wait: -1})))
+			}},
+			attempt{name: "ListDisks by " + what, call: func(ctx context.Context, d, other *tenant) (any, error) {
+				list, err := d.Storage.ListDisks(ctx, selector(other))
+				if len(list) == 0 {
+					return nil, errors.Join(err, csiproxy.ErrNotFound)
+				}
+				return list, err
+			}})
+	}
+	byDisk := func(name string, call func(ctx context.Context, d *tenant, n disk.Number) error) {
+		all = append(all,
+			attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.number)) }},
+			attempt{name: name + " of a blank one", call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.raw)) }})
+	}
+	byDisk("PartitionDisk", func(ctx context.Context, d *tenant, n disk.Number) error { return d.Disk.PartitionDisk(ctx, n) })
+	byDisk("GetDiskStats", func(ctx context.Context, d *tenant, n disk.Number) error { return second(d.Disk.GetDiskStats(ctx, n)) })
+	byDisk("GetDiskState", func(ctx context.Context, d *tenant, n disk.Number) error { return second(d.Disk.GetDiskState(ctx, n)) })
+	byDisk("SetDiskState offline", func(ctx context.Context, d *tenant, n disk.Number) error { return d.Disk.SetDiskState(ctx, n, false) })
+	byDisk("SetDiskState online", func(ctx context.Context, d *tenant, n disk.Number) error { return d.Disk.SetDiskState(ctx, n, true) })
+	byDisk("ListVolumesOnDisk", func(ctx context.Context, d *tenant, n disk.Number) error {
+		return second(d.Volume.ListVolumesOnDisk(ctx, n, 0))
+	})
+	byDisk("DataVolumeOfDisk", func(ctx context.Context, d *tenant, n disk.Number) error {
+		return second(d.Volume.DataVolumeOfDisk(ctx, n))
+	})
+	byVolume := func(name string, call func(ctx context.Context, d *tenant, id volume.ID) error) {
+		all = append(all, attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.volume)) }})
+	}
+	byVolume("IsVolumeFormatted", func(ctx context.Context, d *tenant, id volume.ID) error {
+		return second(d.Volume.IsVolumeFormatted(ctx, id))
+	})
+	byVolume("FormatVolume", func(ctx context.Context, d *tenant, id volume.ID) error { return d.Volume.FormatVolume(ctx, id) })
+	byVolume("ResizeVolume", func(ctx context.Context, d *tenant, id volume.ID) error { return d.Volume.ResizeVolume(ctx, id, 0) })
+	byVolume("GetVolumeStats", func(ctx context.Context, d *tenant, id volume.ID) error {
+		return second(d.Volume.GetVolumeStats(ctx, id))
+	})
+	byVolume("WriteVolumeCache", func(ctx context.Context, d *tenant, id volume.ID) error { return d.Volume.WriteVolumeCache(ctx, id) })
+	byVolume("GetDiskNumberFromVolumeID", func(ctx context.Context, d *tenant, id volume.ID) error {
+		return second(d.Volume.GetDiskNumberFromVolumeID(ctx, id))
+	})
+	byVolume("MountVolume in its own directory", func(ctx context.Context, d *tenant, id volume.ID) error {
+		return d.Volume.MountVolume(ctx, id, d.staging+"-new")
+	})
+	byVolume("UnmountVolume in its own directory", func(ctx context.Context, d *tenant, id volume.ID) error {
+		return d.Volume.UnmountVolume(ctx, id, d.staging)
+	})
+	all = append(all,
+		attempt{name: "FindDiskByPage83", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(second(d.Disk.FindDiskByPage83(ctx, other.page83)))
+		}},
+		attempt{name: "NewSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.SMB.NewSMBGlobalMapping(ctx, other.share, "", user))
+		}},
+		attempt{name: "NewSMBGlobalMapping in its own directory", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.SMB.NewSMBGlobalMapping(ctx, other.share, d.shareStaging+"-new", user))
+		}},
+		attempt{name: "RemoveSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.SMB.RemoveSMBGlobalMapping(ctx, other.share))
+		}},
+		attempt{name: "RemoveSMBGlobalMapping by another spelling", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.SMB.RemoveSMBGlobalMapping(ctx, strings.ToUpper(other.share)+`\`))
+		}},
+		attempt{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new", Credentials: user}))
+		}},
+		attempt{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(second(d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new"})))
+		}},
+		attempt{name: "GetVolume of a share", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			v, err := d.Storage.GetVolume(ctx, other.share)
+			if err == nil && v.Abnormal() && v.SizeBytes == 0 {
+				err = csiproxy.ErrNotFound // it isn't mapped, as a share that nobody has mapped
+			}
+			return nil, err
+		}},
+		attempt{name: "AddTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.ISCSI.AddTargetPortal(ctx, other.portal))
+		}},
+		attempt{name: "DiscoverTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(second(d.ISCSI.DiscoverTargetPortal(ctx, other.portal)))
+		}},
+		attempt{name: "RemoveTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.ISCSI.RemoveTargetPortal(ctx, other.portal))
+		}},
+		attempt{name: "ConnectTarget", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.ISCSI.ConnectTarget(ctx, other.portal, other.iqn, iscsi.Authentication{}))
+		}},
+		attempt{name: "ConnectTarget by its own portal", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.ISCSI.ConnectTarget(ctx, d.portal, other.iqn, iscsi.Authentication{}))
+		}},
+		attempt{name: "GetService", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(second(d.System.GetService(ctx, other.service)))
+		}},
+		attempt{name: "StartService", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.System.StartService(ctx, other.service))
+		}},
+		attempt{name: "StopService", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.System.StopService(ctx, other.service, true))
+		}},
+		attempt{name: "StageVolume of a target", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: d.staging + "-new", Wait: -1,
+				Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: other.portal, IQN: other.iqn}}, Login: storage.Login{Authentication: iscsi.Authentication{Secret: secret.New("")}}})))
+		}},
+	)
+	return all
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Whatever name a driver has for what is another's: it learns nothing of it, and changes nothing.
+func TestDriverNamesWhatIsAnothers(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	w.must(w.sim.MkdirAll(w.own[red].staging + `\directory`))
+	before := w.state()
+	for _, a := range attempts() {
+		d, other := w.own[blue], w.own[red]
+		seen, err := a.call(t.Context(), d, other)
+		switch kind := csiproxy.KindOf(err); {
+		case seen != nil:
+			t.Errorf("%s: %v", a.name, seen)
+		case a.pods && (strings.HasPrefix(a.name, "PathExists ") || kind == csiproxy.ErrFailedPrecondition):
+		case err == nil && !strings.HasPrefix(a.name, "UnstageShare"): // nothing to do is no error
+			t.Errorf("%s: succeeds", a.name)
+		case err != nil && kind != csiproxy.ErrNotFound && kind != csiproxy.ErrPermissionDenied && kind != csiproxy.ErrInvalidArgument:
+			t.Errorf("%s: %v", a.name, err)
+		}
+		if diff := cmp.Diff(before, w.state()); diff != "" {
+			t.Fatalf("%s: the node has changed (-before +after):\n%s", a.name, diff)
+		}
+	}
+	// The other driver's own calls go on.
+	w.end(w.own[red])
+	w.end(w.own[blue])
+}
+
+// A disk that fits the patterns of two drivers is neither's.
+func TestDiskThatFitsTwoDrivers(t *testing.T) {
+	r := newRig(t)
+	n, err := nodeops.New(r.sim, nodeops.Options{},
+		nodeops.Driver{Driver: scope.Driver{Name: red, Disks: []scope.DiskPattern{{Product: "Disk*"}}}},
+		nodeops.Driver{Driver: scope.Driver{Name: blue, Disks: []scope.DiskPattern{{Vendor: "blue"}}}})
+	r.must(err)
+	both := r.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "BLUE", ProductID: "Disk 1"})
+	own := r.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "BLUE", ProductID: "Other"})
+	for _, name := range []string{red, blue} {
+		simtest.WantErrorOf(t, name, n.Driver(name).Disk.PartitionDisk(t.Context(), both), csiproxy.ErrNotFound)
+	}
+	r.must(n.Driver(blue).Disk.PartitionDisk(t.Context(), own))
+	all, err := n.Storage.ListDisks(t.Context(), storage.Selector{})
+	r.must(err)
+	for _, d := range all {
+		simtest.Want(t, fmt.Sprint("driver of ", d), d.Driver, map[disk.Number]string{own: blue}[d.Number])
+	}
+}
+
+// When a disk leaves and another driver's gets its number, the number means that one.
+func TestNumberOfDiskChangesHands(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[red], w.own[blue]
+	number := d.raw
+	r := w.rig
+	r.must(r.sim.DetachDisk(number))
+	replaced := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: other.vendor, ProductID: "Disk 2", Number: &number})
+	simtest.Want(t, "number", replaced, number)
+	simtest.WantError(t, d.Disk.PartitionDisk(t.Context(), number), csiproxy.ErrNotFound)
+	r.must(other.Disk.PartitionDisk(t.Context(), number))
+}
+
+// The driver of a volume whose disk has left ends it by its path. No other driver can.
+func TestMissingDiskOfDriver(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[red], w.own[blue]
+	w.must(w.sim.DetachDisk(d.number))
+	before := w.state()
+	for what, err := range map[string]error{
+		"UnpublishVolume": other.Storage.UnpublishVolume(t.Context(), d.target),
+		"Rmdir":           other.Filesystem.Rmdir(t.Context(), d.target, true),
+		"UnstageVolume":   second(other.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: d.staging, Force: true})),
+		"UnmountVolume":   other.Volume.UnmountVolume(t.Context(), d.volume, d.staging),
+	} {
+		if err == nil {
+			t.Errorf("%s of the other driver succeeds", what)
+		}
+	}
+	leftovers, err := other.Storage.CleanUp(t.Context(), true)
+	w.must(err)
+	if strings.Contains(fmt.Sprintf("%+v", leftovers.Mounts), d.name) {
+		t.Errorf("another driver sees %+v", leftovers.Mounts)
+	}
+	if diff := cmp.Diff(before, w.state()); diff != "" {
+		t.Fatalf("the node has changed (-before +after):\n%s", diff)
+	}
+	w.end(d)
+	w.end(other)
+}
+
+// What was staged at the shared endpoints is ended at a driver's own ones, and the other way round.
+func TestFromSharedToOwnEndpoints(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		w := newTenants(t)
+		d := w.own[red]
+		own, shared := d.Operations, w.node.Operations
+		if back {
+			own, shared = shared, own
+		}
+		d.Operations = shared
+		w.begin(d)
+		d.Operations = own
+		list, err := d.Storage.ListVolumes(t.Context())
+		w.must(err)
+		simtest.Want(t, "mounts", len(list.Mounts), 3)
+		w.end(d)
+	}
+}
+
+// What a driver's pods plant in its volume or beside its links leads it to nothing of another's.
+func TestPlantedLinksOfDriver(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[blue], w.own[red]
+	w.must(w.sim.Symlink(d.staging+`\planted`, other.staging, true))
+	w.must(w.sim.MkdirAll(d.staging + `\directory`))
+	w.must(w.sim.Symlink(d.staging+`\directory\planted`, `\\?\`+string(other.volume)[len(`\\?\`):], true))
+	before := w.state()[:]
+	for what, err := range map[string]error{
+		"PathExists":     second(d.Filesystem.PathExists(t.Context(), d.staging+`\planted`+file)),
+		"Mkdir":          d.Filesystem.Mkdir(t.Context(), d.staging+`\planted\made`),
+		"Rmdir":          d.Filesystem.Rmdir(t.Context(), d.staging+`\planted`+file, true),
+		"GetVolumeStats": second(d.Volume.GetVolumeIDFromTargetPath(t.Context(), d.staging+`\planted`)),
+		"ExpandVolume":   second(d.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: d.staging + `\directory\planted`})),
+	} {
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrPermissionDenied)
+	}
+	if diff := cmp.Diff(before, w.state()); diff != "" {
+		t.Fatalf("the node has changed (-before +after):\n%s", diff)
+	}
+	// Its own links go all the same.
+	w.must(d.Filesystem.RmdirContents(t.Context(), d.staging+`\directory`))
+	w.must(d.Filesystem.Rmdir(t.Context(), d.staging+`\planted`, true))
+	data, err := w.sim.ReadFile(other.staging + file)
+	w.must(err)
+	simtest.Want(t, "the other's file", string(data), "precious")
+}
+
+// Drivers that can't be told apart are refused at the start.
+func TestDriversThatOverlap(t *testing.T) {
+	driver := func(name string, change func(*nodeops.Driver)) nodeops.Driver {
+		d := nodeops.Driver{Driver: scope.Driver{Name: name}}
+		if change != nil {
+			change(&d)
+		}
+		return d
+	}
+	for what, drivers := range map[string][]nodeops.Driver{
+		"names":       {driver(red, nil), driver(strings.ToUpper(red), nil)},
+		"directories": {driver(red, nil), driver("kubernetes.io", nil)},
+		"more directories": {driver(red, nil), driver(blue, func(d *nodeops.Driver) {
+			d.Dirs = []string{simtest.Kubelet + `\PLUGINS\` + red + `\below`}
+		})},
+		"a directory outside": {driver(red, func(d *nodeops.Driver) { d.Dirs = []string{`C:\Windows`} })},
+		"servers": {driver(red, func(d *nodeops.Driver) { d.Servers = []string{".example.com"} }),
+			driver(blue, func(d *nodeops.Driver) { d.Servers = []string{"FILES.example.com"} })},
+		"portals": {driver(red, func(d *nodeops.Driver) { d.Portals = []iscsi.Portal{{Address: "10.0.0.1"}} }),
+			driver(blue, func(d *nodeops.Driver) { d.Portals = []iscsi.Portal{{Address: "10.0.0.1", Port: 3260}} })},
+		"all disks":        {driver(red, func(d *nodeops.Driver) { d.Disks = []scope.DiskPattern{{}} })},
+		"no name":          {driver("", nil)},
+		"a path as a name": {driver(`a\b`, nil)},
+	} {
+		_, err := nodeops.New(nil, nodeops.Options{}, drivers...)
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
+	}
+}
