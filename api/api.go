@@ -109,6 +109,15 @@ func EndpointName(group, version string) string {
 	return "csi-proxy-" + group + "-" + version
 }
 
+// DriverEndpointName returns the name of the pipe or socket at which a driver that has endpoints of its own
+// reaches a version: "csi-proxy-ebs.csi.aws.com-disk-v1". With an empty driver it is EndpointName.
+func DriverEndpointName(driver, group, version string) string {
+	if driver == "" {
+		return EndpointName(group, version)
+	}
+	return "csi-proxy-" + driver + "-" + group + "-" + version
+}
+
 func serviceName(group string) string {
 	initial := min(1, len(group))
 	return strings.ToUpper(group[:initial]) + group[initial:]

@@ -89,6 +89,7 @@ type Option func(*options)
 
 type options struct {
 	dir      string // of the endpoints
+	driver   string // whose endpoints; "" for the published names
 	dial     Dialer
 	dialer   bool                // dial is the caller's, who alone knows where endpoints are
 	versions map[string][]string // by group; they are tried in this order
@@ -98,10 +99,11 @@ type options struct {
 // address returns the pipe name or socket path of a version's endpoint. With a dialer of
 // the caller's it is only the name of the endpoint.
 func (o *options) address(group, version string) string {
+	name := api.DriverEndpointName(o.driver, group, version)
 	if o.dialer {
-		return api.EndpointName(group, version)
+		return name
 	}
-	return pipe.Address(o.dir, api.EndpointName(group, version))
+	return pipe.Address(o.dir, name)
 }
 
 // DefaultEndpointDir returns the default directory of the daemon's sockets:
@@ -113,6 +115,13 @@ func DefaultEndpointDir() string { return pipe.DefaultDir() }
 // are named pipes, it is ignored.
 func WithEndpointDir(dir string) Option {
 	return func(o *options) { o.dir = dir }
+}
+
+// WithDriver uses the endpoints that the daemon has for one driver, where its flag -drivers names some: those of
+// the driver with that name. A driver in a HostProcess container, which sees all pipes of the node, needs it; in
+// other containers the DaemonSet mounts these endpoints under the published names.
+func WithDriver(name string) Option {
+	return func(o *options) { o.driver = name }
 }
 
 // Dialer connects to the endpoint of a version of a group, such as "disk" and

@@ -31,6 +31,10 @@ import (
 // EndpointName is the name of the endpoint.
 const EndpointName = "csi-proxy-admin"
 
+// Driver stands for a driver in the names of the endpoints at which administrators reach the whole node where the
+// published names aren't served.
+const Driver = "administrators"
+
 const (
 	// MaxWait is the longest that a drain waits for calls.
 	MaxWait = time.Hour

@@ -27,8 +27,10 @@ import (
 
 // Config says what to serve, where and how.
 type Config struct {
-	// Operations are the operations of the node. A group without them isn't served.
+	// Operations are the operations of the node, or of a driver. A group without them isn't served.
 	Operations rpc.Operations
+	// Driver is the driver whose endpoints these are; empty for the published names.
+	Driver string
 	// Control are services beside the API, by the names of their endpoints: those that
 	// control a simulated node.
 	Control map[string]server.Service
@@ -66,6 +68,7 @@ func isObsolete(s *rpc.Service) bool {
 // Daemon is the server of a node's operations.
 type Daemon struct {
 	*server.Server
+	driver   string
 	versions []*rpc.Service
 	takeover *takeover // of the published endpoints that weren't free at the start
 }
@@ -96,7 +99,7 @@ func (d *Daemon) Served() (versions map[string][]string, missing []string) {
 		if slices.ContainsFunc(d.takeover.sets, func(set *endpointSet) bool {
 			return set.waitsFor() != nil && slices.Contains(set.services, s)
 		}) {
-			missing = append(missing, api.EndpointName(s.Group, s.Version))
+			missing = append(missing, api.DriverEndpointName(d.driver, s.Group, s.Version))
 		} else {
 			versions[s.Group] = append(versions[s.Group], s.Version)
 		}
@@ -126,7 +129,7 @@ func New(c Config) (*Daemon, error) {
 			current = append(current, v)
 		}
 	}
-	endpoints := endpointsOf(own)
+	endpoints := c.endpointsOf(own)
 	for _, name := range slices.Sorted(maps.Keys(c.Control)) {
 		endpoints = append(endpoints,
 			server.Endpoint{Name: name, Service: c.Control[name], MaxRequestBytes: maxControlBytes})
@@ -137,13 +140,13 @@ func New(c Config) (*Daemon, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Daemon{versions: versions, takeover: newTakeover(c)}
+	d := &Daemon{driver: c.Driver, versions: versions, takeover: newTakeover(c)}
 	served := own
 	for _, set := range [][]*rpc.Service{current, obsolete} {
 		if len(set) == 0 {
 			continue
 		}
-		published := endpointsOf(set)
+		published := c.endpointsOf(set)
 		if err == nil { // else this one waits for the one before
 			err = listen(published, c.Listen)
 		}
@@ -178,9 +181,10 @@ func New(c Config) (*Daemon, error) {
 
 // endpointsOf returns the endpoints of services, without their listeners, in the order in which these are
 // made: newest first within a group. A client that looks for the newest while the daemon starts relies on it.
-func endpointsOf(services []*rpc.Service) (endpoints []server.Endpoint) {
+func (c Config) endpointsOf(services []*rpc.Service) (endpoints []server.Endpoint) {
 	for _, s := range services {
-		endpoints = append(endpoints, server.Endpoint{Name: api.EndpointName(s.Group, s.Version), Service: s})
+		endpoints = append(endpoints,
+			server.Endpoint{Name: api.DriverEndpointName(c.Driver, s.Group, s.Version), Service: s})
 	}
 	return endpoints
 }
@@ -207,7 +211,7 @@ func (c Config) announce(services []*rpc.Service) {
 	for _, group := range api.Groups() {
 		if len(versions[group]) > 0 {
 			c.Log.Info("serving", "group", group, "versions", strings.Join(versions[group], " "),
-				"address", c.address(api.EndpointName(group, "<version>")))
+				"address", c.address(api.DriverEndpointName(c.Driver, group, "<version>")))
 		}
 	}
 }

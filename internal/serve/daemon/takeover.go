@@ -116,7 +116,7 @@ func (t *takeover) await(s *endpointSet) {
 func (t *takeover) held(s *endpointSet) error {
 	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
 	defer cancel()
-	for _, e := range endpointsOf(s.services) {
+	for _, e := range t.endpointsOf(s.services) {
 		if err := t.Held(ctx, e.Name); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (t *takeover) held(s *endpointSet) error {
 }
 
 func (t *takeover) take(s *endpointSet) error {
-	endpoints := endpointsOf(s.services)
+	endpoints := t.endpointsOf(s.services)
 	if err := listen(endpoints, t.Listen); err != nil {
 		return err
 	}

@@ -241,7 +241,7 @@ func TestStopInTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes{slow: time.Second}
 		services := []*rpc.Service{{Group: "disk", Version: "v1"}, {Group: "volume", Version: "v1"}}
-		endpoints := endpointsOf(services)
+		endpoints := Config{}.endpointsOf(services)
 		takeover := newTakeover(Config{Listen: p.Listen, Held: p.held, Log: slog.New(slog.DiscardHandler)})
 		takeover.add(endpoints, services, pipe.ErrInUse)
 		go takeover.run()

@@ -147,6 +147,10 @@ func (c *Claimed) Listen(ctx context.Context, name string) (net.Listener, error)
 // daemon. It isn't closed.
 func (c *Claimed) Administrators() *Claimed { return &Claimed{c.administrators()} }
 
+// GuardedBy is the same right to endpoints that another security descriptor guards, which
+// CheckSecurityDescriptor takes. It isn't closed.
+func (c *Claimed) GuardedBy(sddl string) *Claimed { return &Claimed{c.guardedBy(sddl)} }
+
 // Close gives up the claim. The listeners must be closed before.
 func (c *Claimed) Close() error {
 	return c.release()

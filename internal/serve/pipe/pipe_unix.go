@@ -139,6 +139,8 @@ func (c claimed) release() error { return c.lock.Close() }
 
 func (c claimed) administrators() claimed { return c }
 
+func (c claimed) guardedBy(string) claimed { return c }
+
 func (c claimed) listen(ctx context.Context, name string) (net.Listener, error) {
 	path := address(c.dir, name)
 	if err := checkPath(path); err != nil {

@@ -77,6 +77,8 @@ func (claimed) release() error { return nil }
 
 func (claimed) administrators() claimed { return claimed{defaultSecurityDescriptor} }
 
+func (claimed) guardedBy(sddl string) claimed { return claimed{sddl} }
+
 // listenPipe is another one under Wine.
 var listenPipe = winio.ListenPipe
 
