@@ -11,13 +11,12 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -28,22 +27,29 @@ import (
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
+// uncalled are operations that nobody calls.
+var uncalled = nodeops.Operations{
+	Disk:       struct{ disk.Operations }{},
+	Volume:     struct{ volume.Operations }{},
+	Filesystem: struct{ filesystem.Operations }{},
+	SMB:        struct{ smb.Operations }{},
+	ISCSI:      struct{ iscsi.Operations }{},
+	System:     struct{ systemgroup.Operations }{},
+	Storage:    struct{ storage.Operations }{},
+}
+
 // check is -check: it prints what the daemon serves and needs with these flags. It
 // changes nothing on the node.
 func check(o options, stdout io.Writer) error {
 	// Of a program with a fault in what it serves, this is where it shows. No operation is called.
-	services, err := rpc.Services(rpc.Operations{
-		Disk:       struct{ disk.Operations }{},
-		Volume:     struct{ volume.Operations }{},
-		Filesystem: struct{ filesystem.Operations }{},
-		SMB:        struct{ smb.Operations }{},
-		ISCSI:      struct{ iscsi.Operations }{},
-		System:     struct{ systemgroup.Operations }{},
-		Storage:    struct{ storage.Operations }{},
-	})
+	services, err := rpc.Services(rpc.Operations(uncalled))
 	if err == nil {
 		err = rpc.Prove(services)
 	}
+	if err != nil {
+		return err
+	}
+	endpoints, err := o.endpoints()
 	if err != nil {
 		return err
 	}
@@ -51,15 +57,11 @@ func check(o options, stdout io.Writer) error {
 	report := winservice.Report{
 		Version:      build.Version,
 		Commit:       build.Commit,
-		Endpoints:    []string{},
+		Endpoints:    endpoints,
 		Privileges:   []string{},
 		StopSeconds:  int(math.Ceil((o.gracePeriod + stopReserve).Seconds())),
 		LogDirectory: logDirectory(o.logging),
 	}
-	for _, s := range services {
-		report.Endpoints = append(report.Endpoints, api.EndpointName(s.Group, s.Version))
-	}
-	slices.Sort(report.Endpoints)
 	report.Taken = taken(o, report.Endpoints)
 	if o.node == nodeWindows {
 		report.Privileges = windowsPrivileges()

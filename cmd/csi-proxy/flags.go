@@ -47,6 +47,10 @@ type options struct {
 	nodeops.Options
 	requirePrivacy bool
 
+	driversPath string
+	drivers     driversFile // of driversPath
+	ofDrivers   []nodeops.Driver
+
 	endpointDir    string
 	pipeSecurity   string // an SDDL; empty but on Windows
 	maxCalls       int
@@ -118,6 +122,10 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			o.VolumeWriters = append(o.VolumeWriters, writer)
 			return nil
 		})
+	flags.StringVar(&o.driversPath, "drivers", "",
+		"the `file` that names the node's drivers: each gets endpoints of its own, at which it sees and touches\n"+
+			"only what is its; the published endpoints, at which every driver has the whole node, are off\n"+
+			"then, unless the file says otherwise")
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
@@ -240,7 +248,10 @@ func (o *options) check() error {
 				o.metricsAddress)
 		}
 	}
-	if _, err := nodeops.New(nil, o.Options); err != nil { // which asks the node nothing yet
+	if err := o.loadDrivers(); err != nil {
+		return err
+	}
+	if _, err := nodeops.New(nil, o.Options, o.ofDrivers...); err != nil { // which asks the node nothing yet
 		return err
 	}
 	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {

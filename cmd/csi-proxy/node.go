@@ -33,7 +33,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 	metrics := nodemetrics.NewNode()
 	o.SMBWithoutPrivacy, o.Logger = !o.requirePrivacy, log
 	o.OnOperation, o.OnWindowsCall, o.OnSkippedDisks = metrics.Operation, metrics.WindowsCall, metrics.SkippedDisks
-	n, err := nodeops.New(sys, o.Options)
+	n, err := nodeops.New(sys, o.Options, o.ofDrivers...)
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}
@@ -48,6 +48,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 	warnOfMissingVolumes(ctx, n, log)
 	return &openedNode{
 		operations: rpc.Operations(n.Operations),
+		ofDriver:   n.Driver,
 		control:    control,
 		collectors: []prometheus.Collector{metrics, lostLines(o.logFile)},
 		close: func() error {

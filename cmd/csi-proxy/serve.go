@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
-	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
@@ -28,6 +27,7 @@ type opener func(ctx context.Context, o options, log *slog.Logger) (*openedNode,
 // openedNode is a node with what belongs to it.
 type openedNode struct {
 	operations rpc.Operations
+	ofDriver   func(name string) nodeops.Operations
 	control    map[string]server.Service // of a simulated node, by endpoint
 	collectors []prometheus.Collector    // of what happens in the node
 	close      func() error              // when the last operation has ended
@@ -58,33 +58,20 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	}
 	defer func() { err = errors.Join(err, node.close()) }()
 
-	administrators, err := claimed.Administrators().Listen(ctx, admin.EndpointName)
+	adminListener, err := claimed.Administrators().Listen(ctx, admin.EndpointName)
 	if err != nil {
 		return onlyOne(err)
 	}
-	d, err := daemon.New(daemon.Config{
-		Held: func(ctx context.Context, name string) error {
-			return pipe.Held(ctx, pipe.Address(o.endpointDir, name))
-		},
-		Operations:         node.operations,
-		Control:            node.control,
-		Listen:             func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) },
-		Address:            func(name string) string { return pipe.Address(o.endpointDir, name) },
-		Interceptors:       []grpc.UnaryServerInterceptor{metrics.CountCalls()},
-		StreamInterceptors: []grpc.StreamServerInterceptor{metrics.CountStreams()},
-		MaxCalls:           o.maxCalls,
-		GracePeriod:        o.gracePeriod,
-		Log:                log,
-	})
+	d, err := newDaemons(ctx, o, log, node, claimed, metrics)
 	if err != nil {
-		return errors.Join(err, administrators.Close())
+		return errors.Join(err, adminListener.Close())
 	}
-	defer serveOn("administrators", administrators, log, func(ctx context.Context, l net.Listener) error {
-		return admin.Serve(ctx, l, d.Drain, metrics.Admin())
+	defer serveOn("administrators", adminListener, log, func(ctx context.Context, l net.Listener) error {
+		return admin.Serve(ctx, l, d.drain, metrics.Admin())
 	})()
 	metrics.Register(node.collectors...)
-	metrics.Register(exporter.Connections(d.Connections), exporter.Calls(d.Calls), exporter.Versions(d.Served))
-	metrics.SetReadiness(d.Readiness)
+	metrics.Register(exporter.Connections(d.connections), exporter.Calls(d.calls), exporter.Versions(d.served))
+	metrics.SetReadiness(d.readiness)
 	stopping := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(stopping)
@@ -96,7 +83,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		}
 	}()
 	ready()
-	return d.Serve(ctx)
+	return d.serve(ctx)
 }
 
 // onlyOne says what to do if another daemon of ours runs already. This one doesn't wait for its end, as

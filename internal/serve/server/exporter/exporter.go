@@ -65,7 +65,7 @@ type Exporter struct {
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
 // The log gets the errors of scrapes.
 func New(build Build, log *slog.Logger) *Exporter {
-	method := []string{"grpc_type", "grpc_service", "grpc_method"}
+	method := []string{"driver", "grpc_type", "grpc_service", "grpc_method"}
 	e := &Exporter{
 		log:      log,
 		registry: prometheus.NewRegistry(),
@@ -132,13 +132,14 @@ func (e *Exporter) SetReadiness(readiness Readiness) { e.ready.Store(&readiness)
 // CountUnserved counts a failed try to serve metrics at their address.
 func (e *Exporter) CountUnserved() { e.unserved.Inc() }
 
-// CountCalls returns the interceptor that counts and times calls. It is to see
+// CountCalls returns the interceptor that counts and times calls at the endpoints of a driver, "" for the
+// published ones. It is to see
 // the statuses that clients get. The names are those that
 // github.com/grpc-ecosystem/go-grpc-middleware has given them, which dashboards know.
-func (e *Exporter) CountCalls() grpc.UnaryServerInterceptor {
+func (e *Exporter) CountCalls(driver string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		service, method := path.Split(info.FullMethod)
-		labels := []string{"unary", strings.Trim(service, "/"), method}
+		labels := []string{driver, "unary", strings.Trim(service, "/"), method}
 		e.started.WithLabelValues(labels...).Inc()
 		start := time.Now()
 		resp, err := handler(ctx, req)
@@ -153,13 +154,13 @@ const watchDisks = "/csiproxy.storage.v1alpha1.Storage/WatchDisks"
 
 // CountStreams is CountCalls for streaming calls. They aren't timed: they last as long as their
 // clients like. Reflection and methods that there aren't, which may have any name, aren't counted.
-func (e *Exporter) CountStreams() grpc.StreamServerInterceptor {
+func (e *Exporter) CountStreams(driver string) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		service, method := path.Split(info.FullMethod)
 		if info.IsClientStream && info.FullMethod != watchDisks {
 			return handler(srv, stream)
 		}
-		labels := []string{"server_stream", strings.Trim(service, "/"), method}
+		labels := []string{driver, "server_stream", strings.Trim(service, "/"), method}
 		e.started.WithLabelValues(labels...).Inc()
 		err := handler(srv, stream)
 		e.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()
@@ -232,12 +233,34 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// Connections returns the collector of the open connections, which count counts.
-func Connections(count func() int) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "csi_proxy_connections",
-		Help: "Open connections of clients, at all endpoints together.",
-	}, func() float64 { return float64(count()) })
+// byDriver is a collector of metrics with the label driver, "" for the published endpoints.
+type byDriver[T any] struct {
+	descs   []*prometheus.Desc
+	values  func() map[string]T
+	collect func(driver string, value T, metrics chan<- prometheus.Metric)
+}
+
+func (c byDriver[T]) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range c.descs {
+		descs <- desc
+	}
+}
+
+func (c byDriver[T]) Collect(metrics chan<- prometheus.Metric) {
+	for driver, value := range c.values() {
+		c.collect(driver, value, metrics)
+	}
+}
+
+var connectionsDesc = prometheus.NewDesc("csi_proxy_connections",
+	"Open connections of clients, at all endpoints of a driver together.", []string{"driver"}, nil)
+
+// Connections returns the collector of the open connections, which count counts by driver.
+func Connections(count func() map[string]int) prometheus.Collector {
+	return byDriver[int]{[]*prometheus.Desc{connectionsDesc}, count,
+		func(driver string, n int, metrics chan<- prometheus.Metric) {
+			metrics <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n), driver)
+		}}
 }
 
 // Versions returns the collector of the versions of the API that are served, by group, the newest first,
@@ -272,38 +295,32 @@ func (c versionsCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// Calls returns the collector of the calls under way, which calls reports.
-func Calls(calls func() server.Calls) prometheus.Collector { return callsCollector(calls) }
-
-type callsCollector func() server.Calls
+// Calls returns the collector of the calls under way, which calls reports by driver.
+func Calls(calls func() map[string]server.Calls) prometheus.Collector {
+	return byDriver[server.Calls]{[]*prometheus.Desc{callsDesc, oldestDesc, limitDesc, refusedDesc}, calls, collectCalls}
+}
 
 var (
 	callsDesc = prometheus.NewDesc("csi_proxy_calls",
 		"Calls under way: running are those whose handler works or waits, streams are WatchDisks, health watches and "+
 			"reflection.",
-		[]string{"state"}, nil)
+		[]string{"driver", "state"}, nil)
 	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
-		"Age of the oldest call under way, other than streams; 0 if there is none.", nil, nil)
-	limitDesc   = prometheus.NewDesc("csi_proxy_calls_limit", "How many calls may be under way: -max-calls.", nil, nil)
+		"Age of the oldest call under way, other than streams; 0 if there is none.", []string{"driver"}, nil)
+	limitDesc = prometheus.NewDesc("csi_proxy_calls_limit", "How many calls may be under way: -max-calls.",
+		[]string{"driver"}, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_calls_refused_total",
 		"Calls that were refused: reason calls is -max-calls, streams are too many streaming calls.",
-		[]string{"reason"}, nil)
+		[]string{"driver", "reason"}, nil)
 )
 
-func (callsCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{callsDesc, oldestDesc, limitDesc, refusedDesc} {
-		descs <- desc
-	}
-}
-
-func (c callsCollector) Collect(metrics chan<- prometheus.Metric) {
-	now := c()
+func collectCalls(driver string, now server.Calls, metrics chan<- prometheus.Metric) {
 	for state, n := range map[string]int{"running": now.Running, "streams": now.Streams} {
-		metrics <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(n), state)
+		metrics <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(n), driver, state)
 	}
-	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, now.Oldest.Seconds())
-	metrics <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(now.Limit))
+	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, now.Oldest.Seconds(), driver)
+	metrics <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(now.Limit), driver)
 	for reason, n := range now.Refused {
-		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
+		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), driver, reason)
 	}
 }

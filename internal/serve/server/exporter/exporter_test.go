@@ -60,15 +60,15 @@ func get(t *testing.T, url string) (int, string) {
 func TestScrape(t *testing.T) {
 	e := New(Build{Version: "v1.2.3", Commit: "abc", GoVersion: "go1"}, slog.New(slog.DiscardHandler))
 	extra := prometheus.NewCounter(prometheus.CounterOpts{Name: "extra_total"})
-	e.Register(extra, Connections(func() int { return 5 }), Calls(func() server.Calls {
-		return server.Calls{Running: 2, Streams: 3, Limit: 7, Oldest: 1500 * time.Millisecond,
-			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedStreams: 0}}
+	e.Register(extra, Connections(func() map[string]int { return map[string]int{"red": 5} }), Calls(func() map[string]server.Calls {
+		return map[string]server.Calls{"red": {Running: 2, Streams: 3, Limit: 7, Oldest: 1500 * time.Millisecond,
+			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedStreams: 0}}}
 	}), Versions(func() (map[string][]string, []string) {
 		return map[string][]string{"disk": {"v2", "v1"}}, []string{"csi-proxy-disk-v1beta1"}
 	}))
 	for _, answer := range []error{nil, status.Error(codes.NotFound, "")} {
 		info := &grpc.UnaryServerInfo{FullMethod: "/v1.Filesystem/CreateSymlink"}
-		_, err := e.CountCalls()(t.Context(), nil, info, func(context.Context, any) (any, error) { return nil, answer })
+		_, err := e.CountCalls("red")(t.Context(), nil, info, func(context.Context, any) (any, error) { return nil, answer })
 		if status.Code(err) != status.Code(answer) {
 			t.Errorf("the counted call gives %v, want %v", err, answer)
 		}
@@ -78,7 +78,7 @@ func TestScrape(t *testing.T) {
 		{FullMethod: "/csiproxy.storage.v1alpha1.Storage/WatchDisks", IsServerStream: true, IsClientStream: true},
 		{FullMethod: "/v1.Any/Method", IsServerStream: true, IsClientStream: true}, // that isn't there
 	} {
-		err := e.CountStreams()(nil, nil, info, func(
+		err := e.CountStreams("red")(nil, nil, info, func(
 			any, grpc.ServerStream) error {
 			return status.Error(codes.Unavailable, "")
 		})
@@ -93,21 +93,21 @@ func TestScrape(t *testing.T) {
 		t.Fatalf("status %d: %s", code, body)
 	}
 	for _, line := range []string{
-		`grpc_server_started_total{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 2`,
-		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
-		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 2`,
-		`grpc_server_started_total{grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
-		`grpc_server_handled_total{grpc_code="Unavailable",grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
+		`grpc_server_started_total{driver="red",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 2`,
+		`grpc_server_handled_total{driver="red",grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
+		`grpc_server_handling_seconds_bucket{driver="red",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 2`,
+		`grpc_server_started_total{driver="red",grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
+		`grpc_server_handled_total{driver="red",grpc_code="Unavailable",grpc_method="WatchDisks",grpc_service="csiproxy.storage.v1alpha1.Storage",grpc_type="server_stream"} 1`,
 		`csi_proxy_build_info{commit="abc",goversion="go1",version="v1.2.3"} 1`,
-		`csi_proxy_connections 5`,
+		`csi_proxy_connections{driver="red"} 5`,
 		`csi_proxy_api_info{group="disk",versions="v2 v1"} 1`,
 		`csi_proxy_missing_endpoint_info{endpoint="csi-proxy-disk-v1beta1"} 1`,
-		`csi_proxy_calls_limit 7`,
-		`csi_proxy_calls{state="running"} 2`,
-		`csi_proxy_calls{state="streams"} 3`,
-		`csi_proxy_oldest_call_seconds 1.5`,
-		`csi_proxy_calls_refused_total{reason="calls"} 6`,
-		`csi_proxy_calls_refused_total{reason="streams"} 0`,
+		`csi_proxy_calls_limit{driver="red"} 7`,
+		`csi_proxy_calls{driver="red",state="running"} 2`,
+		`csi_proxy_calls{driver="red",state="streams"} 3`,
+		`csi_proxy_oldest_call_seconds{driver="red"} 1.5`,
+		`csi_proxy_calls_refused_total{driver="red",reason="calls"} 6`,
+		`csi_proxy_calls_refused_total{driver="red",reason="streams"} 0`,
 		`extra_total 0`,
 	} {
 		if !strings.Contains(body, line+"\n") {

@@ -1,0 +1,178 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server/exporter"
+)
+
+// daemons are the servers of one node: that of the published endpoints, or else of the administrators', and one
+// for each driver with endpoints of its own. Each has connections and calls of its own, so that none can take
+// those of another.
+type daemons []servedDriver
+
+type servedDriver struct {
+	driver string // "" for the published endpoints
+	*daemon.Daemon
+}
+
+// newDaemons makes the listeners of all endpoints, or of none if it fails.
+func newDaemons(ctx context.Context, o options, log *slog.Logger, node *openedNode, claimed *pipe.Claimed,
+	metrics *exporter.Exporter) (all daemons, err error) {
+	add := func(claimed *pipe.Claimed, c daemon.Config) {
+		if err != nil {
+			return
+		}
+		c.Log = log
+		if c.Driver != "" {
+			c.Log = log.With("driver", c.Driver)
+		}
+		c.Held = func(ctx context.Context, name string) error {
+			return pipe.Held(ctx, pipe.Address(o.endpointDir, name))
+		}
+		c.Listen = func(name string) (net.Listener, error) { return claimed.Listen(ctx, name) }
+		c.Address = func(name string) string { return pipe.Address(o.endpointDir, name) }
+		c.Interceptors = []grpc.UnaryServerInterceptor{metrics.CountCalls(c.Driver)}
+		c.StreamInterceptors = []grpc.StreamServerInterceptor{metrics.CountStreams(c.Driver)}
+		c.GracePeriod = o.gracePeriod
+		var d *daemon.Daemon
+		if d, err = daemon.New(c); err == nil {
+			all = append(all, servedDriver{c.Driver, d})
+		}
+	}
+	ofNode := daemon.Config{Operations: node.operations, Control: node.control, MaxCalls: o.maxCalls}
+	if o.servesAll() {
+		add(claimed, ofNode)
+	} else {
+		ofNode.Driver = admin.Driver
+		add(claimed.Administrators(), ofNode)
+	}
+	for _, d := range o.drivers.Drivers {
+		add(claimed.GuardedBy(d.PipeSecurity), daemon.Config{Driver: d.Name, MaxCalls: d.MaxCalls,
+			Operations: d.operations(node.ofDriver(d.Name))})
+	}
+	if err != nil {
+		stopped, stop := context.WithCancel(ctx)
+		stop()
+		return nil, errors.Join(err, all.serve(stopped))
+	}
+	return all, nil
+}
+
+// serve serves all endpoints until ctx is done, or one ends with an error, which ends all.
+func (all daemons) serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, len(all))
+	var serving sync.WaitGroup
+	for i, d := range all {
+		serving.Go(func() {
+			defer stop()
+			errs[i] = d.Serve(ctx)
+		})
+	}
+	serving.Wait()
+	return errors.Join(errs...)
+}
+
+// drain refuses new calls at all endpoints, and waits for the running ones.
+func (all daemons) drain(ctx context.Context, lasts time.Duration) (running int) {
+	counts := make([]int, len(all))
+	var draining sync.WaitGroup
+	for i, d := range all {
+		draining.Go(func() { counts[i] = d.Drain(ctx, lasts) })
+	}
+	draining.Wait()
+	for _, n := range counts {
+		running += n
+	}
+	return running
+}
+
+// readiness is exporter.Readiness: the daemon is ready if all drivers' calls are taken.
+func (all daemons) readiness() (missing string, err error) {
+	for _, d := range all {
+		one, err := d.Readiness()
+		if err != nil && d.driver != "" {
+			err = fmt.Errorf("driver %s: %w", d.driver, err)
+		}
+		if err != nil {
+			return "", err
+		}
+		if one != "" {
+			missing = one
+		}
+	}
+	return missing, nil
+}
+
+func (all daemons) connections() (count map[string]int) {
+	count = make(map[string]int)
+	for _, d := range all {
+		count[d.driver] = d.Connections()
+	}
+	return count
+}
+
+func (all daemons) calls() map[string]server.Calls {
+	calls := make(map[string]server.Calls)
+	for _, d := range all {
+		calls[d.driver] = d.Calls()
+	}
+	return calls
+}
+
+// served returns the versions that are served somewhere, by group, the newest first, and the endpoints that
+// aren't, since another process has one of them.
+func (all daemons) served() (versions map[string][]string, missing []string) {
+	versions = make(map[string][]string)
+	for _, d := range all {
+		of, without := d.Served()
+		maps.Copy(versions, of)
+		missing = append(missing, without...)
+	}
+	return versions, missing
+}
+
+// endpoints returns the names of all endpoints that the options have served.
+func (o options) endpoints() (names []string, _ error) {
+	byDriver := make(map[string]rpc.Operations)
+	if o.servesAll() {
+		byDriver[""] = rpc.Operations(uncalled)
+	} else {
+		byDriver[admin.Driver] = rpc.Operations(uncalled)
+	}
+	for _, d := range o.drivers.Drivers {
+		byDriver[d.Name] = d.operations(uncalled)
+	}
+	for driver, operations := range byDriver {
+		services, err := rpc.Services(operations)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range services {
+			names = append(names, api.DriverEndpointName(driver, s.Group, s.Version))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

@@ -1,0 +1,212 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/csi-proxy/csi-proxy/api"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/serve/server"
+	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
+	"github.com/csi-proxy/csi-proxy/iscsi"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+// driversFile is the file of -drivers, in JSON. docs/drivers.md explains it.
+type driversFile struct {
+	// SharedEndpoints keeps the endpoints with the published names, at which every driver has the whole node.
+	SharedEndpoints bool          `json:"sharedEndpoints"`
+	Drivers         []driverEntry `json:"drivers"`
+}
+
+// driverEntry is a driver with endpoints of its own.
+type driverEntry struct {
+	Name string `json:"name"`
+	// Groups are those of the API. Default: disk, volume, filesystem and storage; with servers smb, with portals
+	// iscsi.
+	Groups []string `json:"groups"`
+	Disks  []struct {
+		Bus          storage.Bus `json:"bus"`
+		Vendor       string      `json:"vendor"`
+		Product      string      `json:"product"`
+		SerialNumber string      `json:"serialNumber"`
+		Adapter      *uint32     `json:"adapter"`
+		ISCSITarget  string      `json:"iscsiTarget"`
+	} `json:"disks"`
+	Directories  []string `json:"directories"`
+	SMBServers   []string `json:"smbServers"`
+	ISCSIPortals []string `json:"iscsiPortals"`
+	Services     []string `json:"services"`
+	// PipeSecurity and MaxCalls are those of the driver's endpoints. Defaults: -pipe-security, -max-calls.
+	PipeSecurity string `json:"pipeSecurity"`
+	MaxCalls     int    `json:"maxCalls"`
+}
+
+// maxDriversFile bounds the file, in bytes.
+const maxDriversFile = 1 << 20
+
+// readDrivers reads the file of -drivers.
+func readDrivers(path string) (file driversFile, _ error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return file, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxDriversFile+1))
+	if err != nil {
+		return file, err
+	}
+	if len(data) > maxDriversFile {
+		return file, fmt.Errorf("it is longer than %d bytes", maxDriversFile)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))) // as PowerShell writes it
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return file, err
+	}
+	if decoder.More() {
+		return file, fmt.Errorf("there is more than one JSON object in it")
+	}
+	if len(file.Drivers) == 0 {
+		return file, fmt.Errorf("it names no driver")
+	}
+	for i := range file.Drivers {
+		if err := file.Drivers[i].complete(); err != nil {
+			return file, fmt.Errorf("driver %q: %w", file.Drivers[i].Name, err)
+		}
+	}
+	return file, nil
+}
+
+// maxPipeName is how long Windows lets the name of a pipe be, without \\.\pipe\.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/namedpipeapi/nf-namedpipeapi-createnamedpipew (256
+// characters in all)
+const maxPipeName = 256 - len(`\\.\pipe\`)
+
+// complete checks a driver as far as the file alone tells, and fills in its defaults.
+func (d *driverEntry) complete() error {
+	isNamePart := func(r rune) bool {
+		return 'a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-.", r)
+	}
+	switch {
+	case d.Name == "" || strings.ContainsFunc(d.Name, func(r rune) bool { return !isNamePart(r) }):
+		return fmt.Errorf("the name must be that of the CSIDriver, of letters, digits, dots and hyphens")
+	case d.Name == admin.Driver:
+		return fmt.Errorf("the name is taken")
+	case len(api.DriverEndpointName(d.Name, "filesystem", "v1alpha1")) > maxPipeName:
+		return fmt.Errorf("the name is too long for the name of a pipe")
+	case d.MaxCalls < 0:
+		return fmt.Errorf("maxCalls is negative")
+	}
+	if d.Groups == nil {
+		d.Groups = []string{"disk", "volume", "filesystem", "storage"}
+		if len(d.SMBServers) > 0 {
+			d.Groups = append(d.Groups, "smb")
+		}
+		if len(d.ISCSIPortals) > 0 {
+			d.Groups = append(d.Groups, "iscsi")
+		}
+	}
+	for _, group := range d.Groups {
+		if !slices.Contains(api.Groups(), group) {
+			return fmt.Errorf("there is no group %q%s", group, didyoumean.Hint("", group, api.Groups()))
+		}
+	}
+	if d.PipeSecurity != "" {
+		return pipe.CheckSecurityDescriptor(d.PipeSecurity)
+	}
+	return nil
+}
+
+// scope returns what of the node is the driver's.
+func (d driverEntry) scope() (own nodeops.Driver, _ error) {
+	own.Driver = scope.Driver{Name: d.Name, Servers: d.SMBServers, Services: d.Services}
+	own.Dirs = d.Directories
+	for _, p := range d.Disks {
+		own.Disks = append(own.Disks, scope.DiskPattern{Bus: p.Bus, Vendor: p.Vendor, Product: p.Product,
+			SerialNumber: p.SerialNumber, Adapter: p.Adapter, Target: p.ISCSITarget})
+	}
+	for _, text := range d.ISCSIPortals {
+		portal, err := parsePortal(text)
+		if err != nil {
+			return own, fmt.Errorf("driver %q: portal %q: %w", d.Name, text, err)
+		}
+		own.Portals = append(own.Portals, portal)
+	}
+	return own, nil
+}
+
+// parsePortal reads the address of a portal, with or without a port.
+func parsePortal(text string) (p iscsi.Portal, _ error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return iscsi.Portal{Address: strings.Trim(text, "[]"), Port: iscsi.DefaultPort}, nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return p, fmt.Errorf("the port is no number from 1 to 65535")
+	}
+	return iscsi.Portal{Address: host, Port: uint16(n)}, nil
+}
+
+// operations returns those of all groups that the driver may use.
+func (d driverEntry) operations(all nodeops.Operations) (own rpc.Operations) {
+	for _, group := range d.Groups {
+		switch group {
+		case "disk":
+			own.Disk = all.Disk
+		case "volume":
+			own.Volume = all.Volume
+		case "filesystem":
+			own.Filesystem = all.Filesystem
+		case "smb":
+			own.SMB = all.SMB
+		case "iscsi":
+			own.ISCSI = all.ISCSI
+		case "system":
+			own.System = all.System
+		case "storage":
+			own.Storage = all.Storage
+		}
+	}
+	return own
+}
+
+// servesAll reports whether the published endpoints are served, at which every driver has the whole node.
+func (o *options) servesAll() bool { return len(o.drivers.Drivers) == 0 || o.drivers.SharedEndpoints }
+
+// loadDrivers reads the file of -drivers, if there is one, into the options.
+func (o *options) loadDrivers() (err error) {
+	if o.driversPath == "" {
+		return nil
+	}
+	if o.drivers, err = readDrivers(o.driversPath); err != nil {
+		return fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
+	}
+	for i, d := range o.drivers.Drivers {
+		own, err := d.scope()
+		if err != nil {
+			return fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
+		}
+		o.ofDrivers = append(o.ofDrivers, own)
+		o.drivers.Drivers[i].PipeSecurity = cmp.Or(d.PipeSecurity, o.pipeSecurity)
+		o.drivers.Drivers[i].MaxCalls = cmp.Or(d.MaxCalls, o.maxCalls, server.DefaultMaxCalls)
+	}
+	return nil
+}
