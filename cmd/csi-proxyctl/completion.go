@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
@@ -61,7 +60,7 @@ func (p *program) completeDisks(cmd *cobra.Command, args []string,
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
-		c := client.New(client.WithEndpointDir(p.endpointDir))
+		c := p.client(ctx)
 		defer func() { err = errors.Join(err, c.Close()) }()
 		ids, err := c.Disk.ListDiskIDs(ctx)
 		for _, n := range slices.Sorted(maps.Keys(ids)) {
@@ -78,7 +77,7 @@ func (p *program) completeVolumes(cmd *cobra.Command, args []string,
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return completions(cmd, func(ctx context.Context) (found []cobra.Completion, err error) {
-		c := client.New(client.WithEndpointDir(p.endpointDir))
+		c := p.client(ctx)
 		defer func() { err = errors.Join(err, c.Close()) }()
 		all, err := c.Disk.ListDiskIDs(ctx)
 		if err != nil {

@@ -21,8 +21,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/iscsi"
@@ -44,6 +47,7 @@ type program struct {
 	stdout, stderr io.Writer
 
 	endpointDir string
+	driver      string        // whose endpoints are used; see client
 	timeout     time.Duration // 0 for none
 	format      format
 
@@ -146,6 +150,9 @@ Exit codes:
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
 		"`directory` of the daemon's sockets; not used on Windows, which has named pipes")
+	flags.StringVar(&p.driver, "driver", "",
+		"`name` of the driver whose endpoints are used, on a node where the daemon's file of drivers names it: the\n"+
+			"command sees what the driver sees. Default: the whole node")
 	flags.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long the command may take; 0 for as long as it needs")
 	flags.VarP(&p.format, "output", "o", "`format` of the output: text or json")
 	complete(root, "output", cobra.FixedCompletions([]cobra.Completion{string(formatText), string(formatJSON)},
@@ -267,12 +274,27 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
+// client returns a client of the daemon: of the endpoints of -driver, or else of the published ones or, where
+// only drivers have some, of the administrators'.
+func (p *program) client(ctx context.Context) *client.Client {
+	if p.driver == "" {
+		held := func(driver string) bool {
+			name := api.DriverEndpointName(driver, "disk", "v1")
+			return pipe.Held(ctx, pipe.Address(p.endpointDir, name)) != nil
+		}
+		if !held("") && held(admin.Driver) {
+			p.driver = admin.Driver
+		}
+	}
+	return client.New(client.WithEndpointDir(p.endpointDir), client.WithDriver(p.driver))
+}
+
 // call is a leaf that calls CSI Proxy. If its first argument is a DISK or a VOLUME, the shell
 // completes it.
 func (p *program) call(use, short string,
 	do func(context.Context, *client.Client, []string) (reply, error)) *cobra.Command {
 	cmd := p.leaf(use, short, func(ctx context.Context, args []string) (r reply, err error) {
-		c := client.New(client.WithEndpointDir(p.endpointDir))
+		c := p.client(ctx)
 		defer func() { err = errors.Join(err, c.Close()) }()
 		return do(ctx, c, args)
 	})

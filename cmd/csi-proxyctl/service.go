@@ -19,7 +19,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
@@ -77,7 +76,7 @@ const healthTimeout = 3 * time.Second
 func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	c := client.New(client.WithEndpointDir(p.endpointDir))
+	c := p.client(ctx)
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if len(endpoints) == 0 {
 		return c.Ready(ctx)
@@ -85,7 +84,7 @@ func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 	var faults []error
 	for _, e := range c.Endpoints(ctx) {
 		switch {
-		case !slices.Contains(endpoints, api.EndpointName(e.Group, e.Version)):
+		case !slices.Contains(endpoints, api.DriverEndpointName(p.driver, e.Group, e.Version)):
 		case e.Err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", e.Address, e.Err))
 		case !e.Served:

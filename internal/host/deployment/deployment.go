@@ -38,6 +38,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 )
 
 // Names are the names of the service in the field. The first is the default for a new
@@ -310,7 +311,9 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 	var missing []string
 	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
-			if endpoint := api.EndpointName(group, version); !slices.Contains(report.Endpoints, endpoint) {
+			endpoint := api.EndpointName(group, version)
+			ofAdministrators := api.DriverEndpointName(admin.Driver, group, version) // with -drivers
+			if !slices.Contains(report.Endpoints, endpoint) && !slices.Contains(report.Endpoints, ofAdministrators) {
 				missing = append(missing, endpoint)
 			}
 		}
