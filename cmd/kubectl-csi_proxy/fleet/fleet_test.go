@@ -61,6 +61,20 @@ csi_proxy_calls{state="running"} 1
 csi_proxy_calls_limit 4096
 `
 
+// ofDrivers is of a daemon with a file of drivers: each driver has series of its own.
+const ofDrivers = `csi_proxy_build_info{version="v0.1.0"} 1
+csi_proxy_calls{driver="a.example.com",state="running"} 0
+csi_proxy_calls{driver="a.example.com",state="streams"} 128
+csi_proxy_calls{driver="administrators",state="running"} 60
+csi_proxy_calls{driver="b.example.com",state="running"} 60
+csi_proxy_calls_limit{driver="a.example.com"} 100
+csi_proxy_calls_limit{driver="administrators"} 4096
+csi_proxy_calls_limit{driver="b.example.com"} 100
+# TYPE grpc_server_handled_total counter
+grpc_server_handled_total{driver="a.example.com",grpc_code="FailedPrecondition",grpc_method="UnstageVolume"} 2
+grpc_server_handled_total{driver="b.example.com",grpc_code="FailedPrecondition",grpc_method="UnstageVolume"} 3
+`
+
 // aCluster is a cluster of these objects whose daemons answer as metrics does.
 func aCluster(metrics func(pod string) (string, error), objects ...runtime.Object) *fake.Clientset {
 	client := fake.NewClientset(objects...)
@@ -254,6 +268,9 @@ csi_proxy_forgotten_links{path="others"} 3
 			problem: "Windows hasn't answered queries for the node's volumes"},
 		{name: "many calls", metrics: strings.Replace(healthy, "running\"} 1", "running\"} 3000", 1),
 			problem: "3000 calls are under way, of 4096"},
+		{name: "many calls of one of the drivers", metrics: ofDrivers,
+			problem: "60 calls of b.example.com are under way, of 100",
+			check:   func(n NodeStatus) bool { return *n.RefusedUnstages == 5 }},
 		{name: "another program", metrics: "<html>", problem: "CSI Proxy doesn't answer"},
 		{name: "endless", metrics: strings.Repeat("#", 17<<20), problem: "more than 16777216 bytes"},
 	} {

@@ -277,9 +277,27 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 			s.problem("Windows hasn't answered queries for the node's %s for %v", of.Labels["of"], age.Round(time.Second))
 		}
 	}
-	running, _ := m.Value("csi_proxy_calls", "state", "running")
-	if limit, ok := m.Value("csi_proxy_calls_limit", "", ""); ok && running > limit/2 {
-		s.problem("%.0f calls are under way, of %.0f at most: mostly something hangs", running, limit)
+	s.readCalls(m)
+}
+
+// readCalls takes over how many calls are under way. Each driver with endpoints of its own has series, and a limit, of
+// its own; so one that is stuck doesn't disappear among others that aren't.
+func (s *NodeStatus) readCalls(m cluster.Metrics) {
+	limits := make(map[string]float64) // by driver
+	for _, limit := range m.Series("csi_proxy_calls_limit") {
+		limits[limit.Labels["driver"]] = limit.Value
+	}
+	for _, calls := range m.Series("csi_proxy_calls") {
+		driver := calls.Labels["driver"]
+		limit, ok := limits[driver]
+		if calls.Labels["state"] != "running" || !ok || calls.Value <= limit/2 {
+			continue
+		}
+		of := ""
+		if driver != "" {
+			of = " of " + driver
+		}
+		s.problem("%.0f calls%s are under way, of %.0f at most: mostly something hangs", calls.Value, of, limit)
 	}
 }
 
