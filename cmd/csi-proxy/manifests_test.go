@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,9 +21,10 @@ func TestManifests(t *testing.T) {
 		Program string
 		Args    []string
 		In      string
+		Drivers json.RawMessage // the file of -drivers
 	}
 	must(t, json.Unmarshal(content, &lines))
-	parsed := 0
+	parsed, withDrivers := 0, 0
 	for _, line := range lines {
 		args := line.Args
 		if line.Program == "csi-proxyctl" {
@@ -36,6 +38,12 @@ func TestManifests(t *testing.T) {
 			continue
 		}
 		parsed++
+		if line.Drivers != nil {
+			withDrivers++
+			file := filepath.Join(t.TempDir(), "drivers.json")
+			must(t, os.WriteFile(file, line.Drivers, 0o600))
+			args = append(args, "-drivers="+file) // the last one counts
+		}
 		o, err := parseFlags(args, io.Discard)
 		if err != nil {
 			t.Errorf("%q of %q: %v", args, line.In, err)
@@ -45,7 +53,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%q of %q: %v", args, line.In, err)
 		}
 	}
-	if parsed < 5 {
-		t.Errorf("only %d command lines of the daemon", parsed)
+	if parsed < 5 || withDrivers < 2 {
+		t.Errorf("only %d command lines of the daemon, %d of them with drivers", parsed, withDrivers)
 	}
 }

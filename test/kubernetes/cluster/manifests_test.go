@@ -125,7 +125,7 @@ func checkDaemonSet(t *testing.T, set *apps.DaemonSet, pod *core.PodSpec) {
 			t.Errorf("%s: a HostProcess pod needs hostNetwork", set.Name)
 		}
 		for _, v := range pod.Volumes {
-			if v.Secret == nil {
+			if v.Secret == nil && v.ConfigMap == nil {
 				t.Errorf("%s: a HostProcess pod has the volume %s", set.Name, v.Name)
 			}
 		}
@@ -148,6 +148,9 @@ func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Contain
 				t.Errorf("%s: the Secret is mounted at %s", name, mount.MountPath)
 			}
 			continue
+		}
+		if v.ConfigMap != nil && (!mount.ReadOnly || mount.MountPath != `C:\csi-proxy-drivers`) {
+			t.Errorf("%s: the ConfigMap is mounted at %s", name, mount.MountPath)
 		}
 		if v.HostPath == nil {
 			continue
@@ -238,6 +241,8 @@ type commandLine struct {
 	Program string   `json:"program"`
 	Args    []string `json:"args"`
 	In      string   `json:"in"` // the first of the manifests that have it, by name
+	// Drivers is the file of -drivers.
+	Drivers any `json:"drivers,omitempty"`
 }
 
 // TestCommandLines writes down each command line of ours in the manifests. The tests of the
@@ -248,16 +253,18 @@ func TestCommandLines(t *testing.T) {
 	found := make(map[string]*commandLine)
 	everything := manifests.Everything(t)
 	for _, name := range slices.Sorted(maps.Keys(everything)) {
-		for _, template := range manifests.Templates(manifests.Decode(t, everything[name])) {
+		objects := manifests.Decode(t, everything[name])
+		for _, template := range manifests.Templates(objects) {
 			containers := manifests.Containers(&template.Spec)
 			for _, c := range containers {
 				containers = append(containers, manifests.Execs(c)...)
 			}
 			for _, c := range containers {
 				p, args := manifests.Program(c)
-				key := p + " " + strings.Join(args, " ")
+				drivers := driversFile(t, objects, &template.Spec, c, args)
+				key := fmt.Sprint(p, args, drivers)
 				if p != "" && found[key] == nil {
-					found[key] = &commandLine{Program: p, Args: args, In: name}
+					found[key] = &commandLine{Program: p, Args: args, In: name, Drivers: drivers}
 				}
 			}
 		}
@@ -278,6 +285,44 @@ func TestCommandLines(t *testing.T) {
 	if diff := cmp.Diff(written, lines); diff != "" {
 		t.Errorf("%s (-) isn't what the manifests have (+); run go -C test/kubernetes/cluster test -run TestCommandLines -update:\n%s",
 			file, diff)
+	}
+}
+
+// driversFile returns the file that a container's -drivers names, which must be in a ConfigMap that is mounted.
+func driversFile(t *testing.T, objects []runtime.Object, pod *core.PodSpec, c core.Container, args []string) (file any) {
+	t.Helper()
+	for _, arg := range args {
+		path, ok := strings.CutPrefix(arg, "-drivers=")
+		if !ok {
+			continue
+		}
+		for _, config := range manifests.All[*core.ConfigMap](objects) {
+			for _, v := range pod.Volumes {
+				for _, mount := range c.VolumeMounts {
+					name, below := strings.CutPrefix(path, `C:\hpc`+strings.TrimPrefix(mount.MountPath, "C:")+`\`)
+					if below && mount.Name == v.Name && v.ConfigMap != nil && v.ConfigMap.Name == config.Name {
+						must(t, json.Unmarshal([]byte(config.Data[name]), &file))
+						return file
+					}
+				}
+			}
+		}
+		t.Fatalf("%s: no mounted ConfigMap has the file", arg)
+	}
+	return nil
+}
+
+// TestDriversRoll: another file of drivers makes the DaemonSet exchange its pods, since the daemon reads it when it
+// starts; a release without one isn't touched by that.
+func TestDriversRoll(t *testing.T) {
+	annotations := func(values string) map[string]string {
+		return manifests.All[*apps.DaemonSet](manifests.Decode(t, manifests.MustHelm(t, values)))[0].Spec.Template.Annotations
+	}
+	none := annotations("mode: container")
+	one := annotations("{mode: container, drivers: [{name: a.example.com}]}")
+	other := annotations("{mode: container, drivers: [{name: a.example.com, maxCalls: 7}]}")
+	if len(none) != 1 || len(one) != 2 || reflect.DeepEqual(one, other) {
+		t.Errorf("the annotations are %v without drivers, %v with one, and %v when it has changed", none, one, other)
 	}
 }
 
@@ -332,6 +377,13 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		`workingDirs: D:\a`,
 		"protectedVolumes: ['']",
 		"requirePrivacy: 'no'",
+		"{mode: container, drivers: [{disks: [{bus: NVMe}]}]}",
+		"{mode: container, drivers: [{name: a, disk: [{bus: NVMe}]}]}",
+		"{mode: container, drivers: [{name: a, disks: [{}]}]}",
+		"{mode: container, drivers: [{name: a, disks: [{model: b}]}]}",
+		"{mode: container, drivers: [{name: a, groups: [disks]}]}",
+		"{mode: container, drivers: {a: {}}}",
+		"sharedEndpoints: 1",
 		"goMemoryLimit: 400Mi",
 		"gracePeriodSeconds: 25s",
 		"gracePeriodSeconds: -1",
@@ -376,9 +428,15 @@ func TestRefusals(t *testing.T) {
 		"kubeletPath: 'C:varlibkubelet'": `kubeletPath is "C:varlibkubelet": it must be a path on a Windows drive such as C:\var\lib\kubelet, ` +
 			`without a backslash at its end and without any of / * ? " < > | & ^ and the percent sign. ` +
 			`With --set, double each backslash: --set 'kubeletPath=C:\\var\\lib\\kubelet'`,
-		"{mode: container, goMemoryLimit: 512MiB}": "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
-		"nodeSelector: {kubernetes.io/os: linux}":  "nodeSelector: the chart sets kubernetes.io/os, to windows",
-		"extraArgs: [-max-cals=100]":               `extraArgs: "-max-cals=100" isn't a flag of the daemon on a node; docs/flags.md lists them`,
+		"{mode: container, goMemoryLimit: 512MiB}":                           "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
+		"nodeSelector: {kubernetes.io/os: linux}":                            "nodeSelector: the chart sets kubernetes.io/os, to windows",
+		"extraArgs: [-max-cals=100]":                                         `extraArgs: "-max-cals=100" isn't a flag of the daemon on a node; docs/flags.md lists them`,
+		"drivers: [{name: a}]":                                               "drivers: in mode service the daemon's file outlives the pods",
+		"{mode: container, drivers: [{name: a_b}]}":                          `drivers is "a_b": it must be the name of a CSIDriver`,
+		"{mode: container, drivers: [{name: a}, {name: A}]}":                 "drivers: one of the drivers is there twice",
+		"{mode: container, drivers: [{name: a}], extraArgs: ['-drivers=C']}": "extraArgs: -drivers is given by drivers",
+		"{mode: container, drivers: [{name: a}], exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}}": "exampleDriver " +
+			"uses the published endpoints, which are off",
 		"exampleDriver: {enabled: true}":           "exampleDriver.image is empty: nobody has published an image of the example driver",
 		"image: {repository: https://ghcr.io/a/b}": `"https://ghcr.io/a/b:v0.1.0" isn't the name of an image`,
 	} {
@@ -446,6 +504,8 @@ func TestRefusals(t *testing.T) {
 		"metrics: {bindAddress: 0.0.0.0}",
 		"{mode: container, goMemoryLimit: 900MiB, resources: {limits: {memory: 1Gi}}}",
 		"goMemoryLimit: 600MiB",
+		`extraArgs: ['-drivers=C:\csi\drivers.json']`,
+		"{mode: removeService, drivers: [{name: a}]}",
 		"{mode: container, goMemoryLimit: '', resources: {}}",
 	} {
 		if _, err := manifests.Helmed(t, values); err != nil {

@@ -33,6 +33,8 @@ var changes = []struct {
 	{"kubeletPath", `D:\kubelet`, ""},
 	{"workingDirs", []any{`C:\k\csi`}, ""},
 	{"protectedVolumes", []any{"D:"}, ""},
+	{"drivers", []any{map[string]any{"name": "ebs.csi.aws.com"}}, "mode: container"},
+	{"sharedEndpoints", true, "{mode: container, drivers: [{name: ebs.csi.aws.com}]}"},
 	{"requirePrivacy", false, ""},
 	{"gracePeriodSeconds", 60, ""},
 	{"logLevel", 4, ""},

@@ -46,6 +46,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- range .Values.protectedVolumes }}
 - {{ printf "-protected-volume=%s" . | quote }}
 {{- end }}
+{{- if include "csi-proxy.hasDrivers" . }}
+# A mount is below this directory with each version of containerd.
+- {{ printf "-drivers=%%CONTAINER_SANDBOX_MOUNT_POINT%%%s\\drivers.json" (include "csi-proxy.driversDirectory" . | trimPrefix "C:") | squote }}
+{{- end }}
 {{- if not .Values.requirePrivacy }}
 - -require-privacy=false
 {{- end }}
@@ -61,6 +65,21 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}
+{{- end }}
+
+{{/* Not empty if the manifests have a file of drivers. */}}
+{{- define "csi-proxy.hasDrivers" -}}
+{{- if and .Values.drivers (eq .Values.mode "container") -}}true{{- end -}}
+{{- end }}
+
+{{/* The file that names the node's drivers. */}}
+{{- define "csi-proxy.drivers" -}}
+{{ dict "sharedEndpoints" .Values.sharedEndpoints "drivers" .Values.drivers | toPrettyJson }}
+{{- end }}
+
+{{/* Where that file is mounted: a directory that a node doesn't have, since the mount hides what is there. */}}
+{{- define "csi-proxy.driversDirectory" -}}
+C:\csi-proxy-drivers
 {{- end }}
 
 {{/* The arguments of csi-proxyctl that remove the service. */}}

@@ -38,6 +38,20 @@ SPDX-License-Identifier: Apache-2.0
 {{- fail (printf "podLabels: the chart sets %s, by which the DaemonSet finds its pods" $label) }}
 {{- end }}
 {{- end }}
+{{- if and .Values.drivers (eq .Values.mode "service") }}
+{{- fail "drivers: in mode service the daemon's file outlives the pods: put it onto the nodes, where only administrators can write, and name it by extraArgs, -drivers=PATH; or choose mode container" }}
+{{- end }}
+{{- if and .Values.drivers .Values.exampleDriver.enabled (not .Values.sharedEndpoints) }}
+{{- fail "exampleDriver uses the published endpoints, which are off while drivers names some: set sharedEndpoints" }}
+{{- end }}
+{{- $names := list }}
+{{- range .Values.drivers }}
+{{- include "csi-proxy.refuseOther" (dict "name" "drivers" "value" .name "pattern" `^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$` "be" "the name of a CSIDriver, such as ebs.csi.aws.com") }}
+{{- $names = append $names (lower .name) }}
+{{- end }}
+{{- if ne (uniq $names | len) (len $names) }}
+{{- fail "drivers: one of the drivers is there twice" }}
+{{- end }}
 {{- if hasKey .Values.nodeSelector "kubernetes.io/os" }}
 {{- fail "nodeSelector: the chart sets kubernetes.io/os, to windows" }}
 {{- end }}
@@ -58,6 +72,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- fail (printf "extraArgs: %q has one of & | < > ^ \" or the percent sign, which cmd.exe takes as its own: HostProcess containers are started by it" .) }}
 {{- end }}
 {{- $name := . | trimPrefix "-" | trimPrefix "-" | splitList "=" | first }}
+{{- if and (eq $name "drivers") $.Values.drivers }}
+{{- fail "extraArgs: -drivers is given by drivers" }}
+{{- end }}
 {{- $value := get (dict "kubelet-path" "kubeletPath" "metrics-bind-address" "metrics.bindAddress and metrics.port" "grace-period" "gracePeriodSeconds") $name }}
 {{- if $value }}
 {{- fail (printf "extraArgs: -%s is given by %s, which other parts of the manifests follow; set that" $name $value) }}
