@@ -56,7 +56,8 @@ type Driver struct {
 }
 
 // DiskPattern is what Windows says of a driver's disks. All fields that are set must fit. Texts compare
-// without regard to case and to blanks around them; a * at the end stands for any rest.
+// without regard to case and to blanks around them; a * at the end stands for any rest. Where Windows has cut a
+// vendor to 8 characters, or a product to 16, no more of the pattern count.
 type DiskPattern struct {
 	Bus             storage.Bus
 	Vendor, Product string
@@ -207,9 +208,16 @@ func (a asked) is(d Driver) bool {
 
 func (a asked) fits(p DiskPattern) bool {
 	return (p.Bus == "" || opendisk.Bus(a.Descriptor.BusType) == p.Bus) &&
-		fitsText(p.Vendor, a.Descriptor.VendorID) && fitsText(p.Product, a.Descriptor.ProductID) &&
+		fitsInquiry(p.Vendor, a.Descriptor.VendorID, 8) && fitsInquiry(p.Product, a.Descriptor.ProductID, 16) &&
 		fitsText(p.SerialNumber, a.Descriptor.SerialNumber) && fitsText(p.Target, a.target) &&
 		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)
+}
+
+// fitsInquiry is fitsText for a text of the SCSI inquiry, which has room for so many characters. Of NVMe disks,
+// Windows may give more.
+func fitsInquiry(pattern, text string, room int) bool {
+	pattern, text = strings.TrimSpace(pattern), strings.TrimSpace(text)
+	return fitsText(pattern, text) || len(text) == room && len(pattern) > room && fitsText(pattern[:room], text)
 }
 
 // fitsText reports whether a text fits a pattern, which fits all if it is empty.

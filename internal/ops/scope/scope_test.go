@@ -1,0 +1,68 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/storage"
+)
+
+func TestDiskPattern(t *testing.T) {
+	adapter := uint32(3)
+	disk := func(vendor, product string) asked {
+		return asked{adapter: 3, hasAdapter: true, target: "iqn.example:vol-1", Hardware: opendisk.Hardware{
+			Descriptor: win.DeviceDescriptor{BusType: win.BusTypeSAS, VendorID: vendor, ProductID: product, SerialNumber: " vol-1 "}}}
+	}
+	usual := disk("Msft    ", "Virtual Disk    ")
+	for _, test := range []struct {
+		name    string
+		pattern DiskPattern
+		disk    asked
+		fits    bool
+	}{
+		{"vendor and product", DiskPattern{Vendor: "msft", Product: " Virtual disk"}, usual, true},
+		{"another product", DiskPattern{Vendor: "Msft", Product: "Virtual"}, usual, false},
+		{"beginning", DiskPattern{Product: "Virtual*"}, usual, true},
+		{"another beginning", DiskPattern{Product: "Physical*"}, usual, false},
+		{"bus", DiskPattern{Bus: storage.BusSAS}, usual, true},
+		{"another bus", DiskPattern{Bus: storage.BusNVMe, Vendor: "Msft"}, usual, false},
+		{"serial number", DiskPattern{SerialNumber: "VOL-*"}, usual, true},
+		{"another serial number", DiskPattern{SerialNumber: "vol"}, usual, false},
+		{"adapter", DiskPattern{Adapter: &adapter}, usual, true},
+		{"no adapter", DiskPattern{Adapter: &adapter}, asked{}, false},
+		{"target", DiskPattern{Target: "iqn.example:*"}, usual, true},
+		{"no target", DiskPattern{Target: "iqn.example:*"}, asked{}, false},
+		{"a product that was cut", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon Elastic B"), true},
+		{"a product that wasn't", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon Elastic Block Store"), true},
+		{"another product of 16 characters", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon Elastic C"), false},
+		{"a shorter product", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon"), false},
+	} {
+		if got := test.disk.fits(test.pattern); got != test.fits {
+			t.Errorf("%s: %v, want %v", test.name, got, test.fits)
+		}
+	}
+}
+
+func TestServers(t *testing.T) {
+	d := Driver{Servers: []string{"Files.example.com", ".file.core.windows.net"}}
+	for path, own := range map[string]bool{
+		`\\files.EXAMPLE.com\share\directory`:     true,
+		`//files.example.com/share`:               true,
+		`\\account.file.core.windows.net\share`:   true,
+		`\\file.core.windows.net\share`:           false,
+		`\\account.file.core.windows.net.evil\s`:  false,
+		`\\files\share`:                           false,
+		`\\files.example.com.\share`:              false,
+		`\\localhost\C$`:                          false,
+		`C:\files.example.com\share`:              false,
+		`\\?\UNC\files.example.com\share\passage`: false,
+	} {
+		if got := d.HasShare(path); got != own {
+			t.Errorf("%s: %v, want %v", path, got, own)
+		}
+	}
+}
