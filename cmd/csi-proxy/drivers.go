@@ -79,7 +79,7 @@ func readDrivers(path string) (file driversFile, _ error) {
 	if err := decoder.Decode(&file); err != nil {
 		return file, err
 	}
-	if decoder.More() {
+	if _, err := decoder.Token(); err != io.EOF {
 		return file, fmt.Errorf("there is more than one JSON object in it")
 	}
 	if len(file.Drivers) == 0 {

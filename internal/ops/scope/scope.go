@@ -69,7 +69,11 @@ type DiskPattern struct {
 }
 
 // isZero reports whether the pattern fits all disks.
-func (p DiskPattern) isZero() bool { return p == DiskPattern{} }
+func (p DiskPattern) isZero() bool {
+	texts := []string{p.Vendor, p.Product, p.SerialNumber, p.Target}
+	return p.Bus == "" && p.Adapter == nil &&
+		!slices.ContainsFunc(texts, func(text string) bool { return strings.Trim(text, " *") != "" })
+}
 
 // validate returns csiproxy.ErrInvalidArgument, with the reason, for a driver that can't be told from others.
 func (d Driver) validate() error {
@@ -108,6 +112,9 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 		}
 		for _, p := range d.Portals {
 			once = append(once, "portal "+winname.Lower(portalOf(p).String()))
+		}
+		for _, service := range d.Services {
+			once = append(once, "service "+winname.Lower(service))
 		}
 		for _, name := range once {
 			if other, taken := owners[name]; taken {
