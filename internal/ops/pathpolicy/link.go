@@ -273,6 +273,9 @@ func (w *walk) count(e Entry) error {
 }
 
 func (e Entry) outside(link Link) error {
+	if e.walk.policy.territory != nil { // what another driver has isn't told
+		return e.refused(csiproxy.ErrPermissionDenied, "it is a link out of the driver's directories")
+	}
 	return e.refused(csiproxy.ErrPermissionDenied,
 		"it is a link out of the allowed directories, to "+quote.Text(link.Target()))
 }
