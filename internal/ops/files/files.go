@@ -164,7 +164,7 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 	}
 	return false, &csiproxy.Error{
 		Kind:   csiproxy.ErrPermissionDenied,
-		Detail: "it is a link out of the allowed directories, to " + quote.Text(link.Target()),
+		Detail: f.paths.OutsideDetail(link),
 	}
 }
 

@@ -273,11 +273,16 @@ func (w *walk) count(e Entry) error {
 }
 
 func (e Entry) outside(link Link) error {
-	if e.walk.policy.territory != nil { // what another driver has isn't told
-		return e.refused(csiproxy.ErrPermissionDenied, "it is a link out of the driver's directories")
+	return e.refused(csiproxy.ErrPermissionDenied, e.walk.policy.OutsideDetail(link))
+}
+
+// OutsideDetail says of a link why it isn't followed: it leads out of the policy's directories. A driver isn't told
+// where, since it may be another's.
+func (p *Policy) OutsideDetail(link Link) string {
+	if p.territory != nil {
+		return "it is a link out of the driver's directories"
 	}
-	return e.refused(csiproxy.ErrPermissionDenied,
-		"it is a link out of the allowed directories, to "+quote.Text(link.Target()))
+	return "it is a link out of the allowed directories, to " + quote.Text(link.Target())
 }
 
 // checkVolume returns an error if a link leads to a volume that is protected.
