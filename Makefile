@@ -126,6 +126,7 @@ else ifdef SOAK
 	$(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 else
 	$(GO) test -timeout 40m ./internal/ops/... ./internal/sim/winsim/...
+	$(GO) test -run '^TestDriver' ./internal/serve/daemon
 	$(GO) -C test/windows test -count=1 -timeout 20m ./...
 endif
 

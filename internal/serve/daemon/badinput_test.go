@@ -57,10 +57,13 @@ type target struct {
 	volume string      // formatted and mounted
 	raw    disk.Number // number of a raw disk
 
+	driver string // whose endpoints are called; "" for the published ones
 	server *daemon.Daemon
 	stop   func() error // stops the daemon; may be called twice
 	dial   func(ctx context.Context, endpoint string) (net.Conn, error)
-	conns  map[string]*grpc.ClientConn
+
+	mu    sync.Mutex // guards conns: some tests call at the same time
+	conns map[string]*grpc.ClientConn
 }
 
 // newTarget serves the node in memory.
@@ -101,14 +104,16 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error),
 	operations, err := nodeops.New(g.sys, nodeops.Options{})
 	simtest.Must(t, err)
 	simtest.Must(t, operations.Volume.ResizeVolume(t.Context(), volume.ID(g.volume), 0)) // so that nothing is left to grow
-	s, err := daemon.New(daemon.Config{
-		Operations: rpc.Operations(operations.Operations),
-		Listen:     listen,
-		Log:        slog.New(slog.DiscardHandler),
+	g.serve(daemon.Config{Operations: rpc.Operations(operations.Operations), Listen: listen})
+	return g
+}
 
-		GracePeriod: 10 * time.Second,
-	})
-	simtest.Must(t, err)
+// serve serves operations until the test's end.
+func (g *target) serve(c daemon.Config) {
+	g.t.Helper()
+	c.Log, c.GracePeriod = slog.New(slog.DiscardHandler), 10*time.Second
+	s, err := daemon.New(c)
+	simtest.Must(g.t, err)
 	g.server = s
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -117,18 +122,19 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error),
 		stop()
 		return <-served
 	})
-	t.Cleanup(func() {
+	g.t.Cleanup(func() {
 		for _, conn := range g.conns {
 			conn.Close()
 		}
-		simtest.Must(t, g.stop())
+		simtest.Must(g.t, g.stop())
 	})
-	return g
 }
 
 // conn returns the connection to an endpoint.
 func (g *target) conn(group, version string) *grpc.ClientConn {
-	name := api.EndpointName(group, version)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name := api.DriverEndpointName(g.driver, group, version)
 	if g.conns[name] == nil {
 		conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.dial(ctx, name) }))
@@ -203,7 +209,7 @@ func (g *target) send(m method, name string, request []byte) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()
-	err := g.call(ctx, m, request)
+	_, err := g.call(ctx, m, request)
 	st := status.Convert(err)
 	switch st.Code() {
 	case codes.Internal:
@@ -237,24 +243,26 @@ func (g *target) send(m method, name string, request []byte) {
 }
 
 // call makes a call. Of a stream, which may go on for ever, it takes the first response.
-func (g *target) call(ctx context.Context, m method, request []byte) error {
+func (g *target) call(ctx context.Context, m method, request []byte) (response []byte, _ error) {
 	conn := g.conn(m.group, m.version)
 	if !m.IsStreamingServer() {
-		return conn.Invoke(ctx, m.path(), request, new([]byte), grpc.ForceCodec(rawBytes{}))
+		err := conn.Invoke(ctx, m.path(), request, &response, grpc.ForceCodec(rawBytes{}))
+		return response, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, m.path(), grpc.ForceCodec(rawBytes{}))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := stream.SendMsg(request); err != nil && err != io.EOF {
-		return err
+		return nil, err
 	}
 	if err := stream.CloseSend(); err != nil {
-		return err
+		return nil, err
 	}
-	return stream.RecvMsg(new([]byte))
+	err = stream.RecvMsg(&response)
+	return response, err
 }
 
 // method is a method of a published version.
