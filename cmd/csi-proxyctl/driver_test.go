@@ -1,0 +1,61 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
+	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
+	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+)
+
+// Where only drivers and administrators have endpoints, the program reaches the whole node, and with -driver what
+// the driver sees.
+func TestDriverFlag(t *testing.T) {
+	const driver = "red.csi.example.com"
+	sys := simtest.Open(t, winsim.Delays{})
+	simtest.Attach(t, sys, winsim.DiskSpec{Serial: "red-1", VendorID: "REDINC"})
+	simtest.Attach(t, sys, winsim.DiskSpec{Serial: "nobodys-1"})
+	node, err := nodeops.New(sys, nodeops.Options{},
+		nodeops.Driver{Driver: scope.Driver{Name: driver, Disks: []scope.DiskPattern{{Vendor: "REDINC"}}}})
+	simtest.Must(t, err)
+	dir := simtest.SocketDir(t)
+	claim, err := pipe.Claim(dir)
+	simtest.Must(t, err)
+	t.Cleanup(func() { simtest.Must(t, claim.Close()) })
+	for name, operations := range map[string]nodeops.Operations{admin.Driver: node.Operations, driver: node.Driver(driver)} {
+		d, err := daemon.New(daemon.Config{Driver: name, Operations: rpc.Operations(operations),
+			Listen: func(name string) (net.Listener, error) { return claim.Listen(t.Context(), name) }})
+		simtest.Must(t, err)
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Serve(ctx) }()
+		t.Cleanup(func() { stop(); simtest.Must(t, <-ended) })
+	}
+	for args, all := range map[string]bool{"disk list": true, "--driver " + driver + " disk list": false} {
+		var stdout, stderr strings.Builder
+		if code := run(t.Context(), append([]string{"--endpoint-dir", dir}, strings.Fields(args)...), strings.NewReader(""), &stdout, &stderr); code != 0 {
+			t.Errorf("%s: exit code %d: %s", args, code, &stderr)
+		}
+		if !strings.Contains(stdout.String(), "red-1") || strings.Contains(stdout.String(), "nobodys-1") != all {
+			t.Errorf("%s: %s", args, &stdout)
+		}
+	}
+	var stdout, stderr strings.Builder
+	if code := run(t.Context(), []string{"--endpoint-dir", dir, "--driver", "other.example.com", "disk", "list"}, strings.NewReader(""), &stdout,
+		&stderr); code == 0 {
+		t.Errorf("a driver without endpoints has %s", &stdout)
+	}
+}
