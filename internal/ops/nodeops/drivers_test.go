@@ -181,6 +181,24 @@ func TestDriversSideBySide(t *testing.T) {
 	}
 }
 
+// So they do where Windows knows no devices of partitions, and all volumes of the node are searched.
+func TestDriversSearchVolumes(t *testing.T) {
+	beginAndEnd(t, winsim.Settings{NoPartitionDevices: true})
+}
+
+func TestDriversOnOtherWindows(t *testing.T) { simtest.EachSwitch(t, beginAndEnd) }
+
+func beginAndEnd(t *testing.T, settings winsim.Settings) {
+	w := newTenants(t)
+	w.must(w.sim.SetSettings(settings))
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	for _, d := range w.own {
+		w.end(d)
+	}
+}
+
 // attempt is a call by which a driver names what is another's.
 type attempt struct {
 	name string
@@ -576,4 +594,13 @@ func TestDriversThatOverlap(t *testing.T) {
 		_, err := nodeops.New(nil, nodeops.Options{}, drivers...)
 		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
 	}
+}
+
+// The load of the node has the calls of drivers, so that one of theirs that hangs is seen.
+func TestLoadHasCallsOfDrivers(t *testing.T) {
+	w := newTenants(t)
+	running := 0
+	simtest.BeforeCalls(w.sim, func(int, winsim.Call) { running = max(running, w.node.Load().Running) })
+	w.must(second(w.own[red].Filesystem.PathExists(t.Context(), w.own[red].staging)))
+	simtest.Want(t, "calls that run", running, 1)
 }

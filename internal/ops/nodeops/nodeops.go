@@ -89,13 +89,20 @@ type Node struct {
 	shares  *shares.Mappings
 	staging *staging.Staging
 	drivers map[string]Operations
+	ofOwn   []*operation.Windows // the calls of each driver
 }
 
 // Driver returns the operations of one of the drivers, by its name.
 func (n *Node) Driver(name string) Operations { return n.drivers[name] }
 
 // Load returns what the calls to Windows have to do.
-func (n *Node) Load() operation.Load { return n.calls.Load() }
+func (n *Node) Load() operation.Load {
+	load := n.calls.Load()
+	for _, calls := range n.ofOwn {
+		load = load.Plus(calls.Load())
+	}
+	return load
+}
 
 // RefusedLogOns returns how many accounts SMB servers have refused lately, and how many log-ons
 // weren't made because of that.
@@ -167,10 +174,13 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 		disks: allDisks, shares: mappings, staging: tasks, drivers: make(map[string]Operations)}
 	var others []*pathpolicy.Policy
 	for _, d := range drivers {
-		own, paths, err := ofDriver(d, table.Of(d.Driver, operation.NewWindows(sys, o.OnWindowsCall, o.Logger)), o, tasks)
+		// Calls of its own: those that hang keep no other driver's waiting.
+		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", d.Name))
+		own, paths, err := ofDriver(d, table.Of(d.Driver, calls), o, tasks)
 		if err != nil {
 			return nil, err
 		}
+		n.ofOwn = append(n.ofOwn, calls)
 		for _, other := range others {
 			if dir := pathpolicy.Shared(paths, other); dir != "" {
 				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(d.Name),
@@ -192,8 +202,8 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	return n, nil
 }
 
-// ofDriver returns the operations of a driver. sys is its own; so its calls that hang keep no other driver's
-// waiting. node are the tasks of the node, of whose groups it gets its part.
+// ofDriver returns the operations of a driver, whose sys is, and its paths. node are the tasks of the node, of whose
+// groups it gets its part.
 func ofDriver(d Driver, sys *scope.System, o Options, node *staging.Staging) (
 	own Operations, _ *pathpolicy.Policy, _ error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", d.Name)

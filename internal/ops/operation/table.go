@@ -247,6 +247,15 @@ type Load struct {
 	Hanging []Call // the overdue ones, the oldest maxHanging of them, in their order
 }
 
+// Plus returns the load of two.
+func (l Load) Plus(m Load) Load {
+	sum := Load{l.Running + m.Running, l.Overdue + m.Overdue, l.Waiting + m.Waiting, l.Refused + m.Refused,
+		slices.Concat(l.Hanging, m.Hanging)}
+	slices.SortFunc(sum.Hanging, func(a, b Call) int { return a.Since.Compare(b.Since) })
+	sum.Hanging = sum.Hanging[:min(len(sum.Hanging), maxHanging)]
+	return sum
+}
+
 // maxHanging bounds Load.Hanging.
 const maxHanging = 32
 

@@ -5,6 +5,7 @@ package scope
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -133,6 +134,18 @@ func (s *System) checkPath(ctx context.Context, path string) error {
 		}
 	}
 	return nil
+}
+
+// FindVolumes returns the driver's volumes, and those that don't say whose they are.
+func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
+	all, err := s.System.FindVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(name string) bool {
+		return errors.Is(s.checkVolume(ctx, name), csiproxy.ErrNotFound)
+	})
+	return all, ctx.Err()
 }
 
 func (s *System) VolumePathNames(ctx context.Context, name string) ([]string, error) {
