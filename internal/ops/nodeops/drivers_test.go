@@ -411,6 +411,9 @@ func attempts() []attempt {
 		attempt{name: "StopService", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return none(d.System.StopService(ctx, other.service, true))
 		}},
+		attempt{name: "StopService of the initiator", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return none(d.System.StopService(ctx, "msiscsi", false))
+		}},
 		attempt{name: "StageVolume of a target", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: d.staging + "-new", Wait: -1,
 				Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: other.portal, IQN: other.iqn}}, Login: storage.Login{Authentication: iscsi.Authentication{Secret: secret.New("")}}})))

@@ -280,26 +280,31 @@ func (s *System) ISCSIPersistentLogins(ctx context.Context) ([]win.ISCSIPersiste
 	return slices.DeleteFunc(all, func(l win.ISCSIPersistentLogin) bool { return !s.driver.hasPortal(l.Portal) }), err
 }
 
-// checkService returns csiproxy.ErrPermissionDenied for a service that isn't the driver's. The initiator's
-// is for all drivers with portals.
+// checkService returns csiproxy.ErrPermissionDenied for a service that isn't the driver's.
 func (s *System) checkService(name string) error {
-	const initiator = "MSiSCSI"
-	own := func(service string) bool { return strings.EqualFold(service, name) }
-	if slices.ContainsFunc(s.driver.Services, own) || own(initiator) && len(s.driver.Portals) > 0 {
+	if slices.ContainsFunc(s.driver.Services, func(own string) bool { return strings.EqualFold(own, name) }) {
 		return nil
 	}
 	return s.refused("the service")
 }
 
+// checkServiceToRun is checkService for calls that all drivers with portals make of the initiator's service.
+func (s *System) checkServiceToRun(name string) error {
+	if strings.EqualFold(name, "MSiSCSI") && len(s.driver.Portals) > 0 {
+		return nil
+	}
+	return s.checkService(name)
+}
+
 func (s *System) QueryService(ctx context.Context, name string) (win.Service, error) {
-	if err := s.checkService(name); err != nil {
+	if err := s.checkServiceToRun(name); err != nil {
 		return win.Service{}, err
 	}
 	return s.System.QueryService(ctx, name)
 }
 
 func (s *System) StartService(ctx context.Context, name string) error {
-	if err := s.checkService(name); err != nil {
+	if err := s.checkServiceToRun(name); err != nil {
 		return err
 	}
 	return s.System.StartService(ctx, name)
