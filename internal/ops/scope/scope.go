@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -98,7 +99,7 @@ type Table struct {
 	several sync.Map // the disks that were logged as fitting several drivers, as texts
 }
 
-// New returns the table of the drivers of the node sys. Each server and portal may be one driver's only. The log
+// New returns the table of the drivers of the node sys. Each server, portal and service may be one driver's only. The log
 // gets the disks that fit several drivers.
 func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 	owners := make(map[string]string) // of what may be one driver's only
@@ -135,10 +136,14 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 	return &Table{sys: sys, drivers: drivers, log: log}, nil
 }
 
-// portalOf returns a portal with its port.
+// portalOf returns a portal with its port, and with an IP address in its shortest form.
 func portalOf(p iscsi.Portal) iscsi.Portal {
 	if p.Port == 0 {
 		p.Port = iscsi.DefaultPort
+	}
+	p.Address = strings.Trim(p.Address, "[]")
+	if address, err := netip.ParseAddr(p.Address); err == nil {
+		p.Address = address.String()
 	}
 	return p
 }
@@ -318,11 +323,9 @@ func (d Driver) HasShare(path string) bool {
 
 // hasPortal reports whether an iSCSI portal is the driver's.
 func (d Driver) hasPortal(p win.ISCSIPortal) bool {
+	wanted := portalOf(iscsi.Portal(p))
 	return slices.ContainsFunc(d.Portals, func(own iscsi.Portal) bool {
 		own = portalOf(own)
-		return own.Port == p.Port && strings.EqualFold(plain(own.Address), plain(p.Address))
+		return own.Port == wanted.Port && strings.EqualFold(own.Address, wanted.Address)
 	})
 }
-
-// plain returns an address without the brackets of IPv6.
-func plain(address string) string { return strings.Trim(address, "[]") }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -63,6 +64,21 @@ func TestServers(t *testing.T) {
 	} {
 		if got := d.HasShare(path); got != own {
 			t.Errorf("%s: %v, want %v", path, got, own)
+		}
+	}
+}
+
+func TestPortals(t *testing.T) {
+	d := Driver{Portals: []iscsi.Portal{{Address: "[FE80:0::1]"}, {Address: "Storage.example.com", Port: 3261}}}
+	for p, own := range map[win.ISCSIPortal]bool{
+		{Address: "fe80::1", Port: 3260}:             true,
+		{Address: "fe80::1", Port: 3261}:             false,
+		{Address: "fe80::2", Port: 3260}:             false,
+		{Address: "storage.EXAMPLE.com", Port: 3261}: true,
+		{Address: "storage.example.com", Port: 3260}: false,
+	} {
+		if got := d.hasPortal(p); got != own {
+			t.Errorf("%v: %v, want %v", p, got, own)
 		}
 	}
 }
