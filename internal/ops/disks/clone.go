@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -26,7 +27,7 @@ import (
 func (d *Disks) RefuseCopy(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, advice string) error {
 	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
 	if err == nil && id != "" {
-		err = refuse(fmt.Sprintf("it is a copy of disk %d, which is online: both have the %s; detach one of them, or %s",
+		err = refuse(fmt.Sprintf("it is a copy of %s, which is online: both have the %s; detach one of them, or %s",
 			original, id, advice))
 	}
 	return err
@@ -54,32 +55,41 @@ func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, layout
 	case err != nil:
 		return err
 	case id != "":
-		return refuse(fmt.Sprintf("it is a copy of disk %d, which is online: both have the %s, and Windows keeps it "+
+		return refuse(fmt.Sprintf("it is a copy of %s, which is online: both have the %s, and Windows keeps it "+
 			"offline; detach one of them", original, id))
 	}
 	return ctx.Err()
 }
 
 // findOriginal searches for a disk other than n that is online and has one of ids in its table. It
-// returns that id; "" if there is no such disk. A disk that doesn't answer is passed over: it may never
-// answer again, and must not keep all others offline.
+// returns how errors name that disk, and the id; "" if there is no such disk. A disk that doesn't answer is passed
+// over: it may never answer again, and must not keep all others offline.
 func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
-	ids []string) (original disk.Number, id string, _ error) {
+	ids []string) (original, id string, _ error) {
 	if len(ids) == 0 {
-		return 0, "", nil
+		return "", "", nil
 	}
 	others, err := eachDisk(ctx, d.node, &d.node.queries.idsIfOnline, struct{}{}, idsIfOnline)
 	if err != nil {
-		return 0, "", err
+		return "", "", err
 	}
 	for _, other := range others {
 		for _, id := range ids {
 			if other.number != n && slices.Contains(other.value, id) {
-				return other.number, id, nil
+				return d.name(other.number, other.driver), id, nil
 			}
 		}
 	}
-	return 0, "", nil
+	return "", "", nil
+}
+
+// name names a disk of the node in errors, given the driver that has it. A driver isn't told the numbers of disks
+// that aren't its own.
+func (d *Disks) name(n disk.Number, driver string) string {
+	if d.driver != "" && d.driver != driver {
+		return "a disk that isn't driver " + quote.Text(d.driver) + "'s"
+	}
+	return object(n)
 }
 
 // idsIfOnline returns the ids in the table of a disk that is online; none for one that is offline.

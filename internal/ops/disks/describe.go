@@ -305,23 +305,21 @@ func (d *Disks) explainOffline(ctx context.Context, all []storage.Disk, wanted s
 			continue
 		}
 		s.OfflineReason = "by the SAN policy or by an administrator"
-		var original disk.Number
-		copied := false
+		original := "" // what errors call it
 		if wanted.IsZero() {
 			for _, other := range all {
 				if other.Online && s.DiskID != "" && other.DiskID == s.DiskID && other.Style == s.Style {
-					original, copied = other.Number, true
+					original = object(other.Number)
 				}
 			}
 		} else {
-			n, id, err := d.findOriginal(ctx, s.Number, tableIDsOf(*s))
-			if err != nil {
+			var err error
+			if original, _, err = d.findOriginal(ctx, s.Number, tableIDsOf(*s)); err != nil {
 				return err
 			}
-			original, copied = n, id != ""
 		}
-		if copied {
-			s.OfflineReason = fmt.Sprintf("it is a copy of disk %d, which is online", original)
+		if original != "" {
+			s.OfflineReason = "it is a copy of " + original + ", which is online"
 		}
 	}
 	return nil
