@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -256,6 +258,9 @@ func attempts() []attempt {
 			{name: "StageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: path(other), Disk: storage.Selector{SerialNumber: d.serial}, Wait: -1})))
 			}},
+			{name: "StageVolume of its blank disk", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: path(other), Disk: storage.Selector{Number: &d.raw}})))
+			}},
 			{name: "UnstageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(second(d.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
 			}},
@@ -381,11 +386,7 @@ func attempts() []attempt {
 			return none(second(d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new"})))
 		}},
 		attempt{name: "GetVolume of a share", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			v, err := d.Storage.GetVolume(ctx, other.share)
-			if err == nil && v.Abnormal() && v.SizeBytes == 0 {
-				err = csiproxy.ErrNotFound // it isn't mapped, as a share that nobody has mapped
-			}
-			return nil, err
+			return none(second(d.Storage.GetVolume(ctx, other.share)))
 		}},
 		attempt{name: "AddTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return none(d.ISCSI.AddTargetPortal(ctx, other.portal))
@@ -471,6 +472,93 @@ func TestDiskThatFitsTwoDrivers(t *testing.T) {
 	for _, d := range all {
 		simtest.Want(t, fmt.Sprint("driver of ", d), d.Driver, map[disk.Number]string{own: blue}[d.Number])
 	}
+}
+
+// The error about a copy of another driver's disk doesn't name that.
+func TestCopyOfAnothersDisk(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[red], w.own[blue]
+	at := disk.Number(4711)
+	original := w.attach(winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Number: &at})
+	simtest.Partition(t, w.sim, original, 1)
+	w.sim.Settle()
+	copied, err := w.sim.CloneDisk(original, winsim.DiskSpec{VendorID: d.vendor, ProductID: "Disk 1", Serial: "copy", Offline: true})
+	w.must(err)
+	w.sim.Settle()
+	w.must(w.sim.SetSettings(winsim.Settings{ClonesStayOffline: true}))
+	for _, own := range []bool{true, false} {
+		ops, name := d.Operations, "a copy of a disk that isn't driver"
+		if !own {
+			ops, name = w.node.Operations, "a copy of disk 4711"
+		}
+		list, err := ops.Storage.ListDisks(t.Context(), storage.Selector{SerialNumber: "copy"})
+		w.must(err)
+		texts := map[string]string{"ListDisks": list[0].OfflineReason}
+		for what, err := range map[string]error{
+			"SetDiskState": ops.Disk.SetDiskState(t.Context(), copied, true),
+			"StageVolume": second(ops.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{ReadOnly: true,
+				Disk: storage.Selector{SerialNumber: "copy"}, StagingPath: d.staging})),
+		} {
+			simtest.WantErrorOf(t, what, err, csiproxy.ErrFailedPrecondition)
+			texts[what] = fmt.Sprint(err)
+		}
+		for what, text := range texts {
+			if !strings.Contains(text, name) || strings.Contains(text, "4711") == own {
+				t.Errorf("%s: %s", what, text)
+			}
+		}
+	}
+}
+
+// Another driver's share is as if it weren't there, by its name and where it is published.
+func TestAnothersShare(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[blue], w.own[red]
+	w.begin(other)
+	published := simtest.Kubelet + `\pods\red\volumes\kubernetes.io~csi\share\mount`
+	nothing := strings.Replace(published, `\red\`, `\other\`, 1)
+	w.must(w.sim.MkdirAll(published[:strings.LastIndex(published, `\`)]))
+	w.must(other.SMB.NewSMBGlobalMapping(t.Context(), other.share, published, user))
+	w.must(w.sim.MkdirAll(nothing[:strings.LastIndex(nothing, `\`)]))
+	for name, ask := range map[string]func(path string) error{
+		"GetVolume": func(path string) error { return second(d.Storage.GetVolume(t.Context(), path)) },
+		"ExpandVolume": func(path string) error {
+			return second(d.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: path}))
+		},
+		"GetVolumeIDFromTargetPath":        func(path string) error { return second(d.Volume.GetVolumeIDFromTargetPath(t.Context(), path)) },
+		"GetClosestVolumeIDFromTargetPath": func(path string) error { return second(d.Volume.GetClosestVolumeIDFromTargetPath(t.Context(), path)) },
+	} {
+		text := func(path string) string {
+			err := ask(path)
+			simtest.WantErrorOf(t, name+" at "+path, err, csiproxy.ErrNotFound)
+			return strings.NewReplacer(quote.Text(path), "PATH", strconv.Quote(path), "PATH").Replace(fmt.Sprint(err))
+		}
+		simtest.Want(t, name+" where it is published", text(published), text(nothing))
+		if name == "GetVolume" {
+			simtest.Want(t, name+" by its name", text(other.share), text(nothing))
+		}
+	}
+}
+
+// A driver makes links to what lies in its own directories, and to no published path.
+func TestLinksOfDriver(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[blue], w.own[red]
+	pod := func(volume string) string {
+		dir := simtest.Kubelet + `\pods\pod\volumes\kubernetes.io~csi\` + volume
+		w.must(w.sim.MkdirAll(dir))
+		return dir + `\mount`
+	}
+	published, target := pod("share"), pod("target")
+	w.must(other.SMB.NewSMBGlobalMapping(t.Context(), other.share, published, user))
+	for _, source := range []string{published, other.target, d.target, pod("nothing")} {
+		simtest.WantErrorOf(t, "link to "+source, d.Filesystem.CreateSymlink(t.Context(), source, target), csiproxy.ErrPermissionDenied)
+	}
+	w.must(d.Filesystem.CreateSymlink(t.Context(), d.staging, target))
+	w.must(d.Filesystem.Rmdir(t.Context(), target, false))
 }
 
 // When a disk leaves and another driver's gets its number, the number means that one.

@@ -52,6 +52,9 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
 	}
+	if err := e.checkLinkTarget(target); err != nil {
+		return false, err
+	}
 	if isUNC(target) {
 		if err := e.CheckSearched(); err != nil {
 			return false, err

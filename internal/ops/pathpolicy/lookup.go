@@ -24,7 +24,7 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 		return r, nil
 	}
 	err = p.walk(sys, func(w *walk) error {
-		f, err := w.openWhole(ctx, path)
+		f, err := w.openWhole(ctx, path, ForAttributes)
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 			return err
 		case link.IsMountPoint():
 			r = Resolved{Kind: MountedVolume, Volume: link.Volume, Target: link.Target()}
-		case link.Kind == LinkToShare:
+		case link.Kind == LinkToShare && p.HasShare(link.Target()):
 			r = Resolved{Kind: SharedDirectory, Target: link.Target()}
 		}
 		return nil
@@ -54,34 +54,47 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 // Exists reports whether there is a file, directory or link at path. The last element
 // isn't followed: a dangling link exists.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
-	err := p.walk(sys, func(w *walk) error {
-		_, err := w.openWhole(ctx, path)
-		return err
-	})
-	if errors.Is(err, win.ErrorReparsePointEncountered) {
-		err = p.Reach(ctx, sys, path, func(e Entry) error {
-			_, err := e.Open(ctx, ForAttributes)
-			return err
-		})
-	}
+	err := p.Examine(ctx, sys, path, ForAttributes, func(*File) error { return nil })
 	if Missing(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
+// Examine opens what is at path, without following the last element, and calls f with it. As with Lookup, the
+// directories on the way aren't held, so f changes nothing.
+func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenOptions, f func(*File) error) error {
+	err := p.walk(sys, func(w *walk) error {
+		file, err := w.openWhole(ctx, path, o)
+		if err == nil {
+			err = f(file)
+		}
+		return err
+	})
+	if errors.Is(err, win.ErrorReparsePointEncountered) {
+		err = p.Reach(ctx, sys, path, func(e Entry) error {
+			file, err := e.Open(ctx, o)
+			if err == nil {
+				err = f(file)
+			}
+			return err
+		})
+	}
+	return err
+}
+
 // openWhole opens what is at path by one relative open from the directory where path begins,
 // however deep it lies. If there is a link on the way, or a bind filter, the error is
 // win.ErrorReparsePointEncountered: then the path has to be walked.
-func (w *walk) openWhole(ctx context.Context, path Path) (*File, error) {
+func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
 	if len(path.names) == 0 {
-		return Entry{walk: w, start: path}.Open(ctx, ForAttributes)
+		return Entry{walk: w, start: path}.Open(ctx, o)
 	}
 	dir, err := w.enter(ctx, path, win.FileOpen)
 	if err != nil {
 		return nil, err
 	}
-	f, err := dir.Entry(strings.Join(path.names, `\`)).Open(ctx, ForAttributes)
+	f, err := dir.Entry(strings.Join(path.names, `\`)).Open(ctx, o)
 	if errors.Is(err, win.ErrorDirectory) { // an element on the way is a file
 		return nil, missing{err}
 	}

@@ -34,6 +34,9 @@ type Resolved struct {
 	// InVolume says that the path leads into a volume that is mounted in the allowed
 	// directories. There may be nothing at that place in the volume.
 	InVolume bool
+
+	// Hidden says that there is a link to a share of another driver, so that the kind is Nothing.
+	Hidden bool
 }
 
 // Resolve follows path to its end. It follows links in the middle and at the end by the rules
@@ -49,7 +52,8 @@ func (p *Policy) Resolve(ctx context.Context, sys System, path Path) (r Resolved
 
 // ResolveVolume is Resolve, and also returns a volume, \\?\Volume{guid}\. For a MountedVolume
 // it is that volume, else the one on which the file or directory lies, or the nearest existing
-// directory above. It is "" for a SharedDirectory, and if the drive doesn't exist.
+// directory above. It is "" for a SharedDirectory, for the share of another driver, and if the drive
+// doesn't exist.
 func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Resolved, volume string, err error) {
 	err = p.walk(sys, func(w *walk) error {
 		end, resolved, err := w.resolve(ctx, path)
@@ -57,7 +61,7 @@ func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Re
 			return err
 		}
 		switch {
-		case r.Kind == MountedVolume, r.Kind == SharedDirectory:
+		case r.Kind == MountedVolume, r.Kind == SharedDirectory, r.Hidden:
 			volume = r.Volume
 		case w.at != nil:
 			volume, err = w.at.Volume(ctx)
@@ -122,7 +126,9 @@ func (w *walk) resolveLast(ctx context.Context, e Entry, r *Resolved) (link *Pat
 		r.Kind, r.Volume = MountedVolume, l.Volume
 		return nil, w.checkVolume(ctx, *l, e)
 	case LinkToShare:
-		r.Kind = SharedDirectory
+		if r.Kind = SharedDirectory; !w.policy.HasShare(r.Target) { // as if nothing were there
+			r.Kind, r.Target, r.Hidden = Nothing, "", true
+		}
 		return nil, nil
 	}
 	return nil, e.outside(*l)

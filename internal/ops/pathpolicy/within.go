@@ -124,6 +124,23 @@ func (t *territory) owns(ctx context.Context, path Path, link Link) (bool, error
 	return link.Kind == LinkInside && (link.Path.volume != "" || t.has(link.Path.full())), nil
 }
 
+// HasShare reports whether the share of a UNC path is the driver's; true, if the policy isn't a driver's.
+func (p *Policy) HasShare(path string) bool { return p.territory == nil || p.territory.share(path) }
+
+// checkLinkTarget returns csiproxy.ErrPermissionDenied for a link that is to be made to what isn't in a driver's own
+// directories or shares. No driver needs one; where all publish, it could lead a pod to what is another's.
+func (e Entry) checkLinkTarget(target string) error {
+	t := e.walk.policy.territory
+	if t == nil || isUNC(target) && t.share(target) {
+		return nil
+	}
+	if l, err := split(target, ""); err == nil && slices.ContainsFunc(t.dirs, l.inside) {
+		return nil
+	}
+	return e.refused(csiproxy.ErrPermissionDenied, "the link would lead out of the own directories of driver "+
+		quote.Text(t.driver))
+}
+
 // Own returns those of all links that were found which are the driver's; all, if the policy isn't a driver's.
 func (p *Policy) Own(ctx context.Context, all []FoundLink) (own []FoundLink, _ error) {
 	if p.territory == nil {

@@ -28,7 +28,11 @@ const silentTimeout = 5 * time.Second
 // GetVolume implements [storage.Operations].
 func (s *Staging) GetVolume(ctx context.Context, path string) (_ storage.Volume, err error) {
 	defer s.options.Runner.Done("GetVolume", quote.Text(path), time.Now(), &err)
+	notThere := csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
 	if remote, err := unc.Parse(path); err == nil {
+		if !s.Paths.HasShare(path) {
+			return storage.Volume{}, notThere
+		}
 		return s.describeShare(ctx, remote)
 	}
 	p, err := s.Volumes.Parse(path)
@@ -55,7 +59,7 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (_ storage.Volume,
 			return storage.Volume{Conditions: notMounted(why)}, err
 		}
 	}
-	return storage.Volume{}, csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
+	return storage.Volume{}, notThere
 }
 
 // endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way:

@@ -45,13 +45,14 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 			return staged, err
 		}
 	}
-	if r.Disk.ISCSI == nil && r.Partition == 0 {
-		at, err := s.Paths.Lookup(ctx, s.Sys, path) // checked again once disk and volume are locked
-		if err == nil && at.Volume != "" && s.stagedAlready(ctx, r, path, volume.ID(at.Volume), &staged) {
-			return staged, nil
-		}
+	mounted, err := s.Volumes.CheckMountable(ctx, path) // checked again once disk and volume are locked
+	if err != nil {
+		return staged, err
 	}
-	err = s.stageInFull(ctx, r, path, &staged)
+	if r.Disk.ISCSI == nil && r.Partition == 0 && mounted != "" && s.stagedAlready(ctx, r, path, mounted, &staged) {
+		return staged, nil
+	}
+	err = s.stageInFull(ctx, r, path, mounted, &staged)
 	return staged, err
 }
 
@@ -107,8 +108,9 @@ func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
 	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
 }
 
-// stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for.
-func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path,
+// stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for. mounted is what was
+// mounted at the path.
+func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, mounted volume.ID,
 	staged *storage.StagedVolume) error {
 	if r.Disk.ISCSI != nil {
 		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
@@ -123,6 +125,9 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 	}
 	defer d.Release()
 	staged.Disk = d.Number
+	if err := s.checkOnDisk(ctx, d, mounted); err != nil {
+		return err
+	}
 	before, err := d.Attributes(ctx)
 	if err != nil {
 		return onDisk(d.Number, err)
@@ -153,6 +158,22 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		}
 		s.options.Logger.Info("disk went offline again while it was staged", "disk", d.Number, "err", err)
 	}
+}
+
+// checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
+// that isn't there may be this disk's, which is offline, and is compared when it has come.
+func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted volume.ID) error {
+	if mounted == "" {
+		return nil
+	}
+	extent, err := users.Extent(ctx, s.Sys, mounted)
+	switch {
+	case win.IsGone(err):
+		return nil
+	case err == nil && extent.DiskNumber != d.Number:
+		err = refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
+	}
+	return err
 }
 
 // stagePrepared formats, mounts and measures the volume that prepare has found.

@@ -62,6 +62,43 @@ func unstage(t *testing.T, n *nodeops.Node, r storage.UnstageVolumeRequest) stor
 	return done
 }
 
+// A path where no volume of the disk can be mounted is refused before the disk is partitioned, or goes online.
+func TestPathIsJudgedBeforeTheDisk(t *testing.T) {
+	for name, plant := range map[string]func(sim *winsim.System) error{
+		"a file":                   func(sim *winsim.System) error { return sim.WriteFile(otherPath, nil) },
+		"a directory with entries": func(sim *winsim.System) error { return sim.MkdirAll(otherPath + `\directory`) },
+		"a link":                   func(sim *winsim.System) error { return sim.Symlink(otherPath, stagingPath, true) },
+		"a link out above":         func(sim *winsim.System) error { return sim.Symlink(above(otherPath), `C:\Windows`, true) },
+		"another volume":           nil,
+	} {
+		for _, offline := range []bool{false, true} {
+			sim, n, _ := newStaged(t)
+			at := stagingPath
+			if plant != nil {
+				at = otherPath
+				if !strings.Contains(name, "above") {
+					simtest.Must(t, sim.MkdirAll(above(otherPath)))
+				}
+				simtest.Must(t, plant(sim))
+			}
+			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "blank", Offline: offline})
+			before := sim.Calls()
+			_, err := n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("blank"), StagingPath: at})
+			if csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition && csiproxy.KindOf(err) != csiproxy.ErrPermissionDenied {
+				t.Errorf("%s: %v", name, err)
+			}
+			for call, count := range sim.Calls() {
+				if strings.Contains(call, "_SET_") || strings.Contains(call, "CREATE_DISK") {
+					simtest.Want(t, name+": "+call, count, before[call])
+				}
+			}
+		}
+	}
+}
+
+// above returns the directory above a path.
+func above(path string) string { return path[:strings.LastIndex(path, `\`)] }
+
 // The life of a volume, with each call made twice, and the disk under another number in the
 // end.
 func TestLifeOfAVolume(t *testing.T) {

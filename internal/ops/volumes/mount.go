@@ -104,8 +104,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.L
 	})
 }
 
-// notEmpty returns an error if a directory has entries. It names some of them, and since when
-// they have been there.
+// notEmpty is the error of a directory that isn't empty.
 func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	entries, err := directory.ReadDir(ctx, true)
 	if err != nil {
@@ -114,6 +113,23 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 			Detail: "the directory is not empty, and can't be listed",
 		}
 	}
+	return hasEntries(directory, entries)
+}
+
+// checkEmpty returns an error if a directory isn't empty.
+func checkEmpty(ctx context.Context, directory *pathpolicy.File) error {
+	entries, err := directory.ReadDir(ctx, true)
+	if errors.Is(err, win.ErrorNoMoreFiles) {
+		err = nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = hasEntries(directory, entries)
+	}
+	return err
+}
+
+// hasEntries is the error of a directory with entries. It names some of them, and since when they have been there.
+func hasEntries(directory *pathpolicy.File, entries []win.DirEntry) error {
 	var names []string
 	for _, e := range entries {
 		name := e.Name
@@ -157,7 +173,7 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, erro
 		return "", err
 	}
 	if !link.IsMountPoint() {
-		return "", refuse("there is a link at the path, and a volume is mounted at a directory only")
+		return "", refuse(isLink)
 	}
 	return volume.ID(link.Volume), nil
 }
@@ -178,6 +194,30 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id v
 		return "", nil
 	}
 	return id, err
+}
+
+// CheckMountable returns an error if what is at a path keeps every volume from being mounted there. It asks only
+// what one open tells: where nothing is, it doesn't search the way for files. mounted is the volume that is mounted
+// there, "" if none is. Mount checks all of that again.
+func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted volume.ID, _ error) {
+	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
+		link, err := f.Link(ctx)
+		switch {
+		case errors.Is(err, win.ErrorNotAReparsePoint):
+			return checkEmpty(ctx, f)
+		case err == nil && !link.IsMountPoint():
+			return refuse(isLink)
+		}
+		mounted = volume.ID(link.Volume)
+		return err
+	})
+	switch {
+	case errors.Is(err, win.ErrorDirectory):
+		return "", refuse(notADirectory)
+	case pathpolicy.Missing(err):
+		return "", nil
+	}
+	return mounted, err
 }
 
 // at names the path that err came up at.
@@ -284,8 +324,11 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	return "", notFound("no volume is mounted there: the mount point can't be found because it does not exist")
 }
 
-// notADirectory says why nothing is mounted at a path.
-const notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
+// Why nothing is mounted at a path.
+const (
+	notADirectory = "there is a file at the path, and a volume is mounted at a directory only"
+	isLink        = "there is a link at the path, and a volume is mounted at a directory only"
+)
 
 func notFound(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: why}
@@ -310,7 +353,7 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 		if err != nil {
 			return "", err
 		}
-		if !exists {
+		if !exists || on == "" {
 			return "", notFound("the path can't be found because it does not exist")
 		}
 	}
