@@ -109,19 +109,25 @@ func (t *territory) belowPublished(l location) int {
 
 // owns reports whether a link or mount point at a path is the driver's.
 func (t *territory) owns(ctx context.Context, path Path, link Link) (bool, error) {
+	if !t.mayOwn(path, link) || link.Kind != LinkToVolume {
+		return t.mayOwn(path, link), nil
+	}
+	reason, err := t.volume(ctx, link.Volume)
+	return reason == "", err
+}
+
+// mayOwn is owns, but true for any volume.
+func (t *territory) mayOwn(path Path, link Link) bool {
 	below := t.belowPublished(path.full())
 	switch {
 	case path.volume != "" || below > 0 || !t.has(path.full()):
-		return false, nil
-	case link.Kind == LinkToVolume:
-		reason, err := t.volume(ctx, link.Volume)
-		return reason == "", err
-	case below < 0: // in the driver's own directories
-		return true, nil
+		return false
+	case link.Kind == LinkToVolume || below < 0: // or in the driver's own directories
+		return true
 	case link.Kind == LinkToShare:
-		return t.share(link.Target()), nil
+		return t.share(link.Target())
 	}
-	return link.Kind == LinkInside && (link.Path.volume != "" || t.has(link.Path.full())), nil
+	return link.Kind == LinkInside && (link.Path.volume != "" || t.has(link.Path.full()))
 }
 
 // HasShare reports whether the share of a UNC path is the driver's; true, if the policy isn't a driver's.
@@ -141,21 +147,18 @@ func (e Entry) checkLinkTarget(target string) error {
 		quote.Text(t.driver))
 }
 
-// Own returns those of all links that were found which are the driver's; all, if the policy isn't a driver's.
-func (p *Policy) Own(ctx context.Context, all []FoundLink) (own []FoundLink, _ error) {
+// Own returns those of all links that were found which are the driver's, as far as their texts tell; all, if the
+// policy isn't a driver's. Whether a volume is the driver's is known to who asks the volume.
+func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 	if p.territory == nil {
-		return all, nil
+		return all
 	}
 	for _, l := range all {
-		owns, err := p.territory.owns(ctx, l.Path, l.Link)
-		if err != nil {
-			return nil, err
-		}
-		if owns {
+		if p.territory.mayOwn(l.Path, l.Link) {
 			own = append(own, l)
 		}
 	}
-	return own, nil
+	return own
 }
 
 // checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its

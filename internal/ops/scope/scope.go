@@ -29,7 +29,6 @@ import (
 	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
@@ -267,44 +266,6 @@ func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, p
 	// The disk still has the number, so it had it when the sessions were asked for theirs.
 	_, err = h.Number(ctx)
 	return target, portals, err
-}
-
-// OwnerOfVolume returns the name of the driver that has all disks that an open volume lies on; "" if none has.
-func (t *Table) OwnerOfVolume(ctx context.Context, h device.Handle) (name string, _ error) {
-	extents, err := h.Extents(ctx)
-	if err != nil {
-		return "", err
-	}
-	for i, e := range extents {
-		owner, err := t.ownerOfNumber(ctx, e.DiskNumber)
-		if err != nil {
-			return "", err
-		}
-		if i > 0 && owner != name {
-			return "", nil
-		}
-		name = owner
-	}
-	// A disk keeps its number while it is there. If the volume lies there still, the disks that were asked
-	// by their numbers were its own.
-	after, err := h.Extents(ctx)
-	if err == nil && !slices.Equal(after, extents) {
-		err = opendisk.ErrChanged("the volume lies at another place")
-	}
-	return name, err
-}
-
-func (t *Table) ownerOfNumber(ctx context.Context, n disk.Number) (string, error) {
-	h, err := device.Open(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
-	if err != nil {
-		return "", err
-	}
-	defer h.Close()
-	said, err := opendisk.AskHardware(ctx, h)
-	if err != nil {
-		return "", err
-	}
-	return t.OwnerOfDisk(ctx, h, said)
 }
 
 // hasServer reports whether an SMB server is the driver's.

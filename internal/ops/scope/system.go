@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
@@ -27,6 +28,9 @@ type System struct {
 	win.System
 	table  *Table
 	driver Driver
+
+	mu   sync.Mutex
+	open []*ownDevice // the disks that are open now
 }
 
 // Of returns the system of a driver. sys is the node's.
@@ -47,51 +51,105 @@ func (s *System) refused(what string) error {
 // OpenDevice opens a disk by its number, or a volume, that is the driver's. No operation opens a single device
 // by its interface path.
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	if access == win.AccessNone || !isVolume(path) {
-		// A handle names one disk for good. Package opendisk opens each disk without access first, so no other
-		// driver's is opened for writing.
-		return s.openOwn(ctx, path, access)
-	}
-	// An open for writing could disturb another driver's format. A volume keeps its name.
-	dev, err := s.openOwn(ctx, path, win.AccessNone)
-	if err != nil {
-		return nil, err
-	}
-	dev.Close()
-	return s.System.OpenDevice(ctx, path, access)
-}
-
-func (s *System) openOwn(ctx context.Context, path string, access win.Access) (win.Device, error) {
-	h, err := device.Open(ctx, s.System, path, access)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.check(ctx, h); err != nil {
-		h.Close()
-		return nil, err
-	}
-	return h.Device, nil
-}
-
-// check returns csiproxy.ErrNotFound unless an open device is the driver's. A volume whose disk is missing
-// passes.
-func (s *System) check(ctx context.Context, h device.Handle) error {
-	if isVolume(h.Path) {
-		owner, err := s.table.OwnerOfVolume(ctx, h)
-		if err == nil && owner != s.driver.Name {
-			err = s.notFound("volume")
+	if access != win.AccessNone && isVolume(path) {
+		// An open for writing could disturb another driver's format. A volume keeps its name.
+		if err := s.checkVolumeToChange(ctx, path); err != nil {
+			return nil, err
 		}
-		return err
+		return s.System.OpenDevice(ctx, path, access)
 	}
+	// A handle names one disk for good. Package opendisk opens each disk without access first, so no other
+	// driver's is opened for writing.
+	o, err := s.openOwn(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (s *System) openOwn(ctx context.Context, path string, access win.Access) (*ownDevice, error) {
+	dev, err := s.System.OpenDevice(ctx, path, access)
+	if err != nil {
+		return nil, err
+	}
+	o := &ownDevice{Device: dev, sys: s, asking: true}
+	h := device.Handle{Device: o, Path: path}
+	if isVolume(path) {
+		err = s.checkOpenVolume(ctx, o, h)
+	} else {
+		err = s.checkOpenDisk(ctx, o, h)
+	}
+	if err != nil {
+		o.Close()
+		return nil, err
+	}
+	o.endAsking()
+	return o, nil
+}
+
+// checkOpenDisk returns csiproxy.ErrNotFound unless an open disk is the driver's.
+func (s *System) checkOpenDisk(ctx context.Context, o *ownDevice, h device.Handle) error {
 	said, err := opendisk.AskHardware(ctx, h)
 	if err != nil {
 		return err
 	}
 	owner, err := s.table.OwnerOfDisk(ctx, h, said)
-	if err == nil && owner != s.driver.Name {
-		err = s.notFound("disk")
+	if err != nil {
+		return err
 	}
-	return err
+	if owner != s.driver.Name {
+		return s.notFound("disk")
+	}
+	o.number, o.descriptor = numberOf(h.Path), said.Descriptor
+	s.noteDisk(o)
+	return nil
+}
+
+// checkOpenVolume returns csiproxy.ErrNotFound unless all disks that an open volume lies on are the driver's. The error
+// of a volume whose disk is missing is another one.
+func (s *System) checkOpenVolume(ctx context.Context, o *ownDevice, h device.Handle) error {
+	extents, err := h.Extents(ctx)
+	if err != nil {
+		return err
+	}
+	if len(extents) == 1 {
+		d, isThere := s.askOpenDisk(ctx, func(d *ownDevice) bool { return d.number == extents[0].DiskNumber })
+		if isThere { // so it had the number when the volume said that it lies there
+			s.noteVolume(h.Path, d)
+			return nil
+		}
+	}
+	for _, e := range extents {
+		d, err := s.openOwn(ctx, win.PhysicalDrive(e.DiskNumber), win.AccessNone)
+		if isNotOwn(err) {
+			s.noteVolume(h.Path, nil)
+			return s.notFound("volume")
+		}
+		if err != nil {
+			return err
+		}
+		o.disks = append(o.disks, d)
+	}
+	// A disk keeps its number while it is there. If the volume lies there still, the disks that were asked
+	// by their numbers were its own.
+	after, err := h.Extents(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Equal(after, extents):
+		return opendisk.ErrChanged("the volume lies at another place")
+	case len(extents) == 0:
+		return s.notFound("volume")
+	case len(extents) == 1:
+		s.noteVolume(h.Path, o.disks[0])
+	}
+	return nil
+}
+
+// isNotOwn reports whether err is that of notFound.
+func isNotOwn(err error) bool {
+	_, windows := csiproxy.WindowsErrorOf(err)
+	return !windows && errors.Is(err, csiproxy.ErrNotFound)
 }
 
 func isVolume(path string) bool {
@@ -108,12 +166,22 @@ func (s *System) CheckVolume(ctx context.Context, id volume.ID) error {
 }
 
 func (s *System) checkVolume(ctx context.Context, name string) error {
-	dev, err := s.openOwn(ctx, device.VolumePath(name), win.AccessNone)
-	if err == nil {
-		dev.Close()
-	}
+	err := s.checkVolumeToChange(ctx, name)
 	if win.IsGone(err) {
 		return nil
+	}
+	return err
+}
+
+// checkVolumeToChange is checkVolume, but a missing volume doesn't pass: when it comes, it may be on another disk.
+func (s *System) checkVolumeToChange(ctx context.Context, name string) error {
+	key := volumeKey(name)
+	if _, isThere := s.askOpenDisk(ctx, func(d *ownDevice) bool { return d.volumes[key] }); isThere {
+		return nil
+	}
+	o, err := s.openOwn(ctx, device.VolumePath(name), win.AccessNone)
+	if err == nil {
+		_ = o.Close()
 	}
 	return err
 }
@@ -156,7 +224,7 @@ func (s *System) VolumePathNames(ctx context.Context, name string) ([]string, er
 }
 
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, name string) error {
-	if err := s.checkVolume(ctx, name); err != nil {
+	if err := s.checkVolumeToChange(ctx, name); err != nil {
 		return err
 	}
 	return s.System.SetVolumeMountPoint(ctx, mountPoint, name)
@@ -177,14 +245,14 @@ func (s *System) DiskFreeSpace(ctx context.Context, directory string) (win.DiskS
 }
 
 func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOptions) error {
-	if err := s.checkVolume(ctx, name); err != nil {
+	if err := s.checkVolumeToChange(ctx, name); err != nil {
 		return err
 	}
 	return s.System.FormatVolume(ctx, name, o)
 }
 
 func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairMode) (win.RepairResult, error) {
-	if err := s.checkVolume(ctx, name); err != nil {
+	if err := s.checkVolumeToChange(ctx, name); err != nil {
 		return 0, err
 	}
 	return s.System.RepairVolume(ctx, name, mode)

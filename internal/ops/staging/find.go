@@ -194,9 +194,10 @@ func isAnother(wanted storage.Selector, d storage.Disk) bool {
 	return answered && !wanted.Matches(d)
 }
 
-// noDiskMatches reports whether err says that all disks of the node were listed, and none matches.
-// An error number of Windows never says that, even if its class is csiproxy.ErrNotFound.
-func noDiskMatches(err error) bool {
+// isAbsent reports whether err says that what was asked for isn't there for the caller: all disks of the node
+// were listed, and none matches, or a volume is another driver's. An error number of Windows never says
+// that, even if its class is csiproxy.ErrNotFound.
+func isAbsent(err error) bool {
 	_, windows := csiproxy.WindowsErrorOf(err)
 	return !windows && errors.Is(err, csiproxy.ErrNotFound)
 }

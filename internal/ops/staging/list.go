@@ -133,17 +133,25 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.Volume
 	if err != nil {
 		return list, err
 	}
-	own, err := s.Paths.Own(ctx, links.All)
-	if err != nil {
-		return list, err
-	}
-	mounts := make([]storage.Mount, len(own))
-	err = operation.Each(len(mounts), listedAtOnce, func(i int) (err error) {
-		mounts[i], err = s.mounted(ctx, own[i], links)
+	found := s.Paths.Own(links.All)
+	described, isOwn := make([]storage.Mount, len(found)), make([]bool, len(found))
+	err = operation.Each(len(found), listedAtOnce, func(i int) (err error) {
+		described[i], err = s.mounted(ctx, found[i], links)
+		isOwn[i] = err == nil
+		if isAbsent(err) { // a volume of another driver
+			return nil
+		}
 		return err
 	})
 	if err != nil {
 		return list, err
+	}
+	var own []pathpolicy.FoundLink
+	var mounts []storage.Mount
+	for i := range found {
+		if isOwn[i] {
+			own, mounts = append(own, found[i]), append(mounts, described[i])
+		}
 	}
 	undecided, err := s.markGone(ctx, mounts, own, links, incomplete == nil)
 	if err != nil {

@@ -330,7 +330,7 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *lo
 		return false, nil
 	}
 	n, err := s.find(ctx, wanted, 0)
-	if noDiskMatches(err) {
+	if isAbsent(err) {
 		return true, nil
 	}
 	return n == d.Number, err
@@ -363,7 +363,7 @@ func (s *Staging) retireNamed(ctx context.Context, request storage.UnstageVolume
 // named locks the disk that a request names. It returns nil if that isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*locks.LockedDisk, error) {
 	d, err := s.take(ctx, wanted, 0, locks.ToRelease)
-	if noDiskMatches(err) {
+	if isAbsent(err) {
 		return nil, nil
 	}
 	return d, err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
@@ -21,7 +22,7 @@ import (
 )
 
 // Describe returns what is known of a volume. What is wrong with it is among its conditions. The
-// only error is ctx's.
+// error is ctx's, or csiproxy.ErrNotFound for a volume of another driver.
 func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
 	d := storage.Volume{VolumeID: id}
 	var extents []win.DiskExtent
@@ -29,6 +30,9 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	if err == nil {
 		defer h.Close()
 		extents, err = h.Extents(ctx)
+	}
+	if _, windows := csiproxy.WindowsErrorOf(err); !windows && errors.Is(err, csiproxy.ErrNotFound) {
+		return d, err
 	}
 	if win.IsGone(err) {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
