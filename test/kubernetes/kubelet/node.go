@@ -23,6 +23,7 @@ import (
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/controlplane"
+	"github.com/csi-proxy/csi-proxy/test/kubernetes/kubelet/ec2"
 )
 
 // node is the simulated Windows node: CSI Proxy and the driver, with all that they keep.
@@ -54,7 +55,7 @@ func newNode(name, dir string, at addresses, o options) (*node, error) {
 		return nil, err
 	}
 	if o.ec2 {
-		n.metadata = serveMetadata(name)
+		n.metadata = httptest.NewServer(ec2.Metadata(fmt.Sprintf("i-%017x", hash(name)>>8)))
 	}
 	var err error
 	n.control, err = dial(cmp.Or(at.control, "unix://"+filepath.Join(n.endpoints(), simv1.EndpointName+".sock")))

@@ -1,8 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command relay passes what comes at TCP addresses on to named pipes: its arguments are an address, the name of
-// a pipe, and so on. It is a program for Wine: Linux programs can't open its pipes.
+// Command relay passes what comes at one address on to another: its arguments are an address to listen at, one
+// to dial, and so on. An address is HOST:PORT or the name of a pipe. It is a program for Wine: Linux programs, and
+// those of another Windows, can't open its pipes.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
@@ -25,24 +27,44 @@ func main() {
 	os.Exit(1)
 }
 
-func run(address, endpoint string) error {
-	l, err := net.Listen("tcp", address)
+func run(from, to string) error {
+	l, err := listen(from)
 	if err != nil {
 		return err
 	}
 	for {
-		from, err := l.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return err
 		}
-		go pass(from, endpoint)
+		go pass(client, to)
 	}
 }
 
+func isPipe(address string) bool { return !strings.Contains(address, ":") }
+
+func listen(address string) (net.Listener, error) {
+	if !isPipe(address) {
+		return net.Listen("tcp", address)
+	}
+	claimed, err := pipe.Claim(pipe.DefaultDir())
+	if err != nil {
+		return nil, err
+	}
+	return claimed.Listen(context.Background(), address)
+}
+
+func dial(address string) (net.Conn, error) {
+	if !isPipe(address) {
+		return net.Dial("tcp", address)
+	}
+	return pipe.Dial(context.Background(), pipe.Address(pipe.DefaultDir(), address))
+}
+
 // pass returns when one of the two ends. Without a daemon, the client finds its connection closed.
-func pass(from net.Conn, endpoint string) {
+func pass(from net.Conn, address string) {
 	defer from.Close()
-	to, err := pipe.Dial(context.Background(), pipe.Address(pipe.DefaultDir(), endpoint))
+	to, err := dial(address)
 	if err != nil {
 		return
 	}

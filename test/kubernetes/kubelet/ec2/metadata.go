@@ -1,12 +1,12 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package ec2 is what a driver sees of the cloud EC2 on a node that isn't there.
+package ec2
 
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 )
 
 // metadataOf is what EC2's metadata service tells an instance, as far as drivers ask for it:
@@ -21,11 +21,11 @@ func metadataOf(instance string) map[string]string {
 	}
 }
 
-// serveMetadata serves a node's until it is closed. It asks for the token of version 2, as instances do on which
+// Metadata is the metadata service of an instance. It asks for the token of version 2, as instances do on which
 // version 1 is off.
-func serveMetadata(node string) *httptest.Server {
+func Metadata(instance string) http.Handler {
 	const token = "token-of-the-lab"
-	metadata := metadataOf(fmt.Sprintf("i-%017x", hash(node)>>8))
+	metadata := metadataOf(instance)
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /latest/api/token", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds"))
@@ -42,5 +42,5 @@ func serveMetadata(node string) *httptest.Server {
 			_, _ = fmt.Fprint(w, text)
 		}
 	})
-	return httptest.NewServer(mux)
+	return mux
 }
