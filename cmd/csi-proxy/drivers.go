@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
@@ -32,6 +35,9 @@ type driversFile struct {
 	// SharedEndpoints keeps the endpoints with the published names, at which every driver has the whole node.
 	SharedEndpoints bool          `json:"sharedEndpoints"`
 	Drivers         []driverEntry `json:"drivers"`
+
+	// Sum is that of what was read.
+	Sum [sha256.Size]byte `json:"-"`
 }
 
 // driverEntry is a driver with endpoints of its own.
@@ -74,6 +80,7 @@ func readDrivers(path string) (file driversFile, _ error) {
 	if len(data) > maxDriversFile {
 		return file, fmt.Errorf("it is longer than %d bytes", maxDriversFile)
 	}
+	file.Sum = sha256.Sum256(data)
 	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))) // as PowerShell writes it
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
@@ -209,4 +216,46 @@ func (o *options) loadDrivers() (err error) {
 		o.drivers.Drivers[i].MaxCalls = cmp.Or(d.MaxCalls, o.maxCalls, server.DefaultMaxCalls)
 	}
 	return nil
+}
+
+// changedDrivers compares the file of -drivers with what the daemon has read when it started. If they differ,
+// difference says so; wrong is why the daemon couldn't start again.
+func (o options) changedDrivers() (difference string, wrong error) {
+	if o.driversPath == "" {
+		return "", nil
+	}
+	next := o
+	next.ofDrivers = nil
+	err := next.loadDrivers()
+	if err == nil {
+		_, err = nodeops.New(nil, next.Options, next.ofDrivers...) // which asks the node nothing yet
+	}
+	switch {
+	case err != nil:
+		return "the daemon can't start again with its file of drivers: " + err.Error(), err
+	case next.drivers.Sum != o.drivers.Sum:
+		return fmt.Sprintf("-drivers=%s has changed since the daemon has read it, and counts from the next start on",
+			o.driversPath), nil
+	}
+	return "", nil
+}
+
+// driversMetric tells whether the file of -drivers, if there is one, is as the daemon has read it.
+func (o options) driversMetric() []prometheus.Collector {
+	if o.driversPath == "" {
+		return nil
+	}
+	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        admin.DriversFile,
+		Help:        "1 if the file of -drivers has changed since the daemon has read it, 2 if the daemon couldn't start with it, else 0.",
+		ConstLabels: prometheus.Labels{"file": strings.ToValidUTF8(o.driversPath, "?")},
+	}, func() float64 {
+		switch difference, wrong := o.changedDrivers(); {
+		case wrong != nil:
+			return admin.DriversFileWrong
+		case difference != "":
+			return admin.DriversFileChanged
+		}
+		return admin.DriversFileAsRead
+	})}
 }

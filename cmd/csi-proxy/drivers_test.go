@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -174,4 +175,43 @@ func TestCheckOfDrivers(t *testing.T) {
 			t.Errorf("%s: endpoints (-want +got):\n%s", sharedEndpoints, diff)
 		}
 	}
+}
+
+// The daemon reads its file once. What has become of it since is said by the metrics and by what status asks.
+func TestChangedDrivers(t *testing.T) {
+	o := testOptions(t)
+	o.driversPath = driversPath(t, twoDrivers)
+	must(t, o.loadDrivers())
+	log, stop := start(t, o, openNode)
+	log.await("ready")
+	for _, test := range []struct {
+		change func() error
+		state  int
+		ready  string
+	}{
+		{func() error { return nil }, admin.DriversFileAsRead, "ok\n"},
+		{func() error {
+			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a.example.com"}]}`), 0o600)
+		},
+			admin.DriversFileChanged, "has changed since the daemon has read it"},
+		{func() error {
+			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a", "disks": [{}]}]}`), 0o600)
+		},
+			admin.DriversFileWrong, "a pattern for disks is empty"},
+		{func() error { return os.WriteFile(o.driversPath, []byte(twoDrivers), 0o600) }, admin.DriversFileAsRead, "ok\n"},
+		{func() error { return os.Remove(o.driversPath) }, admin.DriversFileWrong, "can't start again with its file of drivers"},
+	} {
+		must(t, test.change())
+		page, err := admin.Get(t.Context(), o.endpointDir, admin.Metrics)
+		must(t, err)
+		if want := fmt.Sprintf("\n%s{file=%q} %d\n", admin.DriversFile, o.driversPath, test.state); !strings.Contains(page, want) {
+			t.Errorf("no line %s", want)
+		}
+		ready, err := admin.Get(t.Context(), o.endpointDir, admin.Readyz)
+		must(t, err)
+		if !strings.Contains(ready, test.ready) || strings.HasPrefix(ready, "ok, but ") != (test.state != admin.DriversFileAsRead) {
+			t.Errorf("ready is %q, want %q", ready, test.ready)
+		}
+	}
+	must(t, stop())
 }

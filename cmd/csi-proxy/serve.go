@@ -71,7 +71,14 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	})()
 	metrics.Register(node.collectors...)
 	metrics.Register(exporter.Connections(d.connections), exporter.Calls(d.calls), exporter.Versions(d.served))
-	metrics.SetReadiness(d.readiness)
+	metrics.Register(o.driversMetric()...)
+	metrics.SetReadiness(func() (string, error) {
+		missing, err := d.readiness()
+		if err == nil && missing == "" {
+			missing, _ = o.changedDrivers()
+		}
+		return missing, err
+	})
 	stopping := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(stopping)

@@ -80,6 +80,7 @@ func installedServices(context.Context) ([]doctor.Service, error) {
 			Program:          program,
 			Args:             args,
 			Log:              winservice.OnSystemDrive(logFile(args)),
+			Drivers:          winservice.OnSystemDrive(flagValue(args, "drivers")),
 		})
 	}
 	return found, nil

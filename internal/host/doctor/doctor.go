@@ -81,8 +81,8 @@ type Service struct {
 	Privileges []string
 	Program    string
 	Args       []string
-	// Log is the log file that the arguments name; empty for none.
-	Log string
+	// Log is the log file that the arguments name; empty for none. So is Drivers, the file of drivers.
+	Log, Drivers string
 }
 
 // Node is what the checks ask. A field may be nil: what can only be found out with it
@@ -161,6 +161,7 @@ func checks() []check {
 		{"bitlocker", with((*Node).windows, checkBitLocker)},
 		{"clones", with((*Node).disks, checkClones)},
 		{"protected-volumes", with((*Node).metrics, checkProtectedVolumes)},
+		{"drivers-file", with((*Node).metrics, checkDriversFile)},
 		{"luns", with((*Node).disks, checkLUNs)},
 		{"silent-disks", with((*Node).disks, checkSilentDisks)},
 		{"mounted-volumes", checkMountedVolumes},

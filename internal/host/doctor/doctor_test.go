@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -136,6 +137,11 @@ func metrics(page string, err error) func(*fixture) {
 	return func(f *fixture) {
 		f.Metrics = func(context.Context) (string, error) { return page, err }
 	}
+}
+
+// driversFile is the metrics of a daemon with a file of drivers.
+func driversFile(state int) func(*fixture) {
+	return metrics(fmt.Sprintf("%s{file=%q} %d\n", admin.DriversFile, `C:\k\drivers.json`, state)+protecting("", 0), nil)
 }
 
 // azure attaches a disk with LUN 1 and a volume as Azure does, with a file if it has a name, and
@@ -267,6 +273,23 @@ func TestFaults(t *testing.T) {
 		"a log that all users can lead elsewhere": {"directories", warns,
 			`the log of the service csi-proxy, C:\log: Everyone`, "",
 			func(f *fixture) { f.writers = map[string][]string{`C:\log`: {"Everyone"}} }},
+		"a file of drivers elsewhere that all users can exchange": {"directories", warns,
+			`the directory of the file of drivers of the service csi-proxy, C:\data: Everyone`, "",
+			func(f *fixture) {
+				f.service[0].Drivers = `C:\data\drivers.json`
+				f.writers = map[string][]string{`C:\data`: {"Everyone"}}
+			}},
+		"a file of drivers that all users can change": {"directories", warns,
+			`the file of drivers of the service csi-proxy, C:\k\drivers.json: Everyone`, "",
+			func(f *fixture) {
+				f.service[0].Drivers = `C:\k\drivers.json`
+				f.writers = map[string][]string{`C:\k\drivers.json`: {"Everyone"}}
+			}},
+		"a file of drivers as the daemon has read it": {"", "", "", "", driversFile(admin.DriversFileAsRead)},
+		"a file of drivers that has changed": {"drivers-file", warns, `C:\k\drivers.json has changed since`, "",
+			driversFile(admin.DriversFileChanged)},
+		"a file of drivers that is gone": {"drivers-file", problem, `C:\k\drivers.json is missing or wrong`, "",
+			driversFile(admin.DriversFileWrong)},
 		"no log file": {"log-file", problem, "no log file, and its lines are lost: file does not exist", "",
 			func(f *fixture) { f.logFile = fs.ErrNotExist }},
 		"no kubelet directory": {"kubelet-directory", problem, `there is no C:\var\lib\other`, "",
@@ -324,7 +347,7 @@ func TestFaults(t *testing.T) {
 		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't answer that", "",
 			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+"csi_proxy_foreign_mapping_records 0\n"+
 				"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} 1.7e+09\n", nil)},
-		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "mapping-records",
+		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "mapping-records drivers-file",
 			metrics("", errors.New("no daemon answers"))},
 		"two disks with one LUN": {"luns", warns, "have the same LUN, 1: ", "",
 			func(f *fixture) {

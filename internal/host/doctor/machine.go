@@ -61,8 +61,8 @@ func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []F
 	return fmt.Sprintf("%s is a directory on %s", path, info.FileSystem), faults, nil
 }
 
-// checkDirectories looks whether others than administrators can exchange a service's program, or lead
-// its log elsewhere.
+// checkDirectories looks whether others than administrators can exchange a service's program or its file
+// of drivers, or lead its log elsewhere.
 func checkDirectories(_ context.Context, n *Node, services []Service) (string, []Finding, error) {
 	if n.Writers == nil {
 		return "", nil, n.needsWindows()
@@ -82,8 +82,21 @@ func checkDirectories(_ context.Context, n *Node, services []Service) (string, [
 	for _, s := range services {
 		errs = append(errs, check("the program of the service "+s.Name, directoryOf(s.Program)),
 			check("the log of the service "+s.Name, directoryOf(s.Log)))
+		if directoryOf(s.Drivers) != directoryOf(s.Program) {
+			errs = append(errs, check("the file of drivers of the service "+s.Name, directoryOf(s.Drivers)))
+		}
+		if s.Drivers == "" {
+			continue
+		}
+		names, err := n.Writers(s.Drivers)
+		if len(names) > 0 {
+			faults = append(faults, warning(fmt.Sprintf(`icacls "%s" /setowner *S-1-5-32-544, then icacls "%[1]s" /reset`, s.Drivers),
+				"others than administrators can write to the file of drivers of the service %s, %s: %s", s.Name, s.Drivers,
+				strings.Join(names, ", ")))
+		}
+		errs = append(errs, err)
 	}
-	return "only administrators can write to the directories of the service's program and log", faults,
+	return "only administrators can write to the service's program, log and file of drivers", faults,
 		errors.Join(errs...)
 }
 

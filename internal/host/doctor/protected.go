@@ -51,6 +51,28 @@ func checkProtectedVolumes(_ context.Context, _ *Node, metrics string) (string, 
 	return fmt.Sprintf("all volumes of -protected-volume are there: %d", volumes), faults, nil
 }
 
+// checkDriversFile looks whether the daemon has read the file of -drivers as it is now.
+func checkDriversFile(_ context.Context, _ *Node, metrics string) (string, []Finding, error) {
+	fine := "no -drivers is set"
+	var faults []Finding
+	for line := range strings.Lines(metrics) {
+		file, value, ok := metric(line, admin.DriversFile, "file")
+		if !ok {
+			continue
+		}
+		fine = "the daemon has read " + quote.Text(file) + " as it is"
+		switch value {
+		case admin.DriversFileChanged:
+			faults = append(faults, warning("run csi-proxyctl service restart; the Helm chart exchanges the pods when its drivers change",
+				"%s has changed since the daemon has read it: the drivers have what it said before", quote.Text(file)))
+		case admin.DriversFileWrong:
+			faults = append(faults, problem("csi-proxyctl status says what is wrong. Put it right before the node restarts",
+				"%s is missing or wrong: the daemon can't start again with it", quote.Text(file)))
+		}
+	}
+	return fine, faults, nil
+}
+
 // metric reads a line of metrics if it is of the name and has that label alone.
 func metric(line, name, label string) (labelled string, value float64, ok bool) {
 	rest, ok := strings.CutPrefix(line, name+"{"+label+"=")

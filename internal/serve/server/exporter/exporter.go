@@ -123,7 +123,7 @@ func (e *Exporter) Register(collectors ...prometheus.Collector) {
 }
 
 // Readiness returns why drivers' calls aren't taken, nil if they are. If only what few drivers use is
-// missing, it says so.
+// missing, or something keeps the daemon from its next start, it says so.
 type Readiness func() (missing string, err error)
 
 // SetReadiness sets what /readyz asks. Until then, the daemon starts.
