@@ -7,6 +7,8 @@ package main
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -67,6 +69,17 @@ func TestDriversProcess(t *testing.T) {
 	must(t, err)
 	if len(mounts.Mounts) != 2 {
 		t.Errorf("the administrators have %+v", mounts)
+	}
+	for driver := range vendors {
+		own, err := clientOf(driver).Storage.ListVolumes(t.Context())
+		must(t, err)
+		for _, list := range []storage.VolumeList{mounts, own} {
+			if !slices.ContainsFunc(list.Mounts, func(m storage.Mount) bool {
+				return m.Volume.Driver == driver && strings.Contains(m.Path, driver)
+			}) {
+				t.Errorf("no volume of %s is in %+v", driver, list)
+			}
+		}
 	}
 	if err := pipe.Held(t.Context(), pipe.Address(dir, api.EndpointName("disk", "v1"))); err != nil {
 		t.Errorf("a published endpoint is served: %v", err)

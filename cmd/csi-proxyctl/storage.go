@@ -212,7 +212,11 @@ func volumeState(v storage.Volume) string {
 		}
 		states = append(states, text)
 	}
-	return cmp.Or(strings.Join(states, "; "), "ok")
+	state := cmp.Or(strings.Join(states, "; "), "ok")
+	if v.Driver != "" {
+		state += ", of driver " + v.Driver
+	}
+	return state
 }
 
 func showVolume(v storage.Volume) reply {

@@ -1797,7 +1797,10 @@ type Volume struct {
 	// volume in which Windows knows no file system.
 	ReadOnly bool `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// What is wrong with it, one for each problem.
-	Conditions    []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Conditions []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// The driver that the daemon's file of drivers gives the volume's disk to; empty if none, if that
+	// isn't known, and of a share.
+	Driver        string `protobuf:"bytes,14,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1921,6 +1924,13 @@ func (x *Volume) GetConditions() []*Condition {
 		return x.Conditions
 	}
 	return nil
+}
+
+func (x *Volume) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
 }
 
 // Condition is a problem of a volume or share.
@@ -3121,7 +3131,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x14\n" +
 	"\x05grown\x18\x02 \x01(\bR\x05grown\x12&\n" +
-	"\x0fdisk_size_bytes\x18\x03 \x01(\x03R\rdiskSizeBytes\"\xda\x03\n" +
+	"\x0fdisk_size_bytes\x18\x03 \x01(\x03R\rdiskSizeBytes\"\xf2\x03\n" +
 	"\x06Volume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\tR\x05share\x12$\n" +
@@ -3143,7 +3153,8 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\tread_only\x18\f \x01(\bR\breadOnly\x12D\n" +
 	"\n" +
 	"conditions\x18\r \x03(\v2$.csiproxy.storage.v1alpha1.ConditionR\n" +
-	"conditionsB\x0e\n" +
+	"conditions\x12\x16\n" +
+	"\x06driver\x18\x0e \x01(\tR\x06driverB\x0e\n" +
 	"\f_disk_number\"a\n" +
 	"\tCondition\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\"\n" +

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/machine"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
@@ -28,6 +29,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/smb"
@@ -155,7 +157,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 		Logger: log, Runner: runner, Locks: locker, Users: finder,
 	})
 	allVolumes := volumes.New(calls, paths, volumes.Options{
-		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
+		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: table.OwnerOfDisk,
 		Logger: log, Runner: runner, Locks: locker, Users: finder,
 	})
 	mappings := shares.New(calls, paths, shares.Options{
@@ -226,7 +228,9 @@ func ofDriver(d Driver, sys *scope.System, o Options, node *staging.Staging) (
 	g.Disks = node.Disks.Of(d.Name, sys, g.Locks, log)
 	g.Volumes = volumes.New(sys, g.Paths, volumes.Options{
 		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
-		Logger: log, Runner: runner, Locks: g.Locks, Users: g.Users,
+		// No other driver's disk can be opened.
+		OwnerOf: func(context.Context, device.Handle, opendisk.Hardware) (string, error) { return d.Name, nil },
+		Logger:  log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
 	g.Mappings = node.Mappings.Of(sys, g.Paths, g.Locks, log)
 	g.Files = files.New(sys, g.Paths, g.Mappings, files.Options{Logger: log, Runner: runner, Locks: g.Locks})

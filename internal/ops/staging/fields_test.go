@@ -18,7 +18,7 @@ import (
 
 // Some answer has each field of a disk and of a volume. So a new field that nothing fills fails
 // here. The fields of errors have tests of their own, iSCSI targets TestListDisksOfEachCloud, and drivers
-// TestDiskThatFitsTwoDrivers.
+// TestDiskThatFitsTwoDrivers and TestDriversProcess.
 func TestEachFieldIsFilled(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
@@ -48,7 +48,7 @@ func TestEachFieldIsFilled(t *testing.T) {
 	collect(reflect.ValueOf(disks), fields)
 	collect(reflect.ValueOf([]storage.Volume{volume, share}), fields)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		elsewhere := slices.Contains([]string{"Disk.Error", "Disk.ISCSI", "Disk.Driver", "Partition.Error"}, name)
+		elsewhere := slices.Contains([]string{"Disk.Error", "Disk.ISCSI", "Disk.Driver", "Volume.Driver", "Partition.Error"}, name)
 		if fields[name] == elsewhere {
 			t.Errorf("%s: %v, want %v", name, fields[name], !elsewhere)
 		}

@@ -110,7 +110,11 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume de
 	case win.StyleMBR:
 		d.DiskID = fmt.Sprintf("%08x", layout.Signature)
 	}
-	return attributes&win.DiskReadOnly != 0, nil
+	readOnly = attributes&win.DiskReadOnly != 0
+	if v.options.OwnerOf != nil {
+		d.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
+	}
+	return readOnly, err
 }
 
 // describeFileSystem fills in the sizes of a file system, and notes whether Windows wants to

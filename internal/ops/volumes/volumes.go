@@ -50,6 +50,8 @@ type Options struct {
 	// Writers are who may write at the root of a volume that FormatVolume has formatted, as
 	// storage.FormatOptions has them. Default: whom Windows lets.
 	Writers []string
+	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	OwnerOf func(ctx context.Context, h device.Handle, said opendisk.Hardware) (driver string, err error)
 
 	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
 	Logger *slog.Logger

@@ -213,6 +213,7 @@ func EncodeVolume(v storage.Volume) *storagev1alpha1.Volume {
 		AllocationUnitBytes: v.AllocationUnitBytes,
 		ReadOnly:            v.ReadOnly,
 		Conditions:          each(v.Conditions, encodeCondition),
+		Driver:              text(v.Driver),
 	}
 }
 
@@ -235,6 +236,7 @@ func DecodeVolume(m *storagev1alpha1.Volume) storage.Volume {
 		AllocationUnitBytes: m.AllocationUnitBytes,
 		ReadOnly:            m.ReadOnly,
 		Conditions:          each(m.Conditions, decodeCondition),
+		Driver:              m.GetDriver(),
 	}
 }
 
