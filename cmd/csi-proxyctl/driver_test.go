@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
@@ -36,13 +37,7 @@ func TestDriverFlag(t *testing.T) {
 	simtest.Must(t, err)
 	t.Cleanup(func() { simtest.Must(t, claim.Close()) })
 	for name, operations := range map[string]nodeops.Operations{admin.Driver: node.Operations, driver: node.Driver(driver)} {
-		d, err := daemon.New(daemon.Config{Driver: name, Operations: rpc.Operations(operations),
-			Listen: func(name string) (net.Listener, error) { return claim.Listen(t.Context(), name) }})
-		simtest.Must(t, err)
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- d.Serve(ctx) }()
-		t.Cleanup(func() { stop(); simtest.Must(t, <-ended) })
+		t.Cleanup(serveOf(t, claim, name, operations))
 	}
 	for args, all := range map[string]bool{"disk list": true, "--driver " + driver + " disk list": false} {
 		var stdout, stderr strings.Builder
@@ -57,5 +52,49 @@ func TestDriverFlag(t *testing.T) {
 	if code := run(t.Context(), []string{"--endpoint-dir", dir, "--driver", "other.example.com", "disk", "list"}, strings.NewReader(""), &stdout,
 		&stderr); code == 0 {
 		t.Errorf("a driver without endpoints has %s", &stdout)
+	}
+}
+
+// serveOf serves operations at the endpoints of a driver until stop is called.
+func serveOf(t *testing.T, claim *pipe.Claimed, driver string, operations nodeops.Operations) (stop func()) {
+	d, err := daemon.New(daemon.Config{Driver: driver, Operations: rpc.Operations(operations),
+		Listen: func(name string) (net.Listener, error) { return claim.Listen(t.Context(), name) }})
+	simtest.Must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Serve(ctx) }()
+	return func() { cancel(); simtest.Must(t, <-ended) }
+}
+
+// Whether a new daemon works is asked at its own endpoints, whatever the daemon before had.
+func TestHealthyWithDrivers(t *testing.T) {
+	node, err := nodeops.New(simtest.Open(t, winsim.Delays{}), nodeops.Options{})
+	simtest.Must(t, err)
+	dir := simtest.SocketDir(t)
+	claim, err := pipe.Claim(dir)
+	simtest.Must(t, err)
+	t.Cleanup(func() { simtest.Must(t, claim.Close()) })
+	p := &program{endpointDir: dir}
+	daemons := []string{"", admin.Driver, ""} // none, with -drivers, without
+	for i := range daemons {
+		stop := func() {}
+		if i > 0 {
+			stop = serveOf(t, claim, daemons[i], node.Operations)
+		}
+		for _, driver := range []string{"", admin.Driver} {
+			var endpoints []string
+			for _, group := range api.Groups() {
+				for _, version := range api.Versions(group) {
+					endpoints = append(endpoints, api.DriverEndpointName(driver, group, version))
+				}
+			}
+			if err := p.healthy(t.Context(), endpoints); (err == nil) != (i > 0 && driver == daemons[i]) {
+				t.Errorf("daemon %d, %q, has the endpoints of %q: %v", i, daemons[i], driver, err)
+			}
+		}
+		if err := p.healthy(t.Context(), nil); (err == nil) != (i > 0) {
+			t.Errorf("daemon %d, %q: %v", i, daemons[i], err)
+		}
+		stop()
 	}
 }

@@ -277,16 +277,22 @@ func explainFlag(cmd *cobra.Command, err error) error {
 // client returns a client of the daemon: of the endpoints of -driver, or else of the published ones or, where
 // only drivers have some, of the administrators'.
 func (p *program) client(ctx context.Context) *client.Client {
-	if p.driver == "" {
+	driver := p.driver
+	if driver == "" {
 		held := func(driver string) bool {
 			name := api.DriverEndpointName(driver, "disk", "v1")
 			return pipe.Held(ctx, pipe.Address(p.endpointDir, name)) != nil
 		}
 		if !held("") && held(admin.Driver) {
-			p.driver = admin.Driver
+			driver = admin.Driver
 		}
 	}
-	return client.New(client.WithEndpointDir(p.endpointDir), client.WithDriver(p.driver))
+	return p.clientOf(driver)
+}
+
+// clientOf returns a client of the endpoints of a driver, "" for the published ones.
+func (p *program) clientOf(driver string) *client.Client {
+	return client.New(client.WithEndpointDir(p.endpointDir), client.WithDriver(driver))
 }
 
 // call is a leaf that calls CSI Proxy. If its first argument is a DISK or a VOLUME, the shell

@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 )
 
 func (p *program) service() *cobra.Command {
@@ -76,15 +77,21 @@ const healthTimeout = 3 * time.Second
 func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	c := p.client(ctx)
-	defer func() { err = errors.Join(err, c.Close()) }()
 	if len(endpoints) == 0 {
-		return c.Ready(ctx)
+		c := p.client(ctx)
+		return errors.Join(c.Ready(ctx), c.Close())
 	}
+	// The endpoints say of which daemon they are. That which has others now may be the one before.
+	driver := ""
+	if slices.Contains(endpoints, api.DriverEndpointName(admin.Driver, "disk", "v1")) {
+		driver = admin.Driver
+	}
+	c := p.clientOf(driver)
+	defer func() { err = errors.Join(err, c.Close()) }()
 	var faults []error
 	for _, e := range c.Endpoints(ctx) {
 		switch {
-		case !slices.Contains(endpoints, api.DriverEndpointName(p.driver, e.Group, e.Version)):
+		case !slices.Contains(endpoints, api.DriverEndpointName(driver, e.Group, e.Version)):
 		case e.Err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", e.Address, e.Err))
 		case !e.Served:
