@@ -14,7 +14,8 @@
 //     file is there until the new program has been found to work. Then it becomes
 //     NAME.previous.exe.
 //   - A replacement writes the service's settings to the service's key in the registry
-//     before it changes them.
+//     before it changes them. A file of drivers is there before the settings name it, and
+//     as long as these or those before name it.
 //
 // The next run finds that, and first brings the change that was cut off to its end: if
 // the daemon in place works, it stays; if not, the one before comes back. At no moment is
@@ -111,8 +112,12 @@ type Files interface {
 	Copy(ctx context.Context, from, to string) error
 	// Rename renames a file, and replaces what is there. Both are in one directory.
 	Rename(ctx context.Context, from, to string) error
+	// Write makes a file with this content, and replaces what is there.
+	Write(ctx context.Context, path string, content []byte) error
 	// Remove removes a file. It is no error if there is none.
 	Remove(path string) error
+	// List returns the paths of what is in a directory; nothing if there is none.
+	List(dir string) ([]string, error)
 	// Exists reports whether there is a file.
 	Exists(path string) (bool, error)
 	// Same reports whether two files have the same bytes.
@@ -174,6 +179,8 @@ type Installation struct {
 	Name    string // of the service; see Find
 	Program string // a full path
 	Args    []string
+	// Drivers is the content of a file for the daemon's -drivers, which is put beside the program; nil for none.
+	Drivers []byte
 	// DisplayName and Description are, if empty, those of the service that is there if it
 	// is replaced, else the defaults.
 	DisplayName, Description string
@@ -211,6 +218,12 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
+	installed, err := d.install(ctx, name, in)
+	d.warnLeftDrivers(name, in.Program)
+	return installed, err
+}
+
+func (d *Deployer) install(ctx context.Context, name string, in Installation) (Installed, error) {
 	before, err := d.current(name)
 	switch {
 	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
@@ -241,7 +254,15 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 // its service and what the program reports.
 func (d *Deployer) config(ctx context.Context, name string,
 	in Installation) (winservice.Config, winservice.Report, error) {
-	args := serviceArgs(in.Args)
+	args := in.Args
+	if in.Drivers != nil {
+		placed, err := d.placeDrivers(ctx, in)
+		if err != nil {
+			return winservice.Config{}, winservice.Report{}, err
+		}
+		args = placed
+	}
+	args = serviceArgs(args)
 	line, err := d.Services.CommandLine(in.Program, args...)
 	if err != nil {
 		return winservice.Config{}, winservice.Report{}, err

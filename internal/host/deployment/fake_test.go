@@ -34,6 +34,16 @@ const (
 	foreign = "foreign 1"
 )
 
+// Contents of files of drivers.
+const (
+	someDrivers  = "some drivers"
+	otherDrivers = "other drivers"
+	// It doesn't pass -check.
+	wrongDrivers = "wrong drivers"
+	// It passes -check, and the daemon ends when it is started.
+	crashingDrivers = "crashing drivers"
+)
+
 // node is a made-up node: a service manager, a registry, files, processes and pipes.
 type node struct {
 	services map[string]*service
@@ -222,6 +232,9 @@ func (n *node) Start(ctx context.Context, name string) error {
 		case kind(content) == "crashing":
 			return errors.New("it ends at once")
 		}
+		if file, ok := driversOf(s.daemon()); ok && (n.files[file] == "" || n.files[file] == crashingDrivers) {
+			return errors.New("it ends at once, for its file of drivers " + file)
+		}
 		s.state, n.holder, n.holderOf = winservice.Running, content, program
 		return nil
 	})
@@ -301,6 +314,9 @@ func (n *node) Check(_ context.Context, program string, args []string) (winservi
 	if !ok || kind(content) == "published" || slices.Contains(args, "-unknown") {
 		return winservice.Report{}, errors.New("exit status 2")
 	}
+	if file, ok := driversOf(strings.Join(args, " ")); ok && (n.files[file] == "" || n.files[file] == wrongDrivers) {
+		return winservice.Report{}, errors.New("exit status 2: wrong file of drivers " + file)
+	}
 	report := winservice.Report{Version: content, StopSeconds: 30, Privileges: []string{"SeBackupPrivilege"},
 		LogDirectory: `C:\log`}
 	for _, group := range api.Groups() {
@@ -333,6 +349,34 @@ func (n *node) Copy(_ context.Context, from, to string) error {
 		return err
 	}
 	return n.step("copy to "+to, func() error { n.files[to] = n.files[from]; delete(n.files, to+".part"); return nil })
+}
+
+// Write leaves a part behind if it dies.
+func (n *node) Write(_ context.Context, path string, content []byte) error {
+	if err := n.step("write a part of "+path, func() error { n.files[path+".part"] = ""; return nil }); err != nil {
+		return err
+	}
+	return n.step("write "+path, func() error { n.files[path] = string(content); delete(n.files, path+".part"); return nil })
+}
+
+func (n *node) List(dir string) (paths []string, _ error) {
+	for path := range n.files {
+		if directoryOf(path) == dir {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// driversOf returns the file that -drivers names in a command line.
+func driversOf(line string) (file string, ok bool) {
+	for arg := range strings.FieldsSeq(line) {
+		if value, found := strings.CutPrefix(arg, "-drivers="); found {
+			file, ok = value, true
+		}
+	}
+	return file, ok
 }
 
 func (n *node) Rename(_ context.Context, from, to string) error {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -23,11 +24,25 @@ const busyLimit = 15 * time.Second
 
 // Copy implements [Files].
 func (f RealFiles) Copy(ctx context.Context, from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close() // nothing was written
+	return f.put(ctx, source, to)
+}
+
+// Write implements [Files].
+func (f RealFiles) Write(ctx context.Context, path string, content []byte) error {
+	return f.put(ctx, bytes.NewReader(content), path)
+}
+
+func (f RealFiles) put(ctx context.Context, source io.Reader, to string) error {
 	// A copy that a death cut off has this name.
 	part := to + ".part"
 	err := f.Remove(part)
 	if err == nil {
-		err = copyFile(from, part)
+		err = copyTo(part, source)
 	}
 	if err == nil {
 		err = f.Rename(ctx, part, to)
@@ -38,14 +53,9 @@ func (f RealFiles) Copy(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copyFile copies to a new file. If one were there, it could be somebody's who goes on to
+// copyTo copies to a new file. If one were there, it could be somebody's who goes on to
 // write to it, or a link.
-func copyFile(from, to string) (err error) {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close() // nothing was written
+func copyTo(to string, source io.Reader) (err error) {
 	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
@@ -85,6 +95,18 @@ func whileBusy(ctx context.Context, do func() error) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// List implements [Files].
+func (RealFiles) List(dir string) (paths []string, _ error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, entry := range entries {
+		paths = append(paths, filepath.Join(dir, entry.Name()))
+	}
+	return paths, err
 }
 
 // Exists implements [Files].

@@ -39,7 +39,9 @@ func (d *Deployer) ReplaceFrom(ctx context.Context, in Installation, from string
 		return Installed{}, err
 	}
 	if err == nil && before.origin == Ours && strings.EqualFold(before.program, in.Program) {
-		_, err = d.Upgrade(ctx, name, from, false)
+		if err = d.replaceMissingDrivers(ctx, before, in); err == nil {
+			_, err = d.Upgrade(ctx, name, from, false)
+		}
 	} else {
 		err = d.bring(ctx, from, in.Program)
 	}

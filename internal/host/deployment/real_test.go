@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,6 +100,17 @@ func TestFiles(t *testing.T) {
 	simtest.Must(t, f.Copy(ctx, a, b))
 	if same, err := f.Same(a, b); !same || err != nil {
 		t.Errorf("same after the copy: %v, %v", same, err)
+	}
+	simtest.Must(t, f.Write(ctx, b, []byte("two")))
+	if content, err := os.ReadFile(b); string(content) != "two" || err != nil {
+		t.Errorf("written: %q, %v", content, err)
+	}
+	paths, err := f.List(dir)
+	if !slices.Equal(paths, []string{a, b}) || err != nil {
+		t.Errorf("listed: %q, %v", paths, err)
+	}
+	if paths, err := f.List(c); len(paths) != 0 || err != nil {
+		t.Errorf("listed where nothing is: %q, %v", paths, err)
 	}
 	if content, err := os.ReadFile(victim); string(content) != "of another user" || err != nil {
 		t.Errorf("the copy has gone to another file: %q, %v", content, err)

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
@@ -45,6 +47,13 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 		return Installed{}, err
 	}
 	r := replacement{Deployer: d, name: name, program: in.Program}
+	installed, err := r.replace(ctx, in)
+	d.warnLeftDrivers(name, in.Program, cmp.Or(r.oldProgram, in.Program))
+	return installed, err
+}
+
+func (r *replacement) replace(ctx context.Context, in Installation) (Installed, error) {
+	d, name := r.Deployer, r.name
 	status, err := d.Services.Query(name)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		return r.create(ctx, in)
@@ -214,10 +223,18 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	if err != nil {
 		return err
 	}
-	if !restore {
-		return d.Services.Uninstall(ctx, name)
-	}
+	var ours string // our program
 	settings, err := d.Services.Settings(name)
+	if err == nil {
+		ours, _, err = d.Services.SplitCommandLine(settings.Daemon())
+	}
+	if !restore {
+		if failure := d.Services.Uninstall(ctx, name); failure != nil || err != nil {
+			return failure // without the settings, it isn't known where a file of drivers is, or there was no service
+		}
+		others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })
+		return d.tidyDrivers(others, ours) // the service may be there until all have closed it
+	}
 	if err != nil {
 		return err
 	}
@@ -228,13 +245,10 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	if r.Replaced == nil {
 		return refuse("restore service", name, "it has replaced no other daemon; to remove the service, leave out --restore")
 	}
-	program, _, err := d.Services.SplitCommandLine(settings.Daemon())
-	if err != nil {
+	if err := again(ctx, func() error { return d.bringBack(ctx, name, *r.Replaced, ours) }); err != nil {
 		return err
 	}
-	if err := again(ctx, func() error { return d.bringBack(ctx, name, *r.Replaced, program) }); err != nil {
-		return err
-	}
+	d.warnLeftDrivers(name, ours)
 	return d.Services.SetRecord(name, nil)
 }
 
