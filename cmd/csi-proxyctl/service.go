@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -118,7 +119,7 @@ func (p *program) serviceInstall() *cobra.Command {
 	var in deployment.Installation
 	var name *string
 	var replace, watch bool
-	var from string
+	var from, drivers string
 	c := p.changing("install DAEMON", "Install the daemon as a service, or change that service",
 		func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
 			daemon, err := filepath.Abs(args[0])
@@ -126,6 +127,11 @@ func (p *program) serviceInstall() *cobra.Command {
 				return reply{}, err
 			}
 			in.Name, in.Program, in.Args = *name, daemon, args[1:]
+			if drivers != "" {
+				if in.Drivers, err = os.ReadFile(drivers); err != nil {
+					return reply{}, err
+				}
+			}
 			var installed deployment.Installed
 			switch {
 			case from != "":
@@ -184,6 +190,10 @@ copied to DAEMON, or if DAEMON is the service's program already, that is upgrade
 service upgrade does. Otherwise --from does what --replace does. If the program and the flags are
 those that the service has, and it runs, nothing changes.
 
+With --drivers the daemon gets a copy of a file for its flag -drivers, which is kept beside DAEMON. If
+the daemon doesn't work with it, the service has the file before, or none, again. Without --drivers
+and with flags after --, a file that the service had is removed.
+
 With --watch the command goes on and prints the state of the service whenever it changes. It ends
 with an error if the service doesn't run for 30 seconds; repeated, it installs and starts it again.
 While a program that isn't a service's has the pipes, it waits, and names it.`
@@ -197,6 +207,9 @@ While a program that isn't a service's has the pipes, it waits, and names it.`
 		}
 		if before != 1 {
 			return fmt.Errorf("there are %d arguments before --; give one, DAEMON, and put the daemon's flags after --", before)
+		}
+		if drivers != "" && flagValue(args[1:], "drivers") != "" {
+			return errors.New("--drivers gives the daemon's -drivers; leave out one of the two")
 		}
 		return nil
 	}
@@ -213,6 +226,7 @@ While a program that isn't a service's has the pipes, it waits, and names it.`
 		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
 	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
 	flags.StringVar(&from, "from", "", "bring the program from this `file` to DAEMON, and start")
+	flags.StringVar(&drivers, "drivers", "", "keep a copy of this `file`, which names the node's drivers, and pass it as -drivers")
 	flags.BoolVar(&watch, "watch", false, "go on, and print what becomes of the service")
 	return c
 }
@@ -315,8 +329,8 @@ func (p *program) serviceUninstall() *cobra.Command {
 		}
 		return err
 	}
-	c.Long = `Stop the service, wait until its process has ended, and remove it. No file is removed. It is no
-error if the service doesn't exist. A service that has the name but isn't CSI Proxy is an error,
+	c.Long = `Stop the service, wait until its process has ended, and remove it. No file is removed but that of
+service install --drivers. It is no error if the service doesn't exist. A service that has the name but isn't CSI Proxy is an error,
 and isn't touched.
 
 With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace

@@ -101,6 +101,18 @@ func TestService(t *testing.T) {
 		t.Errorf("status of the changed service (-want +got):\n%s", diff)
 	}
 
+	drivers := filepath.Join(t.TempDir(), "drivers.json")
+	must(t, os.WriteFile(drivers, []byte("drivers"), 0o600))
+	ran(t, 0, "service", "install", "--name", name, daemon, "--drivers", drivers)
+	kept, err := filepath.Glob(filepath.Join(filepath.Dir(daemon), "csi-proxy.drivers-*.json"))
+	must(t, err)
+	if len(kept) != 1 || !strings.HasSuffix(status().CommandLine, " -drivers="+kept[0]) {
+		t.Errorf("the files %q, and the command line %s", kept, status().CommandLine)
+	}
+
 	ran(t, 0, "service", "uninstall", "--name", name)
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(daemon), "csi-proxy.drivers-*")); len(left) != 0 || err != nil {
+		t.Errorf("after the service: %q, %v", left, err)
+	}
 	ran(t, 3, "service", "status", "--name", name)
 }
