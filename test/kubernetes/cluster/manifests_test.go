@@ -288,11 +288,15 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// driversFile returns the file that a container's -drivers names, which must be in a ConfigMap that is mounted.
+// driversFile returns the file that a container's -drivers names, or csi-proxyctl's --drivers. It must be in a
+// ConfigMap that is mounted.
 func driversFile(t *testing.T, objects []runtime.Object, pod *core.PodSpec, c core.Container, args []string) (file any) {
 	t.Helper()
 	for _, arg := range args {
-		path, ok := strings.CutPrefix(arg, "-drivers=")
+		path, ok := strings.CutPrefix(strings.TrimPrefix(arg, "--"), "drivers=")
+		if !ok {
+			path, ok = strings.CutPrefix(arg, "-drivers=")
+		}
 		if !ok {
 			continue
 		}
@@ -318,11 +322,13 @@ func TestDriversRoll(t *testing.T) {
 	annotations := func(values string) map[string]string {
 		return manifests.All[*apps.DaemonSet](manifests.Decode(t, manifests.MustHelm(t, values)))[0].Spec.Template.Annotations
 	}
-	none := annotations("mode: container")
-	one := annotations("{mode: container, drivers: [{name: a.example.com}]}")
-	other := annotations("{mode: container, drivers: [{name: a.example.com, maxCalls: 7}]}")
-	if len(none) != 1 || len(one) != 2 || reflect.DeepEqual(one, other) {
-		t.Errorf("the annotations are %v without drivers, %v with one, and %v when it has changed", none, one, other)
+	for _, mode := range []string{"service", "container"} {
+		none := annotations("mode: " + mode)
+		one := annotations("{mode: " + mode + ", drivers: [{name: a.example.com}]}")
+		other := annotations("{mode: " + mode + ", drivers: [{name: a.example.com, maxCalls: 7}]}")
+		if len(none) != 1 || len(one) != 2 || reflect.DeepEqual(one, other) {
+			t.Errorf("%s: the annotations are %v without drivers, %v with one, and %v when it has changed", mode, none, one, other)
+		}
 	}
 }
 
@@ -431,10 +437,10 @@ func TestRefusals(t *testing.T) {
 		"{mode: container, goMemoryLimit: 512MiB}":                           "goMemoryLimit is 512MiB, and resources.limits.memory 512Mi: it must be lower",
 		"nodeSelector: {kubernetes.io/os: linux}":                            "nodeSelector: the chart sets kubernetes.io/os, to windows",
 		"extraArgs: [-max-cals=100]":                                         `extraArgs: "-max-cals=100" isn't a flag of the daemon on a node; docs/flags.md lists them`,
-		"drivers: [{name: a}]":                                               "drivers: in mode service the daemon's file outlives the pods",
 		"{mode: container, drivers: [{name: a_b}]}":                          `drivers is "a_b": it must be the name of a CSIDriver`,
 		"{mode: container, drivers: [{name: a}, {name: A}]}":                 "drivers: one of the drivers is there twice",
 		"{mode: container, drivers: [{name: a}], extraArgs: ['-drivers=C']}": "extraArgs: -drivers is given by drivers",
+		"{drivers: [{name: a}], extraArgs: ['--drivers=C']}":                 "extraArgs: -drivers is given by drivers",
 		"{mode: container, drivers: [{name: a}], exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}}": "exampleDriver " +
 			"uses the published endpoints, which are off",
 		"exampleDriver: {enabled: true}":           "exampleDriver.image is empty: nobody has published an image of the example driver",

@@ -46,9 +46,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- range .Values.protectedVolumes }}
 - {{ printf "-protected-volume=%s" . | quote }}
 {{- end }}
-{{- if include "csi-proxy.hasDrivers" . }}
-# A mount is below this directory with each version of containerd.
-- {{ printf "-drivers=%%CONTAINER_SANDBOX_MOUNT_POINT%%%s\\drivers.json" (include "csi-proxy.driversDirectory" . | trimPrefix "C:") | squote }}
+{{- if and (include "csi-proxy.hasDrivers" .) (eq .Values.mode "container") }}
+- -drivers={{ include "csi-proxy.driversFile" . }}
 {{- end }}
 {{- if not .Values.requirePrivacy }}
 - -require-privacy=false
@@ -69,7 +68,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* Not empty if the manifests have a file of drivers. */}}
 {{- define "csi-proxy.hasDrivers" -}}
-{{- if and .Values.drivers (eq .Values.mode "container") -}}true{{- end -}}
+{{- if and .Values.drivers (ne .Values.mode "removeService") -}}true{{- end -}}
 {{- end }}
 
 {{/* The file that names the node's drivers. */}}
@@ -80,6 +79,24 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Where that file is mounted: a directory that a node doesn't have, since the mount hides what is there. */}}
 {{- define "csi-proxy.driversDirectory" -}}
 C:\csi-proxy-drivers
+{{- end }}
+
+{{/* Its path in the container: a mount is below this directory with each version of containerd. */}}
+{{- define "csi-proxy.driversFile" -}}
+%CONTAINER_SANDBOX_MOUNT_POINT%{{ include "csi-proxy.driversDirectory" . | trimPrefix "C:" }}\drivers.json
+{{- end }}
+
+{{/* The mount and the volume of the ConfigMap with that file. */}}
+{{- define "csi-proxy.driversMount" -}}
+- name: drivers
+  mountPath: {{ include "csi-proxy.driversDirectory" . }}
+  readOnly: true
+{{- end }}
+
+{{- define "csi-proxy.driversVolume" -}}
+- name: drivers
+  configMap:
+    name: {{ include "csi-proxy.name" . }}-drivers
 {{- end }}
 
 {{/* The arguments of csi-proxyctl that remove the service. */}}

@@ -38,9 +38,6 @@ SPDX-License-Identifier: Apache-2.0
 {{- fail (printf "podLabels: the chart sets %s, by which the DaemonSet finds its pods" $label) }}
 {{- end }}
 {{- end }}
-{{- if and .Values.drivers (eq .Values.mode "service") }}
-{{- fail "drivers: in mode service the daemon's file outlives the pods: put it onto the nodes, where only administrators can write, and name it by extraArgs, -drivers=PATH; or choose mode container" }}
-{{- end }}
 {{- if and .Values.drivers .Values.exampleDriver.enabled (not .Values.sharedEndpoints) }}
 {{- fail "exampleDriver uses the published endpoints, which are off while drivers names some: set sharedEndpoints" }}
 {{- end }}

@@ -28,6 +28,7 @@ var Cases = map[string]string{
 			disks: [{vendor: a&b, serialNumber: '1*', adapter: 4294967295, iscsiTarget: 'iqn.2026-01.com.example:*'}],
 			directories: ['C:\var\lib\kubelet\plugins\other'], services: [vds], maxCalls: 100}]}`,
 	"container, drivers and all": "{mode: container, sharedEndpoints: true, drivers: [{name: smb.csi.k8s.io, smbServers: [.example.com]}]}",
+	"drivers":                    "{drivers: [{name: smb.csi.k8s.io, smbServers: [.example.com]}]}",
 	"existing account":           "serviceAccount: {create: false, name: windows}",
 	"placement": `{nodeSelector: {pool: storage}, tolerations: [{key: os, value: windows, effect: NoSchedule}], maxUnavailable: 10%,
 		affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}},
