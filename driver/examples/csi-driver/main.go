@@ -48,6 +48,7 @@ type options struct {
 	nodeID      string
 	via         string
 	endpointDir string
+	own         bool
 	stateDir    string
 	simulated   bool
 	kubelet     string
@@ -78,6 +79,9 @@ func parseFlags(args []string) (o options, err error) {
 		"how to use CSI Proxy: `"+viaPipe+"` for the daemon, "+viaInProcess+" for the library")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", client.DefaultEndpointDir(),
 		"the `directory` of CSI Proxy's sockets; not used on Windows, which has named pipes")
+	flags.BoolVar(&o.own, "own-endpoints", false,
+		"use the endpoints that CSI Proxy has for this driver alone, since its -drivers names "+driver.Name+", instead of those "+
+			"that all drivers share. Not where a container mounts them under the shared names")
 	flags.StringVar(&o.stateDir, "state-dir", "", "a `directory` of the driver's own that survives its restart")
 	flags.BoolVar(&o.simulated, "simulated", runtime.GOOS != "windows",
 		"CSI Proxy runs on a simulated node, whose hardware is the cloud; on other systems than Windows it always does")
@@ -93,6 +97,8 @@ func parseFlags(args []string) (o options, err error) {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	case o.via != viaPipe && o.via != viaInProcess:
 		return o, fmt.Errorf("-via=%s: must be %s or %s", o.via, viaPipe, viaInProcess)
+	case o.own && o.via != viaPipe:
+		return o, errors.New("-own-endpoints: needs -via=" + viaPipe)
 	case !o.simulated && runtime.GOOS != "windows":
 		return o, errors.New("-simulated=false: there is a real node on Windows only")
 	case o.stateDir == "":
@@ -101,6 +107,14 @@ func parseFlags(args []string) (o options, err error) {
 		return o, fmt.Errorf("-endpoint=%s: must have the form unix:///csi/csi.sock or tcp://127.0.0.1:10000", o.endpoint)
 	}
 	return o, nil
+}
+
+// clientOptions say which endpoints of CSI Proxy the driver uses.
+func (o options) clientOptions() []client.Option {
+	if !o.own {
+		return []client.Option{client.WithEndpointDir(o.endpointDir)}
+	}
+	return []client.Option{client.WithEndpointDir(o.endpointDir), client.WithDriver(driver.Name)}
 }
 
 func run(args []string) (err error) {

@@ -29,7 +29,7 @@ func open(o options) (*openedNode, error) {
 		}
 		return &openedNode{storage: n.Operations().Storage, hardware: plugs, closers: []io.Closer{plugs, n}}, nil
 	}
-	c := client.New(client.WithEndpointDir(o.endpointDir))
+	c := client.New(o.clientOptions()...)
 	plugs, err := hardware.OfDaemon(o.endpointDir)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())

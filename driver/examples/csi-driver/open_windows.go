@@ -17,7 +17,7 @@ import (
 // runs on a simulated node.
 func open(o options) (*openedNode, error) {
 	if o.via == viaPipe {
-		c := client.New()
+		c := client.New(o.clientOptions()...)
 		n := &openedNode{storage: c.Storage, closers: []io.Closer{c}}
 		if o.simulated {
 			plugs, err := hardware.OfDaemon(o.endpointDir)
