@@ -156,7 +156,7 @@ func checkContainer(t *testing.T, name string, pod *core.PodSpec, c core.Contain
 			continue
 		}
 		if isPipe(v.HostPath.Path) != isPipe(mount.MountPath) || isPipe(mount.MountPath) &&
-			v.HostPath.Path != mount.MountPath {
+			strings.Replace(v.HostPath.Path, "csi-proxy-example.csi-proxy.dev-", "csi-proxy-", 1) != mount.MountPath {
 			t.Errorf("%s: %s is mounted at %s", name, v.HostPath.Path, mount.MountPath)
 		}
 		if isPipe(v.HostPath.Path) && *v.HostPath.Type != core.HostPathUnset {
@@ -316,6 +316,37 @@ func driversFile(t *testing.T, objects []runtime.Object, pod *core.PodSpec, c co
 	return nil
 }
 
+// TestExampleDriverOwn: where the example driver is among the drivers, it uses its own pipes, in whatever way its
+// container can; else, the shared ones.
+func TestExampleDriverOwn(t *testing.T) {
+	const own = `\\.\pipe\csi-proxy-example.csi-proxy.dev-storage-v1alpha1`
+	for values, want := range map[string]bool{
+		"drivers: [{name: example.csi-proxy.dev}]":                  true,
+		"{drivers: [{name: a.example.com}], sharedEndpoints: true}": false,
+		"{}": false,
+		"drivers: [{name: a.example.com}, {name: example.csi-proxy.dev}]":   true,
+		"{mode: container, drivers: [{name: example.csi-proxy.dev}]}":       true,
+		"{sharedEndpoints: true, drivers: [{name: example.csi-proxy.dev}]}": true,
+	} {
+		for _, mode := range []string{"classic", "hostProcess"} {
+			rendered := manifests.MustHelm(t, merge(t, values, parse(t,
+				"exampleDriver: {enabled: true, image: 'csi-example-driver:a', mode: "+mode+"}")))
+			for _, set := range manifests.All[*apps.DaemonSet](manifests.Decode(t, rendered)) {
+				if set.Name != "csi-proxy-example-driver" {
+					continue
+				}
+				mounted := slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v core.Volume) bool {
+					return v.HostPath != nil && v.HostPath.Path == own
+				})
+				given := slices.Contains(set.Spec.Template.Spec.Containers[0].Args, "-own-endpoints")
+				if mounted != (want && mode == "classic") || given != (want && mode == "hostProcess") {
+					t.Errorf("%s, %s: its own pipe is mounted: %v, its flag is given: %v", values, mode, mounted, given)
+				}
+			}
+		}
+	}
+}
+
 // TestDriversRoll: another file of drivers makes the DaemonSet exchange its pods, since the daemon reads it when it
 // starts; a release without one isn't touched by that.
 func TestDriversRoll(t *testing.T) {
@@ -442,7 +473,7 @@ func TestRefusals(t *testing.T) {
 		"{mode: container, drivers: [{name: a}], extraArgs: ['-drivers=C']}": "extraArgs: -drivers is given by drivers",
 		"{drivers: [{name: a}], extraArgs: ['--drivers=C']}":                 "extraArgs: -drivers is given by drivers",
 		"{mode: container, drivers: [{name: a}], exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}}": "exampleDriver " +
-			"uses the published endpoints, which are off",
+			"has no endpoints: the published ones are off while drivers names some, and it isn't among them",
 		"exampleDriver: {enabled: true}":           "exampleDriver.image is empty: nobody has published an image of the example driver",
 		"image: {repository: https://ghcr.io/a/b}": `"https://ghcr.io/a/b:v0.1.0" isn't the name of an image`,
 	} {

@@ -99,6 +99,15 @@ C:\csi-proxy-drivers
     name: {{ include "csi-proxy.name" . }}-drivers
 {{- end }}
 
+{{/* Not empty if the example driver has endpoints of its own. */}}
+{{- define "csi-proxy.exampleDriverOwn" -}}
+{{- if include "csi-proxy.hasDrivers" . }}
+{{- range .Values.drivers }}
+{{- if eq .name "example.csi-proxy.dev" }}true{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The arguments of csi-proxyctl that remove the service. */}}
 {{- define "csi-proxy.uninstall" -}}
 - service

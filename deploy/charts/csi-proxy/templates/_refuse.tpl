@@ -38,8 +38,8 @@ SPDX-License-Identifier: Apache-2.0
 {{- fail (printf "podLabels: the chart sets %s, by which the DaemonSet finds its pods" $label) }}
 {{- end }}
 {{- end }}
-{{- if and .Values.drivers .Values.exampleDriver.enabled (not .Values.sharedEndpoints) }}
-{{- fail "exampleDriver uses the published endpoints, which are off while drivers names some: set sharedEndpoints" }}
+{{- if and .Values.drivers .Values.exampleDriver.enabled (not (or .Values.sharedEndpoints (include "csi-proxy.exampleDriverOwn" .))) }}
+{{- fail "exampleDriver has no endpoints: the published ones are off while drivers names some, and it isn't among them. Add example.csi-proxy.dev to drivers, or set sharedEndpoints" }}
 {{- end }}
 {{- $names := list }}
 {{- range .Values.drivers }}

@@ -44,5 +44,9 @@ var Cases = map[string]string{
 		"apiGroup: rbac.authorization.k8s.io}]}}",
 	"example driver":              "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}",
 	"example driver, other pipes": "exampleDriver: {enabled: true, image: 'csi-example-driver:classic', pipes: {iscsi: null, storage: v1alpha2, volume: v1}}",
+	"example driver, own": `{drivers: [{name: example.csi-proxy.dev, smbServers: [.example.com], iscsiPortals: ['192.0.2.1']}],
+		exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}}`,
+	"example driver, own, hostProcess": `{drivers: [{name: example.csi-proxy.dev, smbServers: [.example.com], iscsiPortals: ['192.0.2.1']}],
+		exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess}}`,
 	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
 }
