@@ -271,6 +271,15 @@ func (s *NodeStatus) read(m cluster.Metrics, now time.Time) {
 			s.problem("%d %s", *n, sign.text)
 		}
 	}
+	for _, file := range m.Series("csi_proxy_drivers_file_changed") {
+		switch path := file.Labels["file"]; file.Value {
+		case 0:
+		case 1:
+			s.problem("%s has changed since the daemon has read it: restart that", path)
+		default:
+			s.problem("the daemon can't start again with %s: csi-proxyctl status on the node says why", path)
+		}
+	}
 	for _, of := range m.Series("csi_proxy_inventory_timestamp_seconds") {
 		age := now.Sub(time.UnixMilli(int64(of.Value * 1000)))
 		if age > inventoryAge {
