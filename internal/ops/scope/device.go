@@ -22,7 +22,7 @@ import (
 // same. So the door's answers are its, once.
 //
 // While a disk is open, it also says whose the volumes are that were found on it: a handle names one disk for good,
-// and a disk keeps its number and its volumes while it is there. So if it says that it still is the same disk, they
+// and a disk keeps its number while it is there, and its volumes while it is online. So if it says that it still is the same disk, they
 // needn't be looked up again. Nothing is known longer than the handle is open.
 type ownDevice struct {
 	win.Device
@@ -55,6 +55,11 @@ func (o *ownDevice) Control(ctx context.Context, code win.IoctlCode, in, out []b
 		return copy(out, known), nil
 	}
 	n, err := o.Device.Control(ctx, code, in, out)
+	switch code {
+	case win.IoctlDiskSetDiskAttributes, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskCreateDisk:
+		// A copy that is another driver's gets the volumes' names, if it is online while this disk isn't.
+		o.forgetVolumes()
+	}
 	if err == nil && n >= 0 && n <= len(out) {
 		o.keepAnswer(answer{code, string(in), string(out[:n])})
 	}
@@ -151,6 +156,13 @@ func (s *System) noteVolume(name string, d *ownDevice) {
 	if d != nil && !d.closed {
 		d.volumes[volumeKey(name)] = true
 	}
+}
+
+// forgetVolumes forgets which volumes are on a disk, since they may have become other disks'.
+func (o *ownDevice) forgetVolumes() {
+	o.sys.mu.Lock()
+	defer o.sys.mu.Unlock()
+	clear(o.volumes)
 }
 
 // noteDisk notes an open disk.

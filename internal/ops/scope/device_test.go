@@ -106,3 +106,22 @@ func TestCloseWhileAsked(t *testing.T) {
 		t.Errorf("closed %d times", c.closed)
 	}
 }
+
+// A disk that goes offline doesn't say whose the volumes are that were on it: a copy may get their names.
+func TestVolumesOfDiskThatChanges(t *testing.T) {
+	for _, code := range []win.IoctlCode{
+		win.IoctlDiskSetDiskAttributes, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskCreateDisk,
+	} {
+		s := &System{}
+		d := &ownDevice{Device: &counted{}, sys: s, descriptor: win.DeviceDescriptor{SerialNumber: "serial"}}
+		s.noteDisk(d)
+		s.noteVolume(`\\?\Volume{A}\`, d)
+		if _, err := d.Control(t.Context(), code, nil, nil); err == nil {
+			t.Errorf("%v is answered", code)
+		}
+		match := func(d *ownDevice) bool { return d.volumes[volumeKey(`\\?\volume{a}`)] }
+		if _, isThere := s.askOpenDisk(t.Context(), match); isThere {
+			t.Errorf("after %v the disk still has its volumes", code)
+		}
+	}
+}
