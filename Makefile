@@ -288,7 +288,7 @@ generate: build-here ## regenerate the generated code, pages and pictures; the C
 	bin/csi-proxy -help 2>&1 | $(GO) run -tags reference ./cmd/csi-proxy
 	$(GO) run -tags reference ./cmd/csi-proxyctl
 	$(GO) run ./internal/lab/errorspage
-	$(GO) test -count=1 -run '^TestGoAPI$$' . -update
+	$(GO) test -count=1 -run '^TestGoAPI$$' ./test/repository -update
 	$(GO) -C test/kubernetes/cluster run ./chartreadme <deploy/charts/csi-proxy/values.yaml >bin/chart-readme.md && \
 		mv bin/chart-readme.md deploy/charts/csi-proxy/README.md
 	$(GO) -C test/kubernetes/cluster run ./kustomize ../../../deploy

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package csiproxy_test
+package repository
 
 import (
 	"io/fs"
@@ -25,7 +25,7 @@ func TestDriversKeepTheirVersions(t *testing.T) {
 		}
 	}
 	var drivers, want []string
-	for line := range strings.Lines(readText(t, "testdata/drivers.txt")) {
+	for line := range strings.Lines(readText(t, "test/repository/testdata/drivers.txt")) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0] == "#" {
 			continue

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package csiproxy_test
+package repository
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func TestGoAPI(t *testing.T) {
 	if len(changes) > 0 {
 		t.Errorf("the exported Go API isn't the one that %s lists; if that is meant, name the change in CHANGELOG.md and "+
 			"run "+
-			"go test . -run TestGoAPI -update:\n%s", goAPI, strings.Join(changes, "\n"))
+			"go test ./test/repository -run TestGoAPI -update:\n%s", goAPI, strings.Join(changes, "\n"))
 	}
 }
 
