@@ -25,7 +25,7 @@ import (
 // What to do differs by class. ErrUnavailable: try the same call again, after a pause.
 // ErrFailedPrecondition: change the node's state first, as the text says. ErrInvalidArgument
 // and ErrUnimplemented: change the call. A driver that returns an error to kubelet needs no
-// rule of its own: package grpccode has the code, and kubelet tries all of them again.
+// rule of its own: client.Code has the code, and kubelet tries all of them again.
 var (
 	// ErrInvalidArgument says that the request is wrong in every state of the node: a path
 	// outside of the kubelet directory, a volume id that isn't one, a size below zero.

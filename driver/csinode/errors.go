@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-proxy/csi-proxy/grpccode"
+	"github.com/csi-proxy/csi-proxy/client"
 )
 
 // withCode gives err the code of its class. A call for which the class means something
@@ -16,7 +16,7 @@ func withCode(err error) error {
 	if _, ok := status.FromError(err); ok { // nil too
 		return err
 	}
-	code := grpccode.Of(err)
+	code := client.Code(err)
 	if code == codes.Unimplemented {
 		code = codes.FailedPrecondition // Unimplemented would mean that the driver doesn't have the call
 	}

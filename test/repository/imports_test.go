@@ -50,7 +50,7 @@ var importRules = []struct {
 	},
 	{
 		"google.golang.org/grpc/codes",
-		[]string{"api/...", "client", "cmd/...", "grpccode", "internal/serve/rpc", "internal/serve/wire", "internal/serve/server/...",
+		[]string{"api/...", "client", "cmd/...", "internal/serve/rpc", "internal/serve/wire", "internal/serve/server/...",
 			"internal/lab/conformance"},
 		"errors have classes of their own, and one package says which code a class has",
 	},

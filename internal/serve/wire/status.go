@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/grpccode"
 )
 
 // ErrorDomain is the domain of the google.rpc.ErrorInfo detail that each status
@@ -27,24 +27,40 @@ const (
 	metadataWindowsError = "windows_error" // in decimal
 )
 
-// classes are the classes of errors with their reasons on the wire. Reasons are
-// unique and never change. The codes are those of package grpccode.
+// classes are the classes of errors with their codes and reasons on the wire. Each code stands for one
+// class, so that a client can get the class from the code. Reasons are unique and never change.
 var classes = []struct {
 	kind   error
+	code   codes.Code
 	reason string
 }{
-	{csiproxy.ErrInvalidArgument, "INVALID_ARGUMENT"},
-	{csiproxy.ErrNotFound, "NOT_FOUND"},
-	{csiproxy.ErrAlreadyExists, "ALREADY_EXISTS"},
-	{csiproxy.ErrFailedPrecondition, "FAILED_PRECONDITION"},
-	{csiproxy.ErrPermissionDenied, "PERMISSION_DENIED"},
-	{csiproxy.ErrUnauthenticated, "UNAUTHENTICATED"},
-	{csiproxy.ErrResourceExhausted, "RESOURCE_EXHAUSTED"},
-	{csiproxy.ErrUnavailable, "UNAVAILABLE"},
-	{csiproxy.ErrUnimplemented, "UNIMPLEMENTED"},
-	{context.Canceled, "CANCELED"},
-	{context.DeadlineExceeded, "DEADLINE_EXCEEDED"},
-	{csiproxy.ErrInternal, "INTERNAL"},
+	{csiproxy.ErrInvalidArgument, codes.InvalidArgument, "INVALID_ARGUMENT"},
+	{csiproxy.ErrNotFound, codes.NotFound, "NOT_FOUND"},
+	{csiproxy.ErrAlreadyExists, codes.AlreadyExists, "ALREADY_EXISTS"},
+	{csiproxy.ErrFailedPrecondition, codes.FailedPrecondition, "FAILED_PRECONDITION"},
+	{csiproxy.ErrPermissionDenied, codes.PermissionDenied, "PERMISSION_DENIED"},
+	{csiproxy.ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED"},
+	{csiproxy.ErrResourceExhausted, codes.ResourceExhausted, "RESOURCE_EXHAUSTED"},
+	{csiproxy.ErrUnavailable, codes.Unavailable, "UNAVAILABLE"},
+	{csiproxy.ErrUnimplemented, codes.Unimplemented, "UNIMPLEMENTED"},
+	{context.Canceled, codes.Canceled, "CANCELED"},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+	{csiproxy.ErrInternal, codes.Internal, "INTERNAL"},
+}
+
+// CodeOf returns the code of err's class: codes.OK for nil, codes.Internal for errors without a class. It
+// doesn't look for a gRPC status in err.
+func CodeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	kind := csiproxy.KindOf(err)
+	for _, class := range classes {
+		if class.kind == kind {
+			return class.code
+		}
+	}
+	return codes.Internal
 }
 
 // ToStatus returns err as a gRPC status error: the code and reason of its class,
@@ -77,7 +93,7 @@ func ToStatus(err error) error {
 		info.Metadata[metadataWindowsError] = strconv.FormatUint(uint64(number), 10)
 	}
 
-	plain := status.New(grpccode.Of(err), wireText(err.Error()))
+	plain := status.New(CodeOf(err), wireText(err.Error()))
 	detailed, err := plain.WithDetails(info)
 	if err != nil { // info can't be encoded, which doesn't happen with valid UTF-8
 		return plain.Err()
@@ -102,7 +118,7 @@ func FromStatus(err error) error {
 
 	result := &csiproxy.Error{Kind: csiproxy.ErrInternal, Detail: st.Message()}
 	for _, class := range classes {
-		if grpccode.Of(class.kind) == st.Code() {
+		if class.code == st.Code() {
 			result.Kind = class.kind
 		}
 	}

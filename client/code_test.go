@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package grpccode_test
+package client_test
 
 import (
 	"context"
@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/grpccode"
+	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-func TestOf(t *testing.T) {
+func TestCode(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want codes.Code
@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 		{&csiproxy.Error{Kind: errors.New("somebody's own")}, codes.Internal},
 		{fmt.Errorf("stage: %w", &csiproxy.Error{Op: "MountVolume", Err: win.ErrorBusy}), codes.Unavailable},
 	} {
-		if got := grpccode.Of(test.err); got != test.want {
+		if got := client.Code(test.err); got != test.want {
 			t.Errorf("%v: %v, want %v", test.err, got, test.want)
 		}
 	}
@@ -47,12 +47,12 @@ func TestOf(t *testing.T) {
 
 // A driver's interceptor gives the errors of CSI Proxy their codes. Handlers may also
 // return a status of their own.
-func ExampleOf() {
+func ExampleCode() {
 	withCode := func(err error) error {
 		if _, ok := status.FromError(err); ok {
 			return err // nil, or a status
 		}
-		return status.Error(grpccode.Of(err), err.Error())
+		return status.Error(client.Code(err), err.Error())
 	}
 	fmt.Println(withCode(&csiproxy.Error{Op: "PartitionDisk", Object: "disk 3", Kind: csiproxy.ErrNotFound}))
 	fmt.Println(withCode(status.Error(codes.Aborted, "another call for the volume is under way")))
