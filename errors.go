@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // The classes of errors. Every error of an operation is exactly one of these, or
@@ -136,7 +136,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // error that came over the wire, the Windows error number counts too: it may match
 // fs.ErrNotExist, for example.
 func (e *Error) Is(target error) bool {
-	return target == KindOf(e) || e.WindowsError != 0 && win.Errno(e.WindowsError).Is(target)
+	return target == KindOf(e) || e.WindowsError != 0 && winerr.Errno(e.WindowsError).Is(target)
 }
 
 // KindOf returns the class of err: a sentinel of this package, context.Canceled
@@ -160,7 +160,7 @@ func KindOf(err error) error {
 		return kind
 	}
 	if number, ok := WindowsErrorOf(err); ok {
-		if kind, ok := kindOfErrno[win.Errno(number)]; ok {
+		if kind, ok := kindOfErrno[winerr.Errno(number)]; ok {
 			return kind
 		}
 	}
@@ -171,16 +171,16 @@ func KindOf(err error) error {
 func WindowsErrorOf(err error) (uint32, bool) {
 	found := find(err, func(e error) error {
 		switch e := e.(type) {
-		case win.Errno:
+		case winerr.Errno:
 			return e
 		case *Error:
 			if e.WindowsError != 0 {
-				return win.Errno(e.WindowsError)
+				return winerr.Errno(e.WindowsError)
 			}
 		}
 		return nil
 	})
-	number, ok := found.(win.Errno)
+	number, ok := found.(winerr.Errno)
 	return uint32(number), ok
 }
 
@@ -219,61 +219,61 @@ var kinds = []error{
 // operation didn't give a class. Other numbers are ErrInternal. A handle is invalid (6) when
 // what it led to was taken from it. Requests are checked before Windows sees them, so an
 // invalid parameter (87) is one that Windows refuses in the state that the node has.
-var errnosOf = map[error][]win.Errno{
+var errnosOf = map[error][]winerr.Errno{
 	ErrInvalidArgument: {
-		win.ErrorInvalidName, win.ErrorLabelTooLong, win.ErrorFilenameExcedRange, win.ISDSCShortCHAPSecret,
-		win.ISDSCNoPortalSpecified, win.ISDSCInvalidCHAPSecret, win.ISDSCInvalidISCSIName,
+		winerr.ErrorInvalidName, winerr.ErrorLabelTooLong, winerr.ErrorFilenameExcedRange, winerr.ISDSCShortCHAPSecret,
+		winerr.ISDSCNoPortalSpecified, winerr.ISDSCInvalidCHAPSecret, winerr.ISDSCInvalidISCSIName,
 	},
 	ErrNotFound: {
-		win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorDevNotExist, win.ErrorBadNetName,
-		win.ErrorNoSuchDevice, win.ErrorServiceDoesNotExist, win.ErrorDeviceNotConnected, win.ErrorNotFound,
-		win.ErrorDeviceRemoved, win.ErrorNotConnected, win.ISDSCNotFound, win.ISDSCInvalidSessionID,
-		win.ISDSCTargetNotFound, win.ISDSCPortalNotFound, win.ISDSCInitiatorNotFound, win.ISDSCDeviceNotFound,
+		winerr.ErrorFileNotFound, winerr.ErrorPathNotFound, winerr.ErrorDevNotExist, winerr.ErrorBadNetName,
+		winerr.ErrorNoSuchDevice, winerr.ErrorServiceDoesNotExist, winerr.ErrorDeviceNotConnected, winerr.ErrorNotFound,
+		winerr.ErrorDeviceRemoved, winerr.ErrorNotConnected, winerr.ISDSCNotFound, winerr.ISDSCInvalidSessionID,
+		winerr.ISDSCTargetNotFound, winerr.ISDSCPortalNotFound, winerr.ISDSCInitiatorNotFound, winerr.ISDSCDeviceNotFound,
 	},
 	ErrAlreadyExists: {
-		win.ErrorFileExists, win.ErrorAlreadyAssigned, win.ErrorAlreadyExists, win.ErrorDeviceAlreadyRemembered,
+		winerr.ErrorFileExists, winerr.ErrorAlreadyAssigned, winerr.ErrorAlreadyExists, winerr.ErrorDeviceAlreadyRemembered,
 	},
 	ErrFailedPrecondition: {
-		win.ErrorNotSameDevice, win.ErrorWriteProtect, win.ErrorCRC, win.ErrorSectorNotFound,
-		win.ErrorInvalidParameter, win.ErrorDirNotEmpty, win.ErrorDirectory, win.ErrorDeviceHardware,
-		win.ErrorUnrecognizedVolume, win.ErrorDependentServicesRunning, win.ErrorInvalidServiceControl,
-		win.ErrorServiceDisabled, win.ErrorServiceSpecificError, win.ErrorServiceDependencyFail,
-		win.ErrorServiceLogonFailed, win.ErrorServiceMarkedForDelete, win.ErrorSessionCredentialConflict,
-		win.ErrorDowngradeDetected, win.ErrorFileCorrupt, win.ErrorDiskCorrupt, win.ErrorTrustedRelationshipFailure,
-		win.ErrorNotAReparsePoint, win.FVELockedVolume,
+		winerr.ErrorNotSameDevice, winerr.ErrorWriteProtect, winerr.ErrorCRC, winerr.ErrorSectorNotFound,
+		winerr.ErrorInvalidParameter, winerr.ErrorDirNotEmpty, winerr.ErrorDirectory, winerr.ErrorDeviceHardware,
+		winerr.ErrorUnrecognizedVolume, winerr.ErrorDependentServicesRunning, winerr.ErrorInvalidServiceControl,
+		winerr.ErrorServiceDisabled, winerr.ErrorServiceSpecificError, winerr.ErrorServiceDependencyFail,
+		winerr.ErrorServiceLogonFailed, winerr.ErrorServiceMarkedForDelete, winerr.ErrorSessionCredentialConflict,
+		winerr.ErrorDowngradeDetected, winerr.ErrorFileCorrupt, winerr.ErrorDiskCorrupt, winerr.ErrorTrustedRelationshipFailure,
+		winerr.ErrorNotAReparsePoint, winerr.FVELockedVolume,
 	},
-	ErrPermissionDenied: {win.ErrorAccessDenied, win.ErrorPrivilegeNotHeld},
+	ErrPermissionDenied: {winerr.ErrorAccessDenied, winerr.ErrorPrivilegeNotHeld},
 	ErrUnauthenticated: {
-		win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorAccountRestriction, win.ErrorPasswordExpired,
-		win.ErrorAccountDisabled, win.ErrorLogonTypeNotGranted, win.ErrorPasswordMustChange,
-		win.ErrorAccountLockedOut, win.ErrorBadUsername, win.ISDSCAuthenticationFailed,
-		win.ISDSCAuthorizationFailed, win.ISDSCLogonFailed, win.ISDSCAuthInfoUnavailable, win.ISDSCLoginUserInfoBad,
+		winerr.ErrorInvalidPassword, winerr.ErrorLogonFailure, winerr.ErrorAccountRestriction, winerr.ErrorPasswordExpired,
+		winerr.ErrorAccountDisabled, winerr.ErrorLogonTypeNotGranted, winerr.ErrorPasswordMustChange,
+		winerr.ErrorAccountLockedOut, winerr.ErrorBadUsername, winerr.ISDSCAuthenticationFailed,
+		winerr.ISDSCAuthorizationFailed, winerr.ISDSCLogonFailed, winerr.ISDSCAuthInfoUnavailable, winerr.ISDSCLoginUserInfoBad,
 	},
-	ErrResourceExhausted: {win.ErrorDiskFull, win.ErrorHandleDiskFull},
+	ErrResourceExhausted: {winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull},
 	ErrUnavailable: {
-		win.ErrorInvalidHandle, win.ErrorNotEnoughMemory, win.ErrorNotReady, win.ErrorGenFailure,
-		win.ErrorSharingViolation, win.ErrorLockViolation, win.ErrorRemNotList, win.ErrorBadNetPath,
-		win.ErrorNetworkBusy, win.ErrorTooManyCmds, win.ErrorUnexpNetErr, win.ErrorNetNameDeleted,
-		win.ErrorSharingPaused, win.ErrorReqNotAccep, win.ErrorSemTimeout, win.ErrorBusy, win.ErrorDeletePending,
-		win.ErrorOperationAborted, win.ErrorFileInvalid, win.ErrorServiceRequestTimeout,
-		win.ErrorServiceCannotAcceptCtrl, win.ErrorServiceNotActive, win.ErrorProcessAborted,
-		win.ErrorShutdownInProgress, win.ErrorIODevice, win.ErrorNoNetOrBadPath, win.ErrorNoNetwork,
-		win.ErrorConnectionRefused, win.ErrorNetworkUnreachable, win.ErrorHostUnreachable, win.ErrorPortUnreachable,
-		win.ErrorConnectionAborted, win.ErrorRetry, win.ErrorNoLogonServers, win.ErrorNoSuchLogonSession,
-		win.ErrorNoSystemResources, win.ErrorTimeout, win.ErrorOpenFiles, win.ErrorDeviceInUse,
-		win.ErrorResourceNotAvailable, win.ISDSCLoginFailed, win.ISDSCConnectionFailed, win.ISDSCServiceUnavailable,
-		win.ISDSCSessionBusy, win.ISDSCTransportError, win.ISDSCDidNotRespond, win.ISDSCServiceNotRunning,
-		win.ISDSCDeviceBusyOnSession, win.ISDSCDNSNameUnresolved, win.ISDSCRemoveConnectionInProgress,
+		winerr.ErrorInvalidHandle, winerr.ErrorNotEnoughMemory, winerr.ErrorNotReady, winerr.ErrorGenFailure,
+		winerr.ErrorSharingViolation, winerr.ErrorLockViolation, winerr.ErrorRemNotList, winerr.ErrorBadNetPath,
+		winerr.ErrorNetworkBusy, winerr.ErrorTooManyCmds, winerr.ErrorUnexpNetErr, winerr.ErrorNetNameDeleted,
+		winerr.ErrorSharingPaused, winerr.ErrorReqNotAccep, winerr.ErrorSemTimeout, winerr.ErrorBusy, winerr.ErrorDeletePending,
+		winerr.ErrorOperationAborted, winerr.ErrorFileInvalid, winerr.ErrorServiceRequestTimeout,
+		winerr.ErrorServiceCannotAcceptCtrl, winerr.ErrorServiceNotActive, winerr.ErrorProcessAborted,
+		winerr.ErrorShutdownInProgress, winerr.ErrorIODevice, winerr.ErrorNoNetOrBadPath, winerr.ErrorNoNetwork,
+		winerr.ErrorConnectionRefused, winerr.ErrorNetworkUnreachable, winerr.ErrorHostUnreachable, winerr.ErrorPortUnreachable,
+		winerr.ErrorConnectionAborted, winerr.ErrorRetry, winerr.ErrorNoLogonServers, winerr.ErrorNoSuchLogonSession,
+		winerr.ErrorNoSystemResources, winerr.ErrorTimeout, winerr.ErrorOpenFiles, winerr.ErrorDeviceInUse,
+		winerr.ErrorResourceNotAvailable, winerr.ISDSCLoginFailed, winerr.ISDSCConnectionFailed, winerr.ISDSCServiceUnavailable,
+		winerr.ISDSCSessionBusy, winerr.ISDSCTransportError, winerr.ISDSCDidNotRespond, winerr.ISDSCServiceNotRunning,
+		winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCDNSNameUnresolved, winerr.ISDSCRemoveConnectionInProgress,
 	},
 	ErrUnimplemented: {
-		win.ErrorInvalidFunction, win.ErrorNotSupported, win.ErrorModNotFound, win.ErrorProcNotFound,
-		win.ISDSCRequestNotSupported,
+		winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, winerr.ErrorModNotFound, winerr.ErrorProcNotFound,
+		winerr.ISDSCRequestNotSupported,
 	},
 }
 
 // kindOfErrno has the class of each number in errnosOf.
-var kindOfErrno = func() map[win.Errno]error {
-	kinds := make(map[win.Errno]error)
+var kindOfErrno = func() map[winerr.Errno]error {
+	kinds := make(map[winerr.Errno]error)
 	for kind, numbers := range errnosOf {
 		for _, number := range numbers {
 			kinds[number] = kind

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestKindOf(t *testing.T) {
@@ -20,14 +20,14 @@ func TestKindOf(t *testing.T) {
 		want error
 	}{
 		{"nil", nil, nil},
-		{"given", &Error{Kind: ErrNotFound, Err: win.ErrorAccessDenied}, ErrNotFound},
+		{"given", &Error{Kind: ErrNotFound, Err: winerr.ErrorAccessDenied}, ErrNotFound},
 		{"given inside", &Error{Op: "X", Err: fmt.Errorf("y: %w", &Error{Kind: ErrFailedPrecondition})},
 			ErrFailedPrecondition},
-		{"from the Windows error", &Error{Err: fmt.Errorf("y: %w", win.ErrorPathNotFound)}, ErrNotFound},
-		{"busy", win.ErrorSharingViolation, ErrUnavailable},
-		{"unknown Windows error", win.Errno(4711), ErrInternal},
-		{"invalid handle", win.ErrorInvalidHandle, ErrUnavailable},
-		{"invalid parameter", win.ErrorInvalidParameter, ErrFailedPrecondition},
+		{"from the Windows error", &Error{Err: fmt.Errorf("y: %w", winerr.ErrorPathNotFound)}, ErrNotFound},
+		{"busy", winerr.ErrorSharingViolation, ErrUnavailable},
+		{"unknown Windows error", winerr.Errno(4711), ErrInternal},
+		{"invalid handle", winerr.ErrorInvalidHandle, ErrUnavailable},
+		{"invalid parameter", winerr.ErrorInvalidParameter, ErrFailedPrecondition},
 		{"cancelled", &Error{Err: context.Canceled}, context.Canceled},
 		{"deadline among several", errors.Join(errors.New("x"), context.DeadlineExceeded), context.DeadlineExceeded},
 		{"sentinel", fmt.Errorf("x: %w", ErrUnimplemented), ErrUnimplemented},
@@ -40,8 +40,8 @@ func TestKindOf(t *testing.T) {
 }
 
 func TestErrorIs(t *testing.T) {
-	err := error(&Error{Op: "MountVolume", Object: "volume x", Err: win.ErrorPathNotFound})
-	for _, target := range []error{ErrNotFound, fs.ErrNotExist, win.ErrorPathNotFound} {
+	err := error(&Error{Op: "MountVolume", Object: "volume x", Err: winerr.ErrorPathNotFound})
+	for _, target := range []error{ErrNotFound, fs.ErrNotExist, winerr.ErrorPathNotFound} {
 		if !errors.Is(err, target) {
 			t.Errorf("it is not %v", target)
 		}
@@ -50,7 +50,7 @@ func TestErrorIs(t *testing.T) {
 		errors.Is(wire, fs.ErrExist) {
 		t.Error("an error without its cause doesn't answer for its number")
 	}
-	for _, target := range []error{ErrInternal, fs.ErrExist, win.ErrorFileNotFound} {
+	for _, target := range []error{ErrInternal, fs.ErrExist, winerr.ErrorFileNotFound} {
 		if errors.Is(err, target) {
 			t.Errorf("it is %v", target)
 		}
@@ -60,7 +60,7 @@ func TestErrorIs(t *testing.T) {
 func TestErrorText(t *testing.T) {
 	for want, err := range map[string]*Error{
 		"MountVolume volume x: it is busy: The system cannot find the path specified (Windows error 3)": {Op: "MountVolume",
-			Object: "volume x", Detail: "it is busy", Err: win.ErrorPathNotFound},
+			Object: "volume x", Detail: "it is busy", Err: winerr.ErrorPathNotFound},
 		"Rescan: unavailable": {Op: "Rescan", Kind: ErrUnavailable},
 		"the disk is offline": {Kind: ErrFailedPrecondition, Detail: "the disk is offline"},
 	} {
@@ -72,7 +72,7 @@ func TestErrorText(t *testing.T) {
 
 func TestWindowsErrorOf(t *testing.T) {
 	for want, err := range map[uint32]error{
-		5:    &Error{Err: fmt.Errorf("x: %w", win.ErrorAccessDenied)},
+		5:    &Error{Err: fmt.Errorf("x: %w", winerr.ErrorAccessDenied)},
 		1326: fmt.Errorf("x: %w", &Error{Kind: ErrUnauthenticated, WindowsError: 1326}),
 		0:    errors.New("x"),
 	} {

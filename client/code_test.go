@@ -14,7 +14,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestCode(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCode(t *testing.T) {
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 		{errors.New("something else"), codes.Internal},
 		{&csiproxy.Error{Kind: errors.New("somebody's own")}, codes.Internal},
-		{fmt.Errorf("stage: %w", &csiproxy.Error{Op: "MountVolume", Err: win.ErrorBusy}), codes.Unavailable},
+		{fmt.Errorf("stage: %w", &csiproxy.Error{Op: "MountVolume", Err: winerr.ErrorBusy}), codes.Unavailable},
 	} {
 		if got := client.Code(test.err); got != test.want {
 			t.Errorf("%v: %v, want %v", test.err, got, test.want)

@@ -13,7 +13,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // An error is to a driver what it was to the daemon.
@@ -23,9 +23,9 @@ func TestErrors(t *testing.T) {
 		want csiproxy.Error
 	}{
 		"ours": {
-			wire.ToStatus(&csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Err: win.ErrorAccessDenied}),
+			wire.ToStatus(&csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Err: winerr.ErrorAccessDenied}),
 			csiproxy.Error{Op: "GetDiskStats", Object: "disk 3", Kind: csiproxy.ErrPermissionDenied, WindowsError: 5,
-				Detail: win.ErrorAccessDenied.Error()},
+				Detail: winerr.ErrorAccessDenied.Error()},
 		},
 		"ours under another name": {
 			wire.ToStatus(&csiproxy.Error{Op: "DiskStats", Object: "x", Kind: csiproxy.ErrNotFound, Detail: "not there"}),

@@ -25,7 +25,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -240,9 +241,9 @@ type Files struct{ files winsim.Files }
 
 // As returns the files as processes of a user have them.
 func (n *Node) As(u User) Files {
-	a := &winsim.Account{SID: win.SID(u.SID)}
+	a := &winsim.Account{SID: winid.SID(u.SID)}
 	for _, group := range u.Groups {
-		a.Groups = append(a.Groups, win.SID(group))
+		a.Groups = append(a.Groups, winid.SID(group))
 	}
 	return Files{n.sys.As(a)}
 }
@@ -271,7 +272,7 @@ func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
 // ends the test with the list of those that do.
 func (n *Node) Fail(call string, windowsError uint32, count int) {
 	n.helper()
-	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, win.Errno(windowsError)))
+	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, winerr.Errno(windowsError)))
 }
 
 // Delay makes the next count calls take d longer; a count of 0 delays all calls until

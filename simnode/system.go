@@ -6,6 +6,7 @@ package simnode
 import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Service is a Windows service. A new node has some, such as MSiSCSI, which is
@@ -29,7 +30,7 @@ func (n *Node) AddService(s Service) {
 	n.helper()
 	spec := services.Spec{
 		Name: s.Name, DisplayName: s.DisplayName, StartType: win.ServiceDemandStart,
-		DependsOn: s.DependsOn, Running: s.Running, StartError: win.Errno(s.StartError),
+		DependsOn: s.DependsOn, Running: s.Running, StartError: winerr.Errno(s.StartError),
 	}
 	switch {
 	case s.Disabled:

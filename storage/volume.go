@@ -15,7 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -117,11 +117,11 @@ func ParseWriter(text string) (sid string, _ error) {
 			return string(sid), nil
 		}
 	}
-	id, err := win.ParseSID(text)
+	id, err := winid.ParseSID(text)
 	if err != nil {
 		return "", csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 			"%q, who is to write, isn't known; it must be %s, or a security identifier such as %s",
-			text, strings.Join(WellKnownWriters(), ", "), win.SIDUsers)
+			text, strings.Join(WellKnownWriters(), ", "), winid.SIDUsers)
 	}
 	return string(id), nil
 }
@@ -130,9 +130,9 @@ func ParseWriter(text string) (sid string, _ error) {
 // of a container exist only there. Names in Windows' language are looked up in no directory.
 //
 // Source: https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/persistent-storage
-var wellKnownWriters = map[string]win.SID{
-	"AuthenticatedUsers": win.SIDAuthenticatedUsers, "ContainerUser": win.SIDContainerUser,
-	"Everyone": win.SIDEveryone, "Users": win.SIDUsers,
+var wellKnownWriters = map[string]winid.SID{
+	"AuthenticatedUsers": winid.SIDAuthenticatedUsers, "ContainerUser": winid.SIDContainerUser,
+	"Everyone": winid.SIDEveryone, "Users": winid.SIDUsers,
 }
 
 // WellKnownWriters returns the names that ParseWriter knows.

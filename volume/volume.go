@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // ID names a volume as the mount manager does: \\?\Volume{guid}\, with the
@@ -36,7 +36,7 @@ func ParseID(s string) (ID, error) {
 func (id ID) Validate() error {
 	inner, ok := cut(string(id))
 	if ok {
-		_, ok = win.ParseGUID(inner)
+		_, ok = winid.ParseGUID(inner)
 	}
 	if !ok {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, `the id is not of the form \\?\Volume{guid}\`)

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -57,7 +58,7 @@ func (staysOpen) Close() error { return nil }
 func TestMissingProtectedVolumes(t *testing.T) {
 	const id = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 	fails := func(sim *winsim.System) {
-		must(t, sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `D:`}, win.ErrorIODevice))
+		must(t, sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `D:`}, winerr.ErrorIODevice))
 	}
 	for name, test := range map[string]struct {
 		prepare func(*winsim.System)

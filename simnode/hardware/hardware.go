@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Disk is the hardware of a disk. Of the zero value only SizeBytes must be set; the rest
@@ -42,8 +43,8 @@ type Disk struct {
 	// The Windows error number of a query that the disk's driver doesn't know, which is 1 or
 	// 50 on real ones; default: it answers. That of NVMeError is the query for an NVMe
 	// namespace. The driver of a disk that isn't one gives 1 anyway.
-	Page83Error, LocationError, SCSIAddressError win.Errno
-	NVMeError                                    win.Errno `json:",omitempty"`
+	Page83Error, LocationError, SCSIAddressError winerr.Errno
+	NVMeError                                    winerr.Errno `json:",omitempty"`
 
 	// Offline and ReadOnly are the state in which the disk arrives, as under a SAN policy.
 	Offline, ReadOnly bool

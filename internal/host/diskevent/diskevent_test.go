@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // anEvent has the form of Windows' XML, with quote around attributes.
@@ -27,12 +28,12 @@ func anEvent(quote string, fields ...string) string {
 }
 
 var (
-	diskID      = win.GUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
-	partitionID = win.GUID{0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff, 0xf0}
+	diskID      = winid.GUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+	partitionID = winid.GUID{0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff, 0xf0}
 	table       = func() []byte {
 		b := (&win.DriveLayout{Style: win.StyleGPT, DiskID: diskID, StartingUsableOffset: 17408, UsableLength: 1 << 30,
 			MaxPartitionCount: 128, Partitions: []win.Partition{{Style: win.StyleGPT, StartingOffset: 1 << 20, Length: 1 << 24,
-				Number: 1, Type: win.GUID{1}, ID: partitionID, Name: "data"}}}).Encode()
+				Number: 1, Type: winid.GUID{1}, ID: partitionID, Name: "data"}}}).Encode()
 		copy(b[48+72+20:], "memory of the kernel")
 		return b
 	}()
@@ -103,7 +104,7 @@ func TestMasker(t *testing.T) {
 	}
 	l, err := win.DecodeDriveLayout(d.Layout)
 	if err != nil || l.UsableLength != 1<<30 || len(l.Partitions) != 1 || l.Partitions[0].Name != "data" ||
-		l.Partitions[0].StartingOffset != 1<<20 || l.DiskID == diskID || l.DiskID == (win.GUID{}) {
+		l.Partitions[0].StartingOffset != 1<<20 || l.DiskID == diskID || l.DiskID == (winid.GUID{}) {
 		t.Errorf("the table is %+v, %v", l, err)
 	}
 	if !bytes.Equal(d.MBR[446:], mbr[446:]) || !bytes.Equal(d.MBR[:20], append(bytes.Repeat([]byte{0xff}, 15), 0, 0, 0, 0, 0)) {

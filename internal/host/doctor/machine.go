@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/system"
 )
@@ -28,7 +29,7 @@ func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []F
 		}
 		a, err := w.FileAttributes(ctx, path[:i])
 		switch {
-		case errors.Is(err, win.ErrorFileNotFound), errors.Is(err, win.ErrorPathNotFound):
+		case errors.Is(err, winerr.ErrorFileNotFound), errors.Is(err, winerr.ErrorPathNotFound):
 			return "", append(faults, problem("start kubelet, which makes it. If kubelet's --root-dir is another one, name "+
 				"that one to the daemon "+
 				"with -kubelet-path, and to csi-proxyctl doctor with --kubelet-path",
@@ -146,7 +147,7 @@ func checkISCSIService(ctx context.Context, n *Node) (string, []Finding, error) 
 // number returns a value of the registry; set is false if there is none.
 func number(ctx context.Context, w Windows, key, value string) (number uint32, set bool, err error) {
 	number, err = w.RegistryNumber(ctx, key, value)
-	if errors.Is(err, win.ErrorFileNotFound) {
+	if errors.Is(err, winerr.ErrorFileNotFound) {
 		return 0, false, nil
 	}
 	if err != nil {
@@ -210,7 +211,7 @@ func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding,
 		return "", faults, fmt.Errorf("list volumes: %w", err)
 	}
 	for _, name := range names {
-		if _, err := w.VolumeInformation(ctx, name); errors.Is(err, win.FVELockedVolume) {
+		if _, err := w.VolumeInformation(ctx, name); errors.Is(err, winerr.FVELockedVolume) {
 			faults = append(faults, problem("manage-bde -unlock, and -autounlock -enable so that it stays so after a restart",
 				"BitLocker has locked the volume %s", name))
 		}

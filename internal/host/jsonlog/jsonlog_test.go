@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // What the lines have beside ts and caller.
@@ -26,13 +27,13 @@ func TestLines(t *testing.T) {
 		`"severity":"INFO","v":0,"msg":"a"`:                                                    func(l *slog.Logger) { l.Info("a") },
 		`"severity":"INFO","v":2,"msg":"a"`:                                                    func(l *slog.Logger) { l.Log(t.Context(), -2, "a") },
 		`"severity":"WARNING","msg":"a","err":"no"`:                                            func(l *slog.Logger) { l.Warn("a", "err", errors.New("no")) },
-		`"severity":"ERROR","msg":"a","err":"the request is not supported (Windows error 50)"`: func(l *slog.Logger) { l.Error("a", "err", win.ErrorNotSupported) },
+		`"severity":"ERROR","msg":"a","err":"the request is not supported (Windows error 50)"`: func(l *slog.Logger) { l.Error("a", "err", winerr.ErrorNotSupported) },
 		`"severity":"INFO","v":0,"msg":"a","disk":"1","took":"1.5s","path":"C:\\"`: func(l *slog.Logger) {
 			l.Info("a", "disk", disk.Number(1), "took", 1500*time.Millisecond, "path", `C:\`)
 		},
-		`"severity":"INFO","v":0,"msg":"a","id":"` + win.GUID{}.String() + `"`: func(l *slog.Logger) {
+		`"severity":"INFO","v":0,"msg":"a","id":"` + winid.GUID{}.String() + `"`: func(l *slog.Logger) {
 			l.Info("a", "id",
-				win.GUID{})
+				winid.GUID{})
 		},
 		`"severity":"INFO","v":0,"msg":"a","request":{"level":1,"msg":"b","n":7}`: func(l *slog.Logger) {
 			l.Info("a", slog.Group("request", "level", 1, "msg", "b", "n", uint32(7)))

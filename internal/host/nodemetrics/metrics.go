@@ -17,7 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Node is a collector with an observer for each of its sources.
@@ -70,10 +70,10 @@ var (
 
 // causes are the Windows errors whose counters start at 0, so that the first one is seen as
 // an increase: those that say that hardware, a network, an account or the node is in trouble.
-var causes = []win.Errno{
-	win.ErrorAccessDenied, win.ErrorCRC, win.ErrorDeviceNotConnected, win.ErrorDiskFull, win.ErrorGenFailure,
-	win.ErrorIODevice, win.ErrorLogonFailure, win.ErrorBadNetPath, win.ErrorNoSystemResources, win.ErrorNotReady,
-	win.ErrorSemTimeout, win.ErrorWriteProtect,
+var causes = []winerr.Errno{
+	winerr.ErrorAccessDenied, winerr.ErrorCRC, winerr.ErrorDeviceNotConnected, winerr.ErrorDiskFull, winerr.ErrorGenFailure,
+	winerr.ErrorIODevice, winerr.ErrorLogonFailure, winerr.ErrorBadNetPath, winerr.ErrorNoSystemResources, winerr.ErrorNotReady,
+	winerr.ErrorSemTimeout, winerr.ErrorWriteProtect,
 }
 
 // NewNode returns metrics that have counted nothing yet.
@@ -198,7 +198,7 @@ func (n *Node) WindowsCall(call string, took time.Duration, err error) {
 	}
 	cause := reasons[csiproxy.KindOf(err)] // without a number, the caller gave up
 	if number, ok := csiproxy.WindowsErrorOf(err); ok {
-		cause = win.Errno(number).Name()
+		cause = winerr.Errno(number).Name()
 	}
 	n.errors.WithLabelValues(cause).Inc()
 	n.callErrors.WithLabelValues(call, cause).Inc()

@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // values returns what n shows, without what is 0: by name and label values.
@@ -55,13 +55,13 @@ func series(t *testing.T, n *Node) map[string]float64 {
 func TestObservers(t *testing.T) {
 	n := NewNode()
 	n.Operation("PartitionDisk", time.Millisecond, nil)
-	n.Operation("PartitionDisk", time.Millisecond, &csiproxy.Error{Err: win.ErrorAccessDenied})
+	n.Operation("PartitionDisk", time.Millisecond, &csiproxy.Error{Err: winerr.ErrorAccessDenied})
 	n.Operation("Rescan", time.Millisecond, fmt.Errorf("x: %w", context.Canceled))
-	n.Operation("IsSymlink", time.Millisecond, &csiproxy.Error{Err: win.ErrorFileNotFound})
-	n.Operation("GetDiskStats", time.Millisecond, &csiproxy.Error{Err: win.ErrorFileNotFound})
+	n.Operation("IsSymlink", time.Millisecond, &csiproxy.Error{Err: winerr.ErrorFileNotFound})
+	n.Operation("GetDiskStats", time.Millisecond, &csiproxy.Error{Err: winerr.ErrorFileNotFound})
 	n.WindowsCall("CreateFileW", time.Microsecond, nil)
-	n.WindowsCall("CreateFileW", time.Microsecond, win.ErrorSharingViolation)
-	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, win.ISDSCServiceNotRunning)
+	n.WindowsCall("CreateFileW", time.Microsecond, winerr.ErrorSharingViolation)
+	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, winerr.ISDSCServiceNotRunning)
 	n.WindowsCall("LoginIScsiTargetW", time.Microsecond, context.DeadlineExceeded)
 	n.SkippedDisks(3)
 

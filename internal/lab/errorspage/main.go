@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const page = "docs/troubleshooting.md"
@@ -27,7 +27,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	listed := make(map[win.Errno]bool)
+	listed := make(map[winerr.Errno]bool)
 	out := row.ReplaceAllStringFunc(string(text), func(found string) string {
 		numbers := row.FindStringSubmatch(found)[1]
 		var class string
@@ -36,7 +36,7 @@ func main() {
 			if err != nil {
 				log.Fatal(err)
 			}
-			errno := win.Errno(number)
+			errno := winerr.Errno(number)
 			if listed[errno] || class != "" && class != classOf(errno) {
 				log.Fatalf("%s: %s is there twice, or of another class than the numbers beside it: %s", page, text, classOf(errno))
 			}
@@ -44,8 +44,8 @@ func main() {
 		}
 		return fmt.Sprintf("| %s | %s |", numbers, class)
 	})
-	for errno := range win.Errno(1 << 16) { // Win32's, BitLocker's, and those of the iSCSI initiator
-		for _, errno := range []win.Errno{errno, 0x80310000 | errno, 0xAFFF0000 | errno, 0xEFFF0000 | errno} {
+	for errno := range winerr.Errno(1 << 16) { // Win32's, BitLocker's, and those of the iSCSI initiator
+		for _, errno := range []winerr.Errno{errno, 0x80310000 | errno, 0xAFFF0000 | errno, 0xEFFF0000 | errno} {
 			if !listed[errno] && !errors.Is(csiproxy.KindOf(errno), csiproxy.ErrInternal) {
 				log.Fatalf("%s lacks the error %#x, %s", page, uint32(errno), classOf(errno))
 			}
@@ -57,7 +57,7 @@ func main() {
 }
 
 // classOf returns the class of an error number as the page has it: NotFound.
-func classOf(errno win.Errno) string {
+func classOf(errno winerr.Errno) string {
 	var class strings.Builder
 	for word := range strings.FieldsSeq(csiproxy.KindOf(errno).Error()) {
 		class.WriteString(strings.ToUpper(word[:1]) + word[1:])

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -119,7 +120,7 @@ func TestKnownDisks(t *testing.T) {
 		}
 		t.Run(row.Name, func(t *testing.T) {
 			spec := winsim.DiskSpec{SizeBytes: 1 << 30, BusType: win.BusType(row.Bus), VendorID: row.Vendor, ProductID: row.Product,
-				Serial: row.Serial, Location: row.Place, Page83Error: win.ErrorInvalidFunction}
+				Serial: row.Serial, Location: row.Place, Page83Error: winerr.ErrorInvalidFunction}
 			for _, id := range row.IDs {
 				spec.Page83Error = 0
 				spec.Page83 = append(spec.Page83, win.Identifier{CodeSet: win.CodeSet(id.CodeSet), Type: win.IdentifierType(id.Type),
@@ -223,7 +224,7 @@ func TestKnownTablesAreKept(t *testing.T) {
 						if table := unhex(t, row.Layout); len(table) <= len(out) {
 							return copy(out, table), nil
 						}
-						return 0, win.ErrorInsufficientBuffer
+						return 0, winerr.ErrorInsufficientBuffer
 					}}, nodeops.Options{})
 				simtest.Must(t, err)
 				disks, err := ops.Storage.ListDisks(t.Context(), storage.Selector{Number: &number})

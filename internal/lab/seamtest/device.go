@@ -13,6 +13,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // deviceOf is the path under which the device of a volume is opened.
@@ -35,7 +37,7 @@ var deviceRows = []row{
 		method: "Devices.DeviceInterfaces", name: "of disks",
 		promise: "the paths of the devices of a class, in no particular order",
 		test: func(t *testing.T, f *Fixture) {
-			for _, class := range []win.GUID{win.InterfaceClassDisk, win.InterfaceClassVolume} {
+			for _, class := range []winid.GUID{win.InterfaceClassDisk, win.InterfaceClassVolume} {
 				paths, err := f.System.DeviceInterfaces(t.Context(), class)
 				must(t, err)
 				if len(paths) == 0 {
@@ -54,7 +56,7 @@ var deviceRows = []row{
 		method: "Devices.DeviceInterfaces", name: "of an unknown class",
 		promise: "A class that nothing has gives no paths and no error.",
 		test: func(t *testing.T, f *Fixture) {
-			paths, err := f.System.DeviceInterfaces(t.Context(), win.NewGUID())
+			paths, err := f.System.DeviceInterfaces(t.Context(), winid.NewGUID())
 			if err != nil || len(paths) != 0 {
 				t.Errorf("%q, %v", paths, err)
 			}
@@ -77,7 +79,7 @@ var deviceRows = []row{
 		promise: "Errors: 13 and 1168 the device has left",
 		test: func(t *testing.T, f *Fixture) {
 			err := f.System.ReenumerateDevice(t.Context(), `\\?\no#such#device#{`+win.InterfaceClassDisk.String()+`}`)
-			wantErrno(t, "an unknown interface", err, 13, win.ErrorNotFound)
+			wantErrno(t, "an unknown interface", err, 13, winerr.ErrorNotFound)
 		},
 	},
 	{
@@ -126,7 +128,7 @@ const partitionSize = 256 << 20
 func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
 	t.Helper()
 	drive := physicalDrive(n)
-	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}
 	_, err := f.control(t, drive, win.IoctlDiskSetDiskAttributes,
 		win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}.Encode(), 0)
 	must(t, err)
@@ -139,7 +141,7 @@ func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
 func dataPartition(offset, length int64) win.Partition {
 	return win.Partition{
 		Style: win.StyleGPT, StartingOffset: offset, Length: length, RewritePartition: true,
-		Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter, Name: "test",
+		Type: win.PartitionTypeBasicData, ID: winid.NewGUID(), Attributes: win.GPTAttributeNoDriveLetter, Name: "test",
 	}
 }
 
@@ -285,8 +287,8 @@ var diskRows = []row{
 			f.setOffline(t, n, true)
 			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, n)) == 0 })
 			_, err := f.control(t, physicalDrive(n), win.IoctlDiskCreateDisk,
-				win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}.Encode(), 0)
-			wantErrno(t, "IOCTL_DISK_CREATE_DISK", err, win.ErrorWriteProtect)
+				win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}.Encode(), 0)
+			wantErrno(t, "IOCTL_DISK_CREATE_DISK", err, winerr.ErrorWriteProtect)
 			f.setOffline(t, n, false)
 			if after := f.volumeOf(t, n); !strings.EqualFold(after, before) {
 				t.Errorf("the volume was %s, and is %s", before, after)
@@ -307,7 +309,7 @@ var diskRows = []row{
 				must(t, err)
 			}
 			_, err = f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
-			wantErrno(t, "open the volume", err, win.ErrorAccessDenied)
+			wantErrno(t, "open the volume", err, winerr.ErrorAccessDenied)
 			f.setOffline(t, d.Number, true)
 			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, d.Number)) == 0 })
 		},
@@ -358,7 +360,7 @@ var diskRows = []row{
 		guess:   "its documentation says that it adds the reserved one, and public code adds its own",
 		test: func(t *testing.T, f *Fixture) {
 			n := f.NewDisk(t).Number
-			create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+			create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}
 			_, err := f.control(t, physicalDrive(n), win.IoctlDiskCreateDisk, create.Encode(), 0)
 			must(t, err)
 			if l := f.layout(t, n); len(l.Partitions) != 0 || l.Style != win.StyleGPT {
@@ -374,7 +376,7 @@ func (f *Fixture) format(t *testing.T, volume string, o win.FormatOptions) (err 
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		err = f.System.FormatVolume(t.Context(), volume, o)
-		if !errors.Is(err, win.ErrorRetry) || time.Now().After(deadline) {
+		if !errors.Is(err, winerr.ErrorRetry) || time.Now().After(deadline) {
 			return err
 		}
 		must(t, win.Sleep(t.Context(), 100*time.Millisecond))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // runDetach takes the test's disk away, and waits until it has left.
@@ -111,7 +112,7 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 	if err == nil && want >= 0 && n != want {
 		t.Errorf("%s: %d bytes", s, n)
 	}
-	if errors.Is(err, win.ErrorInsufficientBuffer) && slices.ContainsFunc(out, func(b byte) bool { return b != 0 }) {
+	if errors.Is(err, winerr.ErrorInsufficientBuffer) && slices.ContainsFunc(out, func(b byte) bool { return b != 0 }) {
 		t.Errorf("%s: there are % x", s, out)
 	}
 	return err
@@ -182,7 +183,7 @@ func runFormat(t *testing.T, r *oracleRun, s OracleStep) error {
 			t.Fatalf("a format has no %q", arg)
 		}
 	}
-	if slices.Contains(s.Errnos(), win.ErrorRetry) {
+	if slices.Contains(s.Errnos(), winerr.ErrorRetry) {
 		return r.f.System.FormatVolume(t.Context(), r.path(t, s.Args[0]), o)
 	}
 	return r.f.format(t, r.path(t, s.Args[0]), o)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // list reads a directory to its end.
@@ -18,7 +19,7 @@ func list(t *testing.T, dir win.File, restart bool) (all []win.DirEntry) {
 	t.Helper()
 	for ; ; restart = false {
 		entries, err := dir.ReadDir(t.Context(), restart)
-		if err == win.ErrorNoMoreFiles {
+		if err == winerr.ErrorNoMoreFiles {
 			return all
 		}
 		must(t, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // rights, sharing, dispositions and options are the words of an open. The seam has these
@@ -284,9 +285,9 @@ func runDenied(t *testing.T, r *oracleRun, s OracleStep) error {
 
 // granted is the entry that "grant" adds, as a directory below inherits it, and as a file does.
 var granted = map[string]win.ACE{
-	"itself":    {Flags: win.ObjectInherit | win.ContainerInherit, Rights: win.FileModify, SID: win.SIDUsers},
-	"directory": {Flags: win.ObjectInherit | win.ContainerInherit | win.InheritedACE, Rights: win.FileModify, SID: win.SIDUsers},
-	"file":      {Flags: win.InheritedACE, Rights: win.FileModify, SID: win.SIDUsers},
+	"itself":    {Flags: win.ObjectInherit | win.ContainerInherit, Rights: win.FileModify, SID: winid.SIDUsers},
+	"directory": {Flags: win.ObjectInherit | win.ContainerInherit | win.InheritedACE, Rights: win.FileModify, SID: winid.SIDUsers},
+	"file":      {Flags: win.InheritedACE, Rights: win.FileModify, SID: winid.SIDUsers},
 }
 
 func runGrant(t *testing.T, r *oracleRun, s OracleStep) error {
@@ -304,7 +305,7 @@ func runGranted(t *testing.T, r *oracleRun, s OracleStep) error {
 		want = 0
 	}
 	for _, e := range list {
-		if entry, ok := granted[s.Args[1]]; ok && e == entry || !ok && e.Rights == win.FileModify && e.SID == win.SIDUsers {
+		if entry, ok := granted[s.Args[1]]; ok && e == entry || !ok && e.Rights == win.FileModify && e.SID == winid.SIDUsers {
 			count++
 		}
 	}

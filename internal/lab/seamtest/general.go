@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Calls are the methods of one of the seam's interfaces, such as win.System, but Close. Their
@@ -142,9 +143,9 @@ var generalRows = []row{
 			h := f.openFile(t, f.Directory, open(win.FileListDirectory|win.Delete))
 			closing(t, h)
 			for name, call := range Calls(h, "missing", h) {
-				wantErrno(t, name, call(t.Context()), win.ErrorInvalidHandle)
+				wantErrno(t, name, call(t.Context()), winerr.ErrorInvalidHandle)
 			}
-			wantErrno(t, "Close", h.Close(), win.ErrorInvalidHandle)
+			wantErrno(t, "Close", h.Close(), winerr.ErrorInvalidHandle)
 		},
 	},
 	{
@@ -154,9 +155,9 @@ var generalRows = []row{
 			d := f.device(t, deviceOf(f.systemVolume(t)), win.AccessNone)
 			closing(t, d)
 			for name, call := range Calls(d, "", nil) {
-				wantErrno(t, name, call(t.Context()), win.ErrorInvalidHandle)
+				wantErrno(t, name, call(t.Context()), winerr.ErrorInvalidHandle)
 			}
-			wantErrno(t, "Close", d.Close(), win.ErrorInvalidHandle)
+			wantErrno(t, "Close", d.Close(), winerr.ErrorInvalidHandle)
 		},
 	},
 }

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // cannotTell are the errors of a Windows or file system that doesn't tell processes.
-var cannotTell = []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported, win.ErrorInvalidParameter}
+var cannotTell = []winerr.Errno{winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, winerr.ErrorInvalidParameter}
 
 // wantSelf wants this process among ids, if Windows tells any.
 func wantSelf(t *testing.T, ids func(context.Context) ([]win.ProcessID, error)) {
@@ -44,7 +45,7 @@ func (f *Fixture) lock(t *testing.T, d win.Device) (err error) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); ; {
 		err = lock(t, d, win.FsctlLockVolume)
-		if f.Settle != nil || !errors.Is(err, win.ErrorAccessDenied) || time.Now().After(deadline) {
+		if f.Settle != nil || !errors.Is(err, winerr.ErrorAccessDenied) || time.Now().After(deadline) {
 			return err
 		}
 		must(t, win.Sleep(t.Context(), 100*time.Millisecond))
@@ -94,7 +95,7 @@ var healthRows = []row{
 			if err != nil || !strings.Contains(image, `\`) {
 				t.Errorf("%q, %v", image, err)
 			}
-			wantErrno(t, "no process", errorOf(f.System.ProcessImage(t.Context(), 0xFFFFFFF0)), win.ErrorInvalidParameter)
+			wantErrno(t, "no process", errorOf(f.System.ProcessImage(t.Context(), 0xFFFFFFF0)), winerr.ErrorInvalidParameter)
 		},
 	},
 	{
@@ -123,7 +124,7 @@ var healthRows = []row{
 			}
 			closing(t, f.openFile(t, volume+"a long name", creating(win.FileCreate, win.FileNonDirectoryFile)))
 			_, err = f.System.FileAttributes(t.Context(), volume+"ALONGN~1")
-			wantErrno(t, "the short name", err, win.ErrorFileNotFound)
+			wantErrno(t, "the short name", err, winerr.ErrorFileNotFound)
 		},
 	},
 }

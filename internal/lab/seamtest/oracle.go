@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // oracleText has facts about Windows that others have found out: Microsoft's own model of
@@ -57,8 +57,8 @@ func (s OracleStep) String() string {
 }
 
 // Errnos are the errors that the step wants, as the seam has them; none is success.
-func (s OracleStep) Errnos() []win.Errno {
-	errnos := make([]win.Errno, 0, len(s.Want))
+func (s OracleStep) Errnos() []winerr.Errno {
+	errnos := make([]winerr.Errno, 0, len(s.Want))
 	for _, name := range s.Want {
 		errnos = append(errnos, statuses[name])
 	}
@@ -236,7 +236,7 @@ func (o Oracle) needs() (all []need) {
 	return all
 }
 
-func (o Oracle) run(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno) win.Errno) {
+func (o Oracle) run(t *testing.T, f *Fixture, which func(*testing.T, []winerr.Errno) winerr.Errno) {
 	f.skipWithout(t, o.needs())
 	o.call(t, f, which)
 	if t.Failed() {
@@ -245,7 +245,7 @@ func (o Oracle) run(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno
 }
 
 // call makes the calls up to the first that doesn't give what it must.
-func (o Oracle) call(t *testing.T, f *Fixture, which func(*testing.T, []win.Errno) win.Errno) {
+func (o Oracle) call(t *testing.T, f *Fixture, which func(*testing.T, []winerr.Errno) winerr.Errno) {
 	t.Helper()
 	r := oracleRun{f: f, which: which, handles: map[string]any{}}
 	for _, s := range o.Steps {

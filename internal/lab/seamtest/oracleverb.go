@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // verb is a kind of step.
@@ -85,8 +86,8 @@ func init() { // the functions below look verbs up
 // oracleRun is one fact that runs.
 type oracleRun struct {
 	f       *Fixture
-	which   func(*testing.T, []win.Errno) win.Errno // Config.Which
-	handles map[string]any                          // win.File or win.Device
+	which   func(*testing.T, []winerr.Errno) winerr.Errno // Config.Which
+	handles map[string]any                                // win.File or win.Device
 	disk    *Disk
 	volumes map[string]string // by V: (formatted) and R: (raw)
 	offered map[string]string // services by the words for them
@@ -108,7 +109,7 @@ func (r *oracleRun) step(t *testing.T, s OracleStep) {
 	err := verbs[s.Verb].run(t, r, s)
 	errno := s.Errnos()
 	if len(errno) > 1 && r.which != nil {
-		errno = []win.Errno{r.which(t, errno)}
+		errno = []winerr.Errno{r.which(t, errno)}
 	}
 	if len(errno) > 0 {
 		wantErrno(t, s.String(), err, errno...)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Fixture is a system with what it offers to tests. What is its zero value isn't there,
@@ -71,7 +72,7 @@ type Config struct {
 	Around func(t *testing.T, row func(t *testing.T))
 	// Which says which of several errors that a fact allows the system must give; nil allows
 	// each of them.
-	Which func(t *testing.T, allowed []win.Errno) win.Errno
+	Which func(t *testing.T, allowed []winerr.Errno) winerr.Errno
 }
 
 func (c Config) around(t *testing.T, row func(t *testing.T)) {
@@ -204,12 +205,12 @@ func Must(t testing.TB, err error) {
 }
 
 // WantErrno wants one of some errors; 0, or none of them, is success.
-func WantErrno(t testing.TB, what string, err error, want ...win.Errno) {
+func WantErrno(t testing.TB, what string, err error, want ...winerr.Errno) {
 	t.Helper()
 	if len(want) == 0 {
-		want = []win.Errno{0}
+		want = []winerr.Errno{0}
 	}
-	var errno win.Errno
+	var errno winerr.Errno
 	ok := errors.As(err, &errno)
 	if !slices.Contains(want, errno) || !ok && err != nil {
 		t.Errorf("%s: error %v, want %v", what, err, want)
@@ -226,7 +227,7 @@ var (
 )
 
 // missing are errors that the contract names together.
-var missing = []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound}
+var missing = []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound}
 
 // closing closes what a test has opened.
 func closing(t *testing.T, c interface{ Close() error }) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // failing is a test that notes whether it has failed.
@@ -29,21 +30,21 @@ func (f *failing) Errorf(string, ...any) { f.failed = true }
 
 func TestWantErrno(t *testing.T) {
 	other := errors.New("other")
-	wrapped := fmt.Errorf("open: %w", win.ErrorAccessDenied)
+	wrapped := fmt.Errorf("open: %w", winerr.ErrorAccessDenied)
 	for _, test := range []struct {
 		err  error
-		want []win.Errno
+		want []winerr.Errno
 		ok   bool
 	}{
 		{nil, nil, true},
-		{nil, []win.Errno{0}, true},
-		{nil, []win.Errno{win.ErrorAccessDenied}, false},
+		{nil, []winerr.Errno{0}, true},
+		{nil, []winerr.Errno{winerr.ErrorAccessDenied}, false},
 		{wrapped, nil, false},
-		{wrapped, []win.Errno{0}, false},
-		{wrapped, []win.Errno{win.ErrorNotReady, win.ErrorAccessDenied}, true},
-		{wrapped, []win.Errno{win.ErrorNotReady}, false},
+		{wrapped, []winerr.Errno{0}, false},
+		{wrapped, []winerr.Errno{winerr.ErrorNotReady, winerr.ErrorAccessDenied}, true},
+		{wrapped, []winerr.Errno{winerr.ErrorNotReady}, false},
 		{other, nil, false},
-		{other, []win.Errno{0}, false},
+		{other, []winerr.Errno{0}, false},
 	} {
 		f := failing{TB: t}
 		if WantErrno(&f, "call", test.err, test.want...); f.failed == test.ok {

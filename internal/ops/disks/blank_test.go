@@ -25,6 +25,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -200,15 +201,15 @@ func lookalikes() (all []lookalike) {
 			return n
 		}})
 	// One that shows nothing holds anything.
-	for _, errno := range []win.Errno{win.ErrorNotReady, win.ErrorGenFailure, win.ErrorIODevice, win.ErrorAccessDenied,
-		win.ErrorInvalidParameter, win.ErrorInvalidFunction} {
+	for _, errno := range []winerr.Errno{winerr.ErrorNotReady, winerr.ErrorGenFailure, winerr.ErrorIODevice, winerr.ErrorAccessDenied,
+		winerr.ErrorInvalidParameter, winerr.ErrorInvalidFunction} {
 		all = append(all, lookalike{name: fmt.Sprint("table gives ", uint32(errno)),
 			attach: func(t *testing.T, sim *winsim.System) disk.Number {
 				n := write(t, sim)
 				fail := func(call string) {
 					simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n)}, errno))
 				}
-				if fail(win.IoctlDiskGetDriveLayoutEx.String()); errno == win.ErrorInvalidFunction {
+				if fail(win.IoctlDiskGetDriveLayoutEx.String()); errno == winerr.ErrorInvalidFunction {
 					fail(win.CallRead)
 				}
 				return n
@@ -216,7 +217,7 @@ func lookalikes() (all []lookalike) {
 	}
 	return append(all, lookalike{name: "can't be read", attach: func(t *testing.T, sim *winsim.System) disk.Number {
 		n := write(t, sim)
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallRead, Object: win.PhysicalDrive(n)}, win.ErrorIODevice))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallRead, Object: win.PhysicalDrive(n)}, winerr.ErrorIODevice))
 		return n
 	}})
 }
@@ -265,7 +266,7 @@ func TestDisksThatLookBlank(t *testing.T) {
 
 // stays checks that nothing is written to a disk if the call with an index fails, and returns how many calls
 // are made.
-func (l lookalike) stays(t *testing.T, a attempt, failing int, errno win.Errno) (calls int) {
+func (l lookalike) stays(t *testing.T, a attempt, failing int, errno winerr.Errno) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, slowArrival)
 		n := l.attach(t, sim)
@@ -292,12 +293,12 @@ func (l lookalike) stays(t *testing.T, a attempt, failing int, errno win.Errno) 
 func TestUnknownTable(t *testing.T) {
 	layout, read := win.IoctlDiskGetDriveLayoutEx.String(), win.CallRead
 	for _, offline := range []bool{false, true} {
-		for errno, want := range map[win.Errno]error{
-			win.ErrorInvalidFunction: nil, win.ErrorNotSupported: nil, win.ErrorNotReady: csiproxy.ErrUnavailable,
-			win.ErrorGenFailure: csiproxy.ErrUnavailable, win.ErrorIODevice: csiproxy.ErrUnavailable,
-			win.ErrorAccessDenied: csiproxy.ErrUnavailable, win.ErrorInvalidParameter: csiproxy.ErrUnavailable,
+		for errno, want := range map[winerr.Errno]error{
+			winerr.ErrorInvalidFunction: nil, winerr.ErrorNotSupported: nil, winerr.ErrorNotReady: csiproxy.ErrUnavailable,
+			winerr.ErrorGenFailure: csiproxy.ErrUnavailable, winerr.ErrorIODevice: csiproxy.ErrUnavailable,
+			winerr.ErrorAccessDenied: csiproxy.ErrUnavailable, winerr.ErrorInvalidParameter: csiproxy.ErrUnavailable,
 		} {
-			for _, readErr := range []win.Errno{0, win.ErrorIODevice} {
+			for _, readErr := range []winerr.Errno{0, winerr.ErrorIODevice} {
 				synctest.Test(t, func(t *testing.T) {
 					sim, ops := newNode(t)
 					n := attach(t, sim, winsim.DiskSpec{SizeBytes: smallDisk, Offline: offline})
@@ -313,7 +314,7 @@ func TestUnknownTable(t *testing.T) {
 					}
 					err := ops.PartitionDisk(t.Context(), n)
 					simtest.WantErrorOf(t, fmt.Sprint(errno, readErr), err, want)
-					if err != nil && !errors.As(err, new(win.Errno)) {
+					if err != nil && !errors.As(err, new(winerr.Errno)) {
 						t.Errorf("%v, %v: %v", errno, readErr, err)
 					}
 					if got := imageOf(t, sim, n, 0); err != nil && got != before {

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -189,7 +190,7 @@ func TestDiskThatDoesNotAnswerBesideOthers(t *testing.T) {
 			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineAfterArrival: again}))
 			sick, n := attach(t, sim, winsim.DiskSpec{}), original(t, sim)
 			setAttributes(t, sim, n, win.DiskOffline)
-			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(sick)}, win.ErrorIODevice))
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(sick)}, winerr.ErrorIODevice))
 			simtest.Must(t, disks.New(sim, disks.Options{}).SetDiskState(t.Context(), n, true))
 		}
 	})

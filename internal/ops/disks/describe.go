@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -229,7 +230,7 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk)
 	}
 	s.Online, s.ReadOnly = err == nil && attributes&win.DiskOffline == 0, attributes&win.DiskReadOnly != 0
 	layout, err := h.Layout(ctx)
-	if errors.Is(err, win.ErrorNotReady) && attributes&win.DiskOffline != 0 {
+	if errors.Is(err, winerr.ErrorNotReady) && attributes&win.DiskOffline != 0 {
 		return nil // an offline disk may refuse this query so, and is there
 	}
 	if err != nil {
@@ -262,7 +263,7 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk)
 // describeVolume fills in what is on a partition.
 func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Partition) error {
 	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil
 	}
@@ -276,7 +277,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 		}
 	}
 	info, err := d.sys.VolumeInformation(ctx, name)
-	if errors.Is(err, win.ErrorUnrecognizedVolume) {
+	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
 		p.FileSystem = storage.NoFileSystem
 		return nil
 	}
@@ -286,7 +287,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 
 // noted keeps err in note if Windows refused the query, and returns any other error.
 func noted(note *string, err error) error {
-	if !errors.As(err, new(win.Errno)) || deviceLeftOrUnready(err) {
+	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
 		return err
 	}
 	if *note == "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -71,8 +72,8 @@ func TestDescribe(t *testing.T) {
 				Identifiers: []storage.Identifier{{Kind: storage.NGUID, Text: eui16Text},
 					{Kind: storage.EUI64, Text: "0102000000000000"}},
 			}},
-		{winsim.DiskSpec{Serial: "c", BusType: 99, Page83Error: win.ErrorInvalidFunction, VendorID: "v", ProductID: "p",
-			LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction, Offline: true, ReadOnly: true},
+		{winsim.DiskSpec{Serial: "c", BusType: 99, Page83Error: winerr.ErrorInvalidFunction, VendorID: "v", ProductID: "p",
+			LocationError: winerr.ErrorInvalidFunction, SCSIAddressError: winerr.ErrorInvalidFunction, Offline: true, ReadOnly: true},
 			func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(7)) }, storage.Disk{
 				SerialNumber: "c", Vendor: "v", Product: "p", Bus: "bus type 99", ReadOnly: true,
 				OfflineReason: "by the SAN policy or by an administrator", Style: storage.MBR, DiskID: "44332211",
@@ -129,7 +130,7 @@ func TestDescribeASickDisk(t *testing.T) {
 		"IOCTL_DISK_GET_DRIVE_LAYOUT_EX": "disk", "GetVolumeNameForVolumeMountPointW": "partition",
 		"GetVolumePathNamesForVolumeNameW": "partition", "GetVolumeInformationW": "partition",
 	} {
-		for _, errno := range []win.Errno{win.ErrorIODevice, win.ErrorDeviceNotConnected} {
+		for _, errno := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorDeviceNotConnected} {
 			sim, ops := newNode(t)
 			n := formatted(t, sim, winsim.DiskSpec{Serial: "sick"})
 			object := win.PhysicalDrive(n)
@@ -148,7 +149,7 @@ func TestDescribeASickDisk(t *testing.T) {
 					got = append(got, d)
 				}
 			}
-			left := errno == win.ErrorDeviceNotConnected && call != "GetVolumeNameForVolumeMountPointW"
+			left := errno == winerr.ErrorDeviceNotConnected && call != "GetVolumeNameForVolumeMountPointW"
 			switch {
 			case left && len(got) != 0:
 				t.Errorf("%s says that it has left, and it is %+v", call, got)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
@@ -372,7 +373,7 @@ func (d *Disks) GoOnline(ctx context.Context, h *locks.LockedDisk, before, mask 
 func IsRefusal(err error) bool {
 	switch csiproxy.KindOf(err) {
 	case csiproxy.ErrFailedPrecondition, csiproxy.ErrNotFound, csiproxy.ErrAlreadyExists, csiproxy.ErrPermissionDenied:
-		return !errors.As(err, new(win.Errno))
+		return !errors.As(err, new(winerr.Errno))
 	}
 	return false
 }
@@ -542,6 +543,6 @@ const (
 // isFreshDiskError reports whether err is one that a disk gives for a short time
 // after its arrival.
 func isFreshDiskError(err error) bool {
-	return win.IsAny(err, win.ErrorAccessDenied, win.ErrorWriteProtect, win.ErrorNotReady, win.ErrorSharingViolation,
-		win.ErrorBusy)
+	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorWriteProtect, winerr.ErrorNotReady, winerr.ErrorSharingViolation,
+		winerr.ErrorBusy)
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 const gibibyte = 1 << 30
@@ -53,7 +55,7 @@ func writes(sim *winsim.System) int {
 }
 
 type part struct {
-	Type        win.GUID
+	Type        winid.GUID
 	Start, End  int64
 	Attributes  uint64
 	Name        string
@@ -279,6 +281,6 @@ func TestGoingOfflineFlushesVolumes(t *testing.T) {
 func TestSetDiskStateRetriesOnAFreshDisk(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{Offline: true})
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_SET_DISK_ATTRIBUTES", Count: 2}, win.ErrorWriteProtect))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_SET_DISK_ATTRIBUTES", Count: 2}, winerr.ErrorWriteProtect))
 	simtest.WantError(t, ops.SetDiskState(t.Context(), n, true), nil)
 }

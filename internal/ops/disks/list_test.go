@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -39,8 +40,8 @@ func TestListDiskIDs(t *testing.T) {
 		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true},
 			disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
 		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, disk.IDs{SerialNumber: "s3"}},
-		{winsim.DiskSpec{Serial: "s4", Page83Error: win.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
-		{winsim.DiskSpec{Serial: "s5", Page83Error: win.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
+		{winsim.DiskSpec{Serial: "s4", Page83Error: winerr.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
+		{winsim.DiskSpec{Serial: "s5", Page83Error: winerr.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
 		// over 4096 bytes
 		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}},
 	} {
@@ -92,7 +93,7 @@ func TestListDiskIDsOfOneNumber(t *testing.T) {
 		for _, spec := range again {
 			attach(t, sim, spec)
 		}
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, winerr.ErrorIODevice))
 		if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 || ids[one].SerialNumber != "b" {
 			t.Errorf("%v, %v", ids, err)
 		}
@@ -126,7 +127,7 @@ func TestListDiskLocations(t *testing.T) {
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
 		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
 		{winsim.DiskSpec{
-			LocationError: win.ErrorNotSupported,
+			LocationError: winerr.ErrorNotSupported,
 			SCSI:          &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 255},
 		}, disk.Location{Adapter: "4", Target: "5", LUNID: "255"}},
 		// A text of no known form, as VMware's, or one in UTF-16 that ends after its first character.
@@ -138,7 +139,7 @@ func TestListDiskLocations(t *testing.T) {
 		want[attach(t, sim, c.spec)] = c.want
 	}
 	none := []disk.Number{
-		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorInvalidFunction, SCSIAddressError: win.ErrorInvalidFunction}),
+		attach(t, sim, winsim.DiskSpec{LocationError: winerr.ErrorInvalidFunction, SCSIAddressError: winerr.ErrorInvalidFunction}),
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
 			SCSI: &win.SCSIAddress{PortNumber: 8}}),
@@ -146,19 +147,19 @@ func TestListDiskLocations(t *testing.T) {
 		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, BusType: win.BusTypeFileBackedVirtual,
 			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 12}}),
 		attach(t, sim, winsim.DiskSpec{Location: scratchSpace, SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 13}}),
-		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeFileBackedVirtual,
+		attach(t, sim, winsim.DiskSpec{LocationError: winerr.ErrorNotSupported, BusType: win.BusTypeFileBackedVirtual,
 			SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 14}}),
 		// Azure's temporary disk on a machine of generation 1.
 		attach(t, sim, winsim.DiskSpec{Location: "PCI Slot 0 : Adapter 1 : Channel 1 : Device 0", BusType: win.BusTypeSAS,
 			SCSI: &win.SCSIAddress{PortNumber: 6}}),
-		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATA,
+		attach(t, sim, winsim.DiskSpec{LocationError: winerr.ErrorNotSupported, BusType: win.BusTypeATA,
 			SCSI: &win.SCSIAddress{PortNumber: 7}}),
 		attach(t, sim, winsim.DiskSpec{Location: "Integrated : Adapter 0 : Port 0", BusType: 11,
 			SCSI: &win.SCSIAddress{PortNumber: 9, LUN: 5}}),
 		// Azure's temporary disk on a machine of generation 2.
 		attach(t, sim, winsim.DiskSpec{SCSI: &win.SCSIAddress{LUN: 1},
 			Location: "Integrated : Bus 0 : Device 63667 : Function 30746 : Adapter 0 : Port 0 : Target 0 : LUN 1"}),
-		attach(t, sim, winsim.DiskSpec{LocationError: win.ErrorNotSupported, BusType: win.BusTypeATAPI,
+		attach(t, sim, winsim.DiskSpec{LocationError: winerr.ErrorNotSupported, BusType: win.BusTypeATAPI,
 			SCSI: &win.SCSIAddress{PortNumber: 7, PathID: 1}}),
 	}
 	got, err := ops.ListDiskLocations(t.Context())
@@ -175,7 +176,7 @@ func TestListDiskLocations(t *testing.T) {
 // mean another disk.
 func TestNVMeWithoutSCSI(t *testing.T) {
 	sim, ops := newNode(t)
-	n := attach(t, sim, winsim.DiskSpec{ProductID: "MSFT NVMe Accele", SCSIAddressError: win.ErrorInvalidFunction,
+	n := attach(t, sim, winsim.DiskSpec{ProductID: "MSFT NVMe Accele", SCSIAddressError: winerr.ErrorInvalidFunction,
 		NVMe: &hardware.NVMe{Controller: "azure", Namespace: 12}})
 	locations, err := ops.ListDiskLocations(t.Context())
 	simtest.Must(t, err)
@@ -232,7 +233,7 @@ func TestRescanPassesOverASickDisk(t *testing.T) {
 	simtest.Must(t, sim.GrowDisk(grown, 20*gibibyte))
 	simtest.Must(t,
 		sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE", Object: win.PhysicalDrive(sick)},
-			win.ErrorIODevice))
+			winerr.ErrorIODevice))
 	simtest.Must(t, ops.Rescan(t.Context()))
 	if stats, err := ops.GetDiskStats(t.Context(), grown); err != nil || stats.SizeBytes != 20*gibibyte {
 		t.Errorf("the healthy disk: %+v, %v", stats, err)
@@ -266,7 +267,7 @@ func TestDiskThatLeavesIsNotListedInPart(t *testing.T) {
 		for _, call := range []string{win.IoctlStorageQueryProperty.String(), win.IoctlScsiGetAddress.String()} {
 			for skip := range 12 {
 				simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n), Skip: skip, Count: 1},
-					win.ErrorDeviceNotConnected))
+					winerr.ErrorDeviceNotConnected))
 				for i, got := range listed() {
 					if got != "" && got != whole[i] {
 						t.Errorf("without %d of %s: %s, want %s", skip, call, got, whole[i])

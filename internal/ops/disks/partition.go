@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
@@ -193,7 +195,7 @@ func hasPartition(l *win.DriveLayout) bool {
 // table now.
 func (d *Disks) writeTable(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) error {
 	if layout.Style == win.StyleRAW {
-		create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: maximumPartitions}
+		create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: maximumPartitions}
 		if err := h.CreateDisk(ctx, create); err != nil {
 			return err
 		}
@@ -248,7 +250,7 @@ func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error
 			Length:           reservedEnd - layout.StartingUsableOffset,
 			RewritePartition: true,
 			Type:             win.PartitionTypeMicrosoftReserved,
-			ID:               win.NewGUID(),
+			ID:               winid.NewGUID(),
 			Name:             "Microsoft reserved partition",
 		}
 		partitions = append(partitions, reserved)
@@ -266,7 +268,7 @@ func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error
 		Length:           end - start,
 		RewritePartition: true,
 		Type:             win.PartitionTypeBasicData,
-		ID:               win.NewGUID(),
+		ID:               winid.NewGUID(),
 		// Without this attribute, automatic mounting would give the volume a letter, at
 		// once or after the next restart. The attribute doesn't hide the volume.
 		Attributes: win.GPTAttributeNoDriveLetter,
@@ -324,9 +326,9 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk,
 func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name string) error {
 	_, err := d.sys.VolumeInformation(ctx, name)
 	switch {
-	case err == nil, errors.Is(err, win.ErrorUnrecognizedVolume):
+	case err == nil, errors.Is(err, winerr.ErrorUnrecognizedVolume):
 		return nil
-	case errors.Is(err, win.ErrorNotReady):
+	case errors.Is(err, winerr.ErrorNotReady):
 		if err = d.onlineVolume(ctx, name); err == nil {
 			d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
 			return nil

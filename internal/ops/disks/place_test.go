@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -28,7 +29,7 @@ type places struct {
 	disks map[string]disk.Number // by interface path
 }
 
-func (p places) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
+func (p places) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
 	if class != win.InterfaceClassDisk {
 		return p.System.DeviceInterfaces(ctx, class)
 	}

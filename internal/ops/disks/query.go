@@ -17,13 +17,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // devices are the devices of a class.
 type devices struct {
 	sys       System
-	class     win.GUID
+	class     winid.GUID
 	timeout   time.Duration // of a query after which a device that hasn't answered counts as skipped
 	log       *slog.Logger
 	onSkipped func(count int)
@@ -52,7 +54,7 @@ const scratchTimeout = 10 * time.Minute
 
 // newDevices returns the devices of a class. Whenever the number of devices that queries leave out
 // changes, it is passed to onSkipped, which may be nil.
-func newDevices(sys System, class win.GUID, o Options, onSkipped func(count int)) *devices {
+func newDevices(sys System, class winid.GUID, o Options, onSkipped func(count int)) *devices {
 	if onSkipped == nil {
 		onSkipped = func(int) {}
 	}
@@ -193,7 +195,7 @@ func (q *query[K, T]) askEach(ctx context.Context, paths []string,
 // that hangs has the same error whatever it is asked.
 func refusal(err error) error {
 	var refused *csiproxy.Error
-	if errors.As(err, &refused) && errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(win.Errno)) {
+	if errors.As(err, &refused) && errors.Is(err, csiproxy.ErrUnavailable) && !errors.As(err, new(winerr.Errno)) {
 		return refused
 	}
 	return err
@@ -400,14 +402,14 @@ func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
 
 // deviceLeftOrUnready reports whether err says that the device has left or isn't ready yet.
 func deviceLeftOrUnready(err error) bool {
-	return win.IsGone(err) || errors.Is(err, win.ErrorNotReady)
+	return winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady)
 }
 
 // tolerate logs err and returns nil if a disk can't answer one query. A virtual bus may
 // refuse any query, and that must not hide the disk's other answers. If the disk has left
 // or the caller's context has ended, tolerate returns err.
 func (d *Disks) tolerate(n disk.Number, what string, err error) error {
-	if !errors.As(err, new(win.Errno)) || deviceLeftOrUnready(err) {
+	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
 		return err
 	}
 	d.options.Logger.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)

@@ -20,6 +20,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
@@ -61,7 +63,7 @@ func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
 // A disk that has gone online to be looked at goes back only if it is refused, or if the caller gives up. An
 // error of Windows may pass, so then it stays online for the next attempt.
 func TestPartitionDiskPutsBack(t *testing.T) {
-	for errno, back := range map[win.Errno]bool{0: true, win.ErrorIODevice: false, win.ErrorAccessDenied: false} {
+	for errno, back := range map[winerr.Errno]bool{0: true, winerr.ErrorIODevice: false, winerr.ErrorAccessDenied: false} {
 		sim, ops := newNode(t)
 		n := attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -88,7 +90,7 @@ func TestPartitionDiskPutsBack(t *testing.T) {
 // A table with partitions for which Windows has no volume isn't a success: the caller
 // would find no volume.
 func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
-	linux, _ := win.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+	linux, _ := winid.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 	for name, p := range map[string]win.Partition{
 		"Linux":  {Type: linux},
 		"hidden": {Type: win.PartitionTypeBasicData, Attributes: win.GPTAttributeHidden},
@@ -98,7 +100,7 @@ func TestPartitionDiskRefusesForeignPartitions(t *testing.T) {
 		simtest.Partition(t, sim, n, 0)
 		h, err := device.Open(t.Context(), sim, win.PhysicalDrive(n), win.GenericRead|win.GenericWrite)
 		simtest.Must(t, err)
-		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, win.NewGUID(), 1<<20, gibibyte
+		p.Style, p.ID, p.StartingOffset, p.Length = win.StyleGPT, winid.NewGUID(), 1<<20, gibibyte
 		simtest.Must(t, h.SetLayout(t.Context(), &win.DriveLayout{Style: win.StyleGPT, Partitions: []win.Partition{p}}))
 		h.Close()
 		simtest.WantErrorOf(t, name, ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
@@ -205,7 +207,7 @@ func TestSystemDisks(t *testing.T) {
 		win.CallSystemWindowsDirectory: csiproxy.ErrPermissionDenied, // which has the lock file, too
 		win.CallRegistryStrings:        csiproxy.ErrUnavailable,
 	} {
-		simtest.Must(t, sim.Fail(winsim.Match{Call: call}, win.ErrorAccessDenied))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: call}, winerr.ErrorAccessDenied))
 		before := writes(sim)
 		simtest.WantError(t, ops.PartitionDisk(t.Context(), data), kind)
 		simtest.WantError(t, ops.SetDiskState(t.Context(), data, false), kind)

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // all are the calls on all disks.
@@ -126,7 +127,7 @@ func TestSickDisks(t *testing.T) {
 	for name, call := range all {
 		for _, at := range []string{win.CallOpen, "IOCTL_STORAGE_GET_DEVICE_NUMBER", "IOCTL_STORAGE_QUERY_PROPERTY",
 			"IOCTL_DISK_UPDATE_DRIVE_SIZE"} {
-			for _, errno := range []win.Errno{5, 31, 32, 50, 1117} {
+			for _, errno := range []winerr.Errno{5, 31, 32, 50, 1117} {
 				sim, ops := newNode(t)
 				healthy, sick := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{})
 				_, err := ops.ListDiskIDs(t.Context())
@@ -152,7 +153,7 @@ func TestWhatIsNoDisk(t *testing.T) {
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 2 {
 		t.Fatal(ids, err)
 	}
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n)}, win.ErrorNotReady))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n)}, winerr.ErrorNotReady))
 	if ids, err := ops.ListDiskIDs(t.Context()); err != nil || len(ids) != 1 {
 		t.Errorf("a disk that isn't ready: %v, %v", ids, err)
 	}
@@ -174,7 +175,7 @@ func TestWhatIsNoDisk(t *testing.T) {
 func TestADiskThatIsNotReady(t *testing.T) {
 	sim, ops := newNode(t)
 	n := attach(t, sim, winsim.DiskSpec{})
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String()}, win.ErrorNotReady))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String()}, winerr.ErrorNotReady))
 	before := writes(sim)
 	simtest.WantError(t, ops.PartitionDisk(t.Context(), n), csiproxy.ErrUnavailable)
 	simtest.Want(t, "writes to it", writes(sim), before)
@@ -220,7 +221,7 @@ func TestRescanAsksTheWholeTreeLast(t *testing.T) {
 // One adapter that refuses, or doesn't answer, keeps no disk from being found.
 func TestRescanBesideABadAdapter(t *testing.T) {
 	for name, spoil := range map[string]func(sim *winsim.System, m winsim.Match) error{
-		"refuses": func(sim *winsim.System, m winsim.Match) error { return sim.Fail(m, win.ErrorAccessDenied) },
+		"refuses": func(sim *winsim.System, m winsim.Match) error { return sim.Fail(m, winerr.ErrorAccessDenied) },
 		"silent":  func(sim *winsim.System, m winsim.Match) error { return sim.DelayUncancellable(m, time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +287,7 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 	}
 	one := attach(t, sim, winsim.DiskSpec{})
 	open := winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(one), Count: 1}
-	simtest.Must(t, sim.Fail(open, win.ErrorFileNotFound))
+	simtest.Must(t, sim.Fail(open, winerr.ErrorFileNotFound))
 	if _, err := ops.GetDiskStats(t.Context(), one); err == nil || strings.Contains(err.Error(), "the node has") {
 		t.Errorf("a disk that isn't there for a moment gave %v", err)
 	}
@@ -308,6 +309,6 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 func TestRescanWithoutThePrivilege(t *testing.T) {
 	sim, ops := newNode(t)
 	simtest.Must(t, ops.Rescan(t.Context()))
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReenumerateDevice}, win.ErrorAccessDenied))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReenumerateDevice}, winerr.ErrorAccessDenied))
 	simtest.WantError(t, ops.Rescan(t.Context()), csiproxy.ErrPermissionDenied)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // rehearsals are operations that can be done over and over.
@@ -125,10 +125,10 @@ func callsMade(sys *winsim.System) (n int) {
 
 func TestEachCallFails(t *testing.T) {
 	atEachCall(t, func(t *testing.T, sys *winsim.System, c winsim.Call, _ func()) {
-		must(t, sys.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorIODevice))
+		must(t, sys.Fail(winsim.Match{Call: c.Name, Count: 1}, winerr.ErrorIODevice))
 	}, func(err error, _ int) bool {
 		number, _ := csiproxy.WindowsErrorOf(err)
-		return number == uint32(win.ErrorIODevice) && csiproxy.KindOf(err) == csiproxy.ErrUnavailable
+		return number == uint32(winerr.ErrorIODevice) && csiproxy.KindOf(err) == csiproxy.ErrUnavailable
 	})
 }
 

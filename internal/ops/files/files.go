@@ -26,6 +26,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // System has the Windows calls that the operations on files make.
@@ -104,10 +105,10 @@ func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 			return nil
 		}
 		// Windows may refuse to create the root of a drive without saying that it is there.
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, win.ErrorAccessDenied) {
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, winerr.ErrorAccessDenied) {
 			dir, err = e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
 		}
-		if errors.Is(err, win.ErrorDirectory) {
+		if errors.Is(err, winerr.ErrorDirectory) {
 			return &csiproxy.Error{Kind: csiproxy.ErrAlreadyExists, Detail: "it is a file", Err: err}
 		}
 		if err != nil {
@@ -142,7 +143,7 @@ func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err er
 		link, err = e.Link(ctx)
 		return err
 	})
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return false, nil
 	}
 	if err != nil {
@@ -180,9 +181,9 @@ func (f *Filesystem) mappedShare(ctx context.Context, target string) (path unc.P
 
 // exists reports whether a volume is there, from the error of the query of its attributes.
 func exists(err error) (bool, error) {
-	if errno := win.Errno(0); errors.As(err, &errno) {
+	if errno := winerr.Errno(0); errors.As(err, &errno) {
 		switch {
-		case errno == win.ErrorUnrecognizedVolume: // the volume is there, without a file system
+		case errno == winerr.ErrorUnrecognizedVolume: // the volume is there, without a file system
 			return true, nil
 		case errno.Gone():
 			return false, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestBadPaths(t *testing.T) {
@@ -180,14 +180,14 @@ func TestIsSymlinkAsksTheSystem(t *testing.T) {
 	volume, _ := newVolume(t, sys)
 	mount(t, sys, kubelet+`\mnt`, volume)
 	f := newFilesystem(t, sys)
-	for errno, want := range map[win.Errno]struct {
+	for errno, want := range map[winerr.Errno]struct {
 		is  bool
 		err error
 	}{
-		win.ErrorUnrecognizedVolume: {is: true}, // raw
-		win.ErrorDeviceNotConnected: {},
-		win.ErrorNotReady:           {err: csiproxy.ErrUnavailable},
-		win.ErrorAccessDenied:       {err: csiproxy.ErrPermissionDenied},
+		winerr.ErrorUnrecognizedVolume: {is: true}, // raw
+		winerr.ErrorDeviceNotConnected: {},
+		winerr.ErrorNotReady:           {err: csiproxy.ErrUnavailable},
+		winerr.ErrorAccessDenied:       {err: csiproxy.ErrPermissionDenied},
 	} {
 		must(t, sys.Fail(failOnce("GetFileAttributesW"), errno))
 		is, err := f.IsSymlink(t.Context(), kubelet+`\mnt`)
@@ -286,15 +286,15 @@ func TestCreateSymlinkCleansUp(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\dir`))
 	create := func() error { return f.CreateSymlink(t.Context(), kubelet+`\dir`, kubelet+`\link`) }
 
-	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), win.ErrorPrivilegeNotHeld))
+	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), winerr.ErrorPrivilegeNotHeld))
 	simtest.WantError(t, create(), csiproxy.ErrPermissionDenied)
 	if exists, err := f.PathExists(t.Context(), kubelet+`\link`); exists || err != nil {
 		t.Errorf("what was made: %v, %v", exists, err)
 	}
 
 	// If that fails too, the caller hears of it, and a driver's Rmdir heals it.
-	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), win.ErrorPrivilegeNotHeld))
-	must(t, sys.Fail(failOnce("SetFileInformationByHandle"), win.ErrorIODevice))
+	must(t, sys.Fail(failOnce("FSCTL_SET_REPARSE_POINT"), winerr.ErrorPrivilegeNotHeld))
+	must(t, sys.Fail(failOnce("SetFileInformationByHandle"), winerr.ErrorIODevice))
 	simtest.WantError(t, create(), csiproxy.ErrPermissionDenied)
 	simtest.WantErrorOf(t, "over what is left", create(), csiproxy.ErrAlreadyExists)
 	must(t, f.Rmdir(t.Context(), kubelet+`\link`, true))

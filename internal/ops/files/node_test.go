@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const kubelet = simtest.Kubelet
@@ -62,7 +63,7 @@ func tree(t *testing.T, sys *winsim.System, dir string) map[string]string {
 	var list func(dir string)
 	list = func(dir string) {
 		entries, err := sys.ReadDir(dir)
-		if errors.Is(err, win.ErrorFileNotFound) || errors.Is(err, win.ErrorPathNotFound) {
+		if errors.Is(err, winerr.ErrorFileNotFound) || errors.Is(err, winerr.ErrorPathNotFound) {
 			return
 		}
 		must(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -78,11 +79,11 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 		if err := r.removeEntries(ctx, dir); err != nil {
 			return err
 		}
-		if err := r.delete(ctx, dir); !errors.Is(err, win.ErrorDirNotEmpty) {
+		if err := r.delete(ctx, dir); !errors.Is(err, winerr.ErrorDirNotEmpty) {
 			return atPath(dir.Path, err)
 		}
 	}
-	return atPath(dir.Path, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: win.ErrorDirNotEmpty,
+	return atPath(dir.Path, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: winerr.ErrorDirNotEmpty,
 		Detail: "other processes keep making files in it; try again later"})
 }
 
@@ -94,7 +95,7 @@ func (r *remover) removeDirectory(ctx context.Context, dir *pathpolicy.File) err
 func (r *remover) removeEntries(ctx context.Context, dir *pathpolicy.File) (first error) {
 	for restart := true; ; {
 		entries, err := dir.ReadDir(ctx, restart)
-		if err != nil && !errors.Is(err, win.ErrorNoMoreFiles) {
+		if err != nil && !errors.Is(err, winerr.ErrorNoMoreFiles) {
 			return cmp.Or(first, atPath(dir.Path, err))
 		}
 		if len(entries) == 0 {
@@ -208,7 +209,7 @@ func closed(file *pathpolicy.File, err error) error {
 
 func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
 	link, err := file.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return false, nil
 	}
 	return link.IsMountPoint(), err
@@ -219,7 +220,7 @@ func isMountPoint(ctx context.Context, file *pathpolicy.File) (bool, error) {
 // opens the directory, too, and doesn't share deletion.
 func (r *remover) unmount(ctx context.Context, e entry) error {
 	file, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-	if errors.Is(err, win.ErrorDirectory) {
+	if errors.Is(err, winerr.ErrorDirectory) {
 		file, err = e.Open(ctx, pathpolicy.ForAttributes) // the directory has become a file meanwhile
 	}
 	if err != nil {
@@ -227,7 +228,7 @@ func (r *remover) unmount(ctx context.Context, e entry) error {
 	}
 	link, err := file.Link(ctx)
 	switch {
-	case errors.Is(err, win.ErrorNotAReparsePoint):
+	case errors.Is(err, winerr.ErrorNotAReparsePoint):
 		err = nil
 	case err == nil && link.IsMountPoint():
 		err = r.unmountVolume(ctx, file, volume.ID(link.Volume))
@@ -242,7 +243,7 @@ func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id v
 	}
 	defer right.Release()
 	link, err := file.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) || err == nil &&
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) || err == nil &&
 		!(link.IsMountPoint() && id.Equal(volume.ID(link.Volume))) {
 		return nil // another call has changed the entry; the caller reads it again
 	}

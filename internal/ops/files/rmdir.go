@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Rmdir implements [filesystem.Operations].
@@ -67,7 +68,7 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
 // shareAt returns the directory of a share that an entry is a link to, if it is one.
 func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool, _ error) {
 	link, err := at.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return remote, false, nil // it is no link any more
 	}
 	if err != nil || link.Kind != pathpolicy.LinkToShare {

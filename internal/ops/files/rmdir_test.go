@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func failOnce(call string) winsim.Match { return winsim.Match{Call: call, Count: 1} }
@@ -149,11 +150,11 @@ func TestRmdirWithoutMountManager(t *testing.T) {
 	sys := newNode(t)
 	f := newFilesystem(t, sys)
 	volume, _ := newVolume(t, sys)
-	for errno, want := range map[win.Errno]error{
-		win.ErrorFileNotFound:     nil,
-		win.ErrorInvalidParameter: nil,
-		win.ErrorNotAReparsePoint: nil, // and yet it is one
-		win.ErrorAccessDenied:     csiproxy.ErrPermissionDenied,
+	for errno, want := range map[winerr.Errno]error{
+		winerr.ErrorFileNotFound:     nil,
+		winerr.ErrorInvalidParameter: nil,
+		winerr.ErrorNotAReparsePoint: nil, // and yet it is one
+		winerr.ErrorAccessDenied:     csiproxy.ErrPermissionDenied,
 	} {
 		mount(t, sys, kubelet+`\mnt`, volume)
 		must(t, sys.Fail(winsim.Match{Call: "DeleteVolumeMountPointW"}, errno))
@@ -448,7 +449,7 @@ func TestRmdirBelievesItsOwnEyes(t *testing.T) {
 	f := newFilesystem(t, sys)
 	volume, _ := newVolume(t, sys)
 	mount(t, sys, kubelet+`\x\mnt`, volume)
-	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorDirectory} {
+	for _, errno := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound, winerr.ErrorDirectory} {
 		must(t, sys.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
 		must(t, sys.Fail(winsim.Match{Call: "FSCTL_DELETE_REPARSE_POINT"}, errno))
 		for _, path := range []string{kubelet + `\x\mnt`, kubelet + `\x`} {
@@ -498,7 +499,7 @@ func TestRmdirOfWhatWasAJunction(t *testing.T) {
 		must(t, sys.MkdirAll(kubelet+`\x`))
 		must(t, sys.Junction(kubelet+`\junction`, kubelet+`\x`))
 		must(t, sys.Fail(winsim.Match{Call: win.FsctlGetReparsePoint.String(), Object: "junction", Skip: skip, Count: 1},
-			win.ErrorNotAReparsePoint))
+			winerr.ErrorNotAReparsePoint))
 		must(t, newFilesystem(t, sys).Rmdir(t.Context(), kubelet+`\junction`, true))
 		if got := tree(t, sys, kubelet); got[kubelet+`\junction`] != "" || got[kubelet+`\x`] == "" {
 			t.Errorf("there is %q", got)

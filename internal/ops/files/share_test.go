@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -105,7 +106,7 @@ func TestLinkToShareErrors(t *testing.T) {
 	newShares(t, sys, "server")
 	must(t, sys.MkdirAll(kubelet))
 	must(t, sys.Symlink(kubelet+`\link`, `\\server\data\`, true))
-	must(t, sys.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, win.ErrorNotSupported))
+	must(t, sys.Fail(winsim.Match{Call: "MSFT_SmbGlobalMapping"}, winerr.ErrorNotSupported))
 	if is, err := newFilesystem(t, sys).IsSymlink(t.Context(), kubelet+`\link`); is || !errors.Is(err, csiproxy.ErrUnimplemented) {
 		t.Errorf("without a list of the mappings: %v, %v", is, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // CreateSymlink implements [filesystem.Operations].
@@ -78,7 +79,7 @@ func (f *Filesystem) MakeLink(ctx context.Context, target, source pathpolicy.Pat
 func (f *Filesystem) Unlink(ctx context.Context, path pathpolicy.Path) error {
 	err := f.paths.Reach(ctx, f.sys, path, func(e pathpolicy.Entry) error {
 		removed, err := f.RemoveEmpty(ctx, e)
-		if errors.Is(err, win.ErrorDirNotEmpty) {
+		if errors.Is(err, winerr.ErrorDirNotEmpty) {
 			return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition,
 				Detail: "it is a directory with entries and no link, so nothing is published there", Err: err}
 		}
@@ -117,7 +118,7 @@ func (f *Filesystem) unlink(ctx context.Context, e pathpolicy.Entry,
 	defer file.CloseInto(&err)
 	link, err := file.Link(ctx)
 	switch {
-	case errors.Is(err, win.ErrorNotAReparsePoint):
+	case errors.Is(err, winerr.ErrorNotAReparsePoint):
 		return false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "it is no link, so nothing is published there")
 	case err != nil:
 		return false, err

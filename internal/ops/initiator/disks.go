@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 
 	"github.com/csi-proxy/csi-proxy/disk"
@@ -78,7 +79,7 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN)
 		list, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
 		})
-		if errors.Is(err, win.ISDSCInvalidSessionID) { // there may be another one now
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // there may be another one now
 			found.ended = true
 			continue
 		}
@@ -125,7 +126,7 @@ func (i *Initiator) LUNs(ctx context.Context) (map[disk.Number]storage.ISCSILUN,
 		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
 		})
-		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // it has ended meanwhile
 			continue
 		}
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -66,10 +67,10 @@ func TestServiceIsStarted(t *testing.T) {
 
 func TestServiceCanNotBeStarted(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
-	must(t, sys.Fail(winsim.Match{Call: "StartServiceW"}, win.ErrorServiceDisabled))
+	must(t, sys.Fail(winsim.Match{Call: "StartServiceW"}, winerr.ErrorServiceDisabled))
 	err := i.AddTargetPortal(t.Context(), portal)
 	want(t, err, csiproxy.ErrFailedPrecondition)
-	if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != win.ErrorServiceDisabled {
+	if number, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(number) != winerr.ErrorServiceDisabled {
 		t.Errorf("the Windows error is %d", number)
 	}
 }
@@ -77,7 +78,7 @@ func TestServiceCanNotBeStarted(t *testing.T) {
 // Which error the initiator returns without its service doesn't matter, nor while the
 // service begins.
 func TestServiceIsStartedAfterAnyError(t *testing.T) {
-	const addPortal, rpcServerUnavailable, endpointNotFound = "AddIScsiSendTargetPortalW", win.Errno(1722), win.Errno(1753)
+	const addPortal, rpcServerUnavailable, endpointNotFound = "AddIScsiSendTargetPortalW", winerr.Errno(1722), winerr.Errno(1753)
 	synctest.Test(t, func(t *testing.T) {
 		sys, i := newNode(t, winsim.Delays{}, target(name, 1))
 		must(t, sys.Fail(winsim.Match{Call: "GetIScsiSessionListW", Count: 3}, endpointNotFound))
@@ -102,7 +103,7 @@ func TestServiceIsStartedAfterAnyError(t *testing.T) {
 func TestServiceDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, i := newNode(t, winsim.Delays{}, target(name, 1))
-		must(t, sys.Fail(winsim.Match{Call: "GetIScsiSessionListW"}, win.ISDSCDidNotRespond))
+		must(t, sys.Fail(winsim.Match{Call: "GetIScsiSessionListW"}, winerr.ISDSCDidNotRespond))
 		begin := time.Now()
 		want(t, i.AddTargetPortal(t.Context(), portal), csiproxy.ErrUnavailable)
 		if took := time.Since(begin); took > 15*time.Second {
@@ -110,7 +111,7 @@ func TestServiceDoesNotAnswer(t *testing.T) {
 		}
 		sys.ResetRules()
 		discovered(t, i)
-		must(t, sys.Fail(winsim.Match{Call: login}, win.ISDSCDidNotRespond))
+		must(t, sys.Fail(winsim.Match{Call: login}, winerr.ISDSCDidNotRespond))
 		calls := counted(sys, login)
 		want(t, i.ConnectTarget(t.Context(), portal, name, noAuth), csiproxy.ErrUnavailable)
 		if n := calls()[0]; n != 1 {

@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/google/go-cmp/cmp"
@@ -185,14 +186,14 @@ func TestPortals(t *testing.T) {
 func TestPortalsThatWindowsDoesNotTell(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
 	must(t, i.AddTargetPortal(t.Context(), portal))
-	must(t, sys.Fail(winsim.Match{Call: win.CallISCSIPortals}, win.ErrorIODevice))
+	must(t, sys.Fail(winsim.Match{Call: win.CallISCSIPortals}, winerr.ErrorIODevice))
 	calls := counted(sys, win.CallAddISCSIPortal)
 	_, discoverErr := i.DiscoverTargetPortal(t.Context(), portal)
 	for what, err := range map[string]error{
 		"AddTargetPortal": i.AddTargetPortal(t.Context(), portal), "DiscoverTargetPortal": discoverErr,
 		"RemoveTargetPortal": i.RemoveTargetPortal(t.Context(), portal),
 	} {
-		simtest.WantErrorOf(t, what, err, win.ErrorIODevice)
+		simtest.WantErrorOf(t, what, err, winerr.ErrorIODevice)
 	}
 	simtest.Want(t, "additions", calls()[0], 0)
 }
@@ -287,7 +288,7 @@ func TestConnectErrors(t *testing.T) {
 	want(t, i.ConnectTarget(t.Context(), portal, name, noAuth), csiproxy.ErrUnavailable)
 	must(t, i.DisconnectTarget(t.Context(), portal, other)) // nobody knows it: there is no session
 	must(t, sys.ISCSI().SetPortal(win.ISCSIPortal{Address: portal.Address, Port: 3260}, true))
-	for _, there := range []win.Errno{win.ISDSCTargetAlreadyLoggedIn, win.ISDSCSessionAlreadyExists} {
+	for _, there := range []winerr.Errno{winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists} {
 		must(t, sys.Fail(winsim.Match{Call: login, Count: 1}, there)) // somebody else is quicker
 		simtest.WantErrorOf(t, fmt.Sprintf("%v", there), i.ConnectTarget(t.Context(), portal, name, noAuth), nil)
 	}
@@ -356,7 +357,7 @@ func TestDiskInUse(t *testing.T) {
 		dev := open()
 		err = i.DisconnectTarget(t.Context(), portal, name)
 		want(t, err, csiproxy.ErrUnavailable)
-		if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != win.ISDSCDeviceBusyOnSession {
+		if number, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(number) != winerr.ISDSCDeviceBusyOnSession {
 			t.Errorf("the Windows error is %#x", number)
 		}
 		if left, err := i.GetTargetDisks(t.Context(), portal, name); err != nil || len(left) != 1 {
@@ -401,10 +402,10 @@ func TestPersistentLogin(t *testing.T) {
 func TestChangedBySomebodyElse(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1), target(other, 1))
 	must(t, sys.StartService(t.Context(), "MSiSCSI"))
-	must(t, sys.Fail(winsim.Match{Call: "AddIScsiSendTargetPortalW", Count: 1}, win.ISDSCTargetPortalAlreadyExists))
+	must(t, sys.Fail(winsim.Match{Call: "AddIScsiSendTargetPortalW", Count: 1}, winerr.ISDSCTargetPortalAlreadyExists))
 	must(t, i.AddTargetPortal(t.Context(), portal)) // somebody else adds it
 	discovered(t, i)
-	must(t, sys.Fail(winsim.Match{Call: "GetIScsiTargetInformationW", Object: string(other)}, win.ISDSCTargetNotFound))
+	must(t, sys.Fail(winsim.Match{Call: "GetIScsiTargetInformationW", Object: string(other)}, winerr.ISDSCTargetNotFound))
 	found, err := i.DiscoverTargetPortal(t.Context(), portal) // one of the targets goes
 	if diff := cmp.Diff([]iscsi.IQN{name}, found); err != nil || diff != "" {
 		t.Errorf("found: %v (-want +got):\n%s", err, diff)

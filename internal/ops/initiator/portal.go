@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -36,7 +37,7 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) (err er
 		return nil
 	}
 	err = i.call(ctx, func() error { return i.sys.AddISCSISendTargetPortal(ctx, want) })
-	if errors.Is(err, win.ISDSCTargetPortalAlreadyExists) { // added by somebody else
+	if errors.Is(err, winerr.ISDSCTargetPortalAlreadyExists) { // added by somebody else
 		return nil
 	}
 	if err == nil {
@@ -87,7 +88,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]iscsi.I
 	var found []iscsi.IQN
 	for _, target := range targets {
 		portals, err := i.foundAt(ctx, target)
-		if errors.Is(err, win.ISDSCTargetNotFound) { // it has gone meanwhile
+		if errors.Is(err, winerr.ISDSCTargetNotFound) { // it has gone meanwhile
 			continue
 		}
 		if err != nil {

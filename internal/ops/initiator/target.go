@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 
@@ -81,10 +82,10 @@ func (i *Initiator) Connect(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, 
 			}
 		}
 		err := i.login(ctx, login)
-		if errors.Is(err, win.ISDSCTargetNotFound) {
+		if errors.Is(err, winerr.ISDSCTargetNotFound) {
 			err = i.discoverAndLogin(ctx, login)
 		}
-		if err != nil && !win.IsAny(err, win.ISDSCTargetAlreadyLoggedIn, win.ISDSCSessionAlreadyExists) {
+		if err != nil && !winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists) {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func (i *Initiator) discoverAndLogin(ctx context.Context, l win.ISCSILogin) erro
 		return err
 	}
 	if !known {
-		return win.ISDSCTargetNotFound
+		return winerr.ISDSCTargetNotFound
 	}
 	if err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, portal) }); err != nil {
 		return err
@@ -235,7 +236,7 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 			continue
 		}
 		err := i.sys.RemoveISCSIPersistentLogin(ctx, l)
-		if err != nil && !errors.Is(err, win.ErrorNotFound) { // somebody else did
+		if err != nil && !errors.Is(err, winerr.ErrorNotFound) { // somebody else did
 			return err
 		}
 		if err == nil {
@@ -271,7 +272,7 @@ func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 
 // busy reports whether a session can't end for now.
 func busy(err error) bool {
-	return win.IsAny(err, win.ISDSCDeviceBusyOnSession, win.ISDSCSessionBusy, win.ISDSCRemoveConnectionInProgress)
+	return winerr.IsAny(err, winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCSessionBusy, winerr.ISDSCRemoveConnectionInProgress)
 }
 
 // GetTargetDisks implements [iscsi.Operations].
@@ -310,7 +311,7 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.I
 	// A session that reconnects has no portal, and may have moved to another one. So the portals at
 	// which the target was found count, too.
 	found, err := i.foundAt(ctx, string(iqn))
-	if err != nil && !errors.Is(err, win.ISDSCTargetNotFound) {
+	if err != nil && !errors.Is(err, winerr.ISDSCTargetNotFound) {
 		return nil, err
 	}
 	portals = append(portals, found...)

@@ -15,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // How long, and how often, to try while another process has the same object locked.
@@ -47,7 +48,7 @@ func byteOf(k kind, name string) int64 {
 // If there is no room to make the file, it is nil for [ToRelease].
 func (l *Locker) exclude(ctx context.Context, k kind, at int64, purpose Purpose) (win.File, error) {
 	file, err := l.openLockFile(ctx)
-	if purpose == ToRelease && win.IsAny(err, win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect) {
+	if purpose == ToRelease && winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect) {
 		l.log.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
 		return nil, nil
 	}
@@ -72,7 +73,7 @@ func (l *Locker) exclude(ctx context.Context, k kind, at int64, purpose Purpose)
 }
 
 // isLocked reports whether err says that another process has the byte locked.
-func isLocked(err error) bool { return errors.Is(err, win.ErrorLockViolation) }
+func isLocked(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) }
 
 // openLockFile opens the lock file, and makes it if it is missing.
 func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {

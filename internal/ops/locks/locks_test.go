@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -176,7 +177,7 @@ func TestLockFileIsOpenedForReading(t *testing.T) {
 	simtest.Must(t, err)
 	defer held.Release()
 	for access, want := range map[win.Access]error{
-		win.GenericRead: nil, win.GenericWrite: win.ErrorSharingViolation, win.Delete: win.ErrorSharingViolation,
+		win.GenericRead: nil, win.GenericWrite: winerr.ErrorSharingViolation, win.Delete: winerr.ErrorSharingViolation,
 	} {
 		f, err := n.sim.OpenFile(t.Context(), lockFile, win.OpenOptions{Access: access, Share: win.ShareRead,
 			Disposition: win.FileOpen})
@@ -194,7 +195,7 @@ func TestAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		// Its byte may be locked for a moment after the file is closed.
-		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallLockFile, Count: 1}, win.ErrorLockViolation))
+		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallLockFile, Count: 1}, winerr.ErrorLockViolation))
 		held, err := n.process().LockVolumeAlone(t.Context(), n.id, locks.ToChange)
 		simtest.Must(t, err)
 		begun := time.Now()
@@ -236,7 +237,7 @@ func TestLockFileOfOthers(t *testing.T) {
 // A full disk keeps nobody from releasing, and a lock file that is there needs no room.
 func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, errno := range []win.Errno{win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect} {
+		for _, errno := range []winerr.Errno{winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect} {
 			n := newNode(t)
 			full := func() { // the first open finds no file, or the one that is there
 				n.sim.ResetRules()
@@ -327,7 +328,7 @@ func TestDiskGetsAnotherNumber(t *testing.T) {
 					t.Errorf("at call %d: disk %d has the volumes %q", at, d.Number, now)
 				}
 				d.Release()
-			} else if opening || !win.IsGone(err) {
+			} else if opening || !winerr.IsGone(err) {
 				t.Errorf("at call %d: %v", at, err)
 			}
 		})
@@ -375,8 +376,8 @@ func TestTryLockVolume(t *testing.T) {
 			simtest.Must(t, err)
 			got.Release()
 			// Another reason than that isn't taken for it.
-			simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Count: 1}, win.ErrorIODevice))
-			if _, err = other.TryLockVolume(ctx, n.id); !errors.Is(err, win.ErrorIODevice) {
+			simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Count: 1}, winerr.ErrorIODevice))
+			if _, err = other.TryLockVolume(ctx, n.id); !errors.Is(err, winerr.ErrorIODevice) {
 				t.Errorf("%s: %v", where, err)
 			}
 			cancel()

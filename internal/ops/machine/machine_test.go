@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/system"
 	"github.com/google/go-cmp/cmp"
 )
@@ -37,7 +38,7 @@ func newMachine(t *testing.T, delays winsim.Delays) (*winsim.System, *machine.Ma
 		{Name: "base", DisplayName: "The Base", StartType: win.ServiceDemandStart},
 		{Name: "middle", StartType: win.ServiceAutoStart, DependsOn: []string{"base"}},
 		{Name: "top", StartType: win.ServiceDemandStart, DependsOn: []string{"middle"}},
-		{Name: "broken", StartType: win.ServiceDemandStart, StartError: win.ErrorServiceSpecificError},
+		{Name: "broken", StartType: win.ServiceDemandStart, StartError: winerr.ErrorServiceSpecificError},
 		{Name: "disabled", StartType: win.ServiceDisabled},
 	} {
 		must(t, sys.Services().Add(s))
@@ -61,7 +62,7 @@ func TestGetBIOSSerialNumber(t *testing.T) {
 			t.Errorf("%q is %q, %v", set, got, err)
 		}
 	}
-	must(t, sys.Fail(winsim.Match{Call: "GetSystemFirmwareTable"}, win.ErrorInvalidFunction))
+	must(t, sys.Fail(winsim.Match{Call: "GetSystemFirmwareTable"}, winerr.ErrorInvalidFunction))
 	_, err := m.GetBIOSSerialNumber(t.Context())
 	want(t, err, csiproxy.ErrUnimplemented)
 }
@@ -146,11 +147,11 @@ func TestStartAndStop(t *testing.T) {
 
 func TestServiceErrors(t *testing.T) {
 	_, m := newMachine(t, winsim.Delays{})
-	for name, number := range map[string]win.Errno{"broken": win.ErrorServiceSpecificError,
-		"disabled": win.ErrorServiceDisabled} {
+	for name, number := range map[string]winerr.Errno{"broken": winerr.ErrorServiceSpecificError,
+		"disabled": winerr.ErrorServiceDisabled} {
 		err := m.StartService(t.Context(), name)
 		want(t, err, csiproxy.ErrFailedPrecondition)
-		if got, _ := csiproxy.WindowsErrorOf(err); win.Errno(got) != number {
+		if got, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(got) != number {
 			t.Errorf("%s: the Windows error is %d, want %d", name, got, number)
 		}
 	}

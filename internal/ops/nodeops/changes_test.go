@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // repeats are scenarios whose second run changes something: they remove what the first one
@@ -111,7 +112,7 @@ func TestRefusedChangesAreNotLogged(t *testing.T) {
 			n, err := nodeops.New(r.sim, nodeops.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			r.must(err)
 			if refused != "" {
-				r.must(r.sim.Fail(winsim.Match{Call: refused}, win.ErrorIODevice))
+				r.must(r.sim.Fail(winsim.Match{Call: refused}, winerr.ErrorIODevice))
 			}
 			err = s.run(context.Background(), r, n)
 			return logLines(&log), err

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -70,7 +71,7 @@ func TestDeadServers(t *testing.T) {
 					simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\alive\data`, simtest.Kubelet+`\alive`, user))
 					for _, call := range []string{win.CallFileAttributes, win.CallCreateSMBGlobalMapping} {
 						simtest.Must(t, sys.DelayUncancellable(winsim.Match{Call: call, Object: `\\dead`}, 30*time.Second))
-						simtest.Must(t, sys.Fail(winsim.Match{Call: call, Object: `\\dead`}, win.ErrorBadNetPath))
+						simtest.Must(t, sys.Fail(winsim.Match{Call: call, Object: `\\dead`}, winerr.ErrorBadNetPath))
 					}
 
 					// As the daemon calls, with the timeout of the SMB driver, which repeats.

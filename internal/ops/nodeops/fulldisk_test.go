@@ -16,16 +16,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // noRoom are the errors of a drive C: that is full or write-protected.
-var noRoom = []win.Errno{win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect}
+var noRoom = []winerr.Errno{winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect}
 
 // refusing is a node on which calls of one sort fail.
 type refusing struct {
 	win.System
-	errno   win.Errno
+	errno   winerr.Errno
 	creates bool // calls that create something fail, else calls that delete something
 	nth     int  // only this one of them fails; all of them if it is 0
 	met     int  // how many there were
@@ -220,7 +221,7 @@ var releaseStates = []struct {
 // try makes a node for each state, error and refused call, from the first one on, and calls f with
 // the operations of a process there.
 func (op release) try(t *testing.T, creates bool, first int,
-	f func(what string, r *rig, n *nodeops.Node, errno win.Errno)) {
+	f func(what string, r *rig, n *nodeops.Node, errno winerr.Errno)) {
 	t.Helper()
 	errnos := noRoom
 	if testing.Short() {
@@ -255,7 +256,7 @@ func TestReleaseWithoutRoom(t *testing.T) {
 	for _, op := range releases {
 		t.Run(op.name, func(t *testing.T) {
 			const all = 0
-			op.try(t, true, all, func(what string, r *rig, n *nodeops.Node, _ win.Errno) {
+			op.try(t, true, all, func(what string, r *rig, n *nodeops.Node, _ winerr.Errno) {
 				if err := errors.Join(op.run(r.t.Context(), r, n), op.released(r)); err != nil {
 					r.t.Errorf("%s: %v", what, err)
 				}
@@ -269,7 +270,7 @@ func TestReleaseWithoutRoom(t *testing.T) {
 func TestReleaseAfterARefusedDeletion(t *testing.T) {
 	for _, op := range releases {
 		t.Run(op.name, func(t *testing.T) {
-			op.try(t, false, 1, func(what string, r *rig, n *nodeops.Node, errno win.Errno) {
+			op.try(t, false, 1, func(what string, r *rig, n *nodeops.Node, errno winerr.Errno) {
 				err := op.run(r.t.Context(), r, n)
 				if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("error %d)", errno)) {
 					r.t.Errorf("%s: the error doesn't say why: %v", what, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // DiskStates returns how many disks are online and offline, of those that answer. Disks
@@ -28,7 +29,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 	count := 0
 	for _, volume := range volumes {
 		paths, err := n.calls.VolumePathNames(ctx, volume)
-		if win.IsGone(err) {
+		if winerr.IsGone(err) {
 			continue
 		}
 		if err != nil {

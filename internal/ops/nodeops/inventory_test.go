@@ -11,7 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestInventory(t *testing.T) {
@@ -54,7 +54,7 @@ func TestInventory(t *testing.T) {
 	if links, forgotten, err := n.Links(ctx); links != 4 || len(forgotten) != 0 || err != nil {
 		t.Errorf("%d links lead to nothing (%v), want 4; kubelet has forgotten %q, which keep no volume", links, err, forgotten)
 	}
-	r.must(r.sim.Fail(winsim.Match{Call: "NtQueryDirectoryFile", Count: 1}, win.ErrorAccessDenied))
+	r.must(r.sim.Fail(winsim.Match{Call: "NtQueryDirectoryFile", Count: 1}, winerr.ErrorAccessDenied))
 	if links, _, err := n.Links(ctx); err == nil {
 		t.Errorf("%d links lead to nothing, though a directory can't be read", links)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Several drivers stage, publish, grow, unpublish and unstage volumes, while calls to
@@ -210,8 +210,8 @@ func (m *model) run() {
 
 // mishaps has something go wrong every now and then.
 func (m *model) mishaps(ended chan struct{}) {
-	errnos := []win.Errno{win.ErrorIODevice, win.ErrorSharingViolation, win.ErrorAccessDenied, win.ErrorNotReady,
-		win.ErrorDeviceNotConnected}
+	errnos := []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorSharingViolation, winerr.ErrorAccessDenied, winerr.ErrorNotReady,
+		winerr.ErrorDeviceNotConnected}
 	for {
 		select {
 		case <-ended:

@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -72,7 +73,7 @@ var storageScenarios = []scenario{
 			return err
 		},
 		check: func(r *rig) error {
-			if err := containerUserWrites(r); !errors.Is(err, win.ErrorAccessDenied) {
+			if err := containerUserWrites(r); !errors.Is(err, winerr.ErrorAccessDenied) {
 				return fmt.Errorf("writing gives %w", err)
 			}
 			return precious(r, staging)
@@ -101,7 +102,7 @@ var storageScenarios = []scenario{
 			return err
 		},
 		check: func(r *rig) error {
-			if err := r.sim.WriteFile(staging+file, []byte("changed")); !errors.Is(err, win.ErrorWriteProtect) {
+			if err := r.sim.WriteFile(staging+file, []byte("changed")); !errors.Is(err, winerr.ErrorWriteProtect) {
 				return fmt.Errorf("writing gives %w", err)
 			}
 			return precious(r, staging)
@@ -181,7 +182,7 @@ var storageScenarios = []scenario{
 	{
 		name: "UnstageVolume where the lock is in the way", prepare: func(r *rig) {
 			r.mounted()
-			r.must(r.sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
+			r.must(r.sim.SetSettings(winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}))
 		}, offline: true,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})

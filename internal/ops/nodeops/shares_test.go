@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -34,7 +35,7 @@ func TestStageShareThatFailsLeavesNoMapping(t *testing.T) {
 	s.sample = nil // all calls: there are few, and at some of them an error is passed over
 	for what, mishap := range map[string]func(r *rig, c winsim.Call, giveUp func()){
 		"error": func(r *rig, c winsim.Call, _ func()) {
-			r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorIODevice))
+			r.must(r.sim.Fail(winsim.Match{Call: c.Name, Count: 1}, winerr.ErrorIODevice))
 		},
 		"give up": func(_ *rig, _ winsim.Call, giveUp func()) { giveUp() },
 	} {

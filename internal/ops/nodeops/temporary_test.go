@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -36,7 +37,7 @@ var temporaryDisks = map[string]struct {
 		Location: "Integrated : Bus 0 : Device 63667 : Function 30746 : Adapter 4 : Port 0 : Target 0 : LUN 1"}, true},
 	"generation 1": {winsim.DiskSpec{Location: "PCI Slot 1 : Adapter 0 : Channel 1 : Device 0",
 		BusType: win.BusTypeATA, ProductID: "Virtual HD", SCSI: &win.SCSIAddress{PathID: 1}}, true},
-	"without a text": {winsim.DiskSpec{LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{LUN: 1}}, false},
+	"without a text": {winsim.DiskSpec{LocationError: winerr.ErrorNotSupported, SCSI: &win.SCSIAddress{LUN: 1}}, false},
 	"on another controller": {winsim.DiskSpec{Location: ofOthers,
 		SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 1}}, false},
 	"local NVMe": {winsim.DiskSpec{ProductID: "Microsoft NVMe D", NVMe: &hardware.NVMe{Namespace: 3}}, false},
@@ -146,7 +147,7 @@ func (r *rig) onlyTwinIsStaged(protected []string, temporary disk.Number, twin, 
 // A disk whose place Windows doesn't tell for once may be the temporary one.
 func TestEmptyDiskOfUnknownPlace(t *testing.T) {
 	r := newRig(t)
-	number := r.attach(winsim.DiskSpec{Serial: "temporary", LocationError: win.ErrorIODevice, SCSI: &win.SCSIAddress{LUN: 1}})
+	number := r.attach(winsim.DiskSpec{Serial: "temporary", LocationError: winerr.ErrorIODevice, SCSI: &win.SCSIAddress{LUN: 1}})
 	n := r.node(nil)
 	simtest.WantErrorOf(t, "PartitionDisk", n.Disk.PartitionDisk(t.Context(), number), csiproxy.ErrUnavailable, "")
 	locations, err := n.Disk.ListDiskLocations(t.Context())
@@ -165,12 +166,12 @@ func TestMachineWithoutTemporaryDisk(t *testing.T) {
 				volume, _, letter := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "dvd", VendorID: "Msft", ProductID: "Virtual DVD"})
 				simtest.Want(t, "letter", letter, `D:\`)
 				r.must(r.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String(),
-					Object: device.VolumePath(volume)}, win.ErrorInvalidFunction))
+					Object: device.VolumePath(volume)}, winerr.ErrorInvalidFunction))
 			}
 			n := r.node([]string{"D:"})
 			for lun, spec := range map[uint32]winsim.DiskSpec{
 				1: {Location: azureData, SCSI: &win.SCSIAddress{PortNumber: 3, LUN: 1}},
-				2: {LocationError: win.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 3, LUN: 2}},
+				2: {LocationError: winerr.ErrorNotSupported, SCSI: &win.SCSIAddress{PortNumber: 3, LUN: 2}},
 				3: {ProductID: "MSFT NVMe Accele", NVMe: &hardware.NVMe{Namespace: 5}},
 			} {
 				spec.Serial = string(rune('0' + lun))
@@ -206,7 +207,7 @@ func TestProtectedVolumeComesLater(t *testing.T) {
 	empty := r.attach(other)
 	_, err = stageAt(n, r, `\empty`, storage.Selector{SerialNumber: "empty"})
 	simtest.WantErrorOf(t, "an empty disk", err, csiproxy.ErrFailedPrecondition, "D:")
-	_, temporary, letter := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "temporary", LocationError: win.ErrorNotSupported,
+	_, temporary, letter := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "temporary", LocationError: winerr.ErrorNotSupported,
 		SCSI: &win.SCSIAddress{LUN: 1}})
 	simtest.Want(t, "letter", letter, `D:\`)
 	if _, err = stageAt(n, r, `\empty`, storage.Selector{SerialNumber: "empty"}); err != nil {

@@ -11,6 +11,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/place"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -25,8 +26,8 @@ const (
 // the query. Of a disk of Hyper-V, which may be Azure's temporary disk, any other error is returned.
 func (d *Disk) LocationText(ctx context.Context) (string, error) {
 	at, err := d.Location(ctx)
-	if err == nil || win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, win.ErrorInvalidParameter,
-		win.ErrorNotFound) {
+	if err == nil || winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, winerr.ErrorInvalidParameter,
+		winerr.ErrorNotFound) {
 		return at.Text, nil
 	}
 	if err := answered(err); err != nil {

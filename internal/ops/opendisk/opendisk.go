@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Disk is an open disk: the one that had its number when it was opened. A number names a
@@ -94,7 +95,7 @@ func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.A
 func open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access, retry bool) (*Disk, error) {
 	var h device.Handle
 	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
-		return retry && win.IsAny(err, win.ErrorAccessDenied, win.ErrorNotReady, win.ErrorSharingViolation)
+		return retry && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation)
 	}, func() (err error) {
 		h, err = device.Open(ctx, sys, win.PhysicalDrive(n), access)
 		return err
@@ -160,7 +161,7 @@ func (said *Hardware) AskIdentifiers(ctx context.Context, h device.Handle) error
 
 // answered returns nil if err is an answer of the disk that refuses the query, and err otherwise.
 func answered(err error) error {
-	if win.IsGone(err) || errors.Is(err, win.ErrorNotReady) || !errors.As(err, new(win.Errno)) {
+	if winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) || !errors.As(err, new(winerr.Errno)) {
 		return err
 	}
 	return nil
@@ -172,7 +173,7 @@ func answered(err error) error {
 // documentation doesn't say whether that happens.
 func (d *Disk) Verify(ctx context.Context) error {
 	now, err := d.askIdentity(ctx)
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 	}
 	if err == nil && now.identity() != d.Hardware.identity() {

@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // twoFaced is a node on which a handle answers one query as another disk, from some time on.
@@ -145,21 +146,21 @@ func TestAskHardware(t *testing.T) {
 			t.Errorf("asked for its identifiers: %+v after %d queries", said, calls()[0])
 		}
 	}
-	for _, number := range []win.Errno{win.ErrorDeviceRemoved, win.ErrorNotReady} {
+	for _, number := range []winerr.Errno{winerr.ErrorDeviceRemoved, winerr.ErrorNotReady} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, number))
 		if _, err := opendisk.AskHardware(t.Context(), h); !errors.Is(err, number) {
 			t.Errorf("after error %d: %v", uint32(number), err)
 		}
 	}
-	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, winerr.ErrorInvalidFunction))
 	said, err = opendisk.AskHardware(t.Context(), h)
-	if err != nil || !errors.Is(said.DescriptorErr, win.ErrorInvalidFunction) {
+	if err != nil || !errors.Is(said.DescriptorErr, winerr.ErrorInvalidFunction) {
 		t.Errorf("a disk that refuses a query: %+v, %v", said, err)
 	}
 	said = opendisk.Hardware{}
-	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, win.ErrorInvalidFunction))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: query, Count: 1}, winerr.ErrorInvalidFunction))
 	err = said.AskIdentifiers(t.Context(), h)
-	if err != nil || !errors.Is(said.IdentifiersErr, win.ErrorInvalidFunction) {
+	if err != nil || !errors.Is(said.IdentifiersErr, winerr.ErrorInvalidFunction) {
 		t.Errorf("a disk that refuses to tell its identifiers: %+v, %v", said, err)
 	}
 }
@@ -200,18 +201,18 @@ func TestOpenIsRepeated(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{})
 		n := simtest.Attach(t, sim, winsim.DiskSpec{})
 		for _, c := range []struct {
-			errno    win.Errno
+			errno    winerr.Errno
 			count    int // of refusals; 0 is all
 			access   win.Access
 			attempts int
 		}{
 			// Before an open for writing, the disk is asked through another handle what it is.
-			{win.ErrorAccessDenied, 3, win.GenericRead | win.GenericWrite, 5},
-			{win.ErrorNotReady, 3, win.GenericRead | win.GenericWrite, 5},
-			{win.ErrorSharingViolation, 3, win.GenericRead | win.GenericWrite, 5},
-			{win.ErrorSharingViolation, 3, win.AccessNone, 1},
-			{win.ErrorIODevice, 3, win.GenericRead | win.GenericWrite, 1},
-			{win.ErrorSharingViolation, 0, win.GenericRead | win.GenericWrite, 51},
+			{winerr.ErrorAccessDenied, 3, win.GenericRead | win.GenericWrite, 5},
+			{winerr.ErrorNotReady, 3, win.GenericRead | win.GenericWrite, 5},
+			{winerr.ErrorSharingViolation, 3, win.GenericRead | win.GenericWrite, 5},
+			{winerr.ErrorSharingViolation, 3, win.AccessNone, 1},
+			{winerr.ErrorIODevice, 3, win.GenericRead | win.GenericWrite, 1},
+			{winerr.ErrorSharingViolation, 0, win.GenericRead | win.GenericWrite, 51},
 		} {
 			open := winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(n), Count: c.count}
 			simtest.Must(t, sim.Fail(open, c.errno))

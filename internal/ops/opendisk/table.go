@@ -10,6 +10,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Layout returns the partition table of the disk. If it has none, the style is win.StyleRAW, in
@@ -26,7 +27,7 @@ import (
 func (d *Disk) Layout(ctx context.Context) (*win.DriveLayout, error) {
 	layout, err := d.Handle.Layout(ctx)
 	blank := err == nil && !hasTable(layout)
-	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported) {
+	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported) {
 		var readErr error
 		if blank, readErr = d.isBlank(ctx); readErr != nil {
 			err = errors.Join(err, readErr)
@@ -35,7 +36,7 @@ func (d *Disk) Layout(ctx context.Context) (*win.DriveLayout, error) {
 	switch {
 	case blank:
 		return &win.DriveLayout{Style: win.StyleRAW}, nil
-	case errors.As(err, new(win.Errno)) && !win.IsGone(err):
+	case errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err):
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "its partition table isn't known", Err: err}
 	}
 	return layout, err

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Windows has the Windows calls that find the volumes of a disk.
@@ -33,7 +34,7 @@ type Windows interface {
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/kernel/dispatchflushbuffers-routines
 func HasNothingToFlush(err error) bool {
-	return win.IsAny(err, win.ErrorWriteProtect, win.ErrorInvalidFunction, win.ErrorNotSupported)
+	return winerr.IsAny(err, winerr.ErrorWriteProtect, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported)
 }
 
 // Volumes are names of volumes, \\?\Volume{guid}\, by the number of the partition
@@ -125,7 +126,7 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n disk.Number, partit
 	found := make(Volumes)
 	for _, p := range partitions {
 		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
-		refused := errors.As(err, new(win.Errno))
+		refused := errors.As(err, new(winerr.Errno))
 		switch {
 		case err == nil:
 			found[p] = name
@@ -147,7 +148,7 @@ func searchVolumes(ctx context.Context, sys Windows, n disk.Number, partitions [
 	found := make(Volumes)
 	for _, name := range names {
 		number, err := volumeNumber(ctx, sys, name)
-		if errors.As(err, new(win.Errno)) {
+		if errors.As(err, new(winerr.Errno)) {
 			continue // a CD drive, a volume on several disks, a disk that has left
 		}
 		if err != nil {

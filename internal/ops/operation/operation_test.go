@@ -15,7 +15,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 type seen struct {
@@ -47,12 +47,12 @@ func TestResultAndObserver(t *testing.T) {
 			if name := TrackerOf(ctx).operation; name != "Rescan" {
 				t.Errorf("those who wait for it would learn that it is %q", name)
 			}
-			return nothing{}, win.ErrorAccessDenied
+			return nothing{}, winerr.ErrorAccessDenied
 		})
 		if !errors.Is(err, csiproxy.ErrPermissionDenied) || !strings.HasPrefix(err.Error(), "Rescan: ") {
 			t.Errorf("got %v", err)
 		}
-		want := []seen{{"GetDiskStats", time.Second, nil}, {"Rescan", 0, win.ErrorAccessDenied}}
+		want := []seen{{"GetDiskStats", time.Second, nil}, {"Rescan", 0, winerr.ErrorAccessDenied}}
 		if len(all) != 2 || all[0] != want[0] || all[1] != want[1] {
 			t.Errorf("observed %v, want %v", all, want)
 		}

@@ -18,6 +18,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // silent is Windows with paths, volumes and disks of which some never answer.
@@ -42,7 +43,7 @@ func (s *silent) answer(object string) error {
 	s.mu.Lock()
 	s.under--
 	s.mu.Unlock()
-	return win.ErrorIODevice
+	return winerr.ErrorIODevice
 }
 
 func (s *silent) FileAttributes(_ context.Context, path string) (win.FileAttributes, error) {
@@ -176,7 +177,7 @@ func TestHungSharesLeaveHalf(t *testing.T) {
 		for i := range 2 * maxCalls {
 			late.Go(func() {
 				_, err := sys.FileAttributes(ctx, fmt.Sprintf(`\\hangs%d\share`, i))
-				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, win.ErrorIODevice) {
+				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, winerr.ErrorIODevice) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -274,7 +275,7 @@ func TestRepeatOfAFormatWaits(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `MSFT_Volume.Format on \\?\Volume{hangs} since`) {
 			t.Errorf("who gives up gets %v", err)
 		}
-		if err := sys.FormatVolume(t.Context(), volume, win.FormatOptions{}); !errors.Is(err, win.ErrorIODevice) {
+		if err := sys.FormatVolume(t.Context(), volume, win.FormatOptions{}); !errors.Is(err, winerr.ErrorIODevice) {
 			t.Errorf("who waits gets %v", err)
 		}
 		if s.most != 1 {
@@ -439,8 +440,8 @@ func TestOldestCall(t *testing.T) {
 			if c.Object != object || ok != (object != "") {
 				t.Errorf("%s: the oldest call is %v, want one on %q", when, c, object)
 			}
-			err := tracker.late(win.ErrorBusy)
-			if !errors.Is(err, win.ErrorBusy) || !strings.Contains(err.Error(), object) || !ok && err != win.ErrorBusy {
+			err := tracker.late(winerr.ErrorBusy)
+			if !errors.Is(err, winerr.ErrorBusy) || !strings.Contains(err.Error(), object) || !ok && err != winerr.ErrorBusy {
 				t.Errorf("%s: %v", when, err)
 			}
 		}

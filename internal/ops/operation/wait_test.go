@@ -12,7 +12,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestRetry(t *testing.T) {
@@ -22,14 +22,14 @@ func TestRetry(t *testing.T) {
 		took  time.Duration
 	}{
 		"it succeeds at once":         {[]error{nil}, 1, 0},
-		"it succeeds in the end":      {[]error{win.ErrorBusy, win.ErrorBusy, nil}, 3, 2 * time.Second},
-		"another error":               {[]error{win.ErrorBusy, win.ErrorIODevice}, 2, time.Second},
-		"it is longer than is waited": {[]error{win.ErrorBusy}, 12, 10500 * time.Millisecond},
+		"it succeeds in the end":      {[]error{winerr.ErrorBusy, winerr.ErrorBusy, nil}, 3, 2 * time.Second},
+		"another error":               {[]error{winerr.ErrorBusy, winerr.ErrorIODevice}, 2, time.Second},
+		"it is longer than is waited": {[]error{winerr.ErrorBusy}, 12, 10500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin, calls := time.Now(), 0
-				busy := func(err error) bool { return errors.Is(err, win.ErrorBusy) }
+				busy := func(err error) bool { return errors.Is(err, winerr.ErrorBusy) }
 				err := operation.Retry(t.Context(), 10500*time.Millisecond, time.Second, busy, func() error {
 					calls++
 					return test.errs[min(calls, len(test.errs))-1]
@@ -53,9 +53,9 @@ func TestRetryGivenUp(t *testing.T) {
 		calls := 0
 		err := operation.Retry(ctx, time.Hour, time.Second, func(error) bool { return true }, func() error {
 			calls++
-			return win.ErrorBusy
+			return winerr.ErrorBusy
 		})
-		if csiproxy.KindOf(err) != context.DeadlineExceeded || !errors.Is(err, win.ErrorBusy) || calls != 2 {
+		if csiproxy.KindOf(err) != context.DeadlineExceeded || !errors.Is(err, winerr.ErrorBusy) || calls != 2 {
 			t.Errorf("after %d calls: %v", calls, err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestPollIntervals(t *testing.T) {
 			p := operation.Polling{Timeout: time.Second, First: test.first, Longest: test.longest}
 			done, err := operation.Poll(t.Context(), p, func() (bool, error) {
 				if looks++; looks > 100 {
-					return false, win.ErrorBusy
+					return false, winerr.ErrorBusy
 				}
 				return false, nil
 			})
@@ -91,8 +91,8 @@ func TestPollIntervals(t *testing.T) {
 // An error ends it.
 func TestPollFails(t *testing.T) {
 	done, err := operation.Poll(t.Context(), operation.Polling{Timeout: time.Hour},
-		func() (bool, error) { return false, win.ErrorBusy })
-	if done || err != win.ErrorBusy {
+		func() (bool, error) { return false, winerr.ErrorBusy })
+	if done || err != winerr.ErrorBusy {
 		t.Errorf("%v, %v", done, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -73,7 +74,7 @@ func do(ctx context.Context, s *Windows, name string, o object, f func() error) 
 	return err
 }
 
-func (s *Windows) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
+func (s *Windows) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
 	return get(ctx, s, win.CallDeviceInterfaces,
 		object{name: "the list of devices of class " + class.String()},
 		func() ([]string, error) { return s.sys.DeviceInterfaces(ctx, class) })
@@ -84,7 +85,7 @@ func (s *Windows) ReenumerateDevice(ctx context.Context, interfacePath string) e
 		func() error { return s.sys.ReenumerateDevice(ctx, interfacePath) })
 }
 
-func (s *Windows) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
+func (s *Windows) NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error) {
 	err = do(ctx, s, win.CallNotifyArrivals, object{name: "notices of devices of class " + class.String()},
 		func() (err error) {
 			arrived, stop, err = s.sys.NotifyArrivals(ctx, class)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Every call reaches the system and the observer, under the name that the simulated node
@@ -101,12 +102,12 @@ func TestEveryErrorIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range win.CallNames() {
-		if err := sim.Fail(winsim.Match{Call: name}, win.ErrorIODevice); err != nil {
+		if err := sim.Fail(winsim.Match{Call: name}, winerr.ErrorIODevice); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(method string, results []reflect.Value) {
-		if err, isError := results[len(results)-1].Interface().(error); !isError || !errors.Is(err, win.ErrorIODevice) {
+		if err, isError := results[len(results)-1].Interface().(error); !isError || !errors.Is(err, winerr.ErrorIODevice) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -30,16 +31,16 @@ import (
 // https://github.com/microsoft/Windows-Containers/issues/635
 func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) {
 	f, err := e.dir.handle.OpenAt(ctx, e.name, o)
-	if errors.Is(err, win.ErrorInvalidParameter) {
+	if errors.Is(err, winerr.ErrorInvalidParameter) {
 		f, err = e.dir.handle.OpenAt(ctx, e.name, o)
 	}
 	several := strings.Contains(e.name, `\`)
 	switch {
-	case errors.Is(err, win.ErrorInvalidParameter) && several:
-		return nil, win.ErrorReparsePointEncountered
-	case errors.Is(err, win.ErrorInvalidParameter):
+	case errors.Is(err, winerr.ErrorInvalidParameter) && several:
+		return nil, winerr.ErrorReparsePointEncountered
+	case errors.Is(err, winerr.ErrorInvalidParameter):
 		return e.openByPath(ctx, o)
-	case several, !errors.Is(err, win.ErrorReparsePointEncountered):
+	case several, !errors.Is(err, winerr.ErrorReparsePointEncountered):
 		return f, err // one of several elements may really be a link
 	}
 	if e.dir.entry.dir == nil {
@@ -70,11 +71,11 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, e
 			if err == nil {
 				err = f.Close()
 			}
-			if err != nil && !errors.Is(err, win.ErrorAlreadyExists) {
+			if err != nil && !errors.Is(err, winerr.ErrorAlreadyExists) {
 				return nil, err
 			}
 		}
-		return nil, win.ErrorFileNotFound // others make and remove it all the time
+		return nil, winerr.ErrorFileNotFound // others make and remove it all the time
 	}
 	made := o.Disposition == win.FileCreate
 	if made {
@@ -111,7 +112,7 @@ func (e Entry) prove(ctx context.Context, f win.File) error {
 		return err
 	}
 	if !winname.Equal(path, strings.TrimSuffix(dir, `\`)+`\`+e.name) {
-		return win.ErrorReparsePointEncountered
+		return winerr.ErrorReparsePointEncountered
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // LinkKind is where a link leads.
@@ -63,14 +65,14 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 	const attempts = 4
 	for range attempts {
 		err := e.makeSymlink(ctx, target, file)
-		if !errors.Is(err, win.ErrorAlreadyExists) {
+		if !errors.Is(err, winerr.ErrorAlreadyExists) {
 			return err == nil, err
 		}
 		link, err := e.settledLink(ctx)
 		switch {
 		case Missing(err): // the entry was removed meanwhile
 			continue
-		case errors.Is(err, win.ErrorNotAReparsePoint):
+		case errors.Is(err, winerr.ErrorNotAReparsePoint):
 			return false, csiproxy.Errorf(csiproxy.ErrAlreadyExists, "a file or directory is there already")
 		case err != nil:
 			return false, err
@@ -89,14 +91,14 @@ func errUnsettled() error {
 
 // RemoveEmptyDirectory removes an empty directory, such as MakeSymlink leaves if its process
 // dies, and reports whether it has. Anything else stays. If the directory has entries, the error
-// is win.ErrorDirNotEmpty. If nothing is there, Missing is true of the error.
+// is winerr.ErrorDirNotEmpty. If nothing is there, Missing is true of the error.
 func (e Entry) RemoveEmptyDirectory(ctx context.Context) (removed bool, err error) {
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
 	}
 	dir, err := e.Open(ctx,
 		win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
-	if errors.Is(err, win.ErrorDirectory) {
+	if errors.Is(err, winerr.ErrorDirectory) {
 		return false, nil // a file
 	}
 	if err != nil {
@@ -163,11 +165,11 @@ func (e Entry) makeSymlink(ctx context.Context, target string, file bool) error 
 const usualReparseDataSize = 1024
 
 // Link reads the link or mount point f. Of other files it gives
-// win.ErrorNotAReparsePoint.
+// winerr.ErrorNotAReparsePoint.
 func (f *File) Link(ctx context.Context) (Link, error) {
 	buf := make([]byte, usualReparseDataSize)
 	n, err := f.handle.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
-	if errors.Is(err, win.ErrorMoreData) {
+	if errors.Is(err, winerr.ErrorMoreData) {
 		buf = make([]byte, win.MaximumReparseDataSize)
 		n, err = f.handle.Control(ctx, win.FsctlGetReparsePoint, nil, buf)
 	}
@@ -201,7 +203,7 @@ func volumeRoot(target string) (string, bool) {
 	}
 	guid, ok := strings.CutSuffix(name[len(prefix):], "}")
 	if ok {
-		_, ok = win.ParseGUID(guid)
+		_, ok = winid.ParseGUID(guid)
 	}
 	return name + `\`, ok
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const (
@@ -158,7 +159,7 @@ func TestMakeSymlinkAwaitsAnother(t *testing.T) {
 		"that makes it":      {true, source, nil},
 		"that makes another": {true, kubelet, csiproxy.ErrAlreadyExists},
 		"that fails":         {true, "", csiproxy.ErrAlreadyExists},
-		"for ever":           {false, "", win.ErrorSharingViolation},
+		"for ever":           {false, "", winerr.ErrorSharingViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,7 +195,7 @@ func TestMakeSymlinkLeavesNothing(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet))
 	fsctl := winsim.Match{Call: win.FsctlSetReparsePoint.String(), Count: 1}
 	ctx, cancel := context.WithCancel(t.Context())
-	must(t, sys.Fail(fsctl, win.ErrorInvalidFunction))
+	must(t, sys.Fail(fsctl, winerr.ErrorInvalidFunction))
 	sys.OnCall(func(c winsim.Call) {
 		if c.Name == fsctl.Call {
 			cancel()
@@ -206,10 +207,10 @@ func TestMakeSymlinkLeavesNothing(t *testing.T) {
 		t.Errorf("made is %v, error %v, and there is %s", made, err, got)
 	}
 
-	must(t, sys.Fail(fsctl, win.ErrorInvalidFunction))
-	must(t, sys.Fail(winsim.Match{Call: win.CallDeleteFile, Count: 1}, win.ErrorWriteProtect))
+	must(t, sys.Fail(fsctl, winerr.ErrorInvalidFunction))
+	must(t, sys.Fail(winsim.Match{Call: win.CallDeleteFile, Count: 1}, winerr.ErrorWriteProtect))
 	made, err = makeSymlink(t.Context(), t, sys, false)
-	if made || !errors.Is(err, win.ErrorInvalidFunction) ||
+	if made || !errors.Is(err, winerr.ErrorInvalidFunction) ||
 		!strings.Contains(err.Error(), "an empty file or directory is left") {
 		t.Errorf("made is %v, and what is left isn't told: %v", made, err)
 	}
@@ -255,7 +256,7 @@ func TestLinksTellErrorsOfClosing(t *testing.T) {
 			err = c.do(e)
 			return nil
 		})
-		simtest.WantErrorOf(t, name, err, win.ErrorIODevice)
+		simtest.WantErrorOf(t, name, err, winerr.ErrorIODevice)
 	}
 }
 
@@ -294,9 +295,9 @@ func TestRemoveEmptyDirectory(t *testing.T) {
 		"a directory": {func() error { return sys.MkdirAll(newLink) }, nil, "nothing"},
 		"a link":      {func() error { return symlink(source)(sys) }, nil, "a link to " + source},
 		"a file":      {func() error { return sys.WriteFile(newLink, nil) }, nil, "a file"},
-		"one with entries": {func() error { return sys.MkdirAll(newLink + `\x`) }, win.ErrorDirNotEmpty,
+		"one with entries": {func() error { return sys.MkdirAll(newLink + `\x`) }, winerr.ErrorDirNotEmpty,
 			"a directory"},
-		"nothing": {func() error { return nil }, win.ErrorFileNotFound, "nothing"},
+		"nothing": {func() error { return nil }, winerr.ErrorFileNotFound, "nothing"},
 	} {
 		must(t, c.prepare())
 		removed, err := remove(sys, newLink)

@@ -12,6 +12,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -205,7 +206,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 	before, known := len(s.found), false
 	for restart := true; ; restart = false {
 		entries, err := dir.ReadDir(ctx, restart)
-		if errors.Is(err, win.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
+		if errors.Is(err, winerr.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
 			if mount := dir.Entry(csiMount); !known {
 				for i, l := range s.found[before:] {
 					if l.Path.Equal(mount.path()) {
@@ -257,7 +258,7 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 		e.walk.waitLeft = 0
 	}
 	link, err := e.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) || ofPod && errors.Is(err, win.ErrorDeletePending) {
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) || ofPod && errors.Is(err, winerr.ErrorDeletePending) {
 		return nil // what is being deleted can't be opened, and so isn't used
 	}
 	if err != nil {
@@ -280,7 +281,7 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 		return nil // nothing in it is searched
 	}
 	dir, err := e.openPlain(ctx)
-	if errors.Is(err, win.ErrorReparsePointEncountered) {
+	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return s.link(ctx, e)
 	}
 	if err != nil {
@@ -294,7 +295,7 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 }
 
 // openPlain opens a directory that is no link. If it is one, it returns
-// win.ErrorReparsePointEncountered. This takes one call, where Open and Examine take two.
+// winerr.ErrorReparsePointEncountered. This takes one call, where Open and Examine take two.
 func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	o := Directory(win.FileOpen)
 	o.Access |= win.FileReadAttributes | win.Synchronize

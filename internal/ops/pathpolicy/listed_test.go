@@ -11,6 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Windows lists where volumes are mounted by paths without links.
@@ -33,7 +34,7 @@ func TestInside(t *testing.T) {
 	inside, err = p.Inside(t.Context(), sys, listed)
 	must(t, err)
 	simtest.Want(t, "behind links", inside, []string{kubelet + `\a\b`, `C:\work\a`})
-	must(t, sys.Fail(winsim.Match{Call: win.CallOpen, Object: kubelet, Count: 1}, win.ErrorAccessDenied))
+	must(t, sys.Fail(winsim.Match{Call: win.CallOpen, Object: kubelet, Count: 1}, winerr.ErrorAccessDenied))
 	_, err = p.Inside(t.Context(), sys, listed)
 	simtest.WantError(t, err, csiproxy.ErrPermissionDenied, kubelet)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Lookup returns what a path leads to, without holding the directories on the way: a MountedVolume,
@@ -29,7 +30,7 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 			return err
 		}
 		link, err := f.Link(ctx)
-		if errors.Is(err, win.ErrorNotAReparsePoint) {
+		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return nil
 		}
 		switch {
@@ -43,7 +44,7 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 		return nil
 	})
 	switch {
-	case errors.Is(err, win.ErrorReparsePointEncountered):
+	case errors.Is(err, winerr.ErrorReparsePointEncountered):
 		return p.Resolve(ctx, sys, path)
 	case Missing(err):
 		return Resolved{}, nil
@@ -71,7 +72,7 @@ func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenO
 		}
 		return err
 	})
-	if errors.Is(err, win.ErrorReparsePointEncountered) {
+	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		err = p.Reach(ctx, sys, path, func(e Entry) error {
 			file, err := e.Open(ctx, o)
 			if err == nil {
@@ -85,7 +86,7 @@ func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenO
 
 // openWhole opens what is at path by one relative open from the directory where path begins,
 // however deep it lies. If there is a link on the way, or a bind filter, the error is
-// win.ErrorReparsePointEncountered: then the path has to be walked.
+// winerr.ErrorReparsePointEncountered: then the path has to be walked.
 func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
 	if len(path.names) == 0 {
 		return Entry{walk: w, start: path}.Open(ctx, o)
@@ -95,7 +96,7 @@ func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*Fi
 		return nil, err
 	}
 	f, err := dir.Entry(strings.Join(path.names, `\`)).Open(ctx, o)
-	if errors.Is(err, win.ErrorDirectory) { // an element on the way is a file
+	if errors.Is(err, winerr.ErrorDirectory) { // an element on the way is a file
 		return nil, missing{err}
 	}
 	return f, err

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // misled is a node on which a path leads elsewhere when it is opened as a whole.
@@ -35,12 +36,12 @@ func TestOpenByPathProvesTheWholePath(t *testing.T) {
 	const path = kubelet + `\a\b\x`
 	for to, want := range map[string]error{
 		path:                     nil,
-		path + `-longer`:         win.ErrorReparsePointEncountered,
-		path + `\below`:          win.ErrorReparsePointEncountered,
-		kubelet + `\a\b-other\x`: win.ErrorReparsePointEncountered,
-		kubelet + `\a\x`:         win.ErrorReparsePointEncountered,
-		kubelet + `\b\x`:         win.ErrorReparsePointEncountered,
-		`C:\a\b\x`:               win.ErrorReparsePointEncountered,
+		path + `-longer`:         winerr.ErrorReparsePointEncountered,
+		path + `\below`:          winerr.ErrorReparsePointEncountered,
+		kubelet + `\a\b-other\x`: winerr.ErrorReparsePointEncountered,
+		kubelet + `\a\x`:         winerr.ErrorReparsePointEncountered,
+		kubelet + `\b\x`:         winerr.ErrorReparsePointEncountered,
+		`C:\a\b\x`:               winerr.ErrorReparsePointEncountered,
 	} {
 		must(t, sys.MkdirAll(path))
 		must(t, sys.MkdirAll(to))

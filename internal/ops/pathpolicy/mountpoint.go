@@ -12,6 +12,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -47,7 +49,7 @@ func (f *File) Unmount(ctx context.Context) error {
 		return err
 	}
 	err := f.unmount(ctx)
-	if !errors.Is(err, win.ErrorAccessDenied) || errors.As(err, new(notHeld)) {
+	if !errors.Is(err, winerr.ErrorAccessDenied) || errors.As(err, new(notHeld)) {
 		return err
 	}
 	if err := f.denyCreation(ctx, false); err != nil {
@@ -72,7 +74,7 @@ func (f *File) denyCreationIfRoom(ctx context.Context) error {
 // hasNoRoom reports whether err says that nothing can be written to a disk, because it is full or
 // write-protected.
 func hasNoRoom(err error) bool {
-	return win.IsAny(err, win.ErrorDiskFull, win.ErrorHandleDiskFull, win.ErrorWriteProtect)
+	return winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect)
 }
 
 // denyCreation adds the entry to the access list of the directory f that keeps new files and
@@ -97,8 +99,8 @@ func (f *File) denyCreation(ctx context.Context, deny bool) (err error) {
 // unlessNoAccessList returns err, or nil if err says that a directory, or its file system, has no
 // access list.
 func unlessNoAccessList(err error) error {
-	const invalidACL win.Errno = 1336
-	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, invalidACL) {
+	const invalidACL winerr.Errno = 1336
+	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, invalidACL) {
 		return nil
 	}
 	return err
@@ -153,12 +155,12 @@ func (e Entry) deniesCreation(ctx context.Context) (denied bool, err error) {
 // unmount is Unmount without the access list.
 func (f *File) unmount(ctx context.Context) error {
 	sys := f.entry.walk.sys
-	err := error(win.ErrorPathNotFound) // if the path is too long for any call
+	err := error(winerr.ErrorPathNotFound) // if the path is too long for any call
 	if winname.Length(f.Path())+len(`\\?\`)+len(`\`) <= MaxLongPath {
 		err = f.callMountManager(ctx, sys.DeleteVolumeMountPoint)
 	}
-	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorInvalidParameter) ||
-		errors.Is(err, win.ErrorNotAReparsePoint)
+	unknown := errors.Is(err, fs.ErrNotExist) || errors.Is(err, winerr.ErrorInvalidParameter) ||
+		errors.Is(err, winerr.ErrorNotAReparsePoint)
 	unguarded := errors.As(err, new(notHeld)) && hasNoRoom(err)
 	if !unknown && !unguarded {
 		return err
@@ -178,7 +180,7 @@ func (e Entry) removeMountPoint(ctx context.Context) (err error) {
 	}
 	defer f.CloseInto(&err)
 	link, err := f.Link(ctx)
-	if errors.Is(err, win.ErrorNotAReparsePoint) {
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return nil
 	}
 	if err != nil || !link.IsMountPoint() {
@@ -187,7 +189,7 @@ func (e Entry) removeMountPoint(ctx context.Context) (err error) {
 	// The input is a REPARSE_DATA_BUFFER without data.
 	header := append(binary.LittleEndian.AppendUint32(nil, uint32(win.TagMountPoint)), 0, 0, 0, 0)
 	_, err = f.handle.Control(ctx, win.FsctlDeleteReparsePoint, header, nil)
-	if errors.Is(err, win.ErrorNotAReparsePoint) { // another call was quicker
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) { // another call was quicker
 		return nil
 	}
 	return err
@@ -209,10 +211,10 @@ func (f *File) callMountManager(ctx context.Context, call func(ctx context.Conte
 	inside := context.WithoutCancel(ctx)
 	path := f.Path() + `\`
 	err = call(inside, path)
-	if !win.IsAny(err, win.ErrorSharingViolation, win.ErrorAccessDenied) || f.entry.dir == nil {
+	if !winerr.IsAny(err, winerr.ErrorSharingViolation, winerr.ErrorAccessDenied) || f.entry.dir == nil {
 		return err
 	}
-	guard, guardErr := f.entry.dir.Entry(".csi-proxy-"+win.NewGUID().String()).Open(ctx, win.OpenOptions{
+	guard, guardErr := f.entry.dir.Entry(".csi-proxy-"+winid.NewGUID().String()).Open(ctx, win.OpenOptions{
 		Access:      win.Delete,
 		Disposition: win.FileCreate,
 		Options:     win.FileNonDirectoryFile | win.FileDeleteOnClose,

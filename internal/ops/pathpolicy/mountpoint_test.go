@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // atDirectory opens the directory at path and calls f.
@@ -33,8 +34,8 @@ func atDirectory(t *testing.T, sys *winsim.System, path string, f func(dir *path
 
 func mountedAt(t *testing.T, sys *winsim.System, path string) string {
 	name, err := sys.VolumeNameForMountPoint(t.Context(), path+`\`)
-	if err != nil && !errors.Is(err, win.ErrorNotAReparsePoint) && !errors.Is(err, win.ErrorFileNotFound) &&
-		!errors.Is(err, win.ErrorPathNotFound) {
+	if err != nil && !errors.Is(err, winerr.ErrorNotAReparsePoint) && !errors.Is(err, winerr.ErrorFileNotFound) &&
+		!errors.Is(err, winerr.ErrorPathNotFound) {
 		t.Fatal(err)
 	}
 	return name
@@ -66,7 +67,7 @@ func TestMountManagerIsNotLedAway(t *testing.T) {
 			true,
 		},
 	} {
-		for _, refusal := range []win.Errno{win.ErrorSharingViolation, win.ErrorAccessDenied} {
+		for _, refusal := range []winerr.Errno{winerr.ErrorSharingViolation, winerr.ErrorAccessDenied} {
 			t.Run(fmt.Sprintf("%s/%d", name, refusal), func(t *testing.T) {
 				sys := newNode(t)
 				must(t, sys.Fail(winsim.Match{Call: c.call, Count: 1}, refusal))
@@ -270,7 +271,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			mountThere()
 			must(t, sys.WriteFile(path+`\first`, nil))
 			unmountThere()
-			simtest.WantErrorOf(t, "a file in the unmounted directory", sys.WriteFile(path+`\x`, nil), win.ErrorAccessDenied)
+			simtest.WantErrorOf(t, "a file in the unmounted directory", sys.WriteFile(path+`\x`, nil), winerr.ErrorAccessDenied)
 			mountThere()
 			must(t, sys.WriteFile(path+`\second`, nil))
 			unmountThere()
@@ -285,7 +286,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 }
 
 // noAccessList are the errors of a directory, or a file system, without an access list.
-var noAccessList = []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported, 1336}
+var noAccessList = []winerr.Errno{winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, 1336}
 
 func unmountAt(t *testing.T, sys *winsim.System, path string) error {
 	t.Helper()
@@ -296,8 +297,8 @@ func unmountAt(t *testing.T, sys *winsim.System, path string) error {
 // Any other error keeps it mounted.
 func TestUnmountWithoutRoomForTheEntry(t *testing.T) {
 	const path = kubelet + `\mnt`
-	for errno, unmounted := range map[win.Errno]bool{
-		win.ErrorDiskFull: true, win.ErrorHandleDiskFull: true, win.ErrorWriteProtect: true, win.ErrorAccessDenied: false,
+	for errno, unmounted := range map[winerr.Errno]bool{
+		winerr.ErrorDiskFull: true, winerr.ErrorHandleDiskFull: true, winerr.ErrorWriteProtect: true, winerr.ErrorAccessDenied: false,
 	} {
 		sys := newNode(t)
 		volume, _ := newVolume(t, sys)
@@ -356,7 +357,7 @@ func TestNowhere(t *testing.T) {
 			t.Errorf("without an access list: %q, %v", why, err)
 		}
 	}
-	must(t, sys.Fail(winsim.Match{Call: win.CallQuerySecurity, Count: 1}, win.ErrorFileNotFound))
+	must(t, sys.Fail(winsim.Match{Call: win.CallQuerySecurity, Count: 1}, winerr.ErrorFileNotFound))
 	if why, err := nowhere(kubelet + `\unmounted`); err == nil {
 		t.Errorf("a directory whose access list isn't there: %q", why)
 	}
@@ -386,9 +387,9 @@ func TestUnmountFailures(t *testing.T) {
 		})
 		for _, call := range []string{win.CallQuerySecurity, win.CallSetSecurity} {
 			again()
-			must(t, sys.Fail(winsim.Match{Call: call, Count: 1}, win.ErrorAccessDenied))
+			must(t, sys.Fail(winsim.Match{Call: call, Count: 1}, winerr.ErrorAccessDenied))
 			err := unmountAt(t, sys, path)
-			if got := mountedAt(t, sys, path); !errors.Is(err, win.ErrorAccessDenied) || got != volume {
+			if got := mountedAt(t, sys, path); !errors.Is(err, winerr.ErrorAccessDenied) || got != volume {
 				t.Errorf("%+v, %s is refused: %v, mounted is %q", settings, call, err, got)
 			}
 			for _, none := range noAccessList {
@@ -409,14 +410,14 @@ func TestUnmountFailures(t *testing.T) {
 func TestUnmountOfLostRecords(t *testing.T) {
 	const path, gone = kubelet + `\mnt`, `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
 	sys, p := newNode(t), newPolicy(t).AllowCreation()
-	must(t, sys.SetSettings(winsim.Settings{GoneMountPoint: win.ErrorFileNotFound}))
+	must(t, sys.SetSettings(winsim.Settings{GoneMountPoint: winerr.ErrorFileNotFound}))
 	again := func(r win.ReparsePoint) {
 		_ = sys.Remove(path)
 		must(t, sys.MkdirAll(path))
 		must(t, sys.SetReparsePoint(path, r))
 	}
-	for _, unknown := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorInvalidParameter,
-		win.ErrorNotAReparsePoint} {
+	for _, unknown := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound, winerr.ErrorInvalidParameter,
+		winerr.ErrorNotAReparsePoint} {
 		for _, link := range []win.ReparsePoint{win.NewMountPoint(gone), win.NewSymlink(gone), win.NewJunction(source)} {
 			again(link)
 			must(t, sys.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint, Count: 1}, unknown))
@@ -434,7 +435,7 @@ func TestUnmountOfLostRecords(t *testing.T) {
 	_ = p.Reach(t.Context(), unclosable{sys}, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 		dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 		must(t, err)
-		simtest.WantErrorOf(t, "what is open can't be closed", dir.Unmount(t.Context()), win.ErrorIODevice)
+		simtest.WantErrorOf(t, "what is open can't be closed", dir.Unmount(t.Context()), winerr.ErrorIODevice)
 		return nil
 	})
 }
@@ -446,9 +447,9 @@ func TestMountWithoutGuard(t *testing.T) {
 	volume, _ := newVolume(t, sys)
 	const path = kubelet + `\mnt`
 	must(t, sys.MkdirAll(path))
-	must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Object: `.csi-proxy-`}, win.ErrorAccessDenied))
+	must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Object: `.csi-proxy-`}, winerr.ErrorAccessDenied))
 	err := atDirectory(t, sys, path, func(dir *pathpolicy.File) error { return dir.Mount(t.Context(), volume) })
-	if got := mountedAt(t, sys, path); !errors.Is(err, win.ErrorAccessDenied) || got != "" {
+	if got := mountedAt(t, sys, path); !errors.Is(err, winerr.ErrorAccessDenied) || got != "" {
 		t.Errorf("error %v, mounted is %q", err, got)
 	}
 }
@@ -460,7 +461,7 @@ func TestOpensAgainAfterInvalidParameter(t *testing.T) {
 		sys, p := newNode(t), newPolicy(t)
 		must(t, sys.MkdirAll(kubelet+`\a\b`))
 		for _, exists := range []bool{false, true} {
-			must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Count: c.failing}, win.ErrorInvalidParameter))
+			must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Count: c.failing}, winerr.ErrorInvalidParameter))
 			opens, want := simtest.Counted(sys, win.CallOpen), 1+c.byPath // with the kubelet directory
 			if exists {
 				got, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\a\b`))

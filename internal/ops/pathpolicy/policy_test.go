@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const kubelet = `C:\var\lib\kubelet`
@@ -216,14 +217,14 @@ func TestIsOfKubelet(t *testing.T) {
 func TestLinkSearchSaysWhatIsMissing(t *testing.T) {
 	s := &linkSearch{left: 1}
 	s.note(nil)
-	s.note(missing{win.ErrorFileNotFound})
+	s.note(missing{winerr.ErrorFileNotFound})
 	if !s.mayGoOn() || s.incomplete != nil {
 		t.Errorf("the last entry isn't taken: %v", s.incomplete)
 	}
 	if s.mayGoOn() || !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
 		t.Errorf("one entry more than may be looked at: %v", s.incomplete)
 	}
-	if s.note(win.ErrorAccessDenied); !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
+	if s.note(winerr.ErrorAccessDenied); !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
 		t.Errorf("a later reason takes the place of the first: %v", s.incomplete)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't.
@@ -102,7 +103,7 @@ func (p *Policy) ProtectsBesideWindows(ctx context.Context, sys System, volume s
 // volumeOfDrive returns the volume with the drive letter; "" if there is none.
 func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error) {
 	volume, err := sys.VolumeNameForMountPoint(ctx, drive+`\`)
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -118,7 +119,7 @@ func volumeAt(ctx context.Context, sys System, dir location) (volume string, err
 	for n := len(dir.names); n >= 0; n-- {
 		path := location{dir.drive, dir.names[:n]}.String()
 		volume, err := volumeOf(ctx, sys, path)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, win.ErrorDirectory) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, winerr.ErrorDirectory) {
 			continue
 		}
 		if err != nil {

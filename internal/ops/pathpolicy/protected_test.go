@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestProtects(t *testing.T) {
@@ -123,7 +124,7 @@ func TestVolumeNamed(t *testing.T) {
 func TestProtectsTellsErrorsOfClosing(t *testing.T) {
 	sys := newNode(t)
 	volume, _ := newVolume(t, sys)
-	if reason, err := newPolicy(t).Protects(t.Context(), unclosable{sys}, volume); !errors.Is(err, win.ErrorIODevice) {
+	if reason, err := newPolicy(t).Protects(t.Context(), unclosable{sys}, volume); !errors.Is(err, winerr.ErrorIODevice) {
 		t.Errorf("%q, %v", reason, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -161,7 +162,7 @@ func TestExists(t *testing.T) {
 	}
 	must(t, sys.WriteFile(`C:\missing`, nil))
 	got, err = p.Exists(t.Context(), sys, mustParse(t, p, `C:\missing\x`))
-	if got || !errors.Is(err, win.ErrorDirectory) {
+	if got || !errors.Is(err, winerr.ErrorDirectory) {
 		t.Errorf("below an allowed directory that is a file: %v, %v", got, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // System has the Windows calls that reach a path.
@@ -122,7 +123,7 @@ func (w *walk) down(ctx context.Context, path Path, d win.Disposition) (e Entry,
 	for i, name := range path.names[:last] {
 		e := dir.Entry(name)
 		f, err := e.Open(ctx, Directory(d))
-		if errors.Is(err, win.ErrorDirectory) {
+		if errors.Is(err, winerr.ErrorDirectory) {
 			err = missing{err}
 		}
 		if err != nil {
@@ -201,11 +202,11 @@ func (w *walk) hold(ctx context.Context, e Entry, open func() (win.File, error))
 		return err
 	})
 	switch {
-	case errors.Is(err, win.ErrorReparsePointEncountered):
+	case errors.Is(err, winerr.ErrorReparsePointEncountered):
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrPermissionDenied, Detail: "the directory has become a link", Err: err}
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, missing{err}
-	case win.IsGone(err): // this says nothing about what is at the path
+	case winerr.IsGone(err): // this says nothing about what is at the path
 		return nil, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "the volume that the path is on does not answer",
 			Err: err}
 	case err != nil:
@@ -219,7 +220,7 @@ func (w *walk) hold(ctx context.Context, e Entry, open func() (win.File, error))
 // kubelet itself do for moments. It stops when the walk has waited for waitLimit in all.
 func (w *walk) retry(ctx context.Context, f func() error) error {
 	inUse := func(err error) bool {
-		return win.IsAny(err, win.ErrorSharingViolation, win.ErrorDeletePending)
+		return winerr.IsAny(err, winerr.ErrorSharingViolation, winerr.ErrorDeletePending)
 	}
 	err := f()
 	if w.waitLeft <= 0 || !inUse(err) {
@@ -358,7 +359,7 @@ func (f *File) Examine(ctx context.Context) (info win.FileInfo, link *Link, err 
 		if info, err = f.Info(ctx); err != nil || !info.IsReparsePoint() {
 			return info, nil, err
 		}
-		if link, err := f.Link(ctx); !errors.Is(err, win.ErrorNotAReparsePoint) {
+		if link, err := f.Link(ctx); !errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return info, &link, err
 		}
 	}

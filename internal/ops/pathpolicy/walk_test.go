@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // reach returns the path that Reach holds.
@@ -48,7 +49,7 @@ func (f unclosableFile) Close() error {
 	if err := f.File.Close(); err != nil {
 		return err
 	}
-	return win.ErrorIODevice
+	return winerr.ErrorIODevice
 }
 
 // What goes wrong when the directories on the way are closed is told, unless something has gone
@@ -57,17 +58,17 @@ func TestReachTellsErrorsOfClosing(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	must(t, sys.MkdirAll(kubelet+`\a`))
 	path := mustParse(t, p, kubelet+`\a\b`)
-	for _, earlier := range []error{nil, win.ErrorBusy} {
-		want := win.ErrorIODevice
+	for _, earlier := range []error{nil, winerr.ErrorBusy} {
+		want := winerr.ErrorIODevice
 		if earlier != nil {
-			want = win.ErrorBusy
+			want = winerr.ErrorBusy
 		}
 		err := p.Reach(t.Context(), unclosable{sys}, path, func(pathpolicy.Entry) error { return earlier })
 		simtest.WantErrorOf(t, fmt.Sprintf("after %v", earlier), err, want)
 	}
 	made := func(pathpolicy.Entry) error { return nil }
 	err := p.ReachMaking(t.Context(), unclosable{sys}, mustParse(t, p, kubelet), made)
-	simtest.WantErrorOf(t, "of the allowed directory", err, win.ErrorIODevice)
+	simtest.WantErrorOf(t, "of the allowed directory", err, winerr.ErrorIODevice)
 }
 
 // recording notes how files are opened by their paths.
@@ -138,7 +139,7 @@ func TestReachHolds(t *testing.T) {
 		t.Errorf("still open: %q", open)
 	}
 	must(t, sys.Rename(kubelet+`\a\b\c`, kubelet+`\a\b\d`, false))
-	if _, err := sys.ReadDir(`C:\Windows\x`); !errors.Is(err, win.ErrorFileNotFound) {
+	if _, err := sys.ReadDir(`C:\Windows\x`); !errors.Is(err, winerr.ErrorFileNotFound) {
 		t.Errorf("C:\\Windows\\x: %v", err)
 	}
 }
@@ -345,7 +346,7 @@ func TestReachMaking(t *testing.T) {
 		}
 	}
 	simtest.WantErrorOf(t, "behind a link outside", making(kubelet+`\evil\x\y`), csiproxy.ErrPermissionDenied)
-	if _, err := sys.ReadDir(`C:\Windows\x`); !errors.Is(err, win.ErrorFileNotFound) {
+	if _, err := sys.ReadDir(`C:\Windows\x`); !errors.Is(err, winerr.ErrorFileNotFound) {
 		t.Errorf("C:\\Windows\\x: %v", err)
 	}
 }
@@ -447,10 +448,10 @@ func eachCallFails(t *testing.T, sys *winsim.System, run func() error) {
 	failed := 0
 	for name, n := range sys.Calls() {
 		for skip := range n - before[name] {
-			must(t, sys.Fail(winsim.Match{Call: name, Skip: skip, Count: 1}, win.ErrorIODevice))
+			must(t, sys.Fail(winsim.Match{Call: name, Skip: skip, Count: 1}, winerr.ErrorIODevice))
 			err := run()
 			sys.ResetRules()
-			if number, _ := csiproxy.WindowsErrorOf(err); number != uint32(win.ErrorIODevice) {
+			if number, _ := csiproxy.WindowsErrorOf(err); number != uint32(winerr.ErrorIODevice) {
 				t.Errorf("%s fails after %d: %v", name, skip, err)
 			}
 			if open := sys.OpenHandles(); len(open) > 0 {

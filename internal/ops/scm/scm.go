@@ -16,6 +16,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // timeout is for callers without a deadline. Windows itself gives a service 30
@@ -50,7 +51,7 @@ func Start(ctx context.Context, m win.Services, log *slog.Logger, name string) e
 			return false, nil // on its way, in whatever direction
 		}
 		err = m.StartService(ctx, name)
-		if errors.Is(err, win.ErrorServiceAlreadyRunning) { // started by somebody else
+		if errors.Is(err, winerr.ErrorServiceAlreadyRunning) { // started by somebody else
 			err = nil
 		}
 		started = err == nil
@@ -63,7 +64,7 @@ func endedAgain(s win.Service) error {
 	switch s.ExitCode {
 	case 0:
 		return failed("the service stopped again at once", nil)
-	case win.ErrorServiceSpecificError:
+	case winerr.ErrorServiceSpecificError:
 		return failed(fmt.Sprintf("the service stopped again at once, with its own error %d", s.SpecificExitCode), s.ExitCode)
 	}
 	return failed("the service stopped again at once", s.ExitCode)
@@ -86,7 +87,7 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 	const rounds = 3
 	for round := 1; ; round++ {
 		err := stop(ctx, m, log, name)
-		if !errors.Is(err, win.ErrorDependentServicesRunning) {
+		if !errors.Is(err, winerr.ErrorDependentServicesRunning) {
 			return err
 		}
 		dependents, listErr := m.ActiveDependentServices(ctx, name)
@@ -98,8 +99,8 @@ func Stop(ctx context.Context, m win.Services, log *slog.Logger, name string, fo
 		}
 		for _, dependent := range dependents {
 			err := stop(ctx, m, log, dependent)
-			gone := errors.Is(err, win.ErrorServiceDoesNotExist)
-			again := errors.Is(err, win.ErrorDependentServicesRunning) // the next round sees to it
+			gone := errors.Is(err, winerr.ErrorServiceDoesNotExist)
+			again := errors.Is(err, winerr.ErrorDependentServicesRunning) // the next round sees to it
 			if err != nil && !gone && !again {
 				return &csiproxy.Error{Object: "dependent service " + dependent, Err: err}
 			}
@@ -131,9 +132,9 @@ func stop(ctx context.Context, m win.Services, log *slog.Logger, name string) er
 		}
 		err = m.StopService(ctx, name)
 		switch {
-		case errors.Is(err, win.ErrorServiceNotActive): // it has stopped meanwhile
+		case errors.Is(err, winerr.ErrorServiceNotActive): // it has stopped meanwhile
 			return true, nil
-		case errors.Is(err, win.ErrorServiceCannotAcceptCtrl): // it is about to change its state
+		case errors.Is(err, winerr.ErrorServiceCannotAcceptCtrl): // it is about to change its state
 			return false, nil
 		}
 		asked, last = asked+1, time.Now()

@@ -15,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -35,7 +36,7 @@ type manager struct {
 func (m *manager) QueryService(ctx context.Context, name string) (win.Service, error) {
 	states, ok := m.states[name]
 	if !ok {
-		return win.Service{}, win.ErrorServiceDoesNotExist
+		return win.Service{}, winerr.ErrorServiceDoesNotExist
 	}
 	if len(states) > 1 {
 		m.states[name] = states[1:]
@@ -88,7 +89,7 @@ type asked struct {
 	answer func(string) error // to the request to start or stop; nil for success
 	asked  int                // how often it is made
 	want   error              // of csiproxy; nil is success
-	cause  win.Errno
+	cause  winerr.Errno
 	exit   win.Service
 }
 
@@ -115,22 +116,22 @@ func TestStart(t *testing.T) {
 		"about to run":  {states: states{startPending, startPending, running}},
 		"about to stop": {states: states{stopPending, stopPending, stopped, startPending, running}, asked: 1},
 		"started by somebody else": {states: states{stopped, running},
-			answer: give(win.ErrorServiceAlreadyRunning, 1), asked: 1},
+			answer: give(winerr.ErrorServiceAlreadyRunning, 1), asked: 1},
 		"continuing": {states: states{win.ServiceContinuePending, running}},
 		"paused":     {states: states{paused}, want: csiproxy.ErrFailedPrecondition},
-		"disabled": {states: states{stopped}, answer: give(win.ErrorServiceDisabled, 1), asked: 1,
-			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDisabled},
-		"a dependency that fails": {states: states{stopped}, answer: give(win.ErrorServiceDependencyFail, 1), asked: 1,
-			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceDependencyFail},
-		"a process that hangs": {states: states{stopped}, answer: give(win.ErrorServiceRequestTimeout, 1), asked: 1,
-			want: csiproxy.ErrUnavailable, cause: win.ErrorServiceRequestTimeout},
-		"stops again": {states: states{stopped, startPending, stopped}, exit: win.Service{ExitCode: win.ErrorFileNotFound},
-			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorFileNotFound},
+		"disabled": {states: states{stopped}, answer: give(winerr.ErrorServiceDisabled, 1), asked: 1,
+			want: csiproxy.ErrFailedPrecondition, cause: winerr.ErrorServiceDisabled},
+		"a dependency that fails": {states: states{stopped}, answer: give(winerr.ErrorServiceDependencyFail, 1), asked: 1,
+			want: csiproxy.ErrFailedPrecondition, cause: winerr.ErrorServiceDependencyFail},
+		"a process that hangs": {states: states{stopped}, answer: give(winerr.ErrorServiceRequestTimeout, 1), asked: 1,
+			want: csiproxy.ErrUnavailable, cause: winerr.ErrorServiceRequestTimeout},
+		"stops again": {states: states{stopped, startPending, stopped}, exit: win.Service{ExitCode: winerr.ErrorFileNotFound},
+			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: winerr.ErrorFileNotFound},
 		"stops again without a cause": {states: states{stopped, stopped}, asked: 1, want: csiproxy.ErrFailedPrecondition},
 		"stops with its own error": {states: states{stopped, startPending, stopped},
-			exit:  win.Service{ExitCode: win.ErrorServiceSpecificError, SpecificExitCode: 42},
-			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: win.ErrorServiceSpecificError},
-		"unknown":     {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
+			exit:  win.Service{ExitCode: winerr.ErrorServiceSpecificError, SpecificExitCode: 42},
+			asked: 1, want: csiproxy.ErrFailedPrecondition, cause: winerr.ErrorServiceSpecificError},
+		"unknown":     {want: csiproxy.ErrNotFound, cause: winerr.ErrorServiceDoesNotExist},
 		"never there": {states: states{stopped, startPending}, asked: 1, want: csiproxy.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,12 +140,12 @@ func TestStart(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, err, want error, cause win.Errno) {
+func check(t *testing.T, err, want error, cause winerr.Errno) {
 	t.Helper()
 	if csiproxy.KindOf(err) != want {
 		t.Errorf("the error is %v, want %v", err, want)
 	}
-	if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != cause {
+	if number, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(number) != cause {
 		t.Errorf("the Windows error is %d, want %d", number, cause)
 	}
 }
@@ -156,14 +157,14 @@ func TestStop(t *testing.T) {
 		"stopped":       {states: states{stopped}},
 		"about to stop": {states: states{stopPending, stopPending, stopped}},
 		"about to run": {states: states{startPending, startPending, running, stopPending, stopped},
-			answer: give(win.ErrorServiceCannotAcceptCtrl, 2), asked: 3},
-		"stopped meanwhile": {states: states{running}, answer: give(win.ErrorServiceNotActive, 1), asked: 1},
+			answer: give(winerr.ErrorServiceCannotAcceptCtrl, 2), asked: 3},
+		"stopped meanwhile": {states: states{running}, answer: give(winerr.ErrorServiceNotActive, 1), asked: 1},
 		"slow to say so":    {states: states{running, running, running, stopped}, asked: 1},
-		"not to be stopped": {states: states{running}, answer: give(win.ErrorInvalidServiceControl, 1), asked: 1,
-			want: csiproxy.ErrFailedPrecondition, cause: win.ErrorInvalidServiceControl},
-		"protected": {states: states{running}, answer: give(win.ErrorAccessDenied, 1), asked: 1,
-			want: csiproxy.ErrPermissionDenied, cause: win.ErrorAccessDenied},
-		"unknown":              {want: csiproxy.ErrNotFound, cause: win.ErrorServiceDoesNotExist},
+		"not to be stopped": {states: states{running}, answer: give(winerr.ErrorInvalidServiceControl, 1), asked: 1,
+			want: csiproxy.ErrFailedPrecondition, cause: winerr.ErrorInvalidServiceControl},
+		"protected": {states: states{running}, answer: give(winerr.ErrorAccessDenied, 1), asked: 1,
+			want: csiproxy.ErrPermissionDenied, cause: winerr.ErrorAccessDenied},
+		"unknown":              {want: csiproxy.ErrNotFound, cause: winerr.ErrorServiceDoesNotExist},
 		"accepts and runs on":  {states: states{running}, asked: 3, want: csiproxy.ErrUnavailable},
 		"hangs while stopping": {states: states{stopPending}, want: csiproxy.ErrUnavailable},
 	} {
@@ -182,7 +183,7 @@ func TestDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &manager{states: map[string][]win.ServiceState{"svc": {startPending}},
-					stop: func(string) error { return win.ErrorServiceCannotAcceptCtrl }}
+					stop: func(string) error { return winerr.ErrorServiceCannotAcceptCtrl }}
 				const deadline = 5 * time.Minute // more than callers without one wait
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
@@ -207,7 +208,7 @@ func dependents(restarts int) *manager {
 	on := func(name string) bool { return m.states[name][0] == running }
 	m.stop = func(name string) error {
 		if name == "svc" && (on("a") || on("b")) || name == "b" && on("a") {
-			return win.ErrorDependentServicesRunning
+			return winerr.ErrorDependentServicesRunning
 		}
 		m.states[name] = []win.ServiceState{stopPending, stopPending, stopped}
 		other := map[string]string{"a": "b", "b": "a"}[name]
@@ -228,7 +229,7 @@ func TestStopDependents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := dependents(0)
 		err := scm.Stop(t.Context(), m, discard, "svc", false)
-		check(t, err, csiproxy.ErrFailedPrecondition, win.ErrorDependentServicesRunning)
+		check(t, err, csiproxy.ErrFailedPrecondition, winerr.ErrorDependentServicesRunning)
 		if diff := cmp.Diff([]string{"stop svc"}, m.asked); diff != "" {
 			t.Errorf("without force (-want +got):\n%s", diff)
 		}
@@ -252,7 +253,7 @@ func TestStopDependentsThatStartAgain(t *testing.T) {
 			t.Errorf("one that is started once: %v", err)
 		}
 		check(t, scm.Stop(t.Context(), dependents(100), discard, "svc", true), csiproxy.ErrFailedPrecondition,
-			win.ErrorDependentServicesRunning)
+			winerr.ErrorDependentServicesRunning)
 	})
 }
 
@@ -278,16 +279,16 @@ func TestStopDependentFails(t *testing.T) {
 		stop := m.stop
 		m.stop = func(name string) error {
 			if name == "a" {
-				return win.ErrorInvalidServiceControl
+				return winerr.ErrorInvalidServiceControl
 			}
 			return stop(name)
 		}
 		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrFailedPrecondition,
-			win.ErrorInvalidServiceControl)
+			winerr.ErrorInvalidServiceControl)
 		if m.states["b"][0] != running {
 			t.Error("it went on after one that can't be stopped")
 		}
-		m.dependents = func(string) ([]string, error) { return nil, win.ErrorAccessDenied }
-		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrPermissionDenied, win.ErrorAccessDenied)
+		m.dependents = func(string) ([]string, error) { return nil, winerr.ErrorAccessDenied }
+		check(t, scm.Stop(t.Context(), m, discard, "svc", true), csiproxy.ErrPermissionDenied, winerr.ErrorAccessDenied)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // counted is a device that counts its calls, and answers those for its number and its descriptor.
@@ -30,7 +31,7 @@ func (c *counted) Control(_ context.Context, code win.IoctlCode, _, out []byte) 
 	case win.IoctlStorageQueryProperty:
 		return copy(out, win.DeviceDescriptor{SerialNumber: "serial"}.Encode()), nil
 	}
-	return 0, win.ErrorInvalidFunction
+	return 0, winerr.ErrorInvalidFunction
 }
 
 func (c *counted) Close() error {

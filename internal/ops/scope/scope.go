@@ -34,6 +34,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -191,7 +192,7 @@ func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, said opendisk.
 
 // isAnswer reports whether an error is the disk's answer to a query that it doesn't know.
 func isAnswer(err error) bool {
-	return errors.As(err, new(win.Errno)) && !win.IsGone(err) && !errors.Is(err, win.ErrorNotReady)
+	return errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err) && !errors.Is(err, winerr.ErrorNotReady)
 }
 
 func needsAddress(d Driver) bool {
@@ -253,7 +254,7 @@ func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, p
 	}
 	for _, s := range sessions {
 		devices, err := t.sys.ISCSISessionDevices(ctx, s.ID)
-		if errors.Is(err, win.ISDSCInvalidSessionID) { // it has ended meanwhile
+		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // it has ended meanwhile
 			continue
 		}
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -167,7 +168,7 @@ func (s *System) CheckVolume(ctx context.Context, id volume.ID) error {
 
 func (s *System) checkVolume(ctx context.Context, name string) error {
 	err := s.checkVolumeToChange(ctx, name)
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		return nil
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -128,7 +129,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		"map beside a broken one": {before: []step{mapLogs}, same: true, prepare: newPassword, want: linked,
 			run: func(ctx context.Context, m *shares.Mappings, sys *winsim.System) (any, error) {
 				_, err := mapChanged(ctx, m, sys)
-				if errors.Is(err, win.ErrorSessionCredentialConflict) { // the other one may work, for all that is known
+				if errors.Is(err, winerr.ErrorSessionCredentialConflict) { // the other one may work, for all that is known
 					err = fmt.Errorf("%w: %w", simtest.ErrUnknown, err)
 				}
 				return nil, err
@@ -209,11 +210,11 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, test := range []struct {
-		number win.Errno
+		number winerr.Errno
 		reason storage.Reason
 	}{
-		{win.ErrorBadNetPath, storage.ShareUnreachable}, {win.ErrorAccessDenied, storage.ShareRefused},
-		{win.ErrorLogonFailure, storage.ShareRefused}, // which is remembered, so it comes last
+		{winerr.ErrorBadNetPath, storage.ShareUnreachable}, {winerr.ErrorAccessDenied, storage.ShareRefused},
+		{winerr.ErrorLogonFailure, storage.ShareRefused}, // which is remembered, so it comes last
 	} {
 		must(t, sys.Fail(winsim.Match{Call: probe}, test.number))
 		is(test.reason)
@@ -294,8 +295,8 @@ func TestRecordIsNotDropped(t *testing.T) {
 	} {
 		sys, m := newNode(t)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
-		must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `csi-proxy-mappings\`}, win.ErrorAccessDenied))
-		simtest.WantErrorOf(t, name, do(sys, m), win.ErrorAccessDenied)
+		must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: `csi-proxy-mappings\`}, winerr.ErrorAccessDenied))
+		simtest.WantErrorOf(t, name, do(sys, m), winerr.ErrorAccessDenied)
 	}
 }
 
@@ -308,7 +309,7 @@ func TestLastUnmapFails(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, local, alice))
 	}
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`)) // it stays for the links
-	must(t, sys.Fail(winsim.Match{Call: remove}, win.ErrorIODevice))
+	must(t, sys.Fail(winsim.Match{Call: remove}, winerr.ErrorIODevice))
 	for _, local := range []string{stage, stage + "2"} {
 		must(t, sys.Remove(local))
 		m.Unlinked(t.Context(), data)

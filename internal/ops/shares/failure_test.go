@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -43,7 +44,7 @@ func TestServerDoesNotAnswer(t *testing.T) {
 		m := newMappings(t, deaf{sys}, shares.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\dead\data`, "", alice))
 		must(t, sys.Delay(winsim.Match{Call: probe, Object: `\\dead\data`}, 5*time.Second))
-		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\dead\data`}, win.ErrorBadNetPath))
+		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\dead\data`}, winerr.ErrorBadNetPath))
 
 		calls := counted(sys, probe)
 		begin := time.Now()

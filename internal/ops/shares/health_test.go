@@ -19,7 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -27,17 +27,17 @@ import (
 // What Windows says about a directory on a share may come from the names and links that
 // pods have put there. It never costs anybody the mapping.
 func TestDirectoryNeverCostsTheMapping(t *testing.T) {
-	for number, kind := range map[win.Errno]error{
+	for number, kind := range map[winerr.Errno]error{
 		2: nil, 3: nil, // it may be made later
 		5:  csiproxy.ErrPermissionDenied,
 		32: csiproxy.ErrUnavailable, 123: csiproxy.ErrUnavailable, 267: csiproxy.ErrFailedPrecondition,
 		303:  csiproxy.ErrUnavailable,
 		1117: csiproxy.ErrUnavailable, 1463: csiproxy.ErrUnavailable, 1920: csiproxy.ErrUnavailable,
-		1921:                csiproxy.ErrUnavailable,
-		4392:                csiproxy.ErrUnavailable,
-		win.ErrorBadNetName: csiproxy.ErrUnavailable,
+		1921:                   csiproxy.ErrUnavailable,
+		4392:                   csiproxy.ErrUnavailable,
+		winerr.ErrorBadNetName: csiproxy.ErrUnavailable,
 		// These would, of the root of the share.
-		win.ErrorLogonFailure: csiproxy.ErrUnauthenticated, win.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
+		winerr.ErrorLogonFailure: csiproxy.ErrUnauthenticated, winerr.ErrorNoSuchLogonSession: csiproxy.ErrUnavailable,
 	} {
 		t.Run(fmt.Sprint(uint32(number)), func(t *testing.T) {
 			sys, _ := newNode(t)
@@ -46,7 +46,7 @@ func TestDirectoryNeverCostsTheMapping(t *testing.T) {
 			calls := counted(sys, create, remove)
 			err := newMappings(t, sys, shares.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data\sub`, "", bob)
 			want(t, err, kind)
-			if got, _ := csiproxy.WindowsErrorOf(err); kind != nil && win.Errno(got) != number {
+			if got, _ := csiproxy.WindowsErrorOf(err); kind != nil && winerr.Errno(got) != number {
 				t.Errorf("the error %v has the number %d", err, got)
 			}
 			simtest.Want(t, "calls to create and remove", calls(), []int{0, 0})
@@ -62,7 +62,7 @@ func TestRootIsClosed(t *testing.T) {
 	sys.OnCall(func(c winsim.Call) {
 		if c.Name == probe && c.Object == `\\server\data` {
 			calls++
-			must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`, Count: 1}, win.ErrorAccessDenied))
+			must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`, Count: 1}, winerr.ErrorAccessDenied))
 		}
 	})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\sub`, "", alice))
@@ -74,9 +74,9 @@ func TestRootIsClosed(t *testing.T) {
 func TestRootIsAskedItself(t *testing.T) {
 	sys, m := newMapped(t)
 	must(t, sys.MkdirAll(`\\server\data\sub`))
-	must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorAccessDenied))
+	must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, winerr.ErrorAccessDenied))
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice), csiproxy.ErrPermissionDenied)
-	must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, win.ErrorNoSuchLogonSession)) // it is looked at twice
+	must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, winerr.ErrorNoSuchLogonSession)) // it is looked at twice
 	calls := counted(sys, create)
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data\sub`, "", alice))
 	simtest.Want(t, "creations", calls()[0], 1)
@@ -94,19 +94,19 @@ func TestDecisions(t *testing.T) {
 	)
 	all := []string{same, rotated, another, unknown}
 	for _, test := range []struct {
-		numbers []win.Errno
+		numbers []winerr.Errno
 		kind    error    // of a mapping that is kept
 		renewed []string // by whom it is made again
 	}{
-		{[]win.Errno{0}, nil, nil},
-		{[]win.Errno{5}, csiproxy.ErrPermissionDenied, nil},
-		{[]win.Errno{53, 59, 64, 67, 71, 121, 1203, 1222, 1225, 1231, 1232, 1236, 1311, 1450}, csiproxy.ErrUnavailable, nil},
-		{[]win.Errno{2, 3, 32, 55, 123, 303, 1117, 1463, 1920, 1921, 2250, 4392, 59999}, csiproxy.ErrUnavailable, nil},
-		{[]win.Errno{87, 267, 1265, 1789}, csiproxy.ErrFailedPrecondition, nil},
-		{[]win.Errno{1909}, csiproxy.ErrUnauthenticated, nil},
-		{[]win.Errno{1327, 1331, 1385}, csiproxy.ErrUnauthenticated, []string{another, unknown}},
-		{[]win.Errno{86, 1326, 1330, 1907, 2202}, csiproxy.ErrUnauthenticated, []string{rotated, another, unknown}},
-		{[]win.Errno{1312}, nil, all},
+		{[]winerr.Errno{0}, nil, nil},
+		{[]winerr.Errno{5}, csiproxy.ErrPermissionDenied, nil},
+		{[]winerr.Errno{53, 59, 64, 67, 71, 121, 1203, 1222, 1225, 1231, 1232, 1236, 1311, 1450}, csiproxy.ErrUnavailable, nil},
+		{[]winerr.Errno{2, 3, 32, 55, 123, 303, 1117, 1463, 1920, 1921, 2250, 4392, 59999}, csiproxy.ErrUnavailable, nil},
+		{[]winerr.Errno{87, 267, 1265, 1789}, csiproxy.ErrFailedPrecondition, nil},
+		{[]winerr.Errno{1909}, csiproxy.ErrUnauthenticated, nil},
+		{[]winerr.Errno{1327, 1331, 1385}, csiproxy.ErrUnauthenticated, []string{another, unknown}},
+		{[]winerr.Errno{86, 1326, 1330, 1907, 2202}, csiproxy.ErrUnauthenticated, []string{rotated, another, unknown}},
+		{[]winerr.Errno{1312}, nil, all},
 	} {
 		for _, number := range test.numbers {
 			for _, who := range all {
@@ -184,8 +184,8 @@ func TestDisconnectedMappingOfBefore(t *testing.T) {
 // While one mapping of a server works, or may work again, Windows takes no other
 // credentials. Then those that are refused aren't removed either: nothing would come of it.
 func TestConflictRemovesNothingInVain(t *testing.T) {
-	for name, number := range map[string]win.Errno{"works": 0, "is away": win.ErrorBadNetPath,
-		"is locked out": win.ErrorAccountLockedOut} {
+	for name, number := range map[string]winerr.Errno{"works": 0, "is away": winerr.ErrorBadNetPath,
+		"is locked out": winerr.ErrorAccountLockedOut} {
 		t.Run(name, func(t *testing.T) {
 			sys, _ := newNode(t)
 			for _, share := range []string{"a", "z"} {
@@ -196,7 +196,7 @@ func TestConflictRemovesNothingInVain(t *testing.T) {
 				must(t, m.NewSMBGlobalMapping(t.Context(), share, "", alice))
 			}
 			for _, share := range []string{`\\server\a`, `\\server\z`} {
-				must(t, sys.Fail(winsim.Match{Call: probe, Object: share}, win.ErrorLogonFailure))
+				must(t, sys.Fail(winsim.Match{Call: probe, Object: share}, winerr.ErrorLogonFailure))
 			}
 			if number != 0 {
 				must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, number))
@@ -253,7 +253,7 @@ func TestWhoWaitsBehindASilentServer(t *testing.T) {
 		sys, _ := newNode(t)
 		m := newBounded(t, sys)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, win.ErrorNoSuchLogonSession))
+		must(t, sys.Fail(winsim.Match{Call: probe, Count: 1}, winerr.ErrorNoSuchLogonSession))
 		must(t, sys.DelayUncancellable(winsim.Match{Call: probe, Skip: 1}, time.Minute)) // the look under the lock
 		ended := make(chan error)
 		go func() { ended <- m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob) }()

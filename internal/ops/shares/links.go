@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -105,7 +106,7 @@ func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, w Wanted) err
 		m.options.Logger.Info("directory removed", "path", w.local.String())
 		return makeLink()
 	}
-	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, win.ErrorDirNotEmpty) {
+	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, winerr.ErrorDirNotEmpty) {
 		return removeErr
 	}
 	return err

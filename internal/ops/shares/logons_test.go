@@ -17,7 +17,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -32,7 +32,7 @@ type server struct {
 }
 
 func newServer() *server {
-	return &server{memory: newLogOns(slog.New(slog.DiscardHandler)), password: "right", refusal: win.ErrorLogonFailure}
+	return &server{memory: newLogOns(slog.New(slog.DiscardHandler)), password: "right", refusal: winerr.ErrorLogonFailure}
 }
 
 func (s *server) answer(password string) error {
@@ -79,8 +79,8 @@ const (
 
 // Pods that try all the time make one log-on in a window, which grows to two minutes.
 func TestWindow(t *testing.T) {
-	for _, refusal := range []win.Errno{win.ErrorLogonFailure, win.ErrorAccountRestriction, win.ErrorAccountDisabled,
-		win.ErrorAccountLockedOut} {
+	for _, refusal := range []winerr.Errno{winerr.ErrorLogonFailure, winerr.ErrorAccountRestriction, winerr.ErrorAccountDisabled,
+		winerr.ErrorAccountLockedOut} {
 		t.Run(fmt.Sprint(uint32(refusal)), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
@@ -90,7 +90,7 @@ func TestWindow(t *testing.T) {
 				for time.Since(begin) < 12*time.Minute {
 					before := s.logOns
 					err := s.logOn(t, data, user, "wrong")
-					if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != refusal ||
+					if number, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(number) != refusal ||
 						!errors.Is(err, csiproxy.ErrUnauthenticated) {
 						t.Fatal(err)
 					}
@@ -183,9 +183,9 @@ func TestNoAnswerAfterTheWindow(t *testing.T) {
 		s := newServer()
 		s.logOn(t, data, user, "wrong")
 		time.Sleep(15 * time.Second)
-		s.refusal = win.ErrorBadNetPath
+		s.refusal = winerr.ErrorBadNetPath
 		for range 3 {
-			simtest.WantError(t, s.logOn(t, data, user, "wrong"), win.ErrorBadNetPath)
+			simtest.WantError(t, s.logOn(t, data, user, "wrong"), winerr.ErrorBadNetPath)
 		}
 		s.wantLogOns(t, "while it is away", 4)
 	})
@@ -225,7 +225,7 @@ func TestProbes(t *testing.T) {
 		s.logOns = 0
 		s.password = "changed"
 		for range 10 {
-			simtest.WantError(t, probe(data, "right"), win.ErrorLogonFailure)
+			simtest.WantError(t, probe(data, "right"), winerr.ErrorLogonFailure)
 		}
 		s.wantLogOns(t, "a share that was refused", 1)
 		s.logOn(t, `\\filer\new`, user, "right")
@@ -344,11 +344,11 @@ func TestProbeWindow(t *testing.T) {
 		probe("wrong")
 		s.wantRefused(t, 1)
 		time.Sleep(15 * time.Second)
-		s.logOns, s.refusal = 0, win.ErrorBadNetPath
+		s.logOns, s.refusal = 0, winerr.ErrorBadNetPath
 		probe("wrong")
 		probe("wrong")
 		s.wantLogOns(t, "while it is away", 2)
-		s.refusal = win.ErrorLogonFailure
+		s.refusal = winerr.ErrorLogonFailure
 		probe("wrong")
 		simtest.WantError(t, s.logOn(t, data, user, "right"), nil)
 		s.logOns = 0
@@ -367,7 +367,7 @@ func TestProbeOfAMappingThatWas(t *testing.T) {
 	s.memory.probe(path(t, data), func() error {
 		s.memory.unmapped(path(t, data))
 		s.logOn(t, data, user, "right")
-		return win.ErrorLogonFailure
+		return winerr.ErrorLogonFailure
 	})
 	simtest.WantError(t, s.memory.probe(path(t, data), func() error { return nil }), nil)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -161,10 +162,10 @@ func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
 			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", w.remote.Root(), "err", err)
 		}
 		err = m.create(ctx, server, w, seen == broken)
-		if errors.Is(err, win.ErrorSessionCredentialConflict) {
+		if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
 			err = m.createInstead(ctx, server, w)
 		}
-		if !errors.Is(err, win.ErrorAlreadyAssigned) && !errors.Is(err, win.ErrorDeviceAlreadyRemembered) {
+		if !errors.Is(err, winerr.ErrorAlreadyAssigned) && !errors.Is(err, winerr.ErrorDeviceAlreadyRemembered) {
 			return err == nil, err
 		}
 	}
@@ -191,13 +192,13 @@ func (m *Mappings) queryState(ctx context.Context, w Wanted) (state, error) {
 	}
 	// The status in the list is that of the last use, so the server is queried, too.
 	err = m.Probe(ctx, remote.Share())
-	if errors.Is(err, win.ErrorAccessDenied) && !remote.IsShare() && m.Probe(ctx, remote) == nil {
+	if errors.Is(err, winerr.ErrorAccessDenied) && !remote.IsShare() && m.Probe(ctx, remote) == nil {
 		err = nil
 	}
 	if err == nil && w.Staging {
 		return m.compare(ctx, w)
 	}
-	if known, _, _ := m.logOns.compare(remote, w.credentials); !known && errors.Is(err, win.ErrorAccessDenied) &&
+	if known, _, _ := m.logOns.compare(remote, w.credentials); !known && errors.Is(err, winerr.ErrorAccessDenied) &&
 		disconnected(mappings, remote) {
 		return broken, err
 	}
@@ -279,31 +280,31 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	if err == nil {
 		return working, nil
 	}
-	var errno win.Errno
+	var errno winerr.Errno
 	ok := errors.As(err, &errno)
 	if !ok { // err is no answer of Windows
 		return kept, err
 	}
 	_, sameUser, sameCredentials := m.logOns.compare(w.remote, w.credentials)
 	switch errno {
-	case win.ErrorNoSuchLogonSession:
+	case winerr.ErrorNoSuchLogonSession:
 		return broken, err
-	case win.ErrorBadNetName:
+	case winerr.ErrorBadNetName:
 		return kept, keptError(err, "its server has no such share now, or can't be reached")
-	case win.ErrorInvalidPassword, win.ErrorLogonFailure, win.ErrorPasswordExpired, win.ErrorPasswordMustChange,
-		win.ErrorBadUsername:
+	case winerr.ErrorInvalidPassword, winerr.ErrorLogonFailure, winerr.ErrorPasswordExpired, winerr.ErrorPasswordMustChange,
+		winerr.ErrorBadUsername:
 		if sameCredentials {
 			return kept, keptError(err, "its server refuses its credentials, which are the ones given")
 		}
 		return broken, err
-	case win.ErrorAccountRestriction, win.ErrorAccountDisabled, win.ErrorLogonTypeNotGranted:
+	case winerr.ErrorAccountRestriction, winerr.ErrorAccountDisabled, winerr.ErrorLogonTypeNotGranted:
 		if sameUser {
 			return kept, keptError(err, "its server refuses its user, who is the one given")
 		}
 		return broken, err
-	case win.ErrorAccountLockedOut:
+	case winerr.ErrorAccountLockedOut:
 		return kept, keptError(err, "its server has locked its user out for now")
-	case win.ErrorAccessDenied:
+	case winerr.ErrorAccessDenied:
 		return kept, keptError(err, "its server denies the access")
 	}
 	return kept, keptError(err, "it can't be used now")
@@ -327,13 +328,13 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 		return nil
 	}
 	err := m.Probe(ctx, w.remote)
-	if errors.Is(err, win.ErrorFileNotFound) || errors.Is(err, win.ErrorPathNotFound) {
+	if errors.Is(err, winerr.ErrorFileNotFound) || errors.Is(err, winerr.ErrorPathNotFound) {
 		if !w.Staging {
 			return nil
 		}
 		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "the share has no such directory", Err: err}
 	}
-	if errors.As(err, new(win.Errno)) {
+	if errors.As(err, new(winerr.Errno)) {
 		return keptError(err, "the path on it can't be used")
 	}
 	return err
@@ -350,7 +351,7 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wan
 	defer r.Share.Release()
 	if instead {
 		err := m.unmap(ctx, r)
-		instead = !errors.Is(err, win.ErrorNotConnected)
+		instead = !errors.Is(err, winerr.ErrorNotConnected)
 		if err != nil && instead {
 			return err
 		}
@@ -376,7 +377,7 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wan
 			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
 		}
 	}
-	if errors.Is(err, win.ErrorAccessDenied) && !m.options.WithoutPrivacy {
+	if errors.Is(err, winerr.ErrorAccessDenied) && !m.options.WithoutPrivacy {
 		return &csiproxy.Error{Detail: "access denied: the user lacks rights to the share, or the server can't encrypt; " +
 			"the flag -require-privacy=false allows that", Err: err}
 	}
@@ -387,7 +388,7 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wan
 func (m *Mappings) unmap(ctx context.Context, r *LockedMapping) error {
 	remote := r.remote
 	err := m.sys.RemoveSMBGlobalMapping(ctx, remote.Root())
-	if err == nil || errors.Is(err, win.ErrorNotConnected) {
+	if err == nil || errors.Is(err, winerr.ErrorNotConnected) {
 		m.logOns.unmapped(remote)
 	}
 	if err == nil {
@@ -411,7 +412,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return conflict(other, win.ErrorSessionCredentialConflict)
+			return conflict(other, winerr.ErrorSessionCredentialConflict)
 		}
 	}
 	var again []unc.Path
@@ -427,7 +428,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 		}
 	}
 	if err := m.create(ctx, server, w, false); err != nil {
-		if errors.Is(err, win.ErrorSessionCredentialConflict) {
+		if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
 			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for " +
 				"each server", Err: err}
 		}
@@ -448,7 +449,7 @@ func (m *Mappings) makeWay(ctx context.Context, server *locks.LockedServer, othe
 		return err
 	}
 	defer r.Share.Release()
-	if err := m.unmap(ctx, r); err != nil && !errors.Is(err, win.ErrorNotConnected) {
+	if err := m.unmap(ctx, r); err != nil && !errors.Is(err, winerr.ErrorNotConnected) {
 		return err
 	}
 	return nil

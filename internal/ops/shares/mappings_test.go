@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -219,21 +220,21 @@ func TestErrorsOfTheServer(t *testing.T) {
 		prepare func(sys *winsim.System) error
 		remote  string
 		kind    error
-		number  win.Errno
+		number  winerr.Errno
 	}{
-		"no such server":   {nil, `\\nobody\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
-		"no such share":    {nil, `\\server\nothing`, csiproxy.ErrNotFound, win.ErrorBadNetName},
-		"another password": {func(sys *winsim.System) error { return sys.SMB().SetUser("server", alice.Username, secret.New("new")) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
-		"no such user":     {func(sys *winsim.System) error { return sys.SMB().RemoveUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, win.ErrorLogonFailure},
+		"no such server":   {nil, `\\nobody\data`, csiproxy.ErrUnavailable, winerr.ErrorBadNetPath},
+		"no such share":    {nil, `\\server\nothing`, csiproxy.ErrNotFound, winerr.ErrorBadNetName},
+		"another password": {func(sys *winsim.System) error { return sys.SMB().SetUser("server", alice.Username, secret.New("new")) }, `\\server\data`, csiproxy.ErrUnauthenticated, winerr.ErrorLogonFailure},
+		"no such user":     {func(sys *winsim.System) error { return sys.SMB().RemoveUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, winerr.ErrorLogonFailure},
 		"not for this user": {func(sys *winsim.System) error {
 			return sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "private", Users: []string{"bob"}})
-		}, `\\server\private`, csiproxy.ErrPermissionDenied, win.ErrorAccessDenied},
+		}, `\\server\private`, csiproxy.ErrPermissionDenied, winerr.ErrorAccessDenied},
 		"no encryption": {func(sys *winsim.System) error {
 			return sys.SMB().SetState("server", smbserver.State{NoEncryption: true})
-		}, `\\server\data`, csiproxy.ErrPermissionDenied, win.ErrorAccessDenied},
+		}, `\\server\data`, csiproxy.ErrPermissionDenied, winerr.ErrorAccessDenied},
 		"unreachable": {func(sys *winsim.System) error {
 			return sys.SMB().SetState("server", smbserver.State{Unreachable: true})
-		}, `\\server\data`, csiproxy.ErrUnavailable, win.ErrorBadNetPath},
+		}, `\\server\data`, csiproxy.ErrUnavailable, winerr.ErrorBadNetPath},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys, _ := newNode(t)
@@ -243,7 +244,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 			m := newMappings(t, sys, shares.Options{})
 			err := m.NewSMBGlobalMapping(t.Context(), test.remote, stage, alice)
 			want(t, err, test.kind)
-			if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != test.number {
+			if number, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(number) != test.number {
 				t.Errorf("the Windows error is %d, want %d", number, test.number)
 			}
 			if err == nil {
@@ -252,7 +253,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 			if strings.Contains(err.Error(), alice.Password.Reveal()) || strings.Contains(err.Error(), "alice") {
 				t.Errorf("the error shows the credentials: %v", err)
 			}
-			if test.number == win.ErrorAccessDenied && !strings.Contains(err.Error(), "-require-privacy=false") {
+			if test.number == winerr.ErrorAccessDenied && !strings.Contains(err.Error(), "-require-privacy=false") {
 				t.Errorf("the error doesn't tell what may help: %v", err)
 			}
 			simtest.Want(t, "mapped", mapped(t, sys), "")
@@ -314,7 +315,7 @@ func TestHealth(t *testing.T) {
 
 // A mapping works again when its server is back, without anybody's help.
 func TestServerComesBack(t *testing.T) {
-	for _, number := range []win.Errno{0, win.ErrorBadNetName} { // of a server that is away
+	for _, number := range []winerr.Errno{0, winerr.ErrorBadNetName} { // of a server that is away
 		sys, _ := newNode(t)
 		must(t, sys.SetSettings(winsim.Settings{NoServer: number}))
 		m := newMappings(t, sys, shares.Options{})
@@ -359,9 +360,9 @@ func TestCredentialConflict(t *testing.T) {
 		must(t, sys.WriteFile(`\\server\logs\file`, nil))
 	})
 	t.Run("its mapping fails after others have made way", func(t *testing.T) {
-		for number, words := range map[win.Errno]string{
-			win.ErrorIODevice:                  "",
-			win.ErrorSessionCredentialConflict: "the server is in use with other credentials",
+		for number, words := range map[winerr.Errno]string{
+			winerr.ErrorIODevice:                  "",
+			winerr.ErrorSessionCredentialConflict: "the server is in use with other credentials",
 		} {
 			sys, m := newNode(t)
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
@@ -375,9 +376,9 @@ func TestCredentialConflict(t *testing.T) {
 		sys, m := newNode(t)
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
-		must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, win.ErrorIODevice))
+		must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, winerr.ErrorIODevice))
 		err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed)
-		if got := mapped(t, sys); !errors.Is(err, win.ErrorIODevice) || got != `\\server\logs` {
+		if got := mapped(t, sys); !errors.Is(err, winerr.ErrorIODevice) || got != `\\server\logs` {
 			t.Errorf("mapped is %q, %v", got, err)
 		}
 	})
@@ -390,7 +391,7 @@ func TestCredentialConflict(t *testing.T) {
 	})
 	t.Run("the other server is away", func(t *testing.T) {
 		sys, m := newMapped(t)
-		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, win.ErrorNetNameDeleted))
+		must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, winerr.ErrorNetNameDeleted))
 		want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", bob), csiproxy.ErrFailedPrecondition)
 		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
@@ -415,7 +416,7 @@ func TestCredentialConflict(t *testing.T) {
 		m := newMappings(t, sys, shares.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\private`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
-		must(t, sys.Fail(winsim.Match{Call: create, Object: `\\server\private`}, win.ErrorAccessDenied))
+		must(t, sys.Fail(winsim.Match{Call: create, Object: `\\server\private`}, winerr.ErrorAccessDenied))
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", changed))
 		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	})
@@ -424,9 +425,9 @@ func TestCredentialConflict(t *testing.T) {
 // A mapping that is broken and can't be removed stays, and its error is told. One that can is made
 // again at once.
 func TestBrokenMappingIsRemovedFirst(t *testing.T) {
-	for _, number := range []win.Errno{0, win.ErrorNotConnected, win.ErrorIODevice} {
+	for _, number := range []winerr.Errno{0, winerr.ErrorNotConnected, winerr.ErrorIODevice} {
 		sys, m := newMapped(t)
-		must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, win.ErrorNoSuchLogonSession))
+		must(t, sys.Fail(winsim.Match{Call: probe, Count: 2}, winerr.ErrorNoSuchLogonSession))
 		if number != 0 {
 			must(t, sys.Fail(winsim.Match{Call: remove, Count: 1}, number))
 		}
@@ -438,7 +439,7 @@ func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 			if err != nil || made != 1 || looks != 3 {
 				t.Errorf("made %d times after %d looks: %v", made, looks, err)
 			}
-		case win.ErrorIODevice:
+		case winerr.ErrorIODevice:
 			if !errors.Is(err, number) || made != 0 {
 				t.Errorf("made %d times: %v", made, err)
 			}

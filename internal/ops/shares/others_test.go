@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
 
@@ -39,7 +40,7 @@ func TestMadeBySomebodyElse(t *testing.T) {
 
 	sys.OnCall(nil)
 	must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
-	must(t, sys.Fail(winsim.Match{Call: create}, win.ErrorAlreadyAssigned))
+	must(t, sys.Fail(winsim.Match{Call: create}, winerr.ErrorAlreadyAssigned))
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", bob), csiproxy.ErrUnavailable)
 }
 
@@ -101,7 +102,7 @@ func TestLooksBeginAnewAfterAChange(t *testing.T) {
 				go func() { changed <- test.change(t.Context(), m) }()
 				synctest.Wait() // it is in the call
 				must(t, sys.Delay(winsim.Match{Call: list, Count: 1}, 8*time.Second))
-				must(t, sys.Fail(winsim.Match{Call: list, Count: 1}, win.ErrorIODevice))
+				must(t, sys.Fail(winsim.Match{Call: list, Count: 1}, winerr.ErrorIODevice))
 				before := make(chan error, 1)
 				go func() {
 					_, err := m.Roots(t.Context())
@@ -113,7 +114,7 @@ func TestLooksBeginAnewAfterAChange(t *testing.T) {
 				if strings.Join(got, " ") != test.want || err != nil {
 					t.Errorf("after the change, mapped are %q, %v", got, err)
 				}
-				simtest.WantErrorOf(t, "who looked before the change got", <-before, win.ErrorIODevice)
+				simtest.WantErrorOf(t, "who looked before the change got", <-before, winerr.ErrorIODevice)
 			})
 		})
 	}
@@ -230,7 +231,7 @@ func TestFailedCallTakesNoRights(t *testing.T) {
 		held, err := locker.LockServer(t.Context(), remote, locks.ToChange)
 		must(t, err)
 		defer held.Release()
-		must(t, sys.Fail(winsim.Match{Call: probe}, win.ErrorAccountLockedOut))
+		must(t, sys.Fail(winsim.Match{Call: probe}, winerr.ErrorAccountLockedOut))
 		begun := time.Now()
 		if err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice); err == nil {
 			t.Error("a mapping that can't be used is no error")
@@ -254,7 +255,7 @@ func TestMappingOfAnEarlierProcessWithUnknownLinks(t *testing.T) {
 	must(t, sys.Remove(stage))
 	const hidden = kubelet + `\hidden`
 	must(t, sys.MkdirAll(hidden))
-	must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, win.ErrorAccessDenied))
+	must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, winerr.ErrorAccessDenied))
 	changes := counted(sys, remove, create)
 	must(t, stageIt(stage+"2"))
 	simtest.Want(t, "calls to create and remove", changes(), []int{0, 0})
@@ -273,7 +274,7 @@ func TestUnmapWithUnknownLinks(t *testing.T) {
 		}
 		const hidden = kubelet + `\hidden`
 		must(t, sys.MkdirAll(hidden))
-		must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, win.ErrorAccessDenied))
+		must(t, sys.Fail(winsim.Match{Call: "NtCreateFile", Object: hidden}, winerr.ErrorAccessDenied))
 		must(t, m.RemoveSMBGlobalMapping(t.Context(), data.String()))
 		if linked {
 			must(t, sys.Remove(stage))
@@ -306,7 +307,7 @@ func TestConnectionsOfAMapping(t *testing.T) {
 	one := win.SMBConnection{Server: "server", Share: "data", Credential: alice.Username}
 	used := one
 	used.Opens = 1
-	for _, refused := range []error{nil, win.ErrorNoSystemResources} {
+	for _, refused := range []error{nil, winerr.ErrorNoSystemResources} {
 		m := newMappings(t, connected{sys, []win.SMBConnection{used, one}, refused}, shares.Options{})
 		if unused, err := m.IsUnused(t.Context(), data); unused || !errors.Is(err, refused) {
 			t.Errorf("unused %t, %v, want %v", unused, err, refused)
@@ -326,7 +327,7 @@ func TestConnectionsOfAMapping(t *testing.T) {
 		w.Staging = true
 		return m.Map(t.Context(), w)
 	}
-	want(t, stageIt(win.ErrorNoSystemResources), csiproxy.ErrUnavailable)
+	want(t, stageIt(winerr.ErrorNoSystemResources), csiproxy.ErrUnavailable)
 	must(t, stageIt(nil))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // network answers after a time, also to those who have given up by then, as Windows does.
@@ -80,7 +81,7 @@ func path(t *testing.T, s string) unc.Path {
 
 func bubble(t *testing.T, f func(t *testing.T, n *network, m *shares.Mappings)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{calls: map[string]int{}, delay: 8 * time.Second, err: win.ErrorBadNetPath}
+		n := &network{calls: map[string]int{}, delay: 8 * time.Second, err: winerr.ErrorBadNetPath}
 		f(t, n, shares.New(n, nil, shares.Options{}))
 		time.Sleep(time.Hour)
 	})
@@ -91,7 +92,7 @@ func TestProbeIsShared(t *testing.T) {
 		var callers sync.WaitGroup
 		for _, s := range []string{`\\server\share`, `\\SERVER\Share\`, `//server/share`, `\\server\share`} {
 			callers.Go(func() {
-				simtest.WantErrorOf(t, s, m.Probe(t.Context(), path(t, s)), win.ErrorBadNetPath)
+				simtest.WantErrorOf(t, s, m.Probe(t.Context(), path(t, s)), winerr.ErrorBadNetPath)
 			})
 			synctest.Wait() // so that it is the first that makes a call, and the second that makes another
 			time.Sleep(time.Second)
@@ -116,7 +117,7 @@ func TestProbeEndsWithItsCaller(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		// Who comes then waits for the call that is still under way.
-		if err := m.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, win.ErrorBadNetPath) || time.Since(begin) != 16*time.Second {
+		if err := m.Probe(t.Context(), path(t, `\\server\share`)); !errors.Is(err, winerr.ErrorBadNetPath) || time.Since(begin) != 16*time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		simtest.Want(t, "calls at one time", n.most, 1)
@@ -141,7 +142,7 @@ func TestProbeWithoutDeadline(t *testing.T) {
 // Whoever has changed something sees that, though others ask meanwhile.
 func TestProbeAfterAChange(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network, m *shares.Mappings) {
-		n.set(8*time.Second, win.ErrorLogonFailure)
+		n.set(8*time.Second, winerr.ErrorLogonFailure)
 		go m.Probe(t.Context(), path(t, `\\server\share\sub`))
 		synctest.Wait()
 		n.set(0, nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // A record says that CSI Proxy has made the mapping of a share for a staged path. It is needed
@@ -156,7 +157,7 @@ func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others [
 	defer dir.Close()
 	for restart := true; ; restart = false {
 		entries, err := dir.ReadDir(ctx, restart)
-		if errors.Is(err, win.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
+		if errors.Is(err, winerr.ErrorNoMoreFiles) || err == nil && len(entries) == 0 {
 			return shares, others, nil
 		}
 		if err != nil {

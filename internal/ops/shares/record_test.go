@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // ours reports whether a process that has just started knows the mapping of data as one that goes
@@ -95,7 +96,7 @@ func TestNoDirectoryOfRecords(t *testing.T) {
 	sys, m := newMapped(t)
 	must(t, sys.WriteFile(records, []byte("x")))
 	simtest.WantErrorOf(t, "a mapping that can't be recorded",
-		m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, stage, alice), win.ErrorDirectory, records)
+		m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, stage, alice), winerr.ErrorDirectory, records)
 	simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
 	if ours(t, sys) {
 		t.Error("the mapping has a record")
@@ -111,9 +112,9 @@ func TestErrorsOfRecords(t *testing.T) {
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 	data, err := unc.Parse(`\\server\data`)
 	must(t, err)
-	must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: records}, win.ErrorAccessDenied))
+	must(t, sys.Fail(winsim.Match{Call: "CreateFileW", Object: records}, winerr.ErrorAccessDenied))
 	_, err = m.IsUnused(t.Context(), data)
-	simtest.WantErrorOf(t, "whether it is unused", err, win.ErrorAccessDenied, records)
+	simtest.WantErrorOf(t, "whether it is unused", err, winerr.ErrorAccessDenied, records)
 	sys.ResetRules()
 	if !ours(t, sys) {
 		t.Error("the record is gone")

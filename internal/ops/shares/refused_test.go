@@ -10,7 +10,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 )
@@ -26,7 +26,7 @@ func TestWrongPasswordIsHeldBack(t *testing.T) {
 			for _, remote := range []string{`\\server\data`, `\\server\logs`} {
 				err := m.NewSMBGlobalMapping(t.Context(), remote, "", wrong)
 				want(t, err, csiproxy.ErrUnauthenticated)
-				if number, _ := csiproxy.WindowsErrorOf(err); win.Errno(number) != win.ErrorLogonFailure {
+				if number, _ := csiproxy.WindowsErrorOf(err); winerr.Errno(number) != winerr.ErrorLogonFailure {
 					t.Errorf("the error %v has the number %d", err, number)
 				}
 			}

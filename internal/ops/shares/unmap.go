@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // RemoveUnused removes the mapping of a share if nothing uses it: links is empty, and no file on the
@@ -49,7 +49,7 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links Sha
 		return false, nil
 	}
 	err = m.unmap(ctx, r)
-	if err != nil && !errors.Is(err, win.ErrorNotConnected) {
+	if err != nil && !errors.Is(err, winerr.ErrorNotConnected) {
 		return false, err
 	}
 	if m.requests.of(remote) == toGo {
@@ -150,7 +150,7 @@ func (m *Mappings) unmapForDriver(ctx context.Context, r *LockedMapping) error {
 		case err == nil:
 			m.requests.set(r.Share, wanted)
 			return m.dropRecord(ctx, r.Share)
-		case !errors.Is(err, win.ErrorNotConnected):
+		case !errors.Is(err, winerr.ErrorNotConnected):
 			return err
 		case m.requests.of(r.remote) == gone:
 			return nil
@@ -162,7 +162,7 @@ func (m *Mappings) unmapForDriver(ctx context.Context, r *LockedMapping) error {
 		return err
 	}
 	if !r.remote.MappedBy(mappings) {
-		return notMapped(win.ErrorNotConnected)
+		return notMapped(winerr.ErrorNotConnected)
 	}
 	m.requests.set(r.Share, toGo)
 	m.options.Logger.Info("a mapping stays for the links to its share, and goes with the last one", "remotePath",
@@ -199,7 +199,7 @@ func (m *Mappings) unmapLast(ctx context.Context, remote unc.Path) error {
 		return err
 	}
 	err = m.unmap(ctx, r)
-	if err != nil && !errors.Is(err, win.ErrorNotConnected) {
+	if err != nil && !errors.Is(err, winerr.ErrorNotConnected) {
 		return err
 	}
 	m.requests.set(r.Share, gone)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures/signaturetest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const (
@@ -33,7 +33,7 @@ func (m disk) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
 		return 0, m.err
 	}
 	if off%sector != 0 || len(p)%sector != 0 {
-		return 0, win.ErrorInvalidParameter
+		return 0, winerr.ErrorInvalidParameter
 	}
 	return copy(p, m.b[min(off, int64(len(m.b))):]), nil
 }
@@ -153,8 +153,8 @@ func TestSmallMediumAndErrors(t *testing.T) {
 	for _, size := range []int{0, 1, sector, 3 * sector, 1000} {
 		simtest.Want(t, fmt.Sprintf("%d bytes", size), recognise(t, bytes.Repeat([]byte{0}, size)), "")
 	}
-	if _, err := Recognise(t.Context(), disk{err: win.ErrorIODevice}, mediumSize, sector); !errors.Is(err,
-		win.ErrorIODevice) {
+	if _, err := Recognise(t.Context(), disk{err: winerr.ErrorIODevice}, mediumSize, sector); !errors.Is(err,
+		winerr.ErrorIODevice) {
 		t.Errorf("a broken medium gave %v", err)
 	}
 	if _, err := Recognise(t.Context(), disk{}, mediumSize, 0); err == nil {

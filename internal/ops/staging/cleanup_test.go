@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -86,7 +87,7 @@ func TestListsWithoutMappings(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\pods`))
 	simtest.Must(t, sim.Symlink(dangling, simtest.Kubelet+`\none`, true))
 
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBGlobalMappings}, win.ErrorServiceNotActive))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBGlobalMappings}, winerr.ErrorServiceNotActive))
 	list, err := n.Storage.ListVolumes(ctx)
 	simtest.Must(t, err)
 	if list.Complete() || !strings.Contains(list.IncompleteReason, "which shares are mapped") ||
@@ -120,7 +121,7 @@ func TestNoLeftoverMappingsWithoutAllLinks(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `csi\smb`}, win.ErrorAccessDenied))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `csi\smb`}, winerr.ErrorAccessDenied))
 	left, err := n.Storage.CleanUp(ctx, true)
 	if err != nil || len(left.Mounts) != 0 || !strings.Contains(left.IncompleteReason, "directories") || !strings.Contains(left.IncompleteReason, `csi\smb`) {
 		t.Errorf("cleaned up are %+v, %v", left, err)
@@ -133,7 +134,7 @@ func TestNoLeftoverMappingsWithoutAllLinks(t *testing.T) {
 func TestNoLeftoverMountsWithoutAllLinks(t *testing.T) {
 	for _, unknown := range []string{`kubelet\pods`, `kubelet\none`} { // where links may be, and where one leads
 		sim, n := withLeftovers(t)
-		simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: unknown}, win.ErrorAccessDenied))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: unknown}, winerr.ErrorAccessDenied))
 		list, err := n.Storage.ListVolumes(t.Context())
 		simtest.Must(t, err)
 		for _, m := range list.Mounts {
@@ -166,7 +167,7 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: targetPath, SpotFix: true})
 	simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, win.ErrorAccessDenied))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, winerr.ErrorAccessDenied))
 	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 	simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
 	sim.ResetRules()
@@ -199,7 +200,7 @@ func TestCleanUpWithoutAStateOfADisk(t *testing.T) {
 	volume, number := simtest.Volume(t, sim)
 	simtest.Mount(t, sim, otherPath, volume)
 	simtest.Must(t, sim.DetachDisk(number))
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String()}, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String()}, winerr.ErrorIODevice))
 	for _, remove := range []bool{false, true} {
 		found, err := n.Storage.CleanUp(t.Context(), remove)
 		if err != nil || len(found.Mounts) > 0 || !strings.Contains(found.IncompleteReason, otherPath) ||
@@ -229,7 +230,7 @@ func TestLinksThatCannotBeFollowed(t *testing.T) {
 	} {
 		simtest.Must(t, sim.Symlink(simtest.Kubelet+`\`+link, simtest.Kubelet+to, true))
 	}
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `unreadable`}, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `unreadable`}, winerr.ErrorIODevice))
 	list, err := n.Storage.ListVolumes(t.Context())
 	simtest.Must(t, err)
 	for _, m := range list.Mounts {

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -160,7 +161,7 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 
 	// A disk that refuses what it is asked is listed with its error, and hides no other.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"},
-		win.ErrorIODevice))
+		winerr.ErrorIODevice))
 	disks, err = n.Storage.ListDisks(ctx, storage.Selector{})
 	if err != nil || len(disks) != 3 || disks[1].Error == "" || disks[1].SerialNumber == "" || disks[2].Error != "" {
 		t.Errorf("%+v, %v", disks, err)
@@ -196,7 +197,7 @@ func TestStageVolumeOnNVMeWithoutSCSI(t *testing.T) {
 		sim, n := newNode(t)
 		nvme := func(product, serial string, namespace uint32) disk.Number {
 			return simtest.Attach(t, sim, winsim.DiskSpec{Serial: serial, ProductID: product,
-				SCSIAddressError: win.ErrorInvalidFunction, NVMe: &hardware.NVMe{Controller: serial, Namespace: namespace}})
+				SCSIAddressError: winerr.ErrorInvalidFunction, NVMe: &hardware.NVMe{Controller: serial, Namespace: namespace}})
 		}
 		azure, ebs := nvme("MSFT NVMe Accele", "azure", 12), nvme("Amazon Elastic B", "vol0abc", 1)
 		sim.Settle()

@@ -12,7 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // PublishVolume implements [storage.Operations].
@@ -77,7 +77,7 @@ func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpo
 	switch {
 	case removed || pathpolicy.Missing(removeErr):
 		return e.MakeSymlink(ctx, source.String(), false, files.IsLinkTo(source))
-	case removeErr != nil && !errors.Is(removeErr, win.ErrorDirNotEmpty):
+	case removeErr != nil && !errors.Is(removeErr, winerr.ErrorDirNotEmpty):
 		return false, removeErr
 	}
 	return false, err

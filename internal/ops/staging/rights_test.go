@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -40,8 +41,8 @@ func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *
 // An error that says that something is gone proves nothing: UnstageVolume unmounts neither a
 // volume that somebody has open, nor one of another disk than the one that is named.
 func TestUnstageVolumeAsksAgain(t *testing.T) {
-	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorDevNotExist, win.ErrorNoSuchDevice,
-		win.ErrorDeviceNotConnected} {
+	for _, errno := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorDevNotExist, winerr.ErrorNoSuchDevice,
+		winerr.ErrorDeviceNotConnected} {
 		for name, r := range map[string]storage.UnstageVolumeRequest{
 			"in use":       {StagingPath: stagingPath},
 			"another disk": {StagingPath: stagingPath, Disk: serial("vol-2")},
@@ -246,15 +247,15 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 		"unmount it first")
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
 	// One error proves nothing.
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallVolumePathNames, Count: 1}, winerr.ErrorIODevice))
 	simtest.WantErrorOf(t, "offline, with an error", n.Disk.SetDiskState(ctx, number, false),
 		csiproxy.ErrFailedPrecondition, stagingPath)
 	// If the disk is broken, its mount point tells.
 	broken := winsim.Match{Call: win.CallVolumePathNames}
-	simtest.Must(t, sim.Fail(broken, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(broken, winerr.ErrorIODevice))
 	simtest.WantErrorOf(t, "offline, broken", n.Disk.SetDiskState(ctx, number, false),
 		csiproxy.ErrFailedPrecondition, stagingPath)
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
 	simtest.WantErrorOf(t, "offline, all broken", n.Disk.SetDiskState(ctx, number, false), csiproxy.ErrUnavailable,
 		"can't be found out")
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
@@ -264,7 +265,7 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
 	simtest.Must(t, sim.DetachDisk(left))
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volume.ID(sim.VolumesOfDisk(number)[0]), stagingPath))
-	simtest.Must(t, sim.Fail(broken, win.ErrorIODevice))
+	simtest.Must(t, sim.Fail(broken, winerr.ErrorIODevice))
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
 	simtest.Want(t, "its attributes", attributesOf(sim, number), win.DiskOffline)
 }
@@ -299,7 +300,7 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 		"csi-proxyctl storage unpublish PATH")
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 	// What isn't known isn't empty.
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, win.ErrorAccessDenied))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReadDir}, winerr.ErrorAccessDenied))
 	_, err = n.Storage.UnstageVolume(ctx, r)
 	simtest.WantErrorOf(t, "unknown links", err, csiproxy.ErrUnavailable, "not all links")
 	sim.ResetRules()
@@ -316,7 +317,7 @@ func TestSpotFixFailsClosed(t *testing.T) {
 		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 		simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
-		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, win.ErrorDeviceNotConnected))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, winerr.ErrorDeviceNotConnected))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		_, err := n.Storage.CheckVolume(t.Context(),
 			storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})

@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -112,7 +113,7 @@ func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 	other somethingElse) (remote unc.Path, staged bool, _ error) {
 	err := s.Paths.Reach(ctx, s.Sys, local, func(e pathpolicy.Entry) error {
 		link, err := e.Link(ctx)
-		if errors.Is(err, win.ErrorNotAReparsePoint) {
+		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return other(ctx, e, nil)
 		}
 		if err != nil {
@@ -149,14 +150,14 @@ func refuseOther(ctx context.Context, e pathpolicy.Entry, link *pathpolicy.Link)
 		return refuse("it leads to %s, and is no symbolic link to a share", quote.Text(link.Target()))
 	}
 	dir, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-	if errors.Is(err, win.ErrorDirectory) {
+	if errors.Is(err, winerr.ErrorDirectory) {
 		return refuse("it is a file")
 	}
 	if err != nil {
 		return err
 	}
 	entries, err := dir.ReadDir(ctx, true)
-	if errors.Is(err, win.ErrorNoMoreFiles) {
+	if errors.Is(err, winerr.ErrorNoMoreFiles) {
 		err = nil
 	}
 	if err == nil && len(entries) > 0 {

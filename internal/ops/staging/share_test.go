@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -299,7 +300,7 @@ func TestWhatCountsAsStaged(t *testing.T) {
 	data := simtest.Kubelet + `\pods\uid\volumes\kubernetes.io~empty-dir\cache`
 	simtest.Must(t, sim.MkdirAll(data))
 	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
-	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, win.ErrorAccessDenied))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, winerr.ErrorAccessDenied))
 	_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
 	simtest.WantErrorOf(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
 	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
@@ -355,7 +356,7 @@ func TestGetVolumeByShare(t *testing.T) {
 			t.Errorf("%s: %+v, %v", path, v, err)
 		}
 	}
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFileAttributes, Object: `\\filer`}, win.ErrorLogonFailure))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFileAttributes, Object: `\\filer`}, winerr.ErrorLogonFailure))
 	for path, want := range map[string]storage.Reason{
 		`\\filer\data`: storage.ShareRefused, `\\filer\other`: storage.ShareNotMapped, `\\stranger\data`: storage.ShareNotMapped,
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/smb"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -131,7 +132,7 @@ func TestOpenFilesKeepTheMapping(t *testing.T) {
 		t.Errorf("the open file: %v", err)
 	}
 	// Windows doesn't tell: it may be open.
-	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBConnections, Count: 1}, win.ErrorAccessDenied))
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSMBConnections, Count: 1}, winerr.ErrorAccessDenied))
 	if list, err := n.Storage.ListVolumes(ctx); err != nil || list.Complete() || len(list.Mounts) != 1 ||
 		list.Mounts[0].LeftoverReason != "" {
 		t.Errorf("listed are %+v, %v", list, err)
@@ -170,7 +171,7 @@ func TestPublishedShareIsNotUnstaged(t *testing.T) {
 
 // One probe that fails isn't a password that was accepted.
 func TestFailedProbeAcceptsNobody(t *testing.T) {
-	for _, number := range []win.Errno{53, 59, 64, 121, 1117, 1231} {
+	for _, number := range []winerr.Errno{53, 59, 64, 121, 1117, 1231} {
 		for who, c := range map[string]smb.Credentials{
 			"a wrong password": {Username: `EXAMPLE\app`, Password: secret.New("wrong")},
 			"another user":     {Username: `EXAMPLE\other`, Password: secret.New("password")},

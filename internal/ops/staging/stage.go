@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -168,7 +169,7 @@ func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted 
 	}
 	extent, err := users.Extent(ctx, s.Sys, mounted)
 	switch {
-	case win.IsGone(err):
+	case winerr.IsGone(err):
 		return nil
 	case err == nil && extent.DiskNumber != d.Number:
 		err = refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))

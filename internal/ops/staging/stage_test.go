@@ -23,6 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/storage"
@@ -254,7 +255,7 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		if want := map[bool]string{false: "[1 3]", true: "[0 1 3]"}[online]; fmt.Sprint(changes) != want {
 			t.Errorf("before the changes, its attributes are %d, want %s", changes, want)
 		}
-		simtest.WantErrorOf(t, "writing", sim.WriteFile(stagingPath+file, []byte("changed")), win.ErrorWriteProtect)
+		simtest.WantErrorOf(t, "writing", sim.WriteFile(stagingPath+file, []byte("changed")), winerr.ErrorWriteProtect)
 		writable := request
 		writable.ReadOnly = false
 		_, err = n.Storage.StageVolume(ctx, writable)
@@ -368,7 +369,7 @@ func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 						t.Error("it was written to")
 					}
 					_, err = sim.VolumeNameForMountPoint(t.Context(), `V:\`)
-					simtest.WantErrorOf(t, "its letter while it is offline", err, win.ErrorFileNotFound)
+					simtest.WantErrorOf(t, "its letter while it is offline", err, winerr.ErrorFileNotFound)
 					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: disks.Blocking}))
 					sim.Settle()
 					simtest.Want(t, "letters when it is online", lettersOf(t, sim, number), letters)
@@ -672,7 +673,7 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	}
 	other := stage(t, n, request(0, otherPath))
 	// Whether the other disk is used isn't known by one error.
-	for errno, fails := range map[win.Errno]bool{win.ErrorFileNotFound: false, win.ErrorIODevice: true} {
+	for errno, fails := range map[winerr.Errno]bool{winerr.ErrorFileNotFound: false, winerr.ErrorIODevice: true} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(other.Disk), Count: 1}, errno))
 		done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
 		sessions, listErr := sim.ISCSISessions(t.Context())

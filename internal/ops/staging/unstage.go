@@ -23,6 +23,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -172,7 +173,7 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 func (s *Staging) unstageVolume(ctx context.Context, request storage.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	id volume.ID, result *storage.UnstagedVolume) (target iscsi.IQN, _ error) {
 	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		return "", s.unstageMissing(ctx, request, id, stagingPath, err, result)
 	}
 	if err != nil {
@@ -230,7 +231,7 @@ func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpo
 		_, err := s.Files.RemoveEmpty(ctx, e)
 		return err
 	})
-	if pathpolicy.Missing(err) || errors.Is(err, win.ErrorDirNotEmpty) {
+	if pathpolicy.Missing(err) || errors.Is(err, winerr.ErrorDirNotEmpty) {
 		return nil
 	}
 	return err
@@ -239,7 +240,7 @@ func (s *Staging) removeStagingDirectory(ctx context.Context, stagingPath pathpo
 // unavailableIfDiskLeft makes an error that says that a disk isn't there csiproxy.ErrUnavailable. In the
 // middle of a call it may be transient, and a repeated call finds out.
 func unavailableIfDiskLeft(err error) error {
-	if !win.IsGone(err) {
+	if !winerr.IsGone(err) {
 		return err
 	}
 	return &csiproxy.Error{Kind: csiproxy.ErrUnavailable,

@@ -22,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
@@ -70,7 +71,7 @@ func TestUnstageVolumeOfADiskThatSeemsGone(t *testing.T) {
 		}
 		if opens.Add(1) == 2 { // the first one has found it
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(number), Count: 1},
-				win.ErrorFileNotFound))
+				winerr.ErrorFileNotFound))
 		}
 	})
 	r := storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
@@ -220,7 +221,7 @@ func TestUnstageVolumeFlushes(t *testing.T) {
 	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
 	stage(t, n, r)
-	for _, errno := range []win.Errno{win.ErrorIODevice, win.ErrorAccessDenied} {
+	for _, errno := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorAccessDenied} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFlush, Count: 1}, errno))
 		if done, err := n.Storage.UnstageVolume(t.Context(), request); !errors.Is(err, errno) || done.Unmounted {
 			t.Errorf("error %d of the flush: %+v, %v", errno, done, err)
@@ -232,11 +233,11 @@ func TestUnstageVolumeFlushes(t *testing.T) {
 // A volume that is raw, or whose file system is damaged, may not know the request to flush it. It is
 // unmounted all the same. One that a broken disk can't write out is unmounted by force only.
 func TestUnstageVolumeThatCannotBeFlushed(t *testing.T) {
-	for errno, ends := range map[win.Errno]map[bool]bool{ // by force
-		win.ErrorInvalidFunction: {false: true, true: true},
-		win.ErrorNotSupported:    {false: true, true: true},
-		win.ErrorIODevice:        {false: false, true: true},
-		win.ErrorCRC:             {false: false, true: true},
+	for errno, ends := range map[winerr.Errno]map[bool]bool{ // by force
+		winerr.ErrorInvalidFunction: {false: true, true: true},
+		winerr.ErrorNotSupported:    {false: true, true: true},
+		winerr.ErrorIODevice:        {false: false, true: true},
+		winerr.ErrorCRC:             {false: false, true: true},
 	} {
 		for force, want := range ends {
 			sim, n, _ := newStaged(t)
@@ -301,7 +302,7 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 		stays    bool   // the disk stays online
 	}{
 		"unmounted while locked":       {},
-		"locked after it is unmounted": {settings: winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}},
+		"locked after it is unmounted": {settings: winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}},
 		"it can't be dismounted":       {fails: win.FsctlDismountVolume.String()},
 		"the disk stays online":        {fails: offline, stays: true},
 	} {
@@ -317,7 +318,7 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 			simtest.Must(t, sim.SetSettings(test.settings))
 			if test.fails != "" {
 				count := map[bool]int{true: 2, false: 1}[test.stays] // under the locks, and without them
-				simtest.Must(t, sim.Fail(winsim.Match{Call: test.fails, Count: count}, win.ErrorIODevice))
+				simtest.Must(t, sim.Fail(winsim.Match{Call: test.fails, Count: count}, winerr.ErrorIODevice))
 			}
 			open := func() error {
 				process, err := sim.StartProcess(`C:\scanner.exe`, strings.TrimSuffix(string(v.VolumeID), `\`))
@@ -332,7 +333,7 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 				case win.CallVolumePathNames, win.FsctlDismountVolume.String(), offline:
 					again := len(calls) > 0 && calls[len(calls)-1] == c.Name
 					calls = append(calls, c.Name)
-					if err := open(); again != (err == nil) || err != nil && !errors.Is(err, win.ErrorAccessDenied) {
+					if err := open(); again != (err == nil) || err != nil && !errors.Is(err, winerr.ErrorAccessDenied) {
 						t.Errorf("at %s, somebody opens the volume: %v", c.Name, err)
 					}
 				}
@@ -387,7 +388,7 @@ func TestUnstageVolumeOfTwoPlaces(t *testing.T) {
 // lock. If somebody has come to use it then, it is mounted again.
 func TestUnstageVolumeWithoutLock(t *testing.T) {
 	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
-	for _, errno := range []win.Errno{win.ErrorAccessDenied, win.ErrorNotReady} {
+	for _, errno := range []winerr.Errno{winerr.ErrorAccessDenied, winerr.ErrorNotReady} {
 		for _, restored := range []bool{true, false} {
 			sim, n := newNode(t)
 			simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: errno}))
@@ -405,7 +406,7 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 					sim.OnCall(nil)
 					process = id
 					if !restored {
-						simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSetVolumeMountPoint}, win.ErrorIODevice))
+						simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallSetVolumeMountPoint}, winerr.ErrorIODevice))
 					}
 				}
 			})
@@ -448,7 +449,7 @@ func TestUnstageVolumeWithoutLock(t *testing.T) {
 // again, and a repeated call finds nothing to do.
 func TestUnstageVolumeThatLeaves(t *testing.T) {
 	sim, n := newNode(t)
-	simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
+	simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}))
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	mounts := simtest.Counted(sim, win.CallSetVolumeMountPoint)
@@ -571,7 +572,7 @@ func testUnstageVolumeBesideOneInUse(t *testing.T, force, unmounted bool) {
 			if force {
 				continue
 			}
-			if _, err := open(name); !errors.Is(err, win.ErrorAccessDenied) {
+			if _, err := open(name); !errors.Is(err, winerr.ErrorAccessDenied) {
 				t.Errorf("at %s, somebody opens %s: %v", c.Name, name, err)
 			}
 		}
@@ -608,7 +609,7 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 	}
 	// A sick disk that doesn't tell which one it is may be meant, unless another disk is.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
-		Object: win.PhysicalDrive(staged.Disk)}, win.ErrorInvalidFunction))
+		Object: win.PhysicalDrive(staged.Disk)}, winerr.ErrorInvalidFunction))
 	n, err = nodeops.New(sim, nodeops.Options{}) // which remembers nothing of it
 	simtest.Must(t, err)
 	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"),

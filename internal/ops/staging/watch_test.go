@@ -22,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
@@ -290,7 +291,7 @@ func TestWatchDisksOfAnotherInTheSlotOfOneWithAnError(t *testing.T) {
 		all.next(0, "+0 system, +1 a")
 		a.next(0, "+1 a")
 
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(one)}, win.ErrorIODevice))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(one)}, winerr.ErrorIODevice))
 		all.next(polled, "*1 a error")
 		a.next(soon, "*1 a error")
 		simtest.Must(t, sim.DetachDisk(one))
@@ -309,7 +310,7 @@ func TestWatchDisksOfADiskThatNeedsAMoment(t *testing.T) {
 		sim, n := newNode(t)
 		w := watchDisks(t, n, storage.Selector{})
 		w.next(0, "+0 system")
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(1), Count: 3}, win.ErrorNotReady))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(1), Count: 3}, winerr.ErrorNotReady))
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		w.next(soon, "+1 a")
 		w.stop()
@@ -350,7 +351,7 @@ func TestWatchDisksWithTwoOfOneNumber(t *testing.T) {
 		simtest.Must(t, sim.DetachDisk(one))
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &two, SCSI: place})
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorIODevice))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, winerr.ErrorIODevice))
 		w.next(polled, "-1 a, +1 b")
 		w.quiet(time.Minute)
 		sim.ResetRules()
@@ -413,7 +414,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		w.next(polled, "+61 a")
 		two := disk.Number(2)
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, win.ErrorNotReady))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, winerr.ErrorNotReady))
 		simtest.Must(t, sim.DetachDisk(two))
 		w.next(polled, "-2 1")
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "late", Number: &two})
@@ -439,28 +440,28 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 func TestWatchDisksFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallNotifyArrivals}, win.ErrorNoSystemResources))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallNotifyArrivals}, winerr.ErrorNoSystemResources))
 		w := watchDisks(t, n, storage.Selector{})
 		w.next(0, "+0 system")
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		w.next(polled, "+1 a")
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, win.ErrorNoSystemResources))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, winerr.ErrorNoSystemResources))
 		simtest.Must(t, sim.DetachDisk(1))
 		w.quiet(55 * time.Second)
 		sim.ResetRules()
 		w.next(polled, "-1 a")
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, win.ErrorNoSystemResources))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallDeviceInterfaces}, winerr.ErrorNoSystemResources))
 		begun := time.Now()
 		err := <-w.ended
 		if took := time.Since(begun); took < time.Minute || took > time.Minute+2*polled {
 			t.Errorf("it ends after %v", took)
 		}
-		if !errors.Is(err, win.ErrorNoSystemResources) || !strings.HasPrefix(err.Error(), "WatchDisks: ") {
+		if !errors.Is(err, winerr.ErrorNoSystemResources) || !strings.HasPrefix(err.Error(), "WatchDisks: ") {
 			t.Errorf("it ends with %v", err)
 		}
 		begun = time.Now()
 		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err,
-			win.ErrorNoSystemResources) || time.Since(begun) > 0 {
+			winerr.ErrorNoSystemResources) || time.Since(begun) > 0 {
 			t.Errorf("it begins with %v, after %v", err, time.Since(begun))
 		}
 	})

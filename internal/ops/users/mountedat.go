@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // MountedAt returns where a volume is mounted: drives, as C:\, and directories without a
@@ -41,6 +42,6 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 // the path isn't there, or is something else. An error that says that a device has left doesn't.
 func isNoMountPoint(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) ||
-		win.IsAny(err, win.ErrorNotAReparsePoint, win.ErrorInvalidReparseData, win.ErrorInvalidParameter,
-			win.ErrorDirectory, win.ErrorInvalidName) // a file, by either of the last two
+		winerr.IsAny(err, winerr.ErrorNotAReparsePoint, winerr.ErrorInvalidReparseData, winerr.ErrorInvalidParameter,
+			winerr.ErrorDirectory, winerr.ErrorInvalidName) // a file, by either of the last two
 }

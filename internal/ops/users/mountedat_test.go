@@ -12,12 +12,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // A record of a mount point at whose path there is a file now says nothing, whichever error
 // Windows has for that.
 func TestMountedAtFile(t *testing.T) {
-	for _, errno := range []win.Errno{0, win.ErrorInvalidName} {
+	for _, errno := range []winerr.Errno{0, winerr.ErrorInvalidName} {
 		sys, ctx := simtest.Open(t, winsim.Delays{}), t.Context()
 		simtest.Must(t, sys.SetSettings(winsim.Settings{FileAsDirectory: errno}))
 		name, err := sys.VolumeNameForMountPoint(ctx, `C:\`)

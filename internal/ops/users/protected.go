@@ -15,6 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -55,7 +56,7 @@ func (f *Finder) protectedExtents(ctx context.Context, name string) ([]win.DiskE
 		return nil, err
 	}
 	extents, err := f.extentsIfThere(ctx, volume.ID(id))
-	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotReady) {
+	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady) {
 		return nil, nil
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (f *Finder) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
 	at, err := d.SCSIAddress(ctx)
 	address := &at
 	if err != nil {
-		if !errors.As(err, new(win.Errno)) || win.IsGone(err) || errors.Is(err, win.ErrorNotReady) {
+		if !errors.As(err, new(winerr.Errno)) || winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) {
 			return err
 		}
 		address = nil

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // A protected volume is missing if no disk of the node has it. A DVD has a volume, too, and no disk: D: is
@@ -35,7 +36,7 @@ func TestMissingVolumes(t *testing.T) {
 		}
 	}
 	missing(false)
-	for _, errno := range []win.Errno{win.ErrorInvalidFunction, win.ErrorNotReady} {
+	for _, errno := range []winerr.Errno{winerr.ErrorInvalidFunction, winerr.ErrorNotReady} {
 		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String(),
 			Object: device.VolumePath(string(n.id))}, errno))
 		missing(true)

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // systemDisks are the volumes and disks that Windows runs from, with the reasons: those that hold its
@@ -79,7 +80,7 @@ func SystemVolumes(sys System) pathpolicy.VolumeCheck {
 			return reason, nil
 		}
 		extents, err := device.ExtentsOf(ctx, sys, device.VolumePath(volumeName))
-		if win.IsGone(err) {
+		if winerr.IsGone(err) {
 			return "", nil // Windows doesn't run from a volume that isn't there
 		}
 		if err != nil {
@@ -169,7 +170,7 @@ func plainPath(path, windows string) string {
 // form.
 func isNotOnDisk(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) ||
-		win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotReady, win.ErrorInvalidName)
+		winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady, winerr.ErrorInvalidName)
 }
 
 // add adds the volume and the disks of a file.
@@ -194,7 +195,7 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 		f.volumes[key] = s.reason()
 		volume = device.VolumePath(name)
 	case !onDevice.MatchString(s.path):
-		return fmt.Errorf("the path is neither on a volume nor that of a device: %w", win.ErrorInvalidName)
+		return fmt.Errorf("the path is neither on a volume nor that of a device: %w", winerr.ErrorInvalidName)
 	}
 	extents, err := device.ExtentsOf(ctx, sys, volume)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestSystemDisks(t *testing.T) {
@@ -137,10 +138,10 @@ func TestFileThatIsNotThere(t *testing.T) {
 		}
 		simtest.Must(t, sim.WriteFile(`P:\dd.sys`, nil))
 		set(`P:\dd.sys`)
-		for call, numbers := range map[string][]win.Errno{
-			win.CallFileAttributes:                       {win.ErrorInvalidFunction, win.ErrorNotReady},
-			win.CallVolumeNameForMountPoint:              {win.ErrorInvalidFunction, win.ErrorNotReady},
-			win.IoctlVolumeGetVolumeDiskExtents.String(): {win.ErrorInvalidFunction, win.ErrorNotReady},
+		for call, numbers := range map[string][]winerr.Errno{
+			win.CallFileAttributes:                       {winerr.ErrorInvalidFunction, winerr.ErrorNotReady},
+			win.CallVolumeNameForMountPoint:              {winerr.ErrorInvalidFunction, winerr.ErrorNotReady},
+			win.IoctlVolumeGetVolumeDiskExtents.String(): {winerr.ErrorInvalidFunction, winerr.ErrorNotReady},
 		} {
 			object := `P:\`
 			if call == win.IoctlVolumeGetVolumeDiskExtents.String() {
@@ -151,7 +152,7 @@ func TestFileThatIsNotThere(t *testing.T) {
 				ignored(fmt.Sprint(call, " with ", errno))
 				sim.ResetRules()
 			}
-			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, win.ErrorSharingViolation))
+			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, winerr.ErrorSharingViolation))
 			all, err := users.Default(sim).SystemDisks(t.Context())
 			if protected := all[number] != ""; !protected && csiproxy.KindOf(err) != csiproxy.ErrUnavailable {
 				t.Errorf("with error 32 of %s: %q, %v", call, all[number], err)

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -45,7 +46,7 @@ func ErrSpread(parts int) error {
 // csiproxy.ErrUnavailable.
 func (f *Finder) IsMissing(ctx context.Context, id volume.ID) (bool, error) {
 	_, err := Extent(ctx, f.sys, id)
-	if !win.IsGone(err) {
+	if !winerr.IsGone(err) {
 		return false, err
 	}
 	names, listErr := f.sys.FindVolumes(ctx)
@@ -162,7 +163,7 @@ func (f *Finder) MountsOf(ctx context.Context, n disk.Number) (paths []string, _
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
 func (f *Finder) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExtent, error) {
 	extents, err := device.ExtentsOf(ctx, f.sys, device.VolumePath(string(id)))
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		missing, missingErr := f.IsMissing(ctx, id)
 		if missing {
 			return nil, nil
@@ -237,9 +238,9 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.
 // resolvesTo reports whether a path leads to a volume or into it.
 func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.ID) (bool, error) {
 	_, on, err := f.paths.ResolveVolume(ctx, f.sys, path)
-	if win.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
+	if winerr.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
 		_, on, err = f.paths.ResolveVolume(ctx, f.sys, path)
-		if win.IsGone(err) {
+		if winerr.IsGone(err) {
 			return false, nil
 		}
 	}

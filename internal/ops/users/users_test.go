@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -159,17 +160,17 @@ func TestUsers(t *testing.T) {
 	is("mounts of another disk", mounts, []string{}, err)
 	// One error proves nothing.
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
-		win.ErrorDeviceNotConnected))
+		winerr.ErrorDeviceNotConnected))
 	_, err = f.IsMissing(t.Context(), n.id)
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	simtest.Must(t, n.sim.Fail(winsim.Match{Call: "CreateFileW", Object: string(n.id[:20]), Count: 1},
-		win.ErrorDeviceNotConnected))
-	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallFindVolumes, Count: 1}, win.ErrorAccessDenied))
+		winerr.ErrorDeviceNotConnected))
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallFindVolumes, Count: 1}, winerr.ErrorAccessDenied))
 	_, err = f.IsMissing(t.Context(), n.id)
 	simtest.WantError(t, err, csiproxy.ErrPermissionDenied)
 	const hidden = simtest.Kubelet + `\hidden`
 	simtest.Must(t, n.sim.MkdirAll(hidden))
-	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `hidden`}, win.ErrorAccessDenied))
+	simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `hidden`}, winerr.ErrorAccessDenied))
 	_, err = f.LinksToVolume(t.Context(), n.id)
 	simtest.WantError(t, err, csiproxy.ErrUnavailable)
 	awaited, err = f.MountsMissingVolume(t.Context())
@@ -197,25 +198,25 @@ func TestLinksToVolume(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		target string
-		errno  win.Errno // of opens in the volume
+		errno  winerr.Errno // of opens in the volume
 		times  int
 		want   []string
 		kind   error
 	}{
 		"into the volume":                      {target: mount + `\sub`, want: []string{link}},
-		"into it when it is silent":            {target: mount + `\sub`, errno: win.ErrorNotReady, times: 100, want: []string{link}},
+		"into it when it is silent":            {target: mount + `\sub`, errno: winerr.ErrorNotReady, times: 100, want: []string{link}},
 		"by way of another link":               {target: simtest.Kubelet + `\found\sub`, want: []string{link, simtest.Kubelet + `\found`}},
 		"to a mount point behind another link": {target: simtest.Kubelet + `\aside\mount`, want: []string{link}},
 		"elsewhere":                            {target: simtest.Kubelet + `\other`},
 		"through a way outside":                {target: simtest.Kubelet + `\outside\sub`},
 		"by a pod's link":                      {target: unsearched + `\sub`, want: []string{link}},
-		"into a volume not ready":              {target: unsearched + `\sub`, errno: win.ErrorNotReady, times: 100, kind: csiproxy.ErrUnavailable},
-		"refused by Windows":                   {target: unsearched + `\sub`, errno: win.ErrorAccessDenied, times: 100, kind: csiproxy.ErrUnavailable},
-		"by way of what is gone":               {target: unsearched + `\sub`, errno: win.ErrorDeviceNotConnected, times: 100},
-		"gone for a moment":                    {target: unsearched + `\sub`, errno: win.ErrorDeviceNotConnected, times: 1, want: []string{link}},
+		"into a volume not ready":              {target: unsearched + `\sub`, errno: winerr.ErrorNotReady, times: 100, kind: csiproxy.ErrUnavailable},
+		"refused by Windows":                   {target: unsearched + `\sub`, errno: winerr.ErrorAccessDenied, times: 100, kind: csiproxy.ErrUnavailable},
+		"by way of what is gone":               {target: unsearched + `\sub`, errno: winerr.ErrorDeviceNotConnected, times: 100},
+		"gone for a moment":                    {target: unsearched + `\sub`, errno: winerr.ErrorDeviceNotConnected, times: 1, want: []string{link}},
 		// Its pods choose what is in it.
 		"by a link in another volume": {target: other + `\planted`},
-		"into another, silent volume": {target: other + `\sub`, errno: win.ErrorNotReady, times: 100},
+		"into another, silent volume": {target: other + `\sub`, errno: winerr.ErrorNotReady, times: 100},
 	} {
 		sim := simtest.Open(t, winsim.Delays{})
 		id, _ := simtest.Volume(t, sim)

@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -34,7 +35,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	if _, windows := csiproxy.WindowsErrorOf(err); !windows && errors.Is(err, csiproxy.ErrNotFound) {
 		return d, err
 	}
-	if win.IsGone(err) {
+	if winerr.IsGone(err) {
 		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
 		return d, nil
 	}
@@ -51,7 +52,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 	info, formatted, err := v.Information(ctx, id)
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, win.ErrorNotReady):
+	case errors.Is(err, winerr.ErrorNotReady):
 		add(&d, storage.VolumeOffline, true, "Windows has it offline: "+err.Error())
 	case err != nil:
 		add(&d, storage.Unreadable, true, "Windows can't read it: "+err.Error())
@@ -136,7 +137,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	} // a file system that is neither NTFS nor ReFS has no such data
 	dirty, err := h.IsDirty(ctx)
 	switch {
-	case win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported): // the file system has no such flag
+	case winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported): // the file system has no such flag
 	case err != nil:
 		add(d, storage.Dirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
 	case dirty:
@@ -160,4 +161,4 @@ func (v *Volumes) Repair(ctx context.Context, id volume.ID, mode win.RepairMode)
 
 // isUnknownVolume reports whether err says that storage management doesn't know a volume
 // yet.
-func isUnknownVolume(err error) bool { return errors.Is(err, win.ErrorRetry) }
+func isUnknownVolume(err error) bool { return errors.Is(err, winerr.ErrorRetry) }

@@ -13,13 +13,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/storage"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // What is wrong with a volume is among its conditions, and what is known of it is told all the same.
 func TestDescribe(t *testing.T) {
-	fail := func(call string, errno win.Errno) func(subject) error {
+	fail := func(call string, errno winerr.Errno) func(subject) error {
 		return func(s subject) error { return s.sim.Fail(winsim.Match{Call: call}, errno) }
 	}
 	const none, all = "", `disk 1, "vol 1", NTFS, 10719588352 bytes, clusters of 4096`
@@ -33,33 +34,33 @@ func TestDescribe(t *testing.T) {
 		"raw":     {raw, func(subject) error { return nil }, `disk 1, "vol 1", raw, 0 bytes, clusters of 0`, "NotFormatted!"},
 		"gone": {formatted, func(s subject) error { return s.sim.DetachDisk(s.number) },
 			`no disk, "", , 0 bytes, clusters of 0`, "DiskMissing!"},
-		"offline": {formatted, fail("GetVolumeInformationW", win.ErrorNotReady),
+		"offline": {formatted, fail("GetVolumeInformationW", winerr.ErrorNotReady),
 			`disk 1, "vol 1", , 0 bytes, clusters of 0`, "VolumeOffline!"},
-		"unreadable": {formatted, fail("GetVolumeInformationW", win.ErrorFileCorrupt),
+		"unreadable": {formatted, fail("GetVolumeInformationW", winerr.ErrorFileCorrupt),
 			`disk 1, "vol 1", , 0 bytes, clusters of 0`, "Unreadable!"},
-		"without a size": {formatted, fail("GetDiskFreeSpaceExW", win.ErrorIODevice),
+		"without a size": {formatted, fail("GetDiskFreeSpaceExW", winerr.ErrorIODevice),
 			`disk 1, "vol 1", NTFS, 0 bytes, clusters of 4096`, "Unreadable!"},
 		"read-only": {formatted, func(s subject) error { return s.sim.SetVolumeReadOnly(string(s.id), true) },
 			all + ", read-only", "ReadOnly"},
 		"dirty": {formatted, func(s subject) error { return s.sim.SetVolumeDirty(string(s.id), true) },
 			all, "Dirty"},
-		"maybe dirty":         {formatted, fail("FSCTL_IS_VOLUME_DIRTY", win.ErrorIODevice), all, "Dirty"},
-		"that is never dirty": {formatted, fail("FSCTL_IS_VOLUME_DIRTY", win.ErrorInvalidFunction), all, none},
+		"maybe dirty":         {formatted, fail("FSCTL_IS_VOLUME_DIRTY", winerr.ErrorIODevice), all, "Dirty"},
+		"that is never dirty": {formatted, fail("FSCTL_IS_VOLUME_DIRTY", winerr.ErrorInvalidFunction), all, none},
 		"on a read-only disk": {formatted, func(s subject) error {
 			return s.sim.SetDiskAttributes(s.number, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly})
 		}, all + ", read-only", none},
-		"whose place can't be read": {formatted, fail("IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS", win.ErrorIODevice),
+		"whose place can't be read": {formatted, fail("IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS", winerr.ErrorIODevice),
 			`no disk, "", NTFS, 10719588352 bytes, clusters of 4096`, "DiskUnreadable"},
-		"on a disk that doesn't tell its table": {formatted, fail("IOCTL_DISK_GET_DRIVE_LAYOUT_EX", win.ErrorIODevice),
+		"on a disk that doesn't tell its table": {formatted, fail("IOCTL_DISK_GET_DRIVE_LAYOUT_EX", winerr.ErrorIODevice),
 			all, "DiskUnreadable"},
 		"that can't be opened to be read": {formatted, func(s subject) error {
 			return s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.id), `\`), Skip: 1},
-				win.ErrorAccessDenied)
+				winerr.ErrorAccessDenied)
 		}, `disk 1, "vol 1", NTFS, 10719588352 bytes, clusters of 0`, "Unreadable!"},
 		"on a disk that refuses to say what it is": {formatted,
-			fail("IOCTL_STORAGE_QUERY_PROPERTY", win.ErrorInvalidFunction),
+			fail("IOCTL_STORAGE_QUERY_PROPERTY", winerr.ErrorInvalidFunction),
 			`disk 1, "", NTFS, 10719588352 bytes, clusters of 4096`, "DiskUnreadable"},
-		"whose file system isn't NTFS": {formatted, fail("FSCTL_GET_NTFS_VOLUME_DATA", win.ErrorInvalidFunction),
+		"whose file system isn't NTFS": {formatted, fail("FSCTL_GET_NTFS_VOLUME_DATA", winerr.ErrorInvalidFunction),
 			`disk 1, "vol 1", NTFS, 10719588352 bytes, clusters of 0`, none},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -70,7 +71,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.L
 			return err
 		}
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpenIf))
-		if errors.Is(err, win.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
+		if errors.Is(err, winerr.ErrorDirectory) || errors.Is(err, fs.ErrExist) {
 			return refuse(notADirectory)
 		}
 		if err != nil {
@@ -82,7 +83,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.L
 		}
 		if mounted == "" {
 			mountErr := directory.Mount(ctx, string(right.ID))
-			if mountErr != nil && !errors.Is(mountErr, win.ErrorDirNotEmpty) {
+			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
 				return v.explain(ctx, directory, mountErr)
 			}
 			// The query on the directory's handle says what is mounted now: this volume, one that another
@@ -119,7 +120,7 @@ func notEmpty(ctx context.Context, directory *pathpolicy.File) error {
 // checkEmpty returns an error if a directory isn't empty.
 func checkEmpty(ctx context.Context, directory *pathpolicy.File) error {
 	entries, err := directory.ReadDir(ctx, true)
-	if errors.Is(err, win.ErrorNoMoreFiles) {
+	if errors.Is(err, winerr.ErrorNoMoreFiles) {
 		err = nil
 	}
 	if err == nil && len(entries) > 0 {
@@ -182,7 +183,7 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, erro
 func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
 	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-		if errors.Is(err, win.ErrorDirectory) {
+		if errors.Is(err, winerr.ErrorDirectory) {
 			return refuse(notADirectory)
 		}
 		if err == nil {
@@ -203,7 +204,7 @@ func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mou
 	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
 		link, err := f.Link(ctx)
 		switch {
-		case errors.Is(err, win.ErrorNotAReparsePoint):
+		case errors.Is(err, winerr.ErrorNotAReparsePoint):
 			return checkEmpty(ctx, f)
 		case err == nil && !link.IsMountPoint():
 			return refuse(isLink)
@@ -212,7 +213,7 @@ func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mou
 		return err
 	})
 	switch {
-	case errors.Is(err, win.ErrorDirectory):
+	case errors.Is(err, winerr.ErrorDirectory):
 		return "", refuse(notADirectory)
 	case pathpolicy.Missing(err):
 		return "", nil
@@ -247,7 +248,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 // without: the volume's pods must be able to end.
 func (v *Volumes) flushUnlessMissing(ctx context.Context, id volume.ID) error {
 	err := v.flush(ctx, id)
-	if !win.IsGone(err) {
+	if !winerr.IsGone(err) {
 		return err
 	}
 	missing, missingErr := v.options.Users.IsMissing(ctx, id)
@@ -279,7 +280,7 @@ func (v *Volumes) whereMounted(ctx context.Context, id volume.ID, path pathpolic
 	unmount func(directory *pathpolicy.File) error) error {
 	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-		if errors.Is(err, win.ErrorDirectory) {
+		if errors.Is(err, winerr.ErrorDirectory) {
 			return refuse(notADirectory)
 		}
 		if err != nil {

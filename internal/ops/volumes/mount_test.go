@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -191,17 +192,17 @@ func TestUnmountKeepsWhatCannotBeFlushed(t *testing.T) {
 	n := newNode(t)
 	_, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
-	n.do(n.sim.Fail(winsim.Match{Call: "FlushFileBuffers", Count: 1}, win.ErrorIODevice))
-	simtest.WantError(t, n.volumes.UnmountVolume(t.Context(), id, staging), win.ErrorIODevice)
+	n.do(n.sim.Fail(winsim.Match{Call: "FlushFileBuffers", Count: 1}, winerr.ErrorIODevice))
+	simtest.WantError(t, n.volumes.UnmountVolume(t.Context(), id, staging), winerr.ErrorIODevice)
 	// It seems to be gone, and isn't.
-	n.do(n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: string(id[:20]), Count: 1}, win.ErrorDeviceNotConnected))
+	n.do(n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: string(id[:20]), Count: 1}, winerr.ErrorDeviceNotConnected))
 	simtest.WantError(t, n.volumes.UnmountVolume(t.Context(), id, staging), csiproxy.ErrUnavailable)
 	simtest.Want(t, "mounted", n.mountedAt(staging), id)
 }
 
 // A volume that is raw, or whose file system is damaged, may not know the request to flush it.
 func TestUnmountOfWhatKnowsNoFlush(t *testing.T) {
-	for _, errno := range []win.Errno{win.ErrorInvalidFunction, win.ErrorNotSupported} {
+	for _, errno := range []winerr.Errno{winerr.ErrorInvalidFunction, winerr.ErrorNotSupported} {
 		n := newNode(t)
 		_, id := n.attach(winsim.DiskSpec{})
 		n.do(n.volumes.MountVolume(t.Context(), id, staging))
@@ -411,8 +412,8 @@ func TestMountOnReFS(t *testing.T) {
 func TestUnmountWithoutMountManager(t *testing.T) {
 	n := newNode(t)
 	_, id := n.formatted(winsim.DiskSpec{})
-	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorInvalidParameter,
-		win.ErrorNotAReparsePoint} {
+	for _, errno := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound, winerr.ErrorInvalidParameter,
+		winerr.ErrorNotAReparsePoint} {
 		n.do(n.volumes.MountVolume(t.Context(), id, staging))
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, errno))
 		simtest.WantErrorOf(t, fmt.Sprintf("%v", errno), n.volumes.UnmountVolume(t.Context(), id, staging), nil)
@@ -420,8 +421,8 @@ func TestUnmountWithoutMountManager(t *testing.T) {
 		n.sim.ResetRules()
 	}
 	n.do(n.volumes.MountVolume(t.Context(), id, staging))
-	for _, errno := range []win.Errno{win.ErrorFileNotFound, win.ErrorAccessDenied} {
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, win.ErrorFileNotFound))
+	for _, errno := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorAccessDenied} {
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallDeleteVolumeMountPoint}, winerr.ErrorFileNotFound))
 		n.do(n.sim.Fail(winsim.Match{Call: "FSCTL_DELETE_REPARSE_POINT"}, errno))
 		if err := n.volumes.UnmountVolume(t.Context(), id, staging); err == nil {
 			t.Errorf("%v: unmounted is said, and %q is mounted", errno, n.mountedAt(staging))

@@ -22,6 +22,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -36,7 +38,7 @@ func TestFormatVolumeBesideSomebodyElse(t *testing.T) {
 				n := newNode(t)
 				_, id := n.attach(winsim.DiskSpec{})
 				if refusals > 0 {
-					n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: refusals}, win.ErrorGenFailure))
+					n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: refusals}, winerr.ErrorGenFailure))
 				}
 				formats := 0
 				var during string
@@ -84,7 +86,7 @@ func TestListVolumesWithSearch(t *testing.T) {
 	b, idB := n.attach(winsim.DiskSpec{})
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)
-	n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, win.ErrorInvalidName))
+	n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, winerr.ErrorInvalidName))
 	for _, c := range []struct {
 		number          disk.Number
 		id, masquerades volume.ID
@@ -183,8 +185,8 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 
 // A volume of which somebody has something open is formatted when they are done.
 func TestFormatVolumeRetries(t *testing.T) {
-	for errno, want := range map[win.Errno]int{
-		win.ErrorGenFailure: 3, win.ErrorSemTimeout: 3, win.ErrorRetry: 3, win.ErrorAccessDenied: 1, win.ErrorNotSupported: 1,
+	for errno, want := range map[winerr.Errno]int{
+		winerr.ErrorGenFailure: 3, winerr.ErrorSemTimeout: 3, winerr.ErrorRetry: 3, winerr.ErrorAccessDenied: 1, winerr.ErrorNotSupported: 1,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t)
@@ -210,7 +212,7 @@ func (l *lateList) FormatVolume(ctx context.Context, volume string, o win.Format
 		l.updates++
 	}
 	if l.updates < 2 {
-		return win.ErrorRetry
+		return winerr.ErrorRetry
 	}
 	return l.System.FormatVolume(ctx, volume, o)
 }
@@ -236,7 +238,7 @@ func TestFormatVolumeThatFailsHalfWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		_, id := n.attach(winsim.DiskSpec{})
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Skip: 1, Count: 1}, win.ErrorGenFailure))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Skip: 1, Count: 1}, winerr.ErrorGenFailure))
 		n.sim.OnCall(func(c winsim.Call) {
 			if c.Name == win.CallFormatVolume {
 				n.sim.OnCall(nil)
@@ -258,7 +260,7 @@ func TestFormatVolumeOfADiskSwappedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		number, id := n.attach(winsim.DiskSpec{})
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, win.ErrorGenFailure))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, winerr.ErrorGenFailure))
 		formats := 0
 		n.sim.OnCall(func(c winsim.Call) {
 			if c.Name != win.CallFormatVolume {
@@ -314,7 +316,7 @@ func TestFormatVolumeThatHasMoved(t *testing.T) {
 		_, id := n.attach(winsim.DiskSpec{})
 		paths, err := pathpolicy.New(kubelet)
 		n.do(err)
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, win.ErrorGenFailure))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, winerr.ErrorGenFailure))
 		now := false
 		n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.CallFormatVolume })
 		formats := simtest.Counted(n.sim, win.CallFormatVolume)
@@ -344,7 +346,7 @@ func TestSystemVolumes(t *testing.T) {
 		}
 	}
 	_, data := n.formatted(winsim.DiskSpec{})
-	n.do(n.sim.Fail(winsim.Match{Call: win.CallRegistryStrings}, win.ErrorAccessDenied))
+	n.do(n.sim.Fail(winsim.Match{Call: win.CallRegistryStrings}, winerr.ErrorAccessDenied))
 	for name, err := range map[string]error{
 		"MountVolume":  n.volumes.MountVolume(t.Context(), data, staging),
 		"FormatVolume": n.volumes.FormatVolume(t.Context(), data),
@@ -363,8 +365,8 @@ func TestDataVolumeOfDiskCountsPartitions(t *testing.T) {
 		n := newNode(t)
 		number := n.twoPartitions()
 		n.sim.Settle()
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "Partition2"}, win.ErrorFileNotFound))
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallFindVolumes}, win.ErrorNotSupported))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "Partition2"}, winerr.ErrorFileNotFound))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFindVolumes}, winerr.ErrorNotSupported))
 		_, err := n.volumes.DataVolumeOfDisk(t.Context(), number)
 		simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
 	})
@@ -392,7 +394,7 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 			n.do(err)
 			layout.Partitions = append(layout.Partitions, win.Partition{
 				Style: win.StyleGPT, StartingOffset: 5 * gibibyte, Length: gibibyte, Number: 2,
-				Type: win.PartitionTypeBasicData, ID: win.NewGUID(), RewritePartition: true,
+				Type: win.PartitionTypeBasicData, ID: winid.NewGUID(), RewritePartition: true,
 			})
 			n.do(h.SetLayout(t.Context(), layout))
 		}
@@ -486,7 +488,7 @@ func dynamic(sim *winsim.System) simtest.Controlled {
 		if err != nil {
 			return 0, err
 		}
-		ldm, _ := win.ParseGUID("af9b60a0-1431-4f62-bc68-3311714a69ad")
+		ldm, _ := winid.ParseGUID("af9b60a0-1431-4f62-bc68-3311714a69ad")
 		for i := range layout.Partitions {
 			layout.Partitions[i].Type = ldm
 		}
@@ -533,7 +535,7 @@ func spread(sim *winsim.System, path string) simtest.Controlled {
 		}
 		answer := win.EncodeDiskExtents(append(extents, win.DiskExtent{DiskNumber: 0, Length: 1 << 20}))
 		if len(out) < len(answer) {
-			return 0, win.ErrorMoreData
+			return 0, winerr.ErrorMoreData
 		}
 		return copy(out, answer), nil
 	}}

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -85,7 +86,7 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id volume.ID) error {
 	if err != nil { // one error proves nothing
 		err = v.flush(ctx, id)
 	}
-	if ctx.Err() != nil || !errors.As(err, new(win.Errno)) {
+	if ctx.Err() != nil || !errors.As(err, new(winerr.Errno)) {
 		return err
 	}
 	v.options.Logger.Warn("a volume isn't flushed before it is unmounted by force", "volume", id, "err", err)
@@ -96,7 +97,7 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id volume.ID) error {
 // point of a locked volume. Whether it can isn't documented. Without the other way, a volume would
 // stay mounted for ever, if it can't; so that stays until it is known from Windows.
 func mayBeOfLock(err error) bool {
-	return win.IsAny(err, win.ErrorAccessDenied, win.ErrorSharingViolation, win.ErrorNotReady)
+	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady)
 }
 
 // unmountUnlocked unmounts a volume that isn't locked, and locks it after that. If the lock fails
@@ -107,7 +108,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 	}
 	inside := context.WithoutCancel(ctx)
 	h, err := v.Lock(inside, id)
-	if err == nil || win.IsGone(err) {
+	if err == nil || winerr.IsGone(err) {
 		return h, err
 	}
 	why := "whether it came into use while it was unmounted can't be found out; try again"
@@ -133,7 +134,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 // as all public code does that locks a volume.
 func (v *Volumes) Lock(ctx context.Context, id volume.ID) (device.Handle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
-	isReadOnly := errors.Is(err, win.ErrorWriteProtect)
+	isReadOnly := errors.Is(err, winerr.ErrorWriteProtect)
 	if isReadOnly {
 		h, err = v.open(ctx, id, win.GenericRead)
 	}
@@ -169,7 +170,7 @@ func (e inUse) Unwrap() error { return e.error }
 
 // whileInUse returns err, of opening or locking a volume, as inUse if it says that the volume is.
 func whileInUse(id volume.ID, err error) error {
-	if win.IsAny(err, win.ErrorAccessDenied, win.ErrorSharingViolation) {
+	if winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation) {
 		return inUse{err, id}
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // A volume that somebody uses stays mounted, or is mounted again if Windows can't unmount it while it is
@@ -24,7 +25,7 @@ func TestUnmountUnused(t *testing.T) {
 		s.t.Cleanup(func() { s.do(s.sim.EndProcess(id)) })
 	}
 	locked := func(s subject) {
-		s.do(s.sim.SetSettings(winsim.Settings{LockedMountPoint: win.ErrorAccessDenied}))
+		s.do(s.sim.SetSettings(winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}))
 	}
 	// before has f run before the nth of some calls from now on.
 	before := func(s subject, call string, nth int, f func()) {
@@ -36,7 +37,7 @@ func TestUnmountUnused(t *testing.T) {
 			}
 		})
 	}
-	fail := func(s subject, call string, skip int, errno win.Errno) {
+	fail := func(s subject, call string, skip int, errno winerr.Errno) {
 		s.do(s.sim.Fail(winsim.Match{Call: call, Skip: skip}, errno))
 	}
 	for name, c := range map[string]struct {
@@ -51,13 +52,13 @@ func TestUnmountUnused(t *testing.T) {
 		"a process uses it":      {prepare: use, kind: csiproxy.ErrPermissionDenied, inUse: true, mounted: true},
 		"by force":               {prepare: use, force: true},
 		"not while it is locked": {prepare: locked},
-		"it can't be written out": {prepare: func(s subject) { fail(s, "FlushFileBuffers", 0, win.ErrorIODevice) },
+		"it can't be written out": {prepare: func(s subject) { fail(s, "FlushFileBuffers", 0, winerr.ErrorIODevice) },
 			kind: csiproxy.ErrUnavailable, mounted: true},
-		"it can't be unmounted": {prepare: func(s subject) { fail(s, win.CallDeleteVolumeMountPoint, 0, win.ErrorIODevice) },
+		"it can't be unmounted": {prepare: func(s subject) { fail(s, win.CallDeleteVolumeMountPoint, 0, winerr.ErrorIODevice) },
 			kind: csiproxy.ErrUnavailable, mounted: true},
 		"it can't be unmounted unlocked either": {prepare: func(s subject) {
 			locked(s)
-			fail(s, win.CallDeleteVolumeMountPoint, 1, win.ErrorIODevice)
+			fail(s, win.CallDeleteVolumeMountPoint, 1, winerr.ErrorIODevice)
 		}, kind: csiproxy.ErrUnavailable, mounted: true},
 		"it comes into use meanwhile": {prepare: func(s subject) {
 			locked(s)
@@ -66,12 +67,12 @@ func TestUnmountUnused(t *testing.T) {
 			says: []string{"it stays mounted, since it came into use while it was unmounted by process 2000", image}},
 		"whether it is used can't be found out": {prepare: func(s subject) {
 			locked(s)
-			fail(s, win.FsctlLockVolume.String(), 1, win.ErrorIODevice)
+			fail(s, win.FsctlLockVolume.String(), 1, winerr.ErrorIODevice)
 		}, kind: csiproxy.ErrFailedPrecondition, mounted: true, says: []string{"it stays mounted, since whether"}},
 		"it can't be mounted again": {prepare: func(s subject) {
 			locked(s)
 			before(s, win.FsctlLockVolume.String(), 2, func() { use(s) })
-			fail(s, win.CallSetVolumeMountPoint, 0, win.ErrorIODevice)
+			fail(s, win.CallSetVolumeMountPoint, 0, winerr.ErrorIODevice)
 		}, kind: csiproxy.ErrFailedPrecondition, says: []string{"it is unmounted and must be staged again", "1117"}},
 		"whether it is mounted again can't be found out": {prepare: func(s subject) {
 			locked(s)
@@ -80,7 +81,7 @@ func TestUnmountUnused(t *testing.T) {
 				s.sim.OnCall(func(c winsim.Call) {
 					if c.Name == win.CallSetVolumeMountPoint {
 						s.sim.OnCall(nil)
-						fail(s, win.FsctlGetReparsePoint.String(), 0, win.ErrorIODevice)
+						fail(s, win.FsctlGetReparsePoint.String(), 0, winerr.ErrorIODevice)
 					}
 				})
 			})
@@ -89,7 +90,7 @@ func TestUnmountUnused(t *testing.T) {
 		"the open says so": {prepare: func(s subject) {
 			use(s)
 			s.do(s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.id), `\`), Count: 1},
-				win.ErrorSharingViolation))
+				winerr.ErrorSharingViolation))
 		}, kind: csiproxy.ErrUnavailable, inUse: true, mounted: true},
 		"its disk leaves meanwhile": {prepare: func(s subject) {
 			locked(s)

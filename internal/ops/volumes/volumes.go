@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -198,7 +199,7 @@ func (v *Volumes) Information(ctx context.Context, id volume.ID) (_ win.VolumeIn
 		return win.VolumeInformation{}, false, err
 	}
 	info, err := v.sys.VolumeInformation(ctx, string(id))
-	if errors.Is(err, win.ErrorUnrecognizedVolume) {
+	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
 		return win.VolumeInformation{}, false, nil
 	}
 	return info, err == nil, err
@@ -324,7 +325,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, 
 // Windows' list of volumes doesn't have the volume yet. An error of the check before the format
 // isn't transient.
 func formatMaySucceed(err error) bool {
-	return win.IsAny(err, win.ErrorGenFailure, win.ErrorSemTimeout, win.ErrorRetry) &&
+	return winerr.IsAny(err, winerr.ErrorGenFailure, winerr.ErrorSemTimeout, winerr.ErrorRetry) &&
 		!errors.As(err, new(*csiproxy.Error))
 }
 
@@ -346,7 +347,7 @@ func (v *Volumes) WriteVolumeCache(ctx context.Context, id volume.ID) (err error
 
 func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
-	if errors.Is(err, win.ErrorWriteProtect) {
+	if errors.Is(err, winerr.ErrorWriteProtect) {
 		return nil // see opendisk.HasNothingToFlush
 	}
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -191,12 +192,12 @@ func TestIsVolumeFormattedNeverGuesses(t *testing.T) {
 	n := newNode(t)
 	_, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.SetVolumeLocked(string(id), true))
-	if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); !errors.Is(err, win.FVELockedVolume) {
+	if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); !errors.Is(err, winerr.FVELockedVolume) {
 		t.Errorf("a locked volume: %v, %v", formatted, err)
 	}
 	n.do(n.sim.SetVolumeLocked(string(id), false))
-	for _, errno := range []win.Errno{win.ErrorNotReady, win.ErrorIODevice, win.ErrorFileCorrupt, win.ErrorDiskCorrupt,
-		win.ErrorAccessDenied} {
+	for _, errno := range []winerr.Errno{winerr.ErrorNotReady, winerr.ErrorIODevice, winerr.ErrorFileCorrupt, winerr.ErrorDiskCorrupt,
+		winerr.ErrorAccessDenied} {
 		n.do(n.sim.Fail(winsim.Match{Call: "GetVolumeInformationW", Count: 1}, errno))
 		if formatted, err := n.volumes.IsVolumeFormatted(t.Context(), id); !errors.Is(err, errno) {
 			t.Errorf("error %d: %v, %v", errno, formatted, err)
@@ -370,7 +371,7 @@ func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
 	changes := simtest.Counted(n.sim, "IOCTL_DISK_SET_DRIVE_LAYOUT_EX")
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
-	n.do(n.sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE"}, win.ErrorInvalidFunction))
+	n.do(n.sim.Fail(winsim.Match{Call: "IOCTL_DISK_UPDATE_DRIVE_SIZE"}, winerr.ErrorInvalidFunction))
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	n.sim.ResetRules()
 
@@ -381,7 +382,7 @@ func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	id = volume.ID(n.sim.VolumesOfDisk(mbr)[0])
 	n.do(n.volumes.FormatVolume(t.Context(), id))
 	// The simulator grows no partition of such a disk.
-	simtest.WantErrorOf(t, "on an MBR disk", n.volumes.ResizeVolume(t.Context(), id, 0), win.ErrorInvalidParameter)
+	simtest.WantErrorOf(t, "on an MBR disk", n.volumes.ResizeVolume(t.Context(), id, 0), winerr.ErrorInvalidParameter)
 	simtest.Want(t, "changes of the table", changes()[0], 0)
 }
 
@@ -401,7 +402,7 @@ func TestResizeVolumeWhereTheTableDoesNotFollow(t *testing.T) {
 	n.do(n.sim.SetSettings(winsim.Settings{GrownAtOnce: true}))
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	n.do(n.sim.Fail(winsim.Match{Call: win.IoctlDiskUpdateDriveSize.String()}, win.ErrorInvalidFunction))
+	n.do(n.sim.Fail(winsim.Match{Call: win.IoctlDiskUpdateDriveSize.String()}, winerr.ErrorInvalidFunction))
 	changes := simtest.Counted(n.sim, win.IoctlDiskSetDriveLayoutEx.String(), win.IoctlDiskGrowPartition.String())
 	for _, bytes := range []int64{0, 15 * gibibyte, 20 * gibibyte} {
 		simtest.WantErrorOf(t, fmt.Sprint("to ", bytes), n.volumes.ResizeVolume(t.Context(), id, bytes),
@@ -418,7 +419,7 @@ func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		_, id := n.formatted(winsim.DiskSpec{})
-		n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Repair", Count: 1}, win.ErrorRetry))
+		n.do(n.sim.Fail(winsim.Match{Call: "MSFT_Volume.Repair", Count: 1}, winerr.ErrorRetry))
 		for _, damaged := range []bool{false, true} {
 			for _, mode := range []win.RepairMode{win.RepairScan, win.RepairSpotFix, win.RepairScan} {
 				if damaged && mode == win.RepairScan {

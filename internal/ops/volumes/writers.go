@@ -14,6 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/storage"
 )
 
@@ -27,13 +29,13 @@ const inheritedBelow = win.ObjectInherit | win.ContainerInherit
 // https://github.com/microsoft/Windows-Containers/issues/539 for Windows Server 2019, 2022 and 2025.
 // Nobody has published that of ReFS.
 var freshAccess = []win.ACE{
-	{Flags: inheritedBelow, Rights: win.FileFullControl, SID: win.SIDAdministrators},
-	{Flags: inheritedBelow, Rights: win.FileFullControl, SID: win.SIDSystem},
-	{Flags: inheritedBelow | win.InheritOnly, Rights: win.FileFullControl, SID: win.SIDCreatorOwner},
-	{Flags: inheritedBelow, Rights: win.FileReadExecute, SID: win.SIDUsers},
-	{Flags: win.ContainerInherit, Rights: win.FileAddSubdirectory, SID: win.SIDUsers},
-	{Flags: win.ContainerInherit | win.InheritOnly, Rights: win.FileAddFile, SID: win.SIDUsers},
-	{Rights: win.FileReadExecute, SID: win.SIDEveryone},
+	{Flags: inheritedBelow, Rights: win.FileFullControl, SID: winid.SIDAdministrators},
+	{Flags: inheritedBelow, Rights: win.FileFullControl, SID: winid.SIDSystem},
+	{Flags: inheritedBelow | win.InheritOnly, Rights: win.FileFullControl, SID: winid.SIDCreatorOwner},
+	{Flags: inheritedBelow, Rights: win.FileReadExecute, SID: winid.SIDUsers},
+	{Flags: win.ContainerInherit, Rights: win.FileAddSubdirectory, SID: winid.SIDUsers},
+	{Flags: win.ContainerInherit | win.InheritOnly, Rights: win.FileAddFile, SID: winid.SIDUsers},
+	{Rights: win.FileReadExecute, SID: winid.SIDEveryone},
 }
 
 // isFresh reports whether a list grants what freshAccess does, in whatever form: Windows may write the
@@ -95,14 +97,14 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 		if err != nil {
 			return err
 		}
-		entries[i] = win.ACE{Flags: inheritedBelow, Rights: win.FileModify, SID: win.SID(sid)}
+		entries[i] = win.ACE{Flags: inheritedBelow, Rights: win.FileModify, SID: winid.SID(sid)}
 	}
 	root, err := v.sys.OpenFile(ctx, string(right.ID), win.OpenOptions{
 		Access: win.FileListDirectory | win.FileReadAttributes | win.ReadControl | win.WriteDAC,
 		Share:  win.ShareRead | win.ShareWrite | win.ShareDelete, Disposition: win.FileOpen,
 		Options: win.FileDirectoryFile | win.FileOpenReparsePoint,
 	})
-	if !formatted && win.IsAny(err, win.ErrorAccessDenied, win.ErrorWriteProtect) {
+	if !formatted && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorWriteProtect) {
 		return nil // its list isn't that of a format, or nobody writes to it
 	}
 	if err != nil {
@@ -110,8 +112,8 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	list, err := root.AccessList(ctx)
-	const noAccessList win.Errno = 1336
-	if win.IsAny(err, win.ErrorInvalidFunction, win.ErrorNotSupported, noAccessList) {
+	const noAccessList winerr.Errno = 1336
+	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, noAccessList) {
 		return nil // everybody may write
 	}
 	if err != nil || !formatted && !isFresh(list) {
@@ -135,7 +137,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 func isEmpty(ctx context.Context, root win.File) (bool, error) {
 	for restart := true; ; restart = false {
 		entries, err := root.ReadDir(ctx, restart)
-		if errors.Is(err, win.ErrorNoMoreFiles) {
+		if errors.Is(err, winerr.ErrorNoMoreFiles) {
 			return true, nil
 		}
 		if err != nil {

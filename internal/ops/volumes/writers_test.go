@@ -13,6 +13,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
 
@@ -20,7 +22,7 @@ import (
 func (n *node) canWrite(path string) bool {
 	n.t.Helper()
 	err := n.sim.As(winsim.ContainerUser).WriteFile(path+`\of ContainerUser`, nil)
-	if err != nil && !errors.Is(err, win.ErrorAccessDenied) && !errors.Is(err, win.ErrorWriteProtect) {
+	if err != nil && !errors.Is(err, winerr.ErrorAccessDenied) && !errors.Is(err, winerr.ErrorWriteProtect) {
 		n.t.Error(err)
 	}
 	return err == nil
@@ -58,7 +60,7 @@ func TestWritersOfAVolumeThatIsFound(t *testing.T) {
 			n.do(n.sim.WriteFile(string(id)+"$RECYCLE.BIN", nil))
 		}, false},
 		"with another list":                {add(win.ACE{Rights: win.FileReadExecute, SID: "S-1-5-21-1-2-3-4"}), false},
-		"with a list that denies":          {add(win.ACE{Type: win.AccessDenied, Rights: win.Delete, SID: win.SIDEveryone}), false},
+		"with a list that denies":          {add(win.ACE{Type: win.AccessDenied, Rights: win.Delete, SID: winid.SIDEveryone}), false},
 		"with an entry of an unknown kind": {add(win.ACE{Type: 9}), false},
 		"mounted elsewhere": {func(n *node, _ uint32, id volume.ID) {
 			n.do(n.sim.MkdirAll(kubelet + `\plugins\other`))
@@ -128,9 +130,9 @@ func TestWritersThatCannotBeSet(t *testing.T) {
 			if call == win.CallVolumePathNames {
 				object = ""
 			}
-			n.do(n.sim.Fail(winsim.Match{Call: call, Object: object}, win.ErrorCRC))
+			n.do(n.sim.Fail(winsim.Match{Call: call, Object: object}, winerr.ErrorCRC))
 			err := n.volumes.MountVolume(t.Context(), id, staging)
-			if !errors.Is(err, win.ErrorCRC) || csiproxy.KindOf(err) == nil || n.mountedAt(staging) != "" {
+			if !errors.Is(err, winerr.ErrorCRC) || csiproxy.KindOf(err) == nil || n.mountedAt(staging) != "" {
 				t.Errorf("%v, mounted %q", err, n.mountedAt(staging))
 			}
 			n.sim.ResetRules()

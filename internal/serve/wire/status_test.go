@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const volumeA = `\\?\Volume{6a1c2d3e-0000-4000-8000-0123456789ab}\`
@@ -47,7 +47,7 @@ func TestErrorClasses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.reason, func(t *testing.T) {
-			original := &csiproxy.Error{Op: "MountVolume", Object: volumeA, Kind: test.kind, Err: win.Errno(32)}
+			original := &csiproxy.Error{Op: "MountVolume", Object: volumeA, Kind: test.kind, Err: winerr.Errno(32)}
 			sent := status.Convert(ToStatus(original))
 			if sent.Code() != test.code {
 				t.Errorf("code = %v, want %v", sent.Code(), test.code)
@@ -67,7 +67,7 @@ func TestErrorClasses(t *testing.T) {
 			}
 			want := &csiproxy.Error{
 				Op: "MountVolume", Object: volumeA, Kind: test.kind,
-				Detail: win.Errno(32).Error(), WindowsError: 32,
+				Detail: winerr.Errno(32).Error(), WindowsError: 32,
 			}
 			wantError(t, received, want)
 			if received.Error() != original.Error() {
@@ -119,7 +119,7 @@ func TestToStatusOfWrappedErrors(t *testing.T) {
 		{"deadline in an operation", &csiproxy.Error{Op: "Rescan", Err: context.DeadlineExceeded}, codes.DeadlineExceeded},
 		{"kind over cause", &csiproxy.Error{Op: "Rescan", Kind: csiproxy.ErrUnavailable, Err: context.Canceled},
 			codes.Unavailable},
-		{"Windows error", &csiproxy.Error{Op: "IsSymlink", Err: win.ErrorSharingViolation}, codes.Unavailable},
+		{"Windows error", &csiproxy.Error{Op: "IsSymlink", Err: winerr.ErrorSharingViolation}, codes.Unavailable},
 		{"nothing known", errors.New("something"), codes.Internal},
 	}
 	for _, test := range tests {

@@ -10,6 +10,7 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func (s *Service) AddRule(r *simv1.Rule) error {
@@ -24,7 +25,7 @@ func (s *Service) AddRule(r *simv1.Rule) error {
 	var err error
 	switch effect := r.GetEffect().(type) {
 	case *simv1.Rule_WindowsError:
-		err = s.sys.Fail(match, win.Errno(effect.WindowsError))
+		err = s.sys.Fail(match, winerr.Errno(effect.WindowsError))
 	case *simv1.Rule_DelayNs:
 		delay := s.sys.Delay
 		if r.Uncancellable {

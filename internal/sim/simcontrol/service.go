@@ -20,7 +20,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Service is the service csiproxy.sim.v1.Sim. Its endpoint is simv1.EndpointName.
@@ -107,7 +107,7 @@ func classify(err error) error {
 	_, isWindows := csiproxy.WindowsErrorOf(err)
 	var kind error
 	switch {
-	case errors.Is(err, win.ErrorInvalidParameter):
+	case errors.Is(err, winerr.ErrorInvalidParameter):
 		kind = csiproxy.ErrInvalidArgument
 	case isWindows:
 		// as for the storage calls

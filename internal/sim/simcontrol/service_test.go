@@ -26,6 +26,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // client calls the service of a node.
@@ -158,7 +159,7 @@ func TestRules(t *testing.T) {
 	for _, rule := range []*simv1.Rule{fail, delay} {
 		sim.do("AddRule", rule)
 	}
-	for i, want := range []error{nil, win.ErrorAccessDenied, nil} {
+	for i, want := range []error{nil, winerr.ErrorAccessDenied, nil} {
 		if _, err := sys.FindVolumes(ctx); !errors.Is(err, want) {
 			t.Errorf("call %d: error %v, want %v", i, err, want)
 		}
@@ -178,7 +179,7 @@ func TestRules(t *testing.T) {
 	if rules := get[simv1.ListRulesResponse](sim, "ListRules").Rules; len(rules) != 0 {
 		t.Errorf("after clearing there are %v", rules)
 	}
-	if err := sys.DeleteVolumeMountPoint(ctx, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
+	if err := sys.DeleteVolumeMountPoint(ctx, `C:\x\`); !errors.Is(err, winerr.ErrorFileNotFound) {
 		t.Errorf("after clearing, the call gives %v", err)
 	}
 
@@ -188,7 +189,7 @@ func TestRules(t *testing.T) {
 	})
 	impatient, cancel = context.WithCancel(ctx)
 	sys.OnCall(func(winsim.Call) { cancel() }) // before the delay
-	if err := sys.DeleteVolumeMountPoint(impatient, `C:\x\`); !errors.Is(err, win.ErrorFileNotFound) {
+	if err := sys.DeleteVolumeMountPoint(impatient, `C:\x\`); !errors.Is(err, winerr.ErrorFileNotFound) {
 		t.Errorf("a call that nothing interrupts: %v", err)
 	}
 	sys.OnCall(nil)

@@ -7,6 +7,7 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func (s *Service) AddService(r *simv1.WindowsService) error {
@@ -16,7 +17,7 @@ func (s *Service) AddService(r *simv1.WindowsService) error {
 		StartType:   win.ServiceDemandStart,
 		DependsOn:   r.DependsOn,
 		Running:     r.Running,
-		StartError:  win.Errno(r.StartError),
+		StartError:  winerr.Errno(r.StartError),
 	}
 	if r.StartType != nil {
 		spec.StartType = win.ServiceStartType(*r.StartType)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // controlName is the name under which rules and counters know a control code.
@@ -127,7 +128,7 @@ type gate struct {
 
 type rule struct {
 	Match
-	fail          win.Errno     // or
+	fail          winerr.Errno  // or
 	delay         time.Duration // one of both is set
 	uncancellable bool          // the delay goes on after the caller's context has ended
 	seen          int           // matching calls so far
@@ -137,7 +138,7 @@ type rule struct {
 type answer struct {
 	delay time.Duration // ends early with the caller's context
 	stuck time.Duration // after that: doesn't
-	fault win.Errno
+	fault winerr.Errno
 	reset <-chan struct{} // closed when the rules end, and with them stuck
 }
 
@@ -174,7 +175,7 @@ func (g *gate) admit(ctx context.Context, c Call) (answer, error) {
 		return answer{}, err
 	}
 	if strings.Contains(c.Object, "\x00") {
-		return answer{}, win.ErrorInvalidName
+		return answer{}, winerr.ErrorInvalidName
 	}
 	g.mu.Lock()
 	hook := g.hook
@@ -221,7 +222,7 @@ func callName(name string) (string, error) {
 	names := win.CallNames()
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 	if i < 0 {
-		return "", fmt.Errorf("no call %q%s: %w", name, didyoumean.Hint("", name, names), win.ErrorNotFound)
+		return "", fmt.Errorf("no call %q%s: %w", name, didyoumean.Hint("", name, names), winerr.ErrorNotFound)
 	}
 	return names[i], nil
 }
@@ -246,7 +247,7 @@ func (g *gate) add(r rule) (err error) {
 		return fmt.Errorf("rule: %w", err)
 	}
 	if r.Skip < 0 || r.Count < 0 {
-		return fmt.Errorf("rule for %s: skip %d and count %d: %w", r.Call, r.Skip, r.Count, win.ErrorInvalidParameter)
+		return fmt.Errorf("rule for %s: skip %d and count %d: %w", r.Call, r.Skip, r.Count, winerr.ErrorInvalidParameter)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -256,9 +257,9 @@ func (g *gate) add(r rule) (err error) {
 
 // Fail makes the calls that m describes fail with the Windows error number e,
 // without doing anything.
-func (g *gate) Fail(m Match, e win.Errno) error {
+func (g *gate) Fail(m Match, e winerr.Errno) error {
 	if e == 0 {
-		return fmt.Errorf("rule for %s: the error is 0: %w", m.Call, win.ErrorInvalidParameter)
+		return fmt.Errorf("rule for %s: the error is 0: %w", m.Call, winerr.ErrorInvalidParameter)
 	}
 	return g.add(rule{Match: m, fail: e})
 }
@@ -277,7 +278,7 @@ func (g *gate) DelayUncancellable(m Match, d time.Duration) error { return g.add
 
 func (g *gate) addDelay(m Match, d time.Duration, uncancellable bool) error {
 	if d <= 0 {
-		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, win.ErrorInvalidParameter)
+		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, winerr.ErrorInvalidParameter)
 	}
 	return g.add(rule{Match: m, delay: d, uncancellable: uncancellable})
 }

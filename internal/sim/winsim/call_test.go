@@ -21,6 +21,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestMatch(t *testing.T) {
@@ -52,13 +53,13 @@ func TestFail(t *testing.T) {
 		_, err := s.FindVolumes(ctx)
 		return err
 	}
-	must(t, s.Fail(Match{Call: "findfirstvolumew", Skip: 1, Count: 2}, win.ErrorNotReady))
-	for i, want := range []win.Errno{0, win.ErrorNotReady, win.ErrorNotReady, 0} {
+	must(t, s.Fail(Match{Call: "findfirstvolumew", Skip: 1, Count: 2}, winerr.ErrorNotReady))
+	for i, want := range []winerr.Errno{0, winerr.ErrorNotReady, winerr.ErrorNotReady, 0} {
 		wantErr(t, strings.Repeat("again ", i)+"find", find(), want)
 	}
-	must(t, s.Fail(Match{Call: "FindFirstVolumeW"}, win.ErrorIODevice))
+	must(t, s.Fail(Match{Call: "FindFirstVolumeW"}, winerr.ErrorIODevice))
 	for range 3 {
-		wantErr(t, "find", find(), win.ErrorIODevice)
+		wantErr(t, "find", find(), winerr.ErrorIODevice)
 	}
 	s.ResetRules()
 	wantErr(t, "after the reset", find(), 0)
@@ -66,17 +67,17 @@ func TestFail(t *testing.T) {
 		t.Errorf("%d calls were counted, want 8", n)
 	}
 
-	wantErr(t, "unknown call", s.Fail(Match{Call: "FindFirstVolume"}, win.ErrorIODevice), win.ErrorNotFound)
-	if err := s.Fail(Match{Call: "SetVolumeMountPoint"}, win.ErrorIODevice); err == nil ||
+	wantErr(t, "unknown call", s.Fail(Match{Call: "FindFirstVolume"}, winerr.ErrorIODevice), winerr.ErrorNotFound)
+	if err := s.Fail(Match{Call: "SetVolumeMountPoint"}, winerr.ErrorIODevice); err == nil ||
 		!strings.Contains(err.Error(), "SetVolumeMountPointW") {
 		t.Errorf("the error doesn't name the nearest call: %v", err)
 	}
-	wantErr(t, "no error", s.Fail(Match{Call: "FindFirstVolumeW"}, 0), win.ErrorInvalidParameter)
-	wantErr(t, "negative count", s.Fail(Match{Call: "FindFirstVolumeW", Count: -1}, win.ErrorIODevice),
-		win.ErrorInvalidParameter)
-	wantErr(t, "negative skip", s.Fail(Match{Call: "FindFirstVolumeW", Skip: -1}, win.ErrorIODevice),
-		win.ErrorInvalidParameter)
-	wantErr(t, "no delay", s.Delay(Match{Call: "FindFirstVolumeW"}, 0), win.ErrorInvalidParameter)
+	wantErr(t, "no error", s.Fail(Match{Call: "FindFirstVolumeW"}, 0), winerr.ErrorInvalidParameter)
+	wantErr(t, "negative count", s.Fail(Match{Call: "FindFirstVolumeW", Count: -1}, winerr.ErrorIODevice),
+		winerr.ErrorInvalidParameter)
+	wantErr(t, "negative skip", s.Fail(Match{Call: "FindFirstVolumeW", Skip: -1}, winerr.ErrorIODevice),
+		winerr.ErrorInvalidParameter)
+	wantErr(t, "no delay", s.Delay(Match{Call: "FindFirstVolumeW"}, 0), winerr.ErrorInvalidParameter)
 }
 
 // TestFailedCallDoesNothing also stages a disk that vanishes between list and open.
@@ -85,17 +86,17 @@ func TestFailedCallDoesNothing(t *testing.T) {
 	ctx := t.Context()
 	n, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", nil))
-	must(t, s.Fail(Match{Call: win.CallFormatVolume, Object: name, Count: 1}, win.ErrorGenFailure))
-	wantErr(t, "format", s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorGenFailure)
+	must(t, s.Fail(Match{Call: win.CallFormatVolume, Object: name, Count: 1}, winerr.ErrorGenFailure))
+	wantErr(t, "format", s.FormatVolume(ctx, name, win.FormatOptions{FileSystem: "NTFS"}), winerr.ErrorGenFailure)
 	if _, err := s.ReadFile(name + "file"); err != nil {
 		t.Errorf("the failed format did harm: %v", err)
 	}
 	other := attach(t, s, DiskSpec{})
-	must(t, s.Fail(Match{Call: win.CallOpen, Object: drivePath(n)}, win.ErrorFileNotFound))
+	must(t, s.Fail(Match{Call: win.CallOpen, Object: drivePath(n)}, winerr.ErrorFileNotFound))
 	paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	must(t, err)
 	for _, path := range []string{drivePath(n), paths[1]} {
-		wantErr(t, "open "+path, errorOf(s.OpenDevice(ctx, path, win.AccessNone)), win.ErrorFileNotFound)
+		wantErr(t, "open "+path, errorOf(s.OpenDevice(ctx, path, win.AccessNone)), winerr.ErrorFileNotFound)
 	}
 	closeHandle(t, openDevice(t, s, drivePath(other), win.AccessNone))
 }
@@ -132,7 +133,7 @@ func TestCallNames(t *testing.T) {
 
 func TestUnknownDelay(t *testing.T) {
 	_, err := Open(Config{Delays: Delays{Calls: map[string]time.Duration{"FindFirstVolume": 1}}})
-	wantErr(t, "a delay for no call", err, win.ErrorNotFound)
+	wantErr(t, "a delay for no call", err, winerr.ErrorNotFound)
 }
 
 // TestHook changes the node under the feet of a call.
@@ -269,7 +270,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}, func() error {
 		defer s.ResetRules()
 		s.OnCall(func(Call) {})
-		return s.Fail(Match{Call: win.CallFlush}, win.ErrorIODevice)
+		return s.Fail(Match{Call: win.CallFlush}, winerr.ErrorIODevice)
 	}, func() error {
 		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
 		return errors.Join(err, s.LogoutISCSITarget(ctx, id))

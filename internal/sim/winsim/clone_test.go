@@ -16,6 +16,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -69,8 +70,8 @@ func TestClone(t *testing.T) {
 	}
 	wantText(t, s, volume+"file", "content")
 	_, err = s.CloneDisk(copied, DiskSpec{Serial: "clone"})
-	wantErr(t, "a serial number that is taken", err, win.ErrorAlreadyExists)
-	wantErr(t, "clone no disk", errorOf(s.CloneDisk(77, DiskSpec{})), win.ErrorNotFound)
+	wantErr(t, "a serial number that is taken", err, winerr.ErrorAlreadyExists)
+	wantErr(t, "clone no disk", errorOf(s.CloneDisk(77, DiskSpec{})), winerr.ErrorNotFound)
 
 	// After a restart the first one is online.
 	_, err = s.AttachDisk(DiskSpec{Serial: s.Disks()[1].Spec.Serial, Offline: false})
@@ -95,18 +96,18 @@ func TestMoveDisk(t *testing.T) {
 	must(t, first.SetVolumeDirty(volume, true))
 	want := layoutOf(t, first, n)
 
-	wantErr(t, "take an attached disk", first.TakeDisk(serial, moved), win.ErrorDeviceInUse)
+	wantErr(t, "take an attached disk", first.TakeDisk(serial, moved), winerr.ErrorDeviceInUse)
 	must(t, first.DetachDisk(n))
 	must(t, first.TakeDisk(serial, moved))
-	wantErr(t, "take it again", first.TakeDisk(serial, moved+"-again"), win.ErrorNotFound)
+	wantErr(t, "take it again", first.TakeDisk(serial, moved+"-again"), winerr.ErrorNotFound)
 	if disks := first.Disks(); len(disks) != 1 {
 		t.Errorf("the first node has %+v", disks)
 	}
 
 	must(t, second.GiveDisk(moved))
-	wantErr(t, "give it again", second.GiveDisk(moved), win.ErrorAlreadyExists)
+	wantErr(t, "give it again", second.GiveDisk(moved), winerr.ErrorAlreadyExists)
 	must(t, os.WriteFile(moved+"-damaged", []byte("{"), 0o600))
-	wantErr(t, "give no disk", second.GiveDisk(moved+"-damaged"), win.ErrorInvalidParameter)
+	wantErr(t, "give no disk", second.GiveDisk(moved+"-damaged"), winerr.ErrorInvalidParameter)
 	must(t, second.Close())
 	second = openNode(t, Config{StateFile: kept})
 	defer closeHandle(t, second)
@@ -196,7 +197,7 @@ func TestNVMe(t *testing.T) {
 				t.Errorf("namespace %+v, %v", namespace, err)
 			}
 			_, err = control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodeNVMeNamespaceQuery(9))
-			wantErr(t, "another namespace", err, win.ErrorInvalidParameter)
+			wantErr(t, "another namespace", err, winerr.ErrorInvalidParameter)
 		})
 	}
 	// Namespaces of one controller have one adapter.
@@ -206,22 +207,22 @@ func TestNVMe(t *testing.T) {
 		t.Errorf("addresses %+v and %+v", x, y)
 	}
 	_, err := s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &hardware.NVMe{Controller: "azure", Namespace: 4}})
-	wantErr(t, "a namespace that is there", err, win.ErrorBusy)
+	wantErr(t, "a namespace that is there", err, winerr.ErrorBusy)
 	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &hardware.NVMe{Namespace: 256}})
-	wantErr(t, "a namespace without a LUN", err, win.ErrorInvalidParameter)
+	wantErr(t, "a namespace without a LUN", err, winerr.ErrorInvalidParameter)
 	_, err = s.AttachDisk(DiskSpec{SizeBytes: gib, NVMe: &hardware.NVMe{Controller: strings.Repeat("x", 21)}})
-	wantErr(t, "a long serial number", err, win.ErrorInvalidParameter)
+	wantErr(t, "a long serial number", err, winerr.ErrorInvalidParameter)
 
 	query := win.EncodeNVMeNamespaceQuery(2)
 	scsi := attach(t, s, DiskSpec{})
 	_, err = control(t, s, drivePath(scsi), win.IoctlStorageQueryProperty, query)
-	wantErr(t, "a SCSI disk", err, win.ErrorInvalidFunction)
-	silent := attach(t, s, DiskSpec{NVMe: &hardware.NVMe{Namespace: 2}, NVMeError: win.ErrorNotSupported})
+	wantErr(t, "a SCSI disk", err, winerr.ErrorInvalidFunction)
+	silent := attach(t, s, DiskSpec{NVMe: &hardware.NVMe{Namespace: 2}, NVMeError: winerr.ErrorNotSupported})
 	_, err = control(t, s, drivePath(silent), win.IoctlStorageQueryProperty, query)
-	wantErr(t, "a driver that doesn't know the query", err, win.ErrorNotSupported)
+	wantErr(t, "a driver that doesn't know the query", err, winerr.ErrorNotSupported)
 	must(t, s.SetSettings(Settings{NoNVMeIdentify: true}))
 	_, err = control(t, s, drivePath(a), win.IoctlStorageQueryProperty, query)
-	wantErr(t, "a Windows that doesn't know the query", err, win.ErrorInvalidFunction)
+	wantErr(t, "a Windows that doesn't know the query", err, winerr.ErrorInvalidFunction)
 }
 
 func TestLateAndNumbered(t *testing.T) {
@@ -234,8 +235,8 @@ func TestLateAndNumbered(t *testing.T) {
 		if late != 7 || next != 1 {
 			t.Errorf("numbers %d and %d", late, next)
 		}
-		wantErr(t, "a number that is taken", errorOf(s.AttachDisk(DiskSpec{SizeBytes: gib, Number: &seven})), win.ErrorBusy)
-		wantErr(t, "an early disk", errorOf(s.AttachDisk(DiskSpec{SizeBytes: gib, Late: -1})), win.ErrorInvalidParameter)
+		wantErr(t, "a number that is taken", errorOf(s.AttachDisk(DiskSpec{SizeBytes: gib, Number: &seven})), winerr.ErrorBusy)
+		wantErr(t, "an early disk", errorOf(s.AttachDisk(DiskSpec{SizeBytes: gib, Late: -1})), winerr.ErrorInvalidParameter)
 		s.Settle()
 		if took := time.Since(began); took != time.Minute+time.Second {
 			t.Errorf("it arrived after %v", took)
@@ -348,14 +349,14 @@ func TestSwapDisk(t *testing.T) {
 			return descriptor.SerialNumber, err
 		}
 		wantErr(t, "with a serial number that there is", s.SwapDisk(n, DiskSpec{Serial: "other"}, keep),
-			win.ErrorAlreadyExists)
-		wantErr(t, "Windows' own", s.SwapDisk(0, DiskSpec{}, keep), win.ErrorNotSupported)
-		wantErr(t, "none", s.SwapDisk(77, DiskSpec{}, keep), win.ErrorNotFound)
+			winerr.ErrorAlreadyExists)
+		wantErr(t, "Windows' own", s.SwapDisk(0, DiskSpec{}, keep), winerr.ErrorNotSupported)
+		wantErr(t, "none", s.SwapDisk(77, DiskSpec{}, keep), winerr.ErrorNotFound)
 		must(t, s.SwapDisk(n, DiskSpec{Serial: "clone"}, keep))
 		s.Settle()
-		var want win.Errno
+		var want winerr.Errno
 		if !keep {
-			want = win.ErrorDeviceNotConnected
+			want = winerr.ErrorDeviceNotConnected
 		}
 		got, err := serial(d)
 		if wantErr(t, "through the handle", err, want); keep && got != "clone" {

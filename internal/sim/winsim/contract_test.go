@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // The simulated node keeps the contract.
@@ -82,8 +83,8 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 // answer into the other one.
 func TestOracles(t *testing.T) {
 	for _, set := range []winsim.Settings{{}, {
-		DeletePendingDenied: true, FileAsDirectory: win.ErrorInvalidName, DeleteOnCloseDenied: true,
-		GrowTooFar: win.ErrorGenFailure, NoServer: win.ErrorBadNetName,
+		DeletePendingDenied: true, FileAsDirectory: winerr.ErrorInvalidName, DeleteOnCloseDenied: true,
+		GrowTooFar: winerr.ErrorGenFailure, NoServer: winerr.ErrorBadNetName,
 	}} {
 		simtest.OnWindows(t, set, map[string]func(*testing.T){"": func(t *testing.T) {
 			seamtest.RunOracles(t, seamtest.Config{New: newFixture, Which: answerOf(set)})
@@ -92,17 +93,17 @@ func TestOracles(t *testing.T) {
 }
 
 // answerOf says which error a node gives where a fact allows two: a switch decides.
-func answerOf(set winsim.Settings) func(*testing.T, []win.Errno) win.Errno {
-	second := map[[2]win.Errno]bool{
-		{win.ErrorDeletePending, win.ErrorAccessDenied}:  set.DeletePendingDenied,
-		{win.ErrorDirectory, win.ErrorInvalidName}:       set.FileAsDirectory != 0,
-		{win.ErrorWriteProtect, win.ErrorAccessDenied}:   set.DeleteOnCloseDenied,
-		{win.ErrorInvalidParameter, win.ErrorGenFailure}: set.GrowTooFar != 0,
-		{win.ErrorBadNetPath, win.ErrorBadNetName}:       set.NoServer != 0,
+func answerOf(set winsim.Settings) func(*testing.T, []winerr.Errno) winerr.Errno {
+	second := map[[2]winerr.Errno]bool{
+		{winerr.ErrorDeletePending, winerr.ErrorAccessDenied}:  set.DeletePendingDenied,
+		{winerr.ErrorDirectory, winerr.ErrorInvalidName}:       set.FileAsDirectory != 0,
+		{winerr.ErrorWriteProtect, winerr.ErrorAccessDenied}:   set.DeleteOnCloseDenied,
+		{winerr.ErrorInvalidParameter, winerr.ErrorGenFailure}: set.GrowTooFar != 0,
+		{winerr.ErrorBadNetPath, winerr.ErrorBadNetName}:       set.NoServer != 0,
 	}
-	return func(t *testing.T, allowed []win.Errno) win.Errno {
+	return func(t *testing.T, allowed []winerr.Errno) winerr.Errno {
 		t.Helper()
-		on, ok := second[[2]win.Errno(allowed)]
+		on, ok := second[[2]winerr.Errno(allowed)]
 		switch {
 		case !ok || len(allowed) > 2:
 			t.Fatalf("no switch decides between %v", allowed)

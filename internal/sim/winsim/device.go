@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // OpenDevice is CreateFileW of a disk or volume that exists.
@@ -27,7 +28,7 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 			err = v.Admits(access)
 		}
 		if err == nil && s.settings.WriteProtectedOpen && access&win.GenericWrite != 0 && v.IsMountedReadOnly() {
-			err = win.ErrorWriteProtect
+			err = winerr.ErrorWriteProtect
 		}
 		if err != nil {
 			return nil, err
@@ -55,7 +56,7 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 			return err
 		}
 		if d.stale(code) {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		if d.disk != nil {
 			n, err = d.sys.disks.Control(d.disk, code, in, out)
@@ -83,14 +84,14 @@ func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 		case on != nil:
 			size = on.Seen
 		case d.volume.Offline:
-			return win.ErrorNotReady
+			return winerr.ErrorNotReady
 		case d.volume.Locked:
-			return win.FVELockedVolume
+			return winerr.FVELockedVolume
 		default:
 			on, start, size = d.volume.Disk, d.volume.Offset, d.volume.Length
 		}
 		if off < 0 || off%on.SectorSize() != 0 || int64(len(p))%on.SectorSize() != 0 {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		n = int(max(0, min(int64(len(p)), size-off)))
 		if _, err := on.Image.ReadAt(p[:n], start+off); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -17,7 +18,7 @@ type DiskSpec = hardware.Disk
 
 // DeviceInterfaces is CM_Get_Device_Interface_List for present devices: disks,
 // volumes or storage adapters.
-func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
+func (s *System) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
 	return ask(ctx, s, Call{win.CallDeviceInterfaces, class.String()}, func() (paths []string, err error) {
 		switch class {
 		case win.InterfaceClassDisk:

@@ -14,13 +14,15 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 func TestSystemDisk(t *testing.T) {
 	s := newNode(t, Delays{})
 	type part struct {
 		Number uint32
-		Type   win.GUID
+		Type   winid.GUID
 		Offset int64
 		Length int64
 	}
@@ -55,13 +57,13 @@ func TestSystemDisk(t *testing.T) {
 	}
 	offline := win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}.Encode()
 	_, err = control(t, s, drivePath(0), win.IoctlDiskSetDiskAttributes, offline)
-	wantErr(t, "take the system disk offline", err, win.ErrorAccessDenied)
+	wantErr(t, "take the system disk offline", err, winerr.ErrorAccessDenied)
 	_, err = control(t, s, drivePath(0), win.IoctlDiskCreateDisk,
-		win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}.Encode())
-	wantErr(t, "initialise the system disk", err, win.ErrorAccessDenied)
+		win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID()}.Encode())
+	wantErr(t, "initialise the system disk", err, winerr.ErrorAccessDenied)
 	wantErr(t, "format C:", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}),
-		win.ErrorAccessDenied)
-	wantErr(t, "detach the system disk", s.DetachDisk(0), win.ErrorAccessDenied)
+		winerr.ErrorAccessDenied)
+	wantErr(t, "detach the system disk", s.DetachDisk(0), winerr.ErrorAccessDenied)
 }
 
 // numbers gives the disk numbers by serial number, win.NoNumber left out.
@@ -102,27 +104,27 @@ func TestAttachErrors(t *testing.T) {
 	attach(t, s, DiskSpec{Serial: "a", SCSI: &win.SCSIAddress{PortNumber: 1, LUN: 7}})
 	for name, tc := range map[string]struct {
 		spec DiskSpec
-		want win.Errno
+		want winerr.Errno
 	}{
-		"no size":         {DiskSpec{}, win.ErrorInvalidParameter},
-		"small":           {DiskSpec{SizeBytes: 512}, win.ErrorInvalidParameter},
-		"half a sector":   {DiskSpec{SizeBytes: gib + 512, SectorSize: 4096}, win.ErrorInvalidParameter},
-		"sector size":     {DiskSpec{SizeBytes: gib, SectorSize: 520}, win.ErrorInvalidParameter},
-		"serial in use":   {DiskSpec{SizeBytes: gib, Serial: "a"}, win.ErrorAlreadyExists},
-		"address in use":  {DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: 1, LUN: 7}}, win.ErrorBusy},
-		"system's serial": {DiskSpec{SizeBytes: gib, Serial: "SIMSYSTEM"}, win.ErrorAlreadyExists},
+		"no size":         {DiskSpec{}, winerr.ErrorInvalidParameter},
+		"small":           {DiskSpec{SizeBytes: 512}, winerr.ErrorInvalidParameter},
+		"half a sector":   {DiskSpec{SizeBytes: gib + 512, SectorSize: 4096}, winerr.ErrorInvalidParameter},
+		"sector size":     {DiskSpec{SizeBytes: gib, SectorSize: 520}, winerr.ErrorInvalidParameter},
+		"serial in use":   {DiskSpec{SizeBytes: gib, Serial: "a"}, winerr.ErrorAlreadyExists},
+		"address in use":  {DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: 1, LUN: 7}}, winerr.ErrorBusy},
+		"system's serial": {DiskSpec{SizeBytes: gib, Serial: "SIMSYSTEM"}, winerr.ErrorAlreadyExists},
 	} {
 		wantErr(t, name, errorOf(s.AttachDisk(tc.spec)), tc.want)
 	}
 	if n := len(s.Disks()); n != 2 {
 		t.Errorf("failed calls left %d disks, want 2", n)
 	}
-	wantErr(t, "detach an unknown disk", s.DetachDisk(9), win.ErrorNotFound)
-	wantErr(t, "detach no disk", s.DetachDisk(win.NoNumber), win.ErrorNotFound)
-	wantErr(t, "grow to less", s.GrowDisk(1, gib), win.ErrorInvalidParameter)
-	wantErr(t, "grow by a byte", s.GrowDisk(1, 10*gib+1), win.ErrorInvalidParameter)
-	wantErr(t, "write behind the end", s.WriteImage(1, make([]byte, 2), 10*gib-1), win.ErrorInvalidParameter)
-	wantErr(t, "read behind the end", s.ReadImage(1, make([]byte, 2), 10*gib-1), win.ErrorInvalidParameter)
+	wantErr(t, "detach an unknown disk", s.DetachDisk(9), winerr.ErrorNotFound)
+	wantErr(t, "detach no disk", s.DetachDisk(win.NoNumber), winerr.ErrorNotFound)
+	wantErr(t, "grow to less", s.GrowDisk(1, gib), winerr.ErrorInvalidParameter)
+	wantErr(t, "grow by a byte", s.GrowDisk(1, 10*gib+1), winerr.ErrorInvalidParameter)
+	wantErr(t, "write behind the end", s.WriteImage(1, make([]byte, 2), 10*gib-1), winerr.ErrorInvalidParameter)
+	wantErr(t, "read behind the end", s.ReadImage(1, make([]byte, 2), 10*gib-1), winerr.ErrorInvalidParameter)
 }
 
 // TestDetached: a detached disk comes back with its data.
@@ -134,7 +136,7 @@ func TestDetached(t *testing.T) {
 	if d := s.Disks()[1]; d.State != disks.Detached || d.Number != win.NoNumber {
 		t.Errorf("detached: %+v", d)
 	}
-	wantErr(t, "read a detached disk", s.ReadImage(n, make([]byte, 4), 5000), win.ErrorNotFound)
+	wantErr(t, "read a detached disk", s.ReadImage(n, make([]byte, 4), 5000), winerr.ErrorNotFound)
 
 	address := &win.SCSIAddress{PortNumber: 3, LUN: 4}
 	n, err := s.AttachDisk(DiskSpec{Serial: "a", SizeBytes: 20 * gib, SCSI: address})
@@ -157,10 +159,10 @@ func TestDeleteDisk(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{Serial: "a"})
 	must(t, s.WriteImage(n, []byte("data"), 5000))
-	wantErr(t, "delete an attached disk", s.DeleteDisk("a"), win.ErrorDeviceInUse)
+	wantErr(t, "delete an attached disk", s.DeleteDisk("a"), winerr.ErrorDeviceInUse)
 	must(t, s.DetachDisk(n))
 	must(t, s.DeleteDisk("a"))
-	wantErr(t, "delete it again", s.DeleteDisk("a"), win.ErrorNotFound)
+	wantErr(t, "delete it again", s.DeleteDisk("a"), winerr.ErrorNotFound)
 	if disks := s.Disks(); len(disks) != 1 {
 		t.Errorf("disks %+v", disks)
 	}
@@ -173,7 +175,7 @@ func TestDeleteDisk(t *testing.T) {
 
 	must(t, s.ISCSI().AddTarget(iscsitarget.Target{IQN: iqn, Portals: []win.ISCSIPortal{portal1}},
 		DiskSpec{SizeBytes: gib, Serial: "lun"}))
-	wantErr(t, "delete a target's disk", s.DeleteDisk("lun"), win.ErrorNotSupported)
+	wantErr(t, "delete a target's disk", s.DeleteDisk("lun"), winerr.ErrorNotSupported)
 	must(t, s.ISCSI().RemoveTarget(iqn))
 	must(t, s.DeleteDisk("lun"))
 }
@@ -215,15 +217,15 @@ func TestIdentity(t *testing.T) {
 
 func TestUnsupportedQueries(t *testing.T) {
 	s := newNode(t, Delays{})
-	n := attach(t, s, DiskSpec{Page83Error: win.ErrorInvalidFunction, LocationError: win.ErrorNotSupported,
-		SCSIAddressError: win.ErrorInvalidFunction})
+	n := attach(t, s, DiskSpec{Page83Error: winerr.ErrorInvalidFunction, LocationError: winerr.ErrorNotSupported,
+		SCSIAddressError: winerr.ErrorInvalidFunction})
 	_, err := control(t, s, drivePath(n), win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDeviceID))
-	wantErr(t, "page 83", err, win.ErrorInvalidFunction)
+	wantErr(t, "page 83", err, winerr.ErrorInvalidFunction)
 	_, err = control(t, s, drivePath(n), win.IoctlStorageQueryProperty,
 		win.EncodePropertyQuery(win.PropertyDeviceLocation))
-	wantErr(t, "location", err, win.ErrorNotSupported)
+	wantErr(t, "location", err, winerr.ErrorNotSupported)
 	_, err = control(t, s, drivePath(n), win.IoctlScsiGetAddress, nil)
-	wantErr(t, "SCSI address", err, win.ErrorInvalidFunction)
+	wantErr(t, "SCSI address", err, winerr.ErrorInvalidFunction)
 }
 
 // TestDiskControlErrors is about handles and buffers of which the contract and the facts of others
@@ -242,38 +244,38 @@ func TestDiskControlErrors(t *testing.T) {
 		code   win.IoctlCode
 		in     []byte
 		out    int
-		want   win.Errno
+		want   winerr.Errno
 	}{
 		{"geometry", win.AccessNone, win.IoctlDiskGetDriveGeometryEx, nil, 40, 0},
-		{"geometry, short", win.AccessNone, win.IoctlDiskGetDriveGeometryEx, nil, 39, win.ErrorInsufficientBuffer},
-		{"length, write access", win.GenericWrite, win.IoctlDiskGetLengthInfo, nil, 8, win.ErrorAccessDenied},
+		{"geometry, short", win.AccessNone, win.IoctlDiskGetDriveGeometryEx, nil, 39, winerr.ErrorInsufficientBuffer},
+		{"length, write access", win.GenericWrite, win.IoctlDiskGetLengthInfo, nil, 8, winerr.ErrorAccessDenied},
 		{"layout", win.AccessNone, win.IoctlDiskGetDriveLayoutEx, nil, 48, 0},
-		{"layout, short", win.AccessNone, win.IoctlDiskGetDriveLayoutEx, nil, 47, win.ErrorInsufficientBuffer},
+		{"layout, short", win.AccessNone, win.IoctlDiskGetDriveLayoutEx, nil, 47, winerr.ErrorInsufficientBuffer},
 		{"set attributes", readWrite, win.IoctlDiskSetDiskAttributes, attributes.Encode(), 0, 0},
 		{"set attributes, short", readWrite, win.IoctlDiskSetDiskAttributes, attributes.Encode()[:39],
-			0, win.ErrorInvalidParameter},
-		{"set attributes, version", readWrite, win.IoctlDiskSetDiskAttributes, badVersion, 0, win.ErrorInvalidParameter},
-		{"set attributes, unknown one", readWrite, win.IoctlDiskSetDiskAttributes, unknownBit, 0, win.ErrorInvalidParameter},
+			0, winerr.ErrorInvalidParameter},
+		{"set attributes, version", readWrite, win.IoctlDiskSetDiskAttributes, badVersion, 0, winerr.ErrorInvalidParameter},
+		{"set attributes, unknown one", readWrite, win.IoctlDiskSetDiskAttributes, unknownBit, 0, winerr.ErrorInvalidParameter},
 		{"update properties", win.AccessNone, win.IoctlDiskUpdateProperties, nil, 0, 0},
-		{"create disk, short", readWrite, win.IoctlDiskCreateDisk, make([]byte, 23), 0, win.ErrorInvalidParameter},
+		{"create disk, short", readWrite, win.IoctlDiskCreateDisk, make([]byte, 23), 0, winerr.ErrorInvalidParameter},
 		{"create disk, unknown style", readWrite, win.IoctlDiskCreateDisk, win.CreateDisk{Style: 7}.Encode(), 0,
-			win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
 		{"create disk, too many entries", readWrite, win.IoctlDiskCreateDisk,
-			win.CreateDisk{Style: win.StyleGPT, MaxPartitionCount: 1 << 31}.Encode(), 0, win.ErrorInvalidParameter},
-		{"set layout, short", readWrite, win.IoctlDiskSetDriveLayoutEx, make([]byte, 47), 0, win.ErrorInvalidParameter},
+			win.CreateDisk{Style: win.StyleGPT, MaxPartitionCount: 1 << 31}.Encode(), 0, winerr.ErrorInvalidParameter},
+		{"set layout, short", readWrite, win.IoctlDiskSetDriveLayoutEx, make([]byte, 47), 0, winerr.ErrorInvalidParameter},
 		{"SCSI address", win.AccessNone, win.IoctlScsiGetAddress, nil, 8, 0},
-		{"SCSI address, short", win.AccessNone, win.IoctlScsiGetAddress, nil, 7, win.ErrorInsufficientBuffer},
+		{"SCSI address, short", win.AccessNone, win.IoctlScsiGetAddress, nil, 7, winerr.ErrorInsufficientBuffer},
 		{"property, short", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(win.PropertyDevice), 7,
-			win.ErrorInsufficientBuffer},
+			winerr.ErrorInsufficientBuffer},
 		{"property, unknown", win.AccessNone, win.IoctlStorageQueryProperty, win.EncodePropertyQuery(999), 64,
-			win.ErrorInvalidFunction},
-		{"unknown control", readWrite, 0x12345678, nil, 64, win.ErrorInvalidFunction},
+			winerr.ErrorInvalidFunction},
+		{"unknown control", readWrite, 0x12345678, nil, 64, winerr.ErrorInvalidFunction},
 	} {
 		d := openDevice(t, s, drivePath(n), tc.access)
 		wantErr(t, tc.name, errorOf(d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))), tc.want)
 		closeHandle(t, d)
 		_, err := d.Control(t.Context(), tc.code, tc.in, make([]byte, tc.out))
-		wantErr(t, tc.name+", closed", err, win.ErrorInvalidHandle)
+		wantErr(t, tc.name+", closed", err, winerr.ErrorInvalidHandle)
 	}
 }
 
@@ -291,16 +293,16 @@ func TestOpenDevice(t *testing.T) {
 		drivePath(n), strings.ToUpper(paths[1]), `\\?\physicaldrive1`, device1(volume), `\\.\`+volume[4:len(volume)-1], strings.ToUpper(device1(volume)), `\\.\C:`) {
 		closeHandle(t, openDevice(t, s, path, win.AccessNone))
 	}
-	for path, want := range map[string]win.Errno{
-		`\\.\PhysicalDrive9`:  win.ErrorFileNotFound,
-		`\\.\PhysicalDrive01`: win.ErrorFileNotFound,
-		`\\.\PhysicalDrive`:   win.ErrorFileNotFound,
-		`\\.\Q:`:              win.ErrorFileNotFound,
-		`C:\`:                 win.ErrorFileNotFound,
-		``:                    win.ErrorFileNotFound,
-		volume:                win.ErrorAccessDenied,
-		`\\?\Volume{00000000-0000-0000-0000-000000000000}`:  win.ErrorFileNotFound,
-		`\\?\Volume{00000000-0000-0000-0000-000000000000}\`: win.ErrorPathNotFound,
+	for path, want := range map[string]winerr.Errno{
+		`\\.\PhysicalDrive9`:  winerr.ErrorFileNotFound,
+		`\\.\PhysicalDrive01`: winerr.ErrorFileNotFound,
+		`\\.\PhysicalDrive`:   winerr.ErrorFileNotFound,
+		`\\.\Q:`:              winerr.ErrorFileNotFound,
+		`C:\`:                 winerr.ErrorFileNotFound,
+		``:                    winerr.ErrorFileNotFound,
+		volume:                winerr.ErrorAccessDenied,
+		`\\?\Volume{00000000-0000-0000-0000-000000000000}`:  winerr.ErrorFileNotFound,
+		`\\?\Volume{00000000-0000-0000-0000-000000000000}\`: winerr.ErrorPathNotFound,
 	} {
 		wantErr(t, path, errorOf(s.OpenDevice(t.Context(), path, win.AccessNone)), want)
 	}
@@ -388,7 +390,7 @@ func TestRescan(t *testing.T) {
 	if n := attach(t, s, spec); n != 1 {
 		t.Errorf("it will have the number %d", n)
 	}
-	if _, err := s.OpenDevice(t.Context(), win.PhysicalDrive(1), win.AccessNone); err != win.ErrorFileNotFound {
+	if _, err := s.OpenDevice(t.Context(), win.PhysicalDrive(1), win.AccessNone); err != winerr.ErrorFileNotFound {
 		t.Errorf("before it arrived: %v", err)
 	}
 	if n := attach(t, s, DiskSpec{Serial: "quick"}); n != 2 {
@@ -423,7 +425,7 @@ func TestRescan(t *testing.T) {
 		t.Error("the enumeration of the root didn't find it")
 	}
 	wantErr(t, "enumerate an unknown adapter", s.ReenumerateDevice(t.Context(), disks.PortInterface(77)),
-		win.ErrorNotFound)
+		winerr.ErrorNotFound)
 }
 
 func TestMultipathMember(t *testing.T) {
@@ -460,12 +462,12 @@ func TestGoneDisk(t *testing.T) {
 	default:
 		t.Error("no notice of the removal")
 	}
-	wantErr(t, "read the disk", errorOf(d.ReadAt(t.Context(), make([]byte, 512), 0)), win.ErrorDeviceNotConnected)
+	wantErr(t, "read the disk", errorOf(d.ReadAt(t.Context(), make([]byte, 512), 0)), winerr.ErrorDeviceNotConnected)
 	_, err = v.Control(t.Context(), win.IoctlDiskGetLengthInfo, nil, make([]byte, 8))
-	wantErr(t, "control of the volume", err, win.ErrorDeviceNotConnected)
-	wantErr(t, "list the directory", errorOf(f.ReadDir(t.Context(), true)), win.ErrorDeviceNotConnected)
+	wantErr(t, "control of the volume", err, winerr.ErrorDeviceNotConnected)
+	wantErr(t, "list the directory", errorOf(f.ReadDir(t.Context(), true)), winerr.ErrorDeviceNotConnected)
 	_, err = f.OpenAt(t.Context(), "x", win.OpenOptions{Disposition: win.FileOpen})
-	wantErr(t, "open below the directory", err, win.ErrorDeviceNotConnected)
+	wantErr(t, "open below the directory", err, winerr.ErrorDeviceNotConnected)
 	closeHandle(t, d)
 	closeHandle(t, v)
 	closeHandle(t, f)

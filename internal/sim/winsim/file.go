@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // OpenFile is CreateFileW of a whole path. Links on the way are followed, and so
@@ -60,25 +61,25 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 			return nil, err
 		}
 		if f.sys.settings.BindFilter {
-			return nil, win.ErrorReparsePointEncountered
+			return nil, winerr.ErrorReparsePointEncountered
 		}
 		if f.sys.settings.BindFilterInvalid {
 			f.opens++
 			if f.opens == 1 || f.opens == 2 && len(name)%2 == 0 {
-				return nil, win.ErrorInvalidParameter
+				return nil, winerr.ErrorInvalidParameter
 			}
 		}
 		dir, names := f.handle.file.Node(), strings.Split(name, `\`)
 		switch {
 		case slices.ContainsFunc(names, func(n string) bool { return n == "" || n == "." || n == ".." }):
-			return nil, win.ErrorInvalidName
+			return nil, winerr.ErrorInvalidName
 		case len(names) > 1 && dir.Info().IsReparsePoint():
-			return nil, win.ErrorReparsePointEncountered
+			return nil, winerr.ErrorReparsePointEncountered
 		}
 		opened, err := f.sys.paths.Walk(f.root, f.fs, dir, names, o)
 		if err != nil {
 			if errors.As(err, new(*paths.Reparse)) {
-				return nil, win.ErrorReparsePointEncountered
+				return nil, winerr.ErrorReparsePointEncountered
 			}
 			return nil, err
 		}
@@ -97,11 +98,11 @@ func (f *file) FinalPath(ctx context.Context) (string, error) {
 	return askOf(ctx, f.handle, win.CallFinalPath, func() (string, error) {
 		v, ok := f.root.(*volumes.Volume)
 		if !ok {
-			return "", win.ErrorPathNotFound
+			return "", winerr.ErrorPathNotFound
 		}
 		node := f.file.Node()
 		if node.Deleted() {
-			return "", win.ErrorFileNotFound
+			return "", winerr.ErrorFileNotFound
 		}
 		return v.Name() + strings.TrimPrefix(node.Path(), `\`), nil
 	})
@@ -112,7 +113,7 @@ func (f *file) Volume(ctx context.Context) (string, error) {
 	return askOf(ctx, f.handle, win.CallFinalPath, func() (string, error) {
 		v, ok := f.root.(*volumes.Volume)
 		if !ok {
-			return "", win.ErrorPathNotFound
+			return "", winerr.ErrorPathNotFound
 		}
 		return v.Name(), nil
 	})
@@ -139,21 +140,21 @@ func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) 
 			switch n = copy(out, data); {
 			case n < header:
 				n = 0
-				return win.ErrorInsufficientBuffer
+				return winerr.ErrorInsufficientBuffer
 			case n < len(data):
-				return win.ErrorMoreData
+				return winerr.ErrorMoreData
 			}
 			return nil
 		case win.FsctlSetReparsePoint, win.FsctlDeleteReparsePoint:
 			if f.sys.paths.DeniesMountPoint(f.handle.file) {
-				return win.ErrorAccessDenied
+				return winerr.ErrorAccessDenied
 			}
 			if code == win.FsctlSetReparsePoint {
 				return f.change(func() error { return f.file.SetReparse(in) })
 			}
 			return f.change(func() error { return f.file.DeleteReparse(in) })
 		}
-		return win.ErrorInvalidFunction
+		return winerr.ErrorInvalidFunction
 	})
 	return n, err
 }
@@ -201,7 +202,7 @@ func (f *file) LockByte(ctx context.Context, offset int64) error {
 // since the file was opened.
 func (f *file) change(do func() error) error {
 	if !f.root.Writable() {
-		return win.ErrorWriteProtect
+		return winerr.ErrorWriteProtect
 	}
 	return do()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestPaths(t *testing.T) {
@@ -24,7 +25,7 @@ func TestPaths(t *testing.T) {
 	must(t, s.MkdirAll(kubelet+`\Dir\sub`))
 	must(t, s.WriteFile(kubelet+`\Dir\file`, nil))
 	must(t, s.WriteFile(name+`file`, nil))
-	for path, want := range map[string]win.Errno{
+	for path, want := range map[string]winerr.Errno{
 		kubelet + `\Dir`:                         0,
 		strings.ToUpper(kubelet) + `\dIR\`:       0,
 		`c:/var/lib/kubelet/dir/sub`:             0,
@@ -36,30 +37,30 @@ func TestPaths(t *testing.T) {
 		system + `var\LIB\kubelet`:               0,
 		system:                                   0,
 		name + `FILE`:                            0,
-		kubelet + `\missing`:                     win.ErrorFileNotFound,
-		kubelet + `\missing\dir`:                 win.ErrorPathNotFound,
-		kubelet + `\Dir\file\dir`:                win.ErrorPathNotFound,
-		kubelet + `\a:b`:                         win.ErrorInvalidName,
-		kubelet + `\a*`:                          win.ErrorInvalidName,
-		kubelet + `\` + strings.Repeat(`x`, 256): win.ErrorInvalidName,
-		`\\?\C:\var\..\var`:                      win.ErrorInvalidName,
-		`\\?\C:\var\\lib`:                        win.ErrorInvalidName,
-		`\\?\C:/var`:                             win.ErrorInvalidName,
-		`\\?\C:\var/lib`:                         win.ErrorInvalidName,
-		`\var\lib\kubelet`:                       win.ErrorInvalidName,
-		`var`:                                    win.ErrorInvalidName,
-		`C:`:                                     win.ErrorInvalidName,
-		`C:var`:                                  win.ErrorInvalidName,
-		`1:\var`:                                 win.ErrorInvalidName,
-		``:                                       win.ErrorInvalidName,
-		`Q:\`:                                    win.ErrorPathNotFound,
-		`\\server\share\dir`:                     win.ErrorBadNetPath,
-		`//server/share`:                         win.ErrorBadNetPath,
-		`\\?\UNC\server\share`:                   win.ErrorBadNetPath,
-		`\\.\pipe\x`:                             win.ErrorFileNotFound,
-		`\\?\Volume{bad}\`:                       win.ErrorPathNotFound,
-		`\\?\Volume{00000000-0000-0000-0000-000000000000}\x`: win.ErrorPathNotFound,
-		device1(name): win.ErrorInvalidParameter,
+		kubelet + `\missing`:                     winerr.ErrorFileNotFound,
+		kubelet + `\missing\dir`:                 winerr.ErrorPathNotFound,
+		kubelet + `\Dir\file\dir`:                winerr.ErrorPathNotFound,
+		kubelet + `\a:b`:                         winerr.ErrorInvalidName,
+		kubelet + `\a*`:                          winerr.ErrorInvalidName,
+		kubelet + `\` + strings.Repeat(`x`, 256): winerr.ErrorInvalidName,
+		`\\?\C:\var\..\var`:                      winerr.ErrorInvalidName,
+		`\\?\C:\var\\lib`:                        winerr.ErrorInvalidName,
+		`\\?\C:/var`:                             winerr.ErrorInvalidName,
+		`\\?\C:\var/lib`:                         winerr.ErrorInvalidName,
+		`\var\lib\kubelet`:                       winerr.ErrorInvalidName,
+		`var`:                                    winerr.ErrorInvalidName,
+		`C:`:                                     winerr.ErrorInvalidName,
+		`C:var`:                                  winerr.ErrorInvalidName,
+		`1:\var`:                                 winerr.ErrorInvalidName,
+		``:                                       winerr.ErrorInvalidName,
+		`Q:\`:                                    winerr.ErrorPathNotFound,
+		`\\server\share\dir`:                     winerr.ErrorBadNetPath,
+		`//server/share`:                         winerr.ErrorBadNetPath,
+		`\\?\UNC\server\share`:                   winerr.ErrorBadNetPath,
+		`\\.\pipe\x`:                             winerr.ErrorFileNotFound,
+		`\\?\Volume{bad}\`:                       winerr.ErrorPathNotFound,
+		`\\?\Volume{00000000-0000-0000-0000-000000000000}\x`: winerr.ErrorPathNotFound,
+		device1(name): winerr.ErrorInvalidParameter,
 	} {
 		wantErr(t, fmt.Sprintf("attributes of %q", path), errorOf(s.FileAttributes(t.Context(), path)), want)
 	}
@@ -110,22 +111,22 @@ func TestLinks(t *testing.T) {
 	must(t, s.Symlink(pods+`up`, `..\..\..\..\..\..\Windows`, true))
 	must(t, s.MkdirAll(pods+`foreign`))
 	must(t, s.SetReparsePoint(pods+`foreign`, win.ReparsePoint{Tag: 0x80000018}))
-	for path, want := range map[string]win.Errno{
-		pods + `dangling`:     win.ErrorFileNotFound,
-		pods + `dangling\x`:   win.ErrorPathNotFound,
+	for path, want := range map[string]winerr.Errno{
+		pods + `dangling`:     winerr.ErrorFileNotFound,
+		pods + `dangling\x`:   winerr.ErrorPathNotFound,
 		pods + `loop`:         errorCantResolveFilename,
 		pods + `loop\x`:       errorCantResolveFilename,
-		pods + `unc`:          win.ErrorBadNetPath,
-		pods + `unc\x`:        win.ErrorBadNetPath,
+		pods + `unc`:          winerr.ErrorBadNetPath,
+		pods + `unc\x`:        winerr.ErrorBadNetPath,
 		pods + `foreign\x`:    errorCantAccessFile,
-		pods + `file\x`:       win.ErrorPathNotFound,
+		pods + `file\x`:       winerr.ErrorPathNotFound,
 		pods + `up\System32`:  0, // above the root is the root
 		pods + `absolute\dir`: 0,
 	} {
 		wantErr(t, "list "+path, errorOf(s.ReadDir(path)), want)
 	}
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline}))
-	wantErr(t, "read from an offline disk", errorOf(s.ReadFile(pods+`chain\dir\file`)), win.ErrorPathNotFound)
+	wantErr(t, "read from an offline disk", errorOf(s.ReadFile(pods+`chain\dir\file`)), winerr.ErrorPathNotFound)
 }
 
 // TestLinkLimit: 63 links are followed, not one more.
@@ -149,8 +150,8 @@ func TestHeldDirectory(t *testing.T) {
 	held, err := s.Hold(kubelet+`\pods`, win.OpenOptions{Access: win.FileListDirectory, Share: win.ShareRead | win.ShareWrite, Disposition: win.FileOpen, Options: win.FileDirectoryFile})
 	must(t, err)
 	defer closeHandle(t, held)
-	wantErr(t, "rename the directory", s.Rename(kubelet+`\pods`, kubelet+`\other`, false), win.ErrorSharingViolation)
-	wantErr(t, "rename its parent", s.Rename(kubelet, `C:\var\lib\other`, false), win.ErrorAccessDenied)
+	wantErr(t, "rename the directory", s.Rename(kubelet+`\pods`, kubelet+`\other`, false), winerr.ErrorSharingViolation)
+	wantErr(t, "rename its parent", s.Rename(kubelet, `C:\var\lib\other`, false), winerr.ErrorAccessDenied)
 }
 
 // What the contract doesn't say of controls on a file.
@@ -160,9 +161,9 @@ func TestFileControlErrors(t *testing.T) {
 	must(t, err)
 	defer closeHandle(t, f)
 	_, err = f.Control(t.Context(), win.FsctlSetReparsePoint, win.NewSymlink(`C:\Windows`).Encode()[:7], nil)
-	wantErr(t, "set of bad data", err, win.ErrorInvalidReparseData)
+	wantErr(t, "set of bad data", err, winerr.ErrorInvalidReparseData)
 	_, err = f.Control(t.Context(), win.IoctlDiskGetLengthInfo&^0xC000, nil, make([]byte, 8))
-	wantErr(t, "unknown control", err, win.ErrorInvalidFunction)
+	wantErr(t, "unknown control", err, winerr.ErrorInvalidFunction)
 }
 
 // TestReadOnlyVolume: what doesn't change anything works.
@@ -179,18 +180,18 @@ func TestReadOnlyVolume(t *testing.T) {
 
 	wantText(t, s, name+"file", "content")
 	wantErr(t, "make an existing directory", s.MkdirAll(name), 0)
-	wantErr(t, "write", s.WriteFile(name+"file", nil), win.ErrorWriteProtect)
-	wantErr(t, "create", s.WriteFile(name+"new", nil), win.ErrorWriteProtect)
-	wantErr(t, "make a directory", s.MkdirAll(name+"dir"), win.ErrorWriteProtect)
-	wantErr(t, "remove", s.Remove(name+"file"), win.ErrorWriteProtect)
-	wantErr(t, "delete by a handle of before", before.Delete(ctx), win.ErrorWriteProtect)
+	wantErr(t, "write", s.WriteFile(name+"file", nil), winerr.ErrorWriteProtect)
+	wantErr(t, "create", s.WriteFile(name+"new", nil), winerr.ErrorWriteProtect)
+	wantErr(t, "make a directory", s.MkdirAll(name+"dir"), winerr.ErrorWriteProtect)
+	wantErr(t, "remove", s.Remove(name+"file"), winerr.ErrorWriteProtect)
+	wantErr(t, "delete by a handle of before", before.Delete(ctx), winerr.ErrorWriteProtect)
 	_, err = before.Control(ctx, win.FsctlSetReparsePoint, win.NewSymlink(`C:\Windows`).Encode(), nil)
-	wantErr(t, "make a link by a handle of before", err, win.ErrorWriteProtect)
+	wantErr(t, "make a link by a handle of before", err, winerr.ErrorWriteProtect)
 	must(t, s.SetSettings(Settings{DeleteOnCloseDenied: true})) // which is about files that are there
 	_, err = s.OpenFile(ctx, name+"new", win.OpenOptions{
 		Access: win.Delete, Disposition: win.FileCreate, Options: win.FileDeleteOnClose,
 	})
-	wantErr(t, "create what goes with its handle", err, win.ErrorWriteProtect)
+	wantErr(t, "create what goes with its handle", err, winerr.ErrorWriteProtect)
 }
 
 func TestPodCalls(t *testing.T) {
@@ -200,24 +201,24 @@ func TestPodCalls(t *testing.T) {
 	must(t, s.WriteFile(pod+`\a`, []byte("a")))
 	must(t, s.Rename(pod+`\a`, pod+`\b`, false))
 	must(t, s.WriteFile(pod+`\c`, []byte("c")))
-	wantErr(t, "rename over a file", s.Rename(pod+`\b`, pod+`\c`, false), win.ErrorAlreadyExists)
+	wantErr(t, "rename over a file", s.Rename(pod+`\b`, pod+`\c`, false), winerr.ErrorAlreadyExists)
 	must(t, s.Rename(pod+`\b`, pod+`\c`, true))
 	wantText(t, s, pod+`\C`, "a")
-	wantErr(t, "rename to nowhere", s.Rename(pod+`\c`, pod+`\x\y`, false), win.ErrorPathNotFound)
-	wantErr(t, "rename to the root", s.Rename(pod+`\c`, `C:\`, false), win.ErrorAccessDenied)
-	wantErr(t, "remove a full directory", s.Remove(pod), win.ErrorDirNotEmpty)
-	wantErr(t, "directory over a file", s.MkdirAll(pod+`\c\d`), win.ErrorDirectory)
-	wantErr(t, "link over a file", s.Symlink(pod+`\c`, `x`, false), win.ErrorAlreadyExists)
-	wantErr(t, "write to a directory", s.WriteFile(pod, nil), win.ErrorAccessDenied)
+	wantErr(t, "rename to nowhere", s.Rename(pod+`\c`, pod+`\x\y`, false), winerr.ErrorPathNotFound)
+	wantErr(t, "rename to the root", s.Rename(pod+`\c`, `C:\`, false), winerr.ErrorAccessDenied)
+	wantErr(t, "remove a full directory", s.Remove(pod), winerr.ErrorDirNotEmpty)
+	wantErr(t, "directory over a file", s.MkdirAll(pod+`\c\d`), winerr.ErrorDirectory)
+	wantErr(t, "link over a file", s.Symlink(pod+`\c`, `x`, false), winerr.ErrorAlreadyExists)
+	wantErr(t, "write to a directory", s.WriteFile(pod, nil), winerr.ErrorAccessDenied)
 
 	_, name := newVolume(t, s, true)
-	wantErr(t, "rename to another volume", s.Rename(pod+`\c`, name+`c`, false), win.ErrorNotSameDevice)
+	wantErr(t, "rename to another volume", s.Rename(pod+`\c`, name+`c`, false), winerr.ErrorNotSameDevice)
 
 	held, err := s.Hold(pod+`\c`, win.OpenOptions{Access: win.GenericRead, Share: win.ShareRead, Disposition: win.FileOpen})
 	must(t, err)
-	wantErr(t, "write to a held file", s.WriteFile(pod+`\c`, nil), win.ErrorSharingViolation)
-	wantErr(t, "remove a held file", s.Remove(pod+`\c`), win.ErrorSharingViolation)
-	wantErr(t, "rename a held file", s.Rename(pod+`\c`, pod+`\d`, false), win.ErrorSharingViolation)
+	wantErr(t, "write to a held file", s.WriteFile(pod+`\c`, nil), winerr.ErrorSharingViolation)
+	wantErr(t, "remove a held file", s.Remove(pod+`\c`), winerr.ErrorSharingViolation)
+	wantErr(t, "rename a held file", s.Rename(pod+`\c`, pod+`\d`, false), winerr.ErrorSharingViolation)
 	if open := s.OpenHandles(); !cmp.Equal(open, []string{pod + `\c`}) {
 		t.Errorf("open are %q", open)
 	}
@@ -300,13 +301,13 @@ func TestDenyCreation(t *testing.T) {
 			return err
 		},
 	} {
-		wantErr(t, what, do(), win.ErrorAccessDenied)
+		wantErr(t, what, do(), winerr.ErrorAccessDenied)
 	}
 	if entries, err := s.ReadDir(stage); err != nil || len(entries) != 0 {
 		t.Errorf("entries %v, %v", entries, err)
 	}
 	must(t, s.Rename(stage, kubelet+`\moved`, false))
-	wantErr(t, "write where it is now", s.WriteFile(kubelet+`\moved\new`, nil), win.ErrorAccessDenied)
+	wantErr(t, "write where it is now", s.WriteFile(kubelet+`\moved\new`, nil), winerr.ErrorAccessDenied)
 	must(t, s.Remove(kubelet+`\moved`))
 	must(t, s.MkdirAll(stage))
 	must(t, s.WriteFile(stage+`\new`, nil))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // defaultBIOSSerial is the serial number of a new node, in the form that virtual
@@ -24,7 +25,7 @@ func (s *System) SetBIOSSerial(serial string) error {
 	return s.control(func() error {
 		unprintable := func(r rune) bool { return r < ' ' || r > '~' }
 		if len(serial) > maxLen || strings.ContainsFunc(serial, unprintable) {
-			return fmt.Errorf("set BIOS serial number %q: %w", serial, win.ErrorInvalidParameter)
+			return fmt.Errorf("set BIOS serial number %q: %w", serial, winerr.ErrorInvalidParameter)
 		}
 		s.biosSerial, s.changed = serial, true
 		return nil

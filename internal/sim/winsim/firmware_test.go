@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // TestFirmwareTable reads the tables with dmidecode, if it is there.
@@ -78,6 +78,6 @@ func TestBIOSSerial(t *testing.T) {
 		}
 	}
 	for _, serial := range []string{longest + ".", "a\x00b", "ä"} {
-		wantErr(t, "set "+serial, s.SetBIOSSerial(serial), win.ErrorInvalidParameter)
+		wantErr(t, "set "+serial, s.SetBIOSSerial(serial), winerr.ErrorInvalidParameter)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // handle is an open disk, volume, file or directory. The kernel lock guards it.
@@ -30,8 +31,8 @@ type handle struct {
 	file   *ntfs.Handle    // of a file handle; nil once the handle is dead
 
 	closed  bool
-	tracked func()    // notes that it was closed
-	dead    win.Errno // what the handle answers since its device went away
+	tracked func()       // notes that it was closed
+	dead    winerr.Errno // what the handle answers since its device went away
 }
 
 // objectName is the path by which an object was opened. What was opened below a directory
@@ -83,7 +84,7 @@ func (hs handles) any(f func(*handle) bool) bool {
 
 // kill makes the handles for which f holds answer e from now on. What they keep
 // from others is given free.
-func (hs handles) kill(e win.Errno, f func(*handle) bool) {
+func (hs handles) kill(e winerr.Errno, f func(*handle) bool) {
 	for h := range hs {
 		if h.dead == 0 && f(h) {
 			h.release()
@@ -154,7 +155,7 @@ func askOf[T any](ctx context.Context, h *handle, name string, f func() (T, erro
 func (h *handle) alive() error {
 	switch {
 	case h.closed:
-		return win.ErrorInvalidHandle
+		return winerr.ErrorInvalidHandle
 	case h.dead != 0:
 		return h.dead
 	}
@@ -165,7 +166,7 @@ func (h *handle) alive() error {
 // before a driver sees the call.
 func (h *handle) Need(a win.Access) error {
 	if h.generic()&a != a {
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	return nil
 }
@@ -188,7 +189,7 @@ func (h *handle) Close() error {
 	h.sys.mu.Lock()
 	defer h.sys.mu.Unlock()
 	if h.closed {
-		return win.ErrorInvalidHandle
+		return winerr.ErrorInvalidHandle
 	}
 	h.close()
 	if h.sys.closed {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -23,7 +24,7 @@ func (s *System) iscsiCall(ctx context.Context, name, object string, f func() er
 func iscsiAsk[T any](ctx context.Context, s *System, name, object string, f func() (T, error)) (T, error) {
 	return ask(ctx, s, Call{name, object}, func() (answer T, err error) {
 		if !s.services.Runs(services.ISCSIInitiator) {
-			return answer, win.ISDSCServiceNotRunning
+			return answer, winerr.ISDSCServiceNotRunning
 		}
 		return f()
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -82,7 +83,7 @@ func wantNumbers(t *testing.T, what string, got []disk.Number, want ...disk.Numb
 
 func TestISCSIServiceNotRunning(t *testing.T) {
 	for name, call := range seamtest.Calls[win.ISCSIInitiator](newNode(t, Delays{}), iqn, nil) {
-		wantErr(t, name, call(t.Context()), win.ISDSCServiceNotRunning)
+		wantErr(t, name, call(t.Context()), winerr.ISDSCServiceNotRunning)
 	}
 }
 
@@ -167,11 +168,11 @@ func TestISCSILogout(t *testing.T) {
 		"second disk": openDevice(t, s, drivePath(2), win.AccessNone),
 		"file":        file,
 	} {
-		wantErr(t, "log out with an open "+what, s.LogoutISCSITarget(ctx, id), win.ISDSCDeviceBusyOnSession)
+		wantErr(t, "log out with an open "+what, s.LogoutISCSITarget(ctx, id), winerr.ISDSCDeviceBusyOnSession)
 		closeHandle(t, handle)
 	}
 	must(t, s.LogoutISCSITarget(ctx, id))
-	wantErr(t, "log out again", s.LogoutISCSITarget(ctx, id), win.ISDSCInvalidSessionID)
+	wantErr(t, "log out again", s.LogoutISCSITarget(ctx, id), winerr.ISDSCInvalidSessionID)
 	if paths, err := s.DeviceInterfaces(ctx, win.InterfaceClassDisk); err != nil || len(paths) != 1 {
 		t.Errorf("disks after the logout: %q, %v", paths, err)
 	}
@@ -239,7 +240,7 @@ func TestISCSIRestart(t *testing.T) {
 				t.Fatalf("persistent logins %v, %v", logins, err)
 			}
 			must(t, s.RemoveISCSIPersistentLogin(ctx, want))
-			wantErr(t, "remove it again", s.RemoveISCSIPersistentLogin(ctx, want), win.ErrorNotFound)
+			wantErr(t, "remove it again", s.RemoveISCSIPersistentLogin(ctx, want), winerr.ErrorNotFound)
 			must(t, restart(s))
 			if sessions, err := s.ISCSISessions(ctx); err != nil || len(sessions) != 0 {
 				t.Errorf("sessions %v, %v", sessions, err)

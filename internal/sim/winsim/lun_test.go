@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -41,7 +42,7 @@ func TestISCSIConnectionLost(t *testing.T) {
 	must(t, s.ISCSI().SetPortal(portal2, false))
 	wantNumbers(t, "without the portal", devices(t, s, id))
 	wantNumbers(t, "over another portal", devices(t, s, other), 2)
-	wantErr(t, "read", errorOf(d.ReadAt(ctx, make([]byte, 512), 0)), win.ErrorDeviceNotConnected)
+	wantErr(t, "read", errorOf(d.ReadAt(ctx, make([]byte, 512), 0)), winerr.ErrorDeviceNotConnected)
 	closeHandle(t, d)
 	must(t, s.ISCSI().AddLUN(iqn, DiskSpec{SizeBytes: gib}))
 	wantNumbers(t, "a new LUN without the portal", devices(t, s, id))
@@ -63,7 +64,7 @@ func TestISCSIRemoveTarget(t *testing.T) {
 	startInitiator(t, s)
 	connect(t, s, iqn)
 	must(t, s.WriteImage(1, []byte("data"), mib))
-	wantErr(t, "detach a LUN", s.DetachDisk(1), win.ErrorNotSupported)
+	wantErr(t, "detach a LUN", s.DetachDisk(1), winerr.ErrorNotSupported)
 	must(t, s.ISCSI().RemoveTarget(iqn))
 	if sessions, err := s.ISCSISessions(ctx); err != nil || len(sessions) != 0 {
 		t.Errorf("sessions %v, %v", sessions, err)
@@ -72,7 +73,7 @@ func TestISCSIRemoveTarget(t *testing.T) {
 		t.Errorf("targets %v", list)
 	}
 	newTarget(t, s, iscsitarget.Target{IQN: "iqn.new"}, DiskSpec{Serial: "kept"})
-	wantErr(t, "attach a LUN", errorOf(s.AttachDisk(DiskSpec{Serial: "kept"})), win.ErrorAlreadyExists)
+	wantErr(t, "attach a LUN", errorOf(s.AttachDisk(DiskSpec{Serial: "kept"})), winerr.ErrorAlreadyExists)
 	must(t, s.RefreshISCSISendTargetPortal(ctx, portal1))
 	connect(t, s, "iqn.new")
 	b := make([]byte, 4)
@@ -105,36 +106,36 @@ func TestISCSITargetErrors(t *testing.T) {
 	_, atAddress := s.AttachDisk(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{PortNumber: 255}})
 	for what, test := range map[string]struct {
 		err  error
-		want win.Errno
+		want winerr.Errno
 	}{
 		"exists": {add(func(target *iscsitarget.Target) { target.IQN = strings.ToUpper(iqn) }),
-			win.ErrorAlreadyExists},
-		"no name": {add(func(target *iscsitarget.Target) { target.IQN = "" }), win.ErrorInvalidParameter},
-		"no IQN":  {add(func(target *iscsitarget.Target) { target.IQN = "example" }), win.ErrorInvalidParameter},
-		"blank":   {add(func(target *iscsitarget.Target) { target.IQN = "iqn.a b" }), win.ErrorInvalidParameter},
+			winerr.ErrorAlreadyExists},
+		"no name": {add(func(target *iscsitarget.Target) { target.IQN = "" }), winerr.ErrorInvalidParameter},
+		"no IQN":  {add(func(target *iscsitarget.Target) { target.IQN = "example" }), winerr.ErrorInvalidParameter},
+		"blank":   {add(func(target *iscsitarget.Target) { target.IQN = "iqn.a b" }), winerr.ErrorInvalidParameter},
 		"long name": {add(func(target *iscsitarget.Target) { target.IQN = "iqn." + strings.Repeat("x", 220) }),
-			win.ErrorInvalidParameter},
-		"no portal": {add(func(target *iscsitarget.Target) { target.Portals = nil }), win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
+		"no portal": {add(func(target *iscsitarget.Target) { target.Portals = nil }), winerr.ErrorInvalidParameter},
 		"no address": {add(func(target *iscsitarget.Target) { target.Portals[0].Address = "" }),
-			win.ErrorInvalidParameter},
-		"secret, no user": {add(func(target *iscsitarget.Target) { target.CHAPUser = "" }), win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
+		"secret, no user": {add(func(target *iscsitarget.Target) { target.CHAPUser = "" }), winerr.ErrorInvalidParameter},
 		"user, no secret": {add(func(target *iscsitarget.Target) { target.CHAPSecret = secret.Text{} }),
-			win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
 		"mutual secret": {add(func(target *iscsitarget.Target) { target.MutualSecret = secret.New("short") }),
-			win.ErrorInvalidParameter},
-		"no size":        {lun(DiskSpec{}), win.ErrorInvalidParameter},
-		"address":        {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), win.ErrorInvalidParameter},
-		"attached":       {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), win.ErrorAlreadyExists},
-		"LUN of another": {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), win.ErrorAlreadyExists},
+			winerr.ErrorInvalidParameter},
+		"no size":        {lun(DiskSpec{}), winerr.ErrorInvalidParameter},
+		"address":        {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), winerr.ErrorInvalidParameter},
+		"attached":       {lun(DiskSpec{SizeBytes: gib, Serial: "attached"}), winerr.ErrorAlreadyExists},
+		"LUN of another": {lun(DiskSpec{SizeBytes: gib, Serial: "taken"}), winerr.ErrorAlreadyExists},
 		"twice": {add(nothing, DiskSpec{SizeBytes: gib, Serial: "x"}, DiskSpec{SizeBytes: gib, Serial: "x"}),
-			win.ErrorAlreadyExists},
-		"too many":          {add(nothing, slices.Repeat([]DiskSpec{{SizeBytes: gib}}, 257)...), win.ErrorNotSupported},
-		"LUN of no target":  {s.ISCSI().AddLUN("iqn.unknown", DiskSpec{SizeBytes: gib}), win.ErrorNotFound},
-		"remove no target":  {s.ISCSI().RemoveTarget("iqn.unknown"), win.ErrorNotFound},
-		"portal":            {s.ISCSI().SetPortal(win.ISCSIPortal{Address: "a b"}, true), win.ErrorInvalidParameter},
-		"adapter of others": {atAddress, win.ErrorBusy},
+			winerr.ErrorAlreadyExists},
+		"too many":          {add(nothing, slices.Repeat([]DiskSpec{{SizeBytes: gib}}, 257)...), winerr.ErrorNotSupported},
+		"LUN of no target":  {s.ISCSI().AddLUN("iqn.unknown", DiskSpec{SizeBytes: gib}), winerr.ErrorNotFound},
+		"remove no target":  {s.ISCSI().RemoveTarget("iqn.unknown"), winerr.ErrorNotFound},
+		"portal":            {s.ISCSI().SetPortal(win.ISCSIPortal{Address: "a b"}, true), winerr.ErrorInvalidParameter},
+		"adapter of others": {atAddress, winerr.ErrorBusy},
 		"persistent login": {s.ISCSI().SetPersistentLogin(
-			win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), win.ISDSCShortCHAPSecret},
+			win.ISCSILogin{Target: iqn, Portal: portal1, AuthType: win.ISCSICHAP}), winerr.ISDSCShortCHAPSecret},
 	} {
 		wantErr(t, what, test.err, test.want)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const stage = kubelet + `\plugins\stage`
@@ -58,24 +59,24 @@ func TestMountErrors(t *testing.T) {
 	must(t, s.Symlink(kubelet+`\link`, kubelet+`\pods`, true))
 	for _, tc := range []struct {
 		name, point, volume string
-		want                win.Errno
+		want                winerr.Errno
 	}{
-		{"no backslash", stage, name, win.ErrorInvalidName},
-		{"volume without backslash", stage + `\`, device1(name), win.ErrorInvalidParameter},
-		{"no volume", stage + `\`, `C:\`, win.ErrorInvalidParameter},
-		{"bad GUID", stage + `\`, `\\?\Volume{0000000g-0000-0000-0000-000000000000}\`, win.ErrorInvalidParameter},
-		{"unknown volume", stage + `\`, `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, win.ErrorFileNotFound},
-		{"missing", kubelet + `\missing\`, name, win.ErrorPathNotFound},
-		{"missing parent", kubelet + `\missing\dir\`, name, win.ErrorPathNotFound},
-		{"not empty", kubelet + `\full\`, name, win.ErrorDirNotEmpty},
-		{"a file", kubelet + `\file\`, name, win.ErrorDirectory},
-		{"a junction", kubelet + `\junction\`, name, win.ErrorDirNotEmpty},
-		{"a symbolic link", kubelet + `\link\`, name, win.ErrorDirNotEmpty},
-		{"on ReFS", refs + `dir\`, name, win.ErrorInvalidFunction},
-		{"no drive", `\var\lib\kubelet\plugins\stage\`, name, win.ErrorInvalidName},
-		{"unknown drive", `Q:\dir\`, name, win.ErrorPathNotFound},
-		{"UNC", `\\server\share\dir\`, name, win.ErrorBadNetPath},
-		{"letter in use", `C:\`, name, win.ErrorDirNotEmpty},
+		{"no backslash", stage, name, winerr.ErrorInvalidName},
+		{"volume without backslash", stage + `\`, device1(name), winerr.ErrorInvalidParameter},
+		{"no volume", stage + `\`, `C:\`, winerr.ErrorInvalidParameter},
+		{"bad GUID", stage + `\`, `\\?\Volume{0000000g-0000-0000-0000-000000000000}\`, winerr.ErrorInvalidParameter},
+		{"unknown volume", stage + `\`, `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, winerr.ErrorFileNotFound},
+		{"missing", kubelet + `\missing\`, name, winerr.ErrorPathNotFound},
+		{"missing parent", kubelet + `\missing\dir\`, name, winerr.ErrorPathNotFound},
+		{"not empty", kubelet + `\full\`, name, winerr.ErrorDirNotEmpty},
+		{"a file", kubelet + `\file\`, name, winerr.ErrorDirectory},
+		{"a junction", kubelet + `\junction\`, name, winerr.ErrorDirNotEmpty},
+		{"a symbolic link", kubelet + `\link\`, name, winerr.ErrorDirNotEmpty},
+		{"on ReFS", refs + `dir\`, name, winerr.ErrorInvalidFunction},
+		{"no drive", `\var\lib\kubelet\plugins\stage\`, name, winerr.ErrorInvalidName},
+		{"unknown drive", `Q:\dir\`, name, winerr.ErrorPathNotFound},
+		{"UNC", `\\server\share\dir\`, name, winerr.ErrorBadNetPath},
+		{"letter in use", `C:\`, name, winerr.ErrorDirNotEmpty},
 	} {
 		wantErr(t, tc.name, s.SetVolumeMountPoint(ctx, tc.point, tc.volume), tc.want)
 	}
@@ -83,26 +84,26 @@ func TestMountErrors(t *testing.T) {
 		t.Errorf("failed calls left %v", s.MountPoints())
 	}
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
-	wantErr(t, "on a read-only disk", s.SetVolumeMountPoint(ctx, name+`dir\`, refs), win.ErrorWriteProtect)
+	wantErr(t, "on a read-only disk", s.SetVolumeMountPoint(ctx, name+`dir\`, refs), winerr.ErrorWriteProtect)
 	wantErr(t, "of a read-only disk", s.SetVolumeMountPoint(ctx, stage+`\`, name), 0)
 
 	for _, tc := range []struct {
 		name, point string
-		want        win.Errno
+		want        winerr.Errno
 	}{
-		{"no backslash", stage, win.ErrorInvalidName},
-		{"missing", kubelet + `\missing\`, win.ErrorFileNotFound},
-		{"missing parent", kubelet + `\missing\dir\`, win.ErrorPathNotFound},
-		{"plain directory", kubelet + `\pods\`, win.ErrorNotAReparsePoint},
-		{"file", kubelet + `\file\`, win.ErrorDirectory},
-		{"junction", kubelet + `\junction\`, win.ErrorInvalidParameter},
-		{"symbolic link", kubelet + `\link\`, win.ErrorInvalidParameter},
-		{"unknown letter", `Q:\`, win.ErrorFileNotFound},
+		{"no backslash", stage, winerr.ErrorInvalidName},
+		{"missing", kubelet + `\missing\`, winerr.ErrorFileNotFound},
+		{"missing parent", kubelet + `\missing\dir\`, winerr.ErrorPathNotFound},
+		{"plain directory", kubelet + `\pods\`, winerr.ErrorNotAReparsePoint},
+		{"file", kubelet + `\file\`, winerr.ErrorDirectory},
+		{"junction", kubelet + `\junction\`, winerr.ErrorInvalidParameter},
+		{"symbolic link", kubelet + `\link\`, winerr.ErrorInvalidParameter},
+		{"unknown letter", `Q:\`, winerr.ErrorFileNotFound},
 	} {
 		wantErr(t, "unmount: "+tc.name, s.DeleteVolumeMountPoint(ctx, tc.point), tc.want)
 		wantErr(t, "name: "+tc.name, errorOf(s.VolumeNameForMountPoint(ctx, tc.point)), tc.want)
 	}
-	wantErr(t, "take the system's letter", s.DeleteVolumeMountPoint(ctx, `C:\`), win.ErrorAccessDenied)
+	wantErr(t, "take the system's letter", s.DeleteVolumeMountPoint(ctx, `C:\`), winerr.ErrorAccessDenied)
 }
 
 // TestMountOfGoneVolume: a mount point outlives its volume, and can be taken away.
@@ -113,14 +114,14 @@ func TestMountOfGoneVolume(t *testing.T) {
 	must(t, s.MkdirAll(stage))
 	must(t, s.SetVolumeMountPoint(ctx, stage+`\`, name))
 	must(t, s.DetachDisk(n))
-	wantErr(t, "list it", errorOf(s.ReadDir(stage)), win.ErrorPathNotFound)
+	wantErr(t, "list it", errorOf(s.ReadDir(stage)), winerr.ErrorPathNotFound)
 	if a, err := s.FileAttributes(ctx, stage); err != nil || a != win.AttributeDirectory|win.AttributeReparsePoint {
 		t.Errorf("attributes %#x, %v", a, err)
 	}
 	if got, err := s.VolumeNameForMountPoint(ctx, stage+`\`); err != nil || got != name {
 		t.Errorf("mounted is %q, %v", got, err)
 	}
-	wantErr(t, "information", errorOf(s.VolumeInformation(ctx, stage+`\`)), win.ErrorPathNotFound)
+	wantErr(t, "information", errorOf(s.VolumeInformation(ctx, stage+`\`)), winerr.ErrorPathNotFound)
 	must(t, s.DeleteVolumeMountPoint(ctx, stage+`\`))
 }
 
@@ -143,13 +144,13 @@ func TestDriveLetters(t *testing.T) {
 	_, name := newVolume(t, s, true)
 	must(t, s.SetVolumeMountPoint(ctx, `X:\`, name))
 	must(t, s.WriteFile(`x:\file`, nil))
-	wantErr(t, "a second letter", s.SetVolumeMountPoint(ctx, `Y:\`, name), win.ErrorInvalidParameter)
+	wantErr(t, "a second letter", s.SetVolumeMountPoint(ctx, `Y:\`, name), winerr.ErrorInvalidParameter)
 	must(t, s.Reboot())
 	if _, err := s.ReadFile(`X:\file`); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
 	must(t, s.DeleteVolumeMountPoint(ctx, `x:\`))
-	wantErr(t, "read without the letter", errorOf(s.ReadFile(`X:\file`)), win.ErrorPathNotFound)
+	wantErr(t, "read without the letter", errorOf(s.ReadFile(`X:\file`)), winerr.ErrorPathNotFound)
 }
 
 func TestVolumeInformationPaths(t *testing.T) {
@@ -170,9 +171,9 @@ func TestVolumeInformationPaths(t *testing.T) {
 	if got, err := s.DiskFreeSpace(ctx, stage+`\dir`); err != nil || got != space {
 		t.Errorf("space below the mount point: %+v, %v, want %+v", got, err, space)
 	}
-	wantErr(t, "information on a file", errorOf(s.VolumeInformation(ctx, stage+`\file\`)), win.ErrorDirectory)
-	for path, want := range map[string]win.Errno{
-		stage + `\file`: win.ErrorDirectory, `\\server\share`: win.ErrorBadNetPath,
+	wantErr(t, "information on a file", errorOf(s.VolumeInformation(ctx, stage+`\file\`)), winerr.ErrorDirectory)
+	for path, want := range map[string]winerr.Errno{
+		stage + `\file`: winerr.ErrorDirectory, `\\server\share`: winerr.ErrorBadNetPath,
 	} {
 		wantErr(t, "space of "+path, errorOf(s.DiskFreeSpace(ctx, path)), want)
 	}

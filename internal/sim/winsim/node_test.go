@@ -18,15 +18,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Errors that package win has no constant for.
 const (
-	errorDirNotRoot           win.Errno = 144
-	errorNotLocked            win.Errno = 158
-	errorSymlinkClassDisabled win.Errno = 1463
-	errorCantAccessFile       win.Errno = 1920
-	errorCantResolveFilename  win.Errno = 1921
+	errorDirNotRoot           winerr.Errno = 144
+	errorNotLocked            winerr.Errno = 158
+	errorSymlinkClassDisabled winerr.Errno = 1463
+	errorCantAccessFile       winerr.Errno = 1920
+	errorCantResolveFilename  winerr.Errno = 1921
 )
 
 const (
@@ -202,14 +204,14 @@ func wantNoTable(t *testing.T, s *System, n disk.Number) {
 
 func createGPT(t *testing.T, s *System, n disk.Number) {
 	t.Helper()
-	c := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	c := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}
 	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk, c.Encode())
 }
 
 // data is a data partition without a drive letter.
 func data(offset, length int64) win.Partition {
 	return win.Partition{
-		Style: win.StyleGPT, StartingOffset: offset, Length: length, Type: win.PartitionTypeBasicData, ID: win.NewGUID(),
+		Style: win.StyleGPT, StartingOffset: offset, Length: length, Type: win.PartitionTypeBasicData, ID: winid.NewGUID(),
 		Attributes: win.GPTAttributeNoDriveLetter, RewritePartition: true, Name: dataPartitionName,
 	}
 }

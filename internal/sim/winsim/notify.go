@@ -8,18 +8,19 @@ import (
 	"sync"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // watchers are the registrations of NotifyArrivals.
 type watchers map[*watcher]struct{}
 
 type watcher struct {
-	class   win.GUID
+	class   winid.GUID
 	arrived chan struct{}
 }
 
 // notify tells the watchers of a class that an interface came or went.
-func (s *System) notify(class win.GUID) {
+func (s *System) notify(class winid.GUID) {
 	if s.settings.NoNotices {
 		return
 	}
@@ -36,7 +37,7 @@ func (s *System) notify(class win.GUID) {
 
 // NotifyArrivals is CM_Register_Notification for a class of interfaces. Notices of
 // arrival and removal are merged: one is kept until it is taken.
-func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
+func (s *System) NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error) {
 	w := &watcher{class, make(chan struct{}, 1)}
 	err = s.call(ctx, Call{win.CallNotifyArrivals, class.String()}, func() error {
 		s.watchers[w] = struct{}{}

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 func TestCreateDisk(t *testing.T) {
@@ -57,7 +59,7 @@ func TestCreateDisk(t *testing.T) {
 func TestSetLayout(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{})
-	wantErr(t, "layout of a raw disk", setLayout(s, t, n, data(16*mib, gib)), win.ErrorInvalidParameter)
+	wantErr(t, "layout of a raw disk", setLayout(s, t, n, data(16*mib, gib)), winerr.ErrorInvalidParameter)
 	createGPT(t, s, n)
 	id := layoutOf(t, s, n).DiskID
 
@@ -101,13 +103,13 @@ func TestSetLayoutErrors(t *testing.T) {
 		"length not in sectors": {data(mib, gib+1)},
 		"no length":             {data(mib, 0)},
 		"negative length":       {data(mib, -512)},
-		"no id":                 {change(keep, func(p *win.Partition) { p.ID = win.GUID{} })},
+		"no id":                 {change(keep, func(p *win.Partition) { p.ID = winid.GUID{} })},
 		"an id twice":           {keep, change(keep, func(p *win.Partition) { p.StartingOffset = 2 * gib })},
 		"a number twice": {change(data(mib, mib), func(p *win.Partition) { p.Number = 1 }),
 			change(data(gib, mib), func(p *win.Partition) { p.Number = 1 })},
 		"a number too great": {change(keep, func(p *win.Partition) { p.Number = 129 })},
 	} {
-		wantErr(t, name, setLayout(s, t, n, parts...), win.ErrorInvalidParameter)
+		wantErr(t, name, setLayout(s, t, n, parts...), winerr.ErrorInvalidParameter)
 		if diff := cmp.Diff(want, layoutOf(t, s, n)); diff != "" {
 			t.Fatalf("%s: the table changed:\n%s", name, diff)
 		}
@@ -116,15 +118,15 @@ func TestSetLayoutErrors(t *testing.T) {
 	for i := range int64(129) {
 		many = append(many, data((i+1)*mib, mib))
 	}
-	wantErr(t, "129 partitions", setLayout(s, t, n, many...), win.ErrorInvalidParameter)
+	wantErr(t, "129 partitions", setLayout(s, t, n, many...), winerr.ErrorInvalidParameter)
 	must(t, setLayout(s, t, n, many[:128]...))
 
 	mbr := win.DriveLayout{Style: win.StyleMBR}
 	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, mbr.Encode())
-	wantErr(t, "an MBR layout", err, win.ErrorInvalidParameter)
+	wantErr(t, "an MBR layout", err, winerr.ErrorInvalidParameter)
 	raw := win.DriveLayout{Style: win.StyleRAW}
 	_, err = control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, raw.Encode())
-	wantErr(t, "a raw layout", err, win.ErrorInvalidParameter)
+	wantErr(t, "a raw layout", err, winerr.ErrorInvalidParameter)
 }
 
 func TestTableOfProtectedDisk(t *testing.T) {
@@ -136,13 +138,13 @@ func TestTableOfProtectedDisk(t *testing.T) {
 		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attribute, Mask: attribute}))
 		want := layoutOf(t, s, n)
 		if attribute == win.DiskReadOnly { // an offline disk can be given new ids
-			wantErr(t, "set layout", setLayout(s, t, n), win.ErrorWriteProtect)
+			wantErr(t, "set layout", setLayout(s, t, n), winerr.ErrorWriteProtect)
 		}
 		_, err := control(t, s, drivePath(n), win.IoctlDiskCreateDisk, win.CreateDisk{Style: win.StyleGPT}.Encode())
-		wantErr(t, "create disk", err, win.ErrorWriteProtect)
+		wantErr(t, "create disk", err, winerr.ErrorWriteProtect)
 		_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
 			win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
-		wantErr(t, "grow partition", err, win.ErrorWriteProtect)
+		wantErr(t, "grow partition", err, winerr.ErrorWriteProtect)
 		if diff := cmp.Diff(want, layoutOf(t, s, n)); diff != "" {
 			t.Errorf("the table changed:\n%s", diff)
 		}
@@ -159,17 +161,17 @@ func TestGrowPartition(t *testing.T) {
 			win.GrowPartition{PartitionNumber: number, BytesToGrow: bytes}.Encode())
 		return err
 	}
-	wantErr(t, "number 0", grow(0, mib), win.ErrorInvalidParameter)
-	wantErr(t, "number 3", grow(3, mib), win.ErrorInvalidParameter)
-	wantErr(t, "number beyond the table", grow(1<<31, mib), win.ErrorInvalidParameter)
-	wantErr(t, "by nothing", grow(1, 0), win.ErrorInvalidParameter)
-	wantErr(t, "by less than nothing", grow(1, -512), win.ErrorInvalidParameter)
-	wantErr(t, "by half a sector", grow(1, mib+256), win.ErrorInvalidParameter)
-	wantErr(t, "into the next one", grow(1, gib-mib+512), win.ErrorInvalidParameter)
-	wantErr(t, "beyond the end", grow(2, 10*gib), win.ErrorInvalidParameter)
-	wantErr(t, "by the greatest number", grow(2, 1<<62), win.ErrorInvalidParameter)
+	wantErr(t, "number 0", grow(0, mib), winerr.ErrorInvalidParameter)
+	wantErr(t, "number 3", grow(3, mib), winerr.ErrorInvalidParameter)
+	wantErr(t, "number beyond the table", grow(1<<31, mib), winerr.ErrorInvalidParameter)
+	wantErr(t, "by nothing", grow(1, 0), winerr.ErrorInvalidParameter)
+	wantErr(t, "by less than nothing", grow(1, -512), winerr.ErrorInvalidParameter)
+	wantErr(t, "by half a sector", grow(1, mib+256), winerr.ErrorInvalidParameter)
+	wantErr(t, "into the next one", grow(1, gib-mib+512), winerr.ErrorInvalidParameter)
+	wantErr(t, "beyond the end", grow(2, 10*gib), winerr.ErrorInvalidParameter)
+	wantErr(t, "by the greatest number", grow(2, 1<<62), winerr.ErrorInvalidParameter)
 	wantErr(t, "up to the next one", grow(1, gib-mib), 0)
-	wantErr(t, "of what has no room", grow(1, 512), win.ErrorInvalidParameter)
+	wantErr(t, "of what has no room", grow(1, 512), winerr.ErrorInvalidParameter)
 	if p := layoutOf(t, s, n).Partitions; p[0].End() != 2*gib || p[1].Length != gib {
 		t.Errorf("partitions %+v", p)
 	}
@@ -245,7 +247,7 @@ func TestMBRLayout(t *testing.T) {
 	s := newNode(t, Delays{})
 	n := attach(t, s, DiskSpec{})
 	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk,
-		win.CreateDisk{Style: win.StyleMBR, DiskID: win.GUID{1, 2, 3, 4}}.Encode())
+		win.CreateDisk{Style: win.StyleMBR, DiskID: winid.GUID{1, 2, 3, 4}}.Encode())
 	if l := layoutOf(t, s, n); l.Style != win.StyleMBR || l.Signature != 0x04030201 {
 		t.Errorf("layout %+v", l)
 	}
@@ -259,8 +261,8 @@ func TestMBRLayout(t *testing.T) {
 	}
 	l.Partitions[0].Length = 10 * gib
 	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
-	wantErr(t, "beyond the end", err, win.ErrorInvalidParameter)
+	wantErr(t, "beyond the end", err, winerr.ErrorInvalidParameter)
 	_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
 		win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
-	wantErr(t, "grow", err, win.ErrorInvalidParameter)
+	wantErr(t, "grow", err, winerr.ErrorInvalidParameter)
 }

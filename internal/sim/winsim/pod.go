@@ -11,6 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // The calls of this file are what other processes of the node do, such as those of
@@ -123,7 +124,7 @@ func (u Files) ReadDir(path string) ([]win.DirEntry, error) {
 	err := u.open("read directory", path, o, func(op paths.Opened) error {
 		for {
 			entries, err := op.ReadDir(false)
-			if err == win.ErrorNoMoreFiles {
+			if err == winerr.ErrorNoMoreFiles {
 				return nil
 			}
 			if err != nil {
@@ -233,13 +234,13 @@ func (s *System) Rename(oldPath, newPath string, replace bool) error {
 			return err
 		}
 		if len(l.Names) == 0 {
-			return win.ErrorAccessDenied
+			return winerr.ErrorAccessDenied
 		}
 		parent, name := l.Names[:len(l.Names)-1], l.Names[len(l.Names)-1]
 		dir, err := s.paths.OpenAt(paths.Location{Root: l.Root, Names: parent},
 			existing(win.AccessNone, win.FileDirectoryFile))
-		if err == win.ErrorFileNotFound {
-			return win.ErrorPathNotFound
+		if err == winerr.ErrorFileNotFound {
+			return winerr.ErrorPathNotFound
 		}
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // TestPowerLoss: only contents that weren't flushed are lost, also if the process
@@ -51,15 +52,15 @@ func TestRebootEndsHandles(t *testing.T) {
 	v := openDevice(t, s, device1(name), readWrite)
 	f, err := s.OpenFile(ctx, name+"file", win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 	must(t, err)
-	wantErr(t, "remove a held file", s.Remove(name+"file"), win.ErrorSharingViolation)
+	wantErr(t, "remove a held file", s.Remove(name+"file"), winerr.ErrorSharingViolation)
 	must(t, s.Reboot())
 	if open := s.OpenHandles(); len(open) != 0 {
 		t.Errorf("handles after a restart: %q", open)
 	}
-	wantErr(t, "read the disk", errorOf(d.ReadAt(ctx, make([]byte, 512), 0)), win.ErrorInvalidHandle)
-	wantErr(t, "flush the volume", v.Flush(ctx), win.ErrorInvalidHandle)
-	wantErr(t, "delete the file", f.Delete(ctx), win.ErrorInvalidHandle)
-	wantErr(t, "close", f.Close(), win.ErrorInvalidHandle)
+	wantErr(t, "read the disk", errorOf(d.ReadAt(ctx, make([]byte, 512), 0)), winerr.ErrorInvalidHandle)
+	wantErr(t, "flush the volume", v.Flush(ctx), winerr.ErrorInvalidHandle)
+	wantErr(t, "delete the file", f.Delete(ctx), winerr.ErrorInvalidHandle)
+	wantErr(t, "close", f.Close(), winerr.ErrorInvalidHandle)
 	must(t, s.Remove(name+"file"))
 }
 

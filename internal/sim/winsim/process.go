@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Process is a process of the node, other than the one that makes the calls of the seam.
@@ -54,7 +55,7 @@ func (s *System) StartProcess(image string, paths ...string) (win.ProcessID, err
 	var id win.ProcessID
 	err := s.control(func() error {
 		if image == "" {
-			return fmt.Errorf("start a process: it has no program: %w", win.ErrorInvalidParameter)
+			return fmt.Errorf("start a process: it has no program: %w", winerr.ErrorInvalidParameter)
 		}
 		id = firstProcess
 		for s.processes.started[id] != nil || id == self {
@@ -165,7 +166,7 @@ func (s *System) ProcessImage(ctx context.Context, id win.ProcessID) (string, er
 		case id == someProcess:
 			return `C:\app\app.exe`, nil
 		}
-		return "", win.ErrorInvalidParameter
+		return "", winerr.ErrorInvalidParameter
 	})
 }
 
@@ -174,7 +175,7 @@ func (h *handle) ProcessIDs(ctx context.Context) (ids []win.ProcessID, err error
 	err = h.call(ctx, win.CallProcessIDs, func() error {
 		set := h.sys.settings
 		if _, isShare := h.root.(paths.Share); set.NoProcessIDs || isShare || h.disk != nil {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		for other := range h.sys.handles {
 			if other.dead == 0 && h.isUsedBy(other, set.VolumeProcessesOnly) {

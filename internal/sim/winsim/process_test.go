@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const podImage = `C:\app\pod.exe`
@@ -55,17 +56,17 @@ func TestProcesses(t *testing.T) {
 	must(t, s.SetSettings(Settings{NoProcessIDs: true}))
 	_, err = d.ProcessIDs(t.Context())
 	closeHandle(t, d)
-	wantErr(t, "ids that Windows doesn't tell", err, win.ErrorInvalidParameter)
+	wantErr(t, "ids that Windows doesn't tell", err, winerr.ErrorInvalidParameter)
 
 	image, err := s.ProcessImage(t.Context(), pod)
 	if err != nil || image != podImage {
 		t.Errorf("the program is %q, %v", image, err)
 	}
 	must(t, s.EndProcess(pod))
-	wantErr(t, "program of no process", errorOf(s.ProcessImage(t.Context(), pod)), win.ErrorInvalidParameter)
-	wantErr(t, "end no process", s.EndProcess(pod), win.ErrorNotFound)
-	wantErr(t, "no program", errorOf(s.StartProcess("", name+"file")), win.ErrorInvalidParameter)
-	wantErr(t, "no file", errorOf(s.StartProcess(podImage, name+"file", name+"missing")), win.ErrorFileNotFound)
+	wantErr(t, "program of no process", errorOf(s.ProcessImage(t.Context(), pod)), winerr.ErrorInvalidParameter)
+	wantErr(t, "end no process", s.EndProcess(pod), winerr.ErrorNotFound)
+	wantErr(t, "no program", errorOf(s.StartProcess("", name+"file")), winerr.ErrorInvalidParameter)
+	wantErr(t, "no file", errorOf(s.StartProcess(podImage, name+"file", name+"missing")), winerr.ErrorFileNotFound)
 	if p := s.Processes(); len(p) != 1 || p[0].ID != reader {
 		t.Errorf("left are %+v", p)
 	}
@@ -106,11 +107,11 @@ func TestLockVolume(t *testing.T) {
 	}
 	d := openDevice(t, s, device1(name), readWrite)
 	reader := openDevice(t, s, device1(name), win.AccessNone) // takes no part
-	wantErr(t, "lock without access", lock(reader), win.ErrorAccessDenied)
+	wantErr(t, "lock without access", lock(reader), winerr.ErrorAccessDenied)
 	must(t, lock(d))
 	closeHandle(t, reader)
 	closeHandle(t, openDevice(t, s, device1(name), win.AccessNone))
-	wantErr(t, "format", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorGenFailure)
+	wantErr(t, "format", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), winerr.ErrorGenFailure)
 	// A lock ends with its volume, too.
 	for _, a := range []win.DiskAttributes{win.DiskOffline, 0} {
 		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: a, Mask: win.DiskOffline}))
@@ -121,9 +122,9 @@ func TestLockVolume(t *testing.T) {
 
 	system := openDevice(t, s, `\\.\C:`, readWrite)
 	defer closeHandle(t, system)
-	wantErr(t, "lock Windows' own volume", lock(system), win.ErrorAccessDenied)
+	wantErr(t, "lock Windows' own volume", lock(system), winerr.ErrorAccessDenied)
 	_, err := system.Control(t.Context(), win.FsctlDismountVolume, nil, nil)
-	wantErr(t, "dismount Windows' own volume", err, win.ErrorAccessDenied)
+	wantErr(t, "dismount Windows' own volume", err, winerr.ErrorAccessDenied)
 }
 
 // What was written when a volume was locked or dismounted outlasts a loss of power.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -52,7 +53,7 @@ func (s *System) SetRegistryNumber(key, value string, number uint32) error {
 	return s.control(func() error {
 		k := registryKey(key, value)
 		if k == automount {
-			return fmt.Errorf("set %s: it follows Settings.NoAutomount: %w", key, win.ErrorAccessDenied)
+			return fmt.Errorf("set %s: it follows Settings.NoAutomount: %w", key, winerr.ErrorAccessDenied)
 		}
 		if s.registry.Numbers == nil {
 			s.registry.Numbers = map[string]uint32{}
@@ -68,10 +69,10 @@ func (s *System) RegistryStrings(ctx context.Context, key, value string) ([]stri
 	return ask(ctx, s, Call{win.CallRegistryStrings, key + `\` + value}, func() ([]string, error) {
 		found, ok := s.registry.Registry[registryKey(key, value)]
 		if _, number := s.registry.Numbers[registryKey(key, value)]; !ok && number {
-			return nil, win.ErrorUnsupportedType
+			return nil, winerr.ErrorUnsupportedType
 		}
 		if !ok {
-			return nil, win.ErrorFileNotFound
+			return nil, winerr.ErrorFileNotFound
 		}
 		return slices.Clone(found), nil
 	})
@@ -85,11 +86,11 @@ func (s *System) RegistryNumber(ctx context.Context, key, value string) (uint32,
 			return 1, nil
 		}
 		if _, ok := s.registry.Registry[k]; ok {
-			return 0, win.ErrorUnsupportedType
+			return 0, winerr.ErrorUnsupportedType
 		}
 		number, ok := s.registry.Numbers[k]
 		if !ok {
-			return 0, win.ErrorFileNotFound
+			return 0, winerr.ErrorFileNotFound
 		}
 		return number, nil
 	})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // isDirty is FSCTL_IS_VOLUME_DIRTY.
@@ -71,28 +73,28 @@ func TestRepairRefusals(t *testing.T) {
 		_, err := s.RepairVolume(t.Context(), volume, mode)
 		return err
 	}
-	_, err := s.RepairVolume(t.Context(), `\\?\Volume{`+win.NewGUID().String()+`\`, win.RepairScan)
-	wantErr(t, "no volume", err, win.ErrorRetry)
+	_, err := s.RepairVolume(t.Context(), `\\?\Volume{`+winid.NewGUID().String()+`\`, win.RepairScan)
+	wantErr(t, "no volume", err, winerr.ErrorRetry)
 	id, err := s.StartProcess(podImage, volume)
 	must(t, err)
 	must(t, repair(win.RepairScan))
-	wantErr(t, "spot fix of a volume in use", repair(win.RepairSpotFix), win.ErrorAccessDenied)
-	wantErr(t, "offline repair of a volume in use", repair(win.RepairOffline), win.ErrorAccessDenied)
+	wantErr(t, "spot fix of a volume in use", repair(win.RepairSpotFix), winerr.ErrorAccessDenied)
+	wantErr(t, "offline repair of a volume in use", repair(win.RepairOffline), winerr.ErrorAccessDenied)
 	must(t, s.EndProcess(id))
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
-	wantErr(t, "scan of a read-only disk", repair(win.RepairScan), win.ErrorWriteProtect)
+	wantErr(t, "scan of a read-only disk", repair(win.RepairScan), winerr.ErrorWriteProtect)
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly}))
 	must(t, s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "ReFS"}))
-	wantErr(t, "scan of ReFS", repair(win.RepairScan), win.ErrorNotSupported)
+	wantErr(t, "scan of ReFS", repair(win.RepairScan), winerr.ErrorNotSupported)
 	_, raw := newVolume(t, s, false)
 	volume = raw
-	wantErr(t, "scan of a raw volume", repair(win.RepairScan), win.ErrorNotSupported)
+	wantErr(t, "scan of a raw volume", repair(win.RepairScan), winerr.ErrorNotSupported)
 	volume, err = s.VolumeNameForMountPoint(t.Context(), `C:\`)
 	must(t, err)
 	must(t, repair(win.RepairScan))
-	wantErr(t, "spot fix of Windows' own volume", repair(win.RepairSpotFix), win.ErrorAccessDenied)
-	wantErr(t, "unknown damage", s.SetVolumeDamage(volume, "x"), win.ErrorInvalidParameter)
-	wantErr(t, "damage a raw volume", s.SetVolumeDamage(raw, volumes.SpotDamage), win.ErrorUnrecognizedVolume)
+	wantErr(t, "spot fix of Windows' own volume", repair(win.RepairSpotFix), winerr.ErrorAccessDenied)
+	wantErr(t, "unknown damage", s.SetVolumeDamage(volume, "x"), winerr.ErrorInvalidParameter)
+	wantErr(t, "damage a raw volume", s.SetVolumeDamage(raw, volumes.SpotDamage), winerr.ErrorUnrecognizedVolume)
 }
 
 func TestReadOnlyPartition(t *testing.T) {
@@ -102,9 +104,9 @@ func TestReadOnlyPartition(t *testing.T) {
 		t.Helper()
 		info, err := s.VolumeInformation(t.Context(), volume)
 		must(t, err)
-		want := win.Errno(0)
+		want := winerr.Errno(0)
 		if readOnly {
-			want = win.ErrorWriteProtect
+			want = winerr.ErrorWriteProtect
 		}
 		if got := info.Flags&win.FileReadOnlyVolume != 0; got != readOnly {
 			t.Errorf("%s: read-only is %v", what, got)
@@ -125,5 +127,5 @@ func TestReadOnlyPartition(t *testing.T) {
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	check("the disk", true)
 	_, err := control(t, s, drivePath(n), win.IoctlDiskIsWritable, nil)
-	wantErr(t, "is the disk writable", err, win.ErrorWriteProtect)
+	wantErr(t, "is the disk writable", err, winerr.ErrorWriteProtect)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // wantService checks the state of a service.
@@ -58,10 +59,10 @@ func TestServiceDelays(t *testing.T) {
 func TestServiceRules(t *testing.T) {
 	s := newNode(t, Delays{})
 	ctx := t.Context()
-	must(t, s.Fail(Match{Call: win.CallStopService, Object: "kubelet", Count: 1}, win.ErrorInvalidServiceControl))
-	wantErr(t, "a call that a rule is for", s.StopService(ctx, "kubelet"), win.ErrorInvalidServiceControl)
+	must(t, s.Fail(Match{Call: win.CallStopService, Object: "kubelet", Count: 1}, winerr.ErrorInvalidServiceControl))
+	wantErr(t, "a call that a rule is for", s.StopService(ctx, "kubelet"), winerr.ErrorInvalidServiceControl)
 	must(t, s.StopService(ctx, "kubelet"))
-	wantErr(t, "remove no service", s.Services().Remove("x"), win.ErrorNotFound)
+	wantErr(t, "remove no service", s.Services().Remove("x"), winerr.ErrorNotFound)
 	must(t, s.Services().Remove("kubelet"))
 	for _, spec := range s.Services().List() {
 		if spec.Name == "kubelet" {

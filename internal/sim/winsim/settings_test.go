@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -49,7 +50,7 @@ func TestSettings(t *testing.T) {
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))
 				_, err := control(t, s, drivePath(n), win.IoctlDiskGetDriveLayoutEx, nil)
-				if errors.Is(err, win.ErrorNotReady) != on {
+				if errors.Is(err, winerr.ErrorNotReady) != on {
 					t.Errorf("the layout of an offline disk: %v", err)
 				}
 			}},
@@ -62,7 +63,7 @@ func TestSettings(t *testing.T) {
 		"BlankDisk=2": {Settings{BlankDisk: settings.BlankRefused},
 			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 				_, err := control(t, s, drivePath(attach(t, s, DiskSpec{})), win.IoctlDiskGetDriveLayoutEx, nil)
-				if errors.Is(err, win.ErrorInvalidFunction) != on {
+				if errors.Is(err, winerr.ErrorInvalidFunction) != on {
 					t.Errorf("the layout of a blank disk: %v", err)
 				}
 				if got := style(t, s, n); got != win.StyleGPT {
@@ -142,9 +143,9 @@ func TestSettings(t *testing.T) {
 					t.Errorf("the disk in another place has the attributes %d", got)
 				}
 			}},
-		"GoneDisk": {Settings{GoneDisk: win.ErrorNoSuchDevice},
+		"GoneDisk": {Settings{GoneDisk: winerr.ErrorNoSuchDevice},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
-				want := map[bool]win.Errno{true: win.ErrorNoSuchDevice, false: win.ErrorDeviceNotConnected}[on]
+				want := map[bool]winerr.Errno{true: winerr.ErrorNoSuchDevice, false: winerr.ErrorDeviceNotConnected}[on]
 				for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
 					d := openDevice(t, s, path, readWrite)
 					defer closeHandle(t, d)
@@ -159,13 +160,13 @@ func TestSettings(t *testing.T) {
 				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition,
 					win.GrowPartition{PartitionNumber: 1, BytesToGrow: 2 * gib}.Encode())
 				_, err := v.Control(t.Context(), win.FsctlExtendVolume, win.EncodeInt64(5*gib/512), nil)
-				wantSwitched(t, "through the old handle", err, on, win.ErrorInvalidParameter)
+				wantSwitched(t, "through the old handle", err, on, winerr.ErrorInvalidParameter)
 				mustControl(t, s, device1(volume), win.FsctlExtendVolume, win.EncodeInt64(6*gib/512))
 			}},
 		"NoPartitionDevices": {Settings{NoPartitionDevices: true},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 				_, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
-				wantSwitched(t, "asked by its partition", err, on, win.ErrorPathNotFound)
+				wantSwitched(t, "asked by its partition", err, on, winerr.ErrorPathNotFound)
 			}},
 		"NoNotices": {Settings{NoNotices: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
 			arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassVolume)
@@ -176,21 +177,21 @@ func TestSettings(t *testing.T) {
 				t.Errorf("no notice: %t", got)
 			}
 		}},
-		"FormatInUse": {Settings{FormatInUse: win.ErrorSemTimeout},
+		"FormatInUse": {Settings{FormatInUse: winerr.ErrorSemTimeout},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 				v := openDevice(t, s, device1(volume), readWrite)
 				defer closeHandle(t, v)
 				err := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
-				wantErr(t, "format", err, map[bool]win.Errno{true: win.ErrorSemTimeout, false: win.ErrorGenFailure}[on])
+				wantErr(t, "format", err, map[bool]winerr.Errno{true: winerr.ErrorSemTimeout, false: winerr.ErrorGenFailure}[on])
 			}},
-		"GoneMountPoint": {Settings{GoneMountPoint: win.ErrorPathNotFound},
+		"GoneMountPoint": {Settings{GoneMountPoint: winerr.ErrorPathNotFound},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 				must(t, s.DetachDisk(n))
-				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorPathNotFound)
+				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, winerr.ErrorPathNotFound)
 				_, err := s.ReadLink(stage)
-				wantErr(t, "read what is there", err, map[bool]win.Errno{false: win.ErrorNotAReparsePoint}[on])
+				wantErr(t, "read what is there", err, map[bool]winerr.Errno{false: winerr.ErrorNotAReparsePoint}[on])
 			}},
 		"LateStorageManagement": {Settings{LateStorageManagement: true},
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
@@ -199,9 +200,9 @@ func TestSettings(t *testing.T) {
 				synctest.Wait()
 				for _, late := range []bool{on, false} {
 					repairErr := errorOf(s.RepairVolume(t.Context(), volume, win.RepairScan))
-					wantSwitched(t, "repair", repairErr, late, win.ErrorRetry)
+					wantSwitched(t, "repair", repairErr, late, winerr.ErrorRetry)
 					formatErr := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
-					wantSwitched(t, "format", formatErr, late, win.ErrorRetry)
+					wantSwitched(t, "format", formatErr, late, winerr.ErrorRetry)
 					time.Sleep(3 * time.Second)
 				}
 			}},
@@ -229,7 +230,7 @@ func TestSettings(t *testing.T) {
 				for range 10 {
 					h, err := dir.OpenAt(t.Context(), "in",
 						existing(win.FileReadAttributes, 0))
-					if err == win.ErrorInvalidParameter {
+					if err == winerr.ErrorInvalidParameter {
 						invalid++
 					} else {
 						must(t, err)
@@ -247,7 +248,7 @@ func TestSettings(t *testing.T) {
 				}
 				change(win.DiskReadOnly, win.DiskReadOnly)
 				change(0, win.DiskReadOnly)
-				wantSwitched(t, "write", s.WriteFile(volume+"file", nil), on, win.ErrorWriteProtect)
+				wantSwitched(t, "write", s.WriteFile(volume+"file", nil), on, winerr.ErrorWriteProtect)
 				must(t, errorOf(control(t, s, device1(volume), win.IoctlDiskIsWritable, nil)))
 				change(win.DiskOffline, win.DiskOffline)
 				change(0, win.DiskOffline)
@@ -263,7 +264,7 @@ func TestSettings(t *testing.T) {
 				setOffline := func() error {
 					return errorOf(control(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, offline.Encode()))
 				}
-				wantSwitched(t, "offline under a lock", setOffline(), on, win.ErrorAccessDenied)
+				wantSwitched(t, "offline under a lock", setOffline(), on, winerr.ErrorAccessDenied)
 				closeHandle(t, d)
 				must(t, setOffline())
 			}},
@@ -271,9 +272,9 @@ func TestSettings(t *testing.T) {
 			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
 				must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
 				d, err := s.OpenDevice(t.Context(), device1(volume), readWrite)
-				wantSwitched(t, "open to write", err, on, win.ErrorWriteProtect)
+				wantSwitched(t, "open to write", err, on, winerr.ErrorWriteProtect)
 				if err == nil {
-					wantErr(t, "flush", d.Flush(t.Context()), win.ErrorWriteProtect)
+					wantErr(t, "flush", d.Flush(t.Context()), winerr.ErrorWriteProtect)
 					closeHandle(t, d)
 				}
 				d = openDevice(t, s, device1(volume), win.GenericRead)
@@ -282,7 +283,7 @@ func TestSettings(t *testing.T) {
 					must(t, errorOf(d.Control(t.Context(), code, nil, nil)))
 				}
 			}},
-		"LockedMountPoint": {Settings{LockedMountPoint: win.ErrorNotReady},
+		"LockedMountPoint": {Settings{LockedMountPoint: winerr.ErrorNotReady},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
@@ -290,7 +291,7 @@ func TestSettings(t *testing.T) {
 				_, err := d.Control(t.Context(), win.FsctlLockVolume, nil, nil)
 				must(t, err)
 				wantSwitched(t, "unmount the locked volume", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on,
-					win.ErrorNotReady)
+					winerr.ErrorNotReady)
 				closeHandle(t, d)
 				if on {
 					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
@@ -301,14 +302,14 @@ func TestSettings(t *testing.T) {
 				must(t, s.MkdirAll(stage))
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 				must(t, s.DetachDisk(n))
-				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorFileNotFound)
-				wantErr(t, "read what is there", errorOf(s.ReadLink(stage)), win.ErrorNotAReparsePoint)
+				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, winerr.ErrorFileNotFound)
+				wantErr(t, "read what is there", errorOf(s.ReadLink(stage)), winerr.ErrorNotAReparsePoint)
 			}},
 		"DeniedMountPoints": {Settings{DeniedMountPoints: true},
 			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, denyCreation(t.Context(), s, stage, true))
-				wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), on, win.ErrorAccessDenied)
+				wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), on, winerr.ErrorAccessDenied)
 				must(t, denyCreation(t.Context(), s, stage, false))
 				if on {
 					must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
@@ -322,16 +323,16 @@ func TestSettings(t *testing.T) {
 					return err
 				}
 				point := win.NewMountPoint(volume).Encode()
-				wantSwitched(t, "set the reparse point", control(win.FsctlSetReparsePoint, point), on, win.ErrorAccessDenied)
-				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, win.ErrorAccessDenied)
+				wantSwitched(t, "set the reparse point", control(win.FsctlSetReparsePoint, point), on, winerr.ErrorAccessDenied)
+				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, winerr.ErrorAccessDenied)
 				if on {
 					header := append(point[:4:4], 0, 0, 0, 0)
-					wantErr(t, "delete the reparse point", control(win.FsctlDeleteReparsePoint, header), win.ErrorAccessDenied)
+					wantErr(t, "delete the reparse point", control(win.FsctlDeleteReparsePoint, header), winerr.ErrorAccessDenied)
 					must(t, denyCreation(t.Context(), s, stage, false))
 					must(t, s.DeleteVolumeMountPoint(t.Context(), stage+`\`))
 				}
 			}},
-		"UnencryptedServer": {Settings{UnencryptedServer: win.ErrorNotSupported},
+		"UnencryptedServer": {Settings{UnencryptedServer: winerr.ErrorNotSupported},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 				must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))
 				must(t, s.SMB().SetUser("plain", "user", secret.New("password")))
@@ -339,18 +340,18 @@ func TestSettings(t *testing.T) {
 				err := s.CreateSMBGlobalMapping(t.Context(), `\\plain\data`, win.SMBMappingOptions{
 					Username: "user", Password: secret.New("password"), RequirePrivacy: true,
 				})
-				wantErr(t, "map", err, map[bool]win.Errno{true: win.ErrorNotSupported, false: win.ErrorAccessDenied}[on])
+				wantErr(t, "map", err, map[bool]winerr.Errno{true: winerr.ErrorNotSupported, false: winerr.ErrorAccessDenied}[on])
 			}},
-		"NoServer": {Settings{NoServer: win.ErrorBadNetName},
+		"NoServer": {Settings{NoServer: winerr.ErrorBadNetName},
 			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
 				newMapping(t, s)
 				must(t, s.SMB().SetState("server", smbserver.State{Unreachable: true}))
-				want := map[bool]win.Errno{true: win.ErrorBadNetName, false: win.ErrorBadNetPath}[on]
+				want := map[bool]winerr.Errno{true: winerr.ErrorBadNetName, false: winerr.ErrorBadNetPath}[on]
 				for _, path := range []string{share, `\\nobody\share`} {
 					wantErr(t, path, errorOf(s.FileAttributes(t.Context(), path)), want)
 				}
 				err := s.CreateSMBGlobalMapping(t.Context(), `\\nobody\share`, win.SMBMappingOptions{Username: "user"})
-				wantErr(t, "map", err, win.ErrorBadNetPath)
+				wantErr(t, "map", err, winerr.ErrorBadNetPath)
 			}},
 	} {
 		for state, set := range map[bool]Settings{false: {}, true: test.set} {
@@ -367,7 +368,7 @@ func TestSettings(t *testing.T) {
 }
 
 // wantSwitched wants an error if a switch is on, and none if it is off.
-func wantSwitched(t *testing.T, what string, err error, on bool, want win.Errno) {
+func wantSwitched(t *testing.T, what string, err error, on bool, want winerr.Errno) {
 	t.Helper()
 	if !on {
 		want = 0

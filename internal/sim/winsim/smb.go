@@ -10,6 +10,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -56,7 +57,7 @@ func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) 
 //
 // Guess: files that are open on a share answer error 64 when its mapping or server goes.
 func (s *System) breakShare(fs *ntfs.FS) {
-	s.handles.kill(win.ErrorNetNameDeleted, func(h *handle) bool { return h.root == paths.Root(paths.Share{FS: fs}) })
+	s.handles.kill(winerr.ErrorNetNameDeleted, func(h *handle) bool { return h.root == paths.Root(paths.Share{FS: fs}) })
 }
 
 // SMB is the SMB servers that the node can reach, for control calls. Each method is

@@ -11,6 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -67,16 +68,16 @@ func TestRemoveSMBGlobalMapping(t *testing.T) {
 	other, err := s.OpenFile(ctx, `\\server\second`, win.OpenOptions{Disposition: win.FileOpen})
 	must(t, err)
 	for _, path := range []string{`\\server\other`, `\\other\share`, `\\server`, share + `\dir`, `x`, ``} {
-		wantErr(t, "remove "+path, s.RemoveSMBGlobalMapping(ctx, path), win.ErrorNotConnected)
+		wantErr(t, "remove "+path, s.RemoveSMBGlobalMapping(ctx, path), winerr.ErrorNotConnected)
 	}
 	must(t, s.RemoveSMBGlobalMapping(ctx, `\\SERVER\Share`))
-	wantErr(t, "remove it again", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorNotConnected)
+	wantErr(t, "remove it again", s.RemoveSMBGlobalMapping(ctx, share), winerr.ErrorNotConnected)
 	wantMappings(t, s, win.SMBMapping{RemotePath: `\\server\second`})
-	wantErr(t, "an open file", errorOf(held.Info(ctx)), win.ErrorNetNameDeleted)
+	wantErr(t, "an open file", errorOf(held.Info(ctx)), winerr.ErrorNetNameDeleted)
 	wantErr(t, "one on another share", errorOf(other.Info(ctx)), 0)
 	closeHandle(t, held)
 	closeHandle(t, other)
-	wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), win.ErrorAccessDenied)
+	wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), winerr.ErrorAccessDenied)
 	must(t, s.CreateSMBGlobalMapping(ctx, share, credentials))
 	must(t, s.Remove(share+`\file`)) // nobody holds it any more
 }
@@ -91,22 +92,22 @@ func TestSMBUse(t *testing.T) {
 	for _, step := range []struct {
 		what string
 		do   func() error
-		want win.Errno // of the next use
+		want winerr.Errno // of the next use
 	}{
 		{"nothing", func() error { return nil }, 0},
-		{"down", func() error { return s.SMB().SetState("SERVER", smbserver.State{Unreachable: true}) }, win.ErrorBadNetPath},
+		{"down", func() error { return s.SMB().SetState("SERVER", smbserver.State{Unreachable: true}) }, winerr.ErrorBadNetPath},
 		{"up", func() error { return s.SMB().SetState("server", smbserver.State{}) }, 0},
 		{"no encryption", func() error { return s.SMB().SetState("server", smbserver.State{NoEncryption: true}) }, 0},
 		{"the same password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
 		{"another password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) },
-			win.ErrorLogonFailure},
+			winerr.ErrorLogonFailure},
 		{"the old password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
-		{"no user", func() error { return s.SMB().RemoveUser("server", "USER") }, win.ErrorLogonFailure},
+		{"no user", func() error { return s.SMB().RemoveUser("server", "USER") }, winerr.ErrorLogonFailure},
 		{"the user again", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
-		{"no share", func() error { return s.SMB().RemoveShare("server", "SHARE") }, win.ErrorBadNetName},
+		{"no share", func() error { return s.SMB().RemoveShare("server", "SHARE") }, winerr.ErrorBadNetName},
 		{"a share for others", func() error {
 			return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share", Users: []string{"other"}})
-		}, win.ErrorAccessDenied},
+		}, winerr.ErrorAccessDenied},
 	} {
 		before, err := s.SMBGlobalMappings(ctx)
 		must(t, err)
@@ -132,11 +133,11 @@ func TestSMBIsNoVolume(t *testing.T) {
 	must(t, s.SetReparsePoint(share+`\mount`, win.NewMountPoint(name)))
 	must(t, s.Symlink(kubelet+`\link`, share, true))
 	for _, path := range []string{share + `\`, share + `\dir\`, kubelet + `\link\dir\`, share + `\mount\`} {
-		wantErr(t, "volume of "+path, errorOf(s.VolumeNameForMountPoint(ctx, path)), win.ErrorNotAReparsePoint)
-		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), win.ErrorNotAReparsePoint)
-		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), win.ErrorNotAReparsePoint)
+		wantErr(t, "volume of "+path, errorOf(s.VolumeNameForMountPoint(ctx, path)), winerr.ErrorNotAReparsePoint)
+		wantErr(t, "mount at "+path, s.SetVolumeMountPoint(ctx, path, name), winerr.ErrorNotAReparsePoint)
+		wantErr(t, "unmount "+path, s.DeleteVolumeMountPoint(ctx, path), winerr.ErrorNotAReparsePoint)
 	}
-	for path, want := range map[string]win.Errno{share + `\`: 0, share + `\dir\`: 144, kubelet + `\link\`: 0} {
+	for path, want := range map[string]winerr.Errno{share + `\`: 0, share + `\dir\`: 144, kubelet + `\link\`: 0} {
 		info, err := s.VolumeInformation(ctx, path)
 		if wantErr(t, "information of "+path, err, want); err == nil && info.FileSystem != "NTFS" {
 			t.Errorf("information of %s: %+v", path, info)
@@ -157,12 +158,12 @@ func TestSMBFaults(t *testing.T) {
 	ctx := t.Context()
 	newMapping(t, s)
 	must(t, s.SMB().AddShare(smbserver.Share{Server: "server", Name: "share2"}))
-	must(t, s.Fail(Match{Call: "msft_smbglobalmapping.create", Object: `\\SERVER\share2`, Count: 1}, win.ErrorNoSuchLogonSession))
-	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping.Remove", Object: share}, win.ErrorDeviceInUse))
-	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping", Count: 1}, win.ErrorRetry))
-	wantErr(t, "create", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), win.ErrorNoSuchLogonSession)
+	must(t, s.Fail(Match{Call: "msft_smbglobalmapping.create", Object: `\\SERVER\share2`, Count: 1}, winerr.ErrorNoSuchLogonSession))
+	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping.Remove", Object: share}, winerr.ErrorDeviceInUse))
+	must(t, s.Fail(Match{Call: "MSFT_SmbGlobalMapping", Count: 1}, winerr.ErrorRetry))
+	wantErr(t, "create", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), winerr.ErrorNoSuchLogonSession)
 	wantErr(t, "create again", s.CreateSMBGlobalMapping(ctx, share+"2", credentials), 0)
-	wantErr(t, "remove", s.RemoveSMBGlobalMapping(ctx, share), win.ErrorDeviceInUse)
-	wantErr(t, "list", errorOf(s.SMBGlobalMappings(ctx)), win.ErrorRetry)
+	wantErr(t, "remove", s.RemoveSMBGlobalMapping(ctx, share), winerr.ErrorDeviceInUse)
+	wantErr(t, "list", errorOf(s.SMBGlobalMappings(ctx)), winerr.ErrorRetry)
 	wantMappings(t, s, win.SMBMapping{RemotePath: share}, win.SMBMapping{RemotePath: share + "2"})
 }

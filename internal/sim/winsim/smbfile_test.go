@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestSMBFiles(t *testing.T) {
@@ -37,31 +37,31 @@ func TestSMBFiles(t *testing.T) {
 	if diff := cmp.Diff([]string{"dir", "renamed"}, names); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
-	wantErr(t, "rename to the volume", s.Rename(share+`\renamed`, kubelet+`\renamed`, false), win.ErrorNotSameDevice)
-	wantErr(t, "remove a full directory", s.Remove(share+`\dir`), win.ErrorDirNotEmpty)
+	wantErr(t, "rename to the volume", s.Rename(share+`\renamed`, kubelet+`\renamed`, false), winerr.ErrorNotSameDevice)
+	wantErr(t, "remove a full directory", s.Remove(share+`\dir`), winerr.ErrorDirNotEmpty)
 	must(t, s.Remove(link+`\dir\sub`))
 	must(t, s.Remove(share+`\dir`))
 
 	must(t, s.Symlink(share+`\relative`, `renamed`, false))
 	must(t, s.Symlink(share+`\away`, kubelet, true))
-	for path, want := range map[string]win.Errno{
+	for path, want := range map[string]winerr.Errno{
 		share:                        0,
 		share + `\`:                  0,
 		link:                         0,
 		share + `\renamed`:           0,
-		share + `\missing`:           win.ErrorFileNotFound,
-		share + `\missing\dir`:       win.ErrorPathNotFound,
-		share + `\a*`:                win.ErrorInvalidName,
+		share + `\missing`:           winerr.ErrorFileNotFound,
+		share + `\missing\dir`:       winerr.ErrorPathNotFound,
+		share + `\a*`:                winerr.ErrorInvalidName,
 		share + `\away`:              0, // the link itself
 		share + `\away\pods`:         errorSymlinkClassDisabled,
-		`\\server`:                   win.ErrorInvalidName,
-		`\\server\`:                  win.ErrorInvalidName,
-		`\\?\UNC\server`:             win.ErrorInvalidName,
-		`\\?\UNC\server\share\..\x`:  win.ErrorInvalidName,
-		`\\server\other`:             win.ErrorAccessDenied,
-		`\\other\share`:              win.ErrorBadNetPath,
-		`\\.\UNC\server\share`:       win.ErrorFileNotFound,
-		kubelet + `\plugins\missing`: win.ErrorFileNotFound,
+		`\\server`:                   winerr.ErrorInvalidName,
+		`\\server\`:                  winerr.ErrorInvalidName,
+		`\\?\UNC\server`:             winerr.ErrorInvalidName,
+		`\\?\UNC\server\share\..\x`:  winerr.ErrorInvalidName,
+		`\\server\other`:             winerr.ErrorAccessDenied,
+		`\\other\share`:              winerr.ErrorBadNetPath,
+		`\\.\UNC\server\share`:       winerr.ErrorFileNotFound,
+		kubelet + `\plugins\missing`: winerr.ErrorFileNotFound,
 	} {
 		wantErr(t, "attributes of "+path, errorOf(s.FileAttributes(ctx, path)), want)
 	}
@@ -79,7 +79,7 @@ func TestSMBRestart(t *testing.T) {
 			want := s.SMB().Servers()
 			must(t, restart(s))
 			wantMappings(t, s)
-			wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), win.ErrorAccessDenied)
+			wantErr(t, "read without a mapping", errorOf(s.ReadFile(share+`\file`)), winerr.ErrorAccessDenied)
 			if diff := cmp.Diff(want, s.SMB().Servers()); diff != "" {
 				t.Errorf("servers (-before +after):\n%s", diff)
 			}

@@ -18,6 +18,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Config says what node to open.
@@ -231,7 +233,7 @@ type wiring struct{ sys *System }
 func (w wiring) Later(d time.Duration, f func()) { w.sys.later(d, f) }
 
 // Notify implements [disks.Node] and [volumes.Node].
-func (w wiring) Notify(class win.GUID) { w.sys.notify(class) }
+func (w wiring) Notify(class winid.GUID) { w.sys.notify(class) }
 
 // KeptChanged implements [disks.Node].
 func (w wiring) KeptChanged() { w.sys.changed = true }
@@ -247,7 +249,7 @@ func (w wiring) InUse(v *volumes.Volume, besides volumes.Handle) bool {
 }
 
 // Kill implements [volumes.Node].
-func (w wiring) Kill(v *volumes.Volume, onlyFiles bool, e win.Errno) {
+func (w wiring) Kill(v *volumes.Volume, onlyFiles bool, e winerr.Errno) {
 	w.sys.handles.kill(e, func(h *handle) bool { return h.on(v) && (h.file != nil || !onlyFiles) })
 }
 
@@ -261,7 +263,7 @@ func (w wiring) Detach(iqn string) { w.sys.disks.DetachLUNs(iqn) }
 func (w wiring) Dismount(iqn string) error {
 	for _, d := range w.sys.disks.LUNs(iqn) {
 		if w.sys.handles.diskInUse(d) {
-			return win.ISDSCDeviceBusyOnSession
+			return winerr.ISDSCDeviceBusyOnSession
 		}
 	}
 	for _, d := range w.sys.disks.LUNs(iqn) {

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // FindVolumes is FindFirstVolumeW and its continuation.
@@ -63,13 +64,13 @@ func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, 
 		id, rest, ok := volumes.ParseName(volume)
 		switch {
 		case !strings.HasSuffix(volume, `\`):
-			return nil, win.ErrorInvalidName
+			return nil, winerr.ErrorInvalidName
 		case !ok || rest != `\`:
-			return nil, win.ErrorInvalidParameter
+			return nil, winerr.ErrorInvalidParameter
 		}
 		v, ok := s.volumes.WithID(id)
 		if !ok {
-			return nil, win.ErrorFileNotFound
+			return nil, winerr.ErrorFileNotFound
 		}
 		return s.volumes.PathsOf(v), nil
 	})
@@ -128,11 +129,11 @@ func (s *System) SetVolumeLetter(path, letter string) error {
 		other, taken := s.volumes.WithLetter(letter)
 		switch {
 		case letter != "" && (len(letter) != 1 || letter[0] < 'A' || letter[0] > 'Z'):
-			return refusal.New(win.ErrorInvalidParameter, "%q is no drive letter", letter)
+			return refusal.New(winerr.ErrorInvalidParameter, "%q is no drive letter", letter)
 		case v.Disk.System:
-			return refusal.New(win.ErrorAccessDenied, "Windows runs from it")
+			return refusal.New(winerr.ErrorAccessDenied, "Windows runs from it")
 		case taken && other != v:
-			return refusal.New(win.ErrorAlreadyExists, "another volume has %s:", letter)
+			return refusal.New(winerr.ErrorAlreadyExists, "another volume has %s:", letter)
 		}
 		s.volumes.SetLetter(v, letter)
 		return nil

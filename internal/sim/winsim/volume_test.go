@@ -15,6 +15,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // TestVolumeArrival: the volume of a new partition comes after the call, with a
@@ -79,7 +81,7 @@ func TestDiskArrival(t *testing.T) {
 			t.Errorf("numbers %d and %d", a, b)
 		}
 		_, err = s.OpenDevice(t.Context(), drivePath(a), win.AccessNone)
-		wantErr(t, "open a disk that is on its way", err, win.ErrorFileNotFound)
+		wantErr(t, "open a disk that is on its way", err, winerr.ErrorFileNotFound)
 		must(t, s.DetachDisk(b))
 		<-arrived // the removal
 		<-arrived
@@ -123,8 +125,8 @@ func TestVolumeIdentity(t *testing.T) {
 	if v := s.VolumesOfDisk(n); len(v) != 0 {
 		t.Errorf("an offline disk has the volumes %q", v)
 	}
-	wantErr(t, "read from an offline disk", errorOf(s.ReadFile(name+"file")), win.ErrorPathNotFound)
-	wantErr(t, "information on an offline disk", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorPathNotFound)
+	wantErr(t, "read from an offline disk", errorOf(s.ReadFile(name+"file")), winerr.ErrorPathNotFound)
+	wantErr(t, "information on an offline disk", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorPathNotFound)
 	set(0)
 	check("online again", n)
 	must(t, s.Reboot())
@@ -171,17 +173,17 @@ func TestVolumeControls(t *testing.T) {
 		access win.Access
 		code   win.IoctlCode
 		out    int
-		want   win.Errno
+		want   winerr.Errno
 	}{
 		{"extents", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 32, 0},
-		{"extents, count only", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 31, win.ErrorMoreData},
-		{"extents, short", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 7, win.ErrorInsufficientBuffer},
+		{"extents, count only", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 31, winerr.ErrorMoreData},
+		{"extents, short", win.AccessNone, win.IoctlVolumeGetVolumeDiskExtents, 7, winerr.ErrorInsufficientBuffer},
 		{"NTFS data", win.AccessNone, win.FsctlGetNtfsVolumeData, 96, 0},
-		{"NTFS data, short", win.AccessNone, win.FsctlGetNtfsVolumeData, 95, win.ErrorInsufficientBuffer},
-		{"ReFS data of NTFS", win.AccessNone, win.FsctlGetRefsVolumeData, 152, win.ErrorInvalidFunction},
-		{"online, no access", win.AccessNone, win.IoctlVolumeOnline, 0, win.ErrorAccessDenied},
-		{"offline, no access", win.AccessNone, win.IoctlVolumeOffline, 0, win.ErrorAccessDenied},
-		{"control of a disk", readWrite, win.IoctlDiskGetDriveLayoutEx, 4096, win.ErrorInvalidFunction},
+		{"NTFS data, short", win.AccessNone, win.FsctlGetNtfsVolumeData, 95, winerr.ErrorInsufficientBuffer},
+		{"ReFS data of NTFS", win.AccessNone, win.FsctlGetRefsVolumeData, 152, winerr.ErrorInvalidFunction},
+		{"online, no access", win.AccessNone, win.IoctlVolumeOnline, 0, winerr.ErrorAccessDenied},
+		{"offline, no access", win.AccessNone, win.IoctlVolumeOffline, 0, winerr.ErrorAccessDenied},
+		{"control of a disk", readWrite, win.IoctlDiskGetDriveLayoutEx, 4096, winerr.ErrorInvalidFunction},
 	} {
 		d := openDevice(t, s, device1(name), tc.access)
 		wantErr(t, tc.name, errorOf(d.Control(t.Context(), tc.code, nil, make([]byte, tc.out))), tc.want)
@@ -214,10 +216,10 @@ func TestFormat(t *testing.T) {
 			s.Settle()
 			name := s.VolumesOfDisk(n)[0]
 			_, err := s.VolumeInformation(t.Context(), name)
-			wantErr(t, "information on a raw volume", err, win.ErrorUnrecognizedVolume)
-			wantErr(t, "space of a raw volume", errorOf(s.DiskFreeSpace(t.Context(), name)), win.ErrorUnrecognizedVolume)
+			wantErr(t, "information on a raw volume", err, winerr.ErrorUnrecognizedVolume)
+			wantErr(t, "space of a raw volume", errorOf(s.DiskFreeSpace(t.Context(), name)), winerr.ErrorUnrecognizedVolume)
 			_, err = control(t, s, device1(name), win.FsctlGetNtfsVolumeData, nil)
-			wantErr(t, "NTFS data of a raw volume", err, win.ErrorInvalidFunction)
+			wantErr(t, "NTFS data of a raw volume", err, winerr.ErrorInvalidFunction)
 
 			must(t, s.FormatVolume(t.Context(), name, tc.options))
 			info, err := s.VolumeInformation(t.Context(), name)
@@ -266,40 +268,40 @@ func TestFormatErrors(t *testing.T) {
 		name    string
 		volume  string
 		options win.FormatOptions
-		want    win.Errno
+		want    winerr.Errno
 	}{
-		{"no backslash", device1(name), ntfs, win.ErrorRetry},
-		{"a path", `C:\`, ntfs, win.ErrorRetry},
-		{"unknown volume", `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, ntfs, win.ErrorRetry},
-		{"unknown file system", name, win.FormatOptions{FileSystem: "ext4"}, win.ErrorNotSupported},
+		{"no backslash", device1(name), ntfs, winerr.ErrorRetry},
+		{"a path", `C:\`, ntfs, winerr.ErrorRetry},
+		{"unknown volume", `\\?\Volume{00000000-0000-0000-0000-000000000000}\`, ntfs, winerr.ErrorRetry},
+		{"unknown file system", name, win.FormatOptions{FileSystem: "ext4"}, winerr.ErrorNotSupported},
 		{"label of 33 units", name, win.FormatOptions{FileSystem: "NTFS", Label: strings.Repeat("x", 31) + "𝒳"},
-			win.ErrorLabelTooLong},
-		{"odd cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 3000}, win.ErrorInvalidParameter},
-		{"small cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 256}, win.ErrorInvalidParameter},
+			winerr.ErrorLabelTooLong},
+		{"odd cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 3000}, winerr.ErrorInvalidParameter},
+		{"small cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 256}, winerr.ErrorInvalidParameter},
 		{"ReFS without short names", name, win.FormatOptions{FileSystem: "ReFS", NoShortNames: true},
-			win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
 		{"ReFS with other clusters", name, win.FormatOptions{FileSystem: "ReFS", ClusterSize: 8192},
-			win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
 		{"NTFS with integrity streams", name, win.FormatOptions{FileSystem: "NTFS", IntegrityStreams: true},
-			win.ErrorInvalidParameter},
-		{"great cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 4 << 20}, win.ErrorInvalidParameter},
+			winerr.ErrorInvalidParameter},
+		{"great cluster", name, win.FormatOptions{FileSystem: "NTFS", ClusterSize: 4 << 20}, winerr.ErrorInvalidParameter},
 	} {
 		wantErr(t, tc.name, s.FormatVolume(t.Context(), tc.volume, tc.options), tc.want)
 	}
 
 	f, err := s.Hold(name+"file", existing(win.FileReadAttributes, 0))
 	must(t, err)
-	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
+	wantErr(t, "a file is open", s.FormatVolume(t.Context(), name, ntfs), winerr.ErrorGenFailure)
 	closeHandle(t, f)
 	v := openDevice(t, s, device1(name), win.GenericRead)
-	wantErr(t, "the volume is open", s.FormatVolume(t.Context(), name, ntfs), win.ErrorGenFailure)
+	wantErr(t, "the volume is open", s.FormatVolume(t.Context(), name, ntfs), winerr.ErrorGenFailure)
 	closeHandle(t, v)
 
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
-	wantErr(t, "read-only disk", s.FormatVolume(t.Context(), name, ntfs), win.ErrorWriteProtect)
+	wantErr(t, "read-only disk", s.FormatVolume(t.Context(), name, ntfs), winerr.ErrorWriteProtect)
 	must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly}))
 	must(t, s.SetVolumeLocked(name, true))
-	wantErr(t, "locked volume", s.FormatVolume(t.Context(), name, ntfs), win.FVELockedVolume)
+	wantErr(t, "locked volume", s.FormatVolume(t.Context(), name, ntfs), winerr.FVELockedVolume)
 	must(t, s.SetVolumeLocked(name, false))
 
 	if _, err := s.ReadFile(name + "file"); err != nil {
@@ -308,7 +310,7 @@ func TestFormatErrors(t *testing.T) {
 	v = openDevice(t, s, device1(name), win.AccessNone) // attributes alone keep nobody away
 	wantErr(t, "format", s.FormatVolume(t.Context(), name, ntfs), 0)
 	closeHandle(t, v)
-	wantErr(t, "read a file of before", errorOf(s.ReadFile(name+"file")), win.ErrorFileNotFound)
+	wantErr(t, "read a file of before", errorOf(s.ReadFile(name+"file")), winerr.ErrorFileNotFound)
 	trees := 0
 	for name := range dump(s) {
 		if strings.HasPrefix(name, "tree 1 ") {
@@ -329,10 +331,10 @@ func TestContentsDecide(t *testing.T) {
 	must(t, s.ReadImage(n, boot, 16*mib))
 
 	must(t, s.WriteImage(n, make([]byte, 512), 16*mib))
-	wantErr(t, "without a boot sector", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
-	wantErr(t, "read without a boot sector", errorOf(s.ReadFile(name+"file")), win.ErrorUnrecognizedVolume)
+	wantErr(t, "without a boot sector", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorUnrecognizedVolume)
+	wantErr(t, "read without a boot sector", errorOf(s.ReadFile(name+"file")), winerr.ErrorUnrecognizedVolume)
 	must(t, s.WriteImage(n, []byte{0x53, 0xEF}, 16*mib+1024+56)) // ext4's magic number
-	wantErr(t, "with ext4", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
+	wantErr(t, "with ext4", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorUnrecognizedVolume)
 
 	must(t, s.WriteImage(n, boot, 16*mib))
 	wantText(t, s, name+"file", "content")
@@ -340,7 +342,7 @@ func TestContentsDecide(t *testing.T) {
 	foreign[72] ^= 1 // the serial number
 	must(t, s.WriteImage(n, foreign, 16*mib))
 	_, err := s.VolumeInformation(t.Context(), name)
-	wantErr(t, "with the boot sector of another volume", err, win.ErrorUnrecognizedVolume)
+	wantErr(t, "with the boot sector of another volume", err, winerr.ErrorUnrecognizedVolume)
 
 	must(t, s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}))
 	magic := make([]byte, 2)
@@ -358,13 +360,13 @@ func TestLockedVolume(t *testing.T) {
 	must(t, err)
 	defer closeHandle(t, held)
 	must(t, s.SetVolumeLocked(name, true))
-	wantErr(t, "a file that was open", errorOf(held.Info(t.Context())), win.ErrorFileInvalid)
-	wantErr(t, "information", errorOf(s.VolumeInformation(t.Context(), name)), win.FVELockedVolume)
-	wantErr(t, "space", errorOf(s.DiskFreeSpace(t.Context(), name)), win.FVELockedVolume)
-	wantErr(t, "write", s.WriteFile(name+"file", nil), win.FVELockedVolume)
+	wantErr(t, "a file that was open", errorOf(held.Info(t.Context())), winerr.ErrorFileInvalid)
+	wantErr(t, "information", errorOf(s.VolumeInformation(t.Context(), name)), winerr.FVELockedVolume)
+	wantErr(t, "space", errorOf(s.DiskFreeSpace(t.Context(), name)), winerr.FVELockedVolume)
+	wantErr(t, "write", s.WriteFile(name+"file", nil), winerr.FVELockedVolume)
 	must(t, s.SetVolumeLocked(name, false))
 	wantErr(t, "write to the unlocked volume", s.WriteFile(name+"file", nil), 0)
-	wantErr(t, "lock an unknown volume", s.SetVolumeLocked(`Y:\`, true), win.ErrorNotFound)
+	wantErr(t, "lock an unknown volume", s.SetVolumeLocked(`Y:\`, true), winerr.ErrorNotFound)
 }
 
 func TestExtend(t *testing.T) {
@@ -377,20 +379,20 @@ func TestExtend(t *testing.T) {
 			return err
 		}
 		const sectors = 4 * gib / 512
-		wantErr(t, "beyond the partition", extend(sectors+8), win.ErrorInvalidParameter)
+		wantErr(t, "beyond the partition", extend(sectors+8), winerr.ErrorInvalidParameter)
 		mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition,
 			win.GrowPartition{PartitionNumber: 1, BytesToGrow: gib}.Encode())
 		before, err := s.DiskFreeSpace(t.Context(), name)
 		must(t, err)
-		wantErr(t, "shrink", extend(sectors-8), win.ErrorInvalidParameter)
-		wantErr(t, "to the same", extend(sectors), win.ErrorInvalidParameter)
-		wantErr(t, "by less than a cluster", extend(sectors+7), win.ErrorInvalidParameter)
-		wantErr(t, "to nothing", extend(0), win.ErrorInvalidParameter)
-		wantErr(t, "to less than nothing", extend(-1<<62), win.ErrorInvalidParameter)
+		wantErr(t, "shrink", extend(sectors-8), winerr.ErrorInvalidParameter)
+		wantErr(t, "to the same", extend(sectors), winerr.ErrorInvalidParameter)
+		wantErr(t, "by less than a cluster", extend(sectors+7), winerr.ErrorInvalidParameter)
+		wantErr(t, "to nothing", extend(0), winerr.ErrorInvalidParameter)
+		wantErr(t, "to less than nothing", extend(-1<<62), winerr.ErrorInvalidParameter)
 		_, err = control(t, s, device1(name), win.FsctlExtendVolume, make([]byte, 7))
-		wantErr(t, "short input", err, win.ErrorInvalidParameter)
+		wantErr(t, "short input", err, winerr.ErrorInvalidParameter)
 		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
-		wantErr(t, "on a read-only disk", extend(sectors+gib/512), win.ErrorWriteProtect)
+		wantErr(t, "on a read-only disk", extend(sectors+gib/512), winerr.ErrorWriteProtect)
 		must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly}))
 		wantErr(t, "by a cluster", extend(sectors+8), 0)
 		wantErr(t, "to all", extend(sectors+gib/512), 0)
@@ -406,7 +408,7 @@ func TestExtendRaw(t *testing.T) {
 	s := newNode(t, Delays{})
 	_, name := newVolume(t, s, false)
 	_, err := control(t, s, device1(name), win.FsctlExtendVolume, win.EncodeInt64(1))
-	wantErr(t, "extend a raw volume", err, win.ErrorInvalidFunction)
+	wantErr(t, "extend a raw volume", err, winerr.ErrorInvalidFunction)
 }
 
 func TestUsedSpace(t *testing.T) {
@@ -439,32 +441,32 @@ func TestAutomount(t *testing.T) {
 	must(t, setLayout(s, t, n, data(2*gib, gib)))
 	s.Settle()
 	name := s.VolumesOfDisk(n)[0]
-	wantErr(t, "a volume that waits", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorNotReady)
-	wantErr(t, "format it", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), win.ErrorNotReady)
+	wantErr(t, "a volume that waits", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorNotReady)
+	wantErr(t, "format it", s.FormatVolume(t.Context(), name, win.FormatOptions{FileSystem: "NTFS"}), winerr.ErrorNotReady)
 	must(t, s.Reboot())
-	wantErr(t, "after a restart", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorNotReady)
+	wantErr(t, "after a restart", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorNotReady)
 	mustControl(t, s, device1(name), win.IoctlVolumeOnline, nil)
-	wantErr(t, "online", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
+	wantErr(t, "online", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorUnrecognizedVolume)
 	must(t, s.Reboot())
-	wantErr(t, "online, after a restart", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
+	wantErr(t, "online, after a restart", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorUnrecognizedVolume)
 
 	mustControl(t, s, device1(name), win.IoctlVolumeOffline, nil)
-	wantErr(t, "offline", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorNotReady)
+	wantErr(t, "offline", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorNotReady)
 	d := openDevice(t, s, device1(name), readWrite)
-	wantErr(t, "reading it offline", errorOf(d.ReadAt(t.Context(), make([]byte, 4096), 0)), win.ErrorNotReady)
+	wantErr(t, "reading it offline", errorOf(d.ReadAt(t.Context(), make([]byte, 4096), 0)), winerr.ErrorNotReady)
 	closeHandle(t, d)
 	mustControl(t, s, device1(name), win.IoctlVolumeOnline, nil)
-	wantErr(t, "online again", errorOf(s.VolumeInformation(t.Context(), name)), win.ErrorUnrecognizedVolume)
+	wantErr(t, "online again", errorOf(s.VolumeInformation(t.Context(), name)), winerr.ErrorUnrecognizedVolume)
 	d = openDevice(t, s, `\\.\C:`, readWrite)
 	_, err := d.Control(t.Context(), win.IoctlVolumeOffline, nil, nil)
-	wantErr(t, "the system volume", err, win.ErrorAccessDenied)
+	wantErr(t, "the system volume", err, winerr.ErrorAccessDenied)
 	closeHandle(t, d)
 
 	must(t, s.SetSettings(Settings{}))
 	must(t, setLayout(s, t, n, lettered, layoutOf(t, s, n).Partitions[0]))
 	s.Settle()
 	other := lettered
-	other.StartingOffset, other.ID = 4*gib, win.NewGUID()
+	other.StartingOffset, other.ID = 4*gib, winid.NewGUID()
 	must(t, setLayout(s, t, n, append(layoutOf(t, s, n).Partitions, other)...))
 	s.Settle()
 	if e, err := s.VolumeNameForMountPoint(t.Context(), `E:\`); err != nil || e != s.VolumesOfDisk(n)[2] {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // VolumePath is the path under which the device of a volume is opened: its name without the
@@ -28,7 +29,7 @@ func PartitionPath(n disk.Number, partition uint32) string {
 }
 
 // Handle is an open disk or volume. Errors of its methods name the control call
-// and wrap the win.Errno.
+// and wrap the winerr.Errno.
 type Handle struct {
 	win.Device
 	Path string // by which Open opened it
@@ -72,7 +73,7 @@ const maximumOutput = 1 << 20
 func (h Handle) controlGrowing(ctx context.Context, code win.IoctlCode, in []byte, size int) ([]byte, error) {
 	for {
 		out, err := h.control(ctx, code, in, make([]byte, size))
-		small := errors.Is(err, win.ErrorInsufficientBuffer) || errors.Is(err, win.ErrorMoreData)
+		small := errors.Is(err, winerr.ErrorInsufficientBuffer) || errors.Is(err, winerr.ErrorMoreData)
 		if !small || size >= maximumOutput {
 			return out, err
 		}
@@ -229,7 +230,7 @@ func (h Handle) FileSystemData(ctx context.Context, fileSystem string) (win.File
 	case "ReFS":
 		return decoded(win.DecodeREFSVolumeData)(h.control(ctx, win.FsctlGetRefsVolumeData, nil, make([]byte, 256)))
 	}
-	return win.FileSystemData{}, fmt.Errorf("size of a %s file system: %w", fileSystem, win.ErrorNotSupported)
+	return win.FileSystemData{}, fmt.Errorf("size of a %s file system: %w", fileSystem, winerr.ErrorNotSupported)
 }
 
 // ExtendFileSystem grows the file system to the given number of sectors.
@@ -238,7 +239,7 @@ func (h Handle) ExtendFileSystem(ctx context.Context, sectors int64) error {
 }
 
 // LockVolume locks the volume for this handle until the handle is closed. If somebody has
-// something open on the volume, the error is win.ErrorAccessDenied. The handle needs
+// something open on the volume, the error is winerr.ErrorAccessDenied. The handle needs
 // GenericRead.
 func (h Handle) LockVolume(ctx context.Context) error {
 	return h.send(ctx, win.FsctlLockVolume, nil)

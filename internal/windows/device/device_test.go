@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // answering is a device that answers each control call alike.
@@ -30,7 +31,7 @@ func (a *answering) Control(_ context.Context, _ win.IoctlCode, _, out []byte) (
 type unopenable struct{ win.DeviceOpener }
 
 func (unopenable) OpenDevice(context.Context, string, win.Access) (win.Device, error) {
-	return nil, win.ErrorIODevice
+	return nil, winerr.ErrorIODevice
 }
 
 // operations are all that make one control call, until an answer fits.
@@ -70,11 +71,11 @@ func operations(ctx context.Context, h device.Handle) map[string]func() error {
 
 // Each operation has the error of Windows, and one of an answer that Windows can't have given.
 func TestErrorsArePassedOn(t *testing.T) {
-	a := &answering{answer: func([]byte) (int, error) { return 0, win.ErrorIODevice }}
+	a := &answering{answer: func([]byte) (int, error) { return 0, winerr.ErrorIODevice }}
 	h := device.Handle{Device: a}
 	for name, operation := range operations(t.Context(), h) {
 		a.sizes = nil
-		if err := operation(); !errors.Is(err, win.ErrorIODevice) || len(a.sizes) != 1 {
+		if err := operation(); !errors.Is(err, winerr.ErrorIODevice) || len(a.sizes) != 1 {
 			t.Errorf("%s: %v after %d calls", name, err, len(a.sizes))
 		}
 	}
@@ -89,17 +90,17 @@ func TestErrorsArePassedOn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := device.ExtentsOf(t.Context(), unopenable{}, ""); !errors.Is(err, win.ErrorIODevice) {
+	if _, err := device.ExtentsOf(t.Context(), unopenable{}, ""); !errors.Is(err, winerr.ErrorIODevice) {
 		t.Errorf("ExtentsOf: %v", err)
 	}
-	if _, err := h.FileSystemData(t.Context(), "FAT32"); !errors.Is(err, win.ErrorNotSupported) {
+	if _, err := h.FileSystemData(t.Context(), "FAT32"); !errors.Is(err, winerr.ErrorNotSupported) {
 		t.Errorf("FAT32: %v", err)
 	}
 }
 
 // A buffer grows while an answer doesn't fit, up to a bound.
 func TestBuffersGrow(t *testing.T) {
-	for _, number := range []win.Errno{win.ErrorInsufficientBuffer, win.ErrorMoreData} {
+	for _, number := range []winerr.Errno{winerr.ErrorInsufficientBuffer, winerr.ErrorMoreData} {
 		a := &answering{answer: func([]byte) (int, error) { return 0, number }}
 		_, err := device.Handle{Device: a}.Layout(t.Context())
 		if want := []int{4096, 16384, 65536, 262144, 1048576}; !errors.Is(err, number) || !slices.Equal(a.sizes, want) {

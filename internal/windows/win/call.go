@@ -4,8 +4,10 @@
 package win
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Names of the calls of the seam in metrics, logs and the simulated node's rules: the
@@ -77,3 +79,18 @@ func named(call string) string {
 
 // CallNames returns the names of all calls of the seam, sorted.
 func CallNames() []string { return slices.Sorted(slices.Values(callNames)) }
+
+// Sleep waits for d or until ctx ends, and returns ctx's error in that case.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

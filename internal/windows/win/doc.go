@@ -1,9 +1,9 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package win is the seam between portable code and Windows: error numbers, GUIDs,
-// control codes, the structures that cross the boundary, and the interfaces through
-// which they do.
+// Package win is the seam between portable code and Windows: control codes, the structures
+// that cross the boundary, and the interfaces through which they do. Error numbers are in
+// package winerr, GUIDs and SIDs in package winid.
 //
 // Its calls are the documented Win32 calls. An implementation of the seam
 // (internal/windows/winsys on Windows, internal/sim/winsim anywhere) only passes bytes on. Code

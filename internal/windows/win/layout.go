@@ -6,6 +6,8 @@ package win
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 var le = binary.LittleEndian
@@ -45,7 +47,7 @@ type DriveLayout struct {
 	Style PartitionStyle
 
 	// The GPT header; zero for other styles.
-	DiskID               GUID
+	DiskID               winid.GUID
 	StartingUsableOffset int64 // bytes
 	UsableLength         int64 // bytes
 	MaxPartitionCount    uint32
@@ -67,8 +69,8 @@ type Partition struct {
 	RewritePartition bool   // on setting: this entry is to be written
 
 	// GPT.
-	Type       GUID
-	ID         GUID
+	Type       winid.GUID
+	ID         winid.GUID
 	Attributes uint64
 	Name       string // at most 36 UTF-16 units
 
@@ -131,7 +133,7 @@ func DecodeDriveLayout(b []byte) (*DriveLayout, error) {
 	count := int64(le.Uint32(b[4:]))
 	switch l.Style {
 	case StyleGPT:
-		l.DiskID = GUID(b[8:24])
+		l.DiskID = winid.GUID(b[8:24])
 		l.StartingUsableOffset = int64(le.Uint64(b[24:]))
 		l.UsableLength = int64(le.Uint64(b[32:]))
 		l.MaxPartitionCount = le.Uint32(b[40:])
@@ -161,14 +163,14 @@ func decodePartition(b []byte) Partition {
 	}
 	switch p.Style {
 	case StyleGPT:
-		p.Type = GUID(b[32:48])
-		p.ID = GUID(b[48:64])
+		p.Type = winid.GUID(b[32:48])
+		p.ID = winid.GUID(b[48:64])
 		p.Attributes = le.Uint64(b[64:])
 		p.Name = utf16String(b[72 : 72+2*partitionNameLen])
 	case StyleMBR:
 		p.MBRType = b[32]
 		p.BootIndicator = b[33] != 0
-		p.ID = GUID(b[40:56])
+		p.ID = winid.GUID(b[40:56])
 	}
 	return p
 }
@@ -178,7 +180,7 @@ func decodePartition(b []byte) Partition {
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-create_disk
 type CreateDisk struct {
 	Style             PartitionStyle
-	DiskID            GUID
+	DiskID            winid.GUID
 	MaxPartitionCount uint32
 }
 
@@ -196,7 +198,7 @@ func DecodeCreateDisk(b []byte) (CreateDisk, error) {
 	if err := need("CREATE_DISK", b, 24); err != nil {
 		return CreateDisk{}, err
 	}
-	return CreateDisk{PartitionStyle(le.Uint32(b)), GUID(b[4:20]), le.Uint32(b[20:])}, nil
+	return CreateDisk{PartitionStyle(le.Uint32(b)), winid.GUID(b[4:20]), le.Uint32(b[20:])}, nil
 }
 
 // GrowPartition is DISK_GROW_PARTITION: 16 bytes.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 func gptLayout() *DriveLayout {
@@ -59,17 +61,17 @@ func TestLongPartitionNameIsCut(t *testing.T) {
 
 func TestGUID(t *testing.T) {
 	const text = "ebd0a0a2-b9e5-4433-87c0-68b6b72699c7"
-	g, ok := ParseGUID(strings.ToUpper(text))
+	g, ok := winid.ParseGUID(strings.ToUpper(text))
 	if !ok || g.String() != text || g != PartitionTypeBasicData {
 		t.Errorf("ParseGUID gave %v, %v", g, ok)
 	}
 	for _, bad := range []string{"", text[1:], text + "0", strings.Replace(text, "-", "x", 1), "zz" + text[2:],
 		strings.Replace(text, "a0a2", "a0-2", 1)} {
-		if g, ok := ParseGUID(bad); ok {
+		if g, ok := winid.ParseGUID(bad); ok {
 			t.Errorf("ParseGUID(%q) gave %v", bad, g)
 		}
 	}
-	if a, b := NewGUID(), NewGUID(); a == b || a.String()[14] != '4' {
+	if a, b := winid.NewGUID(), winid.NewGUID(); a == b || a.String()[14] != '4' {
 		t.Errorf("NewGUID gave %v and %v", a, b)
 	}
 }

@@ -3,6 +3,10 @@
 
 package win
 
+import (
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
 // ServiceStartType is the dwStartType of QUERY_SERVICE_CONFIGW.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/ns-winsvc-query_service_configw
@@ -40,6 +44,6 @@ type Service struct {
 	State       ServiceState
 	// ExitCode is the error with which it stopped. If that is
 	// ErrorServiceSpecificError, SpecificExitCode has the service's own number.
-	ExitCode         Errno
+	ExitCode         winerr.Errno
 	SpecificExitCode uint32
 }

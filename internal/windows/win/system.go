@@ -6,6 +6,7 @@ package win
 import (
 	"context"
 
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -70,7 +71,7 @@ type Devices interface {
 	// interfaces: the paths of the devices of a class, in no particular order. A device
 	// may leave at any moment, so that its path gives ErrorFileNotFound at the next call.
 	// A class that nothing has gives no paths and no error.
-	DeviceInterfaces(ctx context.Context, class GUID) ([]string, error)
+	DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error)
 
 	// ReenumerateDevice is CM_Locate_DevNodeW and CM_Reenumerate_DevNode with
 	// CM_REENUMERATE_SYNCHRONOUS: Windows asks the bus below a device which devices it
@@ -95,7 +96,7 @@ type Notices interface {
 	// moment after its notice before it answers.
 	//
 	// Not documented: whether each change gives a notice. Callers poll as well.
-	NotifyArrivals(ctx context.Context, class GUID) (arrived <-chan struct{}, stop func(), err error)
+	NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error)
 }
 
 // Volumes names volumes, mounts them, and asks for and makes their file systems.

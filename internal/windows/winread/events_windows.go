@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 //sys	evtQuery(session windows.Handle, path *uint16, query *uint16, flags uint32) (results windows.Handle, err error) = wevtapi.EvtQuery
@@ -99,14 +99,14 @@ func renderEvent(event windows.Handle) (string, error) {
 			return "", errno(err)
 		}
 	}
-	return "", win.ErrorInsufficientBuffer
+	return "", winerr.ErrorInsufficientBuffer
 }
 
 // errWevtapi returns why there is no event log, such as on Nano Server.
 func errWevtapi() error {
 	for _, p := range []*windows.LazyProc{procEvtQuery, procEvtNext, procEvtRender, procEvtClose} {
 		if err := p.Find(); err != nil {
-			return fmt.Errorf("%w: %w", win.ErrorProcNotFound, err)
+			return fmt.Errorf("%w: %w", winerr.ErrorProcNotFound, err)
 		}
 	}
 	return nil

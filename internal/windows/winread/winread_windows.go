@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 //go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go events_windows.go
@@ -27,7 +28,7 @@ const growAttempts = 5
 // errno makes an error number of Windows one of package win.
 func errno(err error) error {
 	if e, ok := err.(syscall.Errno); ok {
-		return win.Errno(e)
+		return winerr.Errno(e)
 	}
 	return err
 }

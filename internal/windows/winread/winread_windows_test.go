@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // TestVolumes looks at the volume of C:, which Windows always has.
@@ -53,7 +54,7 @@ func TestFileAttributes(t *testing.T) {
 	if a, err := w.FileAttributes(t.Context(), directory); err != nil || a&win.AttributeDirectory == 0 {
 		t.Errorf("attributes %#x, %v", a, err)
 	}
-	if _, err := w.FileAttributes(t.Context(), directory+`\none`); !errors.Is(err, win.ErrorFileNotFound) {
+	if _, err := w.FileAttributes(t.Context(), directory+`\none`); !errors.Is(err, winerr.ErrorFileNotFound) {
 		t.Errorf("a file that doesn't exist: %v", err)
 	}
 }
@@ -68,10 +69,10 @@ func TestRegistry(t *testing.T) {
 		t.Error(err)
 	}
 	for _, missing := range []string{key, key + `\None`} {
-		if n, err := w.RegistryNumber(t.Context(), missing, "None"); !errors.Is(err, win.ErrorFileNotFound) {
+		if n, err := w.RegistryNumber(t.Context(), missing, "None"); !errors.Is(err, winerr.ErrorFileNotFound) {
 			t.Errorf("%s has %d, %v", missing, n, err)
 		}
-		if s, err := w.RegistryStrings(t.Context(), missing, "None"); !errors.Is(err, win.ErrorFileNotFound) {
+		if s, err := w.RegistryStrings(t.Context(), missing, "None"); !errors.Is(err, winerr.ErrorFileNotFound) {
 			t.Errorf("%s has %q, %v", missing, s, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Source: cfgmgr32.h and devpropdef.h of the Windows SDK.
@@ -33,7 +34,7 @@ type notifyFilter struct {
 	flags      uint32
 	filterType uint32
 	reserved   uint32
-	classGUID  win.GUID
+	classGUID  winid.GUID
 	_          [384]byte // the union's largest member is WCHAR[MAX_DEVICE_ID_LEN]
 }
 

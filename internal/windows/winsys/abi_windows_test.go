@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // What is taken from golang.org/x/sys/windows.
@@ -33,7 +34,7 @@ func TestABIOfSys(t *testing.T) {
 		"OBJ_DONT_REPARSE":                                windows.OBJ_DONT_REPARSE,
 		"FILE_SYNCHRONOUS_IO_NONALERT":                    windows.FILE_SYNCHRONOUS_IO_NONALERT,
 		"STATUS_DELETE_PENDING":                           uint64(windows.STATUS_DELETE_PENDING),
-		"ERROR_SECTOR_NOT_FOUND":                          uint64(win.ErrorSectorNotFound),
+		"ERROR_SECTOR_NOT_FOUND":                          uint64(winerr.ErrorSectorNotFound),
 	})
 	var object windows.OBJECT_ATTRIBUTES
 	var overlapped windows.Overlapped

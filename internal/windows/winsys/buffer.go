@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // aligned returns n zero bytes that are aligned for every structure.
@@ -25,7 +26,7 @@ const growAttempts = 8
 
 // grown calls f with buffers of increasing size, first with one of size bytes, and
 // returns the buffer that was large enough. If a buffer is too small, f returns
-// [win.ErrorInsufficientBuffer] or [win.ErrorMoreData], and how many bytes it needs.
+// [winerr.ErrorInsufficientBuffer] or [winerr.ErrorMoreData], and how many bytes it needs.
 // Buffers are aligned for every structure.
 func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, error) {
 	for range growAttempts {
@@ -33,13 +34,13 @@ func grown(size int, f func(buf []byte) (needed uint32, err error)) ([]byte, err
 		switch needed, err := f(buf); err {
 		case nil:
 			return buf, nil
-		case win.ErrorInsufficientBuffer, win.ErrorMoreData:
+		case winerr.ErrorInsufficientBuffer, winerr.ErrorMoreData:
 			size = max(int(needed), 2*size) // even if Windows doesn't say how many
 		default:
 			return nil, err
 		}
 	}
-	return nil, win.ErrorInsufficientBuffer
+	return nil, winerr.ErrorInsufficientBuffer
 }
 
 // multiString reads strings that each end with a NUL, up to an empty one.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestGrown(t *testing.T) {
@@ -24,12 +25,12 @@ func TestGrown(t *testing.T) {
 		err     error
 	}{
 		"large enough":     {[]answer{{}}, []int{16}, nil},
-		"a byte too small": {[]answer{{17, win.ErrorInsufficientBuffer}, {}}, []int{16, 32}, nil},
-		"much too small":   {[]answer{{1000, win.ErrorMoreData}, {}}, []int{16, 1000}, nil},
-		"ever too small": {[]answer{{0, win.ErrorMoreData}},
-			[]int{16, 32, 64, 128, 256, 512, 1024, 2048}, win.ErrorInsufficientBuffer},
-		"another error": {[]answer{{100, win.ErrorInsufficientBuffer}, {100, win.ErrorAccessDenied}},
-			[]int{16, 100}, win.ErrorAccessDenied},
+		"a byte too small": {[]answer{{17, winerr.ErrorInsufficientBuffer}, {}}, []int{16, 32}, nil},
+		"much too small":   {[]answer{{1000, winerr.ErrorMoreData}, {}}, []int{16, 1000}, nil},
+		"ever too small": {[]answer{{0, winerr.ErrorMoreData}},
+			[]int{16, 32, 64, 128, 256, 512, 1024, 2048}, winerr.ErrorInsufficientBuffer},
+		"another error": {[]answer{{100, winerr.ErrorInsufficientBuffer}, {100, winerr.ErrorAccessDenied}},
+			[]int{16, 100}, winerr.ErrorAccessDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sizes []int

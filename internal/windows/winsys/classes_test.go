@@ -9,7 +9,7 @@ import (
 	"maps"
 	"unicode/utf16"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys/wmi"
 )
 
@@ -32,7 +32,7 @@ type properties map[string]any
 func (p properties) Get(name string) (any, error) {
 	v, ok := p[name]
 	if !ok {
-		return nil, win.ErrorNotFound
+		return nil, winerr.ErrorNotFound
 	}
 	return v, nil
 }
@@ -44,7 +44,7 @@ func (p properties) Uint64(name string) (uint64, error) { return as[uint64](p, n
 func as[T any](p properties, name string) (T, error) {
 	v, ok := p[name].(T)
 	if !ok {
-		return v, win.ErrorNotFound
+		return v, winerr.ErrorNotFound
 	}
 	return v, nil
 }

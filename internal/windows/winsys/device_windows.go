@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // OpenDevice is CreateFileW(OPEN_EXISTING), shared for reading and writing.
@@ -79,13 +80,13 @@ func onlyReads(code win.IoctlCode) bool {
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile
 func (d *device) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, win.ErrorInvalidParameter
+		return 0, winerr.ErrorInvalidParameter
 	}
 	n, err := d.read(ctx, p, off)
 	switch err {
-	case win.ErrorHandleEOF:
+	case winerr.ErrorHandleEOF:
 		return n, nil
-	case win.ErrorInvalidParameter, win.ErrorSectorNotFound:
+	case winerr.ErrorInvalidParameter, winerr.ErrorSectorNotFound:
 		// Disks return this if the read goes past their end.
 		length, lengthErr := d.length(ctx)
 		if lengthErr != nil || length-off >= int64(len(p)) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // A file serves as a device that can be read.
@@ -41,8 +42,8 @@ func TestDeviceReadAt(t *testing.T) {
 		}
 	}
 	_, err = d.ReadAt(t.Context(), make([]byte, 1), -1)
-	wantErrno(t, "a negative offset", err, win.ErrorInvalidParameter)
-	wantErrno(t, "Flush without write access", d.Flush(t.Context()), win.ErrorAccessDenied)
+	wantErrno(t, "a negative offset", err, winerr.ErrorInvalidParameter)
+	wantErrno(t, "Flush without write access", d.Flush(t.Context()), winerr.ErrorAccessDenied)
 	_, err = s.OpenDevice(t.Context(), path+"x", win.GenericRead)
-	wantErrno(t, "missing", err, win.ErrorFileNotFound)
+	wantErrno(t, "missing", err, winerr.ErrorFileNotFound)
 }

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// errno turns the error of a call to Windows into a [win.Errno]. No other form leaves
+// errno turns the error of a call to Windows into a [winerr.Errno]. No other form leaves
 // this package.
 func errno(err error) error {
 	switch e := err.(type) {
@@ -22,9 +22,9 @@ func errno(err error) error {
 		return nil
 	case syscall.Errno:
 		if e == syscall.EINVAL { // x/sys: the call failed without an error number
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
-		return win.Errno(e)
+		return winerr.Errno(e)
 	case windows.NTStatus:
 		return ntError(e)
 	case windows.CONFIGRET:
@@ -34,28 +34,28 @@ func errno(err error) error {
 }
 
 // configError is CM_MapCrToWin32Err, except for results that mean that a device is gone.
-func configError(ret windows.CONFIGRET) win.Errno {
+func configError(ret windows.CONFIGRET) winerr.Errno {
 	switch ret {
 	case windows.CR_NO_SUCH_DEVNODE, windows.CR_DEVICE_NOT_THERE, windows.CR_NO_SUCH_DEVICE_INTERFACE:
-		return win.ErrorNotFound
+		return winerr.ErrorNotFound
 	}
-	return win.Errno(ret.Win32Error(windows.ERROR_GEN_FAILURE))
+	return winerr.Errno(ret.Win32Error(windows.ERROR_GEN_FAILURE))
 }
 
 // ntError is RtlNtStatusToDosError, except for the statuses of a file that is being deleted,
 // or that was deleted through another handle: that function turns them into
 // ERROR_ACCESS_DENIED.
-func ntError(status windows.NTStatus) win.Errno {
+func ntError(status windows.NTStatus) winerr.Errno {
 	switch status {
 	case windows.STATUS_DELETE_PENDING, windows.STATUS_FILE_DELETED:
-		return win.ErrorDeletePending
+		return winerr.ErrorDeletePending
 	}
-	return win.Errno(status.Errno())
+	return winerr.Errno(status.Errno())
 }
 
 // interrupted is the error of a call that was cancelled because ctx ended.
 func interrupted(ctx context.Context, err error) error {
-	if errors.Is(err, win.ErrorOperationAborted) && ctx.Err() != nil {
+	if errors.Is(err, winerr.ErrorOperationAborted) && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
@@ -66,7 +66,7 @@ func interrupted(ctx context.Context, err error) error {
 func utf16Ptr(s string) (*uint16, error) {
 	p, err := windows.UTF16PtrFromString(s)
 	if err != nil {
-		return nil, win.ErrorInvalidName // a NUL within
+		return nil, winerr.ErrorInvalidName // a NUL within
 	}
 	return p, nil
 }

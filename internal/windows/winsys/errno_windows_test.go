@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestErrno(t *testing.T) {
@@ -18,29 +18,29 @@ func TestErrno(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		err  error
-		want win.Errno
+		want winerr.Errno
 	}{
-		{windows.ERROR_FILE_NOT_FOUND, win.ErrorFileNotFound},
-		{windows.ERROR_MORE_DATA, win.ErrorMoreData},
-		{windows.STATUS_OBJECT_NAME_NOT_FOUND, win.ErrorFileNotFound},
-		{windows.STATUS_OBJECT_PATH_NOT_FOUND, win.ErrorPathNotFound},
-		{windows.STATUS_OBJECT_NAME_COLLISION, win.ErrorAlreadyExists},
-		{windows.STATUS_OBJECT_NAME_INVALID, win.ErrorInvalidName},
-		{windows.STATUS_NOT_A_DIRECTORY, win.ErrorDirectory},
-		{windows.STATUS_FILE_IS_A_DIRECTORY, win.ErrorAccessDenied},
-		{windows.STATUS_SHARING_VIOLATION, win.ErrorSharingViolation},
-		{windows.STATUS_DIRECTORY_NOT_EMPTY, win.ErrorDirNotEmpty},
-		{windows.STATUS_ACCESS_DENIED, win.ErrorAccessDenied},
-		{windows.STATUS_CANNOT_DELETE, win.ErrorAccessDenied},
-		{windows.STATUS_DELETE_PENDING, win.ErrorDeletePending},
-		{windows.STATUS_FILE_DELETED, win.ErrorDeletePending},
-		{windows.STATUS_CANCELLED, win.ErrorOperationAborted},
-		{windows.STATUS_BAD_NETWORK_PATH, win.ErrorBadNetPath},
-		{windows.STATUS_BAD_NETWORK_NAME, win.ErrorBadNetName},
-		{windows.STATUS_REPARSE_POINT_ENCOUNTERED, win.Errno(windows.ERROR_REPARSE_POINT_ENCOUNTERED)},
-		{windows.CR_ACCESS_DENIED, win.ErrorAccessDenied},
-		{windows.CR_NO_SUCH_DEVICE_INTERFACE, win.ErrorNotFound},
-		{windows.CR_NO_SUCH_DEVNODE, win.ErrorNotFound},
+		{windows.ERROR_FILE_NOT_FOUND, winerr.ErrorFileNotFound},
+		{windows.ERROR_MORE_DATA, winerr.ErrorMoreData},
+		{windows.STATUS_OBJECT_NAME_NOT_FOUND, winerr.ErrorFileNotFound},
+		{windows.STATUS_OBJECT_PATH_NOT_FOUND, winerr.ErrorPathNotFound},
+		{windows.STATUS_OBJECT_NAME_COLLISION, winerr.ErrorAlreadyExists},
+		{windows.STATUS_OBJECT_NAME_INVALID, winerr.ErrorInvalidName},
+		{windows.STATUS_NOT_A_DIRECTORY, winerr.ErrorDirectory},
+		{windows.STATUS_FILE_IS_A_DIRECTORY, winerr.ErrorAccessDenied},
+		{windows.STATUS_SHARING_VIOLATION, winerr.ErrorSharingViolation},
+		{windows.STATUS_DIRECTORY_NOT_EMPTY, winerr.ErrorDirNotEmpty},
+		{windows.STATUS_ACCESS_DENIED, winerr.ErrorAccessDenied},
+		{windows.STATUS_CANNOT_DELETE, winerr.ErrorAccessDenied},
+		{windows.STATUS_DELETE_PENDING, winerr.ErrorDeletePending},
+		{windows.STATUS_FILE_DELETED, winerr.ErrorDeletePending},
+		{windows.STATUS_CANCELLED, winerr.ErrorOperationAborted},
+		{windows.STATUS_BAD_NETWORK_PATH, winerr.ErrorBadNetPath},
+		{windows.STATUS_BAD_NETWORK_NAME, winerr.ErrorBadNetName},
+		{windows.STATUS_REPARSE_POINT_ENCOUNTERED, winerr.Errno(windows.ERROR_REPARSE_POINT_ENCOUNTERED)},
+		{windows.CR_ACCESS_DENIED, winerr.ErrorAccessDenied},
+		{windows.CR_NO_SUCH_DEVICE_INTERFACE, winerr.ErrorNotFound},
+		{windows.CR_NO_SUCH_DEVNODE, winerr.ErrorNotFound},
 	} {
 		if got := errno(tt.err); !errors.Is(got, tt.want) {
 			t.Errorf("%#v becomes %v; want %v", tt.err, got, tt.want)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // OpenFile is NtCreateFile with a full path, which is passed on unchanged. Links on the
@@ -29,7 +30,7 @@ func (f *file) OpenAt(ctx context.Context, name string, o win.OpenOptions) (win.
 		return nil, err
 	}
 	if f.h == windows.InvalidHandle { // NtCreateFile would take it for the process
-		return nil, win.ErrorInvalidHandle
+		return nil, winerr.ErrorInvalidHandle
 	}
 	return f.sys.openFile(ctx, f.h, name, windows.OBJ_CASE_INSENSITIVE|windows.OBJ_DONT_REPARSE, o)
 }
@@ -86,7 +87,7 @@ func ntCreateFile(root windows.Handle, name string, attributes uint32,
 	o win.OpenOptions) (h windows.Handle, err error) {
 	objectName, err := windows.NewNTUnicodeString(name)
 	if err != nil {
-		return 0, win.ErrorInvalidName // a NUL within, or more than 32,766 units
+		return 0, winerr.ErrorInvalidName // a NUL within, or more than 32,766 units
 	}
 	object := windows.OBJECT_ATTRIBUTES{RootDirectory: root, ObjectName: objectName, Attributes: attributes}
 	object.Length = uint32(unsafe.Sizeof(object))
@@ -138,7 +139,7 @@ func (f *file) FinalPath(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if int(n) >= len(path) { // n is the length that the path needs
-		return "", win.ErrorFilenameExcedRange
+		return "", winerr.ErrorFilenameExcedRange
 	}
 	return windows.UTF16ToString(path[:n]), nil
 }
@@ -170,8 +171,8 @@ func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntr
 		err = interruptible(ctx, func() error {
 			return errno(windows.GetFileInformationByHandleEx(f.h, class, &buf[0], directoryBuffer))
 		})
-		if err == win.ErrorFileNotFound { // the root directory is empty
-			err = win.ErrorNoMoreFiles
+		if err == winerr.ErrorFileNotFound { // the root directory is empty
+			err = winerr.ErrorNoMoreFiles
 		}
 		if err == nil {
 			entries, err = decodeDirectory(buf)
@@ -199,7 +200,7 @@ func (f *file) Delete(ctx context.Context) error {
 	err := errno(windows.NtSetInformationFile(f.h, &status, (*byte)(unsafe.Pointer(&flags)),
 		uint32(unsafe.Sizeof(flags)), windows.FileDispositionInformationEx))
 	switch err {
-	case win.ErrorInvalidParameter, win.ErrorNotSupported, win.ErrorInvalidFunction:
+	case winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction:
 		return f.deleteOnClose() // the file system, or this Windows, doesn't support the call or a flag
 	}
 	return err
@@ -224,7 +225,7 @@ func (f *file) deleteOnClose() error {
 		return errno(windows.SetFileInformationByHandle(f.h, windows.FileDispositionInfo, &deleteFile, 1))
 	}
 	err := mark()
-	if err != win.ErrorAccessDenied {
+	if err != winerr.ErrorAccessDenied {
 		return err
 	}
 	attributes, infoErr := f.Info(context.Background())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const shareAll = win.ShareRead | win.ShareWrite | win.ShareDelete
@@ -78,7 +79,7 @@ func TestDeleteOnClose(t *testing.T) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
-	wantErrno(t, "a directory with entries", deletion("full"), win.ErrorDirNotEmpty)
+	wantErrno(t, "a directory with entries", deletion("full"), winerr.ErrorDirNotEmpty)
 	if _, err := os.Stat(filepath.Join(root, "full")); err != nil {
 		t.Error(err)
 	}
@@ -100,7 +101,7 @@ func TestDeleteKeepsReadOnly(t *testing.T) {
 	})
 	must(t, err)
 	defer f.Close()
-	wantErrno(t, "deleteOnClose", f.(*file).deleteOnClose(), win.ErrorDirNotEmpty)
+	wantErrno(t, "deleteOnClose", f.(*file).deleteOnClose(), winerr.ErrorDirNotEmpty)
 	if a, err := s.FileAttributes(t.Context(), full); err != nil || a&win.AttributeReadOnly == 0 {
 		t.Errorf("attributes %#x, %v; want it read-only", a, err)
 	}
@@ -142,7 +143,7 @@ func TestDeniedDirectory(t *testing.T) {
 		Access: win.Delete | win.FileListDirectory | win.FileTraverse | win.FileReadAttributes, Share: shareAll,
 		Disposition: win.FileOpen, Options: win.FileDirectoryFile,
 	}
-	wantErrno(t, "without backup intent", at(t, dir, "denied", o), win.ErrorAccessDenied)
+	wantErrno(t, "without backup intent", at(t, dir, "denied", o), winerr.ErrorAccessDenied)
 	o.Options |= win.FileOpenForBackup
 	f, err := dir.OpenAt(t.Context(), "denied", o)
 	must(t, err)
@@ -223,11 +224,11 @@ func TestLockEndsWithProcess(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.HasPrefix(line, "locked") {
 		t.Errorf("the second process says %q, %v", line, err)
 	}
-	wantErrno(t, "while the second process has it", f.LockByte(t.Context(), 7), win.ErrorLockViolation)
+	wantErrno(t, "while the second process has it", f.LockByte(t.Context(), 7), winerr.ErrorLockViolation)
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // which says that it was killed
 	err = operation.Retry(t.Context(), 10*time.Second, 10*time.Millisecond,
-		func(err error) bool { return errors.Is(err, win.ErrorLockViolation) },
+		func(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) },
 		func() error { return f.LockByte(t.Context(), 7) })
 	if err != nil {
 		t.Errorf("after the second process has ended: %v", err)
@@ -246,5 +247,5 @@ func TestDeletePending(t *testing.T) {
 	defer f.Close()
 	must(t, f.(*file).deleteOnClose())
 	err = at(t, dir, "x", win.OpenOptions{Access: win.FileReadAttributes, Share: shareAll, Disposition: win.FileOpen})
-	wantErrno(t, "opening what is being deleted", err, win.ErrorDeletePending)
+	wantErrno(t, "opening what is being deleted", err, winerr.ErrorDeletePending)
 }

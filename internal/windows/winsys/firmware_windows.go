@@ -6,7 +6,7 @@ package winsys
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // FirmwareTable implements [win.Firmware].
@@ -20,7 +20,7 @@ func (s *System) FirmwareTable(ctx context.Context) ([]byte, error) {
 	buf, err := grown(usual, func(buf []byte) (needed uint32, err error) {
 		length, err = getSystemFirmwareTable(provider, 0, &buf[0], uint32(len(buf)))
 		if err == nil && int(length) > len(buf) {
-			err = win.ErrorInsufficientBuffer
+			err = winerr.ErrorInsufficientBuffer
 		}
 		return length, errno(err)
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const storageNamespace = `root\Microsoft\Windows\Storage`
@@ -19,7 +20,7 @@ const storageNamespace = `root\Microsoft\Windows\Storage`
 //
 // The provider of the Windows storage management classes keeps a cache of disks,
 // partitions and volumes that lags behind the partition manager. If it doesn't know the
-// volume yet, the error is [win.ErrorRetry], and the cache is updated if that is wanted.
+// volume yet, the error is [winerr.ErrorRetry], and the cache is updated if that is wanted.
 func formatVolume(ctx context.Context, c classes, name string, o win.FormatOptions) error {
 	volume, err := knownVolume(ctx, c, name, o.UpdateList)
 	if err != nil {
@@ -54,7 +55,7 @@ func knownVolume(ctx context.Context, c classes, name string, update bool) (path
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, win.ErrorRetry)
+	return "", fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, winerr.ErrorRetry)
 }
 
 // repairVolume checks or repairs a volume, and waits until that is done.
@@ -117,30 +118,30 @@ type volumeError struct {
 
 // Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume
 // and https://learn.microsoft.com/windows-hardware/drivers/storage/repair-msft-volume
-var volumeErrnos = map[uint32]win.Errno{
-	1:     win.ErrorNotSupported,
-	3:     win.ErrorSemTimeout,
-	5:     win.ErrorInvalidParameter,
-	7:     win.ErrorNotSupported, // a 32-bit program on 64-bit Windows
-	40001: win.ErrorAccessDenied,
-	40004: win.ErrorIODevice,
-	40018: win.ErrorBusy,             // a disk of a failover cluster that isn't in maintenance
-	42010: win.ErrorAccessDenied,     // a system or critical partition
-	43000: win.ErrorInvalidParameter, // the cluster size
-	43001: win.ErrorNotSupported,     // the file system
-	43002: win.ErrorNotSupported,     // quick format
-	43003: win.ErrorInvalidParameter, // more clusters than 32 bits count
-	43004: win.ErrorNotSupported,     // the UDF version
-	43005: win.ErrorInvalidParameter, // clusters aren't multiples of sectors
-	43006: win.ErrorWriteProtect,
-	43007: win.ErrorIODevice,           // the repair failed
-	43008: win.ErrorIODevice,           // the scan failed
-	43009: win.ErrorBusy,               // the snapshot to scan can't be made; it may be retried
-	43010: win.ErrorBusy,               // a scan of the volume is running
-	43011: win.ErrorBusy,               // as 43009
-	43012: win.ErrorIODevice,           // the snapshot can't be scanned: only an offline repair helps
-	43013: win.ErrorAccessDenied,       // the volume can't be opened for direct access
-	43014: win.ErrorUnrecognizedVolume, // the file system can't be determined
+var volumeErrnos = map[uint32]winerr.Errno{
+	1:     winerr.ErrorNotSupported,
+	3:     winerr.ErrorSemTimeout,
+	5:     winerr.ErrorInvalidParameter,
+	7:     winerr.ErrorNotSupported, // a 32-bit program on 64-bit Windows
+	40001: winerr.ErrorAccessDenied,
+	40004: winerr.ErrorIODevice,
+	40018: winerr.ErrorBusy,             // a disk of a failover cluster that isn't in maintenance
+	42010: winerr.ErrorAccessDenied,     // a system or critical partition
+	43000: winerr.ErrorInvalidParameter, // the cluster size
+	43001: winerr.ErrorNotSupported,     // the file system
+	43002: winerr.ErrorNotSupported,     // quick format
+	43003: winerr.ErrorInvalidParameter, // more clusters than 32 bits count
+	43004: winerr.ErrorNotSupported,     // the UDF version
+	43005: winerr.ErrorInvalidParameter, // clusters aren't multiples of sectors
+	43006: winerr.ErrorWriteProtect,
+	43007: winerr.ErrorIODevice,           // the repair failed
+	43008: winerr.ErrorIODevice,           // the scan failed
+	43009: winerr.ErrorBusy,               // the snapshot to scan can't be made; it may be retried
+	43010: winerr.ErrorBusy,               // a scan of the volume is running
+	43011: winerr.ErrorBusy,               // as 43009
+	43012: winerr.ErrorIODevice,           // the snapshot can't be scanned: only an offline repair helps
+	43013: winerr.ErrorAccessDenied,       // the volume can't be opened for direct access
+	43014: winerr.ErrorUnrecognizedVolume, // the file system can't be determined
 }
 
 func (e volumeError) Error() string {
@@ -152,5 +153,5 @@ func (e volumeError) Unwrap() error {
 	if errno, ok := volumeErrnos[e.result]; ok {
 		return errno
 	}
-	return win.ErrorGenFailure
+	return winerr.ErrorGenFailure
 }

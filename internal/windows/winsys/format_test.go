@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const volumeName = `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
@@ -29,11 +30,11 @@ const updateCache = "MSFT_StorageSetting MSFT_StorageSetting.UpdateHostStorageCa
 func TestFormatVolumeDoesNotWait(t *testing.T) {
 	p := &provider{objects: volumes[:1], late: volumes[1:]}
 	o := win.FormatOptions{FileSystem: "NTFS", ClusterSize: 8192}
-	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, win.ErrorRetry) || len(p.calls) != 0 {
+	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, winerr.ErrorRetry) || len(p.calls) != 0 {
 		t.Errorf("a volume that the provider doesn't know: %v after %q", err, p.calls)
 	}
 	o.UpdateList = true
-	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, win.ErrorRetry) {
+	if err := formatVolume(t.Context(), p, volumeName, o); !errors.Is(err, winerr.ErrorRetry) {
 		t.Errorf("a volume that the provider doesn't know: %v", err)
 	}
 	if err := formatVolume(t.Context(), p, volumeName, o); err != nil {
@@ -46,9 +47,9 @@ func TestFormatVolumeDoesNotWait(t *testing.T) {
 }
 
 func TestFormatVolumeFails(t *testing.T) {
-	tests := map[uint32]win.Errno{
-		1: win.ErrorNotSupported, 40001: win.ErrorAccessDenied, 42010: win.ErrorAccessDenied,
-		43006: win.ErrorWriteProtect, 4: win.ErrorGenFailure, 99999: win.ErrorGenFailure,
+	tests := map[uint32]winerr.Errno{
+		1: winerr.ErrorNotSupported, 40001: winerr.ErrorAccessDenied, 42010: winerr.ErrorAccessDenied,
+		43006: winerr.ErrorWriteProtect, 4: winerr.ErrorGenFailure, 99999: winerr.ErrorGenFailure,
 	}
 	for result, want := range tests {
 		err := formatVolume(t.Context(), &provider{objects: volumes, result: result}, volumeName, win.FormatOptions{})
@@ -57,9 +58,9 @@ func TestFormatVolumeFails(t *testing.T) {
 		}
 	}
 	for failing, calls := range map[string]int{"SELECT * FROM MSFT_Volume": 0, "UpdateHostStorageCache": 1} {
-		p := &provider{failing: map[string]error{failing: win.ErrorServiceNotActive}}
+		p := &provider{failing: map[string]error{failing: winerr.ErrorServiceNotActive}}
 		err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{UpdateList: true})
-		if err != win.ErrorServiceNotActive || len(p.calls) != calls {
+		if err != winerr.ErrorServiceNotActive || len(p.calls) != calls {
 			t.Errorf("error %v of %s after %q; want ErrorServiceNotActive at once", err, failing, p.calls)
 		}
 	}
@@ -67,7 +68,7 @@ func TestFormatVolumeFails(t *testing.T) {
 		o := maps.Clone(volumes[1])
 		delete(o, missing)
 		p := &provider{objects: []properties{o}}
-		if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != win.ErrorNotFound || p.calls != nil {
+		if err := formatVolume(t.Context(), p, volumeName, win.FormatOptions{}); err != winerr.ErrorNotFound || p.calls != nil {
 			t.Errorf("a volume without %s: %v after %q", missing, err, p.calls)
 		}
 	}
@@ -105,9 +106,9 @@ func TestRepairVolume(t *testing.T) {
 			t.Errorf("mode %d: %d, %v after %q; want 3 after %q", mode, got, err, p.calls, want)
 		}
 	}
-	for result, want := range map[uint32]win.Errno{
-		43001: win.ErrorNotSupported, 43007: win.ErrorIODevice, 43008: win.ErrorIODevice, 43010: win.ErrorBusy,
-		43013: win.ErrorAccessDenied, 43014: win.ErrorUnrecognizedVolume, 2: win.ErrorGenFailure,
+	for result, want := range map[uint32]winerr.Errno{
+		43001: winerr.ErrorNotSupported, 43007: winerr.ErrorIODevice, 43008: winerr.ErrorIODevice, 43010: winerr.ErrorBusy,
+		43013: winerr.ErrorAccessDenied, 43014: winerr.ErrorUnrecognizedVolume, 2: winerr.ErrorGenFailure,
 	} {
 		p := &provider{objects: volumes, result: result, output: 3}
 		if got, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); !errors.Is(err, want) || got != 0 {
@@ -115,12 +116,12 @@ func TestRepairVolume(t *testing.T) {
 		}
 	}
 	for _, failing := range []string{"SELECT * FROM MSFT_Volume", "Repair"} {
-		p := &provider{objects: volumes, failing: map[string]error{failing: win.ErrorServiceNotActive}}
-		if _, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); err != win.ErrorServiceNotActive {
+		p := &provider{objects: volumes, failing: map[string]error{failing: winerr.ErrorServiceNotActive}}
+		if _, err := repairVolume(t.Context(), p, volumeName, win.RepairScan); err != winerr.ErrorServiceNotActive {
 			t.Errorf("%s fails, and the error is %v", failing, err)
 		}
 	}
-	if _, err := repairVolume(t.Context(), &provider{}, volumeName, win.RepairScan); !errors.Is(err, win.ErrorRetry) {
+	if _, err := repairVolume(t.Context(), &provider{}, volumeName, win.RepairScan); !errors.Is(err, winerr.ErrorRetry) {
 		t.Errorf("a volume that the provider doesn't know: %v", err)
 	}
 }

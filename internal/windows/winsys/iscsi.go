@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -121,7 +123,7 @@ type deviceOnSession struct {
 	_                   iscsiHBAName // InitiatorName
 	_                   iscsiName    // TargetName
 	scsiAddress         [8]byte      // SCSI_ADDRESS
-	_                   win.GUID     // DeviceInterfaceType
+	_                   winid.GUID   // DeviceInterfaceType
 	_                   devicePath   // DeviceInterfaceName
 	_                   devicePath   // LegacyName
 	storageDeviceNumber [12]byte     // STORAGE_DEVICE_NUMBER
@@ -147,7 +149,7 @@ func newTargetPortal(p win.ISCSIPortal) (*targetPortal, error) {
 	units := utf16.Encode([]rune(p.Address))
 	portal := &targetPortal{socket: p.Port}
 	if len(units) >= len(portal.address) || slices.Contains(units, 0) {
-		return nil, fmt.Errorf("address of an iSCSI target portal: %w", win.ErrorInvalidParameter)
+		return nil, fmt.Errorf("address of an iSCSI target portal: %w", winerr.ErrorInvalidParameter)
 	}
 	copy(portal.address[:], units)
 	return portal, nil
@@ -195,7 +197,7 @@ func revealedBytes(s secret.Text) []byte { return []byte(s.Reveal()) }
 // checkISCSIName refuses a name that Windows would cut.
 func checkISCSIName(name string) error {
 	if len(utf16.Encode([]rune(name))) > maxISCSINameLen || strings.ContainsRune(name, 0) {
-		return win.ISDSCInvalidISCSIName
+		return winerr.ISDSCInvalidISCSIName
 	}
 	return nil
 }
@@ -378,9 +380,9 @@ func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, b
 			return 0, err
 		}
 		if room > maxISCSIReport/size {
-			return 0, fmt.Errorf("%d elements of %d bytes: %w", room, size, win.ErrorInsufficientBuffer)
+			return 0, fmt.Errorf("%d elements of %d bytes: %w", room, size, winerr.ErrorInsufficientBuffer)
 		}
-		return room * size, win.ErrorInsufficientBuffer
+		return room * size, winerr.ErrorInsufficientBuffer
 	})
 	if err != nil {
 		return report, err
@@ -392,7 +394,7 @@ func iscsiReport[T any](ctx context.Context, size uint32, f func(room *uint32, b
 // bufferTooSmall reports whether a status means that the buffer was too small. Some
 // statuses have the error number only in their lower half.
 func bufferTooSmall(err error) bool {
-	var code win.Errno
+	var code winerr.Errno
 	ok := errors.As(err, &code)
-	return ok && (code&0xFFFF == win.ErrorInsufficientBuffer || code == win.ISDSCBufferTooSmall)
+	return ok && (code&0xFFFF == winerr.ErrorInsufficientBuffer || code == winerr.ISDSCBufferTooSmall)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -62,7 +63,7 @@ func TestNewTargetPortal(t *testing.T) {
 		t.Errorf("an address of 255 units: %v", err)
 	}
 	for name, address := range map[string]string{"256 units": longest + "x", "a NUL": "192.0.2.1\x00.example"} {
-		if _, err := newTargetPortal(win.ISCSIPortal{Address: address}); !errors.Is(err, win.ErrorInvalidParameter) {
+		if _, err := newTargetPortal(win.ISCSIPortal{Address: address}); !errors.Is(err, winerr.ErrorInvalidParameter) {
 			t.Errorf("an address of %s: %v", name, err)
 		}
 	}
@@ -72,8 +73,8 @@ func TestCheckISCSIName(t *testing.T) {
 	longest := "iqn.2026-01.example:" + strings.Repeat("x", 203)
 	for name, want := range map[string]error{
 		longest:               nil,
-		longest + "x":         win.ISDSCInvalidISCSIName,
-		"iqn.2026-01\x00.com": win.ISDSCInvalidISCSIName,
+		longest + "x":         winerr.ISDSCInvalidISCSIName,
+		"iqn.2026-01\x00.com": winerr.ISDSCInvalidISCSIName,
 	} {
 		if err := checkISCSIName(name); err != want {
 			t.Errorf("%q: %v, want %v", name, err, want)
@@ -245,7 +246,7 @@ func TestDecodeMultiSZ(t *testing.T) {
 // initiator plays one that has so many elements to report.
 type initiator struct {
 	elements uint32
-	tooSmall win.Errno
+	tooSmall winerr.Errno
 	silent   bool     // doesn't say how many it needs
 	rooms    []uint32 // that it was called with
 }
@@ -272,17 +273,17 @@ func TestISCSIReport(t *testing.T) {
 		err       error
 	}{
 		{"fits", initiator{elements: first}, []uint32{first}, nil},
-		{"too small", initiator{elements: 5000, tooSmall: win.ErrorInsufficientBuffer}, []uint32{first, 5000}, nil},
+		{"too small", initiator{elements: 5000, tooSmall: winerr.ErrorInsufficientBuffer}, []uint32{first, 5000}, nil},
 		{"wrapped number", initiator{elements: 5000, tooSmall: 0x8007007A}, []uint32{first, 5000}, nil},
-		{"code of the initiator", initiator{elements: 5000, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first, 5000}, nil},
-		{"it doesn't say how much", initiator{elements: 1000, tooSmall: win.ErrorInsufficientBuffer, silent: true},
+		{"code of the initiator", initiator{elements: 5000, tooSmall: winerr.ISDSCBufferTooSmall}, []uint32{first, 5000}, nil},
+		{"it doesn't say how much", initiator{elements: 1000, tooSmall: winerr.ErrorInsufficientBuffer, silent: true},
 			[]uint32{first, 2 * first, 4 * first}, nil},
-		{"too many", initiator{elements: maxISCSIReport/16 + 1, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first},
-			win.ErrorInsufficientBuffer},
-		{"far too many", initiator{elements: 0xFFFFFFFF, tooSmall: win.ISDSCBufferTooSmall}, []uint32{first},
-			win.ErrorInsufficientBuffer},
-		{"another error", initiator{elements: 1000, tooSmall: win.ISDSCServiceNotRunning}, []uint32{first},
-			win.ISDSCServiceNotRunning},
+		{"too many", initiator{elements: maxISCSIReport/16 + 1, tooSmall: winerr.ISDSCBufferTooSmall}, []uint32{first},
+			winerr.ErrorInsufficientBuffer},
+		{"far too many", initiator{elements: 0xFFFFFFFF, tooSmall: winerr.ISDSCBufferTooSmall}, []uint32{first},
+			winerr.ErrorInsufficientBuffer},
+		{"another error", initiator{elements: 1000, tooSmall: winerr.ISDSCServiceNotRunning}, []uint32{first},
+			winerr.ISDSCServiceNotRunning},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var seen []byte
@@ -309,9 +310,9 @@ func TestISCSIReportEnds(t *testing.T) {
 	_, err := iscsiReport(t.Context(), 1, func(room *uint32, _ []byte) error {
 		calls++
 		*room++
-		return win.ErrorInsufficientBuffer
+		return winerr.ErrorInsufficientBuffer
 	}, decodeMultiSZ)
-	if !errors.Is(err, win.ErrorInsufficientBuffer) || calls > 100 {
+	if !errors.Is(err, winerr.ErrorInsufficientBuffer) || calls > 100 {
 		t.Errorf("ends with %v after %d calls", err, calls)
 	}
 }
@@ -323,7 +324,7 @@ func TestISCSIReportHeedsContext(t *testing.T) {
 		calls++
 		cancel()
 		*room *= 2
-		return win.ErrorInsufficientBuffer
+		return winerr.ErrorInsufficientBuffer
 	}, decodeMultiSZ)
 	if !errors.Is(err, context.Canceled) || calls != 1 {
 		t.Errorf("ends with %v after %d calls", err, calls)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -162,7 +163,7 @@ func persistentLogins(ctx context.Context) ([]persistentLogin, error) {
 
 // RemoveISCSIPersistentLogin is RemoveIScsiPersistentTargetW with the values that
 // ReportIScsiPersistentLoginsW returns for the login, including the symbolic name of its
-// portal. If there is no such login, the error is [win.ErrorNotFound].
+// portal. If there is no such login, the error is [winerr.ErrorNotFound].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
 func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPersistentLogin) error {
@@ -172,7 +173,7 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 	}
 	i := slices.IndexFunc(logins, func(login persistentLogin) bool { return login.decode() == l })
 	if i < 0 {
-		return win.ErrorNotFound
+		return winerr.ErrorNotFound
 	}
 	login := &logins[i]
 	initiator, err := utf16Ptr(l.Initiator)
@@ -222,7 +223,7 @@ func iscsiNamePtr(name string) (*uint16, error) {
 func iscsiStatus(err error) error {
 	switch e := err.(type) {
 	case syscall.Errno:
-		return win.Errno(e)
+		return winerr.Errno(e)
 	case *windows.DLLError:
 		return fmt.Errorf("%s: %w", e.ObjName, errno(e.Err))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // With Windows' own initiator, test/wine/iscsidsc and test/windows test it.
@@ -20,7 +21,7 @@ func TestISCSIWithoutDLL(t *testing.T) {
 		t.Skip("this Windows has an iSCSI initiator")
 	}
 	for name, call := range seamtest.Calls[win.ISCSIInitiator](newSystem(t), "iqn", nil) {
-		if err := call(t.Context()); !errors.Is(err, win.ErrorModNotFound) {
+		if err := call(t.Context()); !errors.Is(err, winerr.ErrorModNotFound) {
 			t.Errorf("%s without iscsidsc.dll: %v", name, err)
 		}
 	}
@@ -29,9 +30,9 @@ func TestISCSIWithoutDLL(t *testing.T) {
 func TestISCSIStatus(t *testing.T) {
 	for _, test := range []struct{ err, want error }{
 		{nil, nil},
-		{syscall.Errno(0xEFFF003F), win.ISDSCTargetAlreadyLoggedIn},
-		{syscall.Errno(5), win.ErrorAccessDenied},
-		{&windows.DLLError{Err: syscall.Errno(127), ObjName: "LogoutIScsiTarget"}, win.ErrorProcNotFound},
+		{syscall.Errno(0xEFFF003F), winerr.ISDSCTargetAlreadyLoggedIn},
+		{syscall.Errno(5), winerr.ErrorAccessDenied},
+		{&windows.DLLError{Err: syscall.Errno(127), ObjName: "LogoutIScsiTarget"}, winerr.ErrorProcNotFound},
 	} {
 		if got := iscsiStatus(test.err); !errors.Is(got, test.want) {
 			t.Errorf("%v becomes %v, want %v", test.err, got, test.want)

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // extendedPath returns the `\\?\` form of a full path with a drive letter, of a UNC
 // path, or of a path that has it already. Such a path may be longer than MAX_PATH,
 // and Windows hands it to the file system as it is, so that what a caller has
 // checked is what is opened. A relative path, one with the elements "." or "..", and
-// a device path give [win.ErrorInvalidName].
+// a device path give [winerr.ErrorInvalidName].
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file
 func extendedPath(path string) (string, error) {
@@ -23,17 +23,17 @@ func extendedPath(path string) (string, error) {
 	case strings.HasPrefix(path, `\\?\`):
 		extended = path
 	case strings.HasPrefix(path, `\\.\`):
-		return "", win.ErrorInvalidName
+		return "", winerr.ErrorInvalidName
 	case strings.HasPrefix(path, `\\`):
 		extended = `\\?\UNC` + path[1:]
 	case len(path) >= 3 && isLetter(path[0]) && path[1:3] == `:\`:
 		extended = `\\?\` + path
 	default:
-		return "", win.ErrorInvalidName
+		return "", winerr.ErrorInvalidName
 	}
 	for element := range strings.SplitSeq(extended[len(`\\?\`):], `\`) {
 		if element == "." || element == ".." {
-			return "", win.ErrorInvalidName
+			return "", winerr.ErrorInvalidName
 		}
 	}
 	return extended, nil
@@ -61,7 +61,7 @@ func ntPath(path string) (string, error) {
 func checkBelow(path string) error {
 	for name := range strings.SplitSeq(path, `\`) {
 		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/:\x00") {
-			return win.ErrorInvalidName
+			return winerr.ErrorInvalidName
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func volumeOfPath(path string) (string, error) {
 	const prefix = `\\?\Volume{`
 	end := strings.Index(path, `}\`)
 	if !strings.HasPrefix(path, prefix) || end < 0 {
-		return "", win.ErrorPathNotFound
+		return "", winerr.ErrorPathNotFound
 	}
 	return path[:end+len(`}\`)], nil
 }

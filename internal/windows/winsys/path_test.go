@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestNTPath(t *testing.T) {
@@ -39,7 +39,7 @@ func TestNTPath(t *testing.T) {
 	for path, want := range tests {
 		got, err := ntPath(path)
 		if want == "" {
-			if err != win.ErrorInvalidName {
+			if err != winerr.ErrorInvalidName {
 				t.Errorf("ntPath(%q) = %q, %v; want ErrorInvalidName", path, got, err)
 			}
 		} else if got != want || err != nil {
@@ -55,7 +55,7 @@ func TestCheckBelow(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", ".", "..", `a\.`, `a\..\b`, `a\\b`, `\a`, `a\`, `\`, "a/b", "a:stream", "a\x00b"} {
-		if err := checkBelow(name); err != win.ErrorInvalidName {
+		if err := checkBelow(name); err != winerr.ErrorInvalidName {
 			t.Errorf("checkBelow(%q) = %v; want ErrorInvalidName", name, err)
 		}
 	}

@@ -11,20 +11,21 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // DeviceInterfaces is CM_Get_Device_Interface_ListW for the interfaces that are present.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_get_device_interface_listw
-func (s *System) DeviceInterfaces(ctx context.Context, class win.GUID) ([]string, error) {
+func (s *System) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return deviceInterfaces(class)
 }
 
-func deviceInterfaces(class win.GUID) ([]string, error) {
+func deviceInterfaces(class winid.GUID) ([]string, error) {
 	guid := toGUID(class)
 	paths, err := windows.CM_Get_Device_Interface_List("", &guid, windows.CM_GET_DEVICE_INTERFACE_LIST_PRESENT)
 	if err == windows.ERROR_NO_SUCH_DEVICE_INTERFACE { // x/sys returns this for an empty list
@@ -33,7 +34,7 @@ func deviceInterfaces(class win.GUID) ([]string, error) {
 	return paths, errno(err)
 }
 
-func toGUID(g win.GUID) windows.GUID {
+func toGUID(g winid.GUID) windows.GUID {
 	return windows.GUID{
 		Data1: le.Uint32(g[0:]), Data2: le.Uint16(g[4:]), Data3: le.Uint16(g[6:]), Data4: [8]byte(g[8:]),
 	}
@@ -77,7 +78,7 @@ func deviceInstance(interfacePath string) (id [maxDeviceIDLen + 1]uint16, err er
 		return id, err
 	}
 	if propertyType != devpropTypeString {
-		return id, win.ErrorInvalidParameter
+		return id, winerr.ErrorInvalidParameter
 	}
 	return id, nil
 }
@@ -94,7 +95,7 @@ func cm(ret windows.CONFIGRET) error {
 // listed every second instead.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/cfgmgr32/nf-cfgmgr32-cm_register_notification
-func (s *System) NotifyArrivals(ctx context.Context, class win.GUID) (arrived <-chan struct{}, stop func(), err error) {
+func (s *System) NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +118,7 @@ type watcher struct {
 	arrived chan struct{}
 }
 
-func (w *watcher) register(class win.GUID) (stop func(), err error) {
+func (w *watcher) register(class winid.GUID) (stop func(), err error) {
 	filter := notifyFilter{filterType: cmNotifyDeviceInterface, classGUID: class}
 	filter.size = uint32(unsafe.Sizeof(filter))
 	pinner := new(runtime.Pinner)

@@ -9,10 +9,12 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // errorInvalidACL is ERROR_INVALID_ACL.
-const errorInvalidACL win.Errno = 1336
+const errorInvalidACL winerr.Errno = 1336
 
 // Sizes and offsets of SECURITY_DESCRIPTOR_RELATIVE, of ACL and of ACE_HEADER.
 //
@@ -190,7 +192,7 @@ func decodeAccess(descriptor []byte) ([]win.ACE, error) {
 		}
 		list[i].Rights = win.Access(le.Uint32(entry[aceHeader:]))
 		var ok bool
-		if list[i].SID, ok = win.DecodeSID(entry[aceSID:]); !ok {
+		if list[i].SID, ok = winid.DecodeSID(entry[aceSID:]); !ok {
 			return nil, errorInvalidACL
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // unhex reads hexadecimal digits with blanks between.
@@ -189,7 +190,7 @@ func TestAddAccess(t *testing.T) {
 		head   = "01 00 0480 00000000 00000000 00000000 14000000"
 		modify = "00 03 1800 bf011300 0102000000000005 20000000 21020000"
 	)
-	users := win.ACE{Flags: win.ObjectInherit | win.ContainerInherit, Rights: win.FileModify, SID: win.SIDUsers}
+	users := win.ACE{Flags: win.ObjectInherit | win.ContainerInherit, Rights: win.FileModify, SID: winid.SIDUsers}
 	for name, tt := range map[string]struct{ without, with string }{
 		"the root of a volume": {head + "02 00 a400 0700 0000" + rootACL, head + "02 00 bc00 0800 0000" + rootACL + modify},
 		"before what is inherited": {"01 00 0484 00000000 00000000 00000000 14000000" + "02 00 3000 0200 0000" + denyACE + systemACE,
@@ -208,10 +209,10 @@ func TestAddAccess(t *testing.T) {
 	}
 	list, err := decodeAccess(unhex(t, head+"02 00 a400 0700 0000"+rootACL))
 	must(t, err)
-	if last := list[len(list)-1]; last != (win.ACE{Rights: win.FileReadExecute, SID: win.SIDEveryone}) {
+	if last := list[len(list)-1]; last != (win.ACE{Rights: win.FileReadExecute, SID: winid.SIDEveryone}) {
 		t.Errorf("the last entry is %+v", last)
 	}
-	if creator := list[2]; creator.SID != win.SIDCreatorOwner || creator.Rights != win.GenericAll ||
+	if creator := list[2]; creator.SID != winid.SIDCreatorOwner || creator.Rights != win.GenericAll ||
 		creator.Flags != win.ObjectInherit|win.ContainerInherit|win.InheritOnly {
 		t.Errorf("the creator's entry is %+v", creator)
 	}

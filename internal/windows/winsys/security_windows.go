@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // CreationDenied implements [win.File].
@@ -96,7 +97,7 @@ func (f *file) changeAccess(ctx context.Context, change func(descriptor []byte) 
 // security returns parts of the security descriptor of the file.
 func (f *file) security(parts windows.SECURITY_INFORMATION) ([]byte, error) {
 	if f.h == windows.InvalidHandle { // it would be taken for the process
-		return nil, win.ErrorInvalidHandle
+		return nil, winerr.ErrorInvalidHandle
 	}
 	const usual = 1 << 10 // bytes: that of a directory has a few entries
 	return grown(usual, func(buf []byte) (needed uint32, err error) {

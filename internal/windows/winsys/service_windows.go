@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // withService calls f with a service that is opened with only the given rights. Some
@@ -64,7 +65,7 @@ func (s *System) QueryService(ctx context.Context, name string) (queried win.Ser
 				DisplayName:      windows.UTF16PtrToString(config.DisplayName),
 				StartType:        win.ServiceStartType(config.StartType),
 				State:            win.ServiceState(status.CurrentState),
-				ExitCode:         win.Errno(status.Win32ExitCode),
+				ExitCode:         winerr.Errno(status.Win32ExitCode),
 				SpecificExitCode: status.ServiceSpecificExitCode,
 			}
 			return nil

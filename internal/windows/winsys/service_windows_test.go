@@ -18,6 +18,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // What is taken from golang.org/x/sys/windows for services.
@@ -172,7 +173,7 @@ func TestServiceThatFails(t *testing.T) {
 	awaitState(t, name, win.ServiceRunning)
 	must(t, s.StopService(t.Context(), name))
 	got := awaitState(t, name, win.ServiceStopped)
-	if got.ExitCode != win.ErrorServiceSpecificError || got.SpecificExitCode != failure {
+	if got.ExitCode != winerr.ErrorServiceSpecificError || got.SpecificExitCode != failure {
 		t.Errorf("it ended with %v, %d", got.ExitCode, got.SpecificExitCode)
 	}
 }
@@ -183,7 +184,7 @@ func TestServiceThatDoesNotStop(t *testing.T) {
 	s := newSystem(t)
 	must(t, s.StartService(t.Context(), name))
 	awaitState(t, name, win.ServiceRunning)
-	wantErrno(t, "stopping it", s.StopService(t.Context(), name), win.ErrorInvalidServiceControl)
+	wantErrno(t, "stopping it", s.StopService(t.Context(), name), winerr.ErrorInvalidServiceControl)
 }
 
 // Protected services answer those who ask for no more than they need.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys/wmi"
 )
 
@@ -102,7 +103,7 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 	password := o.Password.Reveal()
 	for _, text := range []string{o.Username, password} {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return nil, fmt.Errorf("a credential that isn't text: %w", win.ErrorInvalidParameter)
+			return nil, fmt.Errorf("a credential that isn't text: %w", winerr.ErrorInvalidParameter)
 		}
 	}
 	// It is large enough from the start: growing would leave a copy behind.
@@ -134,7 +135,7 @@ func removeSMBMapping(ctx context.Context, c classes, remotePath string) error {
 			return err
 		}
 		if path == "" {
-			return fmt.Errorf("%s: an object without path: %w", smbClass, win.ErrorGenFailure)
+			return fmt.Errorf("%s: an object without path: %w", smbClass, winerr.ErrorGenFailure)
 		}
 		paths = append(paths, path)
 		return nil
@@ -143,7 +144,7 @@ func removeSMBMapping(ctx context.Context, c classes, remotePath string) error {
 		return err
 	}
 	if len(paths) == 0 {
-		return win.ErrorNotConnected
+		return winerr.ErrorNotConnected
 	}
 	for _, path := range paths {
 		result, err := execute(c, smbClass, path, "Remove", map[string]any{"Force": true})
@@ -167,5 +168,5 @@ func smbResult(method string, result uint32) error {
 	case int32(result) < 0:
 		return fmt.Errorf("%s.%s: result: %w", smbClass, method, wmi.HRESULT(result))
 	}
-	return fmt.Errorf("%s.%s: result: %w", smbClass, method, win.Errno(result))
+	return fmt.Errorf("%s.%s: result: %w", smbClass, method, winerr.Errno(result))
 }

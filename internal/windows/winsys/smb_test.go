@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -39,7 +40,7 @@ func TestListSMBMappings(t *testing.T) {
 	for _, missing := range []string{"RemotePath", "Status"} {
 		p.objects = []properties{mapping("1", `\\server\share`, win.SMBMappingOK), mapping("2", `\\server\other`, win.SMBMappingOK)}
 		delete(p.objects[1], missing)
-		if got, err := listSMBMappings(t.Context(), p); err != win.ErrorNotFound || got != nil {
+		if got, err := listSMBMappings(t.Context(), p); err != winerr.ErrorNotFound || got != nil {
 			t.Errorf("an object without %s: %v, %v", missing, got, err)
 		}
 	}
@@ -95,7 +96,7 @@ func TestCreateSMBMappingRefuses(t *testing.T) {
 	} {
 		p := new(provider)
 		err := createSMBMapping(p, `\\server\share`, o)
-		if !errors.Is(err, win.ErrorInvalidParameter) || p.calls != nil {
+		if !errors.Is(err, winerr.ErrorInvalidParameter) || p.calls != nil {
 			t.Errorf("%s: error %v, calls %q", name, err, p.calls)
 		}
 		if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "hidden") {
@@ -125,7 +126,7 @@ func TestRemoveSMBMapping(t *testing.T) {
 	} {
 		p := &provider{objects: objects}
 		err := removeSMBMapping(t.Context(), p, remotePath)
-		if wanted := error(win.ErrorNotConnected); want == nil && err != wanted || want != nil && err != nil {
+		if wanted := error(winerr.ErrorNotConnected); want == nil && err != wanted || want != nil && err != nil {
 			t.Errorf("%s: error %v", remotePath, err)
 		}
 		if diff := cmp.Diff([]string{"SELECT * FROM MSFT_SmbGlobalMapping"}, p.queries); diff != "" {
@@ -143,7 +144,7 @@ func TestRemoveSMBMapping(t *testing.T) {
 
 func TestRemoveSMBMappingWithoutPath(t *testing.T) {
 	p := &provider{objects: []properties{mapping("", `\\server\share`, win.SMBMappingOK)}}
-	if err := removeSMBMapping(t.Context(), p, `\\server\share`); !errors.Is(err, win.ErrorGenFailure) || p.calls != nil {
+	if err := removeSMBMapping(t.Context(), p, `\\server\share`); !errors.Is(err, winerr.ErrorGenFailure) || p.calls != nil {
 		t.Errorf("error %v, calls %q", err, p.calls)
 	}
 }
@@ -158,8 +159,8 @@ func TestSMBErrors(t *testing.T) {
 	}
 	for name, operation := range operations {
 		p := &provider{objects: []properties{mapping("1", path, win.SMBMappingOK)},
-			failing: map[string]error{name: win.ErrorBadNetPath}}
-		if err := operation(p); err != win.ErrorBadNetPath {
+			failing: map[string]error{name: winerr.ErrorBadNetPath}}
+		if err := operation(p); err != winerr.ErrorBadNetPath {
 			t.Errorf("%s: error %v; want that of the call", name, err)
 		}
 		for _, s := range p.secrets {
@@ -170,8 +171,8 @@ func TestSMBErrors(t *testing.T) {
 		if name == smbQuery {
 			continue
 		}
-		for result, want := range map[uint32]win.Errno{
-			1219: win.ErrorSessionCredentialConflict, 0x80070043: win.ErrorBadNetName, 0x80041003: win.ErrorAccessDenied,
+		for result, want := range map[uint32]winerr.Errno{
+			1219: winerr.ErrorSessionCredentialConflict, 0x80070043: winerr.ErrorBadNetName, 0x80041003: winerr.ErrorAccessDenied,
 		} {
 			err := operation(&provider{objects: p.objects, result: result})
 			if !errors.Is(err, want) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -18,8 +19,8 @@ func TestSMBWithoutNamespace(t *testing.T) {
 	const path = `\\localhost\csi-proxy-no-such-share`
 	s := newSystem(t)
 	_, err := s.SMBGlobalMappings(t.Context())
-	wantErrno(t, "SMBGlobalMappings", err, win.ErrorNotSupported)
+	wantErrno(t, "SMBGlobalMappings", err, winerr.ErrorNotSupported)
 	o := win.SMBMappingOptions{Username: "user", Password: secret.New("password"), RequirePrivacy: true}
-	wantErrno(t, "CreateSMBGlobalMapping", s.CreateSMBGlobalMapping(t.Context(), path, o), win.ErrorNotSupported)
-	wantErrno(t, "RemoveSMBGlobalMapping", s.RemoveSMBGlobalMapping(t.Context(), path), win.ErrorNotSupported)
+	wantErrno(t, "CreateSMBGlobalMapping", s.CreateSMBGlobalMapping(t.Context(), path, o), winerr.ErrorNotSupported)
+	wantErrno(t, "RemoveSMBGlobalMapping", s.RemoveSMBGlobalMapping(t.Context(), path), winerr.ErrorNotSupported)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Options configure a System.
@@ -77,7 +78,7 @@ func (s *System) own(h windows.Handle, name string) handle {
 // Close implements [win.Device] and [win.File].
 func (h *handle) Close() error {
 	if h.h == windows.InvalidHandle {
-		return win.ErrorInvalidHandle
+		return winerr.ErrorInvalidHandle
 	}
 	err := windows.CloseHandle(h.h)
 	h.h = windows.InvalidHandle

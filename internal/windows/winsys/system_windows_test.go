@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 var (
@@ -47,9 +48,9 @@ func underWine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
 
-func wantErrno(t *testing.T, what string, err error, want ...win.Errno) {
+func wantErrno(t *testing.T, what string, err error, want ...winerr.Errno) {
 	t.Helper()
-	var errno win.Errno
+	var errno winerr.Errno
 	if !errors.As(err, &errno) || !slices.Contains(want, errno) {
 		t.Errorf("%s: error %v; want %v", what, err, want)
 	}
@@ -119,7 +120,7 @@ func leak(t *testing.T, tracker *handletrack.Tracker) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	wantErrno(t, "closing twice", f.Close(), win.ErrorInvalidHandle)
+	wantErrno(t, "closing twice", f.Close(), winerr.ErrorInvalidHandle)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

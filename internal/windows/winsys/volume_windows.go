@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // volumeNameLen has room for \\?\Volume{guid}\ and the NUL at its end.
@@ -125,7 +126,7 @@ func (s *System) VolumePathNames(ctx context.Context, volume string) ([]string, 
 		switch {
 		case err == nil:
 			return multiString(names), nil
-		case err != win.ErrorMoreData || needed > maxPathNames:
+		case err != winerr.ErrorMoreData || needed > maxPathNames:
 			return nil, err
 		}
 		units = max(needed, 2*units)

@@ -47,7 +47,7 @@
 //
 // # Errors
 //
-// Each error is a [win.Errno], wraps one, or is the error of the context.
+// Each error is a [winerr.Errno], wraps one, or is the error of the context.
 package winsys
 
 //go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go syscall_windows.go iscsi_syscall_windows.go

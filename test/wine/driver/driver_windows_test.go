@@ -23,6 +23,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 	"github.com/csi-proxy/csi-proxy/volume"
 )
@@ -46,7 +48,7 @@ type system struct {
 	*winsys.System
 }
 
-func (s *system) DeviceInterfaces(context.Context, win.GUID) ([]string, error) {
+func (s *system) DeviceInterfaces(context.Context, winid.GUID) ([]string, error) {
 	return []string{win.PhysicalDrive(number)}, nil
 }
 
@@ -69,7 +71,7 @@ func (g guarded) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 	const read, write = 1, 2 // FILE_READ_ACCESS, FILE_WRITE_ACCESS of CTL_CODE
 	needed := code >> 14 & 3
 	if needed&read != 0 && g.access&win.GenericRead == 0 || needed&write != 0 && g.access&win.GenericWrite == 0 {
-		return 0, win.ErrorAccessDenied
+		return 0, winerr.ErrorAccessDenied
 	}
 	return g.Device.Control(ctx, code, in, out)
 }
@@ -250,7 +252,7 @@ func (d *double) layout() *win.DriveLayout {
 }
 
 // braced is a GUID as the driver writes it.
-func braced(g win.GUID) string { return "{" + strings.Trim(g.String(), "{}") + "}" }
+func braced(g winid.GUID) string { return "{" + strings.Trim(g.String(), "{}") + "}" }
 
 // load loads the driver, which stays until Windows ends.
 func load(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 )
 
@@ -47,7 +48,7 @@ func load(t *testing.T) (*winsys.System, *double) {
 		}
 	})
 	d := &double{t, dll}
-	d.reset(win.ErrorInsufficientBuffer)
+	d.reset(winerr.ErrorInsufficientBuffer)
 	return sys, d
 }
 
@@ -104,7 +105,7 @@ func (d *double) call(function string, args ...any) uintptr {
 	return r
 }
 
-func (d *double) reset(tooSmall win.Errno) {
+func (d *double) reset(tooSmall winerr.Errno) {
 	d.t.Helper()
 	d.call("DoubleReset", int(tooSmall))
 }
@@ -134,7 +135,7 @@ func (d *double) addPersistentLogin(l win.ISCSIPersistentLogin, symbolic string)
 }
 
 // fail lets the next call of a function fail.
-func (d *double) fail(function string, status win.Errno) {
+func (d *double) fail(function string, status winerr.Errno) {
 	d.t.Helper()
 	d.call("DoubleFail", function, int(status), 1)
 }

@@ -14,13 +14,14 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Codes that operations don't tell apart.
 const (
-	shortCHAPSecret  win.Errno = 0xAFFF0048 // ISDSC_SHORT_CHAP_SECRET
-	invalidSessionID win.Errno = 0xEFFF001C // ISDSC_INVALID_SESSION_ID
+	shortCHAPSecret  winerr.Errno = 0xAFFF0048 // ISDSC_SHORT_CHAP_SECRET
+	invalidSessionID winerr.Errno = 0xEFFF001C // ISDSC_INVALID_SESSION_ID
 )
 
 var (
@@ -40,18 +41,18 @@ func TestPortals(t *testing.T) {
 		t.Errorf("before any portal: %v, %v", got, err)
 	}
 	d.want("AddISCSISendTargetPortal", sys.AddISCSISendTargetPortal(ctx, portal), nil)
-	d.want("again", sys.AddISCSISendTargetPortal(ctx, portal), win.ISDSCTargetPortalAlreadyExists)
+	d.want("again", sys.AddISCSISendTargetPortal(ctx, portal), winerr.ISDSCTargetPortalAlreadyExists)
 	d.want("of another", sys.AddISCSISendTargetPortal(ctx, other), nil)
 	d.want("of one that isn't there", sys.AddISCSISendTargetPortal(ctx, win.ISCSIPortal{Address: "192.0.2.9", Port: 1}),
-		win.ISDSCConnectionFailed)
+		winerr.ISDSCConnectionFailed)
 	d.want("RefreshISCSISendTargetPortal", sys.RefreshISCSISendTargetPortal(ctx, portal), nil)
 	got, err := sys.ISCSISendTargetPortals(ctx)
 	if diff := cmp.Diff([]win.ISCSIPortal{portal, other}, got); err != nil || diff != "" {
 		t.Errorf("ISCSISendTargetPortals: %v (-want +got)\n%s", err, diff)
 	}
 	d.want("RemoveISCSISendTargetPortal", sys.RemoveISCSISendTargetPortal(ctx, portal), nil)
-	d.want("again", sys.RemoveISCSISendTargetPortal(ctx, portal), win.ISDSCPortalNotFound)
-	d.want("refresh of the removed", sys.RefreshISCSISendTargetPortal(ctx, portal), win.ISDSCPortalNotFound)
+	d.want("again", sys.RemoveISCSISendTargetPortal(ctx, portal), winerr.ISDSCPortalNotFound)
+	d.want("refresh of the removed", sys.RefreshISCSISendTargetPortal(ctx, portal), winerr.ISDSCPortalNotFound)
 	d.wantRecord(
 		"add portal 192.0.2.1 3260",
 		"add portal 192.0.2.1 3260",
@@ -73,7 +74,7 @@ func TestTargets(t *testing.T) {
 		t.Errorf("before any discovery: %v, %v", got, err)
 	}
 	_, err := sys.ISCSIDiscoveryMechanisms(ctx, iqn)
-	d.want("ISCSIDiscoveryMechanisms before any discovery", err, win.ISDSCTargetNotFound)
+	d.want("ISCSIDiscoveryMechanisms before any discovery", err, winerr.ISDSCTargetNotFound)
 	d.discover(sys, portal)
 	got, err := sys.ISCSITargets(ctx)
 	if diff := cmp.Diff([]string{iqn}, got); err != nil || diff != "" {
@@ -93,7 +94,7 @@ func TestSession(t *testing.T) {
 	d.addTarget(target{name: "iqn.2026-01.example:two", portal: portal, luns: 1})
 	login := win.ISCSILogin{Target: iqn, Portal: portal}
 	_, err := sys.LoginISCSITarget(ctx, login)
-	d.want("login before any discovery", err, win.ISDSCTargetNotFound)
+	d.want("login before any discovery", err, winerr.ISDSCTargetNotFound)
 	d.discover(sys, portal)
 	d.take()
 
@@ -101,7 +102,7 @@ func TestSession(t *testing.T) {
 	id, err := sys.LoginISCSITarget(ctx, login)
 	d.want("LoginISCSITarget", err, nil)
 	_, err = sys.LoginISCSITarget(ctx, login)
-	d.want("again", err, win.ISDSCTargetAlreadyLoggedIn)
+	d.want("again", err, winerr.ISDSCTargetAlreadyLoggedIn)
 	second, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: "iqn.2026-01.example:two", Portal: portal})
 	d.want("login to another", err, nil)
 	sessions, err := sys.ISCSISessions(ctx)
@@ -126,8 +127,8 @@ func TestSession(t *testing.T) {
 	_, err = sys.ISCSISessionDevices(ctx, win.ISCSISessionID{AdapterUnique: id.AdapterUnique})
 	d.want("devices of no session", err, invalidSessionID)
 
-	d.fail("LogoutIScsiTarget", win.ISDSCDeviceBusyOnSession)
-	d.want("logout in use", sys.LogoutISCSITarget(ctx, id), win.ISDSCDeviceBusyOnSession)
+	d.fail("LogoutIScsiTarget", winerr.ISDSCDeviceBusyOnSession)
+	d.want("logout in use", sys.LogoutISCSITarget(ctx, id), winerr.ISDSCDeviceBusyOnSession)
 	d.want("LogoutISCSITarget", sys.LogoutISCSITarget(ctx, id), nil)
 	d.want("again", sys.LogoutISCSITarget(ctx, id), invalidSessionID)
 	if sessions, err := sys.ISCSISessions(ctx); err != nil || len(sessions) != 1 {
@@ -172,13 +173,13 @@ func TestCHAP(t *testing.T) {
 			d.want("logout", sys.LogoutISCSITarget(ctx, id), nil)
 		}
 	}
-	try("without CHAP", win.ISCSINoAuth, "ignored", "ignored12345", win.ISDSCAuthenticationFailed)
+	try("without CHAP", win.ISCSINoAuth, "ignored", "ignored12345", winerr.ISDSCAuthenticationFailed)
 	try("CHAP", win.ISCSICHAP, "user", "target12target", nil)
-	try("CHAP as the node", win.ISCSICHAP, "", "target12target", win.ISDSCAuthenticationFailed)
-	try("wrong password", win.ISCSICHAP, "user", "target12wrong", win.ISDSCAuthenticationFailed)
+	try("CHAP as the node", win.ISCSICHAP, "", "target12target", winerr.ISDSCAuthenticationFailed)
+	try("wrong password", win.ISCSICHAP, "user", "target12wrong", winerr.ISDSCAuthenticationFailed)
 	try("short password", win.ISCSICHAP, "user", "short", shortCHAPSecret)
 	try("mutual CHAP before the node has a secret", win.ISCSIMutualCHAP, "user", "target12target",
-		win.ISDSCAuthenticationFailed)
+		winerr.ISDSCAuthenticationFailed)
 	d.want("SetISCSIInitiatorCHAPSecret", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("node12node12")), nil)
 	d.want("with a short one", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("short")), shortCHAPSecret)
 	d.want("with none", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.Text{}), shortCHAPSecret)
@@ -228,13 +229,13 @@ func TestPersistentLogins(t *testing.T) {
 		t.Errorf("ISCSIPersistentLogins: %v (-want +got)\n%s", err, diff)
 	}
 	d.want("RemoveISCSIPersistentLogin", sys.RemoveISCSIPersistentLogin(ctx, logins[1]), nil)
-	d.want("again", sys.RemoveISCSIPersistentLogin(ctx, logins[1]), win.ErrorNotFound)
+	d.want("again", sys.RemoveISCSIPersistentLogin(ctx, logins[1]), winerr.ErrorNotFound)
 	got, err = sys.ISCSIPersistentLogins(ctx)
 	if diff := cmp.Diff([]win.ISCSIPersistentLogin{logins[0], logins[2]}, got); err != nil || diff != "" {
 		t.Errorf("after the removal: %v (-want +got)\n%s", err, diff)
 	}
-	d.fail("RemoveIScsiPersistentTargetW", win.ISDSCCouldNotRemovePersistentLogin)
-	d.want("a refused removal", sys.RemoveISCSIPersistentLogin(ctx, logins[0]), win.ISDSCCouldNotRemovePersistentLogin)
+	d.fail("RemoveIScsiPersistentTargetW", winerr.ISDSCCouldNotRemovePersistentLogin)
+	d.want("a refused removal", sys.RemoveISCSIPersistentLogin(ctx, logins[0]), winerr.ISDSCCouldNotRemovePersistentLogin)
 	d.wantRecord(
 		`remove login iqn.2026-01.example:one initiator=ROOT\ISCSIPRT\0000_0 0x1 portal=portal 1 192.0.2.1 3260`,
 		`remove login iqn.2026-01.example:one initiator=ROOT\ISCSIPRT\0000_0 0xffffffff portal=portal 0 192.0.2.1 3260`,
@@ -246,7 +247,7 @@ func TestPersistentLogins(t *testing.T) {
 
 // Every list is one that the first buffer is too small for, whatever code says so.
 func TestGrowingBuffers(t *testing.T) {
-	for _, tooSmall := range []win.Errno{win.ErrorInsufficientBuffer, 0x8007007A, win.ISDSCBufferTooSmall} {
+	for _, tooSmall := range []winerr.Errno{winerr.ErrorInsufficientBuffer, 0x8007007A, winerr.ISDSCBufferTooSmall} {
 		t.Run(fmt.Sprintf("%#x", uint32(tooSmall)), func(t *testing.T) {
 			sys, d := load(t)
 			d.reset(tooSmall)
@@ -324,8 +325,8 @@ func TestErrors(t *testing.T) {
 			return sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("node12node12"))
 		},
 	} {
-		d.fail(function, win.ISDSCServiceNotRunning)
-		d.want(function, call(), win.ISDSCServiceNotRunning)
+		d.fail(function, winerr.ISDSCServiceNotRunning)
+		d.want(function, call(), winerr.ISDSCServiceNotRunning)
 	}
 }
 
@@ -334,16 +335,16 @@ func TestBadInput(t *testing.T) {
 	sys, d := load(t)
 	ctx := t.Context()
 	long := win.ISCSIPortal{Address: strings.Repeat("x", 256), Port: 1}
-	d.want("AddISCSISendTargetPortal", sys.AddISCSISendTargetPortal(ctx, long), win.ErrorInvalidParameter)
-	d.want("RemoveISCSISendTargetPortal", sys.RemoveISCSISendTargetPortal(ctx, long), win.ErrorInvalidParameter)
-	d.want("RefreshISCSISendTargetPortal", sys.RefreshISCSISendTargetPortal(ctx, long), win.ErrorInvalidParameter)
+	d.want("AddISCSISendTargetPortal", sys.AddISCSISendTargetPortal(ctx, long), winerr.ErrorInvalidParameter)
+	d.want("RemoveISCSISendTargetPortal", sys.RemoveISCSISendTargetPortal(ctx, long), winerr.ErrorInvalidParameter)
+	d.want("RefreshISCSISendTargetPortal", sys.RefreshISCSISendTargetPortal(ctx, long), winerr.ErrorInvalidParameter)
 	_, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: long})
-	d.want("LoginISCSITarget at a bad portal", err, win.ErrorInvalidParameter)
+	d.want("LoginISCSITarget at a bad portal", err, winerr.ErrorInvalidParameter)
 	for _, name := range []string{strings.Repeat("x", 224), "iqn\x00"} {
 		_, err := sys.LoginISCSITarget(ctx, win.ISCSILogin{Target: name, Portal: portal})
-		d.want("LoginISCSITarget", err, win.ISDSCInvalidISCSIName)
+		d.want("LoginISCSITarget", err, winerr.ISDSCInvalidISCSIName)
 		_, err = sys.ISCSIDiscoveryMechanisms(ctx, name)
-		d.want("ISCSIDiscoveryMechanisms", err, win.ISDSCInvalidISCSIName)
+		d.want("ISCSIDiscoveryMechanisms", err, winerr.ISDSCInvalidISCSIName)
 	}
 	d.wantRecord()
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/secret"
@@ -25,7 +27,7 @@ type system struct {
 	*winsys.System
 }
 
-func (system) DeviceInterfaces(context.Context, win.GUID) ([]string, error) { return nil, nil }
+func (system) DeviceInterfaces(context.Context, winid.GUID) ([]string, error) { return nil, nil }
 
 func (system) QueryService(context.Context, string) (win.Service, error) {
 	return win.Service{State: win.ServiceRunning}, nil
@@ -54,7 +56,7 @@ func TestOperations(t *testing.T) {
 	}
 	auth := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "user", Secret: secret.New("target12target")}
 	err = i.ConnectTarget(ctx, p, iqn, auth)
-	if !errors.Is(err, csiproxy.ErrUnauthenticated) || !errors.Is(err, win.ISDSCAuthenticationFailed) {
+	if !errors.Is(err, csiproxy.ErrUnauthenticated) || !errors.Is(err, winerr.ISDSCAuthenticationFailed) {
 		t.Errorf("ConnectTarget before the node has a secret: %v", err)
 	}
 	d.want("SetMutualCHAPSecret", i.SetMutualCHAPSecret(ctx, secret.New("node12node12")), nil)
@@ -65,7 +67,7 @@ func TestOperations(t *testing.T) {
 	if diff := cmp.Diff([]disk.Number{10, 11, 12}, disks); err != nil || diff != "" {
 		t.Errorf("GetTargetDisks: %v (-want +got)\n%s", err, diff)
 	}
-	d.fail("LogoutIScsiTarget", win.ISDSCDeviceBusyOnSession) // which is tried again
+	d.fail("LogoutIScsiTarget", winerr.ISDSCDeviceBusyOnSession) // which is tried again
 	for range 2 {
 		d.want("DisconnectTarget", i.DisconnectTarget(ctx, p, iqn), nil)
 	}

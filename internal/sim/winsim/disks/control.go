@@ -8,10 +8,11 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // errorBadLength is ERROR_BAD_LENGTH: an input is too short (STATUS_INFO_LENGTH_MISMATCH).
-const errorBadLength win.Errno = 24
+const errorBadLength winerr.Errno = 24
 
 // Control is DeviceIoControl on a disk.
 func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, error) {
@@ -39,7 +40,7 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 		l := d.Layout()
 		if how := m.config.Settings.OfflineLayout; d.Is(win.DiskOffline) && how != settings.OfflineShown {
 			if how == settings.OfflineNotReady {
-				return 0, win.ErrorNotReady
+				return 0, winerr.ErrorNotReady
 			}
 			l = &win.DriveLayout{Style: win.StyleRAW}
 		}
@@ -48,13 +49,13 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 			case settings.BlankMBR:
 				l.Style = win.StyleMBR
 			case settings.BlankRefused:
-				return 0, win.ErrorInvalidFunction
+				return 0, winerr.ErrorInvalidFunction
 			}
 		}
 		return Reply(out, l.Encode())
 	case win.IoctlDiskIsWritable:
 		if !d.Writable() {
-			return 0, win.ErrorWriteProtect
+			return 0, winerr.ErrorWriteProtect
 		}
 		return 0, nil
 	case win.IoctlDiskGetDiskAttributes:
@@ -62,12 +63,12 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 	case win.IoctlDiskSetDiskAttributes:
 		a, err := win.DecodeSetDiskAttributes(in)
 		if err != nil {
-			return 0, win.ErrorInvalidParameter
+			return 0, winerr.ErrorInvalidParameter
 		}
 		wasOffline := d.Is(win.DiskOffline)
 		if m.config.Settings.OfflineRefusesLocked && !wasOffline && a.Mask&a.Attributes&win.DiskOffline != 0 &&
 			m.Volumes.HasLocked(d) {
-			return 0, win.ErrorAccessDenied
+			return 0, winerr.ErrorAccessDenied
 		}
 		if err := m.setAttributes(d, a); err != nil {
 			return 0, err
@@ -87,7 +88,7 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 		return 0, nil
 	case win.IoctlDiskUpdateDriveSize:
 		if len(out) < win.DiskGeometrySize {
-			return 0, win.ErrorInsufficientBuffer
+			return 0, winerr.ErrorInsufficientBuffer
 		}
 		if err := d.updateSize(); err != nil {
 			return 0, err
@@ -96,7 +97,7 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 	case win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition:
 		return 0, m.changeTable(d, code, in)
 	}
-	return 0, win.ErrorInvalidFunction
+	return 0, winerr.ErrorInvalidFunction
 }
 
 // changeTable is the ioctls that write the partition table.
@@ -106,19 +107,19 @@ func (m *Manager) changeTable(d *Disk, code win.IoctlCode, in []byte) error {
 	case win.IoctlDiskCreateDisk:
 		c, err := win.DecodeCreateDisk(in)
 		if err != nil {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		change = func() error { return d.createTable(c, m.config.Settings.AutomaticMSR) }
 	case win.IoctlDiskSetDriveLayoutEx:
 		l, err := win.DecodeDriveLayout(in)
 		if err != nil {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		change = func() error { return d.SetLayout(l) }
 	case win.IoctlDiskGrowPartition:
 		g, err := win.DecodeGrowPartition(in)
 		if err != nil {
-			return win.ErrorInsufficientBuffer
+			return winerr.ErrorInsufficientBuffer
 		}
 		change = func() error { return d.growPartition(g, m.config.Settings.GrowTooFar) }
 	}
@@ -126,9 +127,9 @@ func (m *Manager) changeTable(d *Disk, code win.IoctlCode, in []byte) error {
 	// That a table can be replaced while its disk is offline is a guess: diskpart gives
 	// such a disk new ids.
 	case d.Is(win.DiskReadOnly), d.Is(win.DiskOffline) && code != win.IoctlDiskSetDriveLayoutEx:
-		return win.ErrorWriteProtect
+		return winerr.ErrorWriteProtect
 	case d.System && code != win.IoctlDiskGrowPartition: // Windows doesn't saw off its branch
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	if err := change(); err != nil {
 		return err
@@ -145,9 +146,9 @@ func (m *Manager) setAttributes(d *Disk, a win.SetDiskAttributes) error {
 	const known = win.DiskOffline | win.DiskReadOnly
 	switch {
 	case a.Mask&^known != 0 || a.Attributes&^known != 0:
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	case d.System && a.Attributes&a.Mask != 0:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	wasOffline, wasReadOnly := d.Is(win.DiskOffline), d.Is(win.DiskReadOnly)
 	set := func(old win.DiskAttributes) win.DiskAttributes { return old&^a.Mask | a.Attributes&a.Mask }
@@ -191,7 +192,7 @@ func (m *Manager) queryProperty(d *Disk, in, out []byte) (int, error) {
 	if err != nil || len(in) < len(win.EncodePropertyQuery(id)) {
 		return 0, errorBadLength
 	}
-	var fault win.Errno
+	var fault winerr.Errno
 	var answer []byte
 	switch id {
 	case win.PropertyDevice:
@@ -216,14 +217,14 @@ func (m *Manager) queryProperty(d *Disk, in, out []byte) (int, error) {
 		}
 		return Reply(out, answer)
 	default:
-		fault = win.ErrorInvalidFunction
+		fault = winerr.ErrorInvalidFunction
 	}
 	const headerSize = 8
 	switch {
 	case fault != 0:
 		return 0, fault
 	case len(out) < headerSize:
-		return 0, win.ErrorInsufficientBuffer
+		return 0, winerr.ErrorInsufficientBuffer
 	}
 	return copy(out, answer), nil
 }
@@ -235,9 +236,9 @@ func (m *Manager) namespace(d *Disk, in []byte) ([]byte, error) {
 	case d.Spec.NVMeError != 0:
 		return nil, d.Spec.NVMeError
 	case d.Spec.NVMe == nil, m.config.Settings.NoNVMeIdentify:
-		return nil, win.ErrorInvalidFunction
+		return nil, winerr.ErrorInvalidFunction
 	case err != nil || id != d.Spec.NVMe.Namespace:
-		return nil, win.ErrorInvalidParameter
+		return nil, winerr.ErrorInvalidParameter
 	}
 	return win.EncodeNVMeNamespace(id, namespaceIDs(d.Spec.NVMe)), nil
 }
@@ -255,7 +256,7 @@ func (d *Disk) alignment() []byte {
 // Reply copies an answer that the caller gets whole or not at all.
 func Reply(out, answer []byte) (int, error) {
 	if len(out) < len(answer) {
-		return 0, win.ErrorInsufficientBuffer
+		return 0, winerr.ErrorInsufficientBuffer
 	}
 	return copy(out, answer), nil
 }

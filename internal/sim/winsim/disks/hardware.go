@@ -16,6 +16,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -38,7 +40,7 @@ func (m *Manager) Records() []Record {
 // A serial number that is attached already gives ErrorAlreadyExists.
 func (m *Manager) Attach(spec hardware.Disk) (disk.Number, error) {
 	if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
-		return win.NoNumber, refusal.New(win.ErrorBusy,
+		return win.NoNumber, refusal.New(winerr.ErrorBusy,
 			"attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets", quoted(spec.Serial),
 			initiatorPort)
 	}
@@ -99,7 +101,7 @@ func (m *Manager) Clone(of disk.Number, spec hardware.Disk) (number disk.Number,
 	number = win.NoNumber
 	err = m.on("clone", of, func(original *Disk) error {
 		if _, exists := m.withSerial(spec.Serial); exists {
-			return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
+			return refusal.New(winerr.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
 		}
 		spec.SizeBytes, spec.SectorSize = max(spec.SizeBytes, original.Size), original.Spec.SectorSize
 		d, err := m.diskFor(spec)
@@ -133,9 +135,9 @@ func (m *Manager) Swap(number disk.Number, spec hardware.Disk, keepHandles bool)
 	return m.on("swap", number, func(d *Disk) error {
 		switch o, found := m.withSerial(spec.Serial); {
 		case found && o != d:
-			return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
+			return refusal.New(winerr.ErrorAlreadyExists, "there is a disk with the serial number %q already", spec.Serial)
 		case d.System, d.Target != "", !d.Present():
-			return refusal.New(win.ErrorNotSupported,
+			return refusal.New(winerr.ErrorNotSupported,
 				"only a disk that Windows sees can be swapped, and neither its own nor a LUN")
 		}
 		if !keepHandles {
@@ -188,9 +190,9 @@ func (m *Manager) giveNewIDs(d *Disk) bool {
 		return false
 	}
 	l := d.Layout()
-	l.DiskID = win.NewGUID()
+	l.DiskID = winid.NewGUID()
 	for i := range l.Partitions {
-		l.Partitions[i].ID = win.NewGUID()
+		l.Partitions[i].ID = winid.NewGUID()
 	}
 	l.Signature = binary.LittleEndian.Uint32(l.DiskID[:]) | 1
 	return d.SetLayout(l) == nil
@@ -223,7 +225,7 @@ func (m *Manager) diskFor(spec hardware.Disk) (*Disk, error) {
 	d, ok := m.withSerial(spec.Serial)
 	switch {
 	case !ok && spec.SizeBytes == 0:
-		return nil, refusal.New(win.ErrorInvalidParameter,
+		return nil, refusal.New(winerr.ErrorInvalidParameter,
 			"no detached disk has the serial number, and a new disk needs a size")
 	case !ok:
 		spec, err := m.complete(m.NextDisk, spec)
@@ -236,9 +238,9 @@ func (m *Manager) diskFor(spec hardware.Disk) (*Disk, error) {
 		m.node.KeptChanged()
 		return d, nil
 	case d.Target != "":
-		return nil, refusal.New(win.ErrorAlreadyExists, "the serial number is that of a LUN of the iSCSI target %s", d.Target)
+		return nil, refusal.New(winerr.ErrorAlreadyExists, "the serial number is that of a LUN of the iSCSI target %s", d.Target)
 	case d.State != Detached:
-		return nil, refusal.New(win.ErrorAlreadyExists,
+		return nil, refusal.New(winerr.ErrorAlreadyExists,
 			"disk %s has the serial number and is attached; detach it first, or choose another serial number", d.Number)
 	}
 	again := d.Spec
@@ -286,9 +288,9 @@ func (m *Manager) Detach(number disk.Number) error {
 	return m.on("detach", number, func(d *Disk) error {
 		switch {
 		case d.System:
-			return win.ErrorAccessDenied
+			return winerr.ErrorAccessDenied
 		case d.Target != "": // it comes and goes with the session
-			return fmt.Errorf("it is a LUN of the iSCSI target %s: %w", d.Target, win.ErrorNotSupported)
+			return fmt.Errorf("it is a LUN of the iSCSI target %s: %w", d.Target, winerr.ErrorNotSupported)
 		}
 		m.withdraw(d)
 		return nil
@@ -315,9 +317,9 @@ func (m *Manager) detached(what, serial string) (*Disk, error) {
 		return nil, refusal.NotFound("disk", strconv.Quote(serial))
 	case d.Target != "":
 		return nil, fmt.Errorf("%s disk %q: it is a LUN of the iSCSI target %s: %w", what, serial, d.Target,
-			win.ErrorNotSupported)
+			winerr.ErrorNotSupported)
 	case d.State != Detached:
-		return nil, refusal.New(win.ErrorDeviceInUse, "%s disk %q: it is attached as disk %s; detach it first", what,
+		return nil, refusal.New(winerr.ErrorDeviceInUse, "%s disk %q: it is attached as disk %s; detach it first", what,
 			serial, d.Number)
 	}
 	return d, nil
@@ -374,10 +376,10 @@ func (m *Manager) Give(file string) error {
 	}
 	var comes moved
 	if err := json.Unmarshal(data, &comes); err != nil {
-		return refusal.New(win.ErrorInvalidParameter, "%s has no disk: %v", file, err)
+		return refusal.New(winerr.ErrorInvalidParameter, "%s has no disk: %v", file, err)
 	}
 	if _, exists := m.withSerial(comes.Spec.Serial); exists {
-		return refusal.New(win.ErrorAlreadyExists, "there is a disk with the serial number %q already", comes.Spec.Serial)
+		return refusal.New(winerr.ErrorAlreadyExists, "there is a disk with the serial number %q already", comes.Spec.Serial)
 	}
 	d, err := m.diskFor(comes.Spec)
 	if err != nil {
@@ -389,7 +391,7 @@ func (m *Manager) Give(file string) error {
 	}
 	if err := errors.Join(err, m.Volumes.Unpack(d, comes.Packed)); err != nil {
 		m.remove(d)
-		return refusal.New(win.ErrorInvalidParameter, "the disk in %s: %v", file, err)
+		return refusal.New(winerr.ErrorInvalidParameter, "the disk in %s: %v", file, err)
 	}
 	return nil
 }
@@ -407,7 +409,7 @@ func (m *Manager) withdraw(d *Disk) {
 func (m *Manager) Grow(number disk.Number, sizeBytes int64) error {
 	return m.on("grow", number, func(d *Disk) error {
 		if sizeBytes < d.Size || sizeBytes%d.SectorSize() != 0 {
-			return refusal.New(win.ErrorInvalidParameter,
+			return refusal.New(winerr.ErrorInvalidParameter,
 				"the new size is %d bytes; it must be at least %d, in whole sectors of %d bytes",
 				sizeBytes, d.Size, d.SectorSize())
 		}
@@ -434,7 +436,7 @@ func (m *Manager) SetAttributes(number disk.Number, a win.SetDiskAttributes) err
 func (m *Manager) ReadImage(number disk.Number, p []byte, off int64) error {
 	return m.on("read image of", number, func(d *Disk) error {
 		if _, err := d.Image.ReadAt(p, off); err != nil {
-			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+			return fmt.Errorf("%w: %w", err, winerr.ErrorInvalidParameter)
 		}
 		return nil
 	})
@@ -445,7 +447,7 @@ func (m *Manager) ReadImage(number disk.Number, p []byte, off int64) error {
 func (m *Manager) WriteImage(number disk.Number, p []byte, off int64) error {
 	return m.on("write image of", number, func(d *Disk) error {
 		if _, err := d.Image.WriteAt(p, off); err != nil {
-			return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+			return fmt.Errorf("%w: %w", err, winerr.ErrorInvalidParameter)
 		}
 		m.Volumes.Scan(d)
 		return nil
@@ -543,7 +545,7 @@ func (m *Manager) Install() (*Disk, error) {
 	}
 	const efiEnd = mib + 100*mib
 	d.State, d.Number, d.Seen = Present, 0, d.Size
-	if err := d.createTable(win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID()}, false); err != nil {
+	if err := d.createTable(win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID()}, false); err != nil {
 		return nil, err
 	}
 	l := d.Layout()
@@ -554,7 +556,7 @@ func (m *Manager) Install() (*Disk, error) {
 		{Type: win.PartitionTypeBasicData, StartingOffset: efiEnd + 16*mib, Length: end - efiEnd - 16*mib,
 			Name: "Basic data partition"},
 	} {
-		p.Style, p.ID = win.StyleGPT, win.NewGUID()
+		p.Style, p.ID = win.StyleGPT, winid.NewGUID()
 		l.Partitions = append(l.Partitions, p)
 	}
 	if err := d.SetLayout(l); err != nil {

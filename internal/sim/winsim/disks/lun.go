@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -98,11 +99,11 @@ func (m *Manager) CheckLUNs(iqn string, target byte, specs []hardware.Disk) erro
 		var err error
 		switch {
 		case lun > math.MaxUint8:
-			err = win.ErrorNotSupported
+			err = winerr.ErrorNotSupported
 		case spec.SCSI != nil:
-			err = fmt.Errorf("the address is given by the target: %w", win.ErrorInvalidParameter)
+			err = fmt.Errorf("the address is given by the target: %w", winerr.ErrorInvalidParameter)
 		case spec.Serial != "" && (serials[spec.Serial] || exists && (old.State != Detached || old.Target != "")):
-			err = fmt.Errorf("the serial number %q: %w", spec.Serial, win.ErrorAlreadyExists)
+			err = fmt.Errorf("the serial number %q: %w", spec.Serial, winerr.ErrorAlreadyExists)
 		case !exists:
 			_, err = m.complete(m.NextDisk, lunSpec(spec, target, lun))
 		}

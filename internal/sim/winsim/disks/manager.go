@@ -19,6 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Config is how a node's disks are set up.
@@ -33,7 +35,7 @@ type Node interface {
 	// Later runs f after d, under the lock, unless the node is closed before.
 	Later(d time.Duration, f func())
 	// Notify is told that an interface of a class came or went.
-	Notify(class win.GUID)
+	Notify(class winid.GUID)
 	// KeptChanged is told that what is in Kept has changed.
 	KeptChanged()
 	// DiskGone is told that Windows has lost a disk: what is open on it dies.
@@ -232,7 +234,7 @@ func (m *Manager) Reenumerate(interfacePath string) error {
 		return strings.EqualFold(interfacePath, PortInterface(port))
 	})
 	if _, isDisk := m.ByPath(interfacePath); interfacePath != "" && !isPort && !isDisk {
-		return win.ErrorNotFound
+		return winerr.ErrorNotFound
 	}
 	for d := range m.All() {
 		switch {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/gpt"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // The layouts that Windows gives to the system disk and to a reserved partition.
@@ -86,15 +88,15 @@ func (d *Disk) createTable(c win.CreateDisk, automaticMSR bool) error {
 		return gpt.MBR{Signature: binary.LittleEndian.Uint32(c.DiskID[:])}.Write(d.media())
 	case win.StyleGPT:
 	default:
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	t, err := gpt.New(d.media(), c.DiskID, int(min(c.MaxPartitionCount, 1<<16)))
 	if err != nil {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	if last := reservedPartitionEnd/d.SectorSize() - 1; automaticMSR && last <= t.LastUsable {
 		t.Slots[0] = gpt.Partition{
-			Type: win.PartitionTypeMicrosoftReserved, ID: win.NewGUID(), Name: reservedPartitionName,
+			Type: win.PartitionTypeMicrosoftReserved, ID: winid.NewGUID(), Name: reservedPartitionName,
 			First: t.FirstUsable, Last: last,
 		}
 	}
@@ -109,7 +111,7 @@ func (d *Disk) createTable(c win.CreateDisk, automaticMSR bool) error {
 // table, and one that doesn't fit, or overlaps, gives error 87.
 func (d *Disk) SetLayout(l *win.DriveLayout) error {
 	if l.Style != d.Layout().Style {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	switch l.Style {
 	case win.StyleGPT:
@@ -117,13 +119,13 @@ func (d *Disk) SetLayout(l *win.DriveLayout) error {
 	case win.StyleMBR:
 		return d.setMBR(l)
 	}
-	return win.ErrorInvalidParameter
+	return winerr.ErrorInvalidParameter
 }
 
 func (d *Disk) setGPT(l *win.DriveLayout) error {
 	t, err := gpt.Read(d.media())
 	if err != nil || t.Fit(d.media()) != nil {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	if !l.DiskID.IsZero() {
 		t.DiskID = l.DiskID
@@ -132,7 +134,7 @@ func (d *Disk) setGPT(l *win.DriveLayout) error {
 	used := slices.DeleteFunc(slices.Clone(l.Partitions), func(p win.Partition) bool { return p.Type.IsZero() })
 	// Those with a number of their own first: the others get what is free.
 	slices.SortStableFunc(used, func(a, b win.Partition) int { return cmp.Compare(min(b.Number, 1), min(a.Number, 1)) })
-	ids := map[win.GUID]bool{}
+	ids := map[winid.GUID]bool{}
 	for _, p := range used {
 		slot := int(p.Number) - 1
 		if p.Number == 0 {
@@ -140,7 +142,7 @@ func (d *Disk) setGPT(l *win.DriveLayout) error {
 		}
 		first, length, aligned := d.inSectors(p)
 		if !aligned || slot < 0 || slot >= len(t.Slots) || t.Slots[slot].Used() || p.ID.IsZero() || ids[p.ID] {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		ids[p.ID] = true
 		t.Slots[slot] = gpt.Partition{
@@ -148,7 +150,7 @@ func (d *Disk) setGPT(l *win.DriveLayout) error {
 		}
 	}
 	if t.Validate() != nil {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	return t.Write(d.media())
 }
@@ -162,13 +164,13 @@ func (d *Disk) setMBR(l *win.DriveLayout) error {
 		}
 		first, length, aligned := d.inSectors(p)
 		if !aligned || i == len(m.Partitions) {
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		m.Partitions[i] = gpt.MBRPartition{Type: p.MBRType, Bootable: p.BootIndicator, First: first, Sectors: length}
 		i++
 	}
 	if m.Validate(d.media()) != nil {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	return m.Write(d.media())
 }
@@ -184,15 +186,15 @@ func (d *Disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
 // growPartition makes a partition longer (IOCTL_DISK_GROW_PARTITION).
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntdddisk/ni-ntdddisk-ioctl_disk_grow_partition
-func (d *Disk) growPartition(g win.GrowPartition, tooFar win.Errno) error {
+func (d *Disk) growPartition(g win.GrowPartition, tooFar winerr.Errno) error {
 	t, err := gpt.Read(d.media())
 	i := int(g.PartitionNumber) - 1
 	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 ||
 		g.BytesToGrow%d.SectorSize() != 0 {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	if g.BytesToGrow/d.SectorSize() > t.Room(i)-t.Slots[i].Last {
-		return cmp.Or(tooFar, win.ErrorInvalidParameter)
+		return cmp.Or(tooFar, winerr.ErrorInvalidParameter)
 	}
 	t.Slots[i].Last += g.BytesToGrow / d.SectorSize()
 	return t.Write(d.media())
@@ -216,7 +218,7 @@ func (d *Disk) updateSize() error {
 	}
 	before := t.LastUsable
 	if err := t.Fit(d.media()); err != nil {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	if t.LastUsable == before {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -45,7 +46,7 @@ func (m *Manager) completeNVMe(d *hardware.Disk) error {
 	n := *d.NVMe
 	n.Controller, n.Namespace = cmp.Or(n.Controller, d.Serial), cmp.Or(n.Namespace, 1)
 	if len(n.Controller) > maxNVMeSerial || n.Namespace > maxNVMeNamespace {
-		return refusal.New(win.ErrorInvalidParameter,
+		return refusal.New(winerr.ErrorInvalidParameter,
 			"namespace %d of the NVMe controller %q: a namespace is at most %d, and a controller has at most %d characters",
 			n.Namespace, n.Controller, maxNVMeNamespace, maxNVMeSerial)
 	}
@@ -109,19 +110,19 @@ func (m *Manager) complete(id uint64, d hardware.Disk) (hardware.Disk, error) {
 	d.Revision = cmp.Or(d.Revision, "1.0")
 	switch {
 	case d.Number != nil && m.numbered(*d.Number):
-		return d, refusal.New(win.ErrorBusy, "another disk has the number %d", *d.Number)
+		return d, refusal.New(winerr.ErrorBusy, "another disk has the number %d", *d.Number)
 	case d.Late < 0:
-		return d, refusal.New(win.ErrorInvalidParameter, "it can't arrive %v late", d.Late)
+		return d, refusal.New(winerr.ErrorInvalidParameter, "it can't arrive %v late", d.Late)
 	case d.SectorSize != 512 && d.SectorSize != 4096:
-		return d, refusal.New(win.ErrorInvalidParameter, "the sector size is %d bytes; it must be 512 or 4096", d.SectorSize)
+		return d, refusal.New(winerr.ErrorInvalidParameter, "the sector size is %d bytes; it must be 512 or 4096", d.SectorSize)
 	case d.SizeBytes < minDiskSize || d.SizeBytes%int64(d.SectorSize) != 0:
-		return d, refusal.New(win.ErrorInvalidParameter,
+		return d, refusal.New(winerr.ErrorInvalidParameter,
 			"the size is %d bytes; it must be at least 1 MiB, in whole sectors of %d bytes",
 			d.SizeBytes, d.SectorSize)
 	}
 	for i, id := range d.Page83 {
 		if id.CodeSet < 1 || id.CodeSet > 3 || id.Type > 8 || id.Association > 2 || len(id.ID) == 0 {
-			return d, refusal.New(win.ErrorInvalidParameter,
+			return d, refusal.New(winerr.ErrorInvalidParameter,
 				"its identifier %d, %+v, has numbers that SPC doesn't have, or no id", i, id)
 		}
 	}
@@ -143,7 +144,7 @@ func (m *Manager) complete(id uint64, d hardware.Disk) (hardware.Disk, error) {
 		}
 	}
 	if taken[*d.SCSI] {
-		return d, refusal.New(win.ErrorBusy, "another disk has the SCSI address %d:%d:%d:%d",
+		return d, refusal.New(winerr.ErrorBusy, "another disk has the SCSI address %d:%d:%d:%d",
 			d.SCSI.PortNumber, d.SCSI.PathID, d.SCSI.TargetID, d.SCSI.LUN)
 	}
 	if d.Location == "" {

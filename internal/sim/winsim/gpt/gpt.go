@@ -16,7 +16,7 @@ import (
 	"slices"
 	"unicode/utf16"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 var le = binary.LittleEndian
@@ -58,7 +58,7 @@ func (d Disk) sectors() int64 { return d.Size / d.SectorSize }
 
 // Table is a GUID partition table.
 type Table struct {
-	DiskID      win.GUID
+	DiskID      winid.GUID
 	FirstUsable int64 // the first sector that a partition may use
 	LastUsable  int64 // the last one
 	// Slots is the array of entries. A partition's number is its index plus one.
@@ -68,7 +68,7 @@ type Table struct {
 
 // Partition is one entry.
 type Partition struct {
-	Type, ID   win.GUID
+	Type, ID   winid.GUID
 	First      int64 // sector
 	Last       int64 // sector, inclusive
 	Attributes uint64
@@ -79,7 +79,7 @@ type Partition struct {
 func (p Partition) Used() bool { return !p.Type.IsZero() }
 
 // New returns an empty table for d with room for at least entries partitions.
-func New(d Disk, id win.GUID, entries int) (*Table, error) {
+func New(d Disk, id winid.GUID, entries int) (*Table, error) {
 	t := &Table{DiskID: id, Slots: make([]Partition, max(entries, MinEntries))}
 	if len(t.Slots) > maxEntries {
 		return nil, fmt.Errorf("a table of %d entries: at most %d are possible", entries, maxEntries)
@@ -209,7 +209,7 @@ func readCopy(d Disk, sector int64) (*Table, error) {
 	}
 	count, size := le.Uint32(h[80:]), le.Uint32(h[84:])
 	t := &Table{
-		DiskID:      win.GUID(h[56:72]),
+		DiskID:      winid.GUID(h[56:72]),
 		FirstUsable: int64(le.Uint64(h[40:])),
 		LastUsable:  int64(le.Uint64(h[48:])),
 	}
@@ -239,11 +239,11 @@ func readCopy(d Disk, sector int64) (*Table, error) {
 }
 
 func decodePartition(b []byte) Partition {
-	p := Partition{Type: win.GUID(b[0:16])}
+	p := Partition{Type: winid.GUID(b[0:16])}
 	if !p.Used() {
 		return Partition{}
 	}
-	p.ID = win.GUID(b[16:32])
+	p.ID = winid.GUID(b[16:32])
 	p.First = int64(le.Uint64(b[32:]))
 	p.Last = int64(le.Uint64(b[40:]))
 	p.Attributes = le.Uint64(b[48:])

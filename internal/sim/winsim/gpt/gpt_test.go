@@ -18,6 +18,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/sparse"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 const mib = 1 << 20
@@ -30,14 +31,14 @@ func newDisk(size, sectorSize int64) Disk {
 // partition.
 func windowsTable(t testing.TB, d Disk) *Table {
 	t.Helper()
-	table, err := New(d, win.NewGUID(), 128)
+	table, err := New(d, winid.NewGUID(), 128)
 	must(t, err)
 	table.Slots[0] = Partition{
-		Type: win.PartitionTypeMicrosoftReserved, ID: win.NewGUID(), Name: "Microsoft reserved partition",
+		Type: win.PartitionTypeMicrosoftReserved, ID: winid.NewGUID(), Name: "Microsoft reserved partition",
 		First: table.FirstUsable, Last: 16*mib/d.SectorSize - 1,
 	}
 	table.Slots[1] = Partition{
-		Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Name: "Basic data partition",
+		Type: win.PartitionTypeBasicData, ID: winid.NewGUID(), Name: "Basic data partition",
 		First: 16 * mib / d.SectorSize, Last: (d.Size/mib-1)*mib/d.SectorSize - 1,
 		Attributes: win.GPTAttributeNoDriveLetter,
 	}
@@ -121,7 +122,7 @@ func flip(t *testing.T, d Disk, off int64) {
 
 func TestValidate(t *testing.T) {
 	used := func(first, last int64) Partition {
-		return Partition{Type: win.PartitionTypeBasicData, ID: win.NewGUID(), First: first, Last: last}
+		return Partition{Type: win.PartitionTypeBasicData, ID: winid.NewGUID(), First: first, Last: last}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -136,7 +137,7 @@ func TestValidate(t *testing.T) {
 		{"on the primary entries", []Partition{used(33, 99)}, false},
 		{"on the backup entries", []Partition{used(100, 2015)}, false},
 	} {
-		table, err := New(newDisk(mib, 512), win.NewGUID(), 0)
+		table, err := New(newDisk(mib, 512), winid.NewGUID(), 0)
 		must(t, err)
 		copy(table.Slots, tc.slots)
 		if err := table.Validate(); (err == nil) != tc.ok {
@@ -170,10 +171,10 @@ func TestFitAndRoom(t *testing.T) {
 }
 
 func TestTooSmall(t *testing.T) {
-	if _, err := New(newDisk(67*512, 512), win.NewGUID(), 128); !errors.Is(err, ErrTooSmall) {
+	if _, err := New(newDisk(67*512, 512), winid.NewGUID(), 128); !errors.Is(err, ErrTooSmall) {
 		t.Errorf("67 sectors: %v", err)
 	}
-	if _, err := New(newDisk(68*512, 512), win.NewGUID(), 128); err != nil {
+	if _, err := New(newDisk(68*512, 512), winid.NewGUID(), 128); err != nil {
 		t.Errorf("68 sectors: %v", err)
 	}
 	d := newDisk(64*mib, 512)
@@ -374,10 +375,10 @@ func TestReadForeign(t *testing.T) {
 	got, err := Read(d)
 	must(t, err)
 	want := &Table{FirstUsable: 34, LastUsable: d.sectors() - 34, Slots: make([]Partition, 128)}
-	want.DiskID, _ = win.ParseGUID("8f4b5a3e-2d1c-4b6f-9a7e-102030405060")
+	want.DiskID, _ = winid.ParseGUID("8f4b5a3e-2d1c-4b6f-9a7e-102030405060")
 	want.Slots[2] = Partition{Type: win.PartitionTypeBasicData, First: 4096, Last: 8191,
 		Attributes: win.GPTAttributeNoDriveLetter, Name: "Grüße"}
-	want.Slots[2].ID, _ = win.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+	want.Slots[2].ID, _ = winid.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -70,7 +71,7 @@ func (n *Network) AddSendTargetPortal(p win.ISCSIPortal) error {
 func (n *Network) RemoveSendTargetPortal(p win.ISCSIPortal) error {
 	i := &n.state.Initiator
 	if !containsPortal(i.Portals, p) {
-		return win.ISDSCPortalNotFound
+		return winerr.ISDSCPortalNotFound
 	}
 	i.Portals = slices.DeleteFunc(i.Portals, func(other win.ISCSIPortal) bool { return samePortal(p, other) })
 	i.forget(p)
@@ -81,7 +82,7 @@ func (n *Network) RemoveSendTargetPortal(p win.ISCSIPortal) error {
 // RefreshSendTargetPortal is RefreshIScsiSendTargetPortalW.
 func (n *Network) RefreshSendTargetPortal(p win.ISCSIPortal) error {
 	if !containsPortal(n.state.Initiator.Portals, p) {
-		return win.ISDSCPortalNotFound
+		return winerr.ISDSCPortalNotFound
 	}
 	return n.discover(p)
 }
@@ -107,7 +108,7 @@ func (n *Network) KnownTargets() []string {
 // DiscoveryMechanisms is GetIScsiTargetInformationW(DiscoveryMechanisms).
 func (n *Network) DiscoveryMechanisms(target string) ([]string, error) {
 	if !n.state.Initiator.knows(target) {
-		return nil, win.ISDSCTargetNotFound
+		return nil, winerr.ISDSCTargetNotFound
 	}
 	var mechanisms []string
 	for _, d := range n.state.Initiator.Discovered {
@@ -140,7 +141,7 @@ func (i *initiator) sessionWith(target string) (session, bool) {
 func (i *initiator) sessionByID(id win.ISCSISessionID) (session, error) {
 	s, ok := i.session(func(s session) bool { return s.ID == id })
 	if !ok {
-		return session{}, win.ISDSCInvalidSessionID
+		return session{}, winerr.ISDSCInvalidSessionID
 	}
 	return s, nil
 }
@@ -176,7 +177,7 @@ func (n *Network) Login(l win.ISCSILogin) (win.ISCSISessionID, error) {
 		return win.ISCSISessionID{}, err
 	}
 	if !n.state.Initiator.knows(l.Target) {
-		return win.ISCSISessionID{}, win.ISDSCTargetNotFound
+		return win.ISCSISessionID{}, winerr.ISDSCTargetNotFound
 	}
 	return n.login(hashed)
 }
@@ -199,9 +200,9 @@ func (n *Network) hashed(l win.ISCSILogin) (login, error) {
 func checkCHAPSecret(chap secret.Text) error {
 	switch n := len(chap.Reveal()); {
 	case n < minCHAPSecret:
-		return win.ISDSCShortCHAPSecret
+		return winerr.ISDSCShortCHAPSecret
 	case n > maxCHAPSecret:
-		return win.ISDSCInvalidCHAPSecret
+		return winerr.ISDSCInvalidCHAPSecret
 	}
 	return nil
 }
@@ -210,14 +211,14 @@ func checkCHAPSecret(chap secret.Text) error {
 func (n *Network) login(l login) (win.ISCSISessionID, error) {
 	i := &n.state.Initiator
 	if _, connected := i.sessionWith(l.Target); connected {
-		return win.ISCSISessionID{}, win.ISDSCTargetAlreadyLoggedIn
+		return win.ISCSISessionID{}, winerr.ISDSCTargetAlreadyLoggedIn
 	}
 	if err := n.reach(l.Portal); err != nil {
 		return win.ISCSISessionID{}, err
 	}
 	t, ok := n.target(l.Target)
 	if !ok || !containsPortal(t.Portals, l.Portal) {
-		return win.ISCSISessionID{}, win.ISDSCNotFound
+		return win.ISCSISessionID{}, winerr.ISDSCNotFound
 	}
 	if err := t.authenticate(l, i.CHAPSecret); err != nil {
 		return win.ISCSISessionID{}, err
@@ -299,7 +300,7 @@ func (n *Network) RemovePersistentLogin(l win.ISCSIPersistentLogin) error {
 	i := &n.state.Initiator
 	at := slices.IndexFunc(i.Persistent, func(other login) bool { return other.reported() == l })
 	if at < 0 {
-		return win.ErrorNotFound
+		return winerr.ErrorNotFound
 	}
 	i.Persistent, n.changed = slices.Delete(i.Persistent, at, at+1), true
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -105,9 +106,9 @@ func (n *Network) reach(p win.ISCSIPortal) error {
 	}
 	hasAddress := func(state PortalState) bool { return sameAddress(state.Address, p.Address) }
 	if _, err := netip.ParseAddr(p.Address); err != nil && !slices.ContainsFunc(n.state.Portals, hasAddress) {
-		return win.ISDSCDNSNameUnresolved
+		return winerr.ISDSCDNSNameUnresolved
 	}
-	return win.ISDSCConnectionFailed
+	return winerr.ISDSCConnectionFailed
 }
 
 // samePortal compares portals: IP addresses by their value, names without case.

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -66,16 +67,16 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	wantTargets()
-	wantErr(t, "refresh an unknown portal", n.RefreshSendTargetPortal(portal1), win.ISDSCPortalNotFound)
-	wantErr(t, "remove an unknown portal", n.RemoveSendTargetPortal(portal1), win.ISDSCPortalNotFound)
+	wantErr(t, "refresh an unknown portal", n.RefreshSendTargetPortal(portal1), winerr.ISDSCPortalNotFound)
+	wantErr(t, "remove an unknown portal", n.RemoveSendTargetPortal(portal1), winerr.ISDSCPortalNotFound)
 	for _, unreachable := range []struct {
 		portal win.ISCSIPortal
-		want   win.Errno
+		want   winerr.Errno
 	}{
-		{win.ISCSIPortal{Address: "10.61.169.29", Port: 3260}, win.ISDSCConnectionFailed},
-		{win.ISCSIPortal{Address: "10.61.169.28", Port: 3261}, win.ISDSCConnectionFailed},
-		{win.ISCSIPortal{Address: "EMPTY.example.com", Port: 1}, win.ISDSCConnectionFailed},
-		{win.ISCSIPortal{Address: "other.example.com", Port: 3260}, win.ISDSCDNSNameUnresolved},
+		{win.ISCSIPortal{Address: "10.61.169.29", Port: 3260}, winerr.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "10.61.169.28", Port: 3261}, winerr.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "EMPTY.example.com", Port: 1}, winerr.ISDSCConnectionFailed},
+		{win.ISCSIPortal{Address: "other.example.com", Port: 3260}, winerr.ISDSCDNSNameUnresolved},
 	} {
 		wantErr(t, fmt.Sprint("add ", unreachable.portal), n.AddSendTargetPortal(unreachable.portal), unreachable.want)
 	}
@@ -97,11 +98,11 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("mechanisms (-want +got):\n%s", diff)
 	}
 	_, err = n.DiscoveryMechanisms("iqn.unknown")
-	wantErr(t, "mechanisms of an unknown target", err, win.ISDSCTargetNotFound)
+	wantErr(t, "mechanisms of an unknown target", err, winerr.ISDSCTargetNotFound)
 
 	// A portal that is away keeps what it has told; one that is back tells anew.
 	must(t, n.SetPortal(portal2, false))
-	wantErr(t, "refresh", n.RefreshSendTargetPortal(portal2), win.ISDSCConnectionFailed)
+	wantErr(t, "refresh", n.RefreshSendTargetPortal(portal2), winerr.ISDSCConnectionFailed)
 	must(t, n.Remove("iqn.2026-01.com.example:vol2"))
 	wantTargets(iqn, "iqn.2026-01.com.example:vol2")
 	must(t, n.SetPortal(portal2, true))
@@ -128,45 +129,45 @@ func TestCHAPErrors(t *testing.T) {
 		target string
 		auth   win.ISCSIAuthType
 		secret secret.Text
-		want   win.Errno
+		want   winerr.Errno
 	}{
-		"short secret":          {iqn, win.ISCSICHAP, short, win.ISDSCShortCHAPSecret},
-		"no secret":             {iqn, win.ISCSICHAP, secret.Text{}, win.ISDSCShortCHAPSecret},
-		"long secret":           {iqn, win.ISCSICHAP, long, win.ISDSCInvalidCHAPSecret},
-		"mutual without secret": {iqn, win.ISCSIMutualCHAP, chapSecret, win.ISDSCAuthInfoUnavailable},
-		"CHAP of none":          {"iqn.open", win.ISCSICHAP, chapSecret, win.ISDSCAuthenticationFailed},
+		"short secret":          {iqn, win.ISCSICHAP, short, winerr.ISDSCShortCHAPSecret},
+		"no secret":             {iqn, win.ISCSICHAP, secret.Text{}, winerr.ISDSCShortCHAPSecret},
+		"long secret":           {iqn, win.ISCSICHAP, long, winerr.ISDSCInvalidCHAPSecret},
+		"mutual without secret": {iqn, win.ISCSIMutualCHAP, chapSecret, winerr.ISDSCAuthInfoUnavailable},
+		"CHAP of none":          {"iqn.open", win.ISCSICHAP, chapSecret, winerr.ISDSCAuthenticationFailed},
 	} {
 		_, err := n.Login(win.ISCSILogin{Target: test.target, Portal: portal1, AuthType: test.auth, Username: "user",
 			Secret: test.secret})
 		wantErr(t, what, err, test.want)
 	}
-	wantErr(t, "set a short secret", n.SetInitiatorCHAPSecret(short), win.ISDSCShortCHAPSecret)
-	wantErr(t, "set a long secret", n.SetInitiatorCHAPSecret(long), win.ISDSCInvalidCHAPSecret)
+	wantErr(t, "set a short secret", n.SetInitiatorCHAPSecret(short), winerr.ISDSCShortCHAPSecret)
+	wantErr(t, "set a long secret", n.SetInitiatorCHAPSecret(long), winerr.ISDSCInvalidCHAPSecret)
 }
 
 func TestLoginErrors(t *testing.T) {
 	n := New(disks{})
 	newTarget(t, n, Target{Portals: []win.ISCSIPortal{portal1}})
 	newTarget(t, n, Target{IQN: "iqn.other", Portals: []win.ISCSIPortal{portal2}})
-	login := func(what string, p win.ISCSIPortal, want win.Errno) {
+	login := func(what string, p win.ISCSIPortal, want winerr.Errno) {
 		t.Helper()
 		_, err := n.Login(win.ISCSILogin{Target: iqn, Portal: p})
 		wantErr(t, what, err, want)
 	}
-	login("before discovery", portal1, win.ISDSCTargetNotFound)
+	login("before discovery", portal1, winerr.ISDSCTargetNotFound)
 	must(t, n.AddSendTargetPortal(portal1))
-	login("at a portal of others", portal2, win.ISDSCNotFound)
+	login("at a portal of others", portal2, winerr.ISDSCNotFound)
 	must(t, n.SetPortal(portal1, false))
-	login("at a portal that is away", portal1, win.ISDSCConnectionFailed)
+	login("at a portal that is away", portal1, winerr.ISDSCConnectionFailed)
 	must(t, n.SetPortal(portal1, true))
 	login("at last", portal1, 0)
-	login("again", portal1, win.ISDSCTargetAlreadyLoggedIn)
+	login("again", portal1, winerr.ISDSCTargetAlreadyLoggedIn)
 	must(t, n.Remove(iqn))
-	login("after removal", portal1, win.ISDSCNotFound)
+	login("after removal", portal1, winerr.ISDSCNotFound)
 
-	wantErr(t, "log out of nothing", n.Logout(win.ISCSISessionID{AdapterUnique: 1}), win.ISDSCInvalidSessionID)
+	wantErr(t, "log out of nothing", n.Logout(win.ISCSISessionID{AdapterUnique: 1}), winerr.ISDSCInvalidSessionID)
 	_, err := n.SessionDevices(win.ISCSISessionID{AdapterUnique: 1})
-	wantErr(t, "devices of nothing", err, win.ISDSCInvalidSessionID)
+	wantErr(t, "devices of nothing", err, winerr.ISDSCInvalidSessionID)
 }
 
 // TestState: a network that is restored from the state file goes on as before, also

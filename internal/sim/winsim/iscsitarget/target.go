@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -53,19 +54,19 @@ const defaultPort = 3260
 func (t *target) authenticate(l login, own []byte) error {
 	if l.AuthType == win.ISCSINoAuth {
 		if t.CHAPUser != "" {
-			return win.ISDSCAuthenticationFailed
+			return winerr.ISDSCAuthenticationFailed
 		}
 		return nil
 	}
 	if t.CHAPUser == "" || t.CHAPUser != l.Username || !hmac.Equal(t.CHAPSecret, l.Secret) {
-		return win.ISDSCAuthenticationFailed
+		return winerr.ISDSCAuthenticationFailed
 	}
 	if l.AuthType == win.ISCSIMutualCHAP {
 		if own == nil {
-			return win.ISDSCAuthInfoUnavailable
+			return winerr.ISDSCAuthInfoUnavailable
 		}
 		if !hmac.Equal(t.MutualSecret, own) {
-			return win.ISDSCAuthenticationFailed
+			return winerr.ISDSCAuthenticationFailed
 		}
 	}
 	return nil
@@ -85,7 +86,7 @@ func (n *Network) add(spec Target) error {
 		return err
 	}
 	if _, exists := n.target(spec.IQN); exists {
-		return win.ErrorAlreadyExists
+		return winerr.ErrorAlreadyExists
 	}
 	id, err := n.FreeID()
 	t := target{IQN: spec.IQN, Number: id, CHAPUser: spec.CHAPUser}
@@ -116,7 +117,7 @@ func (n *Network) FreeID() (byte, error) {
 		id++
 	}
 	if id > math.MaxUint8 {
-		return 0, fmt.Errorf("there are %d targets: %w", id, win.ErrorNotSupported)
+		return 0, fmt.Errorf("there are %d targets: %w", id, winerr.ErrorNotSupported)
 	}
 	return byte(id), nil
 }
@@ -130,14 +131,14 @@ func (t Target) check() error {
 	})
 	switch {
 	case !named || len(t.IQN) > maxName || strings.ContainsFunc(t.IQN, bad):
-		return fmt.Errorf("its name: %w", win.ErrorInvalidParameter)
+		return fmt.Errorf("its name: %w", winerr.ErrorInvalidParameter)
 	case len(t.Portals) == 0:
-		return fmt.Errorf("it has no portal: %w", win.ErrorInvalidParameter)
+		return fmt.Errorf("it has no portal: %w", winerr.ErrorInvalidParameter)
 	case t.CHAPUser == "" && (t.CHAPSecret.Reveal() != "" || t.MutualSecret.Reveal() != ""):
-		return fmt.Errorf("there is a secret, and no user: %w", win.ErrorInvalidParameter)
+		return fmt.Errorf("there is a secret, and no user: %w", winerr.ErrorInvalidParameter)
 	case t.CHAPUser != "" && checkCHAPSecret(t.CHAPSecret) != nil,
 		t.MutualSecret.Reveal() != "" && checkCHAPSecret(t.MutualSecret) != nil:
-		return fmt.Errorf("a CHAP secret has %d to %d bytes: %w", minCHAPSecret, maxCHAPSecret, win.ErrorInvalidParameter)
+		return fmt.Errorf("a CHAP secret has %d to %d bytes: %w", minCHAPSecret, maxCHAPSecret, winerr.ErrorInvalidParameter)
 	}
 	for _, p := range t.Portals {
 		if err := checkPortal(p); err != nil {
@@ -151,7 +152,7 @@ func checkPortal(p win.ISCSIPortal) error {
 	const maxAddress = 255
 	bad := func(r rune) bool { return r <= ' ' || r > '~' }
 	if p.Address == "" || len(p.Address) > maxAddress || strings.ContainsFunc(p.Address, bad) {
-		return fmt.Errorf("the portal address %q: %w", p.Address, win.ErrorInvalidParameter)
+		return fmt.Errorf("the portal address %q: %w", p.Address, winerr.ErrorInvalidParameter)
 	}
 	return nil
 }

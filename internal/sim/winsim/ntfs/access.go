@@ -7,16 +7,18 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Account is whose process opens files. A nil Account is SYSTEM, which no access list is asked about
 // but for the entry that denies to create.
 type Account struct {
-	SID    win.SID
-	Groups []win.SID
+	SID    winid.SID
+	Groups []winid.SID
 }
 
-func (a *Account) is(sid win.SID) bool { return a.SID == sid || slices.Contains(a.Groups, sid) }
+func (a *Account) is(sid winid.SID) bool { return a.SID == sid || slices.Contains(a.Groups, sid) }
 
 // Accounts of containers, with the groups that count for files. `whoami /groups` prints those of
 // ContainerUser in a container that is isolated by processes. ContainerAdministrator is one of the
@@ -25,10 +27,10 @@ func (a *Account) is(sid win.SID) bool { return a.SID == sid || slices.Contains(
 // Source: https://github.com/moby/buildkit/pull/5791 and
 // https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/persistent-storage
 var (
-	ContainerUser = &Account{SID: win.SIDContainerUser,
-		Groups: []win.SID{win.SIDEveryone, win.SIDUsers, win.SIDAuthenticatedUsers}}
-	ContainerAdministrator = &Account{SID: win.SIDContainerAdministrator,
-		Groups: []win.SID{win.SIDEveryone, win.SIDUsers, win.SIDAuthenticatedUsers, win.SIDAdministrators}}
+	ContainerUser = &Account{SID: winid.SIDContainerUser,
+		Groups: []winid.SID{winid.SIDEveryone, winid.SIDUsers, winid.SIDAuthenticatedUsers}}
+	ContainerAdministrator = &Account{SID: winid.SIDContainerAdministrator,
+		Groups: []winid.SID{winid.SIDEveryone, winid.SIDUsers, winid.SIDAuthenticatedUsers, winid.SIDAdministrators}}
 )
 
 // FreshAccess is the access list that a format gives to the root directory, as `icacls` prints it of a
@@ -37,28 +39,28 @@ var (
 // Source: https://github.com/kubernetes-csi/csi-proxy/issues/382 and, for C: in containers on Windows
 // Server 2019, 2022 and 2025, https://github.com/microsoft/Windows-Containers/issues/539
 var FreshAccess = []win.ACE{
-	{Flags: below, Rights: win.FileFullControl, SID: win.SIDAdministrators},
-	{Flags: below, Rights: win.FileFullControl, SID: win.SIDSystem},
-	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: win.SIDCreatorOwner},
-	{Flags: below, Rights: win.FileReadExecute, SID: win.SIDUsers},
-	{Flags: win.ContainerInherit, Rights: win.FileAddSubdirectory, SID: win.SIDUsers},
-	{Flags: win.ContainerInherit | win.InheritOnly, Rights: win.FileAddFile, SID: win.SIDUsers},
-	{Rights: win.FileReadExecute, SID: win.SIDEveryone},
+	{Flags: below, Rights: win.FileFullControl, SID: winid.SIDAdministrators},
+	{Flags: below, Rights: win.FileFullControl, SID: winid.SIDSystem},
+	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: winid.SIDCreatorOwner},
+	{Flags: below, Rights: win.FileReadExecute, SID: winid.SIDUsers},
+	{Flags: win.ContainerInherit, Rights: win.FileAddSubdirectory, SID: winid.SIDUsers},
+	{Flags: win.ContainerInherit | win.InheritOnly, Rights: win.FileAddFile, SID: winid.SIDUsers},
+	{Rights: win.FileReadExecute, SID: winid.SIDEveryone},
 }
 
 // SplitAccess is FreshAccess with what is for the root apart from what is for all below. Windows' own
 // setup has taken both for the list of a format.
 var SplitAccess = []win.ACE{
-	{Rights: win.FileFullControl, SID: win.SIDAdministrators},
-	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: win.SIDAdministrators},
-	{Rights: win.FileFullControl, SID: win.SIDSystem},
-	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: win.SIDSystem},
-	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: win.SIDCreatorOwner},
-	{Rights: win.FileReadExecute, SID: win.SIDUsers},
-	{Flags: below | win.InheritOnly, Rights: win.GenericRead | win.GenericExecute, SID: win.SIDUsers},
-	{Flags: win.ContainerInherit, Rights: win.FileAddSubdirectory, SID: win.SIDUsers},
-	{Flags: win.ContainerInherit | win.InheritOnly, Rights: win.FileAddFile, SID: win.SIDUsers},
-	{Rights: win.FileReadExecute, SID: win.SIDEveryone},
+	{Rights: win.FileFullControl, SID: winid.SIDAdministrators},
+	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: winid.SIDAdministrators},
+	{Rights: win.FileFullControl, SID: winid.SIDSystem},
+	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: winid.SIDSystem},
+	{Flags: below | win.InheritOnly, Rights: win.GenericAll, SID: winid.SIDCreatorOwner},
+	{Rights: win.FileReadExecute, SID: winid.SIDUsers},
+	{Flags: below | win.InheritOnly, Rights: win.GenericRead | win.GenericExecute, SID: winid.SIDUsers},
+	{Flags: win.ContainerInherit, Rights: win.FileAddSubdirectory, SID: winid.SIDUsers},
+	{Flags: win.ContainerInherit | win.InheritOnly, Rights: win.FileAddFile, SID: winid.SIDUsers},
+	{Rights: win.FileReadExecute, SID: winid.SIDEveryone},
 }
 
 const below = win.ObjectInherit | win.ContainerInherit
@@ -67,9 +69,9 @@ const below = win.ObjectInherit | win.ContainerInherit
 // that DenyCreation adds.
 var (
 	privateAccess = []win.ACE{
-		{Rights: win.FileFullControl, SID: win.SIDSystem}, {Rights: win.FileFullControl, SID: win.SIDAdministrators},
+		{Rights: win.FileFullControl, SID: winid.SIDSystem}, {Rights: win.FileFullControl, SID: winid.SIDAdministrators},
 	}
-	deniedEntry = win.ACE{Type: win.AccessDenied, Rights: win.FileAddFile | win.FileAddSubdirectory, SID: win.SIDEveryone}
+	deniedEntry = win.ACE{Type: win.AccessDenied, Rights: win.FileAddFile | win.FileAddSubdirectory, SID: winid.SIDEveryone}
 )
 
 // SetRootAccess gives the root directory another list than FreshAccess.
@@ -117,9 +119,9 @@ func (n *Node) keepAccess() {
 // inherited returns what a new file or directory of an owner inherits from a list.
 //
 // Source: MS-DTYP 2.5.3.4.3 and https://learn.microsoft.com/windows/win32/secauthz/ace-inheritance-rules
-func inherited(list []win.ACE, directory bool, owner win.SID) (child []win.ACE) {
+func inherited(list []win.ACE, directory bool, owner winid.SID) (child []win.ACE) {
 	if owner == "" {
-		owner = win.SIDAdministrators
+		owner = winid.SIDAdministrators
 	}
 	for _, e := range list {
 		applies := e.Flags&win.ObjectInherit != 0
@@ -131,7 +133,7 @@ func inherited(list []win.ACE, directory bool, owner win.SID) (child []win.ACE) 
 			}
 		}
 		kept := win.ACE{Type: e.Type, Flags: goesOn | win.InheritedACE, Rights: e.Rights, SID: e.SID}
-		if applies && e.SID == win.SIDCreatorOwner {
+		if applies && e.SID == winid.SIDCreatorOwner {
 			child = append(child, win.ACE{Type: e.Type, Flags: win.InheritedACE, Rights: e.Rights, SID: owner})
 			applies = false
 		}
@@ -196,7 +198,7 @@ func (h *Handle) AccessList() ([]win.ACE, error) {
 func (h *Handle) AddAccess(entries []win.ACE) error {
 	const needed = win.ReadControl | win.WriteDAC
 	if h.access&needed != needed {
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	n := h.node
 	denied := n.denied // its entry isn't in the list of n

@@ -9,7 +9,7 @@
 // that Open reports, and joins volumes to drive letters and mount points. It does
 // no locking: the owner holds one lock around every call.
 //
-// Calls fail with the win.Errno that NTFS's status becomes in Win32.
+// Calls fail with the winerr.Errno that NTFS's status becomes in Win32.
 package ntfs
 
 import (
@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -136,7 +137,7 @@ type Node struct {
 	denied     bool      // an entry of its access list denies to create in it
 	private    bool      // only SYSTEM and the Administrators own and open it
 	access     []win.ACE // its access list, if it isn't what private, or the directory above, makes of it
-	owner      win.SID   // whose process has made it; "" for SYSTEM and the Administrators
+	owner      winid.SID // whose process has made it; "" for SYSTEM and the Administrators
 	reparse    []byte    // REPARSE_DATA_BUFFER, or nil
 	children   []*Node   // sorted by their folded names
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Reparse is the error of an open that met a reparse point which it wasn't told
@@ -96,7 +97,7 @@ func (n *Node) sharing(access win.Access, share win.Share) bool {
 // is empty; created tells which. If the entry is a reparse point that o doesn't ask
 // for itself, it gives a *Reparse. If dir itself is a reparse point, or has become
 // one since it was opened, nothing is found in it: that is
-// win.ErrorReparsePointEncountered, as opens relative to a handle always have
+// winerr.ErrorReparsePointEncountered, as opens relative to a handle always have
 // OBJ_DONT_REPARSE.
 func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
 	return f.OpenAs(nil, dir, name, o)
@@ -106,17 +107,17 @@ func (f *FS) Open(dir *Node, name string, o win.OpenOptions) (h *Handle, created
 func (f *FS) OpenAs(a *Account, dir *Node, name string, o win.OpenOptions) (h *Handle, created bool, err error) {
 	if o.Options&win.FileDirectoryFile != 0 && o.Options&win.FileNonDirectoryFile != 0 ||
 		o.Options&win.FileDeleteOnClose != 0 && o.Access&win.Delete == 0 {
-		return nil, false, win.ErrorInvalidParameter
+		return nil, false, winerr.ErrorInvalidParameter
 	}
 	node := dir
 	if name != "" {
 		switch {
 		case dir.Deleted():
-			return nil, false, win.ErrorDeletePending
+			return nil, false, winerr.ErrorDeletePending
 		case dir.reparse != nil:
-			return nil, false, win.ErrorReparsePointEncountered
+			return nil, false, winerr.ErrorReparsePointEncountered
 		case !dir.isDir():
-			return nil, false, win.ErrorPathNotFound
+			return nil, false, winerr.ErrorPathNotFound
 		}
 		if err := CheckName(name); err != nil {
 			return nil, false, err
@@ -128,7 +129,7 @@ func (f *FS) OpenAs(a *Account, dir *Node, name string, o win.OpenOptions) (h *H
 				right = win.FileAddSubdirectory
 			}
 			if (dir.denies(writeRights, o) || !dir.allows(a, right)) && o.Disposition != win.FileOpen {
-				return nil, false, win.ErrorAccessDenied
+				return nil, false, winerr.ErrorAccessDenied
 			}
 			if node, err = f.create(dir, name, o); err != nil {
 				return nil, false, err
@@ -143,7 +144,7 @@ func (f *FS) OpenAs(a *Account, dir *Node, name string, o win.OpenOptions) (h *H
 		return nil, false, err
 	}
 	if !node.allows(a, mapGeneric(o.Access)) {
-		return nil, false, win.ErrorAccessDenied
+		return nil, false, winerr.ErrorAccessDenied
 	}
 	return node.open(o), false, nil
 }
@@ -151,11 +152,11 @@ func (f *FS) OpenAs(a *Account, dir *Node, name string, o win.OpenOptions) (h *H
 func (f *FS) create(dir *Node, name string, o win.OpenOptions) (*Node, error) {
 	switch {
 	case o.Disposition == win.FileOpen:
-		return nil, win.ErrorFileNotFound
+		return nil, winerr.ErrorFileNotFound
 	case o.Disposition != win.FileCreate && o.Disposition != win.FileOpenIf:
-		return nil, win.ErrorInvalidParameter
+		return nil, winerr.ErrorInvalidParameter
 	case !f.fits(1, 0):
-		return nil, win.ErrorDiskFull
+		return nil, winerr.ErrorDiskFull
 	}
 	n := &Node{fs: f, id: f.nextID, created: win.FileTimeOf(time.Now()), private: o.Private}
 	if o.Options&win.FileDirectoryFile != 0 {
@@ -174,23 +175,23 @@ func (n *Node) checkOpen(o win.OpenOptions) error {
 	readOnly := n.attributes&win.AttributeReadOnly != 0
 	switch {
 	case n.Deleted():
-		return win.ErrorDeletePending
+		return winerr.ErrorDeletePending
 	case o.Disposition == win.FileCreate:
-		return win.ErrorAlreadyExists
+		return winerr.ErrorAlreadyExists
 	case o.Disposition != win.FileOpen && o.Disposition != win.FileOpenIf:
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	case n.reparse != nil && o.Options&win.FileOpenReparsePoint == 0:
 		return &Reparse{n}
 	case o.Options&win.FileDirectoryFile != 0 && !n.isDir():
-		return win.ErrorDirectory
+		return winerr.ErrorDirectory
 	case o.Options&win.FileNonDirectoryFile != 0 && n.isDir():
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case !n.isDir() && readOnly && access&writeRights != 0, readOnly && o.Options&win.FileDeleteOnClose != 0:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case n.denies(access, o):
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case !n.sharing(access, o.Share):
-		return win.ErrorSharingViolation
+		return winerr.ErrorSharingViolation
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func (h *Handle) Info() win.FileInfo { return h.node.Info() }
 
 func (h *Handle) need(a win.Access) error {
 	if h.access&a == 0 {
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	return nil
 }
@@ -246,7 +247,7 @@ const readDirBatch = 16
 // A file, which has none, gives ErrorInvalidParameter.
 func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 	if !h.node.isDir() {
-		return nil, win.ErrorInvalidParameter
+		return nil, winerr.ErrorInvalidParameter
 	}
 	if err := h.need(win.FileListDirectory); err != nil {
 		return nil, err
@@ -264,7 +265,7 @@ func (h *Handle) ReadDir(restart bool) ([]win.DirEntry, error) {
 		h.position = c.folded
 	}
 	if len(entries) == 0 {
-		return nil, win.ErrorNoMoreFiles
+		return nil, winerr.ErrorNoMoreFiles
 	}
 	return entries, nil
 }
@@ -281,7 +282,7 @@ func (h *Handle) SetContents(p []byte) error {
 	if !n.gone { // else its space is free already
 		more := n.fs.roundUp(int64(len(p))) - n.fs.roundUp(n.Size())
 		if more > 0 && !n.fs.fits(0, more) {
-			return win.ErrorDiskFull
+			return winerr.ErrorDiskFull
 		}
 		n.fs.data += more
 	}
@@ -296,7 +297,7 @@ func (h *Handle) SetContents(p []byte) error {
 // data checks that a handle can be used to read or write contents.
 func (h *Handle) data(right win.Access) error {
 	if h.node.isDir() {
-		return win.ErrorInvalidFunction
+		return winerr.ErrorInvalidFunction
 	}
 	return h.need(right)
 }
@@ -329,7 +330,7 @@ func (h *Handle) CreationDenied() (bool, error) {
 func (h *Handle) DenyCreation(deny bool) error {
 	const needed = win.ReadControl | win.WriteDAC
 	if h.access&needed != needed {
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	if h.node.denied != deny {
 		h.node.denied = deny
@@ -347,11 +348,11 @@ func (h *Handle) Private() (bool, error) {
 func (h *Handle) LockByte(offset int64) error {
 	switch {
 	case h.node.isDir():
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	case h.access&(win.FileListDirectory|win.FileAddFile) == 0:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case slices.Contains(h.node.Locked(), offset):
-		return win.ErrorLockViolation
+		return winerr.ErrorLockViolation
 	}
 	h.locked = append(h.locked, offset)
 	return nil
@@ -360,7 +361,7 @@ func (h *Handle) LockByte(offset int64) error {
 // GetReparse returns the REPARSE_DATA_BUFFER (FSCTL_GET_REPARSE_POINT).
 func (h *Handle) GetReparse() ([]byte, error) {
 	if h.node.reparse == nil {
-		return nil, win.ErrorNotAReparsePoint
+		return nil, winerr.ErrorNotAReparsePoint
 	}
 	return slices.Clone(h.node.reparse), nil
 }
@@ -379,15 +380,15 @@ func (h *Handle) SetReparse(data []byte) error {
 	}
 	switch tag := tagOf(data); {
 	case n == n.fs.root:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case n.gone: // STATUS_FILE_DELETED, as DeviceIoControl tells it
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case tag == win.TagMountPoint && !n.isDir():
-		return win.ErrorDirectory
+		return winerr.ErrorDirectory
 	case len(n.children) > 0:
-		return win.ErrorDirNotEmpty
+		return winerr.ErrorDirNotEmpty
 	case n.reparse != nil && tag != tagOf(n.reparse):
-		return win.ErrorReparseTagMismatch
+		return winerr.ErrorReparseTagMismatch
 	}
 	n.reparse = slices.Clone(data)
 	n.attributes |= win.AttributeReparsePoint
@@ -404,15 +405,15 @@ func (h *Handle) DeleteReparse(data []byte) error {
 	}
 	switch {
 	case len(data) != reparseHeader || le.Uint16(data[4:]) != 0:
-		return win.ErrorInvalidReparseData
+		return winerr.ErrorInvalidReparseData
 	case tagOf(data) <= lastReservedTag:
-		return win.ErrorReparseTagInvalid
+		return winerr.ErrorReparseTagInvalid
 	case tagOf(data)&microsoftTag == 0: // its owner's GUID is missing
-		return win.ErrorInvalidReparseData
+		return winerr.ErrorInvalidReparseData
 	case n.reparse == nil:
-		return win.ErrorNotAReparsePoint
+		return winerr.ErrorNotAReparsePoint
 	case tagOf(data) != tagOf(n.reparse):
-		return win.ErrorReparseTagMismatch
+		return winerr.ErrorReparseTagMismatch
 	}
 	n.reparse = nil
 	n.attributes &^= win.AttributeReparsePoint
@@ -437,11 +438,11 @@ func (h *Handle) Delete() error {
 func (n *Node) canDelete() error {
 	switch {
 	case n == n.fs.root:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case n.gone:
-		return win.ErrorDeletePending
+		return winerr.ErrorDeletePending
 	case len(n.children) > 0:
-		return win.ErrorDirNotEmpty
+		return winerr.ErrorDirNotEmpty
 	}
 	return nil
 }
@@ -459,31 +460,31 @@ func (h *Handle) Rename(newDir *Node, name string, replace bool) error {
 	}
 	switch {
 	case newDir.fs != n.fs:
-		return win.ErrorNotSameDevice
+		return winerr.ErrorNotSameDevice
 	case n.Deleted() || newDir.Deleted():
-		return win.ErrorDeletePending
+		return winerr.ErrorDeletePending
 	case newDir.reparse != nil:
 		return &Reparse{newDir}
 	case !newDir.isDir():
-		return win.ErrorPathNotFound
+		return winerr.ErrorPathNotFound
 	case newDir.below(n):
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	case newDir != n.parent && newDir.denied:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case n == n.fs.root, n.openBelow():
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	// The I/O manager opens another directory for writing first.
 	if everything := win.ShareRead | win.ShareWrite | win.ShareDelete; newDir != n.parent &&
 		!newDir.sharing(win.FileAddFile, everything) {
-		return win.ErrorSharingViolation
+		return winerr.ErrorSharingViolation
 	}
 	if old, exists := newDir.Lookup(name); exists && old != n {
 		switch {
 		case !replace:
-			return win.ErrorAlreadyExists
+			return winerr.ErrorAlreadyExists
 		case old.isDir(), old.attributes&win.AttributeReadOnly != 0, len(old.handles) > 0:
-			return win.ErrorAccessDenied
+			return winerr.ErrorAccessDenied
 		}
 		old.remove()
 	}
@@ -507,20 +508,20 @@ const (
 // checkReparse refuses what FsRtlValidateReparsePointBuffer does.
 func checkReparse(data []byte) error {
 	if len(data) < reparseHeader || len(data) > win.MaximumReparseDataSize {
-		return win.ErrorInvalidReparseData
+		return winerr.ErrorInvalidReparseData
 	}
 	tag, header := tagOf(data), reparseHeader
 	switch {
 	case tag <= lastReservedTag:
-		return win.ErrorReparseTagInvalid
+		return winerr.ErrorReparseTagInvalid
 	case tag&microsoftTag == 0:
 		header = reparseGUIDHeader
 	}
 	if len(data) != header+int(le.Uint16(data[4:])) {
-		return win.ErrorInvalidReparseData
+		return winerr.ErrorInvalidReparseData
 	}
 	if _, err := win.DecodeReparsePoint(data); err != nil {
-		return win.ErrorInvalidReparseData
+		return winerr.ErrorInvalidReparseData
 	}
 	return nil
 }

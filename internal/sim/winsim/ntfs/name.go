@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // maxName is the length of a name in UTF-16 units.
@@ -18,13 +19,13 @@ const maxName = 255
 func CheckName(name string) error {
 	switch {
 	case name == "" || name == "." || name == "..":
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	case !utf8.ValidString(name) && win.StringFromUTF16(win.AppendUTF16(nil, name)) != name: // not WTF-8
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	case strings.ContainsAny(name, `"*/:<>?\|`), strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 }):
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	case len(name) > maxName && len(win.AppendUTF16(nil, name)) > maxName: // a unit takes a byte at least
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	}
 	return nil
 }

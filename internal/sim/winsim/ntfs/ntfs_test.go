@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -95,7 +96,7 @@ func TestNames(t *testing.T) {
 		if !ok || n.Name() != "Käse" {
 			t.Errorf("Lookup(%q) = %v, %v", alias, n, ok)
 		}
-		wantErr(t, "create "+alias, openErr(t, f, alias, makeDir), win.ErrorAlreadyExists)
+		wantErr(t, "create "+alias, openErr(t, f, alias, makeDir), winerr.ErrorAlreadyExists)
 	}
 	// Simple upper case only, and never from another block into ASCII.
 	for _, other := range []string{"\u212Aäse", "kase", "käſe"} {
@@ -108,13 +109,13 @@ func TestNames(t *testing.T) {
 		"a..b":                            nil,
 		"ends in dot.":                    nil, // refused by Win32, not by NTFS
 		strings.Repeat("ä", 255):          nil,
-		strings.Repeat("ä", 256):          win.ErrorInvalidName,
-		strings.Repeat("\U00010400", 128): win.ErrorInvalidName,
-		`a\b`:                             win.ErrorInvalidName,
-		"a\x1fb":                          win.ErrorInvalidName,
-		"a\xffb":                          win.ErrorInvalidName,
-		"a\xed\xa0\xbdb":                  nil,                  // half a surrogate pair
-		"\xed\xa0\xbd\xed\xb2\xbe":        win.ErrorInvalidName, // two halves that are a whole one
+		strings.Repeat("ä", 256):          winerr.ErrorInvalidName,
+		strings.Repeat("\U00010400", 128): winerr.ErrorInvalidName,
+		`a\b`:                             winerr.ErrorInvalidName,
+		"a\x1fb":                          winerr.ErrorInvalidName,
+		"a\xffb":                          winerr.ErrorInvalidName,
+		"a\xed\xa0\xbdb":                  nil,                     // half a surrogate pair
+		"\xed\xa0\xbd\xed\xb2\xbe":        winerr.ErrorInvalidName, // two halves that are a whole one
 	} {
 		h, _, err := f.Open(f.Root(), name, makeDir)
 		if err != want {
@@ -134,14 +135,14 @@ func TestDelete(t *testing.T) {
 	dir := mustOpen(t, f, "dir", toDelete)
 	root, _, err := f.Open(f.Root(), "", toDelete)
 	must(t, err)
-	wantErr(t, "root", root.Delete(), win.ErrorAccessDenied)
+	wantErr(t, "root", root.Delete(), winerr.ErrorAccessDenied)
 	root.Close()
 
 	used := f.Used()
 	other := mustOpen(t, f, `dir\file`, toDelete)
 	wantErr(t, "delete", other.Delete(), nil)
 	wantErr(t, "again", other.Delete(), nil)
-	wantErr(t, "rename what is being deleted", other.Rename(f.Root(), "x", false), win.ErrorDeletePending)
+	wantErr(t, "rename what is being deleted", other.Rename(f.Root(), "x", false), winerr.ErrorDeletePending)
 	other.Close()
 	if f.Used() >= used {
 		t.Errorf("used %d bytes before and %d after", used, f.Used())
@@ -151,7 +152,7 @@ func TestDelete(t *testing.T) {
 	}
 	wantErr(t, "delete empty directory", dir.Delete(), nil)
 	h, _, err := f.Open(dir.Node(), "new", makeDir)
-	if err != win.ErrorDeletePending {
+	if err != winerr.ErrorDeletePending {
 		t.Errorf("create in a deleted directory: %v, %v", h, err)
 	}
 }
@@ -165,13 +166,13 @@ func TestRename(t *testing.T) {
 	a, c := f.Root().children[0], f.Root().children[1]
 	h := mustOpen(t, f, "a", toDelete)
 
-	wantErr(t, "below itself", h.Rename(a.children[0], "x", false), win.ErrorInvalidParameter)
-	wantErr(t, "replace a directory", h.Rename(f.Root(), "C", true), win.ErrorAccessDenied)
-	wantErr(t, "bad name", h.Rename(f.Root(), "x:y", false), win.ErrorInvalidName)
-	wantErr(t, "another volume", h.Rename(New(mebi, 0).Root(), "x", false), win.ErrorNotSameDevice)
+	wantErr(t, "below itself", h.Rename(a.children[0], "x", false), winerr.ErrorInvalidParameter)
+	wantErr(t, "replace a directory", h.Rename(f.Root(), "C", true), winerr.ErrorAccessDenied)
+	wantErr(t, "bad name", h.Rename(f.Root(), "x:y", false), winerr.ErrorInvalidName)
+	wantErr(t, "another volume", h.Rename(New(mebi, 0).Root(), "x", false), winerr.ErrorNotSameDevice)
 
 	held := mustOpen(t, f, "c", with(openDir, func(o *win.OpenOptions) { o.Share = win.ShareRead }))
-	wantErr(t, "into a directory not shared for writing", h.Rename(c, "x", false), win.ErrorSharingViolation)
+	wantErr(t, "into a directory not shared for writing", h.Rename(c, "x", false), winerr.ErrorSharingViolation)
 	held.Close()
 
 	wantErr(t, "replace a file", h.Rename(f.Root(), "file", true), nil)
@@ -191,10 +192,10 @@ func TestReparse(t *testing.T) {
 	junction := win.NewJunction(`C:\x`).Encode()
 	mustOpen(t, f, "d", makeDir).Close()
 	h := mustOpen(t, f, "d", toReparse)
-	wantErr(t, "delete, cut off", h.DeleteReparse(junction[:4:4]), win.ErrorInvalidReparseData)
-	wantErr(t, "set, cut off", h.SetReparse(junction[:len(junction)-1]), win.ErrorInvalidReparseData)
-	wantErr(t, "too large", h.SetReparse(make([]byte, win.MaximumReparseDataSize+1)), win.ErrorInvalidReparseData)
-	wantErr(t, "reserved tag", h.SetReparse(make([]byte, 8)), win.ErrorReparseTagInvalid)
+	wantErr(t, "delete, cut off", h.DeleteReparse(junction[:4:4]), winerr.ErrorInvalidReparseData)
+	wantErr(t, "set, cut off", h.SetReparse(junction[:len(junction)-1]), winerr.ErrorInvalidReparseData)
+	wantErr(t, "too large", h.SetReparse(make([]byte, win.MaximumReparseDataSize+1)), winerr.ErrorInvalidReparseData)
+	wantErr(t, "reserved tag", h.SetReparse(make([]byte, 8)), winerr.ErrorReparseTagInvalid)
 	// A holder without ShareDelete can't keep it from becoming a link.
 	mustOpen(t, f, "d", with(openDir, func(o *win.OpenOptions) { o.Share = win.ShareRead }))
 	wantErr(t, "set", h.SetReparse(junction), nil)
@@ -228,7 +229,7 @@ func TestReadDir(t *testing.T) {
 	list := func(restart bool) (names []string) {
 		for {
 			entries, err := h.ReadDir(restart)
-			if err == win.ErrorNoMoreFiles {
+			if err == winerr.ErrorNoMoreFiles {
 				return names
 			}
 			must(t, err)
@@ -263,11 +264,11 @@ func TestReadDir(t *testing.T) {
 
 	file := mustOpen(t, f, want[readDirBatch], writeFile)
 	_, err = file.ReadDir(true)
-	wantErr(t, "of a file", err, win.ErrorInvalidParameter)
+	wantErr(t, "of a file", err, winerr.ErrorInvalidParameter)
 	noList := mustOpen(t, f, want[readDirBatch+1], any0)
 	noList.node.attributes = win.AttributeDirectory
 	_, err = noList.ReadDir(true)
-	wantErr(t, "without the right", err, win.ErrorAccessDenied)
+	wantErr(t, "without the right", err, winerr.ErrorAccessDenied)
 }
 
 func TestContentsAndSpace(t *testing.T) {
@@ -287,7 +288,7 @@ func TestContentsAndSpace(t *testing.T) {
 	if got := f.Used() - base; got != 2*4096 {
 		t.Errorf("4099 bytes take %d", got)
 	}
-	wantErr(t, "more than there is room for", h.SetContents(make([]byte, 9*mebi)), win.ErrorDiskFull)
+	wantErr(t, "more than there is room for", h.SetContents(make([]byte, 9*mebi)), winerr.ErrorDiskFull)
 	if got, err := h.Contents(); err != nil || len(got) != 4099 || got[0] != 0 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
@@ -297,10 +298,10 @@ func TestContentsAndSpace(t *testing.T) {
 		t.Errorf("a byte takes %d", got)
 	}
 	reader := mustOpen(t, f, "file", with(writeFile, func(o *win.OpenOptions) { o.Access = win.GenericRead }))
-	wantErr(t, "write without the right", reader.SetContents(nil), win.ErrorAccessDenied)
+	wantErr(t, "write without the right", reader.SetContents(nil), winerr.ErrorAccessDenied)
 	deleted := mustOpen(t, f, "file", toDelete)
 	_, err := deleted.Contents()
-	wantErr(t, "read without the right", err, win.ErrorAccessDenied)
+	wantErr(t, "read without the right", err, winerr.ErrorAccessDenied)
 	wantErr(t, "delete", deleted.Delete(), nil)
 	deleted.Close()
 	must(t, h.SetContents(make([]byte, mebi)))
@@ -314,7 +315,7 @@ func TestContentsAndSpace(t *testing.T) {
 	for ; full == nil && files < 1e5; files++ {
 		full = openErr(t, f, fmt.Sprint(files), writeFile)
 	}
-	wantErr(t, "one file too many", full, win.ErrorDiskFull)
+	wantErr(t, "one file too many", full, winerr.ErrorDiskFull)
 	f.Extend(8 * mebi)
 	wantErr(t, "after growth", openErr(t, f, fmt.Sprint(files), writeFile), nil)
 	f.Extend(mebi)

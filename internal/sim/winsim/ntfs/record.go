@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -41,7 +42,7 @@ type nodeRecord struct {
 	Denied      bool               `json:",omitempty"`
 	Private     bool               `json:",omitempty"`
 	Access      []win.ACE          `json:",omitempty"`
-	Owner       win.SID            `json:",omitempty"`
+	Owner       winid.SID          `json:",omitempty"`
 	Reparse     []byte             `json:",omitempty"`
 	Data        []byte             `json:",omitempty"`
 	Unflushed   bool               `json:",omitempty"`

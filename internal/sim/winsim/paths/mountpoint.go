@@ -12,6 +12,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // mountPoint opens the directory of a mount point, or what is there in its place,
@@ -26,7 +27,7 @@ func (s *Space) mountPoint(path string, access win.Access) (Opened, *volumes.Vol
 	host, ok := op.Volume()
 	if !ok {
 		op.Close()
-		return Opened{}, nil, win.ErrorNotAReparsePoint
+		return Opened{}, nil, winerr.ErrorNotAReparsePoint
 	}
 	return op, host, nil
 }
@@ -45,7 +46,7 @@ func (s *Space) mountPointToChange(path string) (Opened, *volumes.Volume, error)
 	op, host, err := s.mountPoint(path, win.FileWriteAttributes)
 	if err == nil && s.DeniesMountPoint(op.Handle) {
 		op.Close()
-		return Opened{}, nil, win.ErrorAccessDenied
+		return Opened{}, nil, winerr.ErrorAccessDenied
 	}
 	return op, host, err
 }
@@ -69,7 +70,7 @@ func driveLetter(path string) (letter string, ok bool) {
 // \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
 func (s *Space) VolumeNameAt(mountPoint string) (string, error) {
 	if !strings.HasSuffix(mountPoint, `\`) {
-		return "", win.ErrorInvalidName
+		return "", winerr.ErrorInvalidName
 	}
 	letter, isLetter := driveLetter(strings.TrimPrefix(mountPoint, `\\?\`))
 	id, rest, isName := volumes.ParseName(mountPoint)
@@ -79,17 +80,17 @@ func (s *Space) VolumeNameAt(mountPoint string) (string, error) {
 			v, ok = s.Volumes.WithLetter(letter)
 		}
 		if !ok {
-			return "", win.ErrorFileNotFound
+			return "", winerr.ErrorFileNotFound
 		}
 		return v.Name(), nil
 	}
 	if number, partition, ok := parsePartitionPath(mountPoint); ok {
 		if s.Settings.NoPartitionDevices {
-			return "", win.ErrorPathNotFound
+			return "", winerr.ErrorPathNotFound
 		}
 		v, ok := s.Volumes.Find(func(v *volumes.Volume) bool { return v.Disk.Number == number && v.Number == partition })
 		if !ok {
-			return "", win.ErrorPathNotFound
+			return "", winerr.ErrorPathNotFound
 		}
 		return v.Name(), nil
 	}
@@ -120,7 +121,7 @@ func mountedVolume(op Opened) (string, error) {
 	}
 	name, ok := r.Volume()
 	if !ok { // a junction or symbolic link to something else
-		return "", win.ErrorInvalidParameter
+		return "", winerr.ErrorInvalidParameter
 	}
 	return name, nil
 }
@@ -130,22 +131,22 @@ func mountedVolume(op Opened) (string, error) {
 func (s *Space) SetMountPoint(mountPoint, volume string) error {
 	id, rest, ok := volumes.ParseName(volume)
 	if !ok || rest != `\` {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	if !strings.HasSuffix(mountPoint, `\`) {
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	}
 	v, ok := s.Volumes.WithID(id)
 	if !ok {
-		return win.ErrorFileNotFound
+		return winerr.ErrorFileNotFound
 	}
 	if letter, ok := driveLetter(mountPoint); ok {
 		_, taken := s.Volumes.WithLetter(letter)
 		switch {
 		case taken:
-			return win.ErrorDirNotEmpty
+			return winerr.ErrorDirNotEmpty
 		case v.Letter != "": // it has one already (pbatard/rufus#239)
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		s.Volumes.SetLetter(v, letter)
 		return nil
@@ -155,8 +156,8 @@ func (s *Space) SetMountPoint(mountPoint, volume string) error {
 
 func (s *Space) mount(mountPoint string, v *volumes.Volume) error {
 	op, host, err := s.mountPointToChange(mountPoint)
-	if err == win.ErrorFileNotFound {
-		return win.ErrorPathNotFound
+	if err == winerr.ErrorFileNotFound {
+		return winerr.ErrorPathNotFound
 	}
 	if err != nil {
 		return err
@@ -164,9 +165,9 @@ func (s *Space) mount(mountPoint string, v *volumes.Volume) error {
 	defer op.Close()
 	switch {
 	case !host.HasMountPoints():
-		return win.ErrorInvalidFunction
+		return winerr.ErrorInvalidFunction
 	case op.Info().IsReparsePoint():
-		return win.ErrorDirNotEmpty
+		return winerr.ErrorDirNotEmpty
 	}
 	if err := op.SetReparse(win.NewMountPoint(v.Name()).Encode()); err != nil {
 		return err
@@ -178,15 +179,15 @@ func (s *Space) mount(mountPoint string, v *volumes.Volume) error {
 // DeleteMountPoint is DeleteVolumeMountPointW: the directory stays, empty.
 func (s *Space) DeleteMountPoint(mountPoint string) error {
 	if !strings.HasSuffix(mountPoint, `\`) {
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	}
 	if letter, ok := driveLetter(mountPoint); ok {
 		v, ok := s.Volumes.WithLetter(letter)
 		switch {
 		case !ok:
-			return win.ErrorFileNotFound
+			return winerr.ErrorFileNotFound
 		case v.Disk.System:
-			return win.ErrorAccessDenied
+			return winerr.ErrorAccessDenied
 		}
 		s.Volumes.SetLetter(v, "")
 		return nil
@@ -219,7 +220,7 @@ func (s *Space) unmount(mountPoint string) error {
 	}
 	s.Volumes.Dismounted(host, op.Node().Path())
 	if !present && s.Settings.GoneMountPointHalf {
-		return win.ErrorFileNotFound
+		return winerr.ErrorFileNotFound
 	}
 	return nil
 }

@@ -16,18 +16,20 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Errors of path resolution that package win has no constant for.
 //
 // Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes
 const (
-	errorDirNotRoot          win.Errno = 144  // ERROR_DIR_NOT_ROOT
-	errorCantAccessFile      win.Errno = 1920 // ERROR_CANT_ACCESS_FILE: nobody knows the reparse tag
-	errorCantResolveFilename win.Errno = 1921 // ERROR_CANT_RESOLVE_FILENAME
+	errorDirNotRoot          winerr.Errno = 144  // ERROR_DIR_NOT_ROOT
+	errorCantAccessFile      winerr.Errno = 1920 // ERROR_CANT_ACCESS_FILE: nobody knows the reparse tag
+	errorCantResolveFilename winerr.Errno = 1921 // ERROR_CANT_RESOLVE_FILENAME
 	// ERROR_SYMLINK_CLASS_DISABLED: by default Windows follows no link that it meets
 	// on a server (fsutil behavior query SymlinkEvaluation).
-	errorSymlinkClassDisabled win.Errno = 1463
+	errorSymlinkClassDisabled winerr.Errno = 1463
 )
 
 // maxReparse is how many links the I/O manager follows on the way to one file.
@@ -87,7 +89,7 @@ type Location struct {
 type dosPath struct {
 	drive         string // "C"; or
 	server, share string // of a UNC path; or
-	volume        win.GUID
+	volume        winid.GUID
 	names         []string
 }
 
@@ -98,7 +100,7 @@ type dosPath struct {
 func parsePath(path string) (dosPath, error) {
 	if id, rest, ok := volumes.ParseName(path); ok {
 		if rest == "" { // the device, not its root directory
-			return dosPath{}, win.ErrorInvalidParameter
+			return dosPath{}, winerr.ErrorInvalidParameter
 		}
 		names, err := splitVerbatim(rest)
 		return dosPath{volume: id, names: names}, err
@@ -109,19 +111,19 @@ func parsePath(path string) (dosPath, error) {
 			return parseUNC(path[4:], verbatim)
 		}
 		if len(path) >= 6 && strings.EqualFold(path[:6], `Volume`) {
-			return dosPath{}, win.ErrorPathNotFound
+			return dosPath{}, winerr.ErrorPathNotFound
 		}
 	} else {
 		path = strings.ReplaceAll(path, `/`, `\`)
 		switch {
 		case strings.HasPrefix(path, `\\.\`):
-			return dosPath{}, win.ErrorFileNotFound
+			return dosPath{}, winerr.ErrorFileNotFound
 		case strings.HasPrefix(path, `\\`):
 			return parseUNC(path[2:], verbatim)
 		}
 	}
 	if len(path) < 3 || !isLetter(path[0]) || path[1] != ':' || path[2] != '\\' {
-		return dosPath{}, win.ErrorInvalidName
+		return dosPath{}, winerr.ErrorInvalidName
 	}
 	names, err := splitPath(path[2:], verbatim)
 	return dosPath{drive: path[:1], names: names}, err
@@ -132,7 +134,7 @@ func parseUNC(path string, verbatim bool) (dosPath, error) {
 	server, path, _ := strings.Cut(path, `\`)
 	share, path, _ := strings.Cut(path, `\`)
 	if server == "" || share == "" {
-		return dosPath{}, win.ErrorInvalidName
+		return dosPath{}, winerr.ErrorInvalidName
 	}
 	names, err := splitPath(`\`+path, verbatim)
 	return dosPath{server: server, share: share, names: names}, err
@@ -157,7 +159,7 @@ func splitVerbatim(path string) ([]string, error) {
 	names := strings.Split(path, `\`)
 	for _, name := range names {
 		if name == "" || name == "." || name == ".." {
-			return nil, win.ErrorInvalidName
+			return nil, winerr.ErrorInvalidName
 		}
 	}
 	return names, nil
@@ -197,7 +199,7 @@ func (s *Space) Locate(path string) (Location, error) {
 		v, ok = s.Volumes.WithLetter(p.drive)
 	}
 	if !ok {
-		return Location{}, win.ErrorPathNotFound
+		return Location{}, winerr.ErrorPathNotFound
 	}
 	return Location{v, p.names}, nil
 }
@@ -205,8 +207,8 @@ func (s *Space) Locate(path string) (Location, error) {
 // locate is Locate for an open: the device of a volume is no directory.
 func (s *Space) locate(path string, o win.OpenOptions) (Location, error) {
 	l, err := s.Locate(path)
-	if err == win.ErrorInvalidParameter && o.Options&win.FileDirectoryFile != 0 {
-		err = win.ErrorDirectory
+	if err == winerr.ErrorInvalidParameter && o.Options&win.FileDirectoryFile != 0 {
+		err = winerr.ErrorDirectory
 	}
 	return l, err
 }
@@ -231,12 +233,12 @@ func (op Opened) Volume() (*volumes.Volume, bool) {
 func (s *Space) Open(path string, o win.OpenOptions) (op Opened, err error) {
 	if strings.HasSuffix(path, `\`) {
 		defer func() {
-			if err == win.ErrorDirectory && s.Settings.FileAsDirectory != 0 {
+			if err == winerr.ErrorDirectory && s.Settings.FileAsDirectory != 0 {
 				err = s.Settings.FileAsDirectory
 			}
 		}()
 		if o.Options&win.FileNonDirectoryFile != 0 {
-			return Opened{}, win.ErrorInvalidName
+			return Opened{}, winerr.ErrorInvalidName
 		}
 		o.Options |= win.FileDirectoryFile
 	}
@@ -250,8 +252,8 @@ func (s *Space) Open(path string, o win.OpenOptions) (op Opened, err error) {
 // OpenByWin32 is Open by a function of Win32, which has other errors than NtCreateFile.
 func (s *Space) OpenByWin32(path string, o win.OpenOptions) (Opened, error) {
 	op, err := s.Open(path, o)
-	if err == win.ErrorDeletePending && s.Settings.DeletePendingDenied {
-		err = win.ErrorAccessDenied
+	if err == winerr.ErrorDeletePending && s.Settings.DeletePendingDenied {
+		err = winerr.ErrorAccessDenied
 	}
 	return op, err
 }
@@ -301,7 +303,7 @@ func (s *Space) Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.
 		for i, name := range names[:n-1] {
 			child, ok := dir.Lookup(name)
 			if !ok {
-				return nil, win.ErrorPathNotFound
+				return nil, winerr.ErrorPathNotFound
 			}
 			if child.Info().IsReparsePoint() {
 				return nil, &Reparse{&ntfs.Reparse{Node: child}, names[i+1:]}
@@ -321,19 +323,19 @@ func (s *Space) Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.
 
 // openIn opens name in dir, or dir itself if name is empty.
 func (s *Space) openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
-	missing := win.ErrorFileNotFound
+	missing := winerr.ErrorFileNotFound
 	if !r.Writable() {
 		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory |
 			win.FileWriteAttributes | win.Delete | win.WriteDAC
 		onClose := o.Options&win.FileDeleteOnClose != 0 && o.Disposition != win.FileCreate
 		if onClose && s.Settings.DeleteOnCloseDenied {
-			return nil, win.ErrorAccessDenied
+			return nil, winerr.ErrorAccessDenied
 		}
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
-			return nil, win.ErrorWriteProtect
+			return nil, winerr.ErrorWriteProtect
 		}
 		if o.Disposition == win.FileOpenIf {
-			o.Disposition, missing = win.FileOpen, win.ErrorWriteProtect
+			o.Disposition, missing = win.FileOpen, winerr.ErrorWriteProtect
 		}
 	}
 	account := s.account
@@ -341,7 +343,7 @@ func (s *Space) openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.O
 		account = nil // a server asks for the user of the mapping, who may do everything here
 	}
 	file, _, err := fs.OpenAs(account, dir, name, o)
-	if err == win.ErrorFileNotFound {
+	if err == winerr.ErrorFileNotFound {
 		return nil, missing
 	}
 	return file, err
@@ -375,7 +377,7 @@ func (s *Space) follow(from Root, link *Reparse, o win.OpenOptions) (Location, e
 // Information is GetVolumeInformationW of the root of a volume or share.
 func (s *Space) Information(root string) (win.VolumeInformation, error) {
 	if !strings.HasSuffix(root, `\`) {
-		return win.VolumeInformation{}, win.ErrorInvalidName
+		return win.VolumeInformation{}, winerr.ErrorInvalidName
 	}
 	op, err := s.OpenByWin32(root, openDirectory)
 	if err != nil {

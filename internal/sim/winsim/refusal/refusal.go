@@ -8,22 +8,22 @@ package refusal
 import (
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 type refusal struct {
 	text  string
-	errno win.Errno
+	errno winerr.Errno
 }
 
 // New returns an error with the text alone, and errno for errors.Is.
-func New(errno win.Errno, format string, a ...any) error {
+func New(errno winerr.Errno, format string, a ...any) error {
 	return refusal{fmt.Sprintf(format, a...), errno}
 }
 
 // NotFound is the refusal of a call on an object that isn't there.
 func NotFound(what, name string) error {
-	return New(win.ErrorNotFound, "there is no %s %s", what, name)
+	return New(winerr.ErrorNotFound, "there is no %s %s", what, name)
 }
 
 func (r refusal) Error() string { return r.text }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -25,12 +26,12 @@ const ISCSIInitiator = "MSiSCSI"
 //
 // Source: https://learn.microsoft.com/windows/win32/debug/system-error-codes--1000-1299-
 const (
-	errorServiceNoThread          win.Errno = 1054
-	errorServiceDatabaseLocked    win.Errno = 1055
-	errorInvalidServiceAccount    win.Errno = 1057
-	errorCircularDependency       win.Errno = 1059
-	errorServiceDependencyDeleted win.Errno = 1075
-	errorServiceNeverStarted      win.Errno = 1077 // exit code: not since the node started
+	errorServiceNoThread          winerr.Errno = 1054
+	errorServiceDatabaseLocked    winerr.Errno = 1055
+	errorInvalidServiceAccount    winerr.Errno = 1057
+	errorCircularDependency       winerr.Errno = 1059
+	errorServiceDependencyDeleted winerr.Errno = 1075
+	errorServiceNeverStarted      winerr.Errno = 1077 // exit code: not since the node started
 )
 
 // Spec is a service of the node.
@@ -46,7 +47,7 @@ type Spec struct {
 	// itself, such as 2, 5, 1053 or 1069, is the answer of the call that starts it;
 	// any other number, such as 1066 or 1067, is the exit code with which it stops
 	// again while it is starting.
-	StartError win.Errno
+	StartError winerr.Errno
 }
 
 // Node is what the service manager needs of the node that it is on.
@@ -78,7 +79,7 @@ type service struct {
 type record struct {
 	Spec     Spec // Running isn't used: State tells
 	State    win.ServiceState
-	ExitCode win.Errno
+	ExitCode winerr.Errno
 }
 
 // New returns a service manager without services.
@@ -165,12 +166,12 @@ func (m *Manager) activeDependents(name string) []*service {
 func (m *Manager) Query(name string) (win.Service, error) {
 	v, ok := m.find(name)
 	if !ok {
-		return win.Service{}, win.ErrorServiceDoesNotExist
+		return win.Service{}, winerr.ErrorServiceDoesNotExist
 	}
 	answer := win.Service{
 		DisplayName: v.Spec.DisplayName, StartType: v.Spec.StartType, State: v.State, ExitCode: v.ExitCode,
 	}
-	if v.ExitCode == win.ErrorServiceSpecificError {
+	if v.ExitCode == winerr.ErrorServiceSpecificError {
 		answer.SpecificExitCode = 1
 	}
 	return answer, nil
@@ -188,10 +189,10 @@ func (m *Manager) Start(name string, d time.Duration) error {
 	v, ok := m.find(name)
 	switch {
 	case !ok:
-		return win.ErrorServiceDoesNotExist
+		return winerr.ErrorServiceDoesNotExist
 	// Guess: a service that is stopping can't be started, with error 1056, as one that runs.
 	case v.State != win.ServiceStopped:
-		return win.ErrorServiceAlreadyRunning
+		return winerr.ErrorServiceAlreadyRunning
 	}
 	return m.start(v, d)
 }
@@ -202,13 +203,13 @@ func (m *Manager) Stop(name string, d time.Duration) error {
 	v, ok := m.find(name)
 	switch {
 	case !ok:
-		return win.ErrorServiceDoesNotExist
+		return winerr.ErrorServiceDoesNotExist
 	case v.State == win.ServiceStopped:
-		return win.ErrorServiceNotActive
+		return winerr.ErrorServiceNotActive
 	case v.State != win.ServiceRunning:
-		return win.ErrorServiceCannotAcceptCtrl
+		return winerr.ErrorServiceCannotAcceptCtrl
 	case len(m.activeDependents(name)) > 0:
-		return win.ErrorDependentServicesRunning
+		return winerr.ErrorDependentServicesRunning
 	}
 	m.setState(v, win.ServiceStopPending, 0)
 	m.finish(v, d)
@@ -218,7 +219,7 @@ func (m *Manager) Stop(name string, d time.Duration) error {
 // ActiveDependents is EnumDependentServicesW(SERVICE_ACTIVE).
 func (m *Manager) ActiveDependents(name string) ([]string, error) {
 	if _, ok := m.find(name); !ok {
-		return nil, win.ErrorServiceDoesNotExist
+		return nil, winerr.ErrorServiceDoesNotExist
 	}
 	var names []string
 	for _, v := range m.activeDependents(name) {
@@ -242,9 +243,9 @@ func (m *Manager) start(v *service, d time.Duration) error {
 
 // startRefusal starts what a service depends on and returns why the service manager
 // can't start the service itself, 0 if it can.
-func (m *Manager) startRefusal(v *service) win.Errno {
+func (m *Manager) startRefusal(v *service) winerr.Errno {
 	if v.Spec.StartType == win.ServiceDisabled {
-		return win.ErrorServiceDisabled
+		return winerr.ErrorServiceDisabled
 	}
 	for _, name := range v.Spec.DependsOn {
 		d, ok := m.find(name)
@@ -255,13 +256,13 @@ func (m *Manager) startRefusal(v *service) win.Errno {
 			_ = m.start(d, m.node.StartTime) // its state tells
 		}
 		if d.State != win.ServiceRunning && d.State != win.ServiceStartPending {
-			return win.ErrorServiceDependencyFail
+			return winerr.ErrorServiceDependencyFail
 		}
 	}
 	switch v.Spec.StartError {
-	case win.ErrorFileNotFound, win.ErrorPathNotFound, win.ErrorAccessDenied, win.ErrorServiceRequestTimeout,
-		errorServiceNoThread, errorServiceDatabaseLocked, errorInvalidServiceAccount, win.ErrorServiceDependencyFail,
-		win.ErrorServiceLogonFailed, win.ErrorServiceMarkedForDelete, errorServiceDependencyDeleted:
+	case winerr.ErrorFileNotFound, winerr.ErrorPathNotFound, winerr.ErrorAccessDenied, winerr.ErrorServiceRequestTimeout,
+		errorServiceNoThread, errorServiceDatabaseLocked, errorInvalidServiceAccount, winerr.ErrorServiceDependencyFail,
+		winerr.ErrorServiceLogonFailed, winerr.ErrorServiceMarkedForDelete, errorServiceDependencyDeleted:
 		return v.Spec.StartError
 	}
 	return 0
@@ -311,16 +312,16 @@ func (m *Manager) leavePending(v *service) {
 }
 
 // fail stops a service that was starting, and with it those that wait for it.
-func (m *Manager) fail(v *service, exitCode win.Errno) {
+func (m *Manager) fail(v *service, exitCode winerr.Errno) {
 	m.setState(v, win.ServiceStopped, exitCode)
 	for _, dependent := range m.dependents(v.Spec.Name) {
 		if dependent.State == win.ServiceStartPending {
-			m.fail(dependent, win.ErrorServiceDependencyFail)
+			m.fail(dependent, winerr.ErrorServiceDependencyFail)
 		}
 	}
 }
 
-func (m *Manager) setState(v *service, state win.ServiceState, exitCode win.Errno) {
+func (m *Manager) setState(v *service, state win.ServiceState, exitCode winerr.Errno) {
 	v.State, v.ExitCode = state, exitCode
 	m.touch(v.Spec.Name)
 }
@@ -364,20 +365,20 @@ func (m *Manager) Add(spec Spec) error {
 
 func (m *Manager) add(spec Spec) error {
 	if err := winname.CheckService(spec.Name); err != nil {
-		return fmt.Errorf("%w: %w", err, win.ErrorInvalidParameter)
+		return fmt.Errorf("%w: %w", err, winerr.ErrorInvalidParameter)
 	}
 	if spec.StartType > win.ServiceDisabled {
-		return fmt.Errorf("a start type of %d: %w", spec.StartType, win.ErrorInvalidParameter)
+		return fmt.Errorf("a start type of %d: %w", spec.StartType, winerr.ErrorInvalidParameter)
 	}
 	if _, exists := m.find(spec.Name); exists {
-		return win.ErrorAlreadyExists
+		return winerr.ErrorAlreadyExists
 	}
 	for _, name := range spec.DependsOn {
 		if winname.Equal(name, spec.Name) || m.leadsTo(name, spec.Name) {
 			return fmt.Errorf("it depends on itself, by %s: %w", name, errorCircularDependency)
 		}
 		if spec.Running && !m.Runs(name) {
-			return fmt.Errorf("it runs, while %s doesn't: %w", name, win.ErrorInvalidParameter)
+			return fmt.Errorf("it runs, while %s doesn't: %w", name, winerr.ErrorInvalidParameter)
 		}
 	}
 	if spec.DisplayName == "" {
@@ -411,7 +412,7 @@ func (m *Manager) leadsTo(from, to string) bool {
 func (m *Manager) Remove(name string) error {
 	v, ok := m.find(name)
 	if !ok {
-		return fmt.Errorf("no service %s: %w", name, win.ErrorNotFound)
+		return fmt.Errorf("no service %s: %w", name, winerr.ErrorNotFound)
 	}
 	m.fail(v, 0)
 	delete(m.byName, winname.Upper(name))

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // node is a service manager with a clock of its own.
@@ -86,7 +87,7 @@ func addService(t *testing.T, m *node, spec Spec) {
 }
 
 // wantService checks the state of a service and its exit code.
-func wantService(t *testing.T, m *node, name string, state win.ServiceState, exitCode win.Errno) {
+func wantService(t *testing.T, m *node, name string, state win.ServiceState, exitCode winerr.Errno) {
 	t.Helper()
 	v, err := m.Query(name)
 	if err != nil || v.State != state || v.ExitCode != exitCode {
@@ -100,13 +101,13 @@ func TestStates(t *testing.T) {
 	addService(t, m, Spec{Name: "Base", DisplayName: "The base"})
 	addService(t, m, Spec{Name: "Top", DependsOn: []string{"base"}})
 	wantService(t, m, "TOP", win.ServiceStopped, errorServiceNeverStarted)
-	wantErr(t, "stop a stopped one", m.Stop("Base", 0), win.ErrorServiceNotActive)
+	wantErr(t, "stop a stopped one", m.Stop("Base", 0), winerr.ErrorServiceNotActive)
 
 	must(t, m.Start("top", time.Minute))
 	wantService(t, m, "Base", win.ServiceStartPending, 0)
 	wantService(t, m, "Top", win.ServiceStartPending, 0)
-	wantErr(t, "start a starting one", m.Start("Top", 0), win.ErrorServiceAlreadyRunning)
-	wantErr(t, "stop a starting one", m.Stop("Top", 0), win.ErrorServiceCannotAcceptCtrl)
+	wantErr(t, "start a starting one", m.Start("Top", 0), winerr.ErrorServiceAlreadyRunning)
+	wantErr(t, "stop a starting one", m.Stop("Top", 0), winerr.ErrorServiceCannotAcceptCtrl)
 	m.pass(time.Second)
 	wantService(t, m, "Base", win.ServiceRunning, 0)
 	m.pass(time.Minute - 1)
@@ -119,13 +120,13 @@ func TestStates(t *testing.T) {
 
 	must(t, m.Stop("Top", 2*time.Second))
 	wantService(t, m, "Top", win.ServiceStopPending, 0)
-	wantErr(t, "stop what a stopping one needs", m.Stop("Base", 0), win.ErrorDependentServicesRunning)
-	wantErr(t, "start a stopping one", m.Start("Top", 0), win.ErrorServiceAlreadyRunning)
+	wantErr(t, "stop what a stopping one needs", m.Stop("Base", 0), winerr.ErrorDependentServicesRunning)
+	wantErr(t, "start a stopping one", m.Start("Top", 0), winerr.ErrorServiceAlreadyRunning)
 	m.pass(2 * time.Second)
 	wantService(t, m, "Top", win.ServiceStopped, 0)
 	must(t, m.Stop("Base", time.Second))
-	wantErr(t, "start what needs a stopping one", m.Start("Top", 0), win.ErrorServiceDependencyFail)
-	wantService(t, m, "Top", win.ServiceStopped, win.ErrorServiceDependencyFail)
+	wantErr(t, "start what needs a stopping one", m.Start("Top", 0), winerr.ErrorServiceDependencyFail)
+	wantService(t, m, "Top", win.ServiceStopped, winerr.ErrorServiceDependencyFail)
 }
 
 // reopen takes the services through a state file, as a restart of the process does.
@@ -179,14 +180,14 @@ func TestRestartOnTheWay(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec           Spec
-		call, exitCode win.Errno
-		dependent      win.Errno // answer to the start of one that depends on it
+		call, exitCode winerr.Errno
+		dependent      winerr.Errno // answer to the start of one that depends on it
 	}{
-		"logon":            {Spec{StartError: win.ErrorServiceLogonFailed}, 1069, 1069, 1068},
-		"timeout":          {Spec{StartError: win.ErrorServiceRequestTimeout}, 1053, 1053, 1068},
-		"no program":       {Spec{StartError: win.ErrorFileNotFound}, 2, 2, 1068},
-		"its own error":    {Spec{StartError: win.ErrorServiceSpecificError}, 0, 1066, 1068},
-		"crash":            {Spec{StartError: win.ErrorProcessAborted}, 0, 1067, 1068},
+		"logon":            {Spec{StartError: winerr.ErrorServiceLogonFailed}, 1069, 1069, 1068},
+		"timeout":          {Spec{StartError: winerr.ErrorServiceRequestTimeout}, 1053, 1053, 1068},
+		"no program":       {Spec{StartError: winerr.ErrorFileNotFound}, 2, 2, 1068},
+		"its own error":    {Spec{StartError: winerr.ErrorServiceSpecificError}, 0, 1066, 1068},
+		"crash":            {Spec{StartError: winerr.ErrorProcessAborted}, 0, 1067, 1068},
 		"disabled":         {Spec{StartType: win.ServiceDisabled}, 1058, 1058, 1068},
 		"lost dependency":  {Spec{DependsOn: []string{"nothing"}}, 1075, 1075, 1068},
 		"nothing is wrong": {Spec{}, 0, 0, 0},
@@ -211,7 +212,7 @@ func TestStartErrors(t *testing.T) {
 // TestFailsOnTheWay: who waits for a service that fails later fails with it.
 func TestFailsOnTheWay(t *testing.T) {
 	m := newNode(t, time.Second)
-	addService(t, m, Spec{Name: "Base", StartError: win.ErrorServiceSpecificError})
+	addService(t, m, Spec{Name: "Base", StartError: winerr.ErrorServiceSpecificError})
 	addService(t, m, Spec{Name: "Middle", DependsOn: []string{"Base"}})
 	addService(t, m, Spec{Name: "Top", DependsOn: []string{"Middle"}})
 	must(t, m.Start("Top", time.Second))
@@ -221,21 +222,21 @@ func TestFailsOnTheWay(t *testing.T) {
 	m.pass(time.Second / 2) // over the failure that the restart has kept from happening
 	wantService(t, m, "Top", win.ServiceStartPending, 0)
 	m.settle()
-	wantService(t, m, "Base", win.ServiceStopped, win.ErrorServiceSpecificError)
+	wantService(t, m, "Base", win.ServiceStopped, winerr.ErrorServiceSpecificError)
 	if v, err := m.Query("Base"); err != nil || v.SpecificExitCode == 0 {
 		t.Errorf("the service's own exit code is %d, %v", v.SpecificExitCode, err)
 	}
 	for _, name := range []string{"Middle", "Top"} {
-		wantService(t, m, name, win.ServiceStopped, win.ErrorServiceDependencyFail)
+		wantService(t, m, name, win.ServiceStopped, winerr.ErrorServiceDependencyFail)
 	}
 
 	addService(t, m, Spec{Name: "Removed"})
 	addService(t, m, Spec{Name: "Waits", DependsOn: []string{"Removed"}})
 	must(t, m.Start("Waits", time.Second))
 	must(t, m.Remove("removed"))
-	wantService(t, m, "Waits", win.ServiceStopped, win.ErrorServiceDependencyFail)
+	wantService(t, m, "Waits", win.ServiceStopped, winerr.ErrorServiceDependencyFail)
 	_, err := m.Query("Removed")
-	wantErr(t, "query a removed one", err, win.ErrorServiceDoesNotExist)
+	wantErr(t, "query a removed one", err, winerr.ErrorServiceDoesNotExist)
 	addService(t, m, Spec{Name: "Removed"})
 	m.settle() // over the end of its first start
 	wantService(t, m, "Removed", win.ServiceStopped, errorServiceNeverStarted)
@@ -247,13 +248,13 @@ func TestRestart(t *testing.T) {
 	addService(t, m, Spec{Name: "Needed"})
 	addService(t, m, Spec{Name: "Manual", Running: true})
 	addService(t, m, Spec{Name: "Driver", StartType: win.ServiceSystemStart})
-	addService(t, m, Spec{Name: "Broken", StartType: win.ServiceAutoStart, StartError: win.ErrorServiceLogonFailed})
+	addService(t, m, Spec{Name: "Broken", StartType: win.ServiceAutoStart, StartError: winerr.ErrorServiceLogonFailed})
 	m.Restart()
 	wantService(t, m, "Late", win.ServiceRunning, 0)
 	wantService(t, m, "Needed", win.ServiceRunning, 0)
 	wantService(t, m, "Driver", win.ServiceRunning, 0)
 	wantService(t, m, "Manual", win.ServiceStopped, errorServiceNeverStarted)
-	wantService(t, m, "Broken", win.ServiceStopped, win.ErrorServiceLogonFailed)
+	wantService(t, m, "Broken", win.ServiceStopped, winerr.ErrorServiceLogonFailed)
 	wantService(t, m, ISCSIInitiator, win.ServiceStopped, errorServiceNeverStarted)
 	m.SetStartType("msiscsi", win.ServiceAutoStart)
 	m.SetStartType("nothing", win.ServiceAutoStart)
@@ -272,7 +273,7 @@ func TestNames(t *testing.T) {
 	must(t, m.Stop("größe", 0))
 	must(t, m.Stop("\u212aubelet", 0))
 	wantService(t, m, "KUBELET", win.ServiceRunning, 0)
-	wantErr(t, "add a service in another case", m.Add(Spec{Name: "GRÖßE"}), win.ErrorAlreadyExists)
+	wantErr(t, "add a service in another case", m.Add(Spec{Name: "GRÖßE"}), winerr.ErrorAlreadyExists)
 }
 
 func TestErrors(t *testing.T) {
@@ -284,21 +285,21 @@ func TestErrors(t *testing.T) {
 	addService(t, m, Spec{Name: "Loop", DependsOn: []string{"Future"}})
 	for what, test := range map[string]struct {
 		err  error
-		want win.Errno
+		want winerr.Errno
 	}{
-		"query":          {queryErr, win.ErrorServiceDoesNotExist},
-		"start":          {m.Start("x", 0), win.ErrorServiceDoesNotExist},
-		"stop":           {m.Stop("x", 0), win.ErrorServiceDoesNotExist},
-		"dependents":     {dependentsErr, win.ErrorServiceDoesNotExist},
-		"remove":         {m.Remove("x"), win.ErrorNotFound},
-		"exists":         {add(Spec{Name: "msiscsi"}), win.ErrorAlreadyExists},
-		"no name":        {add(Spec{}), win.ErrorInvalidParameter},
-		"long name":      {add(Spec{Name: strings.Repeat("x", 257)}), win.ErrorInvalidParameter},
-		"slash":          {add(Spec{Name: `a\b`}), win.ErrorInvalidParameter},
-		"start type":     {add(Spec{Name: "x", StartType: 5}), win.ErrorInvalidParameter},
+		"query":          {queryErr, winerr.ErrorServiceDoesNotExist},
+		"start":          {m.Start("x", 0), winerr.ErrorServiceDoesNotExist},
+		"stop":           {m.Stop("x", 0), winerr.ErrorServiceDoesNotExist},
+		"dependents":     {dependentsErr, winerr.ErrorServiceDoesNotExist},
+		"remove":         {m.Remove("x"), winerr.ErrorNotFound},
+		"exists":         {add(Spec{Name: "msiscsi"}), winerr.ErrorAlreadyExists},
+		"no name":        {add(Spec{}), winerr.ErrorInvalidParameter},
+		"long name":      {add(Spec{Name: strings.Repeat("x", 257)}), winerr.ErrorInvalidParameter},
+		"slash":          {add(Spec{Name: `a\b`}), winerr.ErrorInvalidParameter},
+		"start type":     {add(Spec{Name: "x", StartType: 5}), winerr.ErrorInvalidParameter},
 		"on itself":      {add(Spec{Name: "x", DependsOn: []string{"X"}}), errorCircularDependency},
 		"circle":         {add(Spec{Name: "future", DependsOn: []string{"loop"}}), errorCircularDependency},
-		"runs too early": {add(Spec{Name: "x", DependsOn: []string{"MSiSCSI"}, Running: true}), win.ErrorInvalidParameter},
+		"runs too early": {add(Spec{Name: "x", DependsOn: []string{"MSiSCSI"}, Running: true}), winerr.ErrorInvalidParameter},
 	} {
 		wantErr(t, what, test.err, test.want)
 	}

@@ -8,7 +8,7 @@ package settings
 import (
 	"cmp"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Settings are the switches of the node's Windows: how it is configured, and how it
@@ -63,10 +63,10 @@ type Settings struct {
 	ClonesStayOffline bool
 	// GoneDisk is the error of what is open on a disk that was pulled out, and on its
 	// volumes; 0 is ErrorDeviceNotConnected. Unknown: which one the drivers give.
-	GoneDisk win.Errno `also:"55,433,1006"`
+	GoneDisk winerr.Errno `also:"55,433,1006"`
 	// GrowTooFar is the error of IOCTL_DISK_GROW_PARTITION into what isn't free; 0 is
 	// ErrorInvalidParameter. Unknown: which of the errors of the control code that is.
-	GrowTooFar win.Errno `also:"31"`
+	GrowTooFar winerr.Errno `also:"31"`
 	// FreshHandleToExtend makes FSCTL_EXTEND_VOLUME fail with ErrorInvalidParameter on a
 	// handle that was opened before the partition grew. Unknown: whether a handle keeps
 	// the length; public code opens a new one.
@@ -85,14 +85,14 @@ type Settings struct {
 	// FormatInUse is the error of MSFT_Volume.Format while somebody has the volume open;
 	// 0 is ErrorGenFailure. Unknown: which of the method's results that is, of
 	// which package winsys makes these numbers.
-	FormatInUse win.Errno `also:"121"`
+	FormatInUse winerr.Errno `also:"121"`
 	// SplitAccessList gives the root of a fresh file system its access list in the form in which the
 	// entries for the root itself, and those for what is below, are apart. Unknown: which form it has
 	// where.
 	SplitAccessList bool
 	// GoneMountPoint is the error of DeleteVolumeMountPointW at a mount point whose
 	// volume has gone; 0 is none, and the directory is free again. Unknown: which it is.
-	GoneMountPoint win.Errno `also:"2,3"`
+	GoneMountPoint winerr.Errno `also:"2,3"`
 
 	// GoneMountPointHalf makes DeleteVolumeMountPointW free the directory at such a mount
 	// point, and then fail with ErrorFileNotFound. Unknown: whether it does; the reparse point
@@ -106,7 +106,7 @@ type Settings struct {
 	// FileAsDirectory is the error of the path of a file with a backslash at its end; 0 is
 	// ErrorDirectory. Unknown: which it is, since Microsoft's model of NTFS and its driver for
 	// FAT disagree.
-	FileAsDirectory win.Errno `also:"123"`
+	FileAsDirectory winerr.Errno `also:"123"`
 	// DeleteOnCloseDenied makes an open with FileDeleteOnClose of a file on a volume that is
 	// read-only give ErrorAccessDenied; by itself it gives ErrorWriteProtect, as other opens to
 	// change a file do. Unknown: which NTFS looks at first, the option or the rights.
@@ -125,7 +125,7 @@ type Settings struct {
 
 	// LockedMountPoint is the error of DeleteVolumeMountPointW at a mount point whose volume is
 	// locked; 0 is none. Unknown: whether the mount manager opens the volume for that.
-	LockedMountPoint win.Errno `also:"5,21"`
+	LockedMountPoint winerr.Errno `also:"5,21"`
 
 	// MountManagerExclusive makes SetVolumeMountPointW and DeleteVolumeMountPointW open
 	// the directory for themselves alone: while somebody else has it open, other than for
@@ -165,11 +165,11 @@ type Settings struct {
 
 	// UnencryptedServer is the error of an SMB server that can't encrypt where that is
 	// required; 0 is ErrorAccessDenied. Unknown: which the client gives.
-	UnencryptedServer win.Errno `also:"50,58"`
+	UnencryptedServer winerr.Errno `also:"50,58"`
 	// NoServer is the error of a path on a server that isn't there, or doesn't answer; 0 is
 	// ErrorBadNetPath. Where Windows' WebDAV client is installed, it is ErrorBadNetName.
 	// MSFT_SmbGlobalMapping.Create asks the SMB client alone, and gives ErrorBadNetPath.
-	NoServer win.Errno `also:"67"`
+	NoServer winerr.Errno `also:"67"`
 }
 
 // BlankDisk is a way to say that a disk has no partition table.
@@ -193,4 +193,6 @@ const (
 )
 
 // GoneError is the error of what is open on a disk that has left.
-func (s *Settings) GoneError() win.Errno { return cmp.Or(s.GoneDisk, win.ErrorDeviceNotConnected) }
+func (s *Settings) GoneError() winerr.Errno {
+	return cmp.Or(s.GoneDisk, winerr.ErrorDeviceNotConnected)
+}

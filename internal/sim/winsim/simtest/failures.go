@@ -20,18 +20,18 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Errors are the errors that a call may have, one of each class: the device has left, it isn't
 // ready, somebody else uses it, it is sick for a moment, the node may not touch it, and one that
 // nobody has thought of.
-var Errors = []win.Errno{
-	win.ErrorDeviceNotConnected, win.ErrorNotReady, win.ErrorSharingViolation, sick, win.ErrorAccessDenied,
-	win.Errno(1337),
+var Errors = []winerr.Errno{
+	winerr.ErrorDeviceNotConnected, winerr.ErrorNotReady, winerr.ErrorSharingViolation, sick, winerr.ErrorAccessDenied,
+	winerr.Errno(1337),
 }
 
-const sick = win.ErrorIODevice
+const sick = winerr.ErrorIODevice
 
 // Attempt is an operation on a node that was made ready for it.
 type Attempt struct {
@@ -97,11 +97,11 @@ func errorAtEachCall(t *testing.T, tested string, operations map[string]func(t *
 				errnos := Errors
 				switch {
 				case wanted != nil && Sampled():
-					first, errnos = false, []win.Errno{sick}
+					first, errnos = false, []winerr.Errno{sick}
 				case wanted == nil && Sampled() && !first:
 					continue
 				case wanted == nil && (Sampled() || !first):
-					errnos = []win.Errno{Errors[i%len(Errors)]}
+					errnos = []winerr.Errno{Errors[i%len(Errors)]}
 				}
 				var mishaps []mishap
 				if first {
@@ -135,7 +135,7 @@ type call struct {
 // then, if errno is 0.
 type mishap struct {
 	call
-	errno win.Errno
+	errno winerr.Errno
 	times int
 }
 
@@ -217,7 +217,7 @@ func (a Attempt) meets(t *testing.T, m mishap, without outcome, passed map[strin
 		t.Errorf("%+v, and the operation has no error (-want +got):\n%s", m, cmp.Diff(without, got))
 		return
 	case errors.Is(err, ErrUnknown): // which is no error of a call
-	case m.times == 0 && (m.errno.Gone() || m.errno == win.ErrorNotReady) &&
+	case m.times == 0 && (m.errno.Gone() || m.errno == winerr.ErrorNotReady) &&
 		csiproxy.KindOf(err) == csiproxy.ErrNotFound: // what is always gone, or never ready, isn't there
 	case m.times == 1 && csiproxy.KindOf(err) == csiproxy.ErrUnavailable:
 	// A disk that refuses to say what it is, and had said it, is taken for another one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func TestPairwise(t *testing.T) {
@@ -71,7 +72,7 @@ func TestOnWindows(t *testing.T) {
 		}
 	}
 	OnWindows(t, winsim.Settings{MountManagerExclusive: true}, map[string]func(*testing.T){
-		"exclusive": func(t *testing.T) { exclusive(t, win.ErrorSharingViolation) },
+		"exclusive": func(t *testing.T) { exclusive(t, winerr.ErrorSharingViolation) },
 	})
 	exclusive(t, nil)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Kubelet is the kubelet directory of a simulated node.
@@ -104,10 +105,10 @@ func partition(t testing.TB, sys *winsim.System, number disk.Number, partitions 
 	for i := range partitions {
 		layout.Partitions = append(layout.Partitions, win.Partition{
 			Style: win.StyleGPT, StartingOffset: 16<<20 + int64(i)<<30, Length: 1 << 30,
-			Type: win.PartitionTypeBasicData, ID: win.NewGUID(), Attributes: attributes,
+			Type: win.PartitionTypeBasicData, ID: winid.NewGUID(), Attributes: attributes,
 		})
 	}
-	create := win.CreateDisk{Style: win.StyleGPT, DiskID: win.NewGUID(), MaxPartitionCount: 128}
+	create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}
 	_, err = h.Control(t.Context(), win.IoctlDiskCreateDisk, create.Encode(), nil)
 	Must(t, err)
 	_, err = h.Control(t.Context(), win.IoctlDiskSetDriveLayoutEx, layout.Encode(), nil)

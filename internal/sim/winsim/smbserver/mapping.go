@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -82,11 +83,11 @@ func (n *Network) Connections(opens func(*ntfs.FS) int) []win.SMBConnection {
 func (n *Network) CreateMapping(remotePath string, o win.SMBMappingOptions) error {
 	server, share, ok := parseShare(remotePath)
 	if !ok {
-		return win.ErrorBadNetName
+		return winerr.ErrorBadNetName
 	}
 	m := &mapping{RemotePath: remotePath, Server: server, Share: share, User: o.Username, RequirePrivacy: o.RequirePrivacy}
 	if _, exists := n.mappings[m.key()]; exists {
-		return win.ErrorAlreadyAssigned
+		return winerr.ErrorAlreadyAssigned
 	}
 	host, err := n.reach(server)
 	if err != nil {
@@ -98,7 +99,7 @@ func (n *Network) CreateMapping(remotePath string, o win.SMBMappingOptions) erro
 	for _, other := range n.mappings {
 		same := other.hasUser(server, m.User) && hmac.Equal(other.PasswordHash, m.PasswordHash)
 		if other.isOf(server) && !same {
-			return win.ErrorSessionCredentialConflict
+			return winerr.ErrorSessionCredentialConflict
 		}
 	}
 	if _, err := n.answer(m); err != nil {
@@ -115,7 +116,7 @@ func (n *Network) RemoveMapping(remotePath string) error {
 	server, share, _ := parseShare(remotePath)
 	m, ok := n.mappings[shareKey(server, share)]
 	if !ok {
-		return win.ErrorNotConnected
+		return winerr.ErrorNotConnected
 	}
 	n.endSessions(func(other *mapping) bool { return other == m })
 	n.forget(m)
@@ -166,7 +167,7 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 // and https://learn.microsoft.com/openspecs/windows_protocols/ms-smb2/652e0c14-5014-4470-999d-b174d7b2da87
 func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
 	defer func() {
-		if err == win.ErrorBadNetPath && n.settings.NoServer != 0 {
+		if err == winerr.ErrorBadNetPath && n.settings.NoServer != 0 {
 			err = n.settings.NoServer
 		}
 	}()
@@ -175,7 +176,7 @@ func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
 		if _, err := n.reach(server); err != nil {
 			return nil, err
 		}
-		return nil, win.ErrorAccessDenied
+		return nil, winerr.ErrorAccessDenied
 	}
 	sh, err := n.answer(m)
 	status := win.SMBMappingOK
@@ -196,7 +197,7 @@ func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
 func (n *Network) reach(name string) (*host, error) {
 	sv, ok := n.servers[winname.Upper(name)]
 	if !ok || sv.Unreachable {
-		return nil, win.ErrorBadNetPath
+		return nil, winerr.ErrorBadNetPath
 	}
 	return sv, nil
 }
@@ -208,17 +209,17 @@ func (n *Network) answer(m *mapping) (*share, error) {
 		return nil, err
 	}
 	if sv.NoEncryption && m.RequirePrivacy {
-		return nil, cmp.Or(n.settings.UnencryptedServer, win.ErrorAccessDenied)
+		return nil, cmp.Or(n.settings.UnencryptedServer, winerr.ErrorAccessDenied)
 	}
 	if user, ok := sv.Users[winname.Upper(m.User)]; !ok || !hmac.Equal(user.PasswordHash, m.PasswordHash) {
-		return nil, win.ErrorLogonFailure
+		return nil, winerr.ErrorLogonFailure
 	}
 	sh, ok := sv.Shares[winname.Upper(m.Share)]
 	if !ok {
-		return nil, win.ErrorBadNetName
+		return nil, winerr.ErrorBadNetName
 	}
 	if !sh.allows(m.User) {
-		return nil, win.ErrorAccessDenied
+		return nil, winerr.ErrorAccessDenied
 	}
 	return sh, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
@@ -100,7 +100,7 @@ func (n *Network) addShare(s Share) error {
 		return err
 	}
 	if s.SizeBytes = cmp.Or(s.SizeBytes, defaultShareSize); s.SizeBytes < minShareSize {
-		return fmt.Errorf("a size of %d bytes: %w", s.SizeBytes, win.ErrorInvalidParameter)
+		return fmt.Errorf("a size of %d bytes: %w", s.SizeBytes, winerr.ErrorInvalidParameter)
 	}
 	for _, user := range s.Users {
 		if err := checkUser(user); err != nil {
@@ -113,7 +113,7 @@ func (n *Network) addShare(s Share) error {
 		n.servers[winname.Upper(s.Server)] = sv
 	}
 	if _, exists := sv.Shares[winname.Upper(s.Name)]; exists {
-		return win.ErrorAlreadyExists
+		return winerr.ErrorAlreadyExists
 	}
 	s.Server, s.Users = sv.Name, slices.Clone(s.Users)
 	sh := &share{Share: s, fs: ntfs.New(s.SizeBytes, 0)}
@@ -140,7 +140,7 @@ func (n *Network) GrowShare(server, name string, sizeBytes int64) error {
 		case !ok:
 			return refusal.NotFound("share", name)
 		case sizeBytes < sh.fs.Capacity():
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		sh.fs.Extend(sizeBytes)
 		sh.SizeBytes = sh.fs.Capacity()
@@ -175,7 +175,7 @@ func (n *Network) SetUser(server, name string, password secret.Text) error {
 			return err
 		}
 		if password.Reveal() == "" { // no logon over the network goes without
-			return win.ErrorInvalidParameter
+			return winerr.ErrorInvalidParameter
 		}
 		hash, err := sv.hash(name, password)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -63,14 +63,14 @@ func parseShare(path string) (server, share string, ok bool) {
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || !utf8.ValidString(name) ||
 		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || strings.ContainsRune(`"*/:;<>?[\]|+=,`, r) }) {
-		return win.ErrorInvalidName
+		return winerr.ErrorInvalidName
 	}
 	return nil
 }
 
 func checkUser(name string) error {
 	if name == "" || !utf8.ValidString(name) {
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	}
 	return nil
 }

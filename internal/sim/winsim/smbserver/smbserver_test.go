@@ -16,6 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/secret"
 )
 
@@ -69,22 +70,22 @@ func TestCreateMapping(t *testing.T) {
 	for _, tc := range []struct {
 		name, path string
 		options    win.SMBMappingOptions
-		want       win.Errno
+		want       winerr.Errno
 	}{
-		{"directory", mapped + `\dir`, credentials, win.ErrorBadNetName},
-		{"backslash", mapped + `\`, credentials, win.ErrorBadNetName},
-		{"server only", `\\server`, credentials, win.ErrorBadNetName},
-		{"slashes", `//server/share`, credentials, win.ErrorBadNetName},
-		{"no server's name", `\\\share`, credentials, win.ErrorBadNetName},
-		{"no path", `x`, credentials, win.ErrorBadNetName},
-		{"password's case", mapped, upperPassword, win.ErrorLogonFailure},
-		{"no user, no share", `\\server\other`, otherUser, win.ErrorLogonFailure},
+		{"directory", mapped + `\dir`, credentials, winerr.ErrorBadNetName},
+		{"backslash", mapped + `\`, credentials, winerr.ErrorBadNetName},
+		{"server only", `\\server`, credentials, winerr.ErrorBadNetName},
+		{"slashes", `//server/share`, credentials, winerr.ErrorBadNetName},
+		{"no server's name", `\\\share`, credentials, winerr.ErrorBadNetName},
+		{"no path", `x`, credentials, winerr.ErrorBadNetName},
+		{"password's case", mapped, upperPassword, winerr.ErrorLogonFailure},
+		{"no user, no share", `\\server\other`, otherUser, winerr.ErrorLogonFailure},
 		{"user with a domain", mapped, with(func(o *win.SMBMappingOptions) { o.Username = `DOMAIN\user` }),
-			win.ErrorLogonFailure},
-		{"down, wrong password", `\\down\share`, otherPassword, win.ErrorBadNetPath},
-		{"not for the user", `\\server\theirs`, credentials, win.ErrorAccessDenied},
+			winerr.ErrorLogonFailure},
+		{"down, wrong password", `\\down\share`, otherPassword, winerr.ErrorBadNetPath},
+		{"not for the user", `\\server\theirs`, credentials, winerr.ErrorAccessDenied},
 		{"for the user in another case", `\\SERVER\HIS`, with(func(o *win.SMBMappingOptions) { o.Username = "USER" }), 0},
-		{"mapped already, wrong password", `\\server\his`, otherPassword, win.ErrorAlreadyAssigned},
+		{"mapped already, wrong password", `\\server\his`, otherPassword, winerr.ErrorAlreadyAssigned},
 	} {
 		n := newNetwork()
 		newShare(t, n)
@@ -93,7 +94,7 @@ func TestCreateMapping(t *testing.T) {
 		must(t, n.AddShare(Share{Server: "server", Name: "theirs", Users: []string{"a", "b"}}))
 		must(t, n.AddShare(Share{Server: "server", Name: "his", Users: []string{"a", "uSER"}}))
 		var want []win.SMBMapping
-		if tc.want == win.ErrorAlreadyAssigned {
+		if tc.want == winerr.ErrorAlreadyAssigned {
 			must(t, n.CreateMapping(`\\SERVER\his`, credentials))
 			want = n.Mappings()
 		}
@@ -116,16 +117,16 @@ func TestCredentialConflict(t *testing.T) {
 	must(t, n.SetUser("server", "other", newPassword))
 	must(t, n.SetUser("elsewhere", "other", newPassword))
 	other := win.SMBMappingOptions{Username: "other", Password: newPassword}
-	wantErr(t, "another user", n.CreateMapping(second, other), win.ErrorSessionCredentialConflict)
+	wantErr(t, "another user", n.CreateMapping(second, other), winerr.ErrorSessionCredentialConflict)
 	wantErr(t, "another server", n.CreateMapping(`\\elsewhere\share`, other), 0)
 	wantErr(t, "the same user", n.CreateMapping(second, credentials), 0)
 	must(t, n.RemoveMapping(second))
 
 	must(t, n.SetUser("server", "user", newPassword))
 	_, err := n.Connect("server", "share")
-	wantErr(t, "use the old password", err, win.ErrorLogonFailure)
+	wantErr(t, "use the old password", err, winerr.ErrorLogonFailure)
 	renewed := win.SMBMappingOptions{Username: "user", Password: newPassword}
-	wantErr(t, "a new password next to the old one", n.CreateMapping(second, renewed), win.ErrorSessionCredentialConflict)
+	wantErr(t, "a new password next to the old one", n.CreateMapping(second, renewed), winerr.ErrorSessionCredentialConflict)
 	must(t, n.RemoveMapping(mapped))
 	wantErr(t, "a new password alone", n.CreateMapping(second, renewed), 0)
 }
@@ -139,7 +140,7 @@ func TestServerWithoutEncryption(t *testing.T) {
 	must(t, n.CreateMapping(mapped, private))
 	must(t, n.SetState("server", State{NoEncryption: true}))
 	_, err := n.Connect("server", "share")
-	wantErr(t, "connect", err, win.ErrorAccessDenied)
+	wantErr(t, "connect", err, winerr.ErrorAccessDenied)
 }
 
 func TestServers(t *testing.T) {
@@ -178,31 +179,31 @@ func TestControlErrors(t *testing.T) {
 	before := n.Servers()
 	for name, tc := range map[string]struct {
 		err  error
-		want win.Errno
+		want winerr.Errno
 	}{
-		"share's size":       {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: 1}), win.ErrorInvalidParameter},
-		"negative size":      {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: -1}), win.ErrorInvalidParameter},
-		"a smaller share":    {n.GrowShare("server", "share", 1<<30), win.ErrorInvalidParameter},
-		"grow no share":      {n.GrowShare("server", "other", 1<<50), win.ErrorNotFound},
-		"share is there":     {n.AddShare(Share{Server: "SERVER", Name: "SHARE"}), win.ErrorAlreadyExists},
-		"no server name":     {n.AddShare(Share{Name: "x"}), win.ErrorInvalidName},
-		"no mapped name":     {n.AddShare(Share{Server: "x"}), win.ErrorInvalidName},
-		"server with path":   {n.AddShare(Share{Server: `a\b`, Name: "x"}), win.ErrorInvalidName},
-		"share with path":    {n.AddShare(Share{Server: "x", Name: `a\b`}), win.ErrorInvalidName},
-		"dots":               {n.AddShare(Share{Server: "x", Name: `..`}), win.ErrorInvalidName},
-		"dot":                {n.AddShare(Share{Server: ".", Name: `x`}), win.ErrorInvalidName},
-		"question mark":      {n.AddShare(Share{Server: "?", Name: `x`}), win.ErrorInvalidName},
-		"control character":  {n.AddShare(Share{Server: "x", Name: "a\x00"}), win.ErrorInvalidName},
-		"no text":            {n.AddShare(Share{Server: "x", Name: "a\xff"}), win.ErrorInvalidName},
-		"share for nobody":   {n.AddShare(Share{Server: "x", Name: "a", Users: []string{""}}), win.ErrorInvalidParameter},
-		"no such share":      {n.RemoveShare("server", "other"), win.ErrorNotFound},
-		"share of no server": {n.RemoveShare("other", "share"), win.ErrorNotFound},
-		"no user name":       {n.SetUser("server", "", password), win.ErrorInvalidParameter},
-		"user's name":        {n.SetUser("server", "\xff", password), win.ErrorInvalidParameter},
-		"no password":        {n.SetUser("server", "x", secret.Text{}), win.ErrorInvalidParameter},
-		"user of no server":  {n.SetUser("other", "x", password), win.ErrorNotFound},
-		"no such user":       {n.RemoveUser("server", "x"), win.ErrorNotFound},
-		"no such server":     {n.SetState("other", State{}), win.ErrorNotFound},
+		"share's size":       {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: 1}), winerr.ErrorInvalidParameter},
+		"negative size":      {n.AddShare(Share{Server: "server", Name: "other", SizeBytes: -1}), winerr.ErrorInvalidParameter},
+		"a smaller share":    {n.GrowShare("server", "share", 1<<30), winerr.ErrorInvalidParameter},
+		"grow no share":      {n.GrowShare("server", "other", 1<<50), winerr.ErrorNotFound},
+		"share is there":     {n.AddShare(Share{Server: "SERVER", Name: "SHARE"}), winerr.ErrorAlreadyExists},
+		"no server name":     {n.AddShare(Share{Name: "x"}), winerr.ErrorInvalidName},
+		"no mapped name":     {n.AddShare(Share{Server: "x"}), winerr.ErrorInvalidName},
+		"server with path":   {n.AddShare(Share{Server: `a\b`, Name: "x"}), winerr.ErrorInvalidName},
+		"share with path":    {n.AddShare(Share{Server: "x", Name: `a\b`}), winerr.ErrorInvalidName},
+		"dots":               {n.AddShare(Share{Server: "x", Name: `..`}), winerr.ErrorInvalidName},
+		"dot":                {n.AddShare(Share{Server: ".", Name: `x`}), winerr.ErrorInvalidName},
+		"question mark":      {n.AddShare(Share{Server: "?", Name: `x`}), winerr.ErrorInvalidName},
+		"control character":  {n.AddShare(Share{Server: "x", Name: "a\x00"}), winerr.ErrorInvalidName},
+		"no text":            {n.AddShare(Share{Server: "x", Name: "a\xff"}), winerr.ErrorInvalidName},
+		"share for nobody":   {n.AddShare(Share{Server: "x", Name: "a", Users: []string{""}}), winerr.ErrorInvalidParameter},
+		"no such share":      {n.RemoveShare("server", "other"), winerr.ErrorNotFound},
+		"share of no server": {n.RemoveShare("other", "share"), winerr.ErrorNotFound},
+		"no user name":       {n.SetUser("server", "", password), winerr.ErrorInvalidParameter},
+		"user's name":        {n.SetUser("server", "\xff", password), winerr.ErrorInvalidParameter},
+		"no password":        {n.SetUser("server", "x", secret.Text{}), winerr.ErrorInvalidParameter},
+		"user of no server":  {n.SetUser("other", "x", password), winerr.ErrorNotFound},
+		"no such user":       {n.RemoveUser("server", "x"), winerr.ErrorNotFound},
+		"no such server":     {n.SetState("other", State{}), winerr.ErrorNotFound},
 	} {
 		wantErr(t, name, tc.err, tc.want)
 	}

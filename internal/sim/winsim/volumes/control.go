@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Control is DeviceIoControl on a handle of a volume.
@@ -23,7 +24,7 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 		return v.isDirty(h, out)
 	case win.IoctlDiskIsWritable:
 		if !v.hasWritableDisk() {
-			return 0, win.ErrorWriteProtect
+			return 0, winerr.ErrorWriteProtect
 		}
 		return 0, nil
 	case win.IoctlStorageGetDeviceNumber:
@@ -39,7 +40,7 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 		// Guess: to take Windows' own volume offline gives error 5. The documentation only
 		// says that it can't be.
 		if v.Disk.System {
-			return 0, win.ErrorAccessDenied
+			return 0, winerr.ErrorAccessDenied
 		}
 		// Guess: the files of a file system that is mounted can't be used until the
 		// volume is online again.
@@ -53,7 +54,7 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 	case win.FsctlExtendVolume:
 		sectors, err := win.DecodeInt64(in)
 		if err != nil {
-			return 0, win.ErrorInvalidParameter
+			return 0, winerr.ErrorInvalidParameter
 		}
 		if err := v.extend(sectors); err != nil {
 			return 0, fsctlError(err)
@@ -62,7 +63,7 @@ func (m *Manager) Control(v *Volume, h Handle, code win.IoctlCode, in, out []byt
 	case win.FsctlGetNtfsVolumeData, win.FsctlGetRefsVolumeData:
 		return v.fileSystemData(code, out)
 	}
-	return 0, win.ErrorInvalidFunction
+	return 0, winerr.ErrorInvalidFunction
 }
 
 // extents is IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS: with room for the count only,
@@ -73,9 +74,9 @@ func (v *Volume) extents(out []byte) (int, error) {
 		{DiskNumber: v.Disk.Number, StartingOffset: v.Offset, Length: v.Length}})
 	switch {
 	case len(out) < headerSize:
-		return 0, win.ErrorInsufficientBuffer
+		return 0, winerr.ErrorInsufficientBuffer
 	case len(out) < len(answer):
-		return copy(out, answer[:headerSize]), win.ErrorMoreData
+		return copy(out, answer[:headerSize]), winerr.ErrorMoreData
 	}
 	return copy(out, answer), nil
 }
@@ -93,7 +94,7 @@ func (v *Volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
 	case code == win.FsctlGetRefsVolumeData && b.kind == kindReFS:
 		answer = encodeReFSVolumeData(b.serial, t.data(b))
 	default:
-		return 0, win.ErrorInvalidFunction
+		return 0, winerr.ErrorInvalidFunction
 	}
 	return disks.Reply(out, answer)
 }
@@ -101,8 +102,8 @@ func (v *Volume) fileSystemData(code win.IoctlCode, out []byte) (int, error) {
 // fsctlError is what a file system control gives on a volume that has none of the
 // known file systems: the raw file system doesn't know the code.
 func fsctlError(err error) error {
-	if err == win.ErrorUnrecognizedVolume {
-		return win.ErrorInvalidFunction
+	if err == winerr.ErrorUnrecognizedVolume {
+		return winerr.ErrorInvalidFunction
 	}
 	return err
 }

@@ -6,19 +6,20 @@ package volumes
 import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // errorNotLocked is ERROR_NOT_LOCKED: the volume isn't locked by the handle.
-const errorNotLocked win.Errno = 158
+const errorNotLocked winerr.Errno = 158
 
 // errorVolumeDismounted is what STATUS_VOLUME_DISMOUNTED becomes.
-const errorVolumeDismounted = win.ErrorNotReady
+const errorVolumeDismounted = winerr.ErrorNotReady
 
 // Admits reports whether the volume can be opened. Windows hands an open for control codes
 // only to the driver below the file system, which knows of no lock.
 func (v *Volume) Admits(access win.Access) error {
 	if v.lock != nil && access != win.AccessNone {
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	return nil
 }
@@ -46,11 +47,11 @@ func (m *Manager) lock(v *Volume, h Handle) error {
 	case err != nil:
 		return err
 	case v.Disk.System, v.Locked:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case v.Offline:
-		return win.ErrorNotReady
+		return winerr.ErrorNotReady
 	case v.lock != nil, m.node.InUse(v, h):
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	}
 	if t, _, err := v.tree(); err == nil {
 		t.fs.Flush()
@@ -77,7 +78,7 @@ func (m *Manager) dismount(v *Volume, h Handle) error {
 	case err != nil:
 		return err
 	case v.Disk.System:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case v.dismounted != nil:
 		return errorVolumeDismounted
 	}
@@ -110,7 +111,7 @@ func (v *Volume) isDirty(h Handle, out []byte) (int, error) {
 	}
 	answer := win.EncodeVolumeIsDirty(t.Dirty)
 	if len(out) < len(answer) {
-		return 0, win.ErrorInvalidParameter
+		return 0, winerr.ErrorInvalidParameter
 	}
 	return copy(out, answer), nil
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Config is how a node's volumes are set up.
@@ -33,13 +35,13 @@ type Node interface {
 	// Later runs f after d, under the lock, unless the node is closed before.
 	Later(d time.Duration, f func())
 	// Notify is told that an interface of a class came or went.
-	Notify(class win.GUID)
+	Notify(class winid.GUID)
 	// InUse reports whether something of a volume, other than a handle, is open that keeps
 	// others from having it for themselves: any file, or the volume for reading or writing.
 	InUse(v *Volume, besides Handle) bool
 	// Kill makes what is open on a volume give an error from now on: any file and, unless it
 	// is to be only these, the volume.
-	Kill(v *Volume, onlyFiles bool, e win.Errno)
+	Kill(v *Volume, onlyFiles bool, e winerr.Errno)
 }
 
 // Manager is the volume manager, and the mount manager's memory.
@@ -48,10 +50,10 @@ type Manager struct {
 	node   Node
 
 	known    map[string]*Record
-	changed  map[string]struct{}  // records, since the last commit
-	present  []*Volume            // in the order of their arrival
-	byID     map[win.GUID]*Volume // the same
-	devices  uint32               // how many were given a device since the node was opened
+	changed  map[string]struct{}    // records, since the last commit
+	present  []*Volume              // in the order of their arrival
+	byID     map[winid.GUID]*Volume // the same
+	devices  uint32                 // how many were given a device since the node was opened
 	arriving map[string]struct{}
 
 	mounts        map[string]mount    // by key
@@ -66,7 +68,7 @@ type Manager struct {
 func New(config Config, node Node) *Manager {
 	return &Manager{
 		config: config, node: node, known: map[string]*Record{}, changed: map[string]struct{}{},
-		byID: map[win.GUID]*Volume{}, arriving: map[string]struct{}{},
+		byID: map[winid.GUID]*Volume{}, arriving: map[string]struct{}{},
 		mounts: map[string]mount{}, mountsChanged: map[string]struct{}{},
 		stores: map[*disks.Disk]*store{}, dirty: map[*store]struct{}{},
 	}
@@ -78,7 +80,7 @@ func (m *Manager) touch(unique string) { m.changed[unique] = struct{}{} }
 func (m *Manager) record(unique string) *Record {
 	r, ok := m.known[unique]
 	if !ok {
-		r = &Record{GUID: win.NewGUID()}
+		r = &Record{GUID: winid.NewGUID()}
 		m.known[unique] = r
 		m.touch(unique)
 	}
@@ -98,7 +100,7 @@ func (m *Manager) Find(f func(*Volume) bool) (*Volume, bool) {
 }
 
 // WithID returns the present volume \\?\Volume{id}\.
-func (m *Manager) WithID(id win.GUID) (*Volume, bool) {
+func (m *Manager) WithID(id winid.GUID) (*Volume, bool) {
 	v, ok := m.byID[id]
 	return v, ok
 }
@@ -247,7 +249,7 @@ func (m *Manager) ByPath(path string) (*Volume, error) {
 		if v, ok := m.WithID(id); ok && strings.EqualFold(path, v.InterfacePath()) {
 			return v, nil
 		}
-		return nil, win.ErrorFileNotFound
+		return nil, winerr.ErrorFileNotFound
 	}
 	dotted := disks.Dotted(path)
 	if id, rest, ok := ParseName(`\\?\` + strings.TrimPrefix(dotted, `\\.\`)); ok {
@@ -256,18 +258,18 @@ func (m *Manager) ByPath(path string) (*Volume, error) {
 		case rest == "" && present:
 			return v, nil
 		case rest != "" && present:
-			return nil, win.ErrorAccessDenied // the root directory: not without FILE_FLAG_BACKUP_SEMANTICS
+			return nil, winerr.ErrorAccessDenied // the root directory: not without FILE_FLAG_BACKUP_SEMANTICS
 		case rest != "":
-			return nil, win.ErrorPathNotFound
+			return nil, winerr.ErrorPathNotFound
 		}
-		return nil, win.ErrorFileNotFound
+		return nil, winerr.ErrorFileNotFound
 	}
 	if letter, ok := strings.CutPrefix(dotted, `\\.\`); ok && len(letter) == 2 && letter[1] == ':' {
 		if v, ok := m.WithLetter(letter[:1]); ok {
 			return v, nil
 		}
 	}
-	return nil, win.ErrorFileNotFound
+	return nil, winerr.ErrorFileNotFound
 }
 
 // byDevice finds \\?\GLOBALROOT\Device\HarddiskVolumeN. 1 is the EFI system partition of

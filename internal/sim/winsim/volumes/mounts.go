@@ -7,7 +7,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -16,12 +16,12 @@ import (
 // of changes that were made through the mount manager: if a reparse point is deleted
 // in another way, its record stays.
 type mount struct {
-	Host   win.GUID // the volume that has the directory
-	Path   string   // of the directory below the root of Host
-	Volume win.GUID // that is mounted there
+	Host   winid.GUID // the volume that has the directory
+	Path   string     // of the directory below the root of Host
+	Volume winid.GUID // that is mounted there
 }
 
-func mountKey(host win.GUID, path string) string { return host.String() + winname.Upper(path) }
+func mountKey(host winid.GUID, path string) string { return host.String() + winname.Upper(path) }
 
 // Mounted notes that a volume is mounted at a directory of another one.
 func (m *Manager) Mounted(host *Volume, directory string, v *Volume) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Damage is what is wrong with a file system. Its files can be used all the same.
@@ -35,18 +36,18 @@ const repairErrorsFound win.RepairResult = 1
 func (m *Manager) Repair(volume string, mode win.RepairMode) (win.RepairResult, error) {
 	v, ok := m.withName(volume)
 	if !ok || v.unmanaged {
-		return 0, win.ErrorRetry
+		return 0, winerr.ErrorRetry
 	}
 	t, b, err := v.tree()
 	switch {
-	case err != nil && err != win.ErrorUnrecognizedVolume:
+	case err != nil && err != winerr.ErrorUnrecognizedVolume:
 		return 0, err
 	case err != nil, b.kind != kindNTFS:
-		return 0, win.ErrorNotSupported
+		return 0, winerr.ErrorNotSupported
 	case !v.Writable():
-		return 0, win.ErrorWriteProtect
+		return 0, winerr.ErrorWriteProtect
 	case mode != win.RepairScan && (v.Disk.System || m.node.InUse(v, nil)):
-		return 0, win.ErrorAccessDenied
+		return 0, winerr.ErrorAccessDenied
 	}
 	v.stored.mark()
 	return t.repair(mode), nil
@@ -65,17 +66,17 @@ func (m *Manager) Format(volume string, o win.FormatOptions) error {
 	v, ok := m.withName(volume)
 	switch {
 	case !ok, v.unmanaged:
-		return win.ErrorRetry
+		return winerr.ErrorRetry
 	case v.Disk.System:
-		return win.ErrorAccessDenied
+		return winerr.ErrorAccessDenied
 	case !v.hasWritableDisk():
-		return win.ErrorWriteProtect
+		return winerr.ErrorWriteProtect
 	case v.Offline:
-		return win.ErrorNotReady
+		return winerr.ErrorNotReady
 	case v.Locked:
-		return win.FVELockedVolume
+		return winerr.FVELockedVolume
 	case m.node.InUse(v, nil):
-		return cmp.Or(m.config.Settings.FormatInUse, win.ErrorGenFailure)
+		return cmp.Or(m.config.Settings.FormatInUse, winerr.ErrorGenFailure)
 	}
 	if err := v.format(o); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (v *Volume) SetDirty(dirty bool) error {
 // SetDamage damages the file system of a volume, or heals it.
 func (v *Volume) SetDamage(d Damage) error {
 	if d != NoDamage && d != SpotDamage && d != OfflineDamage {
-		return fmt.Errorf("damage %q: %w", d, win.ErrorInvalidParameter)
+		return fmt.Errorf("damage %q: %w", d, winerr.ErrorInvalidParameter)
 	}
 	return v.change(func(t *tree) { t.Damage, t.Noted = d, false })
 }
@@ -137,7 +138,7 @@ func (v *Volume) change(f func(*tree)) error {
 func (m *Manager) SetReadOnly(v *Volume, readOnly bool) error {
 	l := v.Disk.Layout()
 	if l.Style != win.StyleGPT {
-		return win.ErrorNotSupported
+		return winerr.ErrorNotSupported
 	}
 	for i := range l.Partitions {
 		if p := &l.Partitions[i]; p.StartingOffset == v.Offset {
@@ -159,7 +160,7 @@ func (m *Manager) SetReadOnly(v *Volume, readOnly bool) error {
 // Guess: files that are open while BitLocker locks their volume answer error 1006.
 func (m *Manager) SetLocked(v *Volume, locked bool) {
 	if locked {
-		m.node.Kill(v, true, win.ErrorFileInvalid)
+		m.node.Kill(v, true, winerr.ErrorFileInvalid)
 	}
 	v.Locked = locked
 	m.touch(v.Unique)

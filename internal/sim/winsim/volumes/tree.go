@@ -12,6 +12,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // tree is the content of a formatted volume. It lies on its disk under the serial
@@ -49,7 +51,7 @@ func (v *Volume) boot() (bootSector, bool) {
 // tree mounts what the volume holds: as its bytes say, at each call.
 func (v *Volume) tree() (*tree, bootSector, error) {
 	if v.lock != nil && v.dismounted == nil {
-		return nil, bootSector{}, win.ErrorAccessDenied
+		return nil, bootSector{}, winerr.ErrorAccessDenied
 	}
 	return v.content()
 }
@@ -58,16 +60,16 @@ func (v *Volume) tree() (*tree, bootSector, error) {
 func (v *Volume) content() (*tree, bootSector, error) {
 	switch {
 	case v.Offline:
-		return nil, bootSector{}, win.ErrorNotReady
+		return nil, bootSector{}, winerr.ErrorNotReady
 	case v.dismounted != nil:
 		return nil, bootSector{}, errorVolumeDismounted
 	case v.Locked:
-		return nil, bootSector{}, win.FVELockedVolume
+		return nil, bootSector{}, winerr.FVELockedVolume
 	}
 	b, ok := v.boot()
 	t, exists := v.stored.trees[b.serial]
 	if !ok || !exists { // no boot sector, or one without the structures behind it
-		return nil, b, win.ErrorUnrecognizedVolume
+		return nil, b, winerr.ErrorUnrecognizedVolume
 	}
 	return t, b, nil
 }
@@ -102,16 +104,16 @@ func (v *Volume) format(o win.FormatOptions) error {
 	}
 	switch {
 	case kind != kindNTFS && kind != kindReFS:
-		return win.ErrorNotSupported
+		return winerr.ErrorNotSupported
 	case bits.OnesCount32(cluster) != 1, cluster < v.Disk.Spec.SectorSize, cluster > maxClusterSize,
 		v.Length < bootAreaSize+int64(cluster),
 		kind == kindReFS && cluster != 4<<10 && cluster != 64<<10, // the two sizes that ReFS has
 		kind == kindReFS && o.NoShortNames, kind == kindNTFS && o.IntegrityStreams:
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	case len(utf16.Encode([]rune(o.Label))) > maxLabel:
-		return win.ErrorLabelTooLong
+		return winerr.ErrorLabelTooLong
 	}
-	id := win.NewGUID()
+	id := winid.NewGUID()
 	b := bootSector{
 		kind: kind, bytesPerSector: v.Disk.Spec.SectorSize, sectorsPerCluster: cluster / v.Disk.Spec.SectorSize,
 		totalSectors: v.Length/v.Disk.SectorSize() - 1, // the last one is for the copy
@@ -236,10 +238,10 @@ func (m *Manager) Forget(d *disks.Disk) {
 // Flush is FlushFileBuffers of the volume.
 func (v *Volume) Flush() error {
 	if !v.Writable() {
-		return win.ErrorWriteProtect
+		return winerr.ErrorWriteProtect
 	}
 	t, _, err := v.content()
-	if err == win.ErrorUnrecognizedVolume {
+	if err == winerr.ErrorUnrecognizedVolume {
 		return nil
 	}
 	if err != nil {
@@ -284,9 +286,9 @@ func (v *Volume) extend(sectors int64) error {
 	total := sectors - 1
 	switch {
 	case sectors > v.Length/v.Disk.SectorSize(), total-b.totalSectors < int64(b.sectorsPerCluster):
-		return win.ErrorInvalidParameter
+		return winerr.ErrorInvalidParameter
 	case !v.Writable():
-		return win.ErrorWriteProtect
+		return winerr.ErrorWriteProtect
 	}
 	b.totalSectors = total
 	if err := v.writeBoot(b); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
 
 // Handle is what has a volume open.
@@ -33,17 +34,17 @@ type Volume struct {
 // Record is what the mount manager remembers of a partition: also while the
 // partition isn't there.
 type Record struct {
-	GUID    win.GUID // of \\?\Volume{…}\
-	Letter  string   // drive letter, "C", or ""
-	Present bool     // the volume has arrived
-	Offline bool     // it waits for IOCTL_VOLUME_ONLINE
-	Locked  bool     // by BitLocker
+	GUID    winid.GUID // of \\?\Volume{…}\
+	Letter  string     // drive letter, "C", or ""
+	Present bool       // the volume has arrived
+	Offline bool       // it waits for IOCTL_VOLUME_ONLINE
+	Locked  bool       // by BitLocker
 }
 
 // Device is the name of the volume without the backslash at its end.
 func (v *Volume) Device() string { return device(v.GUID) }
 
-func device(id win.GUID) string { return `\\?\Volume{` + id.String() + `}` }
+func device(id winid.GUID) string { return `\\?\Volume{` + id.String() + `}` }
 
 // Name is the name of the volume: \\?\Volume{guid}\.
 func (v *Volume) Name() string { return v.Device() + `\` }
@@ -55,23 +56,23 @@ func (v *Volume) InterfacePath() string {
 
 // ParseName reads \\?\Volume{guid} and what follows it, which is empty or
 // begins with a backslash.
-func ParseName(s string) (id win.GUID, rest string, ok bool) {
+func ParseName(s string) (id winid.GUID, rest string, ok bool) {
 	const prefix, guidLen = `\\?\Volume{`, 36
 	if len(s) < len(prefix)+guidLen+1 || !strings.EqualFold(s[:len(prefix)], prefix) || s[len(prefix)+guidLen] != '}' {
 		return id, "", false
 	}
-	id, ok = win.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
+	id, ok = winid.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
 	rest = s[len(prefix)+guidLen+1:]
 	return id, rest, ok && (rest == "" || rest[0] == '\\')
 }
 
 // parseVolumeInterface reads the id in a path that InterfacePath may have made.
-func parseVolumeInterface(s string) (id win.GUID, ok bool) {
+func parseVolumeInterface(s string) (id winid.GUID, ok bool) {
 	const prefix, guidLen = `\\?\storage#volume#{`, 36
 	if len(s) < len(prefix)+guidLen || !strings.EqualFold(s[:len(prefix)], prefix) {
 		return id, false
 	}
-	return win.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
+	return winid.ParseGUID(s[len(prefix) : len(prefix)+guidLen])
 }
 
 // Named reports whether the volume has a name of its own. The EFI system partition has

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 //sys	coCreateInstance(class *windows.GUID, outer uintptr, context uint32, id *windows.GUID, object **object) (ret HRESULT) = ole32.CoCreateInstance
@@ -49,7 +49,7 @@ type bstr uintptr
 func newBSTR(s string) (bstr, error) {
 	u, err := windows.UTF16FromString(s)
 	if err != nil {
-		return 0, win.ErrorInvalidParameter // a NUL within
+		return 0, winerr.ErrorInvalidParameter // a NUL within
 	}
 	return copyBSTR(u[:len(u)-1])
 }
@@ -58,7 +58,7 @@ func newBSTR(s string) (bstr, error) {
 func copyBSTR(u []uint16) (bstr, error) {
 	b := sysAllocStringLen(unsafe.SliceData(u), uint32(len(u)))
 	if b == 0 {
-		return 0, win.Errno(windows.ERROR_NOT_ENOUGH_MEMORY)
+		return 0, winerr.Errno(windows.ERROR_NOT_ENOUGH_MEMORY)
 	}
 	return b, nil
 }

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 //go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go syscall_windows.go
@@ -101,16 +101,16 @@ const (
 	resultTimedOut HRESULT = 0x40004 // WBEM_S_TIMEDOUT
 )
 
-var errnos = map[HRESULT]win.Errno{
-	errClassNotReg:      win.ErrorNotSupported,
-	errNotFound:         win.ErrorNotFound,
-	errAccessDenied:     win.ErrorAccessDenied,
-	errInvalidParameter: win.ErrorInvalidParameter,
-	errInvalidNamespace: win.ErrorNotSupported,
-	errInvalidClass:     win.ErrorNotSupported,
-	errTransport:        win.ErrorServiceNotActive,
-	errShuttingDown:     win.ErrorServiceNotActive,
-	errServerGone:       win.ErrorServiceNotActive,
+var errnos = map[HRESULT]winerr.Errno{
+	errClassNotReg:      winerr.ErrorNotSupported,
+	errNotFound:         winerr.ErrorNotFound,
+	errAccessDenied:     winerr.ErrorAccessDenied,
+	errInvalidParameter: winerr.ErrorInvalidParameter,
+	errInvalidNamespace: winerr.ErrorNotSupported,
+	errInvalidClass:     winerr.ErrorNotSupported,
+	errTransport:        winerr.ErrorServiceNotActive,
+	errShuttingDown:     winerr.ErrorServiceNotActive,
+	errServerGone:       winerr.ErrorServiceNotActive,
 }
 
 // Kinds of error numbers in an error of a provider.
@@ -137,7 +137,7 @@ func explained(r HRESULT, kind string, number uint32, messageID string) error {
 	case number == 0: // not said
 		return r
 	case kind == kindWin32:
-		return fmt.Errorf("%v: %w", r, win.Errno(number))
+		return fmt.Errorf("%v: %w", r, winerr.Errno(number))
 	case kind == kindHRESULT:
 		return fmt.Errorf("%v: %w", r, HRESULT(number))
 	}
@@ -163,7 +163,7 @@ func (r HRESULT) Unwrap() error {
 		return errno
 	}
 	if r&0xFFFF0000 == facilityWin32 {
-		return win.Errno(r & 0xFFFF)
+		return winerr.Errno(r & 0xFFFF)
 	}
-	return win.ErrorGenFailure
+	return winerr.ErrorGenFailure
 }

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // What a C compiler made of the headers of Windows.
@@ -76,12 +76,12 @@ func TestABI(t *testing.T) {
 }
 
 func TestHRESULT(t *testing.T) {
-	for r, want := range map[HRESULT]win.Errno{
-		errAccessDenied: win.ErrorAccessDenied,
-		errServerGone:   win.ErrorServiceNotActive,
-		0x80070005:      win.ErrorAccessDenied, // of Win32
-		0x80070070:      win.ErrorDiskFull,
-		0x8000FFFF:      win.ErrorGenFailure,
+	for r, want := range map[HRESULT]winerr.Errno{
+		errAccessDenied: winerr.ErrorAccessDenied,
+		errServerGone:   winerr.ErrorServiceNotActive,
+		0x80070005:      winerr.ErrorAccessDenied, // of Win32
+		0x80070070:      winerr.ErrorDiskFull,
+		0x8000FFFF:      winerr.ErrorGenFailure,
 	} {
 		if !r.failed() || !errors.Is(r, want) {
 			t.Errorf("%v is %v; want %v", r, errors.Unwrap(r), want)
@@ -101,21 +101,21 @@ func TestExplained(t *testing.T) {
 		kind   string
 		number uint32
 		id     string
-		want   win.Errno
+		want   winerr.Errno
 	}{
-		{failed, "WIN32", 53, "", win.ErrorBadNetPath},
-		{failed, "WIN32", 1219, "", win.ErrorSessionCredentialConflict},
-		{failed, "HRESULT", 0x80070043, "", win.ErrorBadNetName},
-		{failed, "HRESULT", 0x80041003, "", win.ErrorAccessDenied},
-		{errAccessDenied, "MI", 1, "", win.ErrorAccessDenied},
-		{0x80070056, "", 0, "", win.ErrorInvalidPassword},
-		{0x80070056, "WIN32", 0, "", win.ErrorInvalidPassword},
-		{failed, "Windows System Error", 53, "", win.ErrorGenFailure}, // a kind that nobody knows
-		{failed, "MI", 1, "Windows System Error 1326", win.ErrorLogonFailure},
-		{failed, "", 0, "Windows System Error 86", win.ErrorInvalidPassword},
-		{failed, "WIN32", 53, "Windows System Error 86", win.ErrorBadNetPath},
-		{failed, "MI", 1, "Windows System Error x", win.ErrorGenFailure},
-		{failed, "MI", 1, "HRESULT 86", win.ErrorGenFailure},
+		{failed, "WIN32", 53, "", winerr.ErrorBadNetPath},
+		{failed, "WIN32", 1219, "", winerr.ErrorSessionCredentialConflict},
+		{failed, "HRESULT", 0x80070043, "", winerr.ErrorBadNetName},
+		{failed, "HRESULT", 0x80041003, "", winerr.ErrorAccessDenied},
+		{errAccessDenied, "MI", 1, "", winerr.ErrorAccessDenied},
+		{0x80070056, "", 0, "", winerr.ErrorInvalidPassword},
+		{0x80070056, "WIN32", 0, "", winerr.ErrorInvalidPassword},
+		{failed, "Windows System Error", 53, "", winerr.ErrorGenFailure}, // a kind that nobody knows
+		{failed, "MI", 1, "Windows System Error 1326", winerr.ErrorLogonFailure},
+		{failed, "", 0, "Windows System Error 86", winerr.ErrorInvalidPassword},
+		{failed, "WIN32", 53, "Windows System Error 86", winerr.ErrorBadNetPath},
+		{failed, "MI", 1, "Windows System Error x", winerr.ErrorGenFailure},
+		{failed, "MI", 1, "HRESULT 86", winerr.ErrorGenFailure},
 	} {
 		if err := explained(tt.r, tt.kind, tt.number, tt.id); !errors.Is(err, tt.want) {
 			t.Errorf("%v with %s %#x is %v; want %v", tt.r, tt.kind, tt.number, err, tt.want)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 var (
@@ -176,7 +176,7 @@ func (s *Services) Call(class, path, method string, in map[string]any) (*Object,
 		return nil, fmt.Errorf("%s.%s: %w", class, method, providerError(r))
 	}
 	if out == nil {
-		return nil, fmt.Errorf("%s.%s: no result: %w", class, method, win.ErrorGenFailure)
+		return nil, fmt.Errorf("%s.%s: no result: %w", class, method, winerr.ErrorGenFailure)
 	}
 	return &Object{out}, nil
 }
@@ -223,7 +223,7 @@ func (s *Services) parameters(class, method string, in map[string]any) (*object,
 	className := strings.make(class)
 	methodName, err := windows.UTF16PtrFromString(method)
 	if err != nil || strings.err != nil {
-		return nil, win.ErrorInvalidParameter
+		return nil, winerr.ErrorInvalidParameter
 	}
 	var definition, signature, parameters *object
 	if r := s.o.call(slotGetObject, className, 0, 0, uintptr(unsafe.Pointer(&definition)), 0); r.failed() {
@@ -239,7 +239,7 @@ func (s *Services) parameters(class, method string, in map[string]any) (*object,
 		return nil, nil
 	}
 	if signature == nil {
-		return nil, fmt.Errorf("the method has none: %w", win.ErrorInvalidParameter)
+		return nil, fmt.Errorf("the method has none: %w", winerr.ErrorInvalidParameter)
 	}
 	if r := signature.call(slotSpawnInstance, 0, uintptr(unsafe.Pointer(&parameters))); r.failed() {
 		return nil, r
@@ -284,7 +284,7 @@ func (o *object) put(name string, value any) error {
 	case uint32:
 		v.vt, v.value = vtI4, uint64(value) // WMI passes unsigned integers as signed
 	default:
-		return fmt.Errorf("a value of type %T: %w", value, win.ErrorInvalidParameter)
+		return fmt.Errorf("a value of type %T: %w", value, winerr.ErrorInvalidParameter)
 	}
 	if r := o.call(slotPut, uintptr(unsafe.Pointer(p)), 0, uintptr(unsafe.Pointer(&v)), 0); r.failed() {
 		return r
@@ -326,7 +326,7 @@ func (o *Object) Get(name string) (any, error) {
 	case vtI4:
 		return int64(int32(v.value)), nil
 	}
-	return nil, fmt.Errorf("property %s: VARIANT of type %d: %w", name, v.vt, win.ErrorNotSupported)
+	return nil, fmt.Errorf("property %s: VARIANT of type %d: %w", name, v.vt, winerr.ErrorNotSupported)
 }
 
 // String returns a property that is a string; NULL is empty.
@@ -337,7 +337,7 @@ func (o *Object) String(name string) (string, error) {
 	}
 	s, ok := v.(string)
 	if !ok {
-		return "", fmt.Errorf("property %s is not a string: %w", name, win.ErrorInvalidParameter)
+		return "", fmt.Errorf("property %s is not a string: %w", name, winerr.ErrorInvalidParameter)
 	}
 	return s, nil
 }
@@ -350,7 +350,7 @@ func (o *Object) Uint32(name string) (uint32, error) {
 	}
 	n, ok := v.(int64)
 	if !ok {
-		return 0, fmt.Errorf("property %s is not an integer: %w", name, win.ErrorInvalidParameter)
+		return 0, fmt.Errorf("property %s is not an integer: %w", name, winerr.ErrorInvalidParameter)
 	}
 	return uint32(n), nil
 }
@@ -364,7 +364,7 @@ func (o *Object) Uint64(name string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("property %s is not an integer: %w", name, win.ErrorInvalidParameter)
+		return 0, fmt.Errorf("property %s is not an integer: %w", name, winerr.ErrorInvalidParameter)
 	}
 	return n, nil
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 func connect(t *testing.T, namespace string, f func(s *Services) error) {
@@ -62,7 +62,7 @@ func TestSelect(t *testing.T) {
 				t.Errorf("a string is the integer %d", v)
 			}
 			_, err := o.Get("NoSuchProperty")
-			wantErrno(t, "an unknown property", err, win.ErrorNotFound)
+			wantErrno(t, "an unknown property", err, winerr.ErrorNotFound)
 			return nil
 		})
 		if count != 1 {
@@ -117,11 +117,11 @@ func TestCall(t *testing.T) {
 			t.Error("an unknown parameter is accepted")
 		}
 		_, err = s.Call("StdRegProv", "StdRegProv", "NoSuchMethod", nil)
-		wantErrno(t, "an unknown method", err, win.ErrorNotFound)
+		wantErrno(t, "an unknown method", err, winerr.ErrorNotFound)
 		_, err = s.Call("NoSuchClass", "NoSuchClass", "NoSuchMethod", nil)
-		wantErrno(t, "an unknown class", err, win.ErrorNotFound)
+		wantErrno(t, "an unknown class", err, winerr.ErrorNotFound)
 		_, err = s.Call("StdRegProv", "StdRegProv", "GetStringValue", map[string]any{"sValueName": 1.5})
-		wantErrno(t, "a value of an unknown type", err, win.ErrorInvalidParameter)
+		wantErrno(t, "a value of an unknown type", err, winerr.ErrorInvalidParameter)
 		return nil
 	})
 }
@@ -155,7 +155,7 @@ func TestCallOfObject(t *testing.T) {
 func TestErrors(t *testing.T) {
 	none := func(*Services) error { t.Error("connected"); return nil }
 	err := Connect(t.Context(), `root\no\such\namespace`, none)
-	wantErrno(t, "an unknown namespace", err, win.ErrorNotSupported)
+	wantErrno(t, "an unknown namespace", err, winerr.ErrorNotSupported)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Connect(ctx, `root\cimv2`, none); err != context.Canceled {
@@ -197,7 +197,7 @@ func TestBSTR(t *testing.T) {
 		}
 		sysFreeString(b)
 	}
-	if _, err := newBSTR("\x00"); err != win.ErrorInvalidParameter {
+	if _, err := newBSTR("\x00"); err != winerr.ErrorInvalidParameter {
 		t.Errorf("of a NUL: error %v", err)
 	}
 }
@@ -313,13 +313,13 @@ func TestProviderError(t *testing.T) {
 	connect(t, `root\cimv2`, func(s *Services) error {
 		for _, tt := range []struct {
 			info errorInfo
-			want win.Errno
+			want winerr.Errno
 		}{
-			{errorInfo{kind: "WIN32", number: 67}, win.ErrorBadNetName},
-			{errorInfo{kind: "HRESULT", number: 0x80070056}, win.ErrorInvalidPassword},
-			{errorInfo{kind: "MI", number: 1}, win.ErrorGenFailure},
-			{errorInfo{}, win.ErrorGenFailure},
-			{errorInfo{kind: "WIN32", number: 67, unlike: true}, win.ErrorGenFailure},
+			{errorInfo{kind: "WIN32", number: 67}, winerr.ErrorBadNetName},
+			{errorInfo{kind: "HRESULT", number: 0x80070056}, winerr.ErrorInvalidPassword},
+			{errorInfo{kind: "MI", number: 1}, winerr.ErrorGenFailure},
+			{errorInfo{}, winerr.ErrorGenFailure},
+			{errorInfo{kind: "WIN32", number: 67, unlike: true}, winerr.ErrorGenFailure},
 		} {
 			info := tt.info
 			leave(t, &info)
@@ -337,14 +337,14 @@ func TestProviderError(t *testing.T) {
 		// What an earlier call has left isn't of this one.
 		leave(t, &errorInfo{kind: "WIN32", number: 67})
 		_, err := s.Call("Win32_Process", `Win32_Process.Handle="4294967295"`, "GetOwner", nil)
-		if err == nil || errors.Is(err, win.ErrorBadNetName) {
+		if err == nil || errors.Is(err, winerr.ErrorBadNetName) {
 			t.Errorf("a method of no object: error %v", err)
 		}
 		return nil
 	})
 }
 
-func wantErrno(t *testing.T, what string, err error, want win.Errno) {
+func wantErrno(t *testing.T, what string, err error, want winerr.Errno) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: error %v; want %v", what, err, want)

@@ -1,15 +1,14 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package win
+// Package winerr has the error numbers of Windows, and what they mean.
+package winerr
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
-	"time"
 )
 
 // Errno is a Windows system error number as GetLastError returns it. It is the
@@ -220,19 +219,4 @@ func IsGone(err error) bool {
 // IsAny reports whether err is one of some numbers.
 func IsAny(err error, numbers ...Errno) bool {
 	return slices.ContainsFunc(numbers, func(n Errno) bool { return errors.Is(err, n) })
-}
-
-// Sleep waits for d or until ctx ends, and returns ctx's error in that case.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
