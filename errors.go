@@ -1,12 +1,15 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package csiproxy has the errors that the node library, the client and the daemon
-// share.
+// Package csiproxy has what all who use CSI Proxy share: the storage API, the ids of disks,
+// volumes and iSCSI targets, secrets and errors.
 //
-// A caller tells errors apart with errors.Is and the sentinels below. This works
-// the same for an operation in process, by package node, and for one over a pipe,
-// by package client.
+// [StorageOperations] does whole tasks of a CSI node in one call each: find a disk, stage a
+// volume, publish it, grow it, and all of that back again. It is v1alpha1, as its API group is:
+// names and fields may still change. The operations of the older groups are in package
+// published. Package node does both in process, package client over the daemon's pipes.
+//
+// A caller tells errors apart with errors.Is and the sentinels below, in process and over a pipe.
 package csiproxy
 
 import (

@@ -13,7 +13,7 @@ import (
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
 	diskv1alpha1 "github.com/csi-proxy/csi-proxy/api/disk/v1alpha1"
 	diskv1beta2 "github.com/csi-proxy/csi-proxy/api/disk/v1beta2"
-	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Disk calls the disk group. A [Client] has one.
@@ -23,13 +23,13 @@ type Disk struct{ group *group }
 // the newest one that is served.
 func (d *Disk) Version(ctx context.Context) (string, error) { return d.group.version(ctx) }
 
-// ListDiskLocations implements [disk.Operations]: where each disk is attached.
-func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Location, error) {
-	locations := make(map[disk.Number]disk.Location)
+// ListDiskLocations implements [published.DiskOperations]: where each disk is attached.
+func (d *Disk) ListDiskLocations(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
+	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	err := d.group.call(ctx, "ListDiskLocations", "",
 		result("ListDiskLocations", &diskv1.ListDiskLocationsRequest{}, func(r *diskv1.ListDiskLocationsResponse) {
 			for n, l := range r.DiskLocations {
-				locations[disk.Number(n)] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
+				locations[csiproxy.DiskNumber(n)] = published.DiskLocation{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 			}
 		}),
 		checkedResult("ListDiskLocations", &diskv1beta2.ListDiskLocationsRequest{},
@@ -39,7 +39,7 @@ func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loca
 					if err != nil {
 						return err
 					}
-					locations[n] = disk.Location{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
+					locations[n] = published.DiskLocation{Adapter: l.Adapter, Bus: l.Bus, Target: l.Target, LUNID: l.LUNID}
 				}
 				return nil
 			}),
@@ -50,9 +50,9 @@ func (d *Disk) ListDiskLocations(ctx context.Context) (map[disk.Number]disk.Loca
 	return locations, nil
 }
 
-// ListDiskIDs implements [disk.Operations]: the identities of each disk. It needs version v1beta1.
-func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs, err error) {
-	err = d.group.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[disk.Number]disk.IDs) error {
+// ListDiskIDs implements [published.DiskOperations]: the identities of each disk. It needs version v1beta1.
+func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[csiproxy.DiskNumber]published.DiskIDs, err error) {
+	err = d.group.call(ctx, "ListDiskIDs", "", listDiskIDs(func(listed map[csiproxy.DiskNumber]published.DiskIDs) error {
 		disks = listed
 		return nil
 	})...)
@@ -61,12 +61,12 @@ func (d *Disk) ListDiskIDs(ctx context.Context) (disks map[disk.Number]disk.IDs,
 
 // listDiskIDs returns the ways to get the identities of all disks. They pass the
 // result to read.
-func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
-	disks := make(map[disk.Number]disk.IDs)
+func listDiskIDs(read func(map[csiproxy.DiskNumber]published.DiskIDs) error) []way {
+	disks := make(map[csiproxy.DiskNumber]published.DiskIDs)
 	return []way{
 		checkedResult("ListDiskIDs", &diskv1.ListDiskIDsRequest{}, func(r *diskv1.ListDiskIDsResponse) error {
 			for n, ids := range r.DiskIDs {
-				disks[disk.Number(n)] = disk.IDs{Page83: ids.Page83, SerialNumber: ids.SerialNumber}
+				disks[csiproxy.DiskNumber(n)] = published.DiskIDs{Page83: ids.Page83, SerialNumber: ids.SerialNumber}
 			}
 			return read(disks)
 		}),
@@ -76,22 +76,22 @@ func listDiskIDs(read func(map[disk.Number]disk.IDs) error) []way {
 				if err != nil {
 					return err
 				}
-				disks[n] = disk.IDs{Page83: ids.Identifiers["page83"], SerialNumber: ids.Identifiers["serialNumber"]}
+				disks[n] = published.DiskIDs{Page83: ids.Identifiers["page83"], SerialNumber: ids.Identifiers["serialNumber"]}
 			}
 			return read(disks)
 		}),
 	}
 }
 
-// FindDiskByPage83 implements [disk.Operations]: the disk with a page 83 identifier.
-func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Number, err error) {
+// FindDiskByPage83 implements [published.DiskOperations]: the disk with a page 83 identifier.
+func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n csiproxy.DiskNumber, err error) {
 	const op = "FindDiskByPage83"
 	object := strconv.Quote(page83)
 	if page83 == "" {
 		return 0, &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInvalidArgument,
 			Detail: "the identifier is empty"}
 	}
-	ways := listDiskIDs(func(disks map[disk.Number]disk.IDs) error {
+	ways := listDiskIDs(func(disks map[csiproxy.DiskNumber]published.DiskIDs) error {
 		for _, candidate := range slices.Sorted(maps.Keys(disks)) {
 			if disks[candidate].Page83 == page83 {
 				n = candidate
@@ -110,21 +110,21 @@ func (d *Disk) FindDiskByPage83(ctx context.Context, page83 string) (n disk.Numb
 	return n, err
 }
 
-// PartitionDisk implements [disk.Operations]: a disk gets a data partition, unless it has one.
-func (d *Disk) PartitionDisk(ctx context.Context, n disk.Number) error {
+// PartitionDisk implements [published.DiskOperations]: a disk gets a data partition, unless it has one.
+func (d *Disk) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 	return d.group.call(ctx, "PartitionDisk", diskObject(n),
 		noResult("PartitionDisk", &diskv1.PartitionDiskRequest{DiskNumber: uint32(n)}),
 		noResult("PartitionDisk", &diskv1beta2.PartitionDiskRequest{DiskID: n.String()}),
 	)
 }
 
-// Rescan implements [disk.Operations]: Windows looks for disks that were added, removed or grown.
+// Rescan implements [published.DiskOperations]: Windows looks for disks that were added, removed or grown.
 func (d *Disk) Rescan(ctx context.Context) error {
 	return d.group.act(ctx, "Rescan", "", &diskv1.RescanRequest{})
 }
 
-// GetDiskStats implements [disk.Operations]: the size of a disk. It needs version v1beta1.
-func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
+// GetDiskStats implements [published.DiskOperations]: the size of a disk. It needs version v1beta1.
+func (d *Disk) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats published.DiskStats, err error) {
 	err = d.group.call(ctx, "GetDiskStats", diskObject(n),
 		result("GetDiskStats", &diskv1.GetDiskStatsRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStatsResponse) {
 			stats.SizeBytes = r.TotalBytes
@@ -136,17 +136,17 @@ func (d *Disk) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stat
 	return stats, err
 }
 
-// SetDiskState implements [disk.Operations]: a disk goes online or offline.
+// SetDiskState implements [published.DiskOperations]: a disk goes online or offline.
 // It needs version v1beta2.
-func (d *Disk) SetDiskState(ctx context.Context, n disk.Number, online bool) error {
+func (d *Disk) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) error {
 	return d.group.call(ctx, "SetDiskState", diskObject(n),
 		noResult("SetDiskState", &diskv1.SetDiskStateRequest{DiskNumber: uint32(n), IsOnline: online}),
 		noResult("SetAttachState", &diskv1beta2.SetAttachStateRequest{DiskID: n.String(), IsOnline: online}),
 	)
 }
 
-// GetDiskState implements [disk.Operations]: whether a disk is online. It needs version v1beta2.
-func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
+// GetDiskState implements [published.DiskOperations]: whether a disk is online. It needs version v1beta2.
+func (d *Disk) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online bool, err error) {
 	err = d.group.call(ctx, "GetDiskState", diskObject(n),
 		result("GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)}, func(r *diskv1.GetDiskStateResponse) {
 			online = r.IsOnline
@@ -159,11 +159,11 @@ func (d *Disk) GetDiskState(ctx context.Context, n disk.Number) (online bool, er
 	return online, err
 }
 
-func diskObject(n disk.Number) string { return "disk " + n.String() }
+func diskObject(n csiproxy.DiskNumber) string { return "disk " + n.String() }
 
 // parseNumber reads a disk number from a response.
-func parseNumber(s string) (disk.Number, error) {
-	n, err := disk.ParseNumber(s)
+func parseNumber(s string) (csiproxy.DiskNumber, error) {
+	n, err := csiproxy.ParseDiskNumber(s)
 	if err != nil {
 		return 0, malformed("the invalid disk number %q", s)
 	}

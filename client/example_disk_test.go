@@ -13,13 +13,12 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
 // startNodeWithDisk starts a simulated node for an example, to which the cloud has
 // attached a disk, offline as clouds do.
-func startNodeWithDisk() (*simnode.Node, *client.Disk, disk.Number) {
+func startNodeWithDisk() (*simnode.Node, *client.Disk, csiproxy.DiskNumber) {
 	node := startNode()
 	number := node.AttachDisk(simnode.Disk{
 		SizeBytes: 10 << 30, Serial: "vol-1", Offline: true,

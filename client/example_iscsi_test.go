@@ -11,31 +11,29 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
-const target iscsi.IQN = "iqn.2026-01.example:vol-1"
+const target csiproxy.IQN = "iqn.2026-01.example:vol-1"
 
-var portal = iscsi.Portal{Address: "10.0.0.1"}
+var portal = csiproxy.ISCSIPortal{Address: "10.0.0.1"}
 
 // startNodeWithTarget starts a simulated node for an example, and a target with one
 // disk that the node may use with CHAP in both directions.
 func startNodeWithTarget() (*simnode.Node, *client.ISCSI) {
 	node := startNode()
 	node.AddISCSITarget(simnode.ISCSITarget{
-		IQN: target, Portals: []iscsi.Portal{portal},
-		CHAPUser: "node", CHAPSecret: secret.New("correct horse"), MutualSecret: secret.New("battery staple"),
+		IQN: target, Portals: []csiproxy.ISCSIPortal{portal},
+		CHAPUser: "node", CHAPSecret: csiproxy.NewSecret("correct horse"), MutualSecret: csiproxy.NewSecret("battery staple"),
 		LUNs: []simnode.Disk{{SizeBytes: 1 << 30, Serial: "vol-1"}},
 	})
 	return node, node.Client().ISCSI
 }
 
-var chap = iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New("correct horse")}
+var chap = csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIOneWayCHAP, Username: "node", Secret: csiproxy.NewSecret("correct horse")}
 
 // attach logs the node in to the target and returns its disk's number in words.
-func attach(ctx context.Context, initiator *client.ISCSI, a iscsi.Authentication) (string, error) {
+func attach(ctx context.Context, initiator *client.ISCSI, a csiproxy.ISCSIAuthentication) (string, error) {
 	if err := initiator.AddTargetPortal(ctx, portal); err != nil {
 		return "", err
 	}
@@ -148,8 +146,8 @@ func ExampleISCSI_ConnectTarget() {
 
 	ctx := context.Background()
 	for _, s := range []string{"wrong secret", "correct horse"} {
-		found, err := attach(ctx, initiator, iscsi.Authentication{
-			Type: iscsi.OneWayCHAP, Username: "node", Secret: secret.New(s),
+		found, err := attach(ctx, initiator, csiproxy.ISCSIAuthentication{
+			Type: csiproxy.ISCSIOneWayCHAP, Username: "node", Secret: csiproxy.NewSecret(s),
 		})
 		if errors.Is(err, csiproxy.ErrUnauthenticated) {
 			fmt.Println("the target refuses the credentials")
@@ -212,12 +210,12 @@ func ExampleISCSI_SetMutualCHAPSecret() {
 	defer node.Close()
 
 	ctx := context.Background()
-	err := initiator.SetMutualCHAPSecret(ctx, secret.New("battery staple"))
+	err := initiator.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("battery staple"))
 	if old := new(client.VersionError); errors.As(err, &old) {
 		log.Fatalf("the daemon is too old: it serves %s", old.Version)
 	}
-	fmt.Println(attach(ctx, initiator, iscsi.Authentication{
-		Type: iscsi.MutualCHAP, Username: "node", Secret: secret.New("correct horse"),
+	fmt.Println(attach(ctx, initiator, csiproxy.ISCSIAuthentication{
+		Type: csiproxy.ISCSIMutualCHAP, Username: "node", Secret: csiproxy.NewSecret("correct horse"),
 	}))
 	// Output: disks [1] <nil>
 }

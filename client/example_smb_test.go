@@ -10,9 +10,7 @@ import (
 	"log"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // startNodeWithShare starts a simulated node for an example, and a server with a
@@ -20,7 +18,7 @@ import (
 func startNodeWithShare() *simnode.Node {
 	node := startNode()
 	node.AddSMBShare(simnode.SMBShare{Server: "files", Name: "data"})
-	node.SetSMBUser("files", "driver", secret.New("correct horse"))
+	node.SetSMBUser("files", "driver", csiproxy.NewSecret("correct horse"))
 	return node
 }
 
@@ -30,7 +28,7 @@ func ExampleSMB() {
 	defer node.Close()
 
 	ctx := context.Background()
-	credentials := smb.Credentials{Username: "driver", Password: secret.New("correct horse")}
+	credentials := csiproxy.SMBCredentials{Username: "driver", Password: csiproxy.NewSecret("correct horse")}
 	for range 2 {
 		fmt.Println("map:", node.Client().SMB.NewSMBGlobalMapping(ctx, `\\files\data`, "", credentials))
 	}
@@ -57,7 +55,7 @@ func ExampleSMB_NewSMBGlobalMapping() {
 		log.Fatal(err)
 	}
 	for _, password := range []string{"wrong", "correct horse"} {
-		credentials := smb.Credentials{Username: "driver", Password: secret.New(password)}
+		credentials := csiproxy.SMBCredentials{Username: "driver", Password: csiproxy.NewSecret(password)}
 		switch err := node.Client().SMB.NewSMBGlobalMapping(ctx, `\\files\data`, plugin+`\staging`, credentials); {
 		case errors.Is(err, csiproxy.ErrUnauthenticated):
 			fmt.Println("the server refuses the credentials")
@@ -78,7 +76,7 @@ func ExampleSMB_RemoveSMBGlobalMapping() {
 	defer node.Close()
 
 	ctx := context.Background()
-	credentials := smb.Credentials{Username: "driver", Password: secret.New("correct horse")}
+	credentials := csiproxy.SMBCredentials{Username: "driver", Password: csiproxy.NewSecret("correct horse")}
 	if err := node.Client().SMB.NewSMBGlobalMapping(ctx, `\\files\data`, `C:\var\lib\kubelet\staging`, credentials); err != nil {
 		log.Fatal(err)
 	}

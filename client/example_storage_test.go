@@ -11,11 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A driver of EBS looks for its volume's id in the serial number. It matches on Nitro, where
@@ -24,7 +20,7 @@ func ExampleStorage_ListDisks() {
 	node, _, _ := startNodeWithDisk()
 	defer node.Close()
 
-	disks, err := node.Client().Storage.ListDisks(context.Background(), storage.Selector{SerialNumber: "vol-1"})
+	disks, err := node.Client().Storage.ListDisks(context.Background(), csiproxy.Selector{SerialNumber: "vol-1"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,8 +40,8 @@ func ExampleStorage_StageVolume() {
 	node, _, _ := startNodeWithDisk()
 	defer node.Close()
 	for range 2 {
-		staged, err := node.Client().Storage.StageVolume(context.Background(), storage.StageVolumeRequest{
-			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath, Grow: true,
+		staged, err := node.Client().Storage.StageVolume(context.Background(), csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath, Grow: true,
 		})
 		if err != nil {
 			log.Fatal(err)
@@ -58,11 +54,11 @@ func ExampleStorage_StageVolume() {
 }
 
 // startNodeWithStaged starts a simulated node for an example, with a disk whose volume is staged.
-func startNodeWithStaged() (*simnode.Node, *client.Storage, disk.Number) {
+func startNodeWithStaged() (*simnode.Node, *client.Storage, csiproxy.DiskNumber) {
 	node, _, number := startNodeWithDisk()
 	s := node.Client().Storage
-	if _, err := s.StageVolume(context.Background(), storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath}); err != nil {
+	if _, err := s.StageVolume(context.Background(), csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: "vol-1"}, StagingPath: stagingPath}); err != nil {
 		log.Fatal(err)
 	}
 	return node, s, number
@@ -73,7 +69,7 @@ func ExampleStorage_UnstageVolume() {
 	node, s, _ := startNodeWithStaged()
 	defer node.Close()
 	ctx := context.Background()
-	done, err := s.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	done, err := s.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	fmt.Println(done.Unmounted, done.DiskOffline, err)
 	// Output: true true <nil>
 }
@@ -86,7 +82,7 @@ func ExampleStorage_PublishVolume() {
 
 	err := s.PublishVolume(ctx, stagingPath, targetPath) // too early
 	fmt.Println(errors.Is(err, csiproxy.ErrFailedPrecondition))
-	if _, err := s.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"},
+	if _, err := s.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "vol-1"},
 		StagingPath: stagingPath}); err != nil {
 		log.Fatal(err)
 	}
@@ -126,7 +122,7 @@ func ExampleStorage_ExpandVolume() {
 	ctx := context.Background()
 	node.GrowDisk(number, 20<<30)
 
-	done, err := s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+	done, err := s.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
 	fmt.Println(done.SizeBytes>>30, done.DiskSizeBytes>>30, done.Grown, err)
 	// Output: 19 20 true <nil>
 }
@@ -174,15 +170,15 @@ func ExampleStorage_StageShare() {
 	node := startNode()
 	defer node.Close()
 	node.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
-	node.SetSMBUser("filer", "app", secret.New("password"))
+	node.SetSMBUser("filer", "app", csiproxy.NewSecret("password"))
 	s, ctx := node.Client().Storage, context.Background()
 
-	err := s.StageShare(ctx, storage.StageShareRequest{
+	err := s.StageShare(ctx, csiproxy.StageShareRequest{
 		RemotePath: `\\filer\data`, StagingPath: stagingPath,
-		Credentials: smb.Credentials{Username: "app", Password: secret.New("password")},
+		Credentials: csiproxy.SMBCredentials{Username: "app", Password: csiproxy.NewSecret("password")},
 	})
 	fmt.Println(err)
-	done, err := s.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	done, err := s.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	fmt.Println(done.Unmounted, done.Unmapped, err)
 	// Output:
 	// <nil>
@@ -194,7 +190,7 @@ func ExampleStorage_StageShare() {
 func ExampleStorage_UnstageShare() {
 	node := startNode()
 	defer node.Close()
-	done, err := node.Client().Storage.UnstageShare(context.Background(), storage.UnstageShareRequest{
+	done, err := node.Client().Storage.UnstageShare(context.Background(), csiproxy.UnstageShareRequest{
 		StagingPath: stagingPath, RemotePath: `\\filer\data`,
 	})
 	fmt.Println(done.Unlinked, err)
@@ -223,7 +219,7 @@ func ExampleStorage_CheckVolume() {
 	node, s, _ := startNodeWithStaged()
 	defer node.Close()
 	ctx := context.Background()
-	done, err := s.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath})
+	done, err := s.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath})
 	fmt.Println(done.ErrorsFound, err)
 	// Output: false <nil>
 }
@@ -234,7 +230,7 @@ func ExampleStorage_WatchDisks() {
 	node, _, number := startNodeWithDisk()
 	defer node.Close()
 	for changes, err := range node.Client().Storage.WatchDisks(context.Background(),
-		storage.Selector{SerialNumber: "vol-1"}) {
+		csiproxy.Selector{SerialNumber: "vol-1"}) {
 		if err != nil {
 			log.Fatal(err) // csiproxy.ErrUnavailable: call WatchDisks again
 		}

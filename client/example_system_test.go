@@ -12,8 +12,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/published"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/system"
 )
 
 // startNodeWithServices starts a simulated node for an example, with the services
@@ -42,7 +42,7 @@ func ExampleSystem() {
 		case err != nil:
 			log.Fatal(err)
 		default:
-			fmt.Println(name, "runs:", s.Status == system.Running)
+			fmt.Println(name, "runs:", s.Status == published.ServiceRunning)
 		}
 	}
 	// Output:
@@ -73,7 +73,7 @@ func ExampleSystem_GetService() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(s.DisplayName, s.StartType == system.Manual, s.Status == system.Stopped)
+	fmt.Println(s.DisplayName, s.StartType == published.StartTypeManual, s.Status == published.ServiceStopped)
 	// Output: Example Agent true true
 }
 

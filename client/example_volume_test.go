@@ -11,16 +11,14 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const staging = `C:\var\lib\kubelet\plugins\example\vol-1`
 
 // startNodeWithVolume starts a simulated node for an example, with a disk that has
 // an unformatted volume.
-func startNodeWithVolume() (*simnode.Node, *client.Volume, disk.Number, volume.ID) {
+func startNodeWithVolume() (*simnode.Node, *client.Volume, csiproxy.DiskNumber, csiproxy.VolumeID) {
 	node, disks, number := startNodeWithDisk()
 	ctx := context.Background()
 	if err := disks.PartitionDisk(ctx, number); err != nil {
@@ -36,7 +34,7 @@ func startNodeWithVolume() (*simnode.Node, *client.Volume, disk.Number, volume.I
 
 // startNodeWithMount starts a simulated node for an example, with a formatted volume
 // at the staging path.
-func startNodeWithMount() (*simnode.Node, *client.Volume, disk.Number, volume.ID) {
+func startNodeWithMount() (*simnode.Node, *client.Volume, csiproxy.DiskNumber, csiproxy.VolumeID) {
 	node, volumes, number, id := startNodeWithVolume()
 	ctx := context.Background()
 	if err := volumes.FormatVolume(ctx, id); err != nil {

@@ -22,7 +22,7 @@ type Filesystem struct{ group *group }
 // chooses the newest one that is served.
 func (f *Filesystem) Version(ctx context.Context) (string, error) { return f.group.version(ctx) }
 
-// PathExists implements [filesystem.Operations]: whether a path exists.
+// PathExists implements [published.FilesystemOperations]: whether a path exists.
 func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, err error) {
 	err = f.group.call(ctx, "PathExists", quote.Text(path),
 		result("PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path},
@@ -37,7 +37,7 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (exists bool, 
 	return exists, err
 }
 
-// Mkdir implements [filesystem.Operations]: a directory is made, with those above it.
+// Mkdir implements [published.FilesystemOperations]: a directory is made, with those above it.
 func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	return f.group.call(ctx, "Mkdir", quote.Text(path),
 		noResult("Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path}),
@@ -46,7 +46,7 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) error {
 	)
 }
 
-// Rmdir implements [filesystem.Operations]: a directory, file, link or mount point is removed.
+// Rmdir implements [published.FilesystemOperations]: a directory, file, link or mount point is removed.
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	return f.group.call(ctx, "Rmdir", quote.Text(path),
 		noResult("Rmdir", &filesystemv2alpha1.RmdirRequest{Path: path, Force: force}),
@@ -55,13 +55,13 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) error {
 	)
 }
 
-// RmdirContents implements [filesystem.Operations]: a directory's contents are removed. It needs
+// RmdirContents implements [published.FilesystemOperations]: a directory's contents are removed. It needs
 // version v2alpha1.
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) error {
 	return f.group.act(ctx, "RmdirContents", quote.Text(path), &filesystemv2alpha1.RmdirContentsRequest{Path: path})
 }
 
-// CreateSymlink implements [filesystem.Operations]: targetPath becomes a link to sourcePath.
+// CreateSymlink implements [published.FilesystemOperations]: targetPath becomes a link to sourcePath.
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) error {
 	return f.group.call(ctx, "CreateSymlink", quote.Text(targetPath),
 		noResult("CreateSymlink", &filesystemv2alpha1.CreateSymlinkRequest{SourcePath: sourcePath, TargetPath: targetPath}),
@@ -70,7 +70,7 @@ func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath s
 	)
 }
 
-// IsSymlink implements [filesystem.Operations]: whether a path is a link whose target exists.
+// IsSymlink implements [published.FilesystemOperations]: whether a path is a link whose target exists.
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (isSymlink bool, err error) {
 	err = f.group.call(ctx, "IsSymlink", quote.Text(path),
 		result("IsSymlink", &filesystemv2alpha1.IsSymlinkRequest{Path: path}, func(r *filesystemv2alpha1.IsSymlinkResponse) {

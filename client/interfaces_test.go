@@ -7,15 +7,10 @@ import (
 	"reflect"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // A driver's interfaces are filled from the same fields.
@@ -30,11 +25,11 @@ func TestClientHasTheShapeOfNode(t *testing.T) {
 
 // What is served in process and over the pipe has the same methods.
 var (
-	_ disk.Operations       = (*client.Disk)(nil)
-	_ volume.Operations     = (*client.Volume)(nil)
-	_ filesystem.Operations = (*client.Filesystem)(nil)
-	_ smb.Operations        = (*client.SMB)(nil)
-	_ iscsi.Operations      = (*client.ISCSI)(nil)
-	_ system.Operations     = (*client.System)(nil)
-	_ storage.Operations    = (*client.Storage)(nil)
+	_ published.DiskOperations       = (*client.Disk)(nil)
+	_ published.VolumeOperations     = (*client.Volume)(nil)
+	_ published.FilesystemOperations = (*client.Filesystem)(nil)
+	_ published.SMBOperations        = (*client.SMB)(nil)
+	_ published.ISCSIOperations      = (*client.ISCSI)(nil)
+	_ published.SystemOperations     = (*client.System)(nil)
+	_ csiproxy.StorageOperations     = (*client.Storage)(nil)
 )

@@ -11,9 +11,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	iscsiv1alpha2 "github.com/csi-proxy/csi-proxy/api/iscsi/v1alpha2"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // ISCSI calls the iscsi group. A [Client] has one.
@@ -23,35 +20,35 @@ type ISCSI struct{ group *group }
 // chooses the newest one that is served.
 func (i *ISCSI) Version(ctx context.Context) (string, error) { return i.group.version(ctx) }
 
-// AddTargetPortal implements [iscsi.Operations]: a portal is made known to the node's initiator.
-func (i *ISCSI) AddTargetPortal(ctx context.Context, p iscsi.Portal) error {
+// AddTargetPortal implements [published.ISCSIOperations]: a portal is made known to the node's initiator.
+func (i *ISCSI) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) error {
 	return i.group.act(ctx, "AddTargetPortal", portalObject(p),
 		&iscsiv1alpha2.AddTargetPortalRequest{TargetPortal: portal(p)})
 }
 
-// DiscoverTargetPortal implements [iscsi.Operations]: a known portal is asked for its targets.
-func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (targets []iscsi.IQN, err error) {
+// DiscoverTargetPortal implements [published.ISCSIOperations]: a known portal is asked for its targets.
+func (i *ISCSI) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (targets []csiproxy.IQN, err error) {
 	return ask(ctx, i.group, "DiscoverTargetPortal", portalObject(p),
 		&iscsiv1alpha2.DiscoverTargetPortalRequest{TargetPortal: portal(p)},
-		func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) (targets []iscsi.IQN) {
+		func(r *iscsiv1alpha2.DiscoverTargetPortalResponse) (targets []csiproxy.IQN) {
 			for _, iqn := range r.Iqns {
-				targets = append(targets, iscsi.IQN(iqn))
+				targets = append(targets, csiproxy.IQN(iqn))
 			}
 			return targets
 		})
 }
 
-// ListTargetPortals implements [iscsi.Operations]: the portals that the initiator knows.
-func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, err error) {
+// ListTargetPortals implements [published.ISCSIOperations]: the portals that the initiator knows.
+func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []csiproxy.ISCSIPortal, err error) {
 	err = i.group.call(ctx, "ListTargetPortals", "",
 		checkedResult("ListTargetPortals", &iscsiv1alpha2.ListTargetPortalsRequest{},
 			func(r *iscsiv1alpha2.ListTargetPortalsResponse) error {
-				var listed []iscsi.Portal
+				var listed []csiproxy.ISCSIPortal
 				for _, p := range r.TargetPortals {
 					if p.TargetPort > math.MaxUint16 {
 						return malformed("the invalid TCP port %d", p.TargetPort)
 					}
-					listed = append(listed, iscsi.Portal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
+					listed = append(listed, csiproxy.ISCSIPortal{Address: p.TargetAddress, Port: uint16(p.TargetPort)})
 				}
 				portals = listed
 				return nil
@@ -60,24 +57,24 @@ func (i *ISCSI) ListTargetPortals(ctx context.Context) (portals []iscsi.Portal, 
 	return portals, err
 }
 
-// RemoveTargetPortal implements [iscsi.Operations]: the initiator forgets a portal.
-func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) error {
+// RemoveTargetPortal implements [published.ISCSIOperations]: the initiator forgets a portal.
+func (i *ISCSI) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) error {
 	return i.group.act(ctx, "RemoveTargetPortal", portalObject(p),
 		&iscsiv1alpha2.RemoveTargetPortalRequest{TargetPortal: portal(p)})
 }
 
-// ConnectTarget implements [iscsi.Operations]: the node logs in to a target.
-func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+// ConnectTarget implements [published.ISCSIOperations]: the node logs in to a target.
+func (i *ISCSI) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, a csiproxy.ISCSIAuthentication) error {
 	const op = "ConnectTarget"
 	request := &iscsiv1alpha2.ConnectTargetRequest{
 		TargetPortal: portal(p), Iqn: string(iqn), ChapUsername: a.Username, ChapSecret: a.Secret.Reveal(),
 	}
 	switch a.Type {
-	case iscsi.NoAuth:
+	case csiproxy.ISCSINoAuth:
 		request.AuthType = iscsiv1alpha2.AuthenticationType_NONE
-	case iscsi.OneWayCHAP:
+	case csiproxy.ISCSIOneWayCHAP:
 		request.AuthType = iscsiv1alpha2.AuthenticationType_ONE_WAY_CHAP
-	case iscsi.MutualCHAP:
+	case csiproxy.ISCSIMutualCHAP:
 		request.AuthType = iscsiv1alpha2.AuthenticationType_MUTUAL_CHAP
 	default:
 		return &csiproxy.Error{
@@ -88,18 +85,18 @@ func (i *ISCSI) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN
 	return i.group.act(ctx, op, targetObject(iqn), request)
 }
 
-// DisconnectTarget implements [iscsi.Operations]: the node logs out of a target.
-func (i *ISCSI) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
+// DisconnectTarget implements [published.ISCSIOperations]: the node logs out of a target.
+func (i *ISCSI) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) error {
 	return i.group.act(ctx, "DisconnectTarget", targetObject(iqn),
 		&iscsiv1alpha2.DisconnectTargetRequest{TargetPortal: portal(p), Iqn: string(iqn)})
 }
 
-// GetTargetDisks implements [iscsi.Operations]: the disks that a target provides.
-func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (disks []disk.Number, err error) {
+// GetTargetDisks implements [published.ISCSIOperations]: the disks that a target provides.
+func (i *ISCSI) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (disks []csiproxy.DiskNumber, err error) {
 	request := &iscsiv1alpha2.GetTargetDisksRequest{TargetPortal: portal(p), Iqn: string(iqn)}
 	err = i.group.call(ctx, "GetTargetDisks", targetObject(iqn),
 		checkedResult("GetTargetDisks", request, func(r *iscsiv1alpha2.GetTargetDisksResponse) error {
-			var numbers []disk.Number
+			var numbers []csiproxy.DiskNumber
 			for _, id := range r.DiskIDs {
 				n, err := parseNumber(id)
 				if err != nil {
@@ -114,18 +111,18 @@ func (i *ISCSI) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQ
 	return disks, err
 }
 
-// SetMutualCHAPSecret implements [iscsi.Operations]: the secret with which targets prove who
+// SetMutualCHAPSecret implements [published.ISCSIOperations]: the secret with which targets prove who
 // they are. It needs version v1alpha2.
-func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s secret.Text) error {
+func (i *ISCSI) SetMutualCHAPSecret(ctx context.Context, s csiproxy.Secret) error {
 	return i.group.call(ctx, "SetMutualCHAPSecret", "",
 		noResult("SetMutualChapSecret", &iscsiv1alpha2.SetMutualChapSecretRequest{MutualChapSecret: s.Reveal()}),
 	)
 }
 
-func portal(p iscsi.Portal) *iscsiv1alpha2.TargetPortal {
+func portal(p csiproxy.ISCSIPortal) *iscsiv1alpha2.TargetPortal {
 	return &iscsiv1alpha2.TargetPortal{TargetAddress: p.Address, TargetPort: uint32(p.Port)}
 }
 
-func portalObject(p iscsi.Portal) string { return "portal " + strconv.Quote(p.String()) }
+func portalObject(p csiproxy.ISCSIPortal) string { return "portal " + strconv.Quote(p.String()) }
 
-func targetObject(iqn iscsi.IQN) string { return "target " + strconv.Quote(string(iqn)) }
+func targetObject(iqn csiproxy.IQN) string { return "target " + strconv.Quote(string(iqn)) }

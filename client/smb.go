@@ -6,10 +6,10 @@ package client
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	smbv1beta1 "github.com/csi-proxy/csi-proxy/api/smb/v1beta1"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // SMB calls the smb group. A [Client] has one.
@@ -22,8 +22,8 @@ type SMB struct{ group *group }
 // the newest one that is served.
 func (s *SMB) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// NewSMBGlobalMapping implements [smb.Operations]: a share is mapped for the whole node.
-func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) error {
+// NewSMBGlobalMapping implements [published.SMBOperations]: a share is mapped for the whole node.
+func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c csiproxy.SMBCredentials) error {
 	return s.group.call(ctx, "NewSMBGlobalMapping", quote.Text(remotePath),
 		noResult("NewSmbGlobalMapping", &smbv1.NewSmbGlobalMappingRequest{
 			RemotePath: remotePath, LocalPath: localPath, Username: c.Username, Password: c.Password.Reveal(),
@@ -34,7 +34,7 @@ func (s *SMB) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath str
 	)
 }
 
-// RemoveSMBGlobalMapping implements [smb.Operations]: the mapping of a share is removed.
+// RemoveSMBGlobalMapping implements [published.SMBOperations]: the mapping of a share is removed.
 func (s *SMB) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
 	return s.group.call(ctx, "RemoveSMBGlobalMapping", quote.Text(remotePath),
 		noResult("RemoveSmbGlobalMapping", &smbv1.RemoveSmbGlobalMappingRequest{RemotePath: remotePath}),

@@ -12,7 +12,6 @@ import (
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Storage calls the storage group: whole tasks of a CSI node in one call each. A [Client]
@@ -43,30 +42,30 @@ func askChecked[T any, Response message[T], Result any](ctx context.Context, g *
 	return got, err
 }
 
-// ListDisks implements [storage.Operations]: the disks that a selector means.
-func (s *Storage) ListDisks(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+// ListDisks implements [csiproxy.StorageOperations]: the disks that a selector means.
+func (s *Storage) ListDisks(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	return askChecked(ctx, s.group, "ListDisks", "",
 		&storagev1alpha1.ListDisksRequest{Disk: storagewire.EncodeSelector(wanted)}, storagewire.DecodeDisks)
 }
 
-// StageVolume implements [storage.Operations]: a disk's volume is made usable at a path.
-func (s *Storage) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
+// StageVolume implements [csiproxy.StorageOperations]: a disk's volume is made usable at a path.
+func (s *Storage) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (csiproxy.StagedVolume, error) {
 	const op = "StageVolume"
 	object := "at " + quote.Text(r.StagingPath)
 	request, err := storagewire.EncodeStageVolumeRequest(r)
 	if err != nil {
-		return storage.StagedVolume{}, &csiproxy.Error{Op: op, Object: object, Err: err}
+		return csiproxy.StagedVolume{}, &csiproxy.Error{Op: op, Object: object, Err: err}
 	}
 	return ask(ctx, s.group, op, object, request, storagewire.DecodeStagedVolume)
 }
 
-// UnstageVolume implements [storage.Operations]: what is staged at a path is unstaged.
-func (s *Storage) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
+// UnstageVolume implements [csiproxy.StorageOperations]: what is staged at a path is unstaged.
+func (s *Storage) UnstageVolume(ctx context.Context, r csiproxy.UnstageVolumeRequest) (csiproxy.UnstagedVolume, error) {
 	return ask(ctx, s.group, "UnstageVolume", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeUnstageVolumeRequest(r), storagewire.DecodeUnstagedVolume)
 }
 
-// PublishVolume implements [storage.Operations]: a pod gets a link to a staged path.
+// PublishVolume implements [csiproxy.StorageOperations]: a pod gets a link to a staged path.
 func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath string) error {
 	_, err := ask(ctx, s.group, "PublishVolume", quote.Text(targetPath),
 		&storagev1alpha1.PublishVolumeRequest{StagingPath: stagingPath, TargetPath: targetPath},
@@ -74,7 +73,7 @@ func (s *Storage) PublishVolume(ctx context.Context, stagingPath, targetPath str
 	return err
 }
 
-// UnpublishVolume implements [storage.Operations]: a pod's link is removed.
+// UnpublishVolume implements [csiproxy.StorageOperations]: a pod's link is removed.
 func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error {
 	_, err := ask(ctx, s.group, "UnpublishVolume", quote.Text(targetPath),
 		&storagev1alpha1.UnpublishVolumeRequest{TargetPath: targetPath},
@@ -82,43 +81,43 @@ func (s *Storage) UnpublishVolume(ctx context.Context, targetPath string) error 
 	return err
 }
 
-// ExpandVolume implements [storage.Operations]: the volume at a path grows to the size of its disk.
-func (s *Storage) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
+// ExpandVolume implements [csiproxy.StorageOperations]: the volume at a path grows to the size of its disk.
+func (s *Storage) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error) {
 	return ask(ctx, s.group, "ExpandVolume", "at "+quote.Text(r.Path),
 		storagewire.EncodeExpandVolumeRequest(r), storagewire.DecodeExpandedVolume)
 }
 
-// GetVolume implements [storage.Operations]: what is known of the volume or share at a path.
-func (s *Storage) GetVolume(ctx context.Context, path string) (storage.Volume, error) {
+// GetVolume implements [csiproxy.StorageOperations]: what is known of the volume or share at a path.
+func (s *Storage) GetVolume(ctx context.Context, path string) (csiproxy.Volume, error) {
 	return ask(ctx, s.group, "GetVolume", quote.Text(path), &storagev1alpha1.GetVolumeRequest{Path: path},
-		func(m *storagev1alpha1.GetVolumeResponse) storage.Volume { return storagewire.DecodeVolume(m.Volume) })
+		func(m *storagev1alpha1.GetVolumeResponse) csiproxy.Volume { return storagewire.DecodeVolume(m.Volume) })
 }
 
-// ListVolumes implements [storage.Operations]: what is mounted where.
-func (s *Storage) ListVolumes(ctx context.Context) (storage.VolumeList, error) {
+// ListVolumes implements [csiproxy.StorageOperations]: what is mounted where.
+func (s *Storage) ListVolumes(ctx context.Context) (csiproxy.VolumeList, error) {
 	return ask(ctx, s.group, "ListVolumes", "", &storagev1alpha1.ListVolumesRequest{}, storagewire.DecodeVolumeList)
 }
 
-// StageShare implements [storage.Operations]: a share is mapped and linked at a path.
-func (s *Storage) StageShare(ctx context.Context, r storage.StageShareRequest) error {
+// StageShare implements [csiproxy.StorageOperations]: a share is mapped and linked at a path.
+func (s *Storage) StageShare(ctx context.Context, r csiproxy.StageShareRequest) error {
 	_, err := ask(ctx, s.group, "StageShare", quote.Text(r.RemotePath), storagewire.EncodeStageShareRequest(r),
 		func(*storagev1alpha1.StageShareResponse) (_ struct{}) { return })
 	return err
 }
 
-// UnstageShare implements [storage.Operations]: the link to a share is removed.
-func (s *Storage) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
+// UnstageShare implements [csiproxy.StorageOperations]: the link to a share is removed.
+func (s *Storage) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (csiproxy.UnstagedShare, error) {
 	return ask(ctx, s.group, "UnstageShare", "at "+quote.Text(r.StagingPath),
 		storagewire.EncodeUnstageShareRequest(r), storagewire.DecodeUnstagedShare)
 }
 
-// CleanUp implements [storage.Operations]: what nobody needs any more is listed or removed.
-func (s *Storage) CleanUp(ctx context.Context, remove bool) (storage.Leftovers, error) {
+// CleanUp implements [csiproxy.StorageOperations]: what nobody needs any more is listed or removed.
+func (s *Storage) CleanUp(ctx context.Context, remove bool) (csiproxy.Leftovers, error) {
 	return ask(ctx, s.group, "CleanUp", "", &storagev1alpha1.CleanUpRequest{Remove: remove}, storagewire.DecodeLeftovers)
 }
 
-// CheckVolume implements [storage.Operations]: a volume's file system is scanned for errors.
-func (s *Storage) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
+// CheckVolume implements [csiproxy.StorageOperations]: a volume's file system is scanned for errors.
+func (s *Storage) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (csiproxy.CheckedVolume, error) {
 	return askChecked(ctx, s.group, "CheckVolume", "at "+quote.Text(r.Path),
 		storagewire.EncodeCheckVolumeRequest(r), storagewire.DecodeCheckedVolume)
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	systemv1alpha1 "github.com/csi-proxy/csi-proxy/api/system/v1alpha1"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // System calls the system group. A [Client] has one.
@@ -21,28 +21,28 @@ type System struct{ group *group }
 // chooses the newest one that is served.
 func (s *System) Version(ctx context.Context) (string, error) { return s.group.version(ctx) }
 
-// GetBIOSSerialNumber implements [system.Operations]: the serial number in the machine's firmware.
+// GetBIOSSerialNumber implements [published.SystemOperations]: the serial number in the machine's firmware.
 func (s *System) GetBIOSSerialNumber(ctx context.Context) (serial string, err error) {
 	return ask(ctx, s.group, "GetBIOSSerialNumber", "", &systemv1alpha1.GetBIOSSerialNumberRequest{},
 		func(r *systemv1alpha1.GetBIOSSerialNumberResponse) string { return r.SerialNumber })
 }
 
-// GetService implements [system.Operations]: the state of a service.
-func (s *System) GetService(ctx context.Context, name string) (service system.Service, err error) {
+// GetService implements [published.SystemOperations]: the state of a service.
+func (s *System) GetService(ctx context.Context, name string) (service published.Service, err error) {
 	return ask(ctx, s.group, "GetService", serviceObject(name), &systemv1alpha1.GetServiceRequest{Name: name},
-		func(r *systemv1alpha1.GetServiceResponse) system.Service {
+		func(r *systemv1alpha1.GetServiceResponse) published.Service {
 			// The numbers on the wire are also those of the service manager.
-			return system.Service{DisplayName: r.DisplayName, StartType: system.StartType(r.StartType),
-				Status: system.Status(r.Status)}
+			return published.Service{DisplayName: r.DisplayName, StartType: published.StartType(r.StartType),
+				Status: published.ServiceStatus(r.Status)}
 		})
 }
 
-// StartService implements [system.Operations]: a service is started.
+// StartService implements [published.SystemOperations]: a service is started.
 func (s *System) StartService(ctx context.Context, name string) error {
 	return s.group.act(ctx, "StartService", serviceObject(name), &systemv1alpha1.StartServiceRequest{Name: name})
 }
 
-// StopService implements [system.Operations]: a service is stopped.
+// StopService implements [published.SystemOperations]: a service is stopped.
 func (s *System) StopService(ctx context.Context, name string, force bool) error {
 	return s.group.act(ctx, "StopService", serviceObject(name),
 		&systemv1alpha1.StopServiceRequest{Name: name, Force: force})

@@ -11,9 +11,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	volumev1beta2 "github.com/csi-proxy/csi-proxy/api/volume/v1beta2"
 	volumev2alpha1 "github.com/csi-proxy/csi-proxy/api/volume/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Volume calls the volume group. A [Client] has one.
@@ -23,9 +22,9 @@ type Volume struct{ group *group }
 // chooses the newest one that is served.
 func (v *Volume) Version(ctx context.Context) (string, error) { return v.group.version(ctx) }
 
-// ListVolumesOnDisk implements [volume.Operations]: the volumes of a disk's partition or, for
+// ListVolumesOnDisk implements [published.VolumeOperations]: the volumes of a disk's partition or, for
 // partition 0, of all data partitions. A partition other than 0 needs version v1beta3.
-func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (ids []volume.ID, err error) {
+func (v *Volume) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, partition uint32) (ids []csiproxy.VolumeID, err error) {
 	object := diskObject(n)
 	if partition != 0 {
 		object += fmt.Sprintf(" partition %d", partition)
@@ -34,11 +33,11 @@ func (v *Volume) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition
 }
 
 // list lists volumes for an operation on an object.
-func (v *Volume) list(ctx context.Context, op, object string, n disk.Number,
-	partition uint32) (ids []volume.ID, err error) {
+func (v *Volume) list(ctx context.Context, op, object string, n csiproxy.DiskNumber,
+	partition uint32) (ids []csiproxy.VolumeID, err error) {
 	read := func(texts []string) {
 		for _, text := range texts {
-			ids = append(ids, volume.ID(text))
+			ids = append(ids, csiproxy.VolumeID(text))
 		}
 	}
 	ways := []way{result("ListVolumesOnDisk",
@@ -52,8 +51,8 @@ func (v *Volume) list(ctx context.Context, op, object string, n disk.Number,
 	return ids, err
 }
 
-// DataVolumeOfDisk implements [volume.Operations]: the only data volume of a disk.
-func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID, error) {
+// DataVolumeOfDisk implements [published.VolumeOperations]: the only data volume of a disk.
+func (v *Volume) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (csiproxy.VolumeID, error) {
 	const op = "DataVolumeOfDisk"
 	ids, err := v.list(ctx, op, diskObject(n), n, 0)
 	switch {
@@ -69,41 +68,41 @@ func (v *Volume) DataVolumeOfDisk(ctx context.Context, n disk.Number) (volume.ID
 	return ids[0], nil
 }
 
-// MountVolume implements [volume.Operations]: a volume is mounted at a directory.
-func (v *Volume) MountVolume(ctx context.Context, id volume.ID, targetPath string) error {
+// MountVolume implements [published.VolumeOperations]: a volume is mounted at a directory.
+func (v *Volume) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) error {
 	return v.group.call(ctx, "MountVolume", volumeObject(id),
 		noResult("MountVolume", &volumev2alpha1.MountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}),
 		noResult("MountVolume", &volumev1beta2.MountVolumeRequest{VolumeId: string(id), Path: targetPath}),
 	)
 }
 
-// UnmountVolume implements [volume.Operations]: a volume is flushed and unmounted from a directory.
-func (v *Volume) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) error {
+// UnmountVolume implements [published.VolumeOperations]: a volume is flushed and unmounted from a directory.
+func (v *Volume) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) error {
 	return v.group.call(ctx, "UnmountVolume", volumeObject(id),
 		noResult("UnmountVolume", &volumev2alpha1.UnmountVolumeRequest{VolumeId: string(id), TargetPath: targetPath}),
 		noResult("DismountVolume", &volumev1beta2.DismountVolumeRequest{VolumeId: string(id), Path: targetPath}),
 	)
 }
 
-// IsVolumeFormatted implements [volume.Operations]: whether a volume has a file system.
-func (v *Volume) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
+// IsVolumeFormatted implements [published.VolumeOperations]: whether a volume has a file system.
+func (v *Volume) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (formatted bool, err error) {
 	return ask(ctx, v.group, "IsVolumeFormatted", volumeObject(id),
 		&volumev2alpha1.IsVolumeFormattedRequest{VolumeId: string(id)},
 		func(r *volumev2alpha1.IsVolumeFormattedResponse) bool { return r.Formatted })
 }
 
-// FormatVolume implements [volume.Operations]: a volume gets an NTFS file system. The published
+// FormatVolume implements [published.VolumeOperations]: a volume gets an NTFS file system. The published
 // daemon formats also a volume that has a file system or other data.
-func (v *Volume) FormatVolume(ctx context.Context, id volume.ID) error {
+func (v *Volume) FormatVolume(ctx context.Context, id csiproxy.VolumeID) error {
 	return v.group.act(ctx, "FormatVolume", volumeObject(id), &volumev2alpha1.FormatVolumeRequest{VolumeId: string(id)})
 }
 
-// ResizeVolume implements [volume.Operations]: a volume grows, with its file system.
-func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) error {
+// ResizeVolume implements [published.VolumeOperations]: a volume grows, with its file system.
+func (v *Volume) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBytes int64) error {
 	const op = "ResizeVolume"
 	// For one driver's sake, the daemon also accepts a disk number here, meaning the
 	// disk's only volume. In process that is an error, so it is one here too.
-	if _, err := volume.ParseID(string(id)); err != nil {
+	if _, err := csiproxy.ParseVolumeID(string(id)); err != nil {
 		return &csiproxy.Error{Op: op, Object: volumeObject(id), Err: err}
 	}
 	return v.group.call(ctx, op, volumeObject(id),
@@ -112,65 +111,65 @@ func (v *Volume) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64
 	)
 }
 
-// GetVolumeStats implements [volume.Operations]: how large a volume is. It needs version v1beta1.
-func (v *Volume) GetVolumeStats(ctx context.Context, id volume.ID) (stats volume.Stats, err error) {
+// GetVolumeStats implements [published.VolumeOperations]: how large a volume is. It needs version v1beta1.
+func (v *Volume) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (stats published.VolumeStats, err error) {
 	err = v.group.call(ctx, "GetVolumeStats", volumeObject(id),
 		result("GetVolumeStats", &volumev2alpha1.GetVolumeStatsRequest{VolumeId: string(id)},
 			func(r *volumev2alpha1.GetVolumeStatsResponse) {
-				stats = volume.Stats{SizeBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
+				stats = published.VolumeStats{SizeBytes: r.TotalBytes, UsedBytes: r.UsedBytes}
 			}),
 		result("VolumeStats", &volumev1beta2.VolumeStatsRequest{VolumeId: string(id)},
 			func(r *volumev1beta2.VolumeStatsResponse) {
-				stats = volume.Stats{SizeBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
+				stats = published.VolumeStats{SizeBytes: r.VolumeSize, UsedBytes: r.VolumeUsedSize}
 			}),
 	)
 	return stats, err
 }
 
-// GetDiskNumberFromVolumeID implements [volume.Operations]: the disk that a volume lies on.
+// GetDiskNumberFromVolumeID implements [published.VolumeOperations]: the disk that a volume lies on.
 // It needs version v1beta1.
-func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (n disk.Number, err error) {
+func (v *Volume) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.VolumeID) (n csiproxy.DiskNumber, err error) {
 	err = v.group.call(ctx, "GetDiskNumberFromVolumeID", volumeObject(id),
 		result("GetDiskNumberFromVolumeID", &volumev2alpha1.GetDiskNumberFromVolumeIDRequest{VolumeId: string(id)},
-			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = disk.Number(r.DiskNumber) }),
+			func(r *volumev2alpha1.GetDiskNumberFromVolumeIDResponse) { n = csiproxy.DiskNumber(r.DiskNumber) }),
 		checkedResult("GetVolumeDiskNumber", &volumev1beta2.VolumeDiskNumberRequest{VolumeId: string(id)},
 			func(r *volumev1beta2.VolumeDiskNumberResponse) error {
 				if r.DiskNumber < 0 || r.DiskNumber > math.MaxUint32 {
 					return malformed("the invalid disk number %d", r.DiskNumber)
 				}
-				n = disk.Number(r.DiskNumber)
+				n = csiproxy.DiskNumber(r.DiskNumber)
 				return nil
 			}),
 	)
 	return n, err
 }
 
-// GetVolumeIDFromTargetPath implements [volume.Operations]: the volume that is mounted at a path.
+// GetVolumeIDFromTargetPath implements [published.VolumeOperations]: the volume that is mounted at a path.
 // It needs version v1beta1.
-func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
+func (v *Volume) GetVolumeIDFromTargetPath(ctx context.Context, path string) (id csiproxy.VolumeID, err error) {
 	err = v.group.call(ctx, "GetVolumeIDFromTargetPath", quote.Text(path),
 		result("GetVolumeIDFromTargetPath", &volumev2alpha1.GetVolumeIDFromTargetPathRequest{TargetPath: path},
-			func(r *volumev2alpha1.GetVolumeIDFromTargetPathResponse) { id = volume.ID(r.VolumeId) }),
+			func(r *volumev2alpha1.GetVolumeIDFromTargetPathResponse) { id = csiproxy.VolumeID(r.VolumeId) }),
 		result("GetVolumeIDFromMount", &volumev1beta2.VolumeIDFromMountRequest{Mount: path},
-			func(r *volumev1beta2.VolumeIDFromMountResponse) { id = volume.ID(r.VolumeId) }),
+			func(r *volumev1beta2.VolumeIDFromMountResponse) { id = csiproxy.VolumeID(r.VolumeId) }),
 	)
 	return id, err
 }
 
-// GetClosestVolumeIDFromTargetPath implements [volume.Operations]: the volume that a path lies on.
+// GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations]: the volume that a path lies on.
 // It needs version v2alpha1.
-func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id volume.ID, err error) {
+func (v *Volume) GetClosestVolumeIDFromTargetPath(ctx context.Context, path string) (id csiproxy.VolumeID, err error) {
 	return ask(ctx, v.group, "GetClosestVolumeIDFromTargetPath", quote.Text(path),
 		&volumev2alpha1.GetClosestVolumeIDFromTargetPathRequest{TargetPath: path},
-		func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) volume.ID {
-			return volume.ID(r.VolumeId)
+		func(r *volumev2alpha1.GetClosestVolumeIDFromTargetPathResponse) csiproxy.VolumeID {
+			return csiproxy.VolumeID(r.VolumeId)
 		})
 }
 
-// WriteVolumeCache implements [volume.Operations]: a volume is flushed. It needs version v1beta2.
-func (v *Volume) WriteVolumeCache(ctx context.Context, id volume.ID) error {
+// WriteVolumeCache implements [published.VolumeOperations]: a volume is flushed. It needs version v1beta2.
+func (v *Volume) WriteVolumeCache(ctx context.Context, id csiproxy.VolumeID) error {
 	return v.group.act(ctx, "WriteVolumeCache", volumeObject(id),
 		&volumev2alpha1.WriteVolumeCacheRequest{VolumeId: string(id)})
 }
 
-func volumeObject(id volume.ID) string { return "volume " + quote.Text(string(id)) }
+func volumeObject(id csiproxy.VolumeID) string { return "volume " + quote.Text(string(id)) }

@@ -15,23 +15,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// WatchDisks implements [storage.Operations]: which disks a selector means, and then what changes.
+// WatchDisks implements [csiproxy.StorageOperations]: which disks a selector means, and then what changes.
 // After the daemon has stopped or the connection to it was lost, the client doesn't begin again by
 // itself: call WatchDisks again, after a moment.
-func (s *Storage) WatchDisks(ctx context.Context, wanted storage.Selector) iter.Seq2[storage.DiskChanges, error] {
-	return func(yield func(storage.DiskChanges, error) bool) {
+func (s *Storage) WatchDisks(ctx context.Context, wanted csiproxy.Selector) iter.Seq2[csiproxy.DiskChanges, error] {
+	return func(yield func(csiproxy.DiskChanges, error) bool) {
 		if err := s.watchDisks(ctx, wanted, yield); err != nil {
-			yield(storage.DiskChanges{}, err)
+			yield(csiproxy.DiskChanges{}, err)
 		}
 	}
 }
 
 // watchDisks passes changes to yield until that returns false. The stream's end is an error.
-func (s *Storage) watchDisks(ctx context.Context, wanted storage.Selector,
-	yield func(storage.DiskChanges, error) bool) error {
+func (s *Storage) watchDisks(ctx context.Context, wanted csiproxy.Selector,
+	yield func(csiproxy.DiskChanges, error) bool) error {
 	const op = "WatchDisks"
 	g, request := s.group, &storagev1alpha1.WatchDisksRequest{Disk: storagewire.EncodeSelector(wanted)}
 	version, err := g.version(ctx)

@@ -17,8 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
 	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // call calls an operation, or gets the first of what it streams.
@@ -30,7 +28,7 @@ func call(ctx context.Context, c *Client, o wiretest.Operation) (any, error) {
 		args = append(args, reflect.ValueOf(arg).Convert(method.Type().In(i+1)))
 	}
 	results := method.Call(args)
-	if stream, ok := results[0].Interface().(iter.Seq2[storage.DiskChanges, error]); ok {
+	if stream, ok := results[0].Interface().(iter.Seq2[csiproxy.DiskChanges, error]); ok {
 		for changes, err := range stream {
 			return changes, err
 		}
@@ -173,8 +171,8 @@ func TestConnectTargetChecksAuthentication(t *testing.T) {
 	})
 	d.serve("iscsi v1alpha2")
 	c := d.newClient(t).ISCSI
-	for _, unknown := range []iscsi.AuthType{-1, 3, 1 << 32} {
-		err := c.ConnectTarget(t.Context(), wiretest.Portal, "iqn.2026-01.a:b", iscsi.Authentication{Type: unknown})
+	for _, unknown := range []csiproxy.ISCSIAuthType{-1, 3, 1 << 32} {
+		err := c.ConnectTarget(t.Context(), wiretest.Portal, "iqn.2026-01.a:b", csiproxy.ISCSIAuthentication{Type: unknown})
 		wantKind(t, err, csiproxy.ErrInvalidArgument)
 	}
 }

@@ -11,10 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const (
@@ -47,8 +44,8 @@ func Example_disk() {
 	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
 
 	stage := func() error {
-		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
+		_, err := n.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
 		})
 		return err
 	}
@@ -76,13 +73,13 @@ func Example_share() {
 	}
 	defer sim.Close()
 	sim.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
-	sim.SetSMBUser("filer", `EXAMPLE\app`, secret.New("correct horse"))
+	sim.SetSMBUser("filer", `EXAMPLE\app`, csiproxy.NewSecret("correct horse"))
 	n, ctx := sim.Operations(), context.Background() // on Windows: node.Open
 
 	stage := func(source, stagingPath string, secrets map[string]string) error {
-		return n.Storage.StageShare(ctx, storage.StageShareRequest{
+		return n.Storage.StageShare(ctx, csiproxy.StageShareRequest{
 			RemotePath: source, StagingPath: stagingPath,
-			Credentials: smb.Credentials{Username: secrets["username"], Password: secret.New(secrets["password"])},
+			Credentials: csiproxy.SMBCredentials{Username: secrets["username"], Password: csiproxy.NewSecret(secrets["password"])},
 		})
 	}
 	secrets := map[string]string{"username": `EXAMPLE\app`, "password": "correct horse"}
@@ -94,12 +91,12 @@ func Example_share() {
 	fmt.Println(sim.WriteFile(staging+`\report.txt`, []byte("for all pods")))
 
 	// The password changes, and a driver that doesn't know it yet learns that.
-	sim.SetSMBUser("filer", `EXAMPLE\app`, secret.New("battery staple"))
+	sim.SetSMBUser("filer", `EXAMPLE\app`, csiproxy.NewSecret("battery staple"))
 	err = n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "",
-		smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("correct horse")})
+		csiproxy.SMBCredentials{Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("correct horse")})
 	fmt.Println(errors.Is(err, csiproxy.ErrUnauthenticated))
 	fmt.Println(n.SMB.NewSMBGlobalMapping(ctx, `//filer/data`, "",
-		smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("battery staple")}))
+		csiproxy.SMBCredentials{Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("battery staple")}))
 	data, err := sim.ReadFile(staging + `\report.txt`)
 	fmt.Printf("%s %v\n", data, err)
 	// Output:

@@ -10,14 +10,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
@@ -57,7 +52,7 @@ type Options struct {
 	// what a program writes through a link that still leads there lands on the node's disk.
 	WritableMountPoints bool
 	// VolumeWriters are who may write at the root of a volume: what StageVolume uses if its request has
-	// no storage.FormatOptions.Writers, and FormatVolume and MountVolume always. Default: nobody beside
+	// no csiproxy.FormatOptions.Writers, and FormatVolume and MountVolume always. Default: nobody beside
 	// those whom Windows lets.
 	VolumeWriters []string
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
@@ -83,11 +78,11 @@ type Options struct {
 // Node is a Windows node. All its methods may be called concurrently. Package client has
 // the same groups, over the endpoints of a daemon.
 type Node struct {
-	Disk       disk.Operations
-	Volume     volume.Operations
-	Filesystem filesystem.Operations
-	SMB        smb.Operations
-	ISCSI      iscsi.Operations
-	System     system.Operations
-	Storage    storage.Operations
+	Disk       published.DiskOperations
+	Volume     published.VolumeOperations
+	Filesystem published.FilesystemOperations
+	SMB        published.SMBOperations
+	ISCSI      published.ISCSIOperations
+	System     published.SystemOperations
+	Storage    csiproxy.StorageOperations
 }

@@ -9,10 +9,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Commands in requests are text. Of the vulnerabilities of Kubernetes on Windows nodes in
@@ -65,11 +62,11 @@ func TestCommandsInRequestsAreText(t *testing.T) {
 				t.Error(err)
 			}
 
-			if err := c.Volume.FormatVolume(t.Context(), volume.ID(string(id)+command)); !errors.Is(err,
+			if err := c.Volume.FormatVolume(t.Context(), csiproxy.VolumeID(string(id)+command)); !errors.Is(err,
 				csiproxy.ErrInvalidArgument) {
 				t.Errorf("the id of a volume: %v", err)
 			}
-			credentials := smb.Credentials{Username: command, Password: secret.New(command)}
+			credentials := csiproxy.SMBCredentials{Username: command, Password: csiproxy.NewSecret(command)}
 			if err := c.SMB.NewSMBGlobalMapping(t.Context(), `\\files`+command+`\data`, "", credentials); err == nil {
 				t.Error("a server of this name is mapped")
 			}

@@ -4,7 +4,7 @@
 package simnode
 
 import (
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
@@ -45,7 +45,7 @@ func SCSINameDesignator(name string) Designator {
 // AttachDisk attaches a disk. It returns the disk's number, which a disk that needs a
 // rescan has as soon as Windows sees it. If d has the serial number of a detached disk,
 // that disk is attached again, with its data.
-func (n *Node) AttachDisk(d Disk) disk.Number {
+func (n *Node) AttachDisk(d Disk) csiproxy.DiskNumber {
 	n.helper()
 	number, err := n.sys.AttachDisk(d)
 	n.must(err)
@@ -57,7 +57,7 @@ func (n *Node) AttachDisk(d Disk) disk.Number {
 // disk, and its sector size the same. Windows gives it new ids when it goes online beside the
 // other one and is writable, and keeps it offline if it is read-only. It returns the number of
 // the new disk.
-func (n *Node) CloneDisk(of disk.Number, d Disk) disk.Number {
+func (n *Node) CloneDisk(of csiproxy.DiskNumber, d Disk) csiproxy.DiskNumber {
 	n.helper()
 	number, err := n.sys.CloneDisk(of, d)
 	n.must(err)
@@ -76,7 +76,7 @@ const (
 
 // DiskInfo is the state of a disk.
 type DiskInfo struct {
-	Number    disk.Number // unless State is DiskDetached; Windows knows it while it is DiskPresent
+	Number    csiproxy.DiskNumber // unless State is DiskDetached; Windows knows it while it is DiskPresent
 	State     DiskState
 	Serial    string
 	SizeBytes int64 // of the hardware; if it has grown, Windows may not know yet
@@ -103,7 +103,7 @@ const (
 
 // TakeDiskOffline takes a disk offline as Windows does by itself, for a reason. The next
 // restart of the node brings it online.
-func (n *Node) TakeDiskOffline(number disk.Number, why OfflineReason) {
+func (n *Node) TakeDiskOffline(number csiproxy.DiskNumber, why OfflineReason) {
 	n.helper()
 	n.must(n.sys.SetOfflineReason(number, win.OfflineReason(why)))
 }
@@ -125,7 +125,7 @@ func (n *Node) Disks() []DiskInfo {
 // SetDiskAttributes takes a disk offline or online and makes it read-only or writable,
 // as an administrator does. The attributes survive a restart of the node, and a
 // detach.
-func (n *Node) SetDiskAttributes(number disk.Number, offline, readOnly bool) {
+func (n *Node) SetDiskAttributes(number csiproxy.DiskNumber, offline, readOnly bool) {
 	n.helper()
 	change := win.SetDiskAttributes{Persist: true, Mask: win.DiskOffline | win.DiskReadOnly}
 	if offline {
@@ -139,7 +139,7 @@ func (n *Node) SetDiskAttributes(number disk.Number, offline, readOnly bool) {
 
 // DetachDisk detaches a disk without warning. Its data are kept: AttachDisk with its
 // serial number attaches it again.
-func (n *Node) DetachDisk(number disk.Number) {
+func (n *Node) DetachDisk(number csiproxy.DiskNumber) {
 	n.helper()
 	n.must(n.sys.DetachDisk(number))
 }
@@ -153,20 +153,20 @@ func (n *Node) DeleteDisk(serial string) {
 
 // GrowDisk makes a disk larger. Windows sees it after a Rescan, or when a volume on
 // it is resized.
-func (n *Node) GrowDisk(number disk.Number, sizeBytes int64) {
+func (n *Node) GrowDisk(number csiproxy.DiskNumber, sizeBytes int64) {
 	n.helper()
 	n.must(n.sys.GrowDisk(number, sizeBytes))
 }
 
 // WriteDisk writes raw bytes to a disk, such as data of another system.
-func (n *Node) WriteDisk(number disk.Number, data []byte, offset int64) {
+func (n *Node) WriteDisk(number csiproxy.DiskNumber, data []byte, offset int64) {
 	n.helper()
 	n.must(n.sys.WriteImage(number, data, offset))
 }
 
 // ExportDisk writes a disk as a sparse raw image to a file, for tools such as
 // sgdisk.
-func (n *Node) ExportDisk(number disk.Number, file string) {
+func (n *Node) ExportDisk(number csiproxy.DiskNumber, file string) {
 	n.helper()
 	n.must(n.sys.ExportImage(number, file))
 }

@@ -12,7 +12,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A CSI driver's NodeStageVolume, tested on Linux against a Windows node: one call finds the disk by
@@ -48,7 +47,7 @@ func Example() {
 	node.Reboot()
 	fmt.Println("after the reboot:", stage(ctx, node.Client(), "vol-0123", path))
 
-	grown, err := node.Client().Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: path, DiskSizeBytes: 20 << 30})
+	grown, err := node.Client().Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: path, DiskSizeBytes: 20 << 30})
 	fmt.Println("grown:", grown.Grown, "GiB:", grown.SizeBytes>>30, err)
 	data, err := node.ReadFile(path + `\data.txt`)
 	fmt.Println(string(data), err)
@@ -63,8 +62,8 @@ func Example() {
 
 // stage is the driver under test.
 func stage(ctx context.Context, c *client.Client, serial, path string) error {
-	_, err := c.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: serial}, StagingPath: path,
+	_, err := c.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: serial}, StagingPath: path,
 	})
 	return err
 }

@@ -4,10 +4,9 @@
 package simnode
 
 import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // iSCSI targets are outside of the node. They and their data survive its reboots and
@@ -15,15 +14,15 @@ import (
 
 // ISCSITarget is an iSCSI target.
 type ISCSITarget struct {
-	IQN     iscsi.IQN
-	Portals []iscsi.Portal
+	IQN     csiproxy.IQN
+	Portals []csiproxy.ISCSIPortal
 	// CHAPUser and CHAPSecret are the credentials that the target requires. If
 	// CHAPUser is "", it requires none.
 	CHAPUser   string
-	CHAPSecret secret.Text // 12 to 16 bytes
+	CHAPSecret csiproxy.Secret // 12 to 16 bytes
 	// MutualSecret is the secret with which the target proves its identity. It must
 	// be that of SetMutualCHAPSecret. If empty, the target can't prove its identity.
-	MutualSecret secret.Text
+	MutualSecret csiproxy.Secret
 	// LUNs are its disks, from LUN 0 on. While the node is connected, they are disks
 	// of the node. Their Adapter, Target and LUN must be 0: the node chooses them.
 	LUNs []Disk
@@ -43,13 +42,13 @@ func (n *Node) AddISCSITarget(t ISCSITarget) {
 
 // RemoveISCSITarget removes a target from the network. The node loses its session and
 // the disks, which become detached disks and keep their data.
-func (n *Node) RemoveISCSITarget(iqn iscsi.IQN) {
+func (n *Node) RemoveISCSITarget(iqn csiproxy.IQN) {
 	n.helper()
 	n.must(n.sys.ISCSI().RemoveTarget(string(iqn)))
 }
 
 // AddISCSILUN adds a disk to a target. If the node is connected, the disk arrives there.
-func (n *Node) AddISCSILUN(iqn iscsi.IQN, d Disk) {
+func (n *Node) AddISCSILUN(iqn csiproxy.IQN, d Disk) {
 	n.helper()
 	n.must(n.sys.ISCSI().AddLUN(string(iqn), d))
 }
@@ -57,7 +56,7 @@ func (n *Node) AddISCSILUN(iqn iscsi.IQN, d Disk) {
 // SetISCSIPortal sets whether a portal can be reached. While it can't, the node's
 // sessions over it have no disks, and open files on them fail. When it can again, the
 // disks come back.
-func (n *Node) SetISCSIPortal(p iscsi.Portal, reachable bool) {
+func (n *Node) SetISCSIPortal(p csiproxy.ISCSIPortal, reachable bool) {
 	n.helper()
 	n.must(n.sys.ISCSI().SetPortal(win.ISCSIPortal(p), reachable))
 }

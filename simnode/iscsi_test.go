@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -17,16 +15,16 @@ func TestISCSI(t *testing.T) {
 	n := simnode.New(t)
 	ctx := t.Context()
 	initiator := n.Operations().ISCSI
-	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 	const iqn = "iqn.2026-01.com.example:vol1"
 	n.AddISCSITarget(simnode.ISCSITarget{
-		IQN: iqn, Portals: []iscsi.Portal{portal},
-		CHAPUser: "user", CHAPSecret: secret.New("one-way-secret"), MutualSecret: secret.New("mutual-secret"),
+		IQN: iqn, Portals: []csiproxy.ISCSIPortal{portal},
+		CHAPUser: "user", CHAPSecret: csiproxy.NewSecret("one-way-secret"), MutualSecret: csiproxy.NewSecret("mutual-secret"),
 		LUNs: []simnode.Disk{{SizeBytes: 1 << 30, Serial: "lun-0"}},
 	})
 	must(t, initiator.AddTargetPortal(ctx, portal))
-	must(t, initiator.SetMutualCHAPSecret(ctx, secret.New("mutual-secret")))
-	login := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "user", Secret: secret.New("one-way-secret")}
+	must(t, initiator.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("mutual-secret")))
+	login := csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIMutualCHAP, Username: "user", Secret: csiproxy.NewSecret("one-way-secret")}
 	connect := func() {
 		t.Helper()
 		must(t, initiator.ConnectTarget(ctx, portal, iqn, login))

@@ -4,8 +4,8 @@
 package simnode
 
 import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // SMB servers are outside of the node. They, their shares and their files survive its
@@ -47,7 +47,7 @@ func (n *Node) RemoveSMBShare(server, name string) {
 // SetSMBUser adds a user to a server, or changes the user's password: the next use of
 // a mapping with the old password fails with the Windows error 1326. The name must be
 // the one that the driver uses, with or without a domain.
-func (n *Node) SetSMBUser(server, user string, password secret.Text) {
+func (n *Node) SetSMBUser(server, user string, password csiproxy.Secret) {
 	n.helper()
 	n.must(n.sys.SMB().SetUser(server, user, password))
 }

@@ -11,9 +11,7 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // An SMB driver's day: it maps a share, the server is gone for a while, and somebody
@@ -26,12 +24,12 @@ func Example_smb() {
 	}
 	defer node.Close()
 	node.AddSMBShare(simnode.SMBShare{Server: "files", Name: "data"})
-	node.SetSMBUser("files", "user", secret.New("first password"))
+	node.SetSMBUser("files", "user", csiproxy.NewSecret("first password"))
 
 	const remote, stage = `\\files\data`, `C:\var\lib\kubelet\plugins\stage`
 	mount := func(password string) error {
 		return node.Client().SMB.NewSMBGlobalMapping(ctx, remote, stage,
-			smb.Credentials{Username: "user", Password: secret.New(password)})
+			csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret(password)})
 	}
 	use := func() string {
 		_, err := node.ReadFile(stage + `\file`)
@@ -50,7 +48,7 @@ func Example_smb() {
 	node.SetSMBServer("files", simnode.SMBServer{})
 	fmt.Println("server up:", use())
 
-	node.SetSMBUser("files", "user", secret.New("second password"))
+	node.SetSMBUser("files", "user", csiproxy.NewSecret("second password"))
 	fmt.Println("password changed:", use())
 	fmt.Println("staged again:", mount("second password"), use())
 
@@ -77,11 +75,11 @@ func TestSMB(t *testing.T) {
 	ctx := t.Context()
 	n.AddSMBShare(simnode.SMBShare{Server: "files", Name: "theirs", Users: []string{"other"}})
 	n.AddSMBShare(simnode.SMBShare{Server: "files", Name: "all"})
-	n.SetSMBUser("files", "user", secret.New("password"))
-	n.SetSMBUser("files", "gone", secret.New("password"))
+	n.SetSMBUser("files", "user", csiproxy.NewSecret("password"))
+	n.SetSMBUser("files", "gone", csiproxy.NewSecret("password"))
 	n.RemoveSMBUser("files", "gone")
 	mount := func(share, user string) error {
-		return n.Operations().SMB.NewSMBGlobalMapping(ctx, `\\files\`+share, "", smb.Credentials{Username: user, Password: secret.New("password")})
+		return n.Operations().SMB.NewSMBGlobalMapping(ctx, `\\files\`+share, "", csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret("password")})
 	}
 	if err := mount("theirs", "user"); !errors.Is(err, csiproxy.ErrPermissionDenied) {
 		t.Errorf("the share of others: %v", err)
@@ -104,7 +102,7 @@ func TestSMBMistakesEndTheTest(t *testing.T) {
 	for name, mistake := range map[string]func(*simnode.Node){
 		"share without a name": func(n *simnode.Node) { n.AddSMBShare(simnode.SMBShare{Server: "files"}) },
 		"unknown share":        func(n *simnode.Node) { n.RemoveSMBShare("files", "data") },
-		"user's server":        func(n *simnode.Node) { n.SetSMBUser("files", "user", secret.New("password")) },
+		"user's server":        func(n *simnode.Node) { n.SetSMBUser("files", "user", csiproxy.NewSecret("password")) },
 		"unknown user":         func(n *simnode.Node) { n.RemoveSMBUser("files", "user") },
 		"unknown server":       func(n *simnode.Node) { n.SetSMBServer("files", simnode.SMBServer{}) },
 	} {

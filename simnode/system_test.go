@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/published"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/system"
 )
 
 func TestSystem(t *testing.T) {
@@ -23,10 +23,10 @@ func TestSystem(t *testing.T) {
 	n.AddService(simnode.Service{Name: "top", DependsOn: []string{"base"}, Running: true})
 	n.AddService(simnode.Service{Name: "broken", StartError: 1069})
 	n.AddService(simnode.Service{Name: "disabled", Disabled: true})
-	for name, want := range map[string]system.Service{
-		"base":     {DisplayName: "The base", StartType: system.Automatic, Status: system.Running},
-		"top":      {DisplayName: "top", StartType: system.Manual, Status: system.Running},
-		"disabled": {DisplayName: "disabled", StartType: system.Disabled, Status: system.Stopped},
+	for name, want := range map[string]published.Service{
+		"base":     {DisplayName: "The base", StartType: published.StartTypeAutomatic, Status: published.ServiceRunning},
+		"top":      {DisplayName: "top", StartType: published.StartTypeManual, Status: published.ServiceRunning},
+		"disabled": {DisplayName: "disabled", StartType: published.StartTypeDisabled, Status: published.ServiceStopped},
 	} {
 		if s, err := machine.GetService(ctx, name); err != nil || s != want {
 			t.Errorf("%s: %+v, %v", name, s, err)

@@ -4,10 +4,9 @@
 package simnode
 
 import (
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Damage is what is wrong with a file system. Its files can be used all the same.
@@ -22,8 +21,8 @@ const (
 
 // VolumeInfo is the state of a volume.
 type VolumeInfo struct {
-	ID         volume.ID
-	DiskNumber disk.Number
+	ID         csiproxy.VolumeID
+	DiskNumber csiproxy.DiskNumber
 	// Paths are where it is mounted: drives and directories, with a backslash at the end.
 	Paths             []string
 	Offline, ReadOnly bool
@@ -44,7 +43,7 @@ func (n *Node) Volumes() []VolumeInfo {
 	var infos []VolumeInfo
 	for _, v := range n.sys.Volumes() {
 		infos = append(infos, VolumeInfo{
-			ID: volume.ID(v.Name), DiskNumber: v.DiskNumber, Paths: v.Paths, Offline: v.Offline, ReadOnly: v.ReadOnly,
+			ID: csiproxy.VolumeID(v.Name), DiskNumber: v.DiskNumber, Paths: v.Paths, Offline: v.Offline, ReadOnly: v.ReadOnly,
 			FileSystem: v.FileSystem, Label: v.Label, ClusterBytes: int64(v.ClusterSize),
 			TotalBytes: int64(v.Space.Total), FreeBytes: int64(v.Space.Free),
 			NoShortNames: v.NoShortNames, IntegrityStreams: v.IntegrityStreams, Dirty: v.Dirty, Damage: Damage(v.Damage),

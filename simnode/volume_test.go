@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
 // staged attaches a disk, and stages its volume at dir.
-func staged(t *testing.T, n *simnode.Node, d simnode.Disk) disk.Number {
+func staged(t *testing.T, n *simnode.Node, d simnode.Disk) csiproxy.DiskNumber {
 	t.Helper()
 	number := n.AttachDisk(d)
 	c := n.Client()

@@ -22,12 +22,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/lab/conformance"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const help = `csi-proxy-conformance checks that a daemon keeps what CSI drivers rely on: each published version, as
@@ -157,7 +157,7 @@ func parseFlags(args []string, stdout io.Writer) (s settings, err error) {
 			return s, fmt.Errorf("%s: %w", *known, err)
 		}
 	}
-	for file, value := range map[*string]*secret.Text{password: &s.SharePassword, chap: &s.CHAPSecret,
+	for file, value := range map[*string]*csiproxy.Secret{password: &s.SharePassword, chap: &s.CHAPSecret,
 		mutual: &s.MutualCHAPSecret} {
 		if *file == "" {
 			continue
@@ -167,7 +167,7 @@ func parseFlags(args []string, stdout io.Writer) (s settings, err error) {
 			return s, err
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
-		*value = secret.New(strings.TrimSuffix(line, "\r"))
+		*value = csiproxy.NewSecret(strings.TrimSuffix(line, "\r"))
 	}
 	if *plant {
 		s.Node = newPlanter(s.endpointDir)

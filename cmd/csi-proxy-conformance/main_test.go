@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/secret"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -23,7 +23,7 @@ func TestProgram(t *testing.T) {
 	n.AttachDisk(simnode.Disk{Serial: "expendable", SizeBytes: 1 << 30})
 	n.AttachDisk(simnode.Disk{Serial: "raw", SizeBytes: 1 << 30})
 	n.AddSMBShare(simnode.SMBShare{Server: "nas", Name: "data"})
-	n.SetSMBUser("nas", "me", secret.New("open-sesame"))
+	n.SetSMBUser("nas", "me", csiproxy.NewSecret("open-sesame"))
 	file := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

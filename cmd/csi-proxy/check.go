@@ -13,29 +13,24 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	systemgroup "github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // uncalled are operations that nobody calls.
 var uncalled = nodeops.Operations{
-	Disk:       struct{ disk.Operations }{},
-	Volume:     struct{ volume.Operations }{},
-	Filesystem: struct{ filesystem.Operations }{},
-	SMB:        struct{ smb.Operations }{},
-	ISCSI:      struct{ iscsi.Operations }{},
-	System:     struct{ systemgroup.Operations }{},
-	Storage:    struct{ storage.Operations }{},
+	Disk:       struct{ published.DiskOperations }{},
+	Volume:     struct{ published.VolumeOperations }{},
+	Filesystem: struct{ published.FilesystemOperations }{},
+	SMB:        struct{ published.SMBOperations }{},
+	ISCSI:      struct{ published.ISCSIOperations }{},
+	System:     struct{ published.SystemOperations }{},
+	Storage:    struct{ csiproxy.StorageOperations }{},
 }
 
 // check is -check: it prints what the daemon serves and needs with these flags. It

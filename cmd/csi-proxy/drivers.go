@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
@@ -26,8 +27,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // driversFile is the file of -drivers, in JSON. docs/drivers.md explains it.
@@ -47,12 +46,12 @@ type driverEntry struct {
 	// iscsi.
 	Groups []string `json:"groups"`
 	Disks  []struct {
-		Bus          storage.Bus `json:"bus"`
-		Vendor       string      `json:"vendor"`
-		Product      string      `json:"product"`
-		SerialNumber string      `json:"serialNumber"`
-		Adapter      *uint32     `json:"adapter"`
-		ISCSITarget  string      `json:"iscsiTarget"`
+		Bus          csiproxy.Bus `json:"bus"`
+		Vendor       string       `json:"vendor"`
+		Product      string       `json:"product"`
+		SerialNumber string       `json:"serialNumber"`
+		Adapter      *uint32      `json:"adapter"`
+		ISCSITarget  string       `json:"iscsiTarget"`
 	} `json:"disks"`
 	Directories  []string `json:"directories"`
 	SMBServers   []string `json:"smbServers"`
@@ -160,16 +159,16 @@ func (d driverEntry) scope() (own nodeops.Driver, _ error) {
 }
 
 // parsePortal reads the address of a portal, with or without a port.
-func parsePortal(text string) (p iscsi.Portal, _ error) {
+func parsePortal(text string) (p csiproxy.ISCSIPortal, _ error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return iscsi.Portal{Address: strings.Trim(text, "[]"), Port: iscsi.DefaultPort}, nil
+		return csiproxy.ISCSIPortal{Address: strings.Trim(text, "[]"), Port: csiproxy.DefaultISCSIPort}, nil
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
 		return p, fmt.Errorf("the port is no number from 1 to 65535")
 	}
-	return iscsi.Portal{Address: host, Port: uint16(n)}, nil
+	return csiproxy.ISCSIPortal{Address: host, Port: uint16(n)}, nil
 }
 
 // operations returns those of all groups that the driver may use.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -40,7 +40,7 @@ func TestDriversOfDocs(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	node, err := nodeops.New(sim, o.Options, o.ofDrivers...)
 	must(t, err)
-	want := make(map[string][]disk.Number)
+	want := make(map[string][]csiproxy.DiskNumber)
 	for _, d := range []struct {
 		driver, vendor, product string
 		bus                     win.BusType

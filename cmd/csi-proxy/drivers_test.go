@@ -15,14 +15,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // driversPath returns a file for -drivers.
@@ -59,10 +58,10 @@ func TestDriversFile(t *testing.T) {
 		zero := uint32(0)
 		want := []nodeops.Driver{
 			{Driver: scope.Driver{Name: "red.csi.example.com",
-				Disks: []scope.DiskPattern{{Bus: storage.BusSCSI, Vendor: "RED*", Product: "Disk", Adapter: &zero},
+				Disks: []scope.DiskPattern{{Bus: csiproxy.BusSCSI, Vendor: "RED*", Product: "Disk", Adapter: &zero},
 					{SerialNumber: "vol*"}, {Target: "iqn.2026-01.com.example:*"}},
 				Servers: []string{"files.example.com", ".red.example.com"},
-				Portals: []iscsi.Portal{{Address: "10.11.0.1", Port: 3260}, {Address: "10.11.0.2", Port: 3261},
+				Portals: []csiproxy.ISCSIPortal{{Address: "10.11.0.1", Port: 3260}, {Address: "10.11.0.2", Port: 3261},
 					{Address: "fd00::1", Port: 3260}, {Address: "fd00::2", Port: 3260}},
 				Services: []string{"red-service"}},
 				Dirs: []string{`C:\var\lib\kubelet\red`}},

@@ -18,7 +18,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Two drivers stage at their own endpoints. Neither has the other one's disk; the administrators have both.
@@ -43,10 +42,10 @@ func TestDriversProcess(t *testing.T) {
 	for driver, vendor := range vendors {
 		c := clientOf(driver)
 		staging := `C:\var\lib\kubelet\plugins\kubernetes.io\csi\` + driver + `\1\globalmount`
-		_, err := c.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{
-			Disk: storage.Selector{SerialNumber: vendor + "-1"}, StagingPath: staging})
+		_, err := c.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{SerialNumber: vendor + "-1"}, StagingPath: staging})
 		must(t, err)
-		disks, err := c.Storage.ListDisks(t.Context(), storage.Selector{})
+		disks, err := c.Storage.ListDisks(t.Context(), csiproxy.Selector{})
 		must(t, err)
 		if len(disks) != 1 || disks[0].Vendor != vendor {
 			t.Errorf("%s has the disks %+v", driver, disks)
@@ -55,8 +54,8 @@ func TestDriversProcess(t *testing.T) {
 			if other == driver {
 				continue
 			}
-			if _, err := c.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Wait: -1,
-				Disk: storage.Selector{SerialNumber: vendor + "-1"}, StagingPath: staging + "-new"}); !errors.Is(err, csiproxy.ErrNotFound) {
+			if _, err := c.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Wait: -1,
+				Disk: csiproxy.Selector{SerialNumber: vendor + "-1"}, StagingPath: staging + "-new"}); !errors.Is(err, csiproxy.ErrNotFound) {
 				t.Errorf("%s stages the disk of %s: %v", driver, other, err)
 			}
 		}
@@ -73,8 +72,8 @@ func TestDriversProcess(t *testing.T) {
 	for driver := range vendors {
 		own, err := clientOf(driver).Storage.ListVolumes(t.Context())
 		must(t, err)
-		for _, list := range []storage.VolumeList{mounts, own} {
-			if !slices.ContainsFunc(list.Mounts, func(m storage.Mount) bool {
+		for _, list := range []csiproxy.VolumeList{mounts, own} {
+			if !slices.ContainsFunc(list.Mounts, func(m csiproxy.Mount) bool {
 				return m.Volume.Driver == driver && strings.Contains(m.Path, driver)
 			}) {
 				t.Errorf("no volume of %s is in %+v", driver, list)

@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Values of -node.
@@ -113,10 +113,10 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			"its access list denies everybody new files there, so that no pod writes to the node's disk")
 	flags.Func("volume-writer",
 		"`who` may write at the root of a volume, beside SYSTEM and the Administrators: "+
-			strings.Join(storage.WellKnownWriters(), ",\n")+
+			strings.Join(csiproxy.WellKnownWriters(), ",\n")+
 			" or a SID; may be repeated. It counts for a volume that FormatVolume formats, and for one\n"+
 			"that is empty with the access list of a format. StageVolume may name others", func(writer string) error {
-			if _, err := storage.ParseWriter(writer); err != nil {
+			if _, err := csiproxy.ParseWriter(writer); err != nil {
 				return err
 			}
 			o.VolumeWriters = append(o.VolumeWriters, writer)

@@ -19,7 +19,6 @@ import (
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
@@ -35,7 +34,7 @@ func stage(ctx context.Context, c *client.Client, sim grpc.ClientConnInterface, 
 	if err != nil {
 		return err
 	}
-	n := disk.Number(attached.GetDiskNumber())
+	n := csiproxy.DiskNumber(attached.GetDiskNumber())
 	staging := fmt.Sprintf(`C:\var\lib\kubelet\plugins\kubernetes.io\csi\example.com\%d\globalmount`, i)
 	pod := fmt.Sprintf(`C:\var\lib\kubelet\pods\%d\volumes\kubernetes.io~csi\pv`, i)
 	if err := errors.Join(c.Disk.Rescan(ctx), c.Disk.PartitionDisk(ctx, n)); err != nil {

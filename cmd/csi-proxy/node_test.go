@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
@@ -21,8 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Only -require-privacy=false maps a share of a server that can't encrypt.
@@ -41,7 +40,7 @@ func TestRequirePrivacy(t *testing.T) {
 			must(t, sim.SetSmbUser(&simv1.SmbUser{Server: "plain", User: "user", Password: "password"}))
 			must(t, sim.SetSmbServer(&simv1.SmbServer{Name: "plain", NoEncryption: true}))
 			err = n.operations.SMB.NewSMBGlobalMapping(ctx, `\\plain\data`, "",
-				smb.Credentials{Username: "user", Password: secret.New("password")})
+				csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")})
 			if (err == nil) != succeeds {
 				t.Errorf("the mapping gives %v", err)
 			}

@@ -17,16 +17,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // markers are texts that nothing else has in it.
@@ -92,8 +89,8 @@ func TestSecretsStayInside(t *testing.T) {
 // may come out.
 func (n *secretsNode) mapShares(ctx context.Context) {
 	const user = `DOMAIN\` + userMarker
-	right := smb.Credentials{Username: user, Password: secret.New(passwordMarker + "-right")}
-	wrong := smb.Credentials{Username: user, Password: secret.New(passwordMarker + "-wrong")}
+	right := csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret(passwordMarker + "-right")}
+	wrong := csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret(passwordMarker + "-wrong")}
 	for _, server := range []string{"files", "away", "plain"} {
 		n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddSmbShare", &simv1.SmbShare{Server: server, Name: "data"}))
 		n.must(simv1.Call[simv1.Empty](ctx, n.sim, "SetSmbUser",
@@ -115,13 +112,13 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 		n.try(version+" outside", false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, `C:\Windows\link`, right))
 		n.try(version+" remove", true, mappings.RemoveSMBGlobalMapping(ctx, `\\files\data`))
 		n.try(version+" wrong password", false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", wrong))
-		for name, odd := range map[string]smb.Credentials{
+		for name, odd := range map[string]csiproxy.SMBCredentials{
 			"no password":   {Username: user},
 			"no user":       {Password: right.Password},
-			"long password": {Username: user, Password: secret.New(strings.Repeat(passwordMarker, 1000))},
+			"long password": {Username: user, Password: csiproxy.NewSecret(strings.Repeat(passwordMarker, 1000))},
 			"long user":     {Username: strings.Repeat(userMarker, 1000), Password: right.Password},
-			"NUL":           {Username: user + "\x00", Password: secret.New(passwordMarker + "\x00")},
-			"not UTF-8":     {Username: user, Password: secret.New(passwordMarker + "\xff")},
+			"NUL":           {Username: user + "\x00", Password: csiproxy.NewSecret(passwordMarker + "\x00")},
+			"not UTF-8":     {Username: user, Password: csiproxy.NewSecret(passwordMarker + "\xff")},
 		} {
 			n.try(version+" "+name, false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", odd))
 		}
@@ -147,7 +144,7 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 func (n *secretsNode) logIn(ctx context.Context) {
 	const target = "iqn.2026-01.example:closed"
 	const right, mutual = passwordMarker + "-right", passwordMarker + "-both"
-	portal := iscsi.Portal{Address: "10.0.0.1"}
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.1"}
 	n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddIscsiTarget", &simv1.IscsiTarget{
 		Iqn: target, ChapUser: userMarker,
 		Portals:    []*simv1.IscsiPortal{{Address: portal.Address}},
@@ -161,14 +158,14 @@ func (n *secretsNode) logIn(ctx context.Context) {
 		n.try(version+" add portal", true, initiator.AddTargetPortal(ctx, portal))
 		_, err := initiator.DiscoverTargetPortal(ctx, portal)
 		n.try(version+" discover", true, err)
-		n.try(version+" short mutual secret", false, initiator.SetMutualCHAPSecret(ctx, secret.New(passwordMarker)))
-		n.try(version+" mutual secret", version != "v1alpha1", initiator.SetMutualCHAPSecret(ctx, secret.New(mutual)))
-		for _, auth := range []iscsi.AuthType{iscsi.NoAuth, iscsi.OneWayCHAP, iscsi.MutualCHAP} {
+		n.try(version+" short mutual secret", false, initiator.SetMutualCHAPSecret(ctx, csiproxy.NewSecret(passwordMarker)))
+		n.try(version+" mutual secret", version != "v1alpha1", initiator.SetMutualCHAPSecret(ctx, csiproxy.NewSecret(mutual)))
+		for _, auth := range []csiproxy.ISCSIAuthType{csiproxy.ISCSINoAuth, csiproxy.ISCSIOneWayCHAP, csiproxy.ISCSIMutualCHAP} {
 			for _, s := range []string{right, passwordMarker + "-wrong", passwordMarker, passwordMarker + passwordMarker,
 				passwordMarker + "\xff", ""} {
-				a := iscsi.Authentication{Type: auth, Username: userMarker, Secret: secret.New(s)}
+				a := csiproxy.ISCSIAuthentication{Type: auth, Username: userMarker, Secret: csiproxy.NewSecret(s)}
 				what := fmt.Sprintf("%s %v %q", version, auth, s)
-				n.try(what, auth != iscsi.NoAuth && s == right, initiator.ConnectTarget(ctx, portal, target, a))
+				n.try(what, auth != csiproxy.ISCSINoAuth && s == right, initiator.ConnectTarget(ctx, portal, target, a))
 				n.try(what+" to no target", false, initiator.ConnectTarget(ctx, portal, "iqn.2026-01.example:none", a))
 				n.try(what+" disconnect", true, initiator.DisconnectTarget(ctx, portal, target))
 			}
@@ -182,9 +179,9 @@ func (n *secretsNode) stage(ctx context.Context) {
 	defer c.Close()
 	const directory = `C:\var\lib\kubelet\plugins\example\`
 	share := func(remote, path, password string) {
-		n.try("stage "+remote, password == "-right" && path == "share", c.Storage.StageShare(ctx, storage.StageShareRequest{
+		n.try("stage "+remote, password == "-right" && path == "share", c.Storage.StageShare(ctx, csiproxy.StageShareRequest{
 			RemotePath: remote, StagingPath: directory + path,
-			Credentials: smb.Credentials{Username: `DOMAIN\` + userMarker, Password: secret.New(passwordMarker + password)},
+			Credentials: csiproxy.SMBCredentials{Username: `DOMAIN\` + userMarker, Password: csiproxy.NewSecret(passwordMarker + password)},
 		}))
 	}
 	share(`\\files\data`, "share", "-right")
@@ -192,7 +189,7 @@ func (n *secretsNode) stage(ctx context.Context) {
 	share(`\\files\data`, "other", "-wrong")
 
 	const target = "iqn.2026-01.example:mutual"
-	portal := iscsi.Portal{Address: "10.0.0.2"}
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.2"}
 	n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddIscsiTarget", &simv1.IscsiTarget{
 		Iqn: target, ChapUser: userMarker,
 		Portals:    []*simv1.IscsiPortal{{Address: portal.Address}},
@@ -200,10 +197,10 @@ func (n *secretsNode) stage(ctx context.Context) {
 		ChapSecret: passwordMarker + "-right", MutualChapSecret: passwordMarker + "-both",
 	}))
 	for _, mutual := range []string{"-wrong", "", "-both"} {
-		login := storage.Login{MutualSecret: secret.New(passwordMarker + mutual)}
-		login.Type, login.Username, login.Secret = iscsi.MutualCHAP, userMarker, secret.New(passwordMarker+"-right")
-		_, err := c.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-			Disk:  storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: target}},
+		login := csiproxy.ISCSILogin{MutualSecret: csiproxy.NewSecret(passwordMarker + mutual)}
+		login.Type, login.Username, login.Secret = csiproxy.ISCSIMutualCHAP, userMarker, csiproxy.NewSecret(passwordMarker+"-right")
+		_, err := c.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+			Disk:  csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: target}},
 			Login: login, StagingPath: directory + "volume",
 		})
 		n.try("stage with mutual CHAP "+mutual, mutual == "-both", err)

@@ -13,13 +13,12 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 func (p *program) disk() *cobra.Command {
-	setState := func(online bool) func(*client.Disk, context.Context, disk.Number) error {
-		return func(disks *client.Disk, ctx context.Context, n disk.Number) error {
+	setState := func(online bool) func(*client.Disk, context.Context, csiproxy.DiskNumber) error {
+		return func(disks *client.Disk, ctx context.Context, n csiproxy.DiskNumber) error {
 			return disks.SetDiskState(ctx, n, online)
 		}
 	}
@@ -31,7 +30,7 @@ func (p *program) disk() *cobra.Command {
 				case err != nil:
 					return reply{}, err
 				case served:
-					return describeDisks(ctx, c.Storage, storage.Selector{})
+					return describeDisks(ctx, c.Storage, csiproxy.Selector{})
 				}
 				return listDisks(ctx, c.Disk)
 			}),
@@ -41,7 +40,7 @@ func (p *program) disk() *cobra.Command {
 		p.method("partition DISK", "Make sure that a disk has a data partition", (*client.Disk).PartitionDisk, nil),
 		p.method("rescan", "Make Windows look for new, removed and grown disks", (*client.Disk).Rescan, nil),
 		p.method("stats DISK", "Show the size of a disk", (*client.Disk).GetDiskStats,
-			func(stats disk.Stats) reply { return line(stats, exactSize(stats.SizeBytes)) }),
+			func(stats published.DiskStats) reply { return line(stats, exactSize(stats.SizeBytes)) }),
 		p.method("online DISK", "Take a disk online", setState(true), nil),
 		p.method("offline DISK", "Take a disk offline", setState(false), nil),
 		p.method("state DISK", "Show whether a disk is online", (*client.Disk).GetDiskState,
@@ -52,11 +51,11 @@ func (p *program) disk() *cobra.Command {
 // diskJSON is a disk in the output of disk list, where the daemon doesn't serve the storage
 // group. What isn't known is null.
 type diskJSON struct {
-	Number    disk.Number    `json:"number"`
-	SizeBytes *int64         `json:"size_bytes"`
-	Online    *bool          `json:"online"`
-	Location  *disk.Location `json:"location"`
-	disk.IDs
+	Number    csiproxy.DiskNumber     `json:"number"`
+	SizeBytes *int64                  `json:"size_bytes"`
+	Online    *bool                   `json:"online"`
+	Location  *published.DiskLocation `json:"location"`
+	published.DiskIDs
 }
 
 // listDisks merges what the calls of the group return about disks. If a disk, or the
@@ -71,7 +70,7 @@ func listDisks(ctx context.Context, disks *client.Disk) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	all := make(map[disk.Number]bool)
+	all := make(map[csiproxy.DiskNumber]bool)
 	for n := range ids {
 		all[n] = true
 	}
@@ -82,7 +81,7 @@ func listDisks(ctx context.Context, disks *client.Disk) (reply, error) {
 	r := reply{header: []string{"DISK", "SIZE", "STATE", "ADAPTER", "BUS", "TARGET", "LUN", "SERIAL NUMBER", "PAGE 83"}}
 	list := []diskJSON{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
-		d := diskJSON{Number: n, IDs: ids[n]}
+		d := diskJSON{Number: n, DiskIDs: ids[n]}
 		sizeText, state := unknown, unknown
 		if stats, err := disks.GetDiskStats(ctx, n); err == nil {
 			d.SizeBytes, sizeText = &stats.SizeBytes, size(stats.SizeBytes)
@@ -121,10 +120,10 @@ func (r *reply) tolerate(err error) error {
 	return nil
 }
 
-func showDiskIDs(all map[disk.Number]disk.IDs) reply {
+func showDiskIDs(all map[csiproxy.DiskNumber]published.DiskIDs) reply {
 	type numbered struct {
-		Number disk.Number `json:"number"`
-		disk.IDs
+		Number csiproxy.DiskNumber `json:"number"`
+		published.DiskIDs
 	}
 	r := reply{header: []string{"DISK", "SERIAL NUMBER", "PAGE 83"}}
 	list := []numbered{}
@@ -136,10 +135,10 @@ func showDiskIDs(all map[disk.Number]disk.IDs) reply {
 	return r
 }
 
-func showDiskLocations(all map[disk.Number]disk.Location) reply {
+func showDiskLocations(all map[csiproxy.DiskNumber]published.DiskLocation) reply {
 	type numbered struct {
-		Number disk.Number `json:"number"`
-		disk.Location
+		Number csiproxy.DiskNumber `json:"number"`
+		published.DiskLocation
 	}
 	r := reply{header: []string{"DISK", "ADAPTER", "BUS", "TARGET", "LUN"}}
 	list := []numbered{}
@@ -153,8 +152,8 @@ func showDiskLocations(all map[disk.Number]disk.Location) reply {
 }
 
 // parseDisk reads a disk number from the command line.
-func parseDisk(arg string) (disk.Number, error) {
-	n, err := disk.ParseNumber(arg)
+func parseDisk(arg string) (csiproxy.DiskNumber, error) {
+	n, err := csiproxy.ParseDiskNumber(arg)
 	if err != nil {
 		return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: err}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winread"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 func init() { services = winservice.Services{} }
@@ -30,16 +30,16 @@ func addWindows(n *doctor.Node) {
 }
 
 // windowsService returns the state of a service of Windows.
-func windowsService(_ context.Context, name string) (s system.Service, _ error) {
+func windowsService(_ context.Context, name string) (s published.Service, _ error) {
 	status, err := services.Query(name)
 	if err != nil {
 		return s, err
 	}
 	if status.Start == winservice.Disabled {
-		s.StartType = system.Disabled
+		s.StartType = published.StartTypeDisabled
 	}
 	if status.State == winservice.Running {
-		s.Status = system.Running
+		s.Status = published.ServiceRunning
 	}
 	return s, nil
 }

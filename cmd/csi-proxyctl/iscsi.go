@@ -16,9 +16,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func (p *program) iscsi() *cobra.Command {
@@ -33,14 +30,14 @@ func (p *program) iscsi() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.ISCSI.ConnectTarget(ctx, portal, iscsi.IQN(args[1]), authentication)
+			return c.ISCSI.ConnectTarget(ctx, portal, csiproxy.IQN(args[1]), authentication)
 		})
 	connect.Long = `Log in to a target of a known portal. See iscsi portal add.
 
 ` + secretHelp
 	login = newLoginFlags(connect)
 
-	var mutualSecret func() (secret.Text, error)
+	var mutualSecret func() (csiproxy.Secret, error)
 	mutual := p.action("mutual-chap-secret", "Set the secret with which targets prove their identity",
 		func(ctx context.Context, c *client.Client, _ []string) error {
 			s, err := mutualSecret()
@@ -62,46 +59,46 @@ it logs in with --mutual-chap. The node has only one such secret.
 			p.method("list", "List the known portals", (*client.ISCSI).ListTargetPortals, showPortals),
 			p.method("remove PORTAL", "Forget a portal", (*client.ISCSI).RemoveTargetPortal, nil),
 			p.method("discover PORTAL", "Ask a known portal for its targets", (*client.ISCSI).DiscoverTargetPortal,
-				func(targets []iscsi.IQN) reply { return column("TARGET", "iqn", targets) }),
+				func(targets []csiproxy.IQN) reply { return column("TARGET", "iqn", targets) }),
 		),
 		connect,
 		p.method("disconnect PORTAL IQN", "Log out of a target", (*client.ISCSI).DisconnectTarget, nil),
 		p.method("disks PORTAL IQN", "List the disks that a target provides", (*client.ISCSI).GetTargetDisks,
-			func(disks []disk.Number) reply { return column("DISK", "number", disks) }),
+			func(disks []csiproxy.DiskNumber) reply { return column("DISK", "number", disks) }),
 		mutual,
 	)
 	group.Long = fmt.Sprintf(`Work on the node's iSCSI initiator. A PORTAL is ADDRESS or ADDRESS:PORT, where %d is the
 usual port; an IPv6 address with a port is in brackets. An IQN is the name of a target. The
-initiator's service, MSiSCSI, is started if it doesn't run.`, iscsi.DefaultPort)
+initiator's service, MSiSCSI, is started if it doesn't run.`, csiproxy.DefaultISCSIPort)
 	return group
 }
 
 // parsePortal reads a portal in the form that the help describes. The daemon checks
 // the address.
-func parsePortal(s string) (iscsi.Portal, error) {
+func parsePortal(s string) (csiproxy.ISCSIPortal, error) {
 	_, err := netip.ParseAddr(s)
 	if err == nil || !strings.Contains(s, ":") {
-		return iscsi.Portal{Address: s, Port: iscsi.DefaultPort}, nil
+		return csiproxy.ISCSIPortal{Address: s, Port: csiproxy.DefaultISCSIPort}, nil
 	}
 	withPort := s
 	if strings.HasSuffix(s, "]") {
-		withPort += fmt.Sprintf(":%d", iscsi.DefaultPort)
+		withPort += fmt.Sprintf(":%d", csiproxy.DefaultISCSIPort)
 	}
 	address, portText, err := net.SplitHostPort(withPort)
 	port, portErr := strconv.ParseUint(portText, 10, 16)
 	if err != nil || portErr != nil || port == 0 {
-		return iscsi.Portal{}, &csiproxy.Error{
+		return csiproxy.ISCSIPortal{}, &csiproxy.Error{
 			Object: "portal " + strconv.Quote(s), Kind: csiproxy.ErrInvalidArgument, Detail: "must be ADDRESS or ADDRESS:PORT",
 		}
 	}
-	return iscsi.Portal{Address: address, Port: uint16(port)}, nil
+	return csiproxy.ISCSIPortal{Address: address, Port: uint16(port)}, nil
 }
 
 // loginFlags say how to log in to a target.
 type loginFlags struct {
 	cmd        *cobra.Command
 	username   *string // nil for no CHAP
-	secret     func() (secret.Text, error)
+	secret     func() (csiproxy.Secret, error)
 	mutualCHAP bool
 }
 
@@ -119,22 +116,22 @@ func newLoginFlags(cmd *cobra.Command) *loginFlags {
 }
 
 // authentication returns the meaning of the flags.
-func (l *loginFlags) authentication() (iscsi.Authentication, error) {
+func (l *loginFlags) authentication() (csiproxy.ISCSIAuthentication, error) {
 	switch {
 	case l.username != nil: // even an empty name, which mustn't become a login without CHAP
 		s, err := l.secret()
-		a := iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: *l.username, Secret: s}
+		a := csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIOneWayCHAP, Username: *l.username, Secret: s}
 		if l.mutualCHAP {
-			a.Type = iscsi.MutualCHAP
+			a.Type = csiproxy.ISCSIMutualCHAP
 		}
 		return a, err
 	case l.mutualCHAP:
-		return iscsi.Authentication{}, usageError{errors.New("--mutual-chap needs --chap-username")}
+		return csiproxy.ISCSIAuthentication{}, usageError{errors.New("--mutual-chap needs --chap-username")}
 	}
-	return iscsi.Authentication{}, nil
+	return csiproxy.ISCSIAuthentication{}, nil
 }
 
-func showPortals(portals []iscsi.Portal) reply {
+func showPortals(portals []csiproxy.ISCSIPortal) reply {
 	r := reply{json: list(portals), header: []string{"ADDRESS", "PORT"}}
 	for _, portal := range portals {
 		r.rows = append(r.rows, []string{portal.Address, strconv.Itoa(int(portal.Port))})

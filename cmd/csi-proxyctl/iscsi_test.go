@@ -8,11 +8,10 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 func TestParsePortal(t *testing.T) {
-	for in, want := range map[string]iscsi.Portal{
+	for in, want := range map[string]csiproxy.ISCSIPortal{
 		"10.0.0.1":          {Address: "10.0.0.1", Port: 3260},
 		"10.0.0.1:860":      {Address: "10.0.0.1", Port: 860},
 		"storage.example":   {Address: "storage.example", Port: 3260},

@@ -21,14 +21,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 func main() {
@@ -346,9 +345,9 @@ func parseArgument(text string, as reflect.Type) (reflect.Value, error) {
 	var arg any = text
 	var err error
 	switch as {
-	case reflect.TypeFor[disk.Number]():
+	case reflect.TypeFor[csiproxy.DiskNumber]():
 		arg, err = parseDisk(text)
-	case reflect.TypeFor[iscsi.Portal]():
+	case reflect.TypeFor[csiproxy.ISCSIPortal]():
 		arg, err = parsePortal(text)
 	}
 	return reflect.ValueOf(arg).Convert(as), err

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // secretFlag adds a flag to cmd that names the file with a secret, and returns a
@@ -20,20 +19,20 @@ import (
 // everybody on the machine can see a command line, and shells record it.
 //
 // The line break at the end of the file isn't part of the secret.
-func secretFlag(cmd *cobra.Command, flag, what string) func() (secret.Text, error) {
+func secretFlag(cmd *cobra.Command, flag, what string) func() (csiproxy.Secret, error) {
 	file := cmd.Flags().String(flag, "", "`file` that holds "+what+"; - for standard input")
 	completeFiles(cmd, flag)
-	return func() (secret.Text, error) {
+	return func() (csiproxy.Secret, error) {
 		text, err := readInput(cmd, *file)
 		if err != nil {
 			e := &csiproxy.Error{Op: "read", Object: what, Err: err}
 			if cmd.Context().Err() == nil { // otherwise the command was interrupted
 				e.Kind = csiproxy.ErrInvalidArgument
 			}
-			return secret.Text{}, e
+			return csiproxy.Secret{}, e
 		}
 		line := strings.TrimSuffix(string(text), "\n")
-		return secret.New(strings.TrimSuffix(line, "\r")), nil
+		return csiproxy.NewSecret(strings.TrimSuffix(line, "\r")), nil
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func TestSecretFlag(t *testing.T) {
@@ -48,13 +47,13 @@ func TestSecretFlag(t *testing.T) {
 }
 
 // readWith reads the secret of a command that runs with a flag and a standard input.
-func readWith(ctx context.Context, file string, stdin io.Reader) (secret.Text, error) {
+func readWith(ctx context.Context, file string, stdin io.Reader) (csiproxy.Secret, error) {
 	cmd := &cobra.Command{}
 	cmd.SetIn(stdin)
 	cmd.SetContext(ctx)
 	read := secretFlag(cmd, "password-file", "the password")
 	if err := cmd.Flags().Set("password-file", file); err != nil {
-		return secret.Text{}, err
+		return csiproxy.Secret{}, err
 	}
 	return read()
 }

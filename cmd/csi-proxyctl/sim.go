@@ -27,7 +27,6 @@ import (
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func init() { simulated = (*program).sim }
@@ -99,7 +98,7 @@ func (p *program) simLeaf(use, short string, call simCall) *cobra.Command {
 	return cmd
 }
 
-func setSecret(cmd *cobra.Command, request protoreflect.Message, f simFlag, read func() (secret.Text, error)) error {
+func setSecret(cmd *cobra.Command, request protoreflect.Message, f simFlag, read func() (csiproxy.Secret, error)) error {
 	if !cmd.Flags().Changed(f.name) {
 		return nil
 	}

@@ -13,8 +13,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // secretHelp goes into the help of commands that need a secret.
@@ -23,7 +21,7 @@ doesn't count. There is no flag for the secret itself: other users of the machin
 command's flags, and shells record them.`
 
 func (p *program) smb() *cobra.Command {
-	var credentials func() (smb.Credentials, error)
+	var credentials func() (csiproxy.SMBCredentials, error)
 	mapShare := p.call("map REMOTE [LOCAL]", "Map a share for the whole node",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			as, err := credentials()
@@ -51,9 +49,11 @@ that it has. To give it others, remove the links to it, then run csi-proxyctl sm
 
 	return p.group("smb", `Work on the node's mappings of SMB shares, identified by \\server\share`,
 		p.method("list", "List the shares that are mapped or staged", (*client.Storage).ListVolumes,
-			func(list storage.VolumeList) reply {
+			func(list csiproxy.VolumeList) reply {
 				list.Mounts = slices.DeleteFunc(list.Mounts,
-					func(m storage.Mount) bool { return m.Kind != storage.ShareLink && m.Kind != storage.Mapping })
+					func(m csiproxy.Mount) bool {
+						return m.Kind != csiproxy.MountKindShare && m.Kind != csiproxy.MountKindMapping
+					})
 				return showMounts(list)
 			}),
 		mapShare,
@@ -67,14 +67,14 @@ that it has. To give it others, remove the links to it, then run csi-proxyctl sm
 
 // credentialFlags adds the flags for the user of a share to cmd, and returns a function that reads
 // them.
-func credentialFlags(cmd *cobra.Command) func() (smb.Credentials, error) {
+func credentialFlags(cmd *cobra.Command) func() (csiproxy.SMBCredentials, error) {
 	username := cmd.Flags().String("username", "",
 		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
 	password := secretFlag(cmd, "password-file", "the user's password")
 	require(cmd, "username")
 	require(cmd, "password-file")
-	return func() (smb.Credentials, error) {
+	return func() (csiproxy.SMBCredentials, error) {
 		text, err := password()
-		return smb.Credentials{Username: *username, Password: text}, err
+		return csiproxy.SMBCredentials{Username: *username, Password: text}, err
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/terminal"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func (p *program) status() *cobra.Command {
@@ -67,7 +67,7 @@ type forgottenLink struct {
 }
 
 // forgottenLinks is the reply of a daemon that is ready. That the volumes can't be listed is a warning.
-func forgottenLinks(ctx context.Context, listVolumes func(context.Context) (storage.VolumeList, error)) (reply, error) {
+func forgottenLinks(ctx context.Context, listVolumes func(context.Context) (csiproxy.VolumeList, error)) (reply, error) {
 	soon, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	list, err := listVolumes(soon)
@@ -113,4 +113,4 @@ func forgottenLinks(ctx context.Context, listVolumes func(context.Context) (stor
 }
 
 // unpublishCommand is what removes a link.
-func unpublishCommand(m storage.Mount) string { return "csi-proxyctl storage unpublish " + m.Path }
+func unpublishCommand(m csiproxy.Mount) string { return "csi-proxyctl storage unpublish " + m.Path }

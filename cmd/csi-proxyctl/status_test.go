@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // The exit codes are the probes' verdicts: of a daemon that answers, and isn't ready.
@@ -67,9 +67,9 @@ func TestStatus(t *testing.T) {
 func TestStatusOfVolumesThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		hangs := func(ctx context.Context) (storage.VolumeList, error) {
+		hangs := func(ctx context.Context) (csiproxy.VolumeList, error) {
 			<-ctx.Done()
-			return storage.VolumeList{}, ctx.Err()
+			return csiproxy.VolumeList{}, ctx.Err()
 		}
 		r, err := forgottenLinks(t.Context(), hangs)
 		if took := time.Since(begun); err != nil || took != listTimeout || r.rows[0][0] != "ready" || len(r.warnings) != 1 ||
@@ -86,10 +86,10 @@ func TestStatusOfVolumesThatHang(t *testing.T) {
 
 // Of many links the first are listed, and all are counted. Programs get them all.
 func TestStatusOfManyLinks(t *testing.T) {
-	r, err := forgottenLinks(t.Context(), func(context.Context) (list storage.VolumeList, _ error) {
+	r, err := forgottenLinks(t.Context(), func(context.Context) (list csiproxy.VolumeList, _ error) {
 		for i := range 300 {
-			list.Mounts = append(list.Mounts, storage.Mount{Path: fmt.Sprintf(`C:\k\pods\uid-%d\volumes\kubernetes.io~csi\pv-%[1]d\mount`, i),
-				ForgottenPod: fmt.Sprintf("uid-%d", i)}, storage.Mount{Path: `C:\k\pods\other`})
+			list.Mounts = append(list.Mounts, csiproxy.Mount{Path: fmt.Sprintf(`C:\k\pods\uid-%d\volumes\kubernetes.io~csi\pv-%[1]d\mount`, i),
+				ForgottenPod: fmt.Sprintf("uid-%d", i)}, csiproxy.Mount{Path: `C:\k\pods\other`})
 		}
 		return list, nil
 	})

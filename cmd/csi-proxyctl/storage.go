@@ -19,9 +19,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // storage has a command for each call of the storage group, but WatchDisks: see watchDisks.
@@ -65,8 +62,8 @@ func storageIsServed(ctx context.Context, c *client.Client) (bool, error) {
 }
 
 func (p *program) stageShare() *cobra.Command {
-	var credentials func() (smb.Credentials, error)
-	var r storage.StageShareRequest
+	var credentials func() (csiproxy.SMBCredentials, error)
+	var r csiproxy.StageShareRequest
 	cmd := p.call("stage-share REMOTE PATH", "Map a share, and make a link to it at a path",
 		func(ctx context.Context, c *client.Client, args []string) (_ reply, err error) {
 			if r.Credentials, err = credentials(); err != nil {
@@ -118,7 +115,7 @@ pod's UID, and the command that removes the link once the pod is gone.`
 }
 
 func (p *program) check() *cobra.Command {
-	var r storage.CheckVolumeRequest
+	var r csiproxy.CheckVolumeRequest
 	cmd := p.call("check PATH", "Look for errors of the file system at a path",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.Path = args[0]
@@ -169,12 +166,12 @@ func (p *program) everyMinute(f func()) (stop func()) {
 }
 
 // volumeName names what is mounted.
-func volumeName(v storage.Volume) string { return cmp.Or(string(v.VolumeID), v.Share) }
+func volumeName(v csiproxy.Volume) string { return cmp.Or(string(v.VolumeID), v.Share) }
 
 // unknown stands in tables for what isn't known, apart from what there isn't.
 const unknown = "unknown"
 
-func diskText(v storage.Volume) string {
+func diskText(v csiproxy.Volume) string {
 	switch {
 	case v.Disk != nil:
 		return v.Disk.String()
@@ -184,7 +181,7 @@ func diskText(v storage.Volume) string {
 	return unknown
 }
 
-func fileSystemText(v storage.Volume) string {
+func fileSystemText(v csiproxy.Volume) string {
 	if v.Share != "" {
 		return ""
 	}
@@ -192,7 +189,7 @@ func fileSystemText(v storage.Volume) string {
 }
 
 // volumeSizes returns the sizes of a volume, which are known together or not at all.
-func volumeSizes(v storage.Volume) (total, used, free string) {
+func volumeSizes(v csiproxy.Volume) (total, used, free string) {
 	if v.SizeBytes == 0 {
 		return unknown, unknown, unknown
 	}
@@ -200,7 +197,7 @@ func volumeSizes(v storage.Volume) (total, used, free string) {
 }
 
 // volumeState is the state of a volume in a few words.
-func volumeState(v storage.Volume) string {
+func volumeState(v csiproxy.Volume) string {
 	var states []string
 	if v.ReadOnly {
 		states = append(states, "read-only")
@@ -219,7 +216,7 @@ func volumeState(v storage.Volume) string {
 	return state
 }
 
-func showVolume(v storage.Volume) reply {
+func showVolume(v csiproxy.Volume) reply {
 	total, used, free := volumeSizes(v)
 	return reply{
 		json:   v,
@@ -229,7 +226,7 @@ func showVolume(v storage.Volume) reply {
 	}
 }
 
-func showMounts(list storage.VolumeList) reply {
+func showMounts(list csiproxy.VolumeList) reply {
 	r := reply{json: list, header: []string{"KIND", "PATH", "VOLUME", "DISK", "SIZE", "FREE", "STATE"}}
 	if !list.Complete() {
 		r.warnings = append(r.warnings,
@@ -254,8 +251,8 @@ func showMounts(list storage.VolumeList) reply {
 func (p *program) stage() *cobra.Command {
 	var wanted selectorFlags
 	var login *loginFlags
-	var mutualSecret func() (secret.Text, error)
-	var r storage.StageVolumeRequest
+	var mutualSecret func() (csiproxy.Secret, error)
+	var r csiproxy.StageVolumeRequest
 	var unit sizeFlag
 	var fileSystem string
 	cmd := p.call("stage PATH", "Make a disk's volume usable at a path",
@@ -263,7 +260,7 @@ func (p *program) stage() *cobra.Command {
 			if r.Disk, err = wanted.selector(); err != nil {
 				return reply{}, err
 			}
-			if r.Login.Authentication, err = login.authentication(); err != nil {
+			if r.Login.ISCSIAuthentication, err = login.authentication(); err != nil {
 				return reply{}, err
 			}
 			if login.cmd.Flags().Changed(mutualSecretFile) {
@@ -278,7 +275,7 @@ func (p *program) stage() *cobra.Command {
 				return reply{}, usageError{errors.New("--allocation-unit is too large")}
 			}
 			r.StagingPath, r.Format.AllocationUnitBytes, r.Format.FileSystem = args[0], uint32(unit),
-				storage.FileSystem(fileSystem)
+				csiproxy.FileSystem(fileSystem)
 			staged, err := c.Storage.StageVolume(ctx, r)
 			return reply{
 				json: staged, header: []string{"DISK", "VOLUME", "FILE SYSTEM", "SIZE", "DONE"},
@@ -298,14 +295,14 @@ path. What is done already isn't done again.
 	flags.Uint32Var(&r.Partition, "partition", 0, "`number` of the partition; 0 for the only data partition")
 	flags.BoolVar(&r.ReadOnly, "read-only", false, "let nothing be written to the disk")
 	flags.BoolVar(&r.Grow, "grow", false, "grow the volume to the size of the disk")
-	flags.DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for the disk")
+	flags.DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait for the disk")
 	flags.StringVar(&fileSystem, "file-system", "", "NTFS or ReFS; a volume with another one is refused")
 	flags.StringVar(&r.Format.Label, "label", "", "`name` of a volume that is formatted")
 	flags.Var(&unit, "allocation-unit", "`size` of a cluster of a volume that is formatted; 0 for Windows' choice")
 	flags.BoolVar(&r.Format.NoShortNames, "no-short-names", false, "format NTFS without 8.3 names")
 	flags.StringSliceVar(&r.Format.Writers, "writer", nil,
 		"`who` may write at the root of a volume that is formatted, or that is empty with the access list of a\n"+
-			"format: "+strings.Join(storage.WellKnownWriters(), ", ")+" or a SID; may be repeated")
+			"format: "+strings.Join(csiproxy.WellKnownWriters(), ", ")+" or a SID; may be repeated")
 	flags.BoolVar(&r.Format.IntegrityStreams, "integrity-streams", false, "format ReFS with checksums of files")
 	return cmd
 }
@@ -313,7 +310,7 @@ path. What is done already isn't done again.
 const mutualSecretFile = "mutual-chap-secret-file"
 
 // stagedText says what was done.
-func stagedText(v storage.StagedVolume) string {
+func stagedText(v csiproxy.StagedVolume) string {
 	return doneText("mounted", map[string]bool{"partitioned": v.Partitioned, "formatted": v.Formatted, "grown": v.Grown})
 }
 
@@ -333,7 +330,7 @@ func doneText(otherwise string, did map[string]bool) string {
 
 func (p *program) unstage() *cobra.Command {
 	var wanted selectorFlags
-	var r storage.UnstageVolumeRequest
+	var r csiproxy.UnstageVolumeRequest
 	cmd := p.call("unstage PATH", "Unmount a staged volume, and take its disk offline",
 		func(ctx context.Context, c *client.Client, args []string) (_ reply, err error) {
 			if r.Disk, err = wanted.selector(); err != nil {
@@ -355,7 +352,7 @@ as by unstage-share.`
 }
 
 func (p *program) unstageShare() *cobra.Command {
-	var r storage.UnstageShareRequest
+	var r csiproxy.UnstageShareRequest
 	cmd := p.call("unstage-share PATH", "Remove the link to a share, and its mapping with the last link",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.StagingPath = args[0]
@@ -374,7 +371,7 @@ removed.`
 }
 
 // expandedText says what ExpandVolume has found and done.
-func expandedText(v storage.ExpandedVolume) string {
+func expandedText(v csiproxy.ExpandedVolume) string {
 	text := fmt.Sprintf("%s on a disk of %s", exactSize(v.SizeBytes), size(v.DiskSizeBytes))
 	if v.Grown {
 		return text + "; grown"
@@ -383,7 +380,7 @@ func expandedText(v storage.ExpandedVolume) string {
 }
 
 func (p *program) expand() *cobra.Command {
-	var r storage.ExpandVolumeRequest
+	var r csiproxy.ExpandVolumeRequest
 	var bytes sizeFlag
 	cmd := p.call("expand PATH", "Grow the volume at a path to the size of its disk",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
@@ -392,6 +389,6 @@ func (p *program) expand() *cobra.Command {
 			return line(did, expandedText(did)), err
 		})
 	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
-	cmd.Flags().DurationVar(&r.Wait, "wait", storage.DefaultWait, "how long to wait for that")
+	cmd.Flags().DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait for that")
 	return cmd
 }

@@ -12,21 +12,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // selectorFlags say which disk is meant.
 type selectorFlags struct {
-	wanted storage.Selector
-	target storage.ISCSISelector
+	wanted csiproxy.Selector
+	target csiproxy.ISCSISelector
 	portal string
 }
 
 func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags, w := cmd.Flags(), &f.wanted
-	flags.Var(optionalNumber[disk.Number]{&w.Number}, "disk", "Windows' `number` of the disk")
+	flags.Var(optionalNumber[csiproxy.DiskNumber]{&w.Number}, "disk", "Windows' `number` of the disk")
 	flags.StringVar(&w.SerialNumber, "serial", "", "serial `number`, such as an EBS volume id")
 	flags.StringVar(&w.Identifier, "identifier", "",
 		"`identifier` of page 83, such as vSphere's disk UUID or a GCE disk's name")
@@ -44,7 +43,7 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("portal", "iqn")
 }
 
-func (f *selectorFlags) selector() (storage.Selector, error) {
+func (f *selectorFlags) selector() (csiproxy.Selector, error) {
 	if f.target.IQN == "" {
 		return f.wanted, nil
 	}
@@ -69,7 +68,7 @@ func (o optionalNumber[T]) Set(s string) error {
 	return err
 }
 
-func describeDisks(ctx context.Context, s *client.Storage, wanted storage.Selector) (reply, error) {
+func describeDisks(ctx context.Context, s *client.Storage, wanted csiproxy.Selector) (reply, error) {
 	disks, err := s.ListDisks(ctx, wanted)
 	if err != nil {
 		return reply{}, err
@@ -100,7 +99,7 @@ func knownSize(bytes int64) string {
 }
 
 // diskState is a disk's state in a few words.
-func diskState(d storage.Disk) string {
+func diskState(d csiproxy.Disk) string {
 	state := onlineOffline(d.Online)
 	switch {
 	case d.Error != "" && !d.Online:
@@ -121,7 +120,7 @@ func diskState(d storage.Disk) string {
 	return state
 }
 
-func lunText(d storage.Disk) string {
+func lunText(d csiproxy.Disk) string {
 	switch {
 	case d.Location.NVMeNamespace != 0:
 		return fmt.Sprintf("namespace %d", d.Location.NVMeNamespace)
@@ -133,7 +132,7 @@ func lunText(d storage.Disk) string {
 	return ""
 }
 
-func identifierText(d storage.Disk) string {
+func identifierText(d csiproxy.Disk) string {
 	if len(d.Identifiers) == 0 {
 		return ""
 	}
@@ -141,7 +140,7 @@ func identifierText(d storage.Disk) string {
 }
 
 // volumesText says what is on a disk, and where it is mounted.
-func volumesText(d storage.Disk) string {
+func volumesText(d csiproxy.Disk) string {
 	var all []string
 	for _, p := range d.Partitions {
 		if !p.Data {

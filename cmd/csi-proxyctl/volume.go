@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 func (p *program) volume() *cobra.Command {
@@ -41,7 +41,7 @@ func (p *program) volume() *cobra.Command {
 	var newSize sizeFlag
 	resize := p.call("resize VOLUME", "Grow a volume",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
-			id := volume.ID(args[0])
+			id := csiproxy.VolumeID(args[0])
 			before, err := c.Volume.GetVolumeStats(ctx, id)
 			if err != nil {
 				return reply{}, err
@@ -68,7 +68,7 @@ func (p *program) volume() *cobra.Command {
 				find = c.Volume.GetClosestVolumeIDFromTargetPath
 			}
 			id, err := find(ctx, args[0])
-			return line(map[string]volume.ID{"volume_id": id}, string(id)), err
+			return line(map[string]csiproxy.VolumeID{"volume_id": id}, string(id)), err
 		})
 	at.Flags().BoolVar(&closest, "closest", false, "if no volume is mounted there, show the volume that the path lies on")
 
@@ -82,13 +82,13 @@ func (p *program) volume() *cobra.Command {
 		resize,
 		p.method("stats VOLUME", "Show the size and use of a volume", (*client.Volume).GetVolumeStats, showVolumeStats),
 		p.method("disk VOLUME", "Show the disk that a volume lies on", (*client.Volume).GetDiskNumberFromVolumeID,
-			answer("disk_number", disk.Number.String)),
+			answer("disk_number", csiproxy.DiskNumber.String)),
 		at,
 		p.method("flush VOLUME", "Write a volume's cache to its disk", (*client.Volume).WriteVolumeCache, nil),
 	)
 }
 
-func showVolumeStats(stats volume.Stats) reply {
+func showVolumeStats(stats published.VolumeStats) reply {
 	return reply{
 		json:   stats,
 		header: []string{"SIZE", "USED", "FREE"},

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func (p *program) watchDisks() *cobra.Command {
@@ -47,14 +47,14 @@ else within about %v, or half a minute on a node with many disks. A line is abou
 disks removed, added and changed at one time; the first has all disks as added.
 
 It needs a daemon that serves the storage API. When that stops, the command ends with exit
-code 6.`, storage.WatchInterval)
+code 6.`, csiproxy.WatchInterval)
 	cmd.PreRun = p.withoutDefaultTimeout
 	wanted.add(cmd)
 	return cmd
 }
 
 // printChanges prints what has changed. The first changes of a watch are the list.
-func (p *program) printChanges(c storage.DiskChanges, first bool) error {
+func (p *program) printChanges(c csiproxy.DiskChanges, first bool) error {
 	if p.format == formatJSON {
 		return p.printJSON(c)
 	}
@@ -68,7 +68,7 @@ func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 	}
 	for _, part := range []struct {
 		what  string
-		disks []storage.Disk
+		disks []csiproxy.Disk
 	}{{"removed", c.Removed}, {added, c.Added}, {"changed", c.Changed}} {
 		for _, d := range part.disks {
 			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number,
@@ -81,7 +81,7 @@ func (p *program) printChanges(c storage.DiskChanges, first bool) error {
 }
 
 // diskLine is a disk in one line.
-func diskLine(d storage.Disk) string {
+func diskLine(d csiproxy.Disk) string {
 	var parts []string
 	add := func(before, text string) {
 		if text != "" {

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // watching is a disk watch that runs.
@@ -77,7 +77,7 @@ func TestWatchDisks(t *testing.T) {
 	all, b, inJSON := watch(t, d), watch(t, d, "--serial", "b"), watch(t, d, "-o", "json")
 	all.want(`listed   disk 0: 64 GiB, online, Windows runs from it, .*`)
 	b.want(`listed   no disks`)
-	changes := func() (c storage.DiskChanges) {
+	changes := func() (c csiproxy.DiskChanges) {
 		decoder := json.NewDecoder(strings.NewReader(inJSON.next()))
 		decoder.DisallowUnknownFields()
 		simtest.Must(t, decoder.Decode(&c))

@@ -27,36 +27,35 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // Storage is what the service calls of CSI Proxy: the field Storage of client.Client, of
 // node.Node, or of a simulated node's Client or Operations.
 type Storage interface {
-	StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error)
-	UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error)
-	StageShare(ctx context.Context, r storage.StageShareRequest) error
-	UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error)
+	StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (csiproxy.StagedVolume, error)
+	UnstageVolume(ctx context.Context, r csiproxy.UnstageVolumeRequest) (csiproxy.UnstagedVolume, error)
+	StageShare(ctx context.Context, r csiproxy.StageShareRequest) error
+	UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (csiproxy.UnstagedShare, error)
 	PublishVolume(ctx context.Context, stagingPath, targetPath string) error
 	UnpublishVolume(ctx context.Context, targetPath string) error
-	ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error)
-	GetVolume(ctx context.Context, path string) (storage.Volume, error)
-	ListVolumes(ctx context.Context) (storage.VolumeList, error)
-	ListDisks(ctx context.Context, s storage.Selector) ([]storage.Disk, error)
+	ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error)
+	GetVolume(ctx context.Context, path string) (csiproxy.Volume, error)
+	ListVolumes(ctx context.Context) (csiproxy.VolumeList, error)
+	ListDisks(ctx context.Context, s csiproxy.Selector) ([]csiproxy.Disk, error)
 }
 
 // Source says where the data of a volume are: on a disk or on a share. It is kept in the
 // volume's record, without the secrets in Login and Credentials.
 type Source struct {
-	// Disk means the disk. Login, Partition and Format are those of storage.StageVolumeRequest.
-	Disk      storage.Selector
-	Login     storage.Login `json:"-"`
+	// Disk means the disk. Login, Partition and Format are those of csiproxy.StageVolumeRequest.
+	Disk      csiproxy.Selector
+	Login     csiproxy.ISCSILogin `json:"-"`
 	Partition uint32
-	Format    storage.FormatOptions `json:"-"`
+	Format    csiproxy.FormatOptions `json:"-"`
 	// Share is \\server\share, or a directory of it, in the place of a disk.
 	Share       string
-	Credentials smb.Credentials `json:"-"`
+	Credentials csiproxy.SMBCredentials `json:"-"`
 	// ReadOnly stages a disk so that nothing can be written to it.
 	ReadOnly bool
 }
@@ -88,7 +87,7 @@ type Options struct {
 	// see New.
 	StateDir string
 	// Wait is how long NodeStageVolume waits for a disk to arrive, and NodeExpandVolume for one
-	// to grow. Default: storage.DefaultWait.
+	// to grow. Default: csiproxy.DefaultWait.
 	Wait time.Duration
 	// Controller is the driver's Controller service, which is then served, too, and its
 	// capabilities that GetPluginCapabilities returns. Default: none.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A node plugin for volumes whose disks have the volume's id, without hyphens, as serial number.
@@ -28,7 +28,7 @@ func Example() {
 		Storage:  client.New().Storage, // or that of node.Open, in a HostProcess container
 		StateDir: `C:\var\lib\kubelet\plugins\disk.example.com\volumes`,
 		Source: func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
-			return csinode.Source{Disk: storage.Selector{SerialNumber: strings.ReplaceAll(r.VolumeId, "-", "")}}, nil
+			return csinode.Source{Disk: csiproxy.Selector{SerialNumber: strings.ReplaceAll(r.VolumeId, "-", "")}}, nil
 		},
 		Logger: slog.Default(),
 	})

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/storage"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // The parameters of a StorageClass, or volume attributes of a PersistentVolume, that say how a raw
@@ -31,17 +31,17 @@ var FormatParameters = []string{ParamAllocationUnit, ParamIntegrityStreams, Para
 //
 // The driver's Controller calls it in CreateVolume, with the file system of the capability, and returns
 // the format parameters in the volume's context. Its [Options.Source] calls it with that context.
-func FormatOptions(fsType string, parameters map[string]string, own ...string) (storage.FormatOptions, error) {
-	var o storage.FormatOptions
-	if strings.EqualFold(fsType, string(storage.ReFS)) {
-		o.FileSystem = storage.ReFS
+func FormatOptions(fsType string, parameters map[string]string, own ...string) (csiproxy.FormatOptions, error) {
+	var o csiproxy.FormatOptions
+	if strings.EqualFold(fsType, string(csiproxy.ReFS)) {
+		o.FileSystem = csiproxy.ReFS
 	}
 	known := slices.Sorted(slices.Values(slices.Concat(FormatParameters, own)))
 	for name, value := range parameters {
 		var err error
 		switch name {
 		case ParamAllocationUnit:
-			o.AllocationUnitBytes, err = storage.ParseAllocationUnit(value)
+			o.AllocationUnitBytes, err = csiproxy.ParseAllocationUnit(value)
 		case ParamLabel:
 			o.Label = value
 		case ParamNoShortNames:
@@ -58,7 +58,7 @@ func FormatOptions(fsType string, parameters map[string]string, own ...string) (
 			}
 		}
 		if err != nil {
-			return storage.FormatOptions{}, withCode(err)
+			return csiproxy.FormatOptions{}, withCode(err)
 		}
 	}
 	return o, withCode(o.Validate())

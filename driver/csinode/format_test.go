@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A volume is formatted as its parameters say.
@@ -37,7 +37,7 @@ func TestFormatParameters(t *testing.T) {
 			s, n := newServer(t, func(o *csinode.Options) {
 				o.Source = func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
 					format, err := csinode.FormatOptions(r.VolumeCapability.GetMount().GetFsType(), r.VolumeContext, "type")
-					return csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, Format: format}, err
+					return csinode.Source{Disk: csiproxy.Selector{SerialNumber: r.VolumeId}, Format: format}, err
 				}
 			})
 			_, err := s.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: "vol-1", StagingTargetPath: staging,

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // sent is a call of kubelet, or of a helper of the Controller, as "make test-kubelet" recorded it.
@@ -68,7 +68,7 @@ func newReplay(t *testing.T) *replay {
 		Name: "disk.example.com", NodeID: "node-1", Storage: r.Client().Storage, StateDir: t.TempDir(), Wait: time.Second,
 		Source: func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
 			return csinode.Source{
-				Disk: storage.Selector{SerialNumber: r.VolumeId}, ReadOnly: r.PublishContext["readOnly"] == "true",
+				Disk: csiproxy.Selector{SerialNumber: r.VolumeId}, ReadOnly: r.PublishContext["readOnly"] == "true",
 			}, nil
 		},
 	})

@@ -16,14 +16,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // mountedAt returns the volume or share that is mounted at a path. Nothing is
 // csiproxy.ErrFailedPrecondition.
-func (s *Server) mountedAt(ctx context.Context, path string) (storage.Volume, error) {
+func (s *Server) mountedAt(ctx context.Context, path string) (csiproxy.Volume, error) {
 	v, err := s.options.Storage.GetVolume(ctx, path)
-	nowhere := slices.ContainsFunc(v.Conditions, func(c storage.Condition) bool { return c.Reason == storage.NotMounted })
+	nowhere := slices.ContainsFunc(v.Conditions, func(c csiproxy.Condition) bool { return c.Reason == csiproxy.ReasonNotMounted })
 	if nowhere || errors.Is(err, csiproxy.ErrNotFound) {
 		return v, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "nothing is mounted at %s", path)
 	}
@@ -50,7 +49,7 @@ func (s *Server) checkStaged(ctx context.Context, source Source, staging string)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(disks, func(d storage.Disk) bool { return isOn(v, d, source.Partition) }) {
+	if !slices.ContainsFunc(disks, func(d csiproxy.Disk) bool { return isOn(v, d, source.Partition) }) {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s is mounted at %s, which isn't the volume's", name(v), staging)
 	}
 	if source.ReadOnly && !v.ReadOnly {
@@ -60,16 +59,16 @@ func (s *Server) checkStaged(ctx context.Context, source Source, staging string)
 }
 
 // isOn reports whether a mounted volume is on a disk, and on that partition unless it is 0.
-func isOn(v storage.Volume, d storage.Disk, partition uint32) bool {
+func isOn(v csiproxy.Volume, d csiproxy.Disk, partition uint32) bool {
 	if v.Disk == nil || *v.Disk != d.Number {
 		return false
 	}
-	return partition == 0 || slices.ContainsFunc(d.Partitions, func(p storage.Partition) bool {
+	return partition == 0 || slices.ContainsFunc(d.Partitions, func(p csiproxy.Partition) bool {
 		return p.Number == partition && strings.EqualFold(string(p.VolumeID), string(v.VolumeID))
 	})
 }
 
-func name(v storage.Volume) string {
+func name(v csiproxy.Volume) string {
 	if v.Share != "" {
 		return v.Share
 	}
@@ -145,7 +144,7 @@ func (s *Server) linksTo(ctx context.Context, staging string) ([]string, error) 
 	}
 	var links []string
 	for _, m := range list.Mounts {
-		if m.Kind == storage.Link && samePath(m.Target, staging) {
+		if m.Kind == csiproxy.MountKindLink && samePath(m.Target, staging) {
 			links = append(links, m.Path)
 		}
 	}
@@ -169,7 +168,7 @@ func (s *Server) isAtByKubelet(ctx context.Context, volumeID, path string) (isSh
 	}
 	at, err := s.mountedAt(ctx, path)
 	if err == nil {
-		var staged storage.Volume
+		var staged csiproxy.Volume
 		staged, err = s.mountedAt(ctx, root+below)
 		is = err == nil && at.VolumeID == staged.VolumeID && at.Share == staged.Share
 	}

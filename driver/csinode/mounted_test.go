@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // accident is a node on which records and mounts don't agree any more.
@@ -38,7 +38,7 @@ func eachAccident(t *testing.T, test func(a *accident, restart func())) {
 			a := &accident{t: t}
 			a.server, a.Node = newServer(t, func(o *csinode.Options) {
 				o.Source = func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
-					return csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, ReadOnly: a.readOnly}, nil
+					return csinode.Source{Disk: csiproxy.Selector{SerialNumber: r.VolumeId}, ReadOnly: a.readOnly}, nil
 				}
 				a.options = *o
 			})
@@ -177,8 +177,8 @@ func TestRecordOfAnotherVolume(t *testing.T) {
 		for _, there := range []bool{false, true} {
 			if there {
 				a.AttachDisk(simnode.Disk{Serial: "vol-2", SizeBytes: 1 << 30})
-				_, err := a.Client().Storage.StageVolume(a.t.Context(), storage.StageVolumeRequest{
-					Disk: storage.Selector{SerialNumber: "vol-2"}, StagingPath: staging, Wait: time.Millisecond})
+				_, err := a.Client().Storage.StageVolume(a.t.Context(), csiproxy.StageVolumeRequest{
+					Disk: csiproxy.Selector{SerialNumber: "vol-2"}, StagingPath: staging, Wait: time.Millisecond})
 				must(a.t, err)
 			}
 			must(a.t, unstage(a.t, a.server))
@@ -203,8 +203,8 @@ func rewrite(file, text, by string) error {
 func TestAnotherVolumeIsMounted(t *testing.T) {
 	s, n := newServer(t, nil)
 	n.AttachDisk(simnode.Disk{Serial: "other", SizeBytes: 1 << 30})
-	_, err := n.Client().Storage.StageVolume(t.Context(), storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: "other"}, StagingPath: staging, Wait: time.Millisecond})
+	_, err := n.Client().Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: "other"}, StagingPath: staging, Wait: time.Millisecond})
 	must(t, err)
 	if err := publish(t, s, "pod", capability("")); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("another volume was published: %v", err)

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // NodeGetInfo implements csi.NodeServer.
@@ -104,7 +103,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context,
 	v, err := s.options.Storage.GetVolume(ctx, rec.StagingPath)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
-		v.Conditions = storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true,
+		v.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonNotMounted, Inaccessible: true,
 			Message: "nothing is mounted at the staging path"}}
 	case err != nil:
 		return nil, err
@@ -148,7 +147,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context,
 	}
 	defer unlock()
 
-	done, err := s.options.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{
+	done, err := s.options.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{
 		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: s.options.Wait,
 	})
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: done.DiskSizeBytes}, err

@@ -20,9 +20,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // childOf makes this program a process of a driver, which does what the variable names in a directory.
@@ -51,7 +51,7 @@ func childServer(dir string) *csinode.Server {
 		Name: "disk.example.com", NodeID: "node-1", Storage: n.Client().Storage, StateDir: filepath.Join(dir, "state"),
 		Wait: time.Second,
 		Source: func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
-			return csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}}, nil
+			return csinode.Source{Disk: csiproxy.Selector{SerialNumber: r.VolumeId}}, nil
 		},
 	})
 	check(err)

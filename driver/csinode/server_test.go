@@ -19,7 +19,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const staging = `\var\lib\kubelet\plugins\kubernetes.io\csi\disk.example.com\0123\globalmount`
@@ -33,7 +32,7 @@ func newServer(t *testing.T, change func(*csinode.Options)) (*csinode.Server, *s
 		Name: "disk.example.com", NodeID: "node-1", Storage: n.Client().Storage, StateDir: t.TempDir(),
 		Wait: time.Millisecond,
 		Source: func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
-			return csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}}, nil
+			return csinode.Source{Disk: csiproxy.Selector{SerialNumber: r.VolumeId}}, nil
 		},
 	}
 	if change != nil {
@@ -122,7 +121,7 @@ func TestReFS(t *testing.T) {
 	s, n := newServer(t, nil)
 	must(t, stage(t, s, "refs"))
 	v, err := n.Client().Storage.GetVolume(t.Context(), staging)
-	if err != nil || v.FileSystem != string(storage.ReFS) {
+	if err != nil || v.FileSystem != string(csiproxy.ReFS) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	stats, err := s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "vol-1", VolumePath: staging})
@@ -190,7 +189,7 @@ func TestAnotherSource(t *testing.T) {
 	readOnly := false
 	s, n := newServer(t, func(o *csinode.Options) {
 		o.Source = func(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source, error) {
-			return csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, ReadOnly: readOnly}, nil
+			return csinode.Source{Disk: csiproxy.Selector{SerialNumber: r.VolumeId}, ReadOnly: readOnly}, nil
 		}
 	})
 	must(t, stage(t, s, ""))

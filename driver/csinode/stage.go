@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // NodeStageVolume implements csi.NodeServer.
@@ -110,11 +109,11 @@ func isRefusal(err error) bool { return status.Code(withCode(err)) == codes.Fail
 func (s *Server) stage(ctx context.Context, rec *record) error {
 	source := rec.Source
 	if source.isShare() {
-		return s.options.Storage.StageShare(ctx, storage.StageShareRequest{
+		return s.options.Storage.StageShare(ctx, csiproxy.StageShareRequest{
 			RemotePath: source.Share, StagingPath: rec.StagingPath, Credentials: source.Credentials,
 		})
 	}
-	_, err := s.options.Storage.StageVolume(ctx, storage.StageVolumeRequest{
+	_, err := s.options.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
 		Disk: source.Disk, Login: source.Login, StagingPath: rec.StagingPath, Partition: source.Partition,
 		ReadOnly: source.ReadOnly,
 		Format:   source.Format, Wait: s.options.Wait,
@@ -154,8 +153,8 @@ func (s *Server) recordOf(ctx context.Context, r *csi.NodeStageVolumeRequest) (*
 		return nil, err
 	}
 	if fs := r.VolumeCapability.GetMount().GetFsType(); source.Format.FileSystem == "" &&
-		strings.EqualFold(fs, string(storage.ReFS)) {
-		source.Format.FileSystem = storage.ReFS
+		strings.EqualFold(fs, string(csiproxy.ReFS)) {
+		source.Format.FileSystem = csiproxy.ReFS
 	}
 	return &record{VolumeID: r.VolumeId, Source: source, StagingPath: staging}, nil
 }
@@ -249,9 +248,9 @@ func (s *Server) unstageAt(ctx context.Context, staging string, source Source) e
 	unstage := func() (err error) {
 		if source.isShare() {
 			_, err = s.options.Storage.UnstageShare(ctx,
-				storage.UnstageShareRequest{StagingPath: staging, RemotePath: source.Share})
+				csiproxy.UnstageShareRequest{StagingPath: staging, RemotePath: source.Share})
 		} else {
-			_, err = s.options.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: source.Disk})
+			_, err = s.options.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: source.Disk})
 		}
 		return err
 	}

@@ -16,32 +16,31 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // storageOf is a node's storage whose StageVolume and UnstageVolume a test may replace.
 type storageOf struct {
 	csinode.Storage
-	stageVolume              func(storage.StageVolumeRequest) error
+	stageVolume              func(csiproxy.StageVolumeRequest) error
 	unstageVolume            func() error
 	stageCalls, unstageCalls int
 }
 
-func (s *storageOf) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
+func (s *storageOf) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (csiproxy.StagedVolume, error) {
 	s.stageCalls++
 	if s.stageVolume != nil {
 		if err := s.stageVolume(r); err != nil {
-			return storage.StagedVolume{}, err
+			return csiproxy.StagedVolume{}, err
 		}
 	}
 	return s.Storage.StageVolume(ctx, r)
 }
 
-func (s *storageOf) UnstageVolume(ctx context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
+func (s *storageOf) UnstageVolume(ctx context.Context, r csiproxy.UnstageVolumeRequest) (csiproxy.UnstagedVolume, error) {
 	s.unstageCalls++
 	if s.unstageVolume != nil {
 		if err := s.unstageVolume(); err != nil {
-			return storage.UnstagedVolume{}, err
+			return csiproxy.UnstagedVolume{}, err
 		}
 	}
 	return s.Storage.UnstageVolume(ctx, r)
@@ -103,7 +102,7 @@ func TestFailedStagingIsUndone(t *testing.T) {
 	} {
 		t.Run(test.err.Error(), func(t *testing.T) {
 			s, _, calls, dir := newServerOn(t)
-			calls.stageVolume = func(storage.StageVolumeRequest) error { return test.err }
+			calls.stageVolume = func(csiproxy.StageVolumeRequest) error { return test.err }
 			if err := stage(t, s, ""); err == nil {
 				t.Fatal("the staging succeeded")
 			}
@@ -125,7 +124,7 @@ func TestFailedStagingOfAPublishedVolume(t *testing.T) {
 	s, n, calls, dir := newServerOn(t)
 	must(t, stage(t, s, ""))
 	must(t, publish(t, s, "pod", capability("")))
-	calls.stageVolume = func(storage.StageVolumeRequest) error { return csiproxy.ErrNotFound }
+	calls.stageVolume = func(csiproxy.StageVolumeRequest) error { return csiproxy.ErrNotFound }
 	refused(t, "stage a disk that isn't found", stage(t, s, ""), codes.NotFound)
 	if calls.unstageCalls != 0 || records(t, dir) != 1 {
 		t.Errorf("%d calls of UnstageVolume, %d records", calls.unstageCalls, records(t, dir))
@@ -195,7 +194,7 @@ func TestTwoVolumesAtOnePath(t *testing.T) {
 func TestAnotherVolumeAtThePathUnderWay(t *testing.T) {
 	s, _, calls, _ := newServerOn(t)
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-	calls.stageVolume = func(r storage.StageVolumeRequest) error {
+	calls.stageVolume = func(r csiproxy.StageVolumeRequest) error {
 		if r.Disk.SerialNumber == "vol-2" {
 			close(begun)
 			<-end

@@ -9,9 +9,8 @@ import (
 
 	mount "k8s.io/mount-utils"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/mounter"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // ebs is all that the EBS driver needs of its own on Windows: its mounter for csi-proxy/v2, and
@@ -42,7 +41,7 @@ var _ interface {
 type volumeStats struct{ AvailableBytes, TotalBytes, UsedBytes int64 } // and inodes, which Windows hasn't
 
 func (m ebs) FindDevicePath(_, volumeID, _, _ string) (string, error) {
-	return m.FindDisk(storage.Selector{SerialNumber: volumeID})
+	return m.FindDisk(csiproxy.Selector{SerialNumber: volumeID})
 }
 
 func (m ebs) GetDeviceNameFromMount(mountPath string) (string, int, error) {
@@ -51,7 +50,7 @@ func (m ebs) GetDeviceNameFromMount(mountPath string) (string, int, error) {
 }
 
 func (m ebs) GetBlockSizeBytes(devicePath string) (int64, error) {
-	number, err := disk.ParseNumber(devicePath)
+	number, err := csiproxy.ParseDiskNumber(devicePath)
 	if err != nil {
 		return 0, err
 	}
@@ -80,7 +79,7 @@ func (m ebs) IsBlockDevice(fullPath string) (bool, error) { return false, nil }
 type azureDisk struct{ *mounter.Mounter }
 
 // What the Azure Disk driver's Node service calls (pkg/mounter, CSIProxyMounter), apart from the
-// usage, which GetVolume of package storage tells.
+// usage, which GetVolume of the storage API tells.
 var _ interface {
 	mount.Interface
 	FormatAndMount(source, target, fstype string, options []string) error
@@ -100,7 +99,7 @@ func (m azureDisk) FindDiskByLun(lun string) (string, error) {
 		return "", err
 	}
 	azureLUN := uint32(n)
-	return m.FindDisk(storage.Selector{AzureLUN: &azureLUN})
+	return m.FindDisk(csiproxy.Selector{AzureLUN: &azureLUN})
 }
 
 // GetDeviceNameFromMount gives the path itself: that is what GetVolumeSizeInBytes and ResizeVolume

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // formatOptions are the options of format.com that a Mounter knows, and /writers, which is our own. Their
@@ -17,16 +16,16 @@ const formatOptions = "/A:size, such as /A:64K; /FS:NTFS or /FS:ReFS; /I:enable;
 	"/writers:who, such as /writers:Users,S-1-5-11"
 
 // parseFormat returns how a raw disk is formatted. fstype and /FS must agree.
-func parseFormat(fstype string, options []string) (o storage.FormatOptions, err error) {
-	if strings.EqualFold(fstype, string(storage.ReFS)) {
-		o.FileSystem = storage.ReFS
+func parseFormat(fstype string, options []string) (o csiproxy.FormatOptions, err error) {
+	if strings.EqualFold(fstype, string(csiproxy.ReFS)) {
+		o.FileSystem = csiproxy.ReFS
 	}
 	for _, option := range options {
 		name, value, _ := strings.Cut(option, ":")
 		switch name = strings.ToUpper(name); {
 		case name == "/A":
-			if o.AllocationUnitBytes, err = storage.ParseAllocationUnit(value); err != nil {
-				return storage.FormatOptions{}, err
+			if o.AllocationUnitBytes, err = csiproxy.ParseAllocationUnit(value); err != nil {
+				return csiproxy.FormatOptions{}, err
 			}
 		case name == "/V":
 			o.Label = value
@@ -34,17 +33,17 @@ func parseFormat(fstype string, options []string) (o storage.FormatOptions, err 
 			o.Writers = append(o.Writers, strings.Split(value, ",")...)
 		case name == "/FS":
 			if fstype != "" && !strings.EqualFold(fstype, value) {
-				return storage.FormatOptions{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+				return csiproxy.FormatOptions{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 					"the format option %s contradicts the file system %s", option, fstype)
 			}
-			o.FileSystem = storage.FileSystem(value)
+			o.FileSystem = csiproxy.FileSystem(value)
 		case name == "/S" && strings.EqualFold(value, "disable"):
 			o.NoShortNames = true
 		case name == "/I" && strings.EqualFold(value, "enable"):
 			o.IntegrityStreams = true
 		case name == "/Q" && value == "": // a format is always quick
 		default:
-			return storage.FormatOptions{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			return csiproxy.FormatOptions{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 				"the format option %q isn't known; known are %s", option, formatOptions)
 		}
 	}

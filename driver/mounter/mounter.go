@@ -3,7 +3,7 @@
 
 // Package mounter is mount.Interface of k8s.io/mount-utils over CSI Proxy's operations, for
 // drivers that are written around that interface. Formatting and growing, for which mount-utils
-// runs PowerShell on Windows, are methods of the Mounter, too. A new driver calls package storage.
+// runs PowerShell on Windows, are methods of the Mounter, too. A new driver calls the storage API.
 package mounter
 
 import (
@@ -16,18 +16,14 @@ import (
 	mount "k8s.io/mount-utils"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Operations are what a Mounter needs: the fields of a node.Node or a client.Client.
 type Operations struct {
-	Disk       disk.Operations
-	Filesystem filesystem.Operations
-	Storage    storage.Operations
+	Disk       published.DiskOperations
+	Filesystem published.FilesystemOperations
+	Storage    csiproxy.StorageOperations
 }
 
 // Mounter mounts what a driver stages and publishes. A device is named by the number of a disk,
@@ -82,9 +78,9 @@ func (m *Mounter) MountSensitive(source, target, fstype string, options, sensiti
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 			"the options must begin with the user and the password for the share")
 	}
-	return m.Storage.StageShare(m.ctx, storage.StageShareRequest{
+	return m.Storage.StageShare(m.ctx, csiproxy.StageShareRequest{
 		RemotePath: source, StagingPath: target,
-		Credentials: smb.Credentials{Username: all[0], Password: secret.New(all[1])},
+		Credentials: csiproxy.SMBCredentials{Username: all[0], Password: csiproxy.NewSecret(all[1])},
 	})
 }
 
@@ -111,7 +107,7 @@ func (m *Mounter) MountSensitiveWithoutSystemdWithMountFlags(source, target, fst
 // iSCSI target, so that the disk can be detached, unless KeepOnline was asked for.
 func (m *Mounter) Unmount(target string) error {
 	target = windows(target)
-	var mounted storage.Volume
+	var mounted csiproxy.Volume
 	if m.keepOnline {
 		var err error
 		mounted, err = m.Storage.GetVolume(m.ctx, target)
@@ -119,7 +115,7 @@ func (m *Mounter) Unmount(target string) error {
 			return err
 		}
 	}
-	done, err := m.Storage.UnstageVolume(m.ctx, storage.UnstageVolumeRequest{StagingPath: target})
+	done, err := m.Storage.UnstageVolume(m.ctx, csiproxy.UnstageVolumeRequest{StagingPath: target})
 	if err == nil && done.DiskOffline && !done.LoggedOut && mounted.Disk != nil {
 		return m.Disk.SetDiskState(m.ctx, *mounted.Disk, true)
 	}
@@ -152,8 +148,8 @@ func (m *Mounter) Unmount(target string) error {
 // it is staged.
 func (m *Mounter) publishes(path string) (bool, error) {
 	list, err := m.Storage.ListVolumes(m.ctx)
-	return slices.ContainsFunc(list.Mounts, func(at storage.Mount) bool {
-		return at.Kind == storage.Link && samePath(at.Path, path)
+	return slices.ContainsFunc(list.Mounts, func(at csiproxy.Mount) bool {
+		return at.Kind == csiproxy.MountKindLink && samePath(at.Path, path)
 	}), err
 }
 
@@ -178,9 +174,9 @@ func (m *Mounter) List() ([]mount.MountPoint, error) {
 	var all []mount.MountPoint
 	for _, at := range list.Mounts {
 		v := at.Volume
-		if at.Kind == storage.Link {
+		if at.Kind == csiproxy.MountKindLink {
 			for _, to := range list.Mounts {
-				if to.Kind != storage.Link && strings.EqualFold(to.Path, at.Target) {
+				if to.Kind != csiproxy.MountKindLink && strings.EqualFold(to.Path, at.Target) {
 					v = to.Volume
 				}
 			}
@@ -193,7 +189,7 @@ func (m *Mounter) List() ([]mount.MountPoint, error) {
 }
 
 // device names what a volume lies on.
-func device(v storage.Volume) string {
+func device(v csiproxy.Volume) string {
 	switch {
 	case v.Disk != nil:
 		return v.Disk.String()
@@ -253,8 +249,8 @@ func (m *Mounter) GetMountRefs(pathname string) ([]string, error) {
 
 // FindDisk returns the device of the one disk that a selector means. If there is none, it has
 // Windows look for new disks, once.
-func (m *Mounter) FindDisk(s storage.Selector) (string, error) {
-	isWindows := func(d storage.Disk) bool { return d.SystemReason != "" }
+func (m *Mounter) FindDisk(s csiproxy.Selector) (string, error) {
+	isWindows := func(d csiproxy.Disk) bool { return d.SystemReason != "" }
 	found, err := m.Storage.ListDisks(m.ctx, s)
 	if found = slices.DeleteFunc(found, isWindows); err == nil && len(found) == 0 {
 		if err = m.Disk.Rescan(m.ctx); err == nil {
@@ -287,14 +283,14 @@ func (m *Mounter) FormatAndMountSensitive(source, target, fstype string, options
 }
 
 // FormatAndMountSensitiveWithFormatOptions is FormatAndMount with options of format.com for a raw disk,
-// of which storage.FormatOptions has a counterpart: see formatOptions. There are no sensitive options.
+// of which csiproxy.FormatOptions has a counterpart: see formatOptions. There are no sensitive options.
 func (m *Mounter) FormatAndMountSensitiveWithFormatOptions(source, target, fstype string,
 	options, sensitiveOptions, formatOptions []string,
 ) error {
 	if len(sensitiveOptions) > 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "there are no sensitive mount options on Windows")
 	}
-	number, err := disk.ParseNumber(source)
+	number, err := csiproxy.ParseDiskNumber(source)
 	if err != nil {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the device must be a number as of FindDisk: %v", err)
 	}
@@ -302,8 +298,8 @@ func (m *Mounter) FormatAndMountSensitiveWithFormatOptions(source, target, fstyp
 	if err != nil {
 		return err
 	}
-	_, err = m.Storage.StageVolume(m.ctx, storage.StageVolumeRequest{
-		Disk: storage.Selector{Number: &number}, StagingPath: windows(target),
+	_, err = m.Storage.StageVolume(m.ctx, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{Number: &number}, StagingPath: windows(target),
 		ReadOnly: slices.Contains(options, "ro"), Format: format,
 		Wait: -1, // whoever gives a number has found the disk
 	})
@@ -313,7 +309,7 @@ func (m *Mounter) FormatAndMountSensitiveWithFormatOptions(source, target, fstyp
 // Resize grows the volume at deviceMountPath to the size of its disk, and reports whether it has
 // grown. Of the device it asks nothing, so devicePath may be empty.
 func (m *Mounter) Resize(devicePath, deviceMountPath string) (bool, error) {
-	done, err := m.Storage.ExpandVolume(m.ctx, storage.ExpandVolumeRequest{Path: windows(deviceMountPath)})
+	done, err := m.Storage.ExpandVolume(m.ctx, csiproxy.ExpandVolumeRequest{Path: windows(deviceMountPath)})
 	return done.Grown, err
 }
 

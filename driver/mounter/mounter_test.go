@@ -15,9 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/mounter"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Paths as kubelet writes them: staging paths without a drive.
@@ -188,7 +186,7 @@ func TestAzureDisk(t *testing.T) {
 func TestShare(t *testing.T) {
 	both(t, func(t *testing.T, sim *simnode.Node, m *mounter.Mounter) {
 		sim.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
-		sim.SetSMBUser("filer", `EXAMPLE\app`, secret.New("password"))
+		sim.SetSMBUser("filer", `EXAMPLE\app`, csiproxy.NewSecret("password"))
 		options, password := []string{`EXAMPLE\app`}, []string{"password"}
 		if err := m.MountSensitive(`\\filer\data`, staging, "cifs", options, nil); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("without a password: %v", err)
@@ -239,7 +237,7 @@ func TestList(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	both(t, func(t *testing.T, sim *simnode.Node, m *mounter.Mounter) {
-		like := storage.Selector{Vendor: "Msft", Product: "Virtual Disk"} // as the disk of Windows
+		like := csiproxy.Selector{Vendor: "Msft", Product: "Virtual Disk"} // as the disk of Windows
 		sim.AttachDisk(simnode.Disk{Serial: "vol-1", SizeBytes: 1 << 30})
 		if device, err := m.FindDisk(like); err != nil || device != "1" {
 			t.Errorf("FindDisk gave %s, %v", device, err)

@@ -8,7 +8,7 @@ package hardware
 import (
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -55,7 +55,7 @@ type Disk struct {
 	MultipathMember bool
 	// Number is the disk number that Windows gives to it, if it is free when the disk
 	// arrives; default: the lowest one that is.
-	Number *disk.Number `json:",omitempty"`
+	Number *csiproxy.DiskNumber `json:",omitempty"`
 	// Late is how much later than others it arrives, after it was attached or found.
 	Late time.Duration `json:",omitempty"`
 }

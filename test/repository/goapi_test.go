@@ -27,8 +27,7 @@ const goAPI = "api/go.txt"
 // publicPackages are those that other modules may import. The generated code below api isn't
 // listed: it follows the .proto files, and api/testdata/wire.json keeps the published ones.
 var publicPackages = []string{
-	".", "api", "client", "disk", "filesystem", "iscsi", "node", "secret", "simnode", "simnode/hardware",
-	"smb", "storage", "system", "volume",
+	".", "api", "client", "node", "published", "simnode", "simnode/hardware",
 	// Of modules of their own.
 	"driver/csinode", "driver/mounter",
 }

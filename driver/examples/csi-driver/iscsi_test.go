@@ -9,8 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -33,11 +32,11 @@ func targetVolume(password, mutual string) *volume {
 func target(chap, mutual string) simnode.ISCSITarget {
 	t := simnode.ISCSITarget{
 		IQN:     iqn,
-		Portals: []iscsi.Portal{{Address: "192.0.2.1", Port: iscsi.DefaultPort}},
+		Portals: []csiproxy.ISCSIPortal{{Address: "192.0.2.1", Port: csiproxy.DefaultISCSIPort}},
 		LUNs:    []simnode.Disk{{SizeBytes: gib, Serial: "on-the-target"}},
 	}
 	if chap != "" {
-		t.CHAPUser, t.CHAPSecret, t.MutualSecret = user, secret.New(chap), secret.New(mutual)
+		t.CHAPUser, t.CHAPSecret, t.MutualSecret = user, csiproxy.NewSecret(chap), csiproxy.NewSecret(mutual)
 	}
 	return t
 }

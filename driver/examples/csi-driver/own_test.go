@@ -14,7 +14,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/driver"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Where CSI Proxy names the driver in its -drivers, the driver with -own-endpoints has its disks there, and without
@@ -46,14 +45,14 @@ func TestOwnEndpoints(t *testing.T) {
 		return n
 	}
 	own := opened("-own-endpoints")
-	var disks []storage.Disk
+	var disks []csiproxy.Disk
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) { // until CSI Proxy is there
 		err := own.hardware.Attach(t.Context(), "example-1", 1<<30, false)
 		if err == nil {
 			err = own.hardware.Attach(t.Context(), "other-1", 1<<30, false)
 		}
 		if err == nil {
-			disks, err = own.storage.ListDisks(t.Context(), storage.Selector{})
+			disks, err = own.storage.ListDisks(t.Context(), csiproxy.Selector{})
 		}
 		if err == nil {
 			break
@@ -65,7 +64,7 @@ func TestOwnEndpoints(t *testing.T) {
 	if len(disks) != 1 || disks[0].SerialNumber != "example-1" || disks[0].Driver != driver.Name {
 		t.Errorf("the driver has the disks %+v", disks)
 	}
-	if disks, err := opened().storage.ListDisks(t.Context(), storage.Selector{}); !errors.Is(err, csiproxy.ErrUnavailable) {
+	if disks, err := opened().storage.ListDisks(t.Context(), csiproxy.Selector{}); !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Errorf("at the shared endpoints: %+v, %v", disks, err)
 	}
 	if _, err := parseFlags([]string{"-own-endpoints", "-via=in-process", "-state-dir=" + dir}); err == nil {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
 	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/cloud"
 	"github.com/csi-proxy/csi-proxy/driver/examples/csi-driver/cloud/hardware"
@@ -202,7 +202,7 @@ func (r *rig) end(v *volume, pod string) {
 }
 
 // diskOf returns the number of a volume's disk.
-func (r *rig) diskOf(v *volume) disk.Number {
+func (r *rig) diskOf(v *volume) csiproxy.DiskNumber {
 	r.t.Helper()
 	disks, err := r.Operations().Disk.ListDiskIDs(r.t.Context())
 	r.must(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-proxy/csi-proxy/secret"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -22,7 +22,7 @@ const (
 // shares puts a server with a share into the node's network.
 func shares(r *rig) {
 	r.AddSMBShare(simnode.SMBShare{Server: server, Name: "data"})
-	r.SetSMBUser(server, user, secret.New("first password"))
+	r.SetSMBUser(server, user, csiproxy.NewSecret("first password"))
 }
 
 // shareVolume is a volume as an administrator has made it for a share.
@@ -136,7 +136,7 @@ func TestShareRefuses(t *testing.T) {
 		v := shareVolume("c", "", "first password")
 		r.up(v, "pod")
 		// The password is changed on the server, then in the secret.
-		r.SetSMBUser(server, user, secret.New("second password"))
+		r.SetSMBUser(server, user, csiproxy.NewSecret("second password"))
 		r.healthIs(v, "INACCESSIBLE ShareRefused") // with the old password
 		r.refused("the old password", r.stage(v), codes.Unauthenticated)
 		if files := r.recordFiles(); len(files) != 1 {

@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // unzipped returns the files of a bundle, and checks that those with JSON are JSON.
@@ -204,12 +204,12 @@ func TestBundleHasNoSecrets(t *testing.T) {
 
 	f := newFixture(t)
 	password := mark()
-	simtest.Must(t, f.sim.SMB().SetUser("filer", "user2", secret.New(password)))
+	simtest.Must(t, f.sim.SMB().SetUser("filer", "user2", csiproxy.NewSecret(password)))
 	simtest.Must(t, f.sim.RemoveSMBGlobalMapping(t.Context(), `\\filer\data`))
 	simtest.Must(t, f.sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`,
-		win.SMBMappingOptions{Username: "user2", Password: secret.New(password)}))
+		win.SMBMappingOptions{Username: "user2", Password: csiproxy.NewSecret(password)}))
 	simtest.Must(t, f.sim.StartService(t.Context(), "MSiSCSI"))
-	simtest.Must(t, f.sim.SetISCSIInitiatorCHAPSecret(t.Context(), secret.New(mark()+"-long")))
+	simtest.Must(t, f.sim.SetISCSIInitiatorCHAPSecret(t.Context(), csiproxy.NewSecret(mark()+"-long")))
 	f.service[0].Args = []string{
 		"-v=2", "-kubelet-path=kept", "--api-token", mark(), "-proxy-password=" + mark(),
 		"-proxy=http://user:" + mark() + "@example.com/kept", "-v=2",

@@ -19,10 +19,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Verdict is what a check thinks of what it has found.
@@ -60,9 +58,9 @@ type Windows interface {
 
 // Operations are those that the checks use.
 type Operations struct {
-	Disk    disk.Operations
-	Storage storage.Operations
-	System  system.Operations
+	Disk    published.DiskOperations
+	Storage csiproxy.StorageOperations
+	System  published.SystemOperations
 }
 
 // Service is a Windows service that runs the daemon.
@@ -100,7 +98,7 @@ type Node struct {
 	// Build returns what a program was built of, by its path.
 	Build func(program string) (*debug.BuildInfo, error)
 	// Service returns a service of Windows, by its name. If it is nil, the daemon is asked.
-	Service func(ctx context.Context, name string) (system.Service, error)
+	Service func(ctx context.Context, name string) (published.Service, error)
 	// Services returns the services that run the daemon: one, if all is well.
 	Services func(ctx context.Context) ([]Service, error)
 	// Writers returns who can write to a directory, beside SYSTEM and administrators.
@@ -119,8 +117,8 @@ type Node struct {
 	// KubeletPath is the directory that the daemon allows drivers' paths in.
 	KubeletPath string
 
-	listed  func() ([]storage.Disk, error) // disks, asked for once
-	mounted func() (storage.VolumeList, error)
+	listed  func() ([]csiproxy.Disk, error) // disks, asked for once
+	mounted func() (csiproxy.VolumeList, error)
 }
 
 // timeout is how long a check may take.
@@ -234,15 +232,15 @@ func (n *Node) asked(ctx context.Context) *Node {
 		get := sync.OnceValues(func() (string, error) { return n.Metrics(ctx) })
 		once.Metrics = func(context.Context) (string, error) { return get() }
 	}
-	once.listed = sync.OnceValues(func() ([]storage.Disk, error) {
+	once.listed = sync.OnceValues(func() ([]csiproxy.Disk, error) {
 		if n.Daemon.Storage == nil {
 			return nil, n.needsWindows()
 		}
-		return n.Daemon.Storage.ListDisks(ctx, storage.Selector{})
+		return n.Daemon.Storage.ListDisks(ctx, csiproxy.Selector{})
 	})
-	once.mounted = sync.OnceValues(func() (storage.VolumeList, error) {
+	once.mounted = sync.OnceValues(func() (csiproxy.VolumeList, error) {
 		if n.Daemon.Storage == nil {
-			return storage.VolumeList{}, n.needsWindows()
+			return csiproxy.VolumeList{}, n.needsWindows()
 		}
 		return n.Daemon.Storage.ListVolumes(ctx)
 	})
@@ -309,18 +307,18 @@ func (n *Node) metrics(ctx context.Context) (string, error) {
 }
 
 // disks returns all disks.
-func (n *Node) disks(context.Context) ([]storage.Disk, error) { return n.listed() }
+func (n *Node) disks(context.Context) ([]csiproxy.Disk, error) { return n.listed() }
 
 // service returns a service of Windows. The daemon is asked only where Windows can't be: it
 // knows no more, and the published one doesn't tell a service that doesn't exist.
-func (n *Node) service(ctx context.Context, name string) (system.Service, error) {
+func (n *Node) service(ctx context.Context, name string) (published.Service, error) {
 	switch {
 	case n.Service != nil:
 		return n.Service(ctx, name)
 	case n.Daemon.System != nil:
 		return n.Daemon.System.GetService(ctx, name)
 	}
-	return system.Service{}, n.needsWindows()
+	return published.Service{}, n.needsWindows()
 }
 
 func problem(advice, format string, a ...any) Finding {

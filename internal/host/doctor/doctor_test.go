@@ -26,9 +26,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // fixture is a simulated node where all is well: a daemon of ours runs as a service, with
@@ -57,10 +54,10 @@ func newFixture(t *testing.T) *fixture {
 	volume, _ := simtest.Volume(t, sim)
 	simtest.Mount(t, sim, simtest.Kubelet+`\plugins\volume`, volume)
 	simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: "data"}))
-	simtest.Must(t, sim.SMB().SetUser("filer", "user", secret.New("password")))
+	simtest.Must(t, sim.SMB().SetUser("filer", "user", csiproxy.NewSecret("password")))
 	n, err := nodeops.New(sim, nodeops.Options{})
 	simtest.Must(t, err)
-	c := smb.Credentials{Username: "user", Password: secret.New("password")}
+	c := csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}
 	simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\filer\data`, simtest.Kubelet+`\share`, c))
 	f := &fixture{
 		t: t, sim: sim,
@@ -467,11 +464,11 @@ func TestWithoutDaemon(t *testing.T) {
 
 // refusing is a daemon's operations that fail.
 type refusing struct {
-	storage.Operations
+	csiproxy.StorageOperations
 	kind error
 }
 
-func (r refusing) ListDisks(context.Context, storage.Selector) ([]storage.Disk, error) {
+func (r refusing) ListDisks(context.Context, csiproxy.Selector) ([]csiproxy.Disk, error) {
 	return nil, csiproxy.Errorf(r.kind, "refused")
 }
 

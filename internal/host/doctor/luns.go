@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/storage"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // checkLUNs looks for disks that a driver may take for each other if it looks at the LUN
 // alone, as that of Azure Disk does: two with the same LUN, and the temporary disk of a
 // machine in Azure. Such a driver asks for the locations of all disks, in which those that
 // Windows runs from, and those of protected volumes, are left out.
-func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Finding, error) {
+func checkLUNs(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []Finding, error) {
 	if n.Daemon.Disk == nil {
 		return "", nil, n.needsWindows()
 	}
@@ -24,7 +24,7 @@ func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Fi
 		return "", nil, err
 	}
 	var faults []Finding
-	byLUN := map[string]storage.Disk{}
+	byLUN := map[string]csiproxy.Disk{}
 	for _, d := range disks {
 		at, ok := locations[d.Number]
 		if !ok || !isOfAzure(d) {
@@ -52,9 +52,9 @@ func checkLUNs(ctx context.Context, n *Node, disks []storage.Disk) (string, []Fi
 
 // isOfAzure reports whether a disk is one as Azure and Hyper-V attach them. Others' adapters
 // all have a LUN 0.
-func isOfAzure(d storage.Disk) bool {
+func isOfAzure(d csiproxy.Disk) bool {
 	hyperV := strings.EqualFold(d.Vendor, "Msft") && strings.EqualFold(d.Product, "Virtual Disk")
-	return hyperV || d.Bus == storage.BusNVMe && strings.HasPrefix(strings.ToLower(d.Product), "msft nvme accele")
+	return hyperV || d.Bus == csiproxy.BusNVMe && strings.HasPrefix(strings.ToLower(d.Product), "msft nvme accele")
 }
 
 // temporary reports whether a disk is Azure's temporary disk, and the drive on which its
@@ -65,7 +65,7 @@ func isOfAzure(d storage.Disk) bool {
 // Source: https://learn.microsoft.com/azure/virtual-machines/managed-disks-overview#temporary-disk,
 // https://learn.microsoft.com/azure/virtual-machines/enable-nvme-temp-faqs and, for the file, the
 // Azure data source of https://github.com/canonical/cloud-init
-func (n *Node) temporary(ctx context.Context, d storage.Disk) (is bool, on string) {
+func (n *Node) temporary(ctx context.Context, d csiproxy.Disk) (is bool, on string) {
 	for _, p := range d.Partitions {
 		for _, path := range p.Paths {
 			if len(path) > len(`D:\`) {

@@ -14,8 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // checkKubeletDirectory looks whether the kubelet directory is there, is no link and lies
@@ -134,11 +133,11 @@ func checkISCSIService(ctx context.Context, n *Node) (string, []Finding, error) 
 			"there is no service %s", iscsiService)}, nil
 	case err != nil:
 		return "", nil, err
-	case s.StartType == system.Disabled:
+	case s.StartType == published.StartTypeDisabled:
 		return "", []Finding{warning("if a driver on this node uses iSCSI: sc.exe config MSiSCSI start= auto, then "+
 			"csi-proxyctl system service start MSiSCSI",
 			"the service %s is disabled: no iSCSI target can be used", iscsiService)}, nil
-	case s.Status != system.Running:
+	case s.Status != published.ServiceRunning:
 		return fmt.Sprintf("the service %s is stopped, and can be started", iscsiService), nil, nil
 	}
 	return fmt.Sprintf("the service %s is running", iscsiService), nil, nil
@@ -221,17 +220,17 @@ func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding,
 
 // checkClones looks for disks with the ids of another one, of which Windows keeps one
 // offline.
-func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []Finding, error) {
+func checkClones(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []Finding, error) {
 	var faults []Finding
 	const advice = "Windows gives a clone new ids when it goes online and is writable; if it stays offline, detach " +
 		"one of them"
-	seen := map[string]storage.Disk{}
+	seen := map[string]csiproxy.Disk{}
 	var unread error
 	for _, d := range disks {
 		if d.Error != "" && d.Style == "" {
 			unread = csiproxy.Errorf(csiproxy.ErrUnavailable, "the id of %s can't be read: %s", d, d.Error)
 		}
-		if d.DiskID == "" || d.Style == storage.RAW {
+		if d.DiskID == "" || d.Style == csiproxy.PartitionStyleRAW {
 			continue
 		}
 		id := strings.ToLower(d.DiskID)
@@ -248,7 +247,7 @@ func checkClones(ctx context.Context, n *Node, disks []storage.Disk) (string, []
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
-func checkSilentDisks(_ context.Context, _ *Node, disks []storage.Disk) (string, []Finding, error) {
+func checkSilentDisks(_ context.Context, _ *Node, disks []csiproxy.Disk) (string, []Finding, error) {
 	var faults []Finding
 	for _, d := range disks {
 		if d.Error != "" {

@@ -11,7 +11,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // mostMounts is how many mounts a check names; the last finding says how many more there
@@ -21,7 +20,7 @@ const mostMounts = 20
 // faultsOfMounts returns the faults of mounts, cut to mostMounts, or what is fine in words
 // of how many there are. A mount without a fault has no verdict. A list that isn't complete is
 // an error beside them.
-func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) Finding) (string, []Finding, error) {
+func faultsOfMounts(n *Node, fine string, fault func(csiproxy.Mount) Finding) (string, []Finding, error) {
 	list, err := n.mounted()
 	if err != nil {
 		return "", nil, err
@@ -45,12 +44,12 @@ func faultsOfMounts(n *Node, fine string, fault func(storage.Mount) Finding) (st
 
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
 func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
-	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m storage.Mount) Finding {
+	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return Finding{}
 		}
 		advice := "look up the volume's disk in csi-proxyctl storage disks and in the System event log; docs/troubleshooting.md has more"
-		if slices.ContainsFunc(m.Volume.Conditions, func(c storage.Condition) bool { return c.Reason == storage.DiskMissing }) {
+		if slices.ContainsFunc(m.Volume.Conditions, func(c csiproxy.Condition) bool { return c.Reason == csiproxy.ReasonDiskMissing }) {
 			advice = "if csi-proxyctl disk list has the disk, csi-proxyctl disk online takes it online. Otherwise attach it again, or " +
 				"end the pods that use it: the volume can be unstaged without its disk"
 		}
@@ -61,7 +60,7 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 // checkMappings looks for shares that are mapped and linked, and can't be used.
 func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 	known := map[string]bool{}
-	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m storage.Mount) Finding {
+	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m csiproxy.Mount) Finding {
 		if !m.Volume.Abnormal() || m.Volume.Share == "" || known[m.Volume.Share] {
 			return Finding{}
 		}
@@ -93,7 +92,7 @@ func checkMappingRecords(_ context.Context, _ *Node, metrics string) (string, []
 
 // checkLeftovers looks for what nobody needs any more.
 func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
-	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m storage.Mount) Finding {
+	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason == "" && m.ForgottenPod != "" {
 			return warning("if neither kubelet nor the API server has that pod any more, run csi-proxyctl storage unpublish "+m.Path,
 				"kubelet has no record (vol_data.json, beside the link) of the mount %s of pod %s, so its volume can't be unstaged",
@@ -103,7 +102,7 @@ func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
 			return Finding{}
 		}
 		what := fmt.Sprintf("the %s %s, to %s", m.Kind, m.Path, m.Target)
-		if m.Kind == storage.Mapping {
+		if m.Kind == csiproxy.MountKindMapping {
 			what = "the mapping of " + m.Target
 		}
 		return warning("if no pod uses it, run csi-proxyctl storage clean-up --remove", "%s: %s", what, m.LeftoverReason)

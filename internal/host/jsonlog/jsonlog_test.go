@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 )
@@ -29,7 +29,7 @@ func TestLines(t *testing.T) {
 		`"severity":"WARNING","msg":"a","err":"no"`:                                            func(l *slog.Logger) { l.Warn("a", "err", errors.New("no")) },
 		`"severity":"ERROR","msg":"a","err":"the request is not supported (Windows error 50)"`: func(l *slog.Logger) { l.Error("a", "err", winerr.ErrorNotSupported) },
 		`"severity":"INFO","v":0,"msg":"a","disk":"1","took":"1.5s","path":"C:\\"`: func(l *slog.Logger) {
-			l.Info("a", "disk", disk.Number(1), "took", 1500*time.Millisecond, "path", `C:\`)
+			l.Info("a", "disk", csiproxy.DiskNumber(1), "took", 1500*time.Millisecond, "path", `C:\`)
 		},
 		`"severity":"INFO","v":0,"msg":"a","id":"` + winid.GUID{}.String() + `"`: func(l *slog.Logger) {
 			l.Info("a", "id",

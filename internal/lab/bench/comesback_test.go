@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // BenchmarkNodeComesBack measures a node that comes back: one driver stages, or unstages, 60 volumes
@@ -77,12 +77,12 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 			operations := n.Operations().Storage
 			took[volumes] = [2]time.Duration{
 				atOnceTook(t, volumes, func(i int) error {
-					_, err := operations.StageVolume(t.Context(), storage.StageVolumeRequest{
-						Disk: storage.Selector{SerialNumber: fmt.Sprintf("vol-%d", i)}, StagingPath: stagingPath(i)})
+					_, err := operations.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+						Disk: csiproxy.Selector{SerialNumber: fmt.Sprintf("vol-%d", i)}, StagingPath: stagingPath(i)})
 					return err
 				}),
 				atOnceTook(t, volumes, func(i int) error {
-					_, err := operations.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath(i)})
+					_, err := operations.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath(i)})
 					return err
 				}),
 			}
@@ -142,12 +142,12 @@ func (r *returned) each(f func(context.Context, *client.Client, int) error) time
 }
 
 func clientStage(ctx context.Context, c *client.Client, i int) error {
-	_, err := c.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: fmt.Sprintf("vol-%d", i)}, StagingPath: stagingPath(i)})
+	_, err := c.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: fmt.Sprintf("vol-%d", i)}, StagingPath: stagingPath(i)})
 	return err
 }
 
 func clientUnstage(ctx context.Context, c *client.Client, i int) error {
-	_, err := c.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath(i)})
+	_, err := c.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath(i)})
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // BenchmarkDrain drains a node of 110 pods, each with a volume of its own: all volumes are unpublished
@@ -29,7 +29,7 @@ func BenchmarkDrain(b *testing.B) {
 			if err := operations.UnpublishVolume(b.Context(), podPath(i)); err != nil {
 				return err
 			}
-			_, err := operations.UnstageVolume(b.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath(i)})
+			_, err := operations.UnstageVolume(b.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath(i)})
 			return err
 		})
 		calls = total(n.Calls()) - before
@@ -57,7 +57,7 @@ func BenchmarkUnstageBesidePods(b *testing.B) {
 				must(b, operations.UnpublishVolume(b.Context(), podPath(0)))
 				before := total(n.Calls())
 				took += timed(b, func() error {
-					_, err := operations.UnstageVolume(b.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath(0)})
+					_, err := operations.UnstageVolume(b.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath(0)})
 					return err
 				})
 				calls = total(n.Calls()) - before

@@ -10,7 +10,6 @@ import (
 	"errors"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
@@ -21,7 +20,7 @@ func EBSStage(ctx context.Context, p *node.Node, serial, path string) error {
 	if err != nil {
 		return err
 	}
-	number := disk.Number(0)
+	number := csiproxy.DiskNumber(0)
 	for candidate, id := range ids {
 		if id.SerialNumber == serial {
 			number = candidate

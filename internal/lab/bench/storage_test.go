@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const stagingDir = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\ebs.csi.aws.com`
@@ -22,7 +22,7 @@ func nodeStage(ctx context.Context, n *simnode.Node, serial, path string) error 
 
 func stageVolume(ctx context.Context, n *simnode.Node, serial, path string) error {
 	_, err := n.Operations().Storage.StageVolume(ctx,
-		storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial}, StagingPath: path})
+		csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: serial}, StagingPath: path})
 	return err
 }
 
@@ -40,7 +40,7 @@ func BenchmarkStageVolume(b *testing.B) {
 			if err := stageVolume(b.Context(), n, "vol-0", path); err != nil {
 				return err
 			}
-			_, err := n.Operations().Storage.UnstageVolume(b.Context(), storage.UnstageVolumeRequest{StagingPath: path})
+			_, err := n.Operations().Storage.UnstageVolume(b.Context(), csiproxy.UnstageVolumeRequest{StagingPath: path})
 			return err
 		}},
 		{"staged", func(n *simnode.Node, path string) error { return stageVolume(b.Context(), n, "vol-0", path) }},
@@ -85,7 +85,7 @@ func BenchmarkStageVolumeBesideOthers(b *testing.B) {
 			}
 			unstage := func() error {
 				_, err := n.Operations().Storage.UnstageVolume(b.Context(),
-					storage.UnstageVolumeRequest{StagingPath: stagingPath(0)})
+					csiproxy.UnstageVolumeRequest{StagingPath: stagingPath(0)})
 				return err
 			}
 			stage := func() error { return stageVolume(b.Context(), n, "vol-0", stagingPath(0)) }
@@ -138,7 +138,7 @@ func BenchmarkWatchDisks(b *testing.B) {
 				n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
 			}
 			perObject(b, n, disks, 0, func() error {
-				for changes, err := range n.Operations().Storage.WatchDisks(b.Context(), storage.Selector{}) {
+				for changes, err := range n.Operations().Storage.WatchDisks(b.Context(), csiproxy.Selector{}) {
 					if err == nil && len(changes.Added) != disks {
 						err = fmt.Errorf("%d disks", len(changes.Added))
 					}

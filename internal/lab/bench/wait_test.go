@@ -13,8 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -25,7 +25,7 @@ func BenchmarkWaiting(b *testing.B) {
 	for _, calls := range []int{32, 60} {
 		b.Run(fmt.Sprintf("calls=%d", calls), func(b *testing.B) {
 			n := simnode.New(b)
-			disks := make([]disk.Number, calls)
+			disks := make([]csiproxy.DiskNumber, calls)
 			for i := range disks {
 				disks[i] = n.AttachDisk(simnode.Disk{SizeBytes: 1 << 30, Serial: fmt.Sprintf("vol-%d", i)})
 			}
@@ -54,7 +54,7 @@ func BenchmarkWaiting(b *testing.B) {
 	}
 }
 
-func diskState(ctx context.Context, conn *grpc.ClientConn, n disk.Number) error {
+func diskState(ctx context.Context, conn *grpc.ClientConn, n csiproxy.DiskNumber) error {
 	return conn.Invoke(ctx, "/v1.Disk/GetDiskState", &diskv1.GetDiskStateRequest{DiskNumber: uint32(n)},
 		new(diskv1.GetDiskStateResponse))
 }

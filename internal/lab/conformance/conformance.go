@@ -26,8 +26,8 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Check is one promise and how it is checked.
@@ -127,11 +127,11 @@ type Options struct {
 
 	Share                        string // \\server\share, not mapped on the node; may be empty
 	ShareUsername                string
-	SharePassword                secret.Text
+	SharePassword                csiproxy.Secret
 	Portal                       string // address or address:port of an iSCSI portal; may be empty
 	Target                       string // name of a target there
 	CHAPUsername                 string // empty: the target wants no CHAP
-	CHAPSecret, MutualCHAPSecret secret.Text
+	CHAPSecret, MutualCHAPSecret csiproxy.Secret
 	Service                      string // a Windows service that may be stopped and started; may be empty
 	Node                         Node   // plants links, and data of another system on the disks; may be nil
 

@@ -21,13 +21,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	disknumber "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -44,11 +42,11 @@ func expendable(t testing.TB) (*simnode.Node, Options) {
 			Page83: []simnode.Designator{simnode.T10Designator("page83-" + serial)}, Offline: i%2 == 0})
 		disks = append(disks, serial)
 	}
-	password, chap, mutual := secret.New("p&ss%word"), secret.New("chap secret 1"), secret.New("mutual secret")
+	password, chap, mutual := csiproxy.NewSecret("p&ss%word"), csiproxy.NewSecret("chap secret 1"), csiproxy.NewSecret("mutual secret")
 	n.AddSMBShare(simnode.SMBShare{Server: "nas.example.com", Name: "Exports"})
 	n.SetSMBUser("nas.example.com", `CORP\user`, password)
 	n.AddISCSITarget(simnode.ISCSITarget{
-		IQN: "iqn.2014-09.io.example:expendable", Portals: []iscsi.Portal{{Address: "192.0.2.7", Port: 3260}},
+		IQN: "iqn.2014-09.io.example:expendable", Portals: []csiproxy.ISCSIPortal{{Address: "192.0.2.7", Port: 3260}},
 		CHAPUser: "node", CHAPSecret: chap, MutualSecret: mutual,
 		LUNs: []simnode.Disk{{SizeBytes: 1 << 30, Serial: "lun"}},
 	})
@@ -73,7 +71,7 @@ func (p planter) Remove(_ context.Context, path string) error            { retur
 func (p planter) Names(_ context.Context, path string) ([]string, error) { return p.ReadDir(path) }
 
 func (p planter) Overwrite(_ context.Context, number uint32, _, after []byte) error {
-	p.WriteDisk(disknumber.Number(number), after, 0)
+	p.WriteDisk(csiproxy.DiskNumber(number), after, 0)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-proxy/csi-proxy/secret"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 const defaultPort = 3260
@@ -93,7 +93,7 @@ var iscsiChecks = []Check{
 			if t.CHAPUsername == "" {
 				t.notApplicable("it needs a target with CHAP: see --iscsi-chap-username")
 			}
-			t.refused(codes.Unauthenticated, "ConnectTarget", login.With("chap_secret", secret.New("not the secret")))
+			t.refused(codes.Unauthenticated, "ConnectTarget", login.With("chap_secret", csiproxy.NewSecret("not the secret")))
 			t.want(len(t.targetDisks()) == 0, "the target has disks after a failed login")
 		},
 	},
@@ -102,7 +102,7 @@ var iscsiChecks = []Check{
 		Promise: "SetMutualChapSecret sets the secret with which targets prove themselves to the node.",
 		run: func(t *trial) {
 			login := t.login()
-			if t.CHAPUsername == "" || t.MutualCHAPSecret == (secret.Text{}) {
+			if t.CHAPUsername == "" || t.MutualCHAPSecret == (csiproxy.Secret{}) {
 				t.notApplicable("it needs a target with mutual CHAP: see --iscsi-mutual-secret-file")
 			}
 			for range 2 {
@@ -117,7 +117,7 @@ var iscsiChecks = []Check{
 		Promise: "A mutual CHAP secret that hasn't 12 to 16 bytes is refused.",
 		run: func(t *trial) {
 			for _, s := range []string{"", "eleven byte", "seventeen bytes.."} {
-				t.refused(codes.InvalidArgument, "SetMutualChapSecret", fields{"secret": secret.New(s)})
+				t.refused(codes.InvalidArgument, "SetMutualChapSecret", fields{"secret": csiproxy.NewSecret(s)})
 			}
 		},
 	},

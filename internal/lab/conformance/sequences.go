@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // driverNode makes the calls of drivers for a trial.
@@ -22,7 +22,7 @@ func (n driverNode) Call(_ context.Context, method string, request drivers.Field
 	f := fields{}
 	for name, value := range request {
 		if v, ok := value.(string); ok && name == "password" {
-			value = secret.New(v)
+			value = csiproxy.NewSecret(v)
 		} else if ok && slices.Contains(withDrive, method) && strings.HasPrefix(v, `\`) {
 			value = "C:" + v
 		}

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-proxy/csi-proxy/secret"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 var smbChecks = []Check{
@@ -76,7 +76,7 @@ var smbChecks = []Check{
 			t.unmapLater()
 			local := t.dir() + `\share`
 			request := t.mapping(local)
-			t.refused(codes.Unauthenticated, "NewSmbGlobalMapping", request.With("password", secret.New("not the password")))
+			t.refused(codes.Unauthenticated, "NewSmbGlobalMapping", request.With("password", csiproxy.NewSecret("not the password")))
 			t.want(!t.exists(local), "there is a link after the password was refused")
 			t.refused(codes.NotFound, "RemoveSmbGlobalMapping", fields{"remote": t.Share})
 			t.do("NewSmbGlobalMapping", request)
@@ -109,7 +109,7 @@ var smbChecks = []Check{
 				{"remote": `\\csi-proxy-conformance.invalid`, "username": "user"},
 				{"remote": unknownShare, "local": "relative", "username": "user"},
 			} {
-				err := t.refused(codes.InvalidArgument, "NewSmbGlobalMapping", request.With("password", secret.New(password)))
+				err := t.refused(codes.InvalidArgument, "NewSmbGlobalMapping", request.With("password", csiproxy.NewSecret(password)))
 				t.want(!strings.Contains(err.Error(), password), "the password is in the error")
 			}
 		},

@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
 )
 
-// fields are a request's fields by word. A password is a secret.Text.
+// fields are a request's fields by word. A password is a csiproxy.Secret.
 type fields = drivers.Fields
 
 var (

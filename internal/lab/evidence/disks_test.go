@@ -13,13 +13,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // knownDisks are what Windows said of disks, of which testdata/disks.json has the values. Serial
@@ -136,7 +136,7 @@ func TestKnownDisks(t *testing.T) {
 				t.Errorf("LUN %q, want %q", got, row.Want.LUN)
 			}
 			if row.Want.Scratch {
-				disks, err := ops.Storage.ListDisks(t.Context(), storage.Selector{})
+				disks, err := ops.Storage.ListDisks(t.Context(), csiproxy.Selector{})
 				simtest.Must(t, err)
 				for _, d := range disks {
 					if d.Number == number {
@@ -227,9 +227,9 @@ func TestKnownTablesAreKept(t *testing.T) {
 						return 0, winerr.ErrorInsufficientBuffer
 					}}, nodeops.Options{})
 				simtest.Must(t, err)
-				disks, err := ops.Storage.ListDisks(t.Context(), storage.Selector{Number: &number})
+				disks, err := ops.Storage.ListDisks(t.Context(), csiproxy.Selector{Number: &number})
 				simtest.Must(t, err)
-				if len(disks) != 1 || (disks[0].Style == storage.RAW) != row.Want.NoTable || disks[0].Error != "" {
+				if len(disks) != 1 || (disks[0].Style == csiproxy.PartitionStyleRAW) != row.Want.NoTable || disks[0].Error != "" {
 					t.Errorf("no table: %v, but listed is %+v", row.Want.NoTable, disks)
 				}
 				answer = !row.Want.NoTable // the table that is made is read again

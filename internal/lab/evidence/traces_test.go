@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // call is a call to Windows that changes something, or opens or closes what is changed.
@@ -195,17 +195,17 @@ func ourCalls(t *testing.T) map[string][]call {
 	simtest.Must(t, ops.Disk.SetDiskState(t.Context(), n, true))
 	done("online")
 	staged := simtest.Kubelet + `\stage`
-	_, err = ops.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: storage.Selector{Number: &n}, StagingPath: staged})
+	_, err = ops.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{Number: &n}, StagingPath: staged})
 	simtest.Must(t, err)
 	mounted := slices.IndexFunc(r.calls, func(c call) bool { return c.name == win.CallSetVolumeMountPoint })
 	all["mount"] = slices.Clone(r.calls[mounted:][:1])
 	r.calls = slices.Delete(r.calls, mounted, mounted+1)
 	done("partition")
 	simtest.Must(t, sys.GrowDisk(n, 2<<30))
-	_, err = ops.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: staged})
+	_, err = ops.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: staged})
 	simtest.Must(t, err)
 	done("grow")
-	_, err = ops.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: staged})
+	_, err = ops.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: staged})
 	simtest.Must(t, err)
 	unmounted := slices.IndexFunc(r.calls, func(c call) bool { return c.name == win.CallDeleteVolumeMountPoint })
 	all["unmount"] = slices.Clone(r.calls[unmounted:][:1])

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -20,7 +20,7 @@ import (
 // deviceOf is the path under which the device of a volume is opened.
 func deviceOf(volume string) string { return strings.TrimSuffix(volume, `\`) }
 
-func physicalDrive(n disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
+func physicalDrive(n csiproxy.DiskNumber) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
 
 var deviceRows = []row{
 	{
@@ -125,7 +125,7 @@ const partitionSize = 256 << 20
 
 // partition gives a raw disk an empty GPT and then one partition of 256 MiB at 16 MiB, and
 // returns its volume.
-func (f *Fixture) partition(t *testing.T, n disk.Number) (volume string) {
+func (f *Fixture) partition(t *testing.T, n csiproxy.DiskNumber) (volume string) {
 	t.Helper()
 	drive := physicalDrive(n)
 	create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}
@@ -145,7 +145,7 @@ func dataPartition(offset, length int64) win.Partition {
 	}
 }
 
-func (f *Fixture) layout(t *testing.T, n disk.Number) *win.DriveLayout {
+func (f *Fixture) layout(t *testing.T, n csiproxy.DiskNumber) *win.DriveLayout {
 	t.Helper()
 	out, err := f.control(t, physicalDrive(n), win.IoctlDiskGetDriveLayoutEx, nil, 64<<10)
 	must(t, err)
@@ -154,7 +154,7 @@ func (f *Fixture) layout(t *testing.T, n disk.Number) *win.DriveLayout {
 	return l
 }
 
-func (f *Fixture) setLayout(t *testing.T, n disk.Number, partitions ...win.Partition) error {
+func (f *Fixture) setLayout(t *testing.T, n csiproxy.DiskNumber, partitions ...win.Partition) error {
 	t.Helper()
 	l := f.layout(t, n)
 	l.Partitions = partitions
@@ -166,7 +166,7 @@ func (f *Fixture) setLayout(t *testing.T, n disk.Number, partitions ...win.Parti
 }
 
 // volumesOf returns the names of the volumes on a disk.
-func (f *Fixture) volumesOf(t *testing.T, n disk.Number) (on []string) {
+func (f *Fixture) volumesOf(t *testing.T, n csiproxy.DiskNumber) (on []string) {
 	t.Helper()
 	names, err := f.System.FindVolumes(t.Context())
 	must(t, err)
@@ -188,7 +188,7 @@ func (f *Fixture) volumesOf(t *testing.T, n disk.Number) (on []string) {
 }
 
 // volumeOf waits for the only volume of a disk.
-func (f *Fixture) volumeOf(t *testing.T, n disk.Number) (name string) {
+func (f *Fixture) volumeOf(t *testing.T, n csiproxy.DiskNumber) (name string) {
 	t.Helper()
 	f.await(t, "the disk has one volume", func() bool {
 		names := f.volumesOf(t, n)
@@ -209,7 +209,7 @@ func (f *Fixture) formatted(t *testing.T) (Disk, string) {
 	return d, volume
 }
 
-func (f *Fixture) setOffline(t *testing.T, n disk.Number, offline bool) {
+func (f *Fixture) setOffline(t *testing.T, n csiproxy.DiskNumber, offline bool) {
 	t.Helper()
 	set := win.SetDiskAttributes{Mask: win.DiskOffline}
 	if offline {

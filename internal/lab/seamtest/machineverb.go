@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // runMap maps a share, as somebody whom no server knows.
 func runMap(t *testing.T, r *oracleRun, s OracleStep) error {
-	o := win.SMBMappingOptions{Username: "csi-proxy-nobody", Password: secret.New("hidden")}
+	o := win.SMBMappingOptions{Username: "csi-proxy-nobody", Password: csiproxy.NewSecret("hidden")}
 	return r.f.System.CreateSMBGlobalMapping(t.Context(), r.path(t, s.Args[0]), o)
 }
 

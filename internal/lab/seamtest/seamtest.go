@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -49,7 +49,7 @@ type Fixture struct {
 
 // Disk is a disk that belongs to a test.
 type Disk struct {
-	Number disk.Number
+	Number csiproxy.DiskNumber
 	Detach func() // takes it away from the node
 }
 

@@ -14,11 +14,8 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // testNode is what plays the cloud and the pods.
@@ -29,7 +26,7 @@ type testNode struct {
 	write      func(path, text string) error
 	read       func(path string) (string, error)
 	hold       func(t *testing.T, path string) (release func()) // a process has the file open
-	letter     func(t *testing.T, id volume.ID)                 // gives the volume a drive letter
+	letter     func(t *testing.T, id csiproxy.VolumeID)         // gives the volume a drive letter
 	// step runs a step of a test, as a subtest where that is possible.
 	step func(t *testing.T, name string, f func(t *testing.T)) (ok bool)
 	skip []string // steps that aren't run
@@ -40,7 +37,7 @@ type testNode struct {
 
 // testDisk is a disk of a test, which nobody uses when it is cloned or detached.
 type testDisk interface {
-	number() disk.Number // now
+	number() csiproxy.DiskNumber // now
 	grow(t *testing.T, size uint64)
 	detach(t *testing.T)
 	// copy returns a disk with the contents that it has now, whose clone attaches that.
@@ -80,15 +77,15 @@ func live(t *testing.T, n testNode) {
 	csi := n.kubelet + `\plugins\kubernetes.io\csi\life.example.com\`
 	staging, second, target := csi+`1\globalmount`, csi+`2\globalmount`, n.kubelet+`\pods\life`
 	d := n.attach(t)
-	var staged storage.StagedVolume
-	number := func(d testDisk) storage.Selector { n := d.number(); return storage.Selector{Number: &n} }
+	var staged csiproxy.StagedVolume
+	number := func(d testDisk) csiproxy.Selector { n := d.number(); return csiproxy.Selector{Number: &n} }
 	must := func(t *testing.T, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	stage := func(t *testing.T, r storage.StageVolumeRequest) storage.StagedVolume {
+	stage := func(t *testing.T, r csiproxy.StageVolumeRequest) csiproxy.StagedVolume {
 		t.Helper()
 		v, err := api.StageVolume(ctx, r)
 		must(t, err)
@@ -96,7 +93,7 @@ func live(t *testing.T, n testNode) {
 	}
 	unstage := func(t *testing.T, path string) {
 		t.Helper()
-		done, err := api.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: path})
+		done, err := api.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: path})
 		if err != nil || !done.Unmounted || !done.DiskOffline {
 			t.Fatalf("unstage: %+v, %v", done, err)
 		}
@@ -116,12 +113,12 @@ func live(t *testing.T, n testNode) {
 	}
 
 	step("stage", func(t *testing.T) {
-		staged = stage(t, storage.StageVolumeRequest{Disk: number(d), StagingPath: staging})
+		staged = stage(t, csiproxy.StageVolumeRequest{Disk: number(d), StagingPath: staging})
 		if !staged.Partitioned || !staged.Formatted || staged.FileSystem != "NTFS" {
 			t.Errorf("staged: %+v", staged)
 		}
 		must(t, n.write(staging+`\file`, "text"))
-		again := stage(t, storage.StageVolumeRequest{Disk: number(d), StagingPath: staging})
+		again := stage(t, csiproxy.StageVolumeRequest{Disk: number(d), StagingPath: staging})
 		if again.Partitioned || again.Formatted || again.VolumeID != staged.VolumeID {
 			t.Errorf("staged again: %+v", again)
 		}
@@ -139,7 +136,7 @@ func live(t *testing.T, n testNode) {
 	})
 	step("expand", func(t *testing.T) {
 		d.grow(t, 2*gib)
-		grown, err := api.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 2 * gib})
+		grown, err := api.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 2 * gib})
 		if err != nil || !grown.Grown || grown.SizeBytes < 2*gib-64<<20 {
 			t.Errorf("expanded: %+v, %v", grown, err)
 		}
@@ -150,7 +147,7 @@ func live(t *testing.T, n testNode) {
 			must(t, api.UnpublishVolume(ctx, target))
 		}
 		release := n.hold(t, staging+`\file`)
-		_, err := api.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+		_, err := api.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
 		if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 			t.Errorf("unstage while a process has a file open: %v", err)
 		}
@@ -163,11 +160,11 @@ func live(t *testing.T, n testNode) {
 		if _, err := n.read(staging + `\file`); err == nil {
 			t.Error("the volume's file is still there")
 		}
-		_, err := api.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: number(d)})
+		_, err := api.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: number(d)})
 		must(t, err)
 	})
 	step("letter", func(t *testing.T) {
-		r := storage.StageVolumeRequest{Disk: number(d), StagingPath: staging}
+		r := csiproxy.StageVolumeRequest{Disk: number(d), StagingPath: staging}
 		stage(t, r)
 		n.letter(t, staged.VolumeID) // Windows remembers it
 		unstage(t, staging)
@@ -182,7 +179,7 @@ func live(t *testing.T, n testNode) {
 		unstage(t, staging)
 	})
 	step("read-only", func(t *testing.T) {
-		stage(t, storage.StageVolumeRequest{Disk: number(d), StagingPath: staging, ReadOnly: true})
+		stage(t, csiproxy.StageVolumeRequest{Disk: number(d), StagingPath: staging, ReadOnly: true})
 		wantText(t, staging)
 		if err := n.write(staging+`\new`, "text"); err == nil {
 			t.Error("a file can be written to the volume that is staged read-only")
@@ -192,7 +189,7 @@ func live(t *testing.T, n testNode) {
 	var copied testDisk
 	step("clone", func(t *testing.T) {
 		clone := d.copy(t)
-		staged = stage(t, storage.StageVolumeRequest{Disk: number(d), StagingPath: staging})
+		staged = stage(t, csiproxy.StageVolumeRequest{Disk: number(d), StagingPath: staging})
 		wantText(t, staging)
 		must(t, n.write(staging+`\new`, "text")) // it isn't read-only any more
 		copied = clone(t)
@@ -201,13 +198,13 @@ func live(t *testing.T, n testNode) {
 			t.Fatalf("the clone: %+v, %v", disks, err)
 		}
 		t.Logf("the clone is online: %v; why it isn't: %q", disks[0].Online, disks[0].OfflineReason)
-		_, err = api.StageVolume(ctx, storage.StageVolumeRequest{Disk: number(copied), StagingPath: second, ReadOnly: true})
+		_, err = api.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: number(copied), StagingPath: second, ReadOnly: true})
 		if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 			t.Errorf("staging the clone read-only: %v", err)
 		}
 	})
 	step("new ids", func(t *testing.T) {
-		v := stage(t, storage.StageVolumeRequest{Disk: number(copied), StagingPath: second})
+		v := stage(t, csiproxy.StageVolumeRequest{Disk: number(copied), StagingPath: second})
 		if v.Formatted || v.VolumeID == staged.VolumeID {
 			t.Errorf("the clone: %+v; its original is %s", v, staged.VolumeID)
 		}
@@ -221,7 +218,7 @@ func live(t *testing.T, n testNode) {
 		gone := func() bool {
 			left, err := api.CleanUp(ctx, false)
 			must(t, err)
-			return slices.ContainsFunc(left.Mounts, func(l storage.Leftover) bool { return strings.EqualFold(l.Path, staging) })
+			return slices.ContainsFunc(left.Mounts, func(l csiproxy.Leftover) bool { return strings.EqualFold(l.Path, staging) })
 		}
 		for deadline := time.Now().Add(patience); !gone(); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -241,10 +238,10 @@ func live(t *testing.T, n testNode) {
 		watching, stop := context.WithTimeout(ctx, patience)
 		defer stop()
 		var added testDisk
-		for changes, err := range api.WatchDisks(watching, storage.Selector{}) {
+		for changes, err := range api.WatchDisks(watching, csiproxy.Selector{}) {
 			must(t, err)
-			has := func(disks []storage.Disk) bool {
-				return slices.ContainsFunc(disks, func(one storage.Disk) bool { return one.Number == added.number() })
+			has := func(disks []csiproxy.Disk) bool {
+				return slices.ContainsFunc(disks, func(one csiproxy.Disk) bool { return one.Number == added.number() })
 			}
 			switch {
 			case added == nil:

@@ -11,13 +11,12 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Volumes live on the simulated node, whatever its switches say.
@@ -69,7 +68,7 @@ func simulated(t *testing.T) testNode {
 			simtest.Must(t, err)
 			return func() { simtest.Must(t, sys.EndProcess(id)) }
 		},
-		letter: func(t *testing.T, id volume.ID) {
+		letter: func(t *testing.T, id csiproxy.VolumeID) {
 			simtest.Must(t, sys.SetVolumeMountPoint(t.Context(), `T:\`, string(id)))
 		},
 	}
@@ -77,10 +76,10 @@ func simulated(t *testing.T) testNode {
 
 type simDisk struct {
 	sys *winsim.System
-	n   disk.Number
+	n   csiproxy.DiskNumber
 }
 
-func (d simDisk) number() disk.Number            { return d.n }
+func (d simDisk) number() csiproxy.DiskNumber    { return d.n }
 func (d simDisk) grow(t *testing.T, size uint64) { simtest.Must(t, d.sys.GrowDisk(d.n, int64(size))) }
 func (d simDisk) detach(t *testing.T)            { simtest.Must(t, d.sys.DetachDisk(d.n)) }
 

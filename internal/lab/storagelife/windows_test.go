@@ -14,13 +14,12 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/lab/virtdisk"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Volumes live on this Windows as on the simulated node.
@@ -76,7 +75,7 @@ func check(t *testing.T, err error) {
 }
 
 // giveLetter gives the volume the last drive letter that is free.
-func giveLetter(t *testing.T, id volume.ID) {
+func giveLetter(t *testing.T, id csiproxy.VolumeID) {
 	t.Helper()
 	used, err := windows.GetLogicalDrives()
 	check(t, err)
@@ -99,7 +98,7 @@ type virtualDisk struct {
 	disk *virtdisk.Disk // nil if the file is closed
 }
 
-func (d *virtualDisk) number() disk.Number { return disk.Number(d.disk.Number) }
+func (d *virtualDisk) number() csiproxy.DiskNumber { return csiproxy.DiskNumber(d.disk.Number) }
 
 func (d *virtualDisk) grow(t *testing.T, size uint64) {
 	t.Helper()

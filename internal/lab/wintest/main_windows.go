@@ -26,9 +26,9 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 var version = "unknown" // set by the linker
@@ -396,7 +396,7 @@ func serialNumbers() []string {
 	if bios, err := operations.System.GetBIOSSerialNumber(context.Background()); err == nil {
 		all = append(all, bios)
 	}
-	disks, err := operations.Storage.ListDisks(context.Background(), storage.Selector{})
+	disks, err := operations.Storage.ListDisks(context.Background(), csiproxy.Selector{})
 	if err != nil {
 		return all
 	}

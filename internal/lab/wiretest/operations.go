@@ -8,13 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Two volumes, as Go and JSON have them, and a portal.
@@ -26,7 +21,7 @@ const (
 )
 
 // Portal is a portal.
-var Portal = iscsi.Portal{Address: "10.0.0.1", Port: 65535}
+var Portal = csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 65535}
 
 // Exchange is what an operation is on the wire in some versions of its group.
 type Exchange struct {
@@ -65,18 +60,18 @@ var Operations = []Operation{
 	{"disk", "ListDiskLocations", nil, []Exchange{
 		{"v1 v1beta3", "ListDiskLocations", `{}`, `{"diskLocations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListDiskLocations", `{}`, `{"diskLocations": {"0": {"Adapter": "1", "Bus": "2", "Target": "3", "LUNID": "4"}, "4294967295": {"LUNID": "5"}}}`},
-	}, map[disk.Number]disk.Location{0: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}, 4294967295: {LUNID: "5"}}},
+	}, map[csiproxy.DiskNumber]published.DiskLocation{0: {Adapter: "1", Bus: "2", Target: "3", LUNID: "4"}, 4294967295: {LUNID: "5"}}},
 
 	{"disk", "ListDiskIDs", nil, []Exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"page83": "6000c29f", "serialNumber": "vol1"}, "2": {"serialNumber": "vol2"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"identifiers": {"page83": "6000c29f", "serialNumber": "vol1"}}, "2": {"identifiers": {"page83": "", "serialNumber": "vol2"}}}}`},
-	}, map[disk.Number]disk.IDs{0: {Page83: "6000c29f", SerialNumber: "vol1"}, 2: {SerialNumber: "vol2"}}},
+	}, map[csiproxy.DiskNumber]published.DiskIDs{0: {Page83: "6000c29f", SerialNumber: "vol1"}, 2: {SerialNumber: "vol2"}}},
 
 	{"disk", "FindDiskByPage83", []any{"6000c29f"}, []Exchange{
 		{"v1 v1beta3", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {"serialNumber": "6000c29f"}, "2": {"page83": "6000c29f"}, "3": {"page83": "6000c29f0"}}}`},
 		{"v1beta2 v1beta1", "ListDiskIDs", `{}`, `{"diskIDs": {"0": {}, "2": {"identifiers": {"page83": "6000c29f"}}}}`},
 		{"v1alpha1", "GetDiskNumberByName", `{"diskName":"6000c29f"}`, `{"diskNumber": "2"}`},
-	}, disk.Number(2)},
+	}, csiproxy.DiskNumber(2)},
 
 	{"disk", "PartitionDisk", []any{3}, []Exchange{
 		{"v1 v1beta3", "PartitionDisk", `{"diskNumber":3}`, `{}`},
@@ -90,7 +85,7 @@ var Operations = []Operation{
 	{"disk", "GetDiskStats", []any{3}, []Exchange{
 		{"v1 v1beta3", "GetDiskStats", `{"diskNumber":3}`, `{"totalBytes": "1099511627776"}`},
 		{"v1beta2 v1beta1", "DiskStats", `{"diskID":"3"}`, `{"diskSize": "1099511627776"}`},
-	}, disk.Stats{SizeBytes: 1 << 40}},
+	}, published.DiskStats{SizeBytes: 1 << 40}},
 
 	{"disk", "SetDiskState", []any{3, true}, []Exchange{
 		{"v1 v1beta3", "SetDiskState", `{"diskNumber":3,"isOnline":true}`, `{}`},
@@ -105,16 +100,16 @@ var Operations = []Operation{
 	{"volume", "ListVolumesOnDisk", []any{3, 0}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonVolumeA + `", "` + jsonVolumeB + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonVolumeA + `", "` + jsonVolumeB + `"]}`},
-	}, []volume.ID{VolumeA, VolumeB}},
+	}, []csiproxy.VolumeID{VolumeA, VolumeB}},
 
 	{"volume", "ListVolumesOnDisk", []any{3, 2}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3,"partitionNumber":2}`, `{"volumeIds": ["` + jsonVolumeA + `"]}`},
-	}, []volume.ID{VolumeA}},
+	}, []csiproxy.VolumeID{VolumeA}},
 
 	{"volume", "DataVolumeOfDisk", []any{3}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "ListVolumesOnDisk", `{"diskNumber":3}`, `{"volumeIds": ["` + jsonVolumeA + `"]}`},
 		{"v1beta2 v1beta1 v1alpha1", "ListVolumesOnDisk", `{"diskId":"3"}`, `{"volumeIds": ["` + jsonVolumeA + `"]}`},
-	}, volume.ID(VolumeA)},
+	}, csiproxy.VolumeID(VolumeA)},
 
 	{"volume", "MountVolume", []any{VolumeA, `C:\a`}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "MountVolume", `{"volumeId":"` + jsonVolumeA + `","targetPath":"C:\\a"}`, `{}`},
@@ -142,21 +137,21 @@ var Operations = []Operation{
 	{"volume", "GetVolumeStats", []any{VolumeA}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeStats", `{"volumeId":"` + jsonVolumeA + `"}`, `{"totalBytes": "1099511627776", "usedBytes": "4096"}`},
 		{"v1beta2 v1beta1", "VolumeStats", `{"volumeId":"` + jsonVolumeA + `"}`, `{"volumeSize": "1099511627776", "volumeUsedSize": "4096"}`},
-	}, volume.Stats{SizeBytes: 1 << 40, UsedBytes: 4096}},
+	}, published.VolumeStats{SizeBytes: 1 << 40, UsedBytes: 4096}},
 
 	{"volume", "GetDiskNumberFromVolumeID", []any{VolumeA}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "GetDiskNumberFromVolumeID", `{"volumeId":"` + jsonVolumeA + `"}`, `{"diskNumber": 4294967295}`},
 		{"v1beta2 v1beta1", "GetVolumeDiskNumber", `{"volumeId":"` + jsonVolumeA + `"}`, `{"diskNumber": "4294967295"}`},
-	}, disk.Number(4294967295)},
+	}, csiproxy.DiskNumber(4294967295)},
 
 	{"volume", "GetVolumeIDFromTargetPath", []any{`C:\a`}, []Exchange{
 		{"v2alpha1 v1 v1beta3", "GetVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonVolumeA + `"}`},
 		{"v1beta2 v1beta1", "GetVolumeIDFromMount", `{"mount":"C:\\a"}`, `{"volumeId": "` + jsonVolumeA + `"}`},
-	}, volume.ID(VolumeA)},
+	}, csiproxy.VolumeID(VolumeA)},
 
 	{"volume", "GetClosestVolumeIDFromTargetPath", []any{`C:\a`}, []Exchange{
 		{"v2alpha1", "GetClosestVolumeIDFromTargetPath", `{"targetPath":"C:\\a"}`, `{"volumeId": "` + jsonVolumeA + `"}`},
-	}, volume.ID(VolumeA)},
+	}, csiproxy.VolumeID(VolumeA)},
 
 	{"volume", "WriteVolumeCache", []any{VolumeA}, []Exchange{
 		{"v2alpha1 v1 v1beta3 v1beta2", "WriteVolumeCache", `{"volumeId":"` + jsonVolumeA + `"}`, `{}`},
@@ -191,7 +186,7 @@ var Operations = []Operation{
 		{"v1beta1 v1alpha1", "IsMountPoint", `{"path":"C:\\a"}`, `{"isMountPoint": true}`},
 	}, true},
 
-	{"smb", "NewSMBGlobalMapping", []any{`\\server\share`, `C:\a`, smb.Credentials{Username: "u", Password: secret.New("p%")}}, []Exchange{
+	{"smb", "NewSMBGlobalMapping", []any{`\\server\share`, `C:\a`, csiproxy.SMBCredentials{Username: "u", Password: csiproxy.NewSecret("p%")}}, []Exchange{
 		{"v1 v1beta2", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{}`},
 		{"v1beta1 v1alpha1", "NewSmbGlobalMapping", `{"remotePath":"\\\\server\\share","localPath":"C:\\a","username":"u","password":"p%"}`, `{"error": ""}`},
 	}, nil},
@@ -207,23 +202,23 @@ var Operations = []Operation{
 
 	{"iscsi", "DiscoverTargetPortal", []any{Portal}, []Exchange{
 		{"v1alpha2 v1alpha1", "DiscoverTargetPortal", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535}}`, `{"iqns": ["iqn.2026-01.a:b", "iqn.2026-01.a:c"]}`},
-	}, []iscsi.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
+	}, []csiproxy.IQN{"iqn.2026-01.a:b", "iqn.2026-01.a:c"}},
 
 	{"iscsi", "ListTargetPortals", nil, []Exchange{
 		{"v1alpha2 v1alpha1", "ListTargetPortals", `{}`, `{"targetPortals": [{"targetAddress": "10.0.0.1", "targetPort": 65535}, {"targetAddress": "a"}]}`},
-	}, []iscsi.Portal{Portal, {Address: "a"}}},
+	}, []csiproxy.ISCSIPortal{Portal, {Address: "a"}}},
 
-	{"iscsi", "RemoveTargetPortal", []any{iscsi.Portal{Address: "a"}}, []Exchange{
+	{"iscsi", "RemoveTargetPortal", []any{csiproxy.ISCSIPortal{Address: "a"}}, []Exchange{
 		{"v1alpha2 v1alpha1", "RemoveTargetPortal", `{"targetPortal":{"targetAddress":"a"}}`, `{}`},
 	}, nil},
 
-	{"iscsi", "ConnectTarget", []any{Portal, "iqn.2026-01.a:b", iscsi.Authentication{}}, []Exchange{
+	{"iscsi", "ConnectTarget", []any{Portal, "iqn.2026-01.a:b", csiproxy.ISCSIAuthentication{}}, []Exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{}`},
 	}, nil},
 
 	{"iscsi", "ConnectTarget", []any{
 		Portal, "iqn.2026-01.a:b",
-		iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u", Secret: secret.New("s%")},
+		csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIOneWayCHAP, Username: "u", Secret: csiproxy.NewSecret("s%")},
 	}, []Exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
 			`"authType":"ONE_WAY_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
@@ -231,7 +226,7 @@ var Operations = []Operation{
 
 	{"iscsi", "ConnectTarget", []any{
 		Portal, "iqn.2026-01.a:b",
-		iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u", Secret: secret.New("s%")},
+		csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIMutualCHAP, Username: "u", Secret: csiproxy.NewSecret("s%")},
 	}, []Exchange{
 		{"v1alpha2 v1alpha1", "ConnectTarget", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b",` +
 			`"authType":"MUTUAL_CHAP","chapUsername":"u","chapSecret":"s%"}`, `{}`},
@@ -243,9 +238,9 @@ var Operations = []Operation{
 
 	{"iscsi", "GetTargetDisks", []any{Portal, "iqn.2026-01.a:b"}, []Exchange{
 		{"v1alpha2 v1alpha1", "GetTargetDisks", `{"targetPortal":{"targetAddress":"10.0.0.1","targetPort":65535},"iqn":"iqn.2026-01.a:b"}`, `{"diskIDs": ["4294967295", "0"]}`},
-	}, []disk.Number{4294967295, 0}},
+	}, []csiproxy.DiskNumber{4294967295, 0}},
 
-	{"iscsi", "SetMutualCHAPSecret", []any{secret.New("s%")}, []Exchange{
+	{"iscsi", "SetMutualCHAPSecret", []any{csiproxy.NewSecret("s%")}, []Exchange{
 		{"v1alpha2", "SetMutualChapSecret", `{"MutualChapSecret":"s%"}`, `{}`},
 	}, nil},
 
@@ -255,7 +250,7 @@ var Operations = []Operation{
 
 	{"system", "GetService", []any{"a"}, []Exchange{
 		{"v1alpha1", "GetService", `{"name":"a"}`, `{"displayName": "A", "startType": "DISABLED", "status": "PAUSED"}`},
-	}, system.Service{DisplayName: "A", StartType: system.Disabled, Status: system.Paused}},
+	}, published.Service{DisplayName: "A", StartType: published.StartTypeDisabled, Status: published.ServicePaused}},
 
 	{"system", "StartService", []any{"a"}, []Exchange{
 		{"v1alpha1", "StartService", `{"name":"a"}`, `{}`},
@@ -269,21 +264,21 @@ var Operations = []Operation{
 		{"v1alpha1", "StopService", `{"name":"a","force":true}`, `{}`},
 	}, nil},
 
-	{"storage", "ListDisks", []any{storage.Selector{Number: new(disk.Number), SerialNumber: "vol"}}, []Exchange{
+	{"storage", "ListDisks", []any{csiproxy.Selector{Number: new(csiproxy.DiskNumber), SerialNumber: "vol"}}, []Exchange{
 		{"v1alpha1", "ListDisks", `{"disk":{"number":0,"serialNumber":"vol"}}`, `{"disks": [{"number": 3, "serialNumber": "vol", "online": true}]}`},
-	}, []storage.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
+	}, []csiproxy.Disk{{Number: 3, SerialNumber: "vol", Online: true}}},
 
-	{"storage", "StageVolume", []any{storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol"}, StagingPath: `C:\a`, Grow: true}}, []Exchange{
+	{"storage", "StageVolume", []any{csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "vol"}, StagingPath: `C:\a`, Grow: true}}, []Exchange{
 		{"v1alpha1", "StageVolume", `{"disk":{"serialNumber":"vol"},"login":{},"stagingPath":"C:\\a","format":{},"grow":true}`, `{"diskNumber": 3, "volumeId": "` + jsonVolumeA + `", "grown": true}`},
-	}, storage.StagedVolume{Disk: 3, VolumeID: VolumeA, Grown: true}},
+	}, csiproxy.StagedVolume{Disk: 3, VolumeID: VolumeA, Grown: true}},
 
-	{"storage", "UnstageVolume", []any{storage.UnstageVolumeRequest{StagingPath: `C:\a`, Force: true}}, []Exchange{
+	{"storage", "UnstageVolume", []any{csiproxy.UnstageVolumeRequest{StagingPath: `C:\a`, Force: true}}, []Exchange{
 		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","force":true,"disk":{}}`, `{"unmounted": true, "diskOffline": true}`},
-	}, storage.UnstagedVolume{Unmounted: true, DiskOffline: true}},
+	}, csiproxy.UnstagedVolume{Unmounted: true, DiskOffline: true}},
 
-	{"storage", "UnstageVolume", []any{storage.UnstageVolumeRequest{StagingPath: `C:\a`}}, []Exchange{
+	{"storage", "UnstageVolume", []any{csiproxy.UnstageVolumeRequest{StagingPath: `C:\a`}}, []Exchange{
 		{"v1alpha1", "UnstageVolume", `{"stagingPath":"C:\\a","disk":{}}`, `{"loggedOut": true, "unmapped": true}`},
-	}, storage.UnstagedVolume{LoggedOut: true, Unmapped: true}},
+	}, csiproxy.UnstagedVolume{LoggedOut: true, Unmapped: true}},
 
 	{"storage", "PublishVolume", []any{`C:\a`, `C:\b`}, []Exchange{{"v1alpha1", "PublishVolume", `{"stagingPath":"C:\\a","targetPath":"C:\\b"}`, `{}`}}, nil},
 
@@ -291,45 +286,45 @@ var Operations = []Operation{
 		{"v1alpha1", "UnpublishVolume", `{"targetPath":"C:\\b"}`, `{}`},
 	}, nil},
 
-	{"storage", "ExpandVolume", []any{storage.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -time.Millisecond}}, []Exchange{
+	{"storage", "ExpandVolume", []any{csiproxy.ExpandVolumeRequest{Path: `C:\a`, DiskSizeBytes: 1 << 30, Wait: -time.Millisecond}}, []Exchange{
 		{"v1alpha1", "ExpandVolume", `{"path":"C:\\a","diskSizeBytes":"1073741824","waitMilliseconds":"-1"}`, `{"sizeBytes": "1099511627776", "diskSizeBytes": "1099511627777", "grown": true}`},
-	}, storage.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 1<<40 + 1, Grown: true}},
+	}, csiproxy.ExpandedVolume{SizeBytes: 1 << 40, DiskSizeBytes: 1<<40 + 1, Grown: true}},
 
 	{"storage", "GetVolume", []any{`C:\a`}, []Exchange{
 		{"v1alpha1", "GetVolume", `{"path":"C:\\a"}`, `{"volume": {"diskNumber": 0, "freeBytes": "7", "conditions": [{"reason": "Dirty", "inaccessible": true, "message": "m"}]}}`},
-	}, storage.Volume{Disk: new(disk.Number), FreeBytes: 7,
-		Conditions: storage.Conditions{{Reason: storage.Dirty, Inaccessible: true, Message: "m"}}}},
+	}, csiproxy.Volume{Disk: new(csiproxy.DiskNumber), FreeBytes: 7,
+		Conditions: csiproxy.Conditions{{Reason: csiproxy.ReasonDirty, Inaccessible: true, Message: "m"}}}},
 
 	{"storage", "ListVolumes", nil, []Exchange{
 		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a", "volume": {}}]}`},
-	}, storage.VolumeList{IncompleteReason: "b", Mounts: []storage.Mount{{Kind: storage.Mapping, Target: "a"}}}},
+	}, csiproxy.VolumeList{IncompleteReason: "b", Mounts: []csiproxy.Mount{{Kind: csiproxy.MountKindMapping, Target: "a"}}}},
 
-	{"storage", "StageShare", []any{storage.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: smb.Credentials{Username: "u", Password: secret.New("p")}}}, []Exchange{
+	{"storage", "StageShare", []any{csiproxy.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: csiproxy.SMBCredentials{Username: "u", Password: csiproxy.NewSecret("p")}}}, []Exchange{
 		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","credentials":{"username":"u","password":"p"}}`, `{}`},
 	}, nil},
 
-	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`}}, []Exchange{
+	{"storage", "UnstageShare", []any{csiproxy.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`}}, []Exchange{
 		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a","remotePath":"\\\\s\\d"}`, `{"unmapped": true}`},
-	}, storage.UnstagedShare{Unmapped: true}},
+	}, csiproxy.UnstagedShare{Unmapped: true}},
 
-	{"storage", "UnstageShare", []any{storage.UnstageShareRequest{StagingPath: `C:\a`}}, []Exchange{
+	{"storage", "UnstageShare", []any{csiproxy.UnstageShareRequest{StagingPath: `C:\a`}}, []Exchange{
 		{"v1alpha1", "UnstageShare", `{"stagingPath":"C:\\a"}`, `{"unlinked": true}`},
-	}, storage.UnstagedShare{Unlinked: true}},
+	}, csiproxy.UnstagedShare{Unlinked: true}},
 
 	{"storage", "CleanUp", []any{true}, []Exchange{
 		{"v1alpha1", "CleanUp", `{"remove":true}`, `{"leftovers": [{"path": "a", "volume": {}, "error": "busy"}], "incomplete_reason": "b"}`},
-	}, storage.Leftovers{IncompleteReason: "b",
-		Mounts: []storage.Leftover{{Mount: storage.Mount{Path: "a"}, Error: "busy"}}}},
+	}, csiproxy.Leftovers{IncompleteReason: "b",
+		Mounts: []csiproxy.Leftover{{Mount: csiproxy.Mount{Path: "a"}, Error: "busy"}}}},
 
-	{"storage", "CheckVolume", []any{storage.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []Exchange{
+	{"storage", "CheckVolume", []any{csiproxy.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []Exchange{
 		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500"}`},
-	}, storage.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}},
+	}, csiproxy.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}},
 
-	{"storage", "WatchDisks", []any{storage.Selector{SerialNumber: "vol1"}}, []Exchange{
+	{"storage", "WatchDisks", []any{csiproxy.Selector{SerialNumber: "vol1"}}, []Exchange{
 		{"v1alpha1", "WatchDisks", `{"disk":{"serialNumber":"vol1"}}`,
 			`{"removed": [{"number": 1}], "added": [{"number": 1, "serialNumber": "vol1"}], "changed": [{"number": 2, "online": true}]}`},
-	}, storage.DiskChanges{
-		Removed: []storage.Disk{{Number: 1}}, Added: []storage.Disk{{Number: 1, SerialNumber: "vol1"}},
-		Changed: []storage.Disk{{Number: 2, Online: true}},
+	}, csiproxy.DiskChanges{
+		Removed: []csiproxy.Disk{{Number: 1}}, Added: []csiproxy.Disk{{Number: 1, SerialNumber: "vol1"}},
+		Changed: []csiproxy.Disk{{Number: 2, Online: true}},
 	}},
 }

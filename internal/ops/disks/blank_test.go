@@ -17,7 +17,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures/signaturetest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -26,7 +25,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const smallDisk = 20 << 20
@@ -35,7 +33,7 @@ const smallDisk = 20 << 20
 var slowArrival = winsim.Delays{VolumeArrival: 10 * time.Millisecond}
 
 // imageOf is a sum over all bytes of a small disk but its first ones.
-func imageOf(t *testing.T, sim *winsim.System, n disk.Number, skipped int) uint32 {
+func imageOf(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber, skipped int) uint32 {
 	t.Helper()
 	b := make([]byte, smallDisk)
 	simtest.Must(t, sim.ReadImage(n, b, 0))
@@ -44,16 +42,16 @@ func imageOf(t *testing.T, sim *winsim.System, n disk.Number, skipped int) uint3
 
 // ways are what drivers do with a disk that may have to be partitioned and formatted. The last one goes
 // on after errors.
-var ways = map[string]func(ctx context.Context, node *nodeops.Node, n disk.Number) error{
-	"StageVolume": func(ctx context.Context, node *nodeops.Node, n disk.Number) error {
-		_, err := node.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-			Disk: storage.Selector{Number: &n}, StagingPath: simtest.Kubelet + `\plugins\example\pv-1\globalmount`})
+var ways = map[string]func(ctx context.Context, node *nodeops.Node, n csiproxy.DiskNumber) error{
+	"StageVolume": func(ctx context.Context, node *nodeops.Node, n csiproxy.DiskNumber) error {
+		_, err := node.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{Number: &n}, StagingPath: simtest.Kubelet + `\plugins\example\pv-1\globalmount`})
 		return err
 	},
-	"PartitionDisk": func(ctx context.Context, node *nodeops.Node, n disk.Number) error {
+	"PartitionDisk": func(ctx context.Context, node *nodeops.Node, n csiproxy.DiskNumber) error {
 		return node.Disk.PartitionDisk(ctx, n)
 	},
-	"FormatVolume": func(ctx context.Context, node *nodeops.Node, n disk.Number) error {
+	"FormatVolume": func(ctx context.Context, node *nodeops.Node, n csiproxy.DiskNumber) error {
 		err := errors.Join(node.Disk.SetDiskState(ctx, n, true), node.Disk.PartitionDisk(ctx, n))
 		ids, listErr := node.Volume.ListVolumesOnDisk(ctx, n, 0)
 		for _, id := range ids {
@@ -93,7 +91,7 @@ func (a attempt) String() string {
 }
 
 // run tries what a driver does with a disk. Before each call to Windows, called is run with its index.
-func (a attempt) run(t *testing.T, sim *winsim.System, n disk.Number, called func(i int, c winsim.Call)) error {
+func (a attempt) run(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber, called func(i int, c winsim.Call)) error {
 	t.Helper()
 	if !a.offline {
 		setAttributes(t, sim, n, 0)
@@ -133,9 +131,9 @@ func TestListOfBlankDisk(t *testing.T) {
 		sim, ops := newNode(t)
 		simtest.Must(t, sim.SetSettings(winsim.Settings{BlankDisk: blank}))
 		n := attach(t, sim, winsim.DiskSpec{})
-		described, err := ops.Describe(t.Context(), storage.Selector{Number: &n})
+		described, err := ops.Describe(t.Context(), csiproxy.Selector{Number: &n})
 		simtest.Must(t, err)
-		if got := described[0]; (got.Style == storage.RAW) == (blank == settings.BlankRefused) ||
+		if got := described[0]; (got.Style == csiproxy.PartitionStyleRAW) == (blank == settings.BlankRefused) ||
 			(got.Error == "") == (blank == settings.BlankRefused) {
 			t.Errorf("blank %d: it is listed as %+v", blank, got)
 		}
@@ -145,15 +143,15 @@ func TestListOfBlankDisk(t *testing.T) {
 // lookalike is a disk with data of others that may look blank.
 type lookalike struct {
 	name      string
-	attach    func(t *testing.T, sim *winsim.System) disk.Number // offline
-	partition bool                                               // the data are in a partition, so the disk needs none
-	rewritten int                                                // so many first bytes are Windows' to change
+	attach    func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber // offline
+	partition bool                                                       // the data are in a partition, so the disk needs none
+	rewritten int                                                        // so many first bytes are Windows' to change
 }
 
 // lookalikes are disks with each kind of data, as they are and in a partition, with remains of tables, and
 // with others that show little.
 func lookalikes() (all []lookalike) {
-	write := func(t *testing.T, sim *winsim.System, parts ...any) disk.Number {
+	write := func(t *testing.T, sim *winsim.System, parts ...any) csiproxy.DiskNumber {
 		n := attach(t, sim, winsim.DiskSpec{SizeBytes: smallDisk, Offline: true})
 		for i := 0; i < len(parts); i += 2 {
 			plant(t, sim, n, int64(parts[i].(int)), parts[i+1].(string))
@@ -161,12 +159,12 @@ func lookalikes() (all []lookalike) {
 		return n
 	}
 	for _, m := range signaturetest.Media {
-		all = append(all, lookalike{name: m.Name, attach: func(t *testing.T, sim *winsim.System) disk.Number {
+		all = append(all, lookalike{name: m.Name, attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			n := write(t, sim)
 			m.Parts(smallDisk, func(offset int64, s string) { plant(t, sim, n, offset, s) })
 			return n
 		}}, lookalike{name: m.Name + " in a partition", partition: true,
-			attach: func(t *testing.T, sim *winsim.System) disk.Number {
+			attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 				n := write(t, sim, 0, smallMBR)
 				m.Parts(18*mebibyte, func(offset int64, s string) { plant(t, sim, n, mebibyte+offset, s) })
 				return n
@@ -182,10 +180,10 @@ func lookalikes() (all []lookalike) {
 		"BitLocker without a table":  {16 << 20, "\xeb\x58\x90-FVE-FS-"},
 	} {
 		all = append(all, lookalike{name: name,
-			attach: func(t *testing.T, sim *winsim.System) disk.Number { return write(t, sim, parts...) }})
+			attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber { return write(t, sim, parts...) }})
 	}
 	all = append(all, lookalike{name: "locked by BitLocker", partition: true,
-		attach: func(t *testing.T, sim *winsim.System) disk.Number {
+		attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			n := write(t, sim, 0, smallMBR)
 			setAttributes(t, sim, n, 0)
 			sim.Settle()
@@ -193,7 +191,7 @@ func lookalikes() (all []lookalike) {
 			setAttributes(t, sim, n, win.DiskOffline)
 			return n
 		}}, lookalike{name: "clone", partition: true, rewritten: 512, // Windows gives it a signature of its own
-		attach: func(t *testing.T, sim *winsim.System) disk.Number {
+		attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			original := write(t, sim, 0, smallMBR, mebibyte, "LUKS\xba\xbe")
 			setAttributes(t, sim, original, 0)
 			n, err := sim.CloneDisk(original, winsim.DiskSpec{SizeBytes: smallDisk, Offline: true})
@@ -204,7 +202,7 @@ func lookalikes() (all []lookalike) {
 	for _, errno := range []winerr.Errno{winerr.ErrorNotReady, winerr.ErrorGenFailure, winerr.ErrorIODevice, winerr.ErrorAccessDenied,
 		winerr.ErrorInvalidParameter, winerr.ErrorInvalidFunction} {
 		all = append(all, lookalike{name: fmt.Sprint("table gives ", uint32(errno)),
-			attach: func(t *testing.T, sim *winsim.System) disk.Number {
+			attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 				n := write(t, sim)
 				fail := func(call string) {
 					simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n)}, errno))
@@ -215,7 +213,7 @@ func lookalikes() (all []lookalike) {
 				return n
 			}})
 	}
-	return append(all, lookalike{name: "can't be read", attach: func(t *testing.T, sim *winsim.System) disk.Number {
+	return append(all, lookalike{name: "can't be read", attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 		n := write(t, sim)
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallRead, Object: win.PhysicalDrive(n)}, winerr.ErrorIODevice))
 		return n

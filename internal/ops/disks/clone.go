@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A copy is a disk whose table has ids of a disk that is online, such as the disk of a snapshot beside
@@ -64,7 +63,7 @@ func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, layout
 // findOriginal searches for a disk other than n that is online and has one of ids in its table. It
 // returns how errors name that disk, and the id; "" if there is no such disk. A disk that doesn't answer is passed
 // over: it may never answer again, and must not keep all others offline.
-func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
+func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	ids []string) (original, id string, _ error) {
 	if len(ids) == 0 {
 		return "", "", nil
@@ -85,7 +84,7 @@ func (d *Disks) findOriginal(ctx context.Context, n disk.Number,
 
 // name names a disk of the node in errors, given the driver that has it. A driver isn't told the numbers of disks
 // that aren't its own.
-func (d *Disks) name(n disk.Number, driver string) string {
+func (d *Disks) name(n csiproxy.DiskNumber, driver string) string {
 	if d.driver != "" && d.driver != driver {
 		return "a disk that isn't driver " + quote.Text(d.driver) + "'s"
 	}
@@ -129,11 +128,11 @@ func tableIDs(l *win.DriveLayout) (ids []string) {
 
 // tableIDsOf is tableIDs for a description of a disk. That has the disk's id only, and no ids of
 // partitions.
-func tableIDsOf(d storage.Disk) []string {
+func tableIDsOf(d csiproxy.Disk) []string {
 	switch d.Style {
-	case storage.GPT:
+	case csiproxy.PartitionStyleGPT:
 		return []string{"disk id {" + d.DiskID + "}"}
-	case storage.MBR:
+	case csiproxy.PartitionStyleMBR:
 		return []string{"disk signature " + strings.ToUpper(d.DiskID)}
 	}
 	return nil

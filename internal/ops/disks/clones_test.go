@@ -14,18 +14,16 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // clone attaches an offline disk with the contents of disk n, as a snapshot of it has.
-func clone(t *testing.T, sim *winsim.System, n disk.Number) disk.Number {
+func clone(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) csiproxy.DiskNumber {
 	t.Helper()
 	copied, err := sim.CloneDisk(n, winsim.DiskSpec{Offline: true, ReadOnly: true})
 	simtest.Must(t, err)
@@ -34,7 +32,7 @@ func clone(t *testing.T, sim *winsim.System, n disk.Number) disk.Number {
 }
 
 // original attaches a disk with a volume that is online.
-func original(t *testing.T, sim *winsim.System) disk.Number {
+func original(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 	t.Helper()
 	n := attach(t, sim, winsim.DiskSpec{})
 	simtest.Partition(t, sim, n, 1)
@@ -45,9 +43,9 @@ func original(t *testing.T, sim *winsim.System) disk.Number {
 // A copy beside its original goes online, with the ids that Windows gives it and with what it holds.
 // Until then it is said whose copy it is.
 func TestClones(t *testing.T) {
-	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n disk.Number){
-		"GPT": func(t *testing.T, sim *winsim.System, n disk.Number) { simtest.Partition(t, sim, n, 1) },
-		"MBR": func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(7)) },
+	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber){
+		"GPT": func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { simtest.Partition(t, sim, n, 1) },
+		"MBR": func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { plant(t, sim, n, 0, mbr(7)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, ops := newNode(t)
@@ -57,11 +55,11 @@ func TestClones(t *testing.T) {
 			copied := clone(t, sim, original)
 			before, originals := layoutOf(t, sim, copied), layoutOf(t, sim, original)
 			copies := sim.Disks()
-			for _, selector := range []storage.Selector{{}, {SerialNumber: copies[len(copies)-1].Spec.Serial}} {
+			for _, selector := range []csiproxy.Selector{{}, {SerialNumber: copies[len(copies)-1].Spec.Serial}} {
 				described, err := ops.Describe(t.Context(), selector)
 				simtest.Must(t, err)
 				for _, d := range described {
-					want := map[disk.Number]string{copied: fmt.Sprintf("it is a copy of disk %d, which is online", original)}[d.Number]
+					want := map[csiproxy.DiskNumber]string{copied: fmt.Sprintf("it is a copy of disk %d, which is online", original)}[d.Number]
 					if d.OfflineReason != want {
 						t.Errorf("for %v, disk %d is offline since %q, want %q", selector, d.Number, d.OfflineReason, want)
 					}

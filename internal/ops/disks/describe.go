@@ -12,26 +12,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Hardware returns the disks that match a selector, whatever their iSCSI target, by number. Of each
 // disk it fills in the hardware details that the selector compares, and nothing of the contents. If no
 // disk matches, or the selector names an iSCSI target, it returns all disks. A disk that doesn't answer,
 // but whose number is known, is always among them, with an Error.
-func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
 	asked := detailsFor(wanted)
 	answers, err := eachDisk(ctx, d, &d.node.queries.hardware, asked,
-		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
+		func(ctx context.Context, h *opendisk.Disk) (csiproxy.Disk, error) {
 			return d.node.hardware(ctx, h, asked)
 		})
 	if err != nil {
@@ -45,25 +43,25 @@ func (d *Disks) Hardware(ctx context.Context, wanted storage.Selector) ([]storag
 }
 
 // described returns the disks that were described, by number, and those that don't answer.
-func described(answers []answer[storage.Disk]) (all []storage.Disk) {
+func described(answers []answer[csiproxy.Disk]) (all []csiproxy.Disk) {
 	for _, a := range answers {
 		if a.err != nil {
-			a.value = storage.Disk{Number: a.number, Error: a.err.Error()}
+			a.value = csiproxy.Disk{Number: a.number, Error: a.err.Error()}
 		}
 		a.value.Driver = a.driver
 		all = append(all, a.value)
 	}
-	slices.SortFunc(all, func(a, b storage.Disk) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(all, func(a, b csiproxy.Disk) int { return cmp.Compare(a.Number, b.Number) })
 	return all
 }
 
 // selectMatching returns the disks that match a selector, and those that don't answer. If none matches,
 // it returns all.
-func selectMatching(all []storage.Disk, wanted storage.Selector) []storage.Disk {
+func selectMatching(all []csiproxy.Disk, wanted csiproxy.Selector) []csiproxy.Disk {
 	if !slices.ContainsFunc(all, wanted.Matches) {
 		return all
 	}
-	return slices.DeleteFunc(all, func(s storage.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
+	return slices.DeleteFunc(all, func(s csiproxy.Disk) bool { return s.Error == "" && !wanted.Matches(s) })
 }
 
 // details says what a disk is asked about its hardware, beside its descriptor.
@@ -77,7 +75,7 @@ var everything = details{true, true, true}
 
 // detailsFor returns the details that a selector compares. Identifiers need the address, too, since
 // that has the namespace by which an NVMe disk is asked for them.
-func detailsFor(s storage.Selector) details {
+func detailsFor(s csiproxy.Selector) details {
 	identifiers := s.Identifier != "" || s.IsZero()
 	address := identifiers || s.Adapter != nil || s.LUN != nil || s.AzureLUN != nil || s.NVMeNamespace != 0
 	return details{identifiers, address, s.IsZero() || s.AzureLUN != nil}
@@ -85,7 +83,7 @@ func detailsFor(s storage.Selector) details {
 
 // Describe is Hardware, but fills in all that is known of each disk that matches, apart from its
 // iSCSI target.
-func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storage.Disk, error) {
+func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csiproxy.Disk, error) {
 	windows, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +91,7 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
 	answers, err := eachDisk(ctx, d, &d.node.queries.descriptions, wanted.String(),
-		func(ctx context.Context, h *opendisk.Disk) (storage.Disk, error) {
+		func(ctx context.Context, h *opendisk.Disk) (csiproxy.Disk, error) {
 			s, err := d.node.hardware(ctx, h, asked)
 			if err != nil || !wanted.Matches(s) {
 				return s, err
@@ -117,13 +115,13 @@ func (d *Disks) Describe(ctx context.Context, wanted storage.Selector) ([]storag
 }
 
 // HardwareOf is Hardware for an open disk.
-func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted storage.Selector) (storage.Disk, error) {
+func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted csiproxy.Selector) (csiproxy.Disk, error) {
 	return d.hardware(ctx, h, detailsFor(wanted))
 }
 
 // hardware describes a disk by its descriptor, and asks it for some details.
-func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (storage.Disk, error) {
-	s := storage.Disk{Number: h.Number}
+func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (csiproxy.Disk, error) {
+	s := csiproxy.Disk{Number: h.Number}
 	said := &h.Hardware
 	if asked.identifiers {
 		if err := said.AskIdentifiers(ctx, h.Handle); err != nil {
@@ -152,7 +150,7 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 		return s, err
 	}
 	if at != nil {
-		s.Location.SCSI = &storage.SCSIAddress{Adapter: at.PortNumber, Port: at.PathID, Target: at.TargetID, LUN: at.LUN}
+		s.Location.SCSI = &csiproxy.SCSIAddress{Adapter: at.PortNumber, Port: at.PathID, Target: at.TargetID, LUN: at.LUN}
 	}
 	if s.Location.NVMeNamespace = namespace; namespace != 0 {
 		return s, d.addNamespace(ctx, &s, h)
@@ -161,26 +159,26 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 }
 
 // addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
-func (d *Disks) addNamespace(ctx context.Context, s *storage.Disk, h *opendisk.Disk) error {
+func (d *Disks) addNamespace(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
 	if err != nil {
 		return d.tolerate(s.Number, "NVMe namespace", err)
 	}
 	for _, id := range []struct {
-		kind  storage.IdentifierKind
+		kind  csiproxy.IdentifierKind
 		bytes []byte
-	}{{storage.EUI64, namespace.EUI64[:]}, {storage.NGUID, namespace.NGUID[:]}} {
+	}{{csiproxy.IdentifierEUI64, namespace.EUI64[:]}, {csiproxy.IdentifierNGUID, namespace.NGUID[:]}} {
 		text := hex.EncodeToString(id.bytes)
-		known := slices.ContainsFunc(s.Identifiers, func(known storage.Identifier) bool { return known.Text == text })
+		known := slices.ContainsFunc(s.Identifiers, func(known csiproxy.Identifier) bool { return known.Text == text })
 		if strings.Trim(text, "0") != "" && !known { // all zeros stand for none
-			s.Identifiers = append(s.Identifiers, storage.Identifier{Kind: id.kind, Text: text})
+			s.Identifiers = append(s.Identifiers, csiproxy.Identifier{Kind: id.kind, Text: text})
 		}
 	}
 	return nil
 }
 
 // identifiers returns the designators that name the disk itself.
-func identifiers(busType win.BusType, ids []win.Identifier) (all []storage.Identifier) {
+func identifiers(busType win.BusType, ids []win.Identifier) (all []csiproxy.Identifier) {
 	for _, id := range ids {
 		if id.Association != win.AssociationDevice {
 			continue
@@ -189,7 +187,7 @@ func identifiers(busType win.BusType, ids []win.Identifier) (all []storage.Ident
 		if id.CodeSet == win.CodeSetASCII || id.CodeSet == win.CodeSetUTF8 {
 			text = strings.TrimRight(string(id.ID), "\x00 ")
 		}
-		all = append(all, storage.Identifier{Kind: kindOf(busType, id), Text: text})
+		all = append(all, csiproxy.Identifier{Kind: kindOf(busType, id), Text: text})
 	}
 	return all
 }
@@ -197,28 +195,28 @@ func identifiers(busType win.BusType, ids []win.Identifier) (all []storage.Ident
 // kindOf names a designator type.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntddstor/ne-ntddstor-_storage_identifier_type
-func kindOf(busType win.BusType, id win.Identifier) storage.IdentifierKind {
+func kindOf(busType win.BusType, id win.Identifier) csiproxy.IdentifierKind {
 	switch id.Type {
 	case win.IdentifierVendorSpecific:
-		return storage.VendorSpecific
+		return csiproxy.IdentifierVendorSpecific
 	case win.IdentifierT10:
-		return storage.T10
+		return csiproxy.IdentifierT10
 	case win.IdentifierEUI64:
 		if busType == win.BusTypeNVMe && len(id.ID) == 16 {
-			return storage.NGUID
+			return csiproxy.IdentifierNGUID
 		}
-		return storage.EUI64
+		return csiproxy.IdentifierEUI64
 	case win.IdentifierNAA:
-		return storage.NAA
+		return csiproxy.IdentifierNAA
 	case win.IdentifierSCSIName:
-		return storage.SCSIName
+		return csiproxy.IdentifierSCSIName
 	}
-	return storage.OtherKind
+	return csiproxy.IdentifierOther
 }
 
 // contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
 // query, contents notes that as the disk's Error.
-func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk) error {
+func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err := noted(&s.Error, err); err != nil {
 		return err
@@ -238,17 +236,17 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk)
 	}
 	switch layout.Style {
 	case win.StyleGPT:
-		s.Style, s.DiskID = storage.GPT, layout.DiskID.String()
+		s.Style, s.DiskID = csiproxy.PartitionStyleGPT, layout.DiskID.String()
 	case win.StyleMBR:
-		s.Style, s.DiskID = storage.MBR, fmt.Sprintf("%08x", layout.Signature)
+		s.Style, s.DiskID = csiproxy.PartitionStyleMBR, fmt.Sprintf("%08x", layout.Signature)
 	default:
-		s.Style = storage.RAW
+		s.Style = csiproxy.PartitionStyleRAW
 	}
 	for _, p := range layout.Partitions {
 		if p.Number == 0 || p.Length == 0 { // an entry of an MBR that isn't in use
 			continue
 		}
-		described := storage.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
+		described := csiproxy.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
 			Data: opendisk.IsDataPartition(p)}
 		if described.Data && s.Online {
 			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
@@ -261,7 +259,7 @@ func (d *Disks) contents(ctx context.Context, s *storage.Disk, h *opendisk.Disk)
 }
 
 // describeVolume fills in what is on a partition.
-func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Partition) error {
+func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
 	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
 	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
@@ -270,7 +268,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 	if err != nil {
 		return noted(&p.Error, err)
 	}
-	p.VolumeID = volume.ID(name)
+	p.VolumeID = csiproxy.VolumeID(name)
 	if p.Paths, err = users.MountedAt(ctx, d.sys, name); err != nil {
 		if err := noted(&p.Error, err); err != nil {
 			return err
@@ -278,7 +276,7 @@ func (d *Disks) describeVolume(ctx context.Context, n disk.Number, p *storage.Pa
 	}
 	info, err := d.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
-		p.FileSystem = storage.NoFileSystem
+		p.FileSystem = csiproxy.NoFileSystem
 		return nil
 	}
 	p.FileSystem, p.Label = info.FileSystem, info.Label
@@ -299,7 +297,7 @@ func noted(note *string, err error) error {
 // explainOffline fills in why the disks that match a selector are offline. An offline disk may be a
 // copy of another one. If the selector is zero, the ids of all other disks are in all; otherwise
 // the other disks are asked for them.
-func (d *Disks) explainOffline(ctx context.Context, all []storage.Disk, wanted storage.Selector) error {
+func (d *Disks) explainOffline(ctx context.Context, all []csiproxy.Disk, wanted csiproxy.Selector) error {
 	for i := range all {
 		s := &all[i]
 		if s.Online || s.Error != "" || !wanted.Matches(*s) {

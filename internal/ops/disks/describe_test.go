@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -21,8 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // All that a disk tells is described, and what it refuses to tell hides nothing else.
@@ -31,21 +29,21 @@ func TestDescribe(t *testing.T) {
 	scsi := func(adapter byte) *win.SCSIAddress {
 		return &win.SCSIAddress{PortNumber: adapter, PathID: 2, TargetID: 3, LUN: 4}
 	}
-	address := func(adapter byte) *storage.SCSIAddress {
-		return &storage.SCSIAddress{Adapter: adapter, Port: 2, Target: 3, LUN: 4}
+	address := func(adapter byte) *csiproxy.SCSIAddress {
+		return &csiproxy.SCSIAddress{Adapter: adapter, Port: 2, Target: 3, LUN: 4}
 	}
 	id := func(codeSet win.CodeSet, kind win.IdentifierType, id string) win.Identifier {
 		return win.Identifier{CodeSet: codeSet, Type: kind, ID: []byte(id)}
 	}
 	eui16 := "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
 	const eui16Text = "000102030405060708090a0b0c0d0e0f"
-	gpt := func(t *testing.T, sim *winsim.System, n disk.Number) { simtest.Partition(t, sim, n, 1) }
+	gpt := func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { simtest.Partition(t, sim, n, 1) }
 	sim, ops := newNode(t)
-	var wanted []storage.Disk
+	var wanted []csiproxy.Disk
 	for _, c := range []struct {
 		spec    winsim.DiskSpec
-		prepare func(t *testing.T, sim *winsim.System, n disk.Number)
-		want    storage.Disk
+		prepare func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber)
+		want    csiproxy.Disk
 	}{
 		{winsim.DiskSpec{Serial: " a ", VendorID: "Vendor ", ProductID: " Product", BusType: 10,
 			Location: place, SCSI: scsi(1),
@@ -53,31 +51,31 @@ func TestDescribe(t *testing.T) {
 				id(win.CodeSetASCII, 0, "vendor \x00"), id(win.CodeSetUTF8, 1, "t10 "), id(win.CodeSetBinary, 2, eui16),
 				id(win.CodeSetBinary, 3, "\x60\xAB"), id(win.CodeSetUTF8, 8, "iqn"), id(win.CodeSetBinary, 4, "\x01"),
 				{CodeSet: win.CodeSetBinary, Type: 3, Association: win.AssociationPort, ID: []byte{1}},
-			}}, gpt, storage.Disk{
-			SerialNumber: "a", Vendor: "Vendor", Product: "Product", Bus: storage.BusSAS, Online: true,
-			Location: storage.Location{SCSI: address(1), Text: place},
-			Identifiers: []storage.Identifier{{Kind: storage.VendorSpecific, Text: "vendor"}, {Kind: storage.T10, Text: "t10"},
-				{Kind: storage.EUI64, Text: eui16Text}, {Kind: storage.NAA, Text: "60ab"},
-				{Kind: storage.SCSIName, Text: "iqn"}, {Kind: storage.OtherKind, Text: "01"}},
-			Style: storage.GPT, DiskID: "of the table", Partitions: []storage.Partition{{Number: 1, OffsetBytes: 16 << 20,
-				SizeBytes: gibibyte, Data: true, VolumeID: "of the partition", FileSystem: storage.NoFileSystem}},
+			}}, gpt, csiproxy.Disk{
+			SerialNumber: "a", Vendor: "Vendor", Product: "Product", Bus: csiproxy.BusSAS, Online: true,
+			Location: csiproxy.Location{SCSI: address(1), Text: place},
+			Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierVendorSpecific, Text: "vendor"}, {Kind: csiproxy.IdentifierT10, Text: "t10"},
+				{Kind: csiproxy.IdentifierEUI64, Text: eui16Text}, {Kind: csiproxy.IdentifierNAA, Text: "60ab"},
+				{Kind: csiproxy.IdentifierSCSIName, Text: "iqn"}, {Kind: csiproxy.IdentifierOther, Text: "01"}},
+			Style: csiproxy.PartitionStyleGPT, DiskID: "of the table", Partitions: []csiproxy.Partition{{Number: 1, OffsetBytes: 16 << 20,
+				SizeBytes: gibibyte, Data: true, VolumeID: "of the partition", FileSystem: csiproxy.NoFileSystem}},
 		}},
 		{winsim.DiskSpec{BusType: win.BusTypeNVMe, SCSI: scsi(2), Location: place, VendorID: "NVMe", ProductID: "p",
 			Page83: []win.Identifier{id(win.CodeSetBinary, 2, eui16)},
 			NVMe:   &hardware.NVMe{Controller: "b", Namespace: 5, NGUID: [16]byte([]byte(eui16)), EUI64: [8]byte{1, 2}}},
-			nil, storage.Disk{
+			nil, csiproxy.Disk{
 				SerialNumber: "0001_0203_0405_0607_0809_0A0B_0C0D_0E0F.", Vendor: "NVMe", Product: "p",
-				Bus: storage.BusNVMe, Online: true, Style: storage.RAW,
-				Location: storage.Location{SCSI: address(2), Text: place, NVMeNamespace: 5},
-				Identifiers: []storage.Identifier{{Kind: storage.NGUID, Text: eui16Text},
-					{Kind: storage.EUI64, Text: "0102000000000000"}},
+				Bus: csiproxy.BusNVMe, Online: true, Style: csiproxy.PartitionStyleRAW,
+				Location: csiproxy.Location{SCSI: address(2), Text: place, NVMeNamespace: 5},
+				Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierNGUID, Text: eui16Text},
+					{Kind: csiproxy.IdentifierEUI64, Text: "0102000000000000"}},
 			}},
 		{winsim.DiskSpec{Serial: "c", BusType: 99, Page83Error: winerr.ErrorInvalidFunction, VendorID: "v", ProductID: "p",
 			LocationError: winerr.ErrorInvalidFunction, SCSIAddressError: winerr.ErrorInvalidFunction, Offline: true, ReadOnly: true},
-			func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(7)) }, storage.Disk{
+			func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { plant(t, sim, n, 0, mbr(7)) }, csiproxy.Disk{
 				SerialNumber: "c", Vendor: "v", Product: "p", Bus: "bus type 99", ReadOnly: true,
-				OfflineReason: "by the SAN policy or by an administrator", Style: storage.MBR, DiskID: "44332211",
-				Partitions: []storage.Partition{{Number: 1, OffsetBytes: 1 << 20, SizeBytes: gibibyte / 2, Data: true}},
+				OfflineReason: "by the SAN policy or by an administrator", Style: csiproxy.PartitionStyleMBR, DiskID: "44332211",
+				Partitions: []csiproxy.Partition{{Number: 1, OffsetBytes: 1 << 20, SizeBytes: gibibyte / 2, Data: true}},
 			}},
 	} {
 		n := attach(t, sim, c.spec)
@@ -86,31 +84,31 @@ func TestDescribe(t *testing.T) {
 		}
 		sim.Settle()
 		c.want.Number, c.want.SizeBytes = n, 10*gibibyte
-		if c.want.Style == storage.GPT {
+		if c.want.Style == csiproxy.PartitionStyleGPT {
 			c.want.DiskID = layoutOf(t, sim, n).DiskID.String()
-			c.want.Partitions[0].VolumeID = volume.ID(sim.VolumesOfDisk(n)[0])
+			c.want.Partitions[0].VolumeID = csiproxy.VolumeID(sim.VolumesOfDisk(n)[0])
 		}
 		wanted = append(wanted, c.want)
 	}
 	simtest.Must(t, ops.Rescan(t.Context()))
 	for range 2 { // the second time, some is remembered
-		got, err := ops.Describe(t.Context(), storage.Selector{})
+		got, err := ops.Describe(t.Context(), csiproxy.Selector{})
 		simtest.Must(t, err)
 		if diff := cmp.Diff(wanted, got[1:]); diff != "" || !strings.Contains(got[0].SystemReason, `C:\Windows`) {
 			t.Errorf("the disk of Windows is so since %q; the others -want +got:\n%s", got[0].SystemReason, diff)
 		}
 	}
 	for _, want := range wanted {
-		for _, selector := range []storage.Selector{{Identifier: "x"}, {AzureLUN: new(uint32)}, {SerialNumber: "x"}} {
+		for _, selector := range []csiproxy.Selector{{Identifier: "x"}, {AzureLUN: new(uint32)}, {SerialNumber: "x"}} {
 			h, err := opendisk.Open(t.Context(), sim, want.Number, win.AccessNone)
 			simtest.Must(t, err)
 			got, err := ops.HardwareOf(t.Context(), h, selector)
 			simtest.Must(t, err)
 			h.Close()
 			hasIdentifiers := len(got.Identifiers) > 0 || len(want.Identifiers) == 0
-			location := storage.Location{}
+			location := csiproxy.Location{}
 			if selector.Identifier != "" || selector.AzureLUN != nil {
-				location = storage.Location{SCSI: want.SCSI, NVMeNamespace: want.NVMeNamespace}
+				location = csiproxy.Location{SCSI: want.SCSI, NVMeNamespace: want.NVMeNamespace}
 			}
 			if selector.AzureLUN != nil { // Azure's controllers are told by the text
 				location = want.Location
@@ -141,9 +139,9 @@ func TestDescribeASickDisk(t *testing.T) {
 				object = sim.VolumesOfDisk(n)[0]
 			}
 			simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: object}, errno))
-			all, err := ops.Describe(t.Context(), storage.Selector{SerialNumber: "sick"})
+			all, err := ops.Describe(t.Context(), csiproxy.Selector{SerialNumber: "sick"})
 			simtest.Must(t, err)
-			var got []storage.Disk
+			var got []csiproxy.Disk
 			for _, d := range all {
 				if d.Number == n {
 					got = append(got, d)
@@ -166,26 +164,26 @@ func TestDescribeASickDisk(t *testing.T) {
 }
 
 // lists are the calls that list disks: each gives what it tells of each disk as a text.
-var lists = map[string]func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error){
-	"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+var lists = map[string]func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]string, error){
+	"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]string, error) {
 		return texts(ops.ListDiskIDs(ctx))
 	},
-	"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
+	"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]string, error) {
 		return texts(ops.ListDiskLocations(ctx))
 	},
-	"Hardware": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
-		return textsOf(ops.Hardware(ctx, storage.Selector{}))
+	"Hardware": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]string, error) {
+		return textsOf(ops.Hardware(ctx, csiproxy.Selector{}))
 	},
-	"Hardware by identifier": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
-		return textsOf(ops.Hardware(ctx, storage.Selector{Identifier: "0102"})) // which no disk has, so all are listed
+	"Hardware by identifier": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]string, error) {
+		return textsOf(ops.Hardware(ctx, csiproxy.Selector{Identifier: "0102"})) // which no disk has, so all are listed
 	},
-	"Describe": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]string, error) {
-		return textsOf(ops.Describe(ctx, storage.Selector{}))
+	"Describe": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]string, error) {
+		return textsOf(ops.Describe(ctx, csiproxy.Selector{}))
 	},
 }
 
-func texts[T any](all map[disk.Number]T, err error) (map[disk.Number]string, error) {
-	texts := map[disk.Number]string{}
+func texts[T any](all map[csiproxy.DiskNumber]T, err error) (map[csiproxy.DiskNumber]string, error) {
+	texts := map[csiproxy.DiskNumber]string{}
 	for n, one := range all {
 		text, _ := json.Marshal(one)
 		texts[n] = string(text)
@@ -193,8 +191,8 @@ func texts[T any](all map[disk.Number]T, err error) (map[disk.Number]string, err
 	return texts, err
 }
 
-func textsOf(all []storage.Disk, err error) (map[disk.Number]string, error) {
-	disks := map[disk.Number]storage.Disk{}
+func textsOf(all []csiproxy.Disk, err error) (map[csiproxy.DiskNumber]string, error) {
+	disks := map[csiproxy.DiskNumber]csiproxy.Disk{}
 	for _, d := range all {
 		disks[d.Number] = d
 	}

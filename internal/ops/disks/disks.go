@@ -21,8 +21,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/published"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
@@ -126,10 +126,10 @@ func (d *Disks) Node() *Disks { return d.node }
 func scanTimeout(silentDisk time.Duration) time.Duration { return 3 * silentDisk }
 
 // object names the disk in errors.
-func object(n disk.Number) string { return "disk " + n.String() }
+func object(n csiproxy.DiskNumber) string { return "disk " + n.String() }
 
 // open opens the disk n. A disk that isn't there is csiproxy.ErrNotFound.
-func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (*opendisk.Disk, error) {
+func (d *Disks) open(ctx context.Context, n csiproxy.DiskNumber, access win.Access) (*opendisk.Disk, error) {
 	h, err := opendisk.Open(ctx, d.sys, n, access)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
@@ -138,7 +138,7 @@ func (d *Disks) open(ctx context.Context, n disk.Number, access win.Access) (*op
 }
 
 // noSuchDisk says in err which disks there are.
-func (d *Disks) noSuchDisk(ctx context.Context, n disk.Number, err error) error {
+func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error) error {
 	numbers, listErr := d.numbers(ctx)
 	if listErr != nil || slices.Contains(numbers, n) {
 		return err
@@ -152,7 +152,7 @@ func (d *Disks) noSuchDisk(ctx context.Context, n disk.Number, err error) error 
 }
 
 // enumerate names disks in a sentence: "no disks", "disk 0", "disks 0, 1 and 2".
-func enumerate(numbers []disk.Number) string {
+func enumerate(numbers []csiproxy.DiskNumber) string {
 	var b strings.Builder
 	switch len(numbers) {
 	case 0:
@@ -175,7 +175,7 @@ func enumerate(numbers []disk.Number) string {
 }
 
 // take locks the disk that has the number n now: see [locks.Locker.LockDisk].
-func (d *Disks) take(ctx context.Context, n disk.Number, purpose locks.Purpose) (*locks.LockedDisk, error) {
+func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber, purpose locks.Purpose) (*locks.LockedDisk, error) {
 	right, err := d.options.Locks.LockDisk(ctx, n, purpose)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
@@ -183,8 +183,8 @@ func (d *Disks) take(ctx context.Context, n disk.Number, purpose locks.Purpose) 
 	return right, err
 }
 
-// GetDiskStats implements [disk.Operations].
-func (d *Disks) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Stats, err error) {
+// GetDiskStats implements [published.DiskOperations].
+func (d *Disks) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats published.DiskStats, err error) {
 	defer d.options.Runner.Done("GetDiskStats", object(n), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
 	if err != nil {
@@ -196,8 +196,8 @@ func (d *Disks) GetDiskStats(ctx context.Context, n disk.Number) (stats disk.Sta
 	return stats, err
 }
 
-// GetDiskState implements [disk.Operations].
-func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, err error) {
+// GetDiskState implements [published.DiskOperations].
+func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online bool, err error) {
 	defer d.options.Runner.Done("GetDiskState", object(n), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
 	if err != nil {
@@ -208,8 +208,8 @@ func (d *Disks) GetDiskState(ctx context.Context, n disk.Number) (online bool, e
 	return err == nil && attributes&win.DiskOffline == 0, err
 }
 
-// SetDiskState implements [disk.Operations].
-func (d *Disks) SetDiskState(ctx context.Context, n disk.Number, online bool) (err error) {
+// SetDiskState implements [published.DiskOperations].
+func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) (err error) {
 	defer d.options.Runner.Done("SetDiskState", object(n), time.Now(), &err)
 	purpose := locks.ToChange
 	if !online {

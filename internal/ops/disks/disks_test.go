@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -33,12 +32,12 @@ func newNode(t *testing.T) (*winsim.System, *disks.Disks) {
 	return sim, disks.New(sim, disks.Options{})
 }
 
-func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
+func attach(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) csiproxy.DiskNumber {
 	t.Helper()
 	return simtest.Attach(t, sim, spec)
 }
 
-func layoutOf(t *testing.T, sim *winsim.System, n disk.Number) *win.DriveLayout {
+func layoutOf(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) *win.DriveLayout {
 	t.Helper()
 	h, err := opendisk.Open(t.Context(), sim, n, win.AccessNone)
 	simtest.Must(t, err)
@@ -153,7 +152,7 @@ func TestPartitionDiskTakesLeftovers(t *testing.T) {
 	simtest.WantError(t, ops.PartitionDisk(t.Context(), n), nil)
 }
 
-func plant(t *testing.T, sim *winsim.System, n disk.Number, offset int64, s string) {
+func plant(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber, offset int64, s string) {
 	t.Helper()
 	simtest.Must(t, sim.WriteImage(n, []byte(s), offset))
 }

@@ -10,15 +10,13 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-func formatted(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Number {
+func formatted(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) csiproxy.DiskNumber {
 	n := attach(t, sim, spec)
 	simtest.Partition(t, sim, n, 1)
 	sim.Settle()
@@ -26,37 +24,39 @@ func formatted(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) disk.Numb
 	return n
 }
 
-func setAttributes(t *testing.T, sim *winsim.System, n disk.Number, attributes win.DiskAttributes) {
+func setAttributes(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber, attributes win.DiskAttributes) {
 	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: disks.Blocking}))
 }
 
 // subject is a disk of a node that an operation is about.
 type subject struct {
 	*disks.Disks
-	n disk.Number
+	n csiproxy.DiskNumber
 }
 
 // An error at any call to Windows of any operation reaches the caller, apart from few that
 // don't matter, and nothing is left half-done that the operation doesn't complete when it is repeated.
 func TestErrorAtEachCall(t *testing.T) {
-	raw := func(t *testing.T, sim *winsim.System) disk.Number {
+	raw := func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 		return attach(t, sim, winsim.DiskSpec{Offline: true, ReadOnly: true})
 	}
-	online := func(t *testing.T, sim *winsim.System) disk.Number { return formatted(t, sim, winsim.DiskSpec{}) }
-	offline := func(t *testing.T, sim *winsim.System) disk.Number {
+	online := func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
+		return formatted(t, sim, winsim.DiskSpec{})
+	}
+	offline := func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 		n := online(t, sim)
 		setAttributes(t, sim, n, disks.Blocking)
 		return n
 	}
-	staged := func(attributes win.DiskAttributes) func(t *testing.T, sim *winsim.System) disk.Number {
-		return func(t *testing.T, sim *winsim.System) disk.Number {
+	staged := func(attributes win.DiskAttributes) func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
+		return func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			n := online(t, sim)
 			simtest.Mount(t, sim, simtest.Kubelet+`\mnt`, sim.VolumesOfDisk(n)[0])
 			setAttributes(t, sim, n, attributes)
 			return n
 		}
 	}
-	copied := func(t *testing.T, sim *winsim.System) disk.Number { return clone(t, sim, online(t, sim)) }
+	copied := func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber { return clone(t, sim, online(t, sim)) }
 	setState := func(online bool) func(ctx context.Context, s subject) (any, error) {
 		return func(ctx context.Context, s subject) (any, error) {
 			return nil, s.SetDiskState(ctx, s.n, online)
@@ -66,8 +66,8 @@ func TestErrorAtEachCall(t *testing.T) {
 		return nil, s.PartitionDisk(ctx, s.n)
 	}
 	hardware, describe := (*disks.Disks).Hardware, (*disks.Disks).Describe
-	list := func(list func(*disks.Disks, context.Context, storage.Selector) ([]storage.Disk, error),
-		wanted storage.Selector) func(ctx context.Context, s subject) (any, error) {
+	list := func(list func(*disks.Disks, context.Context, csiproxy.Selector) ([]csiproxy.Disk, error),
+		wanted csiproxy.Selector) func(ctx context.Context, s subject) (any, error) {
 		return func(ctx context.Context, s subject) (any, error) {
 			all, err := list(s.Disks, ctx, wanted)
 			for _, d := range all {
@@ -83,7 +83,7 @@ func TestErrorAtEachCall(t *testing.T) {
 	const arrival = "CM_Register_Notification, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW"
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, c := range map[string]struct {
-		disk    func(t *testing.T, sim *winsim.System) disk.Number
+		disk    func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber
 		operate func(ctx context.Context, s subject) (any, error)
 		passed  string // the calls whose errors don't reach the caller
 	}{
@@ -116,7 +116,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX"},
 		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
 			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
-		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) disk.Number {
+		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
 			return attach(t, sim, winsim.DiskSpec{})
 		}, operate: partition, passed: arrival},
@@ -143,19 +143,19 @@ func TestErrorAtEachCall(t *testing.T) {
 		"AllOnline": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.AllOnline(ctx)
 		}, passed: "2 IOCTL_STORAGE_QUERY_PROPERTY"},
-		"Hardware": {disk: online, operate: list(hardware, storage.Selector{}), passed: "2 CreateFileW partly, " +
+		"Hardware": {disk: online, operate: list(hardware, csiproxy.Selector{}), passed: "2 CreateFileW partly, " +
 			"2 IOCTL_SCSI_GET_ADDRESS partly, 2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
-		"Hardware of one": {disk: online, operate: list(hardware, storage.Selector{SerialNumber: "SIM00000001"}),
+		"Hardware of one": {disk: online, operate: list(hardware, csiproxy.Selector{SerialNumber: "SIM00000001"}),
 			passed: "CreateFileW, CreateFileW partly, IOCTL_STORAGE_GET_DEVICE_NUMBER, " +
 				"IOCTL_STORAGE_GET_DEVICE_NUMBER partly, IOCTL_STORAGE_QUERY_PROPERTY, IOCTL_STORAGE_QUERY_PROPERTY partly"},
-		"Describe": {disk: online, operate: list(describe, storage.Selector{}), passed: "2 CreateFileW partly, " +
+		"Describe": {disk: online, operate: list(describe, csiproxy.Selector{}), passed: "2 CreateFileW partly, " +
 			"GetFileAttributesW, 2 GetVolumeInformationW partly, " +
 			"3 GetVolumeNameForVolumeMountPointW partly, " +
 			"2 GetVolumePathNamesForVolumeNameW partly, 2 IOCTL_SCSI_GET_ADDRESS partly, " +
 			"2 IOCTL_STORAGE_GET_DEVICE_NUMBER partly, " +
 			"6 IOCTL_STORAGE_QUERY_PROPERTY partly"},
-		"Describe a copy": {disk: copied, operate: list(describe, storage.Selector{SerialNumber: "SIM00000002"}),
+		"Describe a copy": {disk: copied, operate: list(describe, csiproxy.Selector{SerialNumber: "SIM00000002"}),
 			passed: "4 CreateFileW, 2 CreateFileW partly, GetFileAttributesW, " +
 				"2 IOCTL_DISK_GET_DISK_ATTRIBUTES, IOCTL_DISK_GET_DISK_ATTRIBUTES partly, " +
 				"IOCTL_DISK_GET_DRIVE_LAYOUT_EX, IOCTL_DISK_GET_DRIVE_LAYOUT_EX partly, " +

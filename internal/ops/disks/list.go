@@ -12,31 +12,30 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	"github.com/csi-proxy/csi-proxy/published"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/place"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// ListDiskIDs implements [disk.Operations].
-func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[disk.Number]disk.IDs, err error) {
+// ListDiskIDs implements [published.DiskOperations].
+func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[csiproxy.DiskNumber]published.DiskIDs, err error) {
 	defer d.options.Runner.Done("ListDiskIDs", "", time.Now(), &err)
 	return d.listIDs(ctx)
 }
 
-func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
+func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
 	all, err := eachDisk(ctx, d, &d.node.queries.ids, struct{}{},
-		func(ctx context.Context, h *opendisk.Disk) (disk.IDs, error) {
+		func(ctx context.Context, h *opendisk.Disk) (published.DiskIDs, error) {
 			page83, err := page83(ctx, h)
 			if err := d.tolerate(h.Number, "page 83", err); err != nil {
-				return disk.IDs{}, err
+				return published.DiskIDs{}, err
 			}
-			return disk.IDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}, nil
+			return published.DiskIDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}, nil
 		})
-	ids := make(map[disk.Number]disk.IDs, len(all))
+	ids := make(map[csiproxy.DiskNumber]published.DiskIDs, len(all))
 	for _, a := range all {
 		// A disk that doesn't answer has its last number, which another disk may have by now.
 		if _, answered := ids[a.number]; a.err == nil || !answered {
@@ -46,8 +45,8 @@ func (d *Disks) listIDs(ctx context.Context) (map[disk.Number]disk.IDs, error) {
 	return ids, err
 }
 
-// FindDiskByPage83 implements [disk.Operations].
-func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ disk.Number, err error) {
+// FindDiskByPage83 implements [published.DiskOperations].
+func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ csiproxy.DiskNumber, err error) {
 	defer d.options.Runner.Done("FindDiskByPage83", strconv.Quote(page83), time.Now(), &err)
 	if page83 == "" {
 		return 0, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the identifier is empty")
@@ -64,8 +63,8 @@ func (d *Disks) FindDiskByPage83(ctx context.Context, page83 string) (_ disk.Num
 	return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has this page 83 identifier")
 }
 
-// ListDiskLocations implements [disk.Operations].
-func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.Location, err error) {
+// ListDiskLocations implements [published.DiskOperations].
+func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumber]published.DiskLocation, err error) {
 	defer d.options.Runner.Done("ListDiskLocations", "", time.Now(), &err)
 	windows, err := d.options.Users.SystemDisks(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[disk.Number]disk.L
 		return nil, err
 	}
 	all, err := eachDisk(ctx, d, &d.node.queries.locations, struct{}{}, d.node.location)
-	locations := make(map[disk.Number]disk.Location)
+	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	for _, a := range all {
 		_, runsWindows := windows[a.number]
 		if a.value.at != nil && !runsWindows && !protected[a.number] && (len(missing) == 0 || a.value.azureData) {
@@ -116,7 +115,7 @@ func page83(ctx context.Context, h *opendisk.Disk) (string, error) {
 // location is where a disk is attached. at is nil if that is told neither by a text nor by an address, or
 // without a LUN.
 type location struct {
-	at        *disk.Location
+	at        *published.DiskLocation
 	azureData bool // it is known as a data disk of Azure
 }
 
@@ -134,7 +133,7 @@ func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ e
 	}
 	switch p := place.Parse(text); {
 	case p.LUN != "":
-		l.at = &disk.Location{Adapter: p.Adapter, Bus: p.Bus, Target: p.Target, LUNID: p.LUN}
+		l.at = &published.DiskLocation{Adapter: p.Adapter, Bus: p.Bus, Target: p.Target, LUNID: p.LUN}
 		l.azureData = opendisk.IsAzureData(said, text, nil)
 	case p == place.Place{} && hasLUNs(said.BusType):
 		address, _, err := d.address(ctx, h)
@@ -142,7 +141,7 @@ func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ e
 			return l, err
 		}
 		// Bus is the PCI bus in a location text, which an address doesn't have.
-		l.at = &disk.Location{Adapter: decimal(address.PortNumber), Target: decimal(address.TargetID),
+		l.at = &published.DiskLocation{Adapter: decimal(address.PortNumber), Target: decimal(address.TargetID),
 			LUNID: decimal(address.LUN)}
 		l.azureData = opendisk.IsAzureData(said, text, address)
 	}
@@ -171,19 +170,19 @@ func hasLUNs(bus win.BusType) bool {
 // namespaceLocation is the location of an NVMe disk. The location text has no namespace. Only one
 // cloud's driver looks disks up by their locations: that of Azure, by LUNID alone. Other NVMe disks
 // have no location.
-func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*disk.Location, error) {
+func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*published.DiskLocation, error) {
 	address, namespace, err := d.address(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	lun, ok := storage.Disk{
+	lun, ok := csiproxy.Disk{
 		Vendor: h.Hardware.Descriptor.VendorID, Product: h.Hardware.Descriptor.ProductID,
-		Location: storage.Location{NVMeNamespace: namespace},
+		Location: csiproxy.Location{NVMeNamespace: namespace},
 	}.AzureLUN()
 	if !ok {
 		return nil, nil
 	}
-	location := disk.Location{LUNID: strconv.FormatUint(uint64(lun), 10)}
+	location := published.DiskLocation{LUNID: strconv.FormatUint(uint64(lun), 10)}
 	if address != nil {
 		location.Adapter, location.Target = decimal(address.PortNumber), decimal(address.TargetID)
 	}

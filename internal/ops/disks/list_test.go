@@ -12,14 +12,13 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/published"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func TestListDiskIDs(t *testing.T) {
@@ -30,20 +29,20 @@ func TestListDiskIDs(t *testing.T) {
 	binary := win.Identifier{CodeSet: win.CodeSetBinary, Type: 3, ID: []byte{0x60, 0xAB, 0x01}}
 	port := win.Identifier{CodeSet: win.CodeSetASCII, Association: win.AssociationPort, ID: []byte("port")}
 	utf8 := win.Identifier{CodeSet: win.CodeSetUTF8, ID: []byte("utf8")}
-	want := map[disk.Number]disk.IDs{}
+	want := map[csiproxy.DiskNumber]published.DiskIDs{}
 	for _, c := range []struct {
 		spec winsim.DiskSpec
-		want disk.IDs
+		want published.DiskIDs
 	}{
 		{winsim.DiskSpec{Serial: "  vol 1  ", Page83: []win.Identifier{ascii("Google  pvc-1 ")}},
-			disk.IDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
+			published.DiskIDs{Page83: "Google  pvc-1 ", SerialNumber: "vol 1"}},
 		{winsim.DiskSpec{Serial: "s2", Page83: []win.Identifier{port, utf8, binary, ascii("later")}, Offline: true},
-			disk.IDs{Page83: "60ab01", SerialNumber: "s2"}},
-		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, disk.IDs{SerialNumber: "s3"}},
-		{winsim.DiskSpec{Serial: "s4", Page83Error: winerr.ErrorInvalidFunction}, disk.IDs{SerialNumber: "s4"}},
-		{winsim.DiskSpec{Serial: "s5", Page83Error: winerr.ErrorIODevice}, disk.IDs{SerialNumber: "s5"}},
+			published.DiskIDs{Page83: "60ab01", SerialNumber: "s2"}},
+		{winsim.DiskSpec{Serial: "s3", Page83: []win.Identifier{port}}, published.DiskIDs{SerialNumber: "s3"}},
+		{winsim.DiskSpec{Serial: "s4", Page83Error: winerr.ErrorInvalidFunction}, published.DiskIDs{SerialNumber: "s4"}},
+		{winsim.DiskSpec{Serial: "s5", Page83Error: winerr.ErrorIODevice}, published.DiskIDs{SerialNumber: "s5"}},
 		// over 4096 bytes
-		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, disk.IDs{SerialNumber: "s6"}},
+		{winsim.DiskSpec{Serial: "s6", Page83: slices.Repeat([]win.Identifier{port}, 300)}, published.DiskIDs{SerialNumber: "s6"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
@@ -74,7 +73,7 @@ func TestListDiskIDs(t *testing.T) {
 func TestListDiskIDsOfOneNumber(t *testing.T) {
 	for _, silentFirst := range []bool{false, true} {
 		sim, ops := newNode(t)
-		one, two := disk.Number(1), disk.Number(2)
+		one, two := csiproxy.DiskNumber(1), csiproxy.DiskNumber(2)
 		// The interface goes by the place.
 		first, second := &win.SCSIAddress{PortNumber: 4}, &win.SCSIAddress{PortNumber: 5}
 		before := []winsim.DiskSpec{{Serial: "b", Number: &two, SCSI: first}, {Serial: "a", Number: &one, SCSI: second}}
@@ -108,37 +107,37 @@ const scratchSpace = `C:\ProgramData\containerd\root\io.containerd.snapshotter.v
 
 func TestListDiskLocations(t *testing.T) {
 	sim, ops := newNode(t)
-	want := map[disk.Number]disk.Location{}
+	want := map[csiproxy.DiskNumber]published.DiskLocation{}
 	for _, c := range []struct {
 		spec winsim.DiskSpec
-		want disk.Location
+		want published.DiskLocation
 	}{
 		{winsim.DiskSpec{Location: "Integrated : Bus 0 : Device 63667 : Function 30747 : Adapter 1 : Port 0 : Target 0 : " +
-			"LUN 12"}, disk.Location{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
+			"LUN 12"}, published.DiskLocation{Adapter: "1", Bus: "0", Target: "0", LUNID: "12"}},
 		{winsim.DiskSpec{Location: "PCI Slot 3 : Adapter 0 : Port 0 : Target 1 : LUN 0"},
-			disk.Location{Adapter: "0", Target: "1", LUNID: "0"}},
+			published.DiskLocation{Adapter: "0", Target: "1", LUNID: "0"}},
 		// Azure's data disk with LUN 2 has the NVMe namespace 4, which Windows presents as LUN 3.
 		{winsim.DiskSpec{
 			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "MSFT NVMe Accele",
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 3},
-		}, disk.Location{Adapter: "7", Target: "0", LUNID: "2"}},
+		}, published.DiskLocation{Adapter: "7", Target: "0", LUNID: "2"}},
 		{winsim.DiskSpec{
 			Location: nvmePlace, BusType: win.BusTypeNVMe, VendorID: "NVMe", ProductID: "Virtual_Disk NVM",
 			SCSI: &win.SCSIAddress{PortNumber: 7, LUN: 1},
-		}, disk.Location{Adapter: "7", Target: "0", LUNID: "0"}},
+		}, published.DiskLocation{Adapter: "7", Target: "0", LUNID: "0"}},
 		{winsim.DiskSpec{
 			LocationError: winerr.ErrorNotSupported,
 			SCSI:          &win.SCSIAddress{PortNumber: 4, PathID: 9, TargetID: 5, LUN: 255},
-		}, disk.Location{Adapter: "4", Target: "5", LUNID: "255"}},
+		}, published.DiskLocation{Adapter: "4", Target: "5", LUNID: "255"}},
 		// A text of no known form, as VMware's, or one in UTF-16 that ends after its first character.
 		{winsim.DiskSpec{Location: "SCSI0", SCSI: &win.SCSIAddress{PortNumber: 9, LUN: 3}},
-			disk.Location{Adapter: "9", Target: "0", LUNID: "3"}},
+			published.DiskLocation{Adapter: "9", Target: "0", LUNID: "3"}},
 		{winsim.DiskSpec{Location: "I", SCSI: &win.SCSIAddress{PortNumber: 9, LUN: 4}},
-			disk.Location{Adapter: "9", Target: "0", LUNID: "4"}},
+			published.DiskLocation{Adapter: "9", Target: "0", LUNID: "4"}},
 	} {
 		want[attach(t, sim, c.spec)] = c.want
 	}
-	none := []disk.Number{
+	none := []csiproxy.DiskNumber{
 		attach(t, sim, winsim.DiskSpec{LocationError: winerr.ErrorInvalidFunction, SCSIAddressError: winerr.ErrorInvalidFunction}),
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "Amazon Elastic B"}),
 		attach(t, sim, winsim.DiskSpec{Location: nvmePlace, BusType: win.BusTypeNVMe, ProductID: "MSFT NVMe Accele",
@@ -183,9 +182,9 @@ func TestNVMeWithoutSCSI(t *testing.T) {
 	if at, listed := locations[n]; listed {
 		t.Errorf("it is listed at %+v", at)
 	}
-	described, err := ops.Describe(t.Context(), storage.Selector{Number: &n})
+	described, err := ops.Describe(t.Context(), csiproxy.Selector{Number: &n})
 	simtest.Must(t, err)
-	simtest.Want(t, "location", described[0].Location, storage.Location{Text: described[0].Location.Text})
+	simtest.Want(t, "location", described[0].Location, csiproxy.Location{Text: described[0].Location.Text})
 }
 
 func TestRescan(t *testing.T) {
@@ -254,7 +253,7 @@ func TestDiskThatLeavesIsNotListedInPart(t *testing.T) {
 			if location, ok := locations[n]; ok {
 				texts[0] = fmt.Sprint(location)
 			}
-			all, err := ops.Hardware(t.Context(), storage.Selector{})
+			all, err := ops.Hardware(t.Context(), csiproxy.Selector{})
 			simtest.Must(t, err)
 			for _, d := range all {
 				if d.Number == n && d.Error == "" {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 
@@ -32,8 +31,8 @@ const (
 	maximumPartitions = 128
 )
 
-// PartitionDisk implements [disk.Operations].
-func (d *Disks) PartitionDisk(ctx context.Context, n disk.Number) (err error) {
+// PartitionDisk implements [published.DiskOperations].
+func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err error) {
 	defer d.options.Runner.Done("PartitionDisk", object(n), time.Now(), &err)
 	h, err := d.take(ctx, n, locks.ToChange)
 	if err != nil {
@@ -323,7 +322,7 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk,
 // BringVolumeOnline brings a volume online. A volume is offline if automatic mounting is switched
 // off on the node (mountvol /N). A volume that is online, formatted or not, isn't opened, because
 // the caller couldn't format it while it is open.
-func (d *Disks) BringVolumeOnline(ctx context.Context, n disk.Number, name string) error {
+func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) error {
 	_, err := d.sys.VolumeInformation(ctx, name)
 	switch {
 	case err == nil, errors.Is(err, winerr.ErrorUnrecognizedVolume):

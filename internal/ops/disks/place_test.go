@@ -13,20 +13,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // places is a node whose interface paths are those of places: a disk that comes to the place of
 // another one has the path that the other had.
 type places struct {
 	*winsim.System
-	disks map[string]disk.Number // by interface path
+	disks map[string]csiproxy.DiskNumber // by interface path
 }
 
 func (p places) DeviceInterfaces(ctx context.Context, class winid.GUID) ([]string, error) {
@@ -45,19 +44,19 @@ func (p places) OpenDevice(ctx context.Context, path string, access win.Access) 
 
 // A disk that has come to the place of another one is found, whatever was said of the other.
 func TestDiskAtThePlaceOfAnother(t *testing.T) {
-	for name, look := range map[string]func(*disks.Disks, context.Context, storage.Selector) ([]storage.Disk, error){
+	for name, look := range map[string]func(*disks.Disks, context.Context, csiproxy.Selector) ([]csiproxy.Disk, error){
 		"Hardware": (*disks.Disks).Hardware, "Describe": (*disks.Disks).Describe,
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim := simtest.Open(t, winsim.Delays{})
 			n := attach(t, sim, winsim.DiskSpec{Serial: "a", Page83: naa(1)})
-			ops := disks.New(places{sim, map[string]disk.Number{"place": n}}, disks.Options{})
+			ops := disks.New(places{sim, map[string]csiproxy.DiskNumber{"place": n}}, disks.Options{})
 			for i, serial := range []string{"a", "b"} {
 				if i == 1 {
 					simtest.Must(t, sim.DetachDisk(n))
 					attach(t, sim, winsim.DiskSpec{Serial: "b", Page83: naa(2), Number: &n})
 				}
-				for _, wanted := range []storage.Selector{{}, {SerialNumber: serial}} {
+				for _, wanted := range []csiproxy.Selector{{}, {SerialNumber: serial}} {
 					all, err := look(ops, t.Context(), wanted)
 					simtest.Must(t, err)
 					if len(all) != 1 || all[0].SerialNumber != serial || wanted.IsZero() &&
@@ -81,10 +80,10 @@ func TestDiskAtThePlaceOfScratch(t *testing.T) {
 	for _, listed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			sim := simtest.Open(t, winsim.Delays{})
-			vhdx := func(serial, file string) disk.Number {
+			vhdx := func(serial, file string) csiproxy.DiskNumber {
 				return attach(t, sim, winsim.DiskSpec{Serial: serial, Location: file, BusType: win.BusTypeFileBackedVirtual})
 			}
-			at := places{sim, map[string]disk.Number{"place": vhdx("scratch", scratchSpace)}}
+			at := places{sim, map[string]csiproxy.DiskNumber{"place": vhdx("scratch", scratchSpace)}}
 			ops := disks.New(at, disks.Options{})
 			for i, want := range []int{0, 0, 1} {
 				switch i {
@@ -112,7 +111,7 @@ func TestDiskAtThePlaceOfScratch(t *testing.T) {
 func TestScratchAtThePlaceOfADisk(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	n := attach(t, sim, winsim.DiskSpec{Serial: "a"})
-	at := places{sim, map[string]disk.Number{"place": n}}
+	at := places{sim, map[string]csiproxy.DiskNumber{"place": n}}
 	ops := disks.New(at, disks.Options{})
 	_, err := ops.ListDiskIDs(t.Context())
 	simtest.Must(t, err)

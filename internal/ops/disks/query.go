@@ -12,14 +12,13 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/storage"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // devices are the devices of a class.
@@ -38,7 +37,7 @@ type devices struct {
 type known struct {
 	// number is the disk's number, nil if the disk has never answered with it. A disk keeps its number
 	// until it leaves. So a disk that doesn't answer is still listed, and not reported to a watcher as gone.
-	number *disk.Number
+	number *csiproxy.DiskNumber
 	driver string // whose disk it is
 	reason string // why the last query left it out; "" if it didn't
 	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
@@ -66,11 +65,11 @@ type queries struct {
 	// Of the disks.
 	numbers      query[struct{}, *answer[struct{}]]
 	attributes   query[struct{}, *answer[win.DiskAttributes]]
-	ids          query[struct{}, *answer[disk.IDs]]
+	ids          query[struct{}, *answer[published.DiskIDs]]
 	idsIfOnline  query[struct{}, *answer[[]string]]
 	locations    query[struct{}, *answer[location]]
-	hardware     query[details, *answer[storage.Disk]]
-	descriptions query[string, *answer[storage.Disk]] // by the text of the selector
+	hardware     query[details, *answer[csiproxy.Disk]]
+	descriptions query[string, *answer[csiproxy.Disk]] // by the text of the selector
 	refreshes    query[struct{}, struct{}]
 	// Of the adapters.
 	reenumerations query[struct{}, struct{}]
@@ -284,7 +283,7 @@ func (d *devices) last(path string) known {
 // answer is what a disk gave: its number, and the value that was asked for. It is nil for a device that
 // is no disk of its own: see openPath.
 type answer[T any] struct {
-	number disk.Number
+	number csiproxy.DiskNumber
 	driver string // whose disk it is; "" if no driver's
 	value  T
 	err    error // why the disk, whose last number this is, is skipped
@@ -390,7 +389,7 @@ func isDisk(n win.DeviceNumber) bool {
 }
 
 // numbers returns the numbers of all disks, in order.
-func (d *Disks) numbers(ctx context.Context) (numbers []disk.Number, _ error) {
+func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ error) {
 	all, err := eachDisk(ctx, d, &d.node.queries.numbers, struct{}{},
 		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
 	for _, a := range all {
@@ -408,7 +407,7 @@ func deviceLeftOrUnready(err error) bool {
 // tolerate logs err and returns nil if a disk can't answer one query. A virtual bus may
 // refuse any query, and that must not hide the disk's other answers. If the disk has left
 // or the caller's context has ended, tolerate returns err.
-func (d *Disks) tolerate(n disk.Number, what string, err error) error {
+func (d *Disks) tolerate(n csiproxy.DiskNumber, what string, err error) error {
 	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
 		return err
 	}

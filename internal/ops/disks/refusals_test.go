@@ -14,7 +14,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -25,13 +24,13 @@ import (
 )
 
 func TestPartitionDiskLeavesARefusedDiskAsItWas(t *testing.T) {
-	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n disk.Number){
-		"foreign data":       func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, "XFSB") },
-		"empty MBR":          func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(0)) },
-		"foreign partitions": func(t *testing.T, sim *winsim.System, n disk.Number) { plant(t, sim, n, 0, mbr(0x83)) },
+	for name, prepare := range map[string]func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber){
+		"foreign data":       func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { plant(t, sim, n, 0, "XFSB") },
+		"empty MBR":          func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { plant(t, sim, n, 0, mbr(0)) },
+		"foreign partitions": func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { plant(t, sim, n, 0, mbr(0x83)) },
 		// What Windows shows of an offline disk isn't documented: it may show data only
 		// when the disk is online.
-		"data that show online only": func(t *testing.T, sim *winsim.System, n disk.Number) {
+		"data that show online only": func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) {
 			var done atomic.Bool // disks are asked at the same time
 			sim.OnCall(func(c winsim.Call) {
 				if c.Name == "IOCTL_DISK_UPDATE_PROPERTIES" && !done.Swap(true) {
@@ -180,14 +179,14 @@ func TestSystemDisks(t *testing.T) {
 	sim, ops := newNode(t)
 	data, pages, dump := attach(t, sim, winsim.DiskSpec{}), attach(t, sim, winsim.DiskSpec{}),
 		attach(t, sim, winsim.DiskSpec{})
-	for n, letter := range map[disk.Number]string{pages: "P", dump: "Q"} {
+	for n, letter := range map[csiproxy.DiskNumber]string{pages: "P", dump: "Q"} {
 		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
 		simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), letter+`:\`, sim.VolumesOfDisk(n)[0]))
 	}
 	// At run time, after the disks were looked at.
 	simtest.Must(t, sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\C:\pagefile.sys`, `\??\P:\pagefile.sys`))
 	simtest.Must(t, sim.SetRegistryStrings(win.RegistryCrashControl, win.RegistryDedicatedDumpFile, `Q:\dump.sys`))
-	for n, why := range map[disk.Number]string{0: `C:\Windows`, pages: `page file P:\pagefile.sys`, dump: `crash dump file Q:\dump.sys`} {
+	for n, why := range map[csiproxy.DiskNumber]string{0: `C:\Windows`, pages: `page file P:\pagefile.sys`, dump: `crash dump file Q:\dump.sys`} {
 		for name, err := range map[string]error{
 			"PartitionDisk": ops.PartitionDisk(t.Context(), n), "online": ops.SetDiskState(t.Context(), n, true),
 			"offline": ops.SetDiskState(t.Context(), n, false),

@@ -19,7 +19,7 @@ const (
 	settleTimeout  = 5 * time.Second
 )
 
-// Rescan implements [disk.Operations].
+// Rescan implements [published.DiskOperations].
 func (d *Disks) Rescan(ctx context.Context) (err error) {
 	defer d.options.Runner.Done("Rescan", "", time.Now(), &err)
 	return d.sharedScan(ctx, true)

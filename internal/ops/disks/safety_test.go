@@ -14,7 +14,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -25,7 +24,7 @@ import (
 
 // write does to a disk what a pod of another process does: it brings it online, partitions
 // and formats it, and writes a file. It returns the file's path.
-func write(t *testing.T, sim *winsim.System, n disk.Number) string {
+func write(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) string {
 	t.Helper()
 	const mount = simtest.Kubelet + `\other`
 	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskOffline | win.DiskReadOnly}))
@@ -98,11 +97,13 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 func TestOneChangeOfADiskAtATime(t *testing.T) {
 	for name, c := range map[string]struct {
 		call string
-		run  func(ctx context.Context, ops *disks.Disks, n disk.Number) error
+		run  func(ctx context.Context, ops *disks.Disks, n csiproxy.DiskNumber) error
 	}{
 		"PartitionDisk": {"IOCTL_DISK_CREATE_DISK",
-			func(ctx context.Context, ops *disks.Disks, n disk.Number) error { return ops.PartitionDisk(ctx, n) }},
-		"SetDiskState": {"IOCTL_DISK_SET_DISK_ATTRIBUTES", func(ctx context.Context, ops *disks.Disks, n disk.Number) error {
+			func(ctx context.Context, ops *disks.Disks, n csiproxy.DiskNumber) error {
+				return ops.PartitionDisk(ctx, n)
+			}},
+		"SetDiskState": {"IOCTL_DISK_SET_DISK_ATTRIBUTES", func(ctx context.Context, ops *disks.Disks, n csiproxy.DiskNumber) error {
 			return ops.SetDiskState(ctx, n, true)
 		}},
 	} {

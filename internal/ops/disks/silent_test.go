@@ -14,29 +14,29 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // all are the calls on all disks.
-var all = map[string]func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error){
-	"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error) {
+var all = map[string]func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]published.DiskIDs, error){
+	"ListDiskIDs": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
 		return ops.ListDiskIDs(ctx)
 	},
-	"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error) {
+	"ListDiskLocations": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
 		locations, err := ops.ListDiskLocations(ctx)
-		ids := make(map[disk.Number]disk.IDs)
+		ids := make(map[csiproxy.DiskNumber]published.DiskIDs)
 		for n := range locations {
-			ids[n] = disk.IDs{}
+			ids[n] = published.DiskIDs{}
 		}
 		return ids, err
 	},
-	"Rescan": func(ctx context.Context, ops *disks.Disks) (map[disk.Number]disk.IDs, error) {
+	"Rescan": func(ctx context.Context, ops *disks.Disks) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
 		return nil, ops.Rescan(ctx)
 	},
 }
@@ -55,7 +55,7 @@ func TestSilentDisks(t *testing.T) {
 					OnSkippedDisks: func(count int) { counts = append(counts, count) },
 				})
 				healthy := attach(t, sim, winsim.DiskSpec{Serial: "healthy"})
-				var silent []disk.Number
+				var silent []csiproxy.DiskNumber
 				for range 3 {
 					silent = append(silent, attach(t, sim, winsim.DiskSpec{}))
 				}
@@ -74,7 +74,7 @@ func TestSilentDisks(t *testing.T) {
 						t.Errorf("call %d: the healthy disk is missing", i)
 					}
 					for _, n := range silent {
-						if ids, listed := got[n]; listed != (name == "ListDiskIDs") || ids != (disk.IDs{}) {
+						if ids, listed := got[n]; listed != (name == "ListDiskIDs") || ids != (published.DiskIDs{}) {
 							t.Errorf("call %d: disk %d is listed: %v, %+v", i, n, listed, ids)
 						}
 					}
@@ -279,7 +279,7 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "there is no disk 99; the node has disk 0") {
 		t.Errorf("got %v", err)
 	}
-	two := disk.Number(2)
+	two := csiproxy.DiskNumber(2)
 	attach(t, sim, winsim.DiskSpec{Number: &two})
 	_, err = ops.GetDiskStats(t.Context(), 99)
 	if err == nil || !strings.Contains(err.Error(), "GetDiskStats disk 99: there is no disk 99; the node has disks 0 and 2") {
@@ -296,7 +296,7 @@ func TestUnknownDiskNamesTheOthers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "there is no disk 99; the node has no disks") {
 		t.Errorf("a node that lists no disks gave %v", err)
 	}
-	absent := disks.New(places{sim, map[string]disk.Number{`\\?\a`: 98}}, disks.Options{})
+	absent := disks.New(places{sim, map[string]csiproxy.DiskNumber{`\\?\a`: 98}}, disks.Options{})
 	if _, err := absent.GetDiskStats(t.Context(), 99); err == nil || strings.Contains(err.Error(), "the node has") {
 		t.Errorf("a node with a disk without a number gave %v", err)
 	}

@@ -76,7 +76,7 @@ func (f *Filesystem) parse(path string) (pathpolicy.Path, error) {
 	return f.paths.Parse(path, pathpolicy.MaxPath)
 }
 
-// PathExists implements [filesystem.Operations].
+// PathExists implements [published.FilesystemOperations].
 func (f *Filesystem) PathExists(ctx context.Context, path string) (_ bool, err error) {
 	defer f.options.Runner.Done("PathExists", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
@@ -86,7 +86,7 @@ func (f *Filesystem) PathExists(ctx context.Context, path string) (_ bool, err e
 	return f.paths.Exists(ctx, f.sys, p)
 }
 
-// Mkdir implements [filesystem.Operations].
+// Mkdir implements [published.FilesystemOperations].
 func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
 	defer f.options.Runner.Done("Mkdir", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
@@ -131,7 +131,7 @@ func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 	return nil
 }
 
-// IsSymlink implements [filesystem.Operations].
+// IsSymlink implements [published.FilesystemOperations].
 func (f *Filesystem) IsSymlink(ctx context.Context, path string) (_ bool, err error) {
 	defer f.options.Runner.Done("IsSymlink", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)

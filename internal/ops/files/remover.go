@@ -14,7 +14,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // remover removes entries of directories that are held open. It works through handles,
@@ -231,12 +230,12 @@ func (r *remover) unmount(ctx context.Context, e entry) error {
 	case errors.Is(err, winerr.ErrorNotAReparsePoint):
 		err = nil
 	case err == nil && link.IsMountPoint():
-		err = r.unmountVolume(ctx, file, volume.ID(link.Volume))
+		err = r.unmountVolume(ctx, file, csiproxy.VolumeID(link.Volume))
 	}
 	return closed(file, err)
 }
 
-func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id volume.ID) error {
+func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id csiproxy.VolumeID) error {
 	right, err := r.locks.TryLockVolume(ctx, id)
 	if err != nil {
 		return err
@@ -244,7 +243,7 @@ func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id v
 	defer right.Release()
 	link, err := file.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) || err == nil &&
-		!(link.IsMountPoint() && id.Equal(volume.ID(link.Volume))) {
+		!(link.IsMountPoint() && id.Equal(csiproxy.VolumeID(link.Volume))) {
 		return nil // another call has changed the entry; the caller reads it again
 	}
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Rmdir implements [filesystem.Operations].
+// Rmdir implements [published.FilesystemOperations].
 func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err error) {
 	defer f.options.Runner.Done("Rmdir", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)
@@ -86,7 +86,7 @@ func (f *Filesystem) report(r *remover, at pathpolicy.Entry) {
 	}
 }
 
-// RmdirContents implements [filesystem.Operations].
+// RmdirContents implements [published.FilesystemOperations].
 func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error) {
 	defer f.options.Runner.Done("RmdirContents", quote.Text(path), time.Now(), &err)
 	p, err := f.parse(path)

@@ -16,14 +16,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // newShares adds servers to the node, each with the share data, and maps that of the
 // first.
 func newShares(t *testing.T, sys *winsim.System, servers ...string) {
 	t.Helper()
-	password := secret.New("Tr0ub4dor&3")
+	password := csiproxy.NewSecret("Tr0ub4dor&3")
 	for _, server := range servers {
 		must(t, sys.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
 		must(t, sys.SMB().AddShare(smbserver.Share{Server: server, Name: "other"}))
@@ -73,7 +72,7 @@ func TestLinkToShare(t *testing.T) {
 func TestLinkToShareWithoutItsServer(t *testing.T) {
 	for name, happens := range map[string]func(sys *winsim.System) error{
 		"the password has changed": func(sys *winsim.System) error {
-			return sys.SMB().SetUser("server", "user", secret.New("another"))
+			return sys.SMB().SetUser("server", "user", csiproxy.NewSecret("another"))
 		},
 		"the server is down": func(sys *winsim.System) error {
 			return sys.SMB().SetState("server", smbserver.State{Unreachable: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// CreateSymlink implements [filesystem.Operations].
+// CreateSymlink implements [published.FilesystemOperations].
 func (f *Filesystem) CreateSymlink(ctx context.Context, sourcePath, targetPath string) (err error) {
 	defer f.options.Runner.Done("CreateSymlink", quote.Text(targetPath), time.Now(), &err)
 	target, err := f.parse(targetPath)

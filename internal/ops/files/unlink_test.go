@@ -22,7 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Only a symbolic link goes, and what PublishVolume leaves of one.
@@ -176,7 +175,7 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		second, _ := newVolume(t, sys)
 		const dir = kubelet + `\x`
 		mount(t, sys, dir, first)
-		right, err := locker.LockVolumeAlone(t.Context(), volume.ID(second), locks.ToChange)
+		right, err := locker.LockVolumeAlone(t.Context(), csiproxy.VolumeID(second), locks.ToChange)
 		must(t, err)
 		defer right.Release()
 		looks := 0

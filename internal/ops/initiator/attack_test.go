@@ -14,18 +14,17 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 // operations are those on a target with a session.
-var operations = map[string]func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error{
-	"ConnectTarget": func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error {
+var operations = map[string]func(ctx context.Context, i *initiator.Initiator, p csiproxy.ISCSIPortal) error{
+	"ConnectTarget": func(ctx context.Context, i *initiator.Initiator, p csiproxy.ISCSIPortal) error {
 		return i.ConnectTarget(ctx, p, name, noAuth)
 	},
-	"DisconnectTarget": func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error {
+	"DisconnectTarget": func(ctx context.Context, i *initiator.Initiator, p csiproxy.ISCSIPortal) error {
 		return i.DisconnectTarget(ctx, p, name)
 	},
-	"GetTargetDisks": func(ctx context.Context, i *initiator.Initiator, p iscsi.Portal) error {
+	"GetTargetDisks": func(ctx context.Context, i *initiator.Initiator, p csiproxy.ISCSIPortal) error {
 		_, err := i.GetTargetDisks(ctx, p, name)
 		return err
 	},
@@ -51,7 +50,7 @@ func TestPortalOfConnectedTarget(t *testing.T) {
 	several.Portals = []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}, {Address: "2001:db8::1", Port: 3260}}
 	for what, call := range operations {
 		t.Run(what, func(t *testing.T) {
-			for named, test := range map[iscsi.Portal]struct {
+			for named, test := range map[csiproxy.ISCSIPortal]struct {
 				forget bool // the portal at which the target was found
 				kind   error
 			}{
@@ -67,7 +66,7 @@ func TestPortalOfConnectedTarget(t *testing.T) {
 			} {
 				sys, i := newNode(t, winsim.Delays{}, several)
 				discovered(t, i)
-				must(t, i.ConnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name, noAuth))
+				must(t, i.ConnectTarget(t.Context(), csiproxy.ISCSIPortal{Address: "10.0.0.2"}, name, noAuth))
 				must(t, sys.ISCSI().SetPersistentLogin(win.ISCSILogin{Target: string(name), Portal: win.ISCSIPortal(named)}))
 				if test.forget {
 					must(t, i.RemoveTargetPortal(t.Context(), portal))

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const (
@@ -30,7 +28,7 @@ const (
 
 // awaitDisks returns the disks of a target, sorted. As long as one hasn't arrived, it
 // waits, and has the adapters rescan from time to time.
-func (i *Initiator) awaitDisks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) ([]disk.Number, error) {
+func (i *Initiator) awaitDisks(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) ([]csiproxy.DiskNumber, error) {
 	begin := time.Now()
 	rescan, interval := begin.Add(firstRescan), 2*firstRescan
 	var found devices
@@ -51,10 +49,10 @@ func (i *Initiator) awaitDisks(ctx context.Context, p win.ISCSIPortal, iqn iscsi
 // devices are the devices of a target, as far as the initiator lists them.
 type devices struct {
 	sessions int
-	ended    bool          // one of the sessions ended during the query
-	total    int           // of all kinds
-	pending  int           // disks that haven't arrived
-	numbers  []disk.Number // of those that have, sorted
+	ended    bool                  // one of the sessions ended during the query
+	total    int                   // of all kinds
+	pending  int                   // disks that haven't arrived
+	numbers  []csiproxy.DiskNumber // of those that have, sorted
 }
 
 func (d devices) complete() bool {
@@ -69,7 +67,7 @@ func (d devices) timeout() time.Duration {
 }
 
 // disks queries the devices of a target.
-func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) (devices, error) {
+func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) (devices, error) {
 	sessions, err := i.sessions(ctx, p, iqn)
 	if err != nil {
 		return devices{}, err
@@ -93,7 +91,7 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN)
 			case d.Device.DeviceNumber == win.NoNumber:
 				found.pending++
 			default:
-				found.numbers = append(found.numbers, disk.Number(d.Device.DeviceNumber))
+				found.numbers = append(found.numbers, csiproxy.DiskNumber(d.Device.DeviceNumber))
 			}
 		}
 	}
@@ -116,12 +114,12 @@ func (i *Initiator) rescan(ctx context.Context) error {
 }
 
 // LUNs returns which disks of the node are logical units of which targets.
-func (i *Initiator) LUNs(ctx context.Context) (map[disk.Number]storage.ISCSILUN, error) {
+func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error) {
 	sessions, err := query(ctx, i, i.sys.ISCSISessions)
 	if err != nil {
 		return nil, err
 	}
-	luns := make(map[disk.Number]storage.ISCSILUN)
+	luns := make(map[csiproxy.DiskNumber]csiproxy.ISCSILUN)
 	for _, s := range sessions {
 		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
@@ -134,7 +132,7 @@ func (i *Initiator) LUNs(ctx context.Context) (map[disk.Number]storage.ISCSILUN,
 		}
 		for _, d := range devices {
 			if d.Device.DeviceNumber != win.NoNumber {
-				luns[d.Device.DeviceNumber] = storage.ISCSILUN{IQN: iscsi.IQN(s.Target), LUN: uint32(d.SCSIAddress.LUN)}
+				luns[d.Device.DeviceNumber] = csiproxy.ISCSILUN{IQN: csiproxy.IQN(s.Target), LUN: uint32(d.SCSIAddress.LUN)}
 			}
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // The initiator's service is started by whichever call needs it.
@@ -47,7 +46,7 @@ func TestServiceIsStarted(t *testing.T) {
 			return err
 		},
 		"SetMutualCHAPSecret": func(ctx context.Context, i *initiator.Initiator) error {
-			return i.SetMutualCHAPSecret(ctx, secret.New("secretsecret"))
+			return i.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("secretsecret"))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

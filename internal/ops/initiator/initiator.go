@@ -21,7 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scm"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // System has the Windows calls that the operations on targets make.
@@ -68,10 +67,10 @@ func (i *Initiator) Of(sys System, log *slog.Logger) *Initiator {
 	return own
 }
 
-// SetMutualCHAPSecret implements [iscsi.Operations].
+// SetMutualCHAPSecret implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
-func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s secret.Text) (err error) {
+func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s csiproxy.Secret) (err error) {
 	defer i.options.Runner.Done("SetMutualCHAPSecret", "", time.Now(), &err)
 	if err := checkSecret(s); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (i *Initiator) SetMutualCHAPSecret(ctx context.Context, s secret.Text) (err
 	return i.setMutualSecret(ctx, s)
 }
 
-func (i *Initiator) setMutualSecret(ctx context.Context, s secret.Text) error {
+func (i *Initiator) setMutualSecret(ctx context.Context, s csiproxy.Secret) error {
 	err := i.call(ctx, func() error { return i.sys.SetISCSIInitiatorCHAPSecret(ctx, s) })
 	if err == nil {
 		i.options.Logger.Info("mutual CHAP secret set")

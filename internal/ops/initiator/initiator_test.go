@@ -14,7 +14,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -22,14 +21,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/google/go-cmp/cmp"
 )
 
 const (
-	name  = iscsi.IQN("iqn.2001-04.com.example:storage")
-	other = iscsi.IQN("iqn.2001-04.com.example:other")
+	name  = csiproxy.IQN("iqn.2001-04.com.example:storage")
+	other = csiproxy.IQN("iqn.2001-04.com.example:other")
 
 	login  = "LoginIScsiTargetW"
 	logout = "LogoutIScsiTarget"
@@ -39,8 +36,8 @@ var (
 	must    = simtest.Must
 	want    = simtest.WantError
 	counted = simtest.Counted
-	portal  = iscsi.Portal{Address: "10.0.0.1"}
-	noAuth  iscsi.Authentication
+	portal  = csiproxy.ISCSIPortal{Address: "10.0.0.1"}
+	noAuth  csiproxy.ISCSIAuthentication
 )
 
 // newNode returns a node on whose network there are targets with LUNs at the portal.
@@ -60,7 +57,7 @@ type testTarget struct {
 	LUNs []winsim.DiskSpec
 }
 
-func target(iqn iscsi.IQN, luns int) testTarget {
+func target(iqn csiproxy.IQN, luns int) testTarget {
 	spec := testTarget{Target: iscsitarget.Target{IQN: string(iqn)}}
 	for lun := range luns {
 		spec.LUNs = append(spec.LUNs, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: fmt.Sprintf("%s-%d", iqn, lun)})
@@ -96,16 +93,16 @@ func TestConnect(t *testing.T) {
 		want(t, err, csiproxy.ErrNotFound)
 		must(t, i.AddTargetPortal(ctx, portal))
 		must(t, i.AddTargetPortal(ctx, portal))
-		found, err := i.DiscoverTargetPortal(ctx, iscsi.Portal{Address: "10.0.0.1", Port: 3260})
+		found, err := i.DiscoverTargetPortal(ctx, csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260})
 		must(t, err)
-		simtest.Want(t, "found", found, []iscsi.IQN{other, name})
+		simtest.Want(t, "found", found, []csiproxy.IQN{other, name})
 		if disks, err := i.GetTargetDisks(ctx, portal, name); err != nil || len(disks) != 0 {
 			t.Errorf("before the login: %v, %v", disks, err)
 		}
 		must(t, i.ConnectTarget(ctx, portal, name, noAuth))
 		// The disks are there: nobody has to wait for them any more.
 		begin := time.Now()
-		numbers, err := i.GetTargetDisks(ctx, portal, iscsi.IQN(strings.ToUpper(string(name))))
+		numbers, err := i.GetTargetDisks(ctx, portal, csiproxy.IQN(strings.ToUpper(string(name))))
 		must(t, err)
 		if len(numbers) != 2 || numbers[0] >= numbers[1] || time.Since(begin) > 100*time.Millisecond {
 			t.Errorf("after the login: disks %v after %v", numbers, time.Since(begin))
@@ -116,7 +113,7 @@ func TestConnect(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		must(t, i.ConnectTarget(ctx, portal, iscsi.IQN(strings.ToUpper(string(name))), noAuth))
+		must(t, i.ConnectTarget(ctx, portal, csiproxy.IQN(strings.ToUpper(string(name))), noAuth))
 		simtest.Want(t, "logins", sys.Calls()[login], 1)
 		must(t, i.ConnectTarget(ctx, portal, other, noAuth))
 		must(t, i.DisconnectTarget(ctx, portal, name))
@@ -139,13 +136,13 @@ func TestPortals(t *testing.T) {
 	var logged strings.Builder
 	i := initiator.New(sys, initiator.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	for _, at := range []struct {
-		portal iscsi.Portal
-		found  []iscsi.IQN
+		portal csiproxy.ISCSIPortal
+		found  []csiproxy.IQN
 	}{
-		{portal, []iscsi.IQN{other, name}},
-		{iscsi.Portal{Address: "[2001:DB8:0::1]", Port: 860}, []iscsi.IQN{name}},
-		{iscsi.Portal{Address: "Storage.Example.com"}, []iscsi.IQN{name}},
-		{portal, []iscsi.IQN{other, name}},
+		{portal, []csiproxy.IQN{other, name}},
+		{csiproxy.ISCSIPortal{Address: "[2001:DB8:0::1]", Port: 860}, []csiproxy.IQN{name}},
+		{csiproxy.ISCSIPortal{Address: "Storage.Example.com"}, []csiproxy.IQN{name}},
+		{portal, []csiproxy.IQN{other, name}},
 	} {
 		must(t, i.AddTargetPortal(t.Context(), at.portal))
 		found, err := i.DiscoverTargetPortal(t.Context(), at.portal)
@@ -155,15 +152,15 @@ func TestPortals(t *testing.T) {
 	}
 	list, err := i.ListTargetPortals(t.Context())
 	must(t, err)
-	if diff := cmp.Diff([]iscsi.Portal{{Address: "10.0.0.1", Port: 3260}, {Address: "2001:db8::1", Port: 860},
+	if diff := cmp.Diff([]csiproxy.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}, {Address: "2001:db8::1", Port: 860},
 		{Address: "Storage.Example.com", Port: 3260}}, list); diff != "" {
 		t.Errorf("the portals (-want +got):\n%s", diff)
 	}
 	// Another port or address is another portal.
-	for _, p := range []iscsi.Portal{{Address: "2001:db8::1"}, {Address: "10.0.0.10"}} {
+	for _, p := range []csiproxy.ISCSIPortal{{Address: "2001:db8::1"}, {Address: "10.0.0.10"}} {
 		want(t, i.RemoveTargetPortal(t.Context(), p), csiproxy.ErrNotFound)
 	}
-	must(t, i.RemoveTargetPortal(t.Context(), iscsi.Portal{Address: "STORAGE.example.com"}))
+	must(t, i.RemoveTargetPortal(t.Context(), csiproxy.ISCSIPortal{Address: "STORAGE.example.com"}))
 
 	if text := logged.String(); strings.Contains(text, "level=WARN") {
 		t.Errorf("while all is well, the log has %q", text)
@@ -175,8 +172,8 @@ func TestPortals(t *testing.T) {
 	}
 	_, err = i.DiscoverTargetPortal(t.Context(), portal)
 	want(t, err, csiproxy.ErrUnavailable)
-	want(t, i.AddTargetPortal(t.Context(), iscsi.Portal{Address: "10.0.0.9"}), csiproxy.ErrUnavailable)
-	want(t, i.AddTargetPortal(t.Context(), iscsi.Portal{Address: "no.such.host"}), csiproxy.ErrUnavailable)
+	want(t, i.AddTargetPortal(t.Context(), csiproxy.ISCSIPortal{Address: "10.0.0.9"}), csiproxy.ErrUnavailable)
+	want(t, i.AddTargetPortal(t.Context(), csiproxy.ISCSIPortal{Address: "no.such.host"}), csiproxy.ErrUnavailable)
 	if list, err := i.ListTargetPortals(t.Context()); err != nil || len(list) != 2 {
 		t.Errorf("the portals are %v, %v", list, err)
 	}
@@ -202,9 +199,9 @@ func TestInvalidArguments(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1))
 	calls := sys.Calls()
 	ctx := t.Context()
-	bad := iscsi.Portal{Address: "a b"}
-	chap := func(typ iscsi.AuthType, user, text string) iscsi.Authentication {
-		return iscsi.Authentication{Type: typ, Username: user, Secret: secret.New(text)}
+	bad := csiproxy.ISCSIPortal{Address: "a b"}
+	chap := func(typ csiproxy.ISCSIAuthType, user, text string) csiproxy.ISCSIAuthentication {
+		return csiproxy.ISCSIAuthentication{Type: typ, Username: user, Secret: csiproxy.NewSecret(text)}
 	}
 	_, discoverErr := i.DiscoverTargetPortal(ctx, bad)
 	_, disksErr := i.GetTargetDisks(ctx, bad, name)
@@ -217,18 +214,18 @@ func TestInvalidArguments(t *testing.T) {
 		"DisconnectTarget":      i.DisconnectTarget(ctx, bad, name),
 		"DisconnectTarget from": i.DisconnectTarget(ctx, portal, ""),
 		"GetTargetDisks":        disksErr, "GetTargetDisks of": disksErr2,
-		"an empty user": i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "", "secretsecret")),
+		"an empty user": i.ConnectTarget(ctx, portal, name, chap(csiproxy.ISCSIOneWayCHAP, "", "secretsecret")),
 		"a long user": i.ConnectTarget(ctx, portal, name,
-			chap(iscsi.OneWayCHAP, strings.Repeat("u", 257), "secretsecret")),
-		"a null character":   i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "u\x00", "secretsecret")),
-		"a short secret":     i.ConnectTarget(ctx, portal, name, chap(iscsi.OneWayCHAP, "u", "secretsecre")),
-		"a long secret":      i.ConnectTarget(ctx, portal, name, chap(iscsi.MutualCHAP, "u", "secretsecretsecre")),
-		"no secret":          i.ConnectTarget(ctx, portal, name, iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "u"}),
+			chap(csiproxy.ISCSIOneWayCHAP, strings.Repeat("u", 257), "secretsecret")),
+		"a null character":   i.ConnectTarget(ctx, portal, name, chap(csiproxy.ISCSIOneWayCHAP, "u\x00", "secretsecret")),
+		"a short secret":     i.ConnectTarget(ctx, portal, name, chap(csiproxy.ISCSIOneWayCHAP, "u", "secretsecre")),
+		"a long secret":      i.ConnectTarget(ctx, portal, name, chap(csiproxy.ISCSIMutualCHAP, "u", "secretsecretsecre")),
+		"no secret":          i.ConnectTarget(ctx, portal, name, csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIMutualCHAP, Username: "u"}),
 		"a type":             i.ConnectTarget(ctx, portal, name, chap(3, "u", "secretsecret")),
 		"a negative type":    i.ConnectTarget(ctx, portal, name, chap(-1, "u", "secretsecret")),
-		"a short mutual one": i.SetMutualCHAPSecret(ctx, secret.New("secretsecre")),
-		"a long mutual one":  i.SetMutualCHAPSecret(ctx, secret.New("größegrößegröße")), // bytes count
-		"no mutual one":      i.SetMutualCHAPSecret(ctx, secret.Text{}),
+		"a short mutual one": i.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("secretsecre")),
+		"a long mutual one":  i.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("größegrößegröße")), // bytes count
+		"no mutual one":      i.SetMutualCHAPSecret(ctx, csiproxy.Secret{}),
 	} {
 		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
 		if strings.Contains(fmt.Sprint(err), "secretsecre") {
@@ -240,34 +237,34 @@ func TestInvalidArguments(t *testing.T) {
 
 func TestCHAP(t *testing.T) {
 	secured := target(name, 1)
-	secured.CHAPUser, secured.CHAPSecret, secured.MutualSecret = "user", secret.New("secretsecret"),
-		secret.New("targetsecret")
-	with := func(typ iscsi.AuthType, user, text string) iscsi.Authentication {
-		return iscsi.Authentication{Type: typ, Username: user, Secret: secret.New(text)}
+	secured.CHAPUser, secured.CHAPSecret, secured.MutualSecret = "user", csiproxy.NewSecret("secretsecret"),
+		csiproxy.NewSecret("targetsecret")
+	with := func(typ csiproxy.ISCSIAuthType, user, text string) csiproxy.ISCSIAuthentication {
+		return csiproxy.ISCSIAuthentication{Type: typ, Username: user, Secret: csiproxy.NewSecret(text)}
 	}
 	for what, test := range map[string]struct {
-		a      iscsi.Authentication
+		a      csiproxy.ISCSIAuthentication
 		mutual string
 		want   error
 	}{
-		"one way":                        {with(iscsi.OneWayCHAP, "user", "secretsecret"), "", nil},
-		"mutual":                         {with(iscsi.MutualCHAP, "user", "secretsecret"), "targetsecret", nil},
+		"one way":                        {with(csiproxy.ISCSIOneWayCHAP, "user", "secretsecret"), "", nil},
+		"mutual":                         {with(csiproxy.ISCSIMutualCHAP, "user", "secretsecret"), "targetsecret", nil},
 		"none":                           {noAuth, "", csiproxy.ErrUnauthenticated},
-		"another user":                   {with(iscsi.OneWayCHAP, "other", "secretsecret"), "", csiproxy.ErrUnauthenticated},
-		"another secret":                 {with(iscsi.OneWayCHAP, "user", "secretsecre2"), "", csiproxy.ErrUnauthenticated},
-		"mutual without one of the node": {with(iscsi.MutualCHAP, "user", "secretsecret"), "", csiproxy.ErrUnauthenticated},
-		"mutual with another of the node": {with(iscsi.MutualCHAP, "user", "secretsecret"), "another one!",
+		"another user":                   {with(csiproxy.ISCSIOneWayCHAP, "other", "secretsecret"), "", csiproxy.ErrUnauthenticated},
+		"another secret":                 {with(csiproxy.ISCSIOneWayCHAP, "user", "secretsecre2"), "", csiproxy.ErrUnauthenticated},
+		"mutual without one of the node": {with(csiproxy.ISCSIMutualCHAP, "user", "secretsecret"), "", csiproxy.ErrUnauthenticated},
+		"mutual with another of the node": {with(csiproxy.ISCSIMutualCHAP, "user", "secretsecret"), "another one!",
 			csiproxy.ErrUnauthenticated},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, i := newNode(t, winsim.Delays{}, secured)
 			discovered(t, i)
 			if test.mutual != "" {
-				must(t, i.SetMutualCHAPSecret(t.Context(), secret.New(test.mutual)))
+				must(t, i.SetMutualCHAPSecret(t.Context(), csiproxy.NewSecret(test.mutual)))
 			}
 			err := i.ConnectTarget(t.Context(), portal, name, test.a)
 			want(t, err, test.want)
-			if strings.Contains(fmt.Sprint(err), test.a.Secret.Reveal()) && test.a.Type != iscsi.NoAuth {
+			if strings.Contains(fmt.Sprint(err), test.a.Secret.Reveal()) && test.a.Type != csiproxy.ISCSINoAuth {
 				t.Errorf("the error shows the secret: %v", err)
 			}
 			disks, err := i.GetTargetDisks(t.Context(), portal, name)
@@ -373,7 +370,7 @@ func TestDiskInUse(t *testing.T) {
 func TestPersistentLogin(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1), target(other, 1))
 	discovered(t, i)
-	for _, iqn := range []iscsi.IQN{name, other} {
+	for _, iqn := range []csiproxy.IQN{name, other} {
 		must(t, i.ConnectTarget(t.Context(), portal, iqn, noAuth))
 		must(t, sys.ISCSI().SetPersistentLogin(
 			win.ISCSILogin{Target: string(iqn), Portal: win.ISCSIPortal{Address: portal.Address, Port: 3260}}))
@@ -386,13 +383,13 @@ func TestPersistentLogin(t *testing.T) {
 		}
 		return targets
 	}
-	want(t, i.DisconnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name), csiproxy.ErrFailedPrecondition)
+	want(t, i.DisconnectTarget(t.Context(), csiproxy.ISCSIPortal{Address: "10.0.0.2"}, name), csiproxy.ErrFailedPrecondition)
 	simtest.Want(t, "persistent logins", len(persistent()), 2)
 	must(t, i.DisconnectTarget(t.Context(), portal, name))
 	if got := persistent(); len(got) != 1 || got[0] != string(other) {
 		t.Errorf("the persistent logins are %q", got)
 	}
-	must(t, i.DisconnectTarget(t.Context(), iscsi.Portal{Address: "10.0.0.2"}, name)) // there is no session any more
+	must(t, i.DisconnectTarget(t.Context(), csiproxy.ISCSIPortal{Address: "10.0.0.2"}, name)) // there is no session any more
 	if got := persistent(); len(got) != 1 || got[0] != string(other) {
 		t.Errorf("the persistent logins are %q", got)
 	}
@@ -407,7 +404,7 @@ func TestChangedBySomebodyElse(t *testing.T) {
 	discovered(t, i)
 	must(t, sys.Fail(winsim.Match{Call: "GetIScsiTargetInformationW", Object: string(other)}, winerr.ISDSCTargetNotFound))
 	found, err := i.DiscoverTargetPortal(t.Context(), portal) // one of the targets goes
-	if diff := cmp.Diff([]iscsi.IQN{name}, found); err != nil || diff != "" {
+	if diff := cmp.Diff([]csiproxy.IQN{name}, found); err != nil || diff != "" {
 		t.Errorf("found: %v (-want +got):\n%s", err, diff)
 	}
 	must(t, i.ConnectTarget(t.Context(), portal, name, noAuth))
@@ -471,7 +468,7 @@ func (multipath) ISCSISessions(context.Context) ([]win.ISCSISession, error) {
 func (multipath) ISCSISessionDevices(_ context.Context, id win.ISCSISessionID) ([]win.ISCSIDevice, error) {
 	const tape = 0x1F
 	device := func(typ, number uint32) win.ISCSIDevice {
-		return win.ISCSIDevice{Device: win.DeviceNumber{DeviceType: typ, DeviceNumber: disk.Number(number)}}
+		return win.ISCSIDevice{Device: win.DeviceNumber{DeviceType: typ, DeviceNumber: csiproxy.DiskNumber(number)}}
 	}
 	if id.AdapterUnique == 3 {
 		return []win.ISCSIDevice{device(win.FileDeviceDisk, 4)}, nil
@@ -484,7 +481,7 @@ func TestDisksOfSeveralSessions(t *testing.T) {
 	sys, _ := newNode(t, winsim.Delays{})
 	i := initiator.New(multipath{sys}, initiator.Options{})
 	disks, err := i.GetTargetDisks(t.Context(), portal, name)
-	if diff := cmp.Diff([]disk.Number{3, 9}, disks); err != nil || diff != "" {
+	if diff := cmp.Diff([]csiproxy.DiskNumber{3, 9}, disks); err != nil || diff != "" {
 		t.Errorf("the disks: %v (-want +got):\n%s", err, diff)
 	}
 }

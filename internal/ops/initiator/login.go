@@ -9,19 +9,17 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // login is what Windows takes for a login to a target.
-func login(a iscsi.Authentication, p win.ISCSIPortal, target iscsi.IQN) (win.ISCSILogin, error) {
+func login(a csiproxy.ISCSIAuthentication, p win.ISCSIPortal, target csiproxy.IQN) (win.ISCSILogin, error) {
 	l := win.ISCSILogin{Target: string(target), Portal: p}
 	switch a.Type {
-	case iscsi.NoAuth:
+	case csiproxy.ISCSINoAuth:
 		return l, nil
-	case iscsi.OneWayCHAP:
+	case csiproxy.ISCSIOneWayCHAP:
 		l.AuthType = win.ISCSICHAP
-	case iscsi.MutualCHAP:
+	case csiproxy.ISCSIMutualCHAP:
 		l.AuthType = win.ISCSIMutualCHAP
 	default:
 		return l, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", int(a.Type))
@@ -41,7 +39,7 @@ func login(a iscsi.Authentication, p win.ISCSIPortal, target iscsi.IQN) (win.ISC
 
 // checkSecret returns an error if Windows doesn't accept a CHAP secret on a connection
 // without IPsec.
-func checkSecret(s secret.Text) error {
+func checkSecret(s csiproxy.Secret) error {
 	const shortest, longest = 12, 16
 	if n := len(s.Reveal()); n < shortest || n > longest {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a CHAP secret must have %d to %d bytes", shortest, longest)

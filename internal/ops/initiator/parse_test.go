@@ -8,14 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/iscsi"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 func TestCheckPortal(t *testing.T) {
-	for p, want := range map[iscsi.Portal]win.ISCSIPortal{
+	for p, want := range map[csiproxy.ISCSIPortal]win.ISCSIPortal{
 		{Address: "10.0.0.1", Port: 0}:                      {Address: "10.0.0.1", Port: 3260},
 		{Address: "10.0.0.1", Port: 860}:                    {Address: "10.0.0.1", Port: 860},
 		{Address: "Storage-1.example.com", Port: 3260}:      {Address: "Storage-1.example.com", Port: 3260},
@@ -34,7 +32,7 @@ func TestCheckPortal(t *testing.T) {
 		"2001:db8::1]", "::g",
 		"fe80::1%a b", "fe80::1%\x00", "fe80::1%ü", "höst", `\\host`, "*", "a*", strings.Repeat("a", 256),
 	} {
-		if got, err := checkPortal(iscsi.Portal{Address: address}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if got, err := checkPortal(csiproxy.ISCSIPortal{Address: address}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q is taken as %+v, %v", address, got, err)
 		}
 	}
@@ -96,14 +94,14 @@ func FuzzCheckPortal(f *testing.F) {
 		f.Add(s, uint16(0))
 	}
 	f.Fuzz(func(t *testing.T, address string, port uint16) {
-		p, err := checkPortal(iscsi.Portal{Address: address, Port: port})
+		p, err := checkPortal(csiproxy.ISCSIPortal{Address: address, Port: port})
 		if err != nil {
 			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 				t.Fatalf("%q: %v", address, err)
 			}
 			return
 		}
-		again, err := checkPortal(iscsi.Portal(p))
+		again, err := checkPortal(csiproxy.ISCSIPortal(p))
 		if err != nil || again != p || p.Port == 0 || strings.ContainsAny(p.Address, " \x00[]") || len(p.Address) > 255 {
 			t.Fatalf("%q is %+v, and that %+v, %v", address, p, again, err)
 		}

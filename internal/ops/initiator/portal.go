@@ -13,16 +13,15 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// AddTargetPortal implements [iscsi.Operations].
+// AddTargetPortal implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-addiscsisendtargetportalw
-func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) (err error) {
+func (i *Initiator) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
 	defer i.options.Runner.Done("AddTargetPortal", portalObject(p), time.Now(), &err)
 	want, err := checkPortal(p)
 	if err != nil {
@@ -41,7 +40,7 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) (err er
 		return nil
 	}
 	if err == nil {
-		i.options.Logger.Info("portal added", "portal", iscsi.Portal(want).String())
+		i.options.Logger.Info("portal added", "portal", csiproxy.ISCSIPortal(want).String())
 	}
 	return err
 }
@@ -52,15 +51,15 @@ func (i *Initiator) AddTargetPortal(ctx context.Context, p iscsi.Portal) (err er
 func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 	err := i.call(ctx, func() error { return i.sys.RefreshISCSISendTargetPortal(ctx, p) })
 	if err != nil && ctx.Err() == nil {
-		i.options.Logger.Warn("targets not discovered again", "portal", iscsi.Portal(p).String(), "err", err)
+		i.options.Logger.Warn("targets not discovered again", "portal", csiproxy.ISCSIPortal(p).String(), "err", err)
 	}
 }
 
-// DiscoverTargetPortal implements [iscsi.Operations].
+// DiscoverTargetPortal implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-refreshiscsisendtargetportalw,
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
-func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (_ []iscsi.IQN, err error) {
+func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (_ []csiproxy.IQN, err error) {
 	defer i.options.Runner.Done("DiscoverTargetPortal", portalObject(p), time.Now(), &err)
 	want, err := checkPortal(p)
 	if err != nil {
@@ -80,12 +79,12 @@ func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p iscsi.Portal) (_
 }
 
 // targetsOf returns the targets that were found at a portal.
-func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]iscsi.IQN, error) {
+func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiproxy.IQN, error) {
 	targets, err := query(ctx, i, i.sys.ISCSITargets)
 	if err != nil {
 		return nil, err
 	}
-	var found []iscsi.IQN
+	var found []csiproxy.IQN
 	for _, target := range targets {
 		portals, err := i.foundAt(ctx, target)
 		if errors.Is(err, winerr.ISDSCTargetNotFound) { // it has gone meanwhile
@@ -95,7 +94,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]iscsi.I
 			return nil, &csiproxy.Error{Object: "target " + target, Err: err}
 		}
 		if slices.ContainsFunc(portals, func(at win.ISCSIPortal) bool { return samePortal(at, p) }) {
-			found = append(found, iscsi.IQN(target))
+			found = append(found, csiproxy.IQN(target))
 		}
 	}
 	slices.Sort(found)
@@ -119,26 +118,26 @@ func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPort
 	return portals, nil
 }
 
-// ListTargetPortals implements [iscsi.Operations].
+// ListTargetPortals implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-reportiscsisendtargetportalsexw
-func (i *Initiator) ListTargetPortals(ctx context.Context) (_ []iscsi.Portal, err error) {
+func (i *Initiator) ListTargetPortals(ctx context.Context) (_ []csiproxy.ISCSIPortal, err error) {
 	defer i.options.Runner.Done("ListTargetPortals", "", time.Now(), &err)
 	known, err := query(ctx, i, i.sys.ISCSISendTargetPortals)
 	if err != nil {
 		return nil, err
 	}
-	var list []iscsi.Portal
+	var list []csiproxy.ISCSIPortal
 	for _, p := range known {
-		list = append(list, iscsi.Portal(p))
+		list = append(list, csiproxy.ISCSIPortal(p))
 	}
 	return list, nil
 }
 
-// RemoveTargetPortal implements [iscsi.Operations].
+// RemoveTargetPortal implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsisendtargetportalw
-func (i *Initiator) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) (err error) {
+func (i *Initiator) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
 	defer i.options.Runner.Done("RemoveTargetPortal", portalObject(p), time.Now(), &err)
 	want, err := checkPortal(p)
 	if err != nil {
@@ -153,7 +152,7 @@ func (i *Initiator) RemoveTargetPortal(ctx context.Context, p iscsi.Portal) (err
 	}
 	err = i.call(ctx, func() error { return i.sys.RemoveISCSISendTargetPortal(ctx, portal) })
 	if err == nil {
-		i.options.Logger.Info("portal removed", "portal", iscsi.Portal(portal).String())
+		i.options.Logger.Info("portal removed", "portal", csiproxy.ISCSIPortal(portal).String())
 	}
 	return err
 }
@@ -172,15 +171,15 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 }
 
 // portalObject names the portal in errors.
-func portalObject(p iscsi.Portal) string { return "portal " + strconv.Quote(p.String()) }
+func portalObject(p csiproxy.ISCSIPortal) string { return "portal " + strconv.Quote(p.String()) }
 
 // checkPortal returns the portal as Windows takes it: an IPv6 address without brackets and
 // in its shortest form.
-func checkPortal(p iscsi.Portal) (win.ISCSIPortal, error) {
+func checkPortal(p csiproxy.ISCSIPortal) (win.ISCSIPortal, error) {
 	const longest = 255 // ISCSI_TARGET_PORTALW has room for it and a null character
 	checked := win.ISCSIPortal{Address: plainAddress(p.Address), Port: p.Port}
 	if checked.Port == 0 {
-		checked.Port = iscsi.DefaultPort
+		checked.Port = csiproxy.DefaultISCSIPort
 	}
 	switch {
 	case p.Address == "":

@@ -11,22 +11,19 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// ConnectTarget implements [iscsi.Operations].
+// ConnectTarget implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
-func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+func (i *Initiator) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, a csiproxy.ISCSIAuthentication) error {
 	first := i.noteDriver(iqn)
-	err := i.Connect(ctx, p, iqn, storage.Login{Authentication: a})
+	err := i.Connect(ctx, p, iqn, csiproxy.ISCSILogin{ISCSIAuthentication: a})
 	if err != nil && first {
 		i.dropDriver(iqn)
 	}
@@ -35,7 +32,7 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi
 
 // noteDriver notes that a driver has connected a target by ConnectTarget. LogOut then keeps the target
 // connected until the driver disconnects it. first says whether the note is new.
-func (i *Initiator) noteDriver(iqn iscsi.IQN) (first bool) {
+func (i *Initiator) noteDriver(iqn csiproxy.IQN) (first bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	key := strings.ToLower(string(iqn))
@@ -45,13 +42,13 @@ func (i *Initiator) noteDriver(iqn iscsi.IQN) (first bool) {
 }
 
 // dropDriver drops the note.
-func (i *Initiator) dropDriver(iqn iscsi.IQN) {
+func (i *Initiator) dropDriver(iqn csiproxy.IQN) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.ofDrivers, strings.ToLower(string(iqn)))
 }
 
-func (i *Initiator) isOfDriver(iqn iscsi.IQN) bool {
+func (i *Initiator) isOfDriver(iqn csiproxy.IQN) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.ofDrivers[strings.ToLower(string(iqn))]
@@ -59,7 +56,7 @@ func (i *Initiator) isOfDriver(iqn iscsi.IQN) bool {
 
 // Connect is ConnectTarget for a login that may contain the node's mutual CHAP secret. It sets that
 // secret if the node has to log in.
-func (i *Initiator) Connect(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (err error) {
+func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (err error) {
 	defer i.options.Runner.Done("ConnectTarget", targetObject(iqn), time.Now(), &err)
 	login, err := checkLogin(p, iqn, l)
 	if err != nil {
@@ -99,7 +96,7 @@ func (i *Initiator) login(ctx context.Context, l win.ISCSILogin) error {
 		return err
 	})
 	if err == nil {
-		i.options.Logger.Info("target connected", "target", l.Target, "portal", iscsi.Portal(l.Portal).String())
+		i.options.Logger.Info("target connected", "target", l.Target, "portal", csiproxy.ISCSIPortal(l.Portal).String())
 	}
 	return err
 }
@@ -123,11 +120,11 @@ func (i *Initiator) discoverAndLogin(ctx context.Context, l win.ISCSILogin) erro
 // logoutTimeout is how long a logout is retried while the session is busy.
 const logoutTimeout = 5 * time.Second
 
-// DisconnectTarget implements [iscsi.Operations].
+// DisconnectTarget implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-logoutiscsitarget,
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
-func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (err error) {
+func (i *Initiator) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (err error) {
 	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
 	portal, err := checkPortal(p)
 	if err != nil {
@@ -155,13 +152,13 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p iscsi.Portal, iqn is
 }
 
 // CheckLogin checks the arguments of Connect, as far as that doesn't depend on the node's state.
-func (i *Initiator) CheckLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) error {
+func (i *Initiator) CheckLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) error {
 	_, err := checkLogin(p, iqn, l)
 	return err
 }
 
 // checkLogin checks the arguments of a login, and returns them as Windows takes them.
-func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin, error) {
+func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (win.ISCSILogin, error) {
 	portal, err := checkPortal(p)
 	if err != nil {
 		return win.ISCSILogin{}, err
@@ -170,7 +167,7 @@ func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin,
 		return win.ISCSILogin{}, err
 	}
 	if l.MutualSecret.Reveal() != "" {
-		if l.Type != iscsi.MutualCHAP {
+		if l.Type != csiproxy.ISCSIMutualCHAP {
 			return win.ISCSILogin{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 				"a mutual CHAP secret is given for a login without mutual CHAP")
 		}
@@ -178,14 +175,14 @@ func checkLogin(p iscsi.Portal, iqn iscsi.IQN, l storage.Login) (win.ISCSILogin,
 			return win.ISCSILogin{}, err
 		}
 	}
-	return login(l.Authentication, portal, iqn)
+	return login(l.ISCSIAuthentication, portal, iqn)
 }
 
 // LogOut ends the sessions with a target, and reports whether there were any. It keeps sessions
 // whose login Windows repeats when the node starts, since an administrator has set that up. It
 // also keeps those with a target that a driver has connected by ConnectTarget, until the driver
 // disconnects it: the driver may not have brought the target's disk online yet.
-func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (_ bool, err error) {
+func (i *Initiator) LogOut(ctx context.Context, iqn csiproxy.IQN) (_ bool, err error) {
 	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
 	unlock, err := i.lock(ctx, iqn)
 	if err != nil {
@@ -199,7 +196,7 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (_ bool, err erro
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return iqn.Equal(iscsi.IQN(l.Target)) }) {
+	if slices.ContainsFunc(logins, func(l win.ISCSIPersistentLogin) bool { return iqn.Equal(csiproxy.IQN(l.Target)) }) {
 		return false, nil
 	}
 	all, err := query(ctx, i, i.sys.ISCSISessions)
@@ -207,7 +204,7 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (_ bool, err erro
 		return false, err
 	}
 	at := slices.IndexFunc(all, func(s win.ISCSISession) bool {
-		return iqn.Equal(iscsi.IQN(s.Target)) && len(s.Portals) > 0
+		return iqn.Equal(csiproxy.IQN(s.Target)) && len(s.Portals) > 0
 	})
 	if at < 0 {
 		return false, nil
@@ -216,7 +213,7 @@ func (i *Initiator) LogOut(ctx context.Context, iqn iscsi.IQN) (_ bool, err erro
 }
 
 // logoutWhenFree retries logout for a moment while a disk of the target is in use.
-func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) error {
 	err := operation.Retry(ctx, logoutTimeout, retryInterval, busy, func() error { return i.logout(ctx, p, iqn) })
 	if busy(err) && ctx.Err() == nil {
 		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
@@ -226,13 +223,13 @@ func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn i
 }
 
 // forget removes the persistent logins to a target through a portal.
-func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) error {
 	logins, err := query(ctx, i, i.sys.ISCSIPersistentLogins)
 	if err != nil {
 		return err
 	}
 	for _, l := range logins {
-		if !iqn.Equal(iscsi.IQN(l.Target)) || !samePortal(l.Portal, p) {
+		if !iqn.Equal(csiproxy.IQN(l.Target)) || !samePortal(l.Portal, p) {
 			continue
 		}
 		err := i.sys.RemoveISCSIPersistentLogin(ctx, l)
@@ -240,7 +237,7 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 			return err
 		}
 		if err == nil {
-			i.options.Logger.Info("persistent login removed", "target", l.Target, "portal", iscsi.Portal(l.Portal).String())
+			i.options.Logger.Info("persistent login removed", "target", l.Target, "portal", csiproxy.ISCSIPortal(l.Portal).String())
 		}
 	}
 	return nil
@@ -248,7 +245,7 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 
 // logout ends the sessions with a target that there are now. It ends them by their ids, so a
 // session that somebody else begins meanwhile stays.
-func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) error {
+func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) error {
 	sessions, err := i.sessions(ctx, p, iqn)
 	if err != nil {
 		return err
@@ -256,7 +253,7 @@ func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN
 	for _, s := range sessions {
 		err := i.sys.LogoutISCSITarget(ctx, s.ID)
 		if err == nil {
-			i.options.Logger.Info("target disconnected", "target", s.Target, "portal", iscsi.Portal(p).String())
+			i.options.Logger.Info("target disconnected", "target", s.Target, "portal", csiproxy.ISCSIPortal(p).String())
 			continue
 		}
 		left, listErr := query(ctx, i, i.sys.ISCSISessions)
@@ -275,10 +272,10 @@ func busy(err error) bool {
 	return winerr.IsAny(err, winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCSessionBusy, winerr.ISDSCRemoveConnectionInProgress)
 }
 
-// GetTargetDisks implements [iscsi.Operations].
+// GetTargetDisks implements [published.ISCSIOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
-func (i *Initiator) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscsi.IQN) (_ []disk.Number, err error) {
+func (i *Initiator) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ []csiproxy.DiskNumber, err error) {
 	defer i.options.Runner.Done("GetTargetDisks", targetObject(iqn), time.Now(), &err)
 	portal, err := checkPortal(p)
 	if err != nil {
@@ -292,12 +289,12 @@ func (i *Initiator) GetTargetDisks(ctx context.Context, p iscsi.Portal, iqn iscs
 
 // sessions returns the sessions with a target. If there are any and p isn't one of the target's
 // portals, it returns an error: the caller then means another target.
-func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.IQN) ([]win.ISCSISession, error) {
+func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) ([]win.ISCSISession, error) {
 	all, err := query(ctx, i, i.sys.ISCSISessions)
 	if err != nil {
 		return nil, err
 	}
-	sessions := slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(iscsi.IQN(s.Target)) })
+	sessions := slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(csiproxy.IQN(s.Target)) })
 	if len(sessions) == 0 {
 		return nil, nil
 	}
@@ -320,7 +317,7 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.I
 		func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"the target is connected, but not through %s; its portals are %s",
-			quote.Text(iscsi.Portal(p).String()), portalList(portals))
+			quote.Text(csiproxy.ISCSIPortal(p).String()), portalList(portals))
 	}
 	return sessions, nil
 }
@@ -329,15 +326,15 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn iscsi.I
 func portalList(portals []win.ISCSIPortal) string {
 	var names []string
 	for _, p := range portals {
-		names = append(names, quote.Text(iscsi.Portal(p).String()))
+		names = append(names, quote.Text(csiproxy.ISCSIPortal(p).String()))
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-func (i *Initiator) lock(ctx context.Context, iqn iscsi.IQN) (unlock func(), err error) {
+func (i *Initiator) lock(ctx context.Context, iqn csiproxy.IQN) (unlock func(), err error) {
 	return i.locks.Lock(ctx, strings.ToLower(string(iqn)), targetObject(iqn))
 }
 
 // targetObject names the target in errors.
-func targetObject(n iscsi.IQN) string { return "target " + quote.Text(string(n)) }
+func targetObject(n csiproxy.IQN) string { return "target " + quote.Text(string(n)) }

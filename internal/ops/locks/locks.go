@@ -16,7 +16,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -25,7 +24,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Locker locks what is on one node. The groups of one node share it: without that they don't
@@ -41,7 +39,7 @@ type Locker struct {
 }
 
 // VolumeCheck returns an error for a volume that must not be locked.
-type VolumeCheck func(ctx context.Context, id volume.ID) error
+type VolumeCheck func(ctx context.Context, id csiproxy.VolumeID) error
 
 // New returns the locker of the node sys. Paths at which volumes and shares are mounted are those that paths
 // allows. The disks that Windows runs from, which only users knows, can't be locked.
@@ -88,7 +86,7 @@ func (d *LockedDisk) Release() {
 // LockedVolume is a volume that is locked for a change of where it is mounted, or of the links to it. Its
 // disk may have left the node.
 type LockedVolume struct {
-	ID volume.ID
+	ID csiproxy.VolumeID
 	*lock
 }
 
@@ -143,7 +141,7 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 //
 // LockDisk opens the disk before it waits for the lock. Meanwhile the disk may leave, or get another
 // number. So the caller verifies the disk directly before each change.
-func (l *Locker) LockDisk(ctx context.Context, n disk.Number, purpose Purpose) (d *LockedDisk, _ error) {
+func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Purpose) (d *LockedDisk, _ error) {
 	h, err := opendisk.Open(ctx, l.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return nil, err
@@ -170,7 +168,7 @@ func (l *Locker) LockDisk(ctx context.Context, n disk.Number, purpose Purpose) (
 
 // LockDiskOf locks the disk that a volume lies on, and returns where on the disk it lies.
 // It keeps no handle of the volume open: with one, Windows wouldn't format it.
-func (l *Locker) LockDiskOf(ctx context.Context, id volume.ID, purpose Purpose) (*LockedDisk, win.DiskExtent, error) {
+func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedDisk, win.DiskExtent, error) {
 	for {
 		extent, err := users.Extent(ctx, l.sys, id)
 		if err != nil {
@@ -186,7 +184,7 @@ func (l *Locker) LockDiskOf(ctx context.Context, id volume.ID, purpose Purpose) 
 
 // tryLockDiskOf is LockDiskOf for a volume that lay on disk n a moment ago. It returns a nil disk if the
 // volume lies on a disk of another number once disk n is locked.
-func (l *Locker) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number, purpose Purpose) (
+func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csiproxy.DiskNumber, purpose Purpose) (
 	_ *LockedDisk, extent win.DiskExtent, _ error) {
 	d, err := l.LockDisk(ctx, n, purpose)
 	if err != nil {
@@ -214,12 +212,12 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id volume.ID, n disk.Number,
 }
 
 // LockVolume locks a volume for a caller that has a disk locked, mostly the volume's.
-func (d *LockedDisk) LockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
+func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	return d.locker.LockVolumeAlone(ctx, id, d.purpose)
 }
 
 // LockVolumeAlone locks a volume for a caller that needn't lock its disk, which may have left.
-func (l *Locker) LockVolumeAlone(ctx context.Context, id volume.ID, purpose Purpose) (*LockedVolume, error) {
+func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedVolume, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
@@ -242,7 +240,7 @@ const tryTimeout = time.Second
 // TryLockVolume is LockVolumeAlone for a caller that only releases and holds directories open. The call that
 // has the lock may wait for one of these directories, so TryLockVolume waits for tryTimeout only. Then it
 // returns csiproxy.ErrUnavailable.
-func (l *Locker) TryLockVolume(ctx context.Context, id volume.ID) (*LockedVolume, error) {
+func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	v, err := l.LockVolumeAlone(soon, id, ToRelease)
@@ -331,7 +329,7 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (*lock, error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
-		v, err := l.LockVolumeAlone(ctx, volume.ID(to.Volume), ToChange)
+		v, err := l.LockVolumeAlone(ctx, csiproxy.VolumeID(to.Volume), ToChange)
 		if err != nil {
 			return nil, err
 		}

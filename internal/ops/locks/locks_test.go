@@ -13,7 +13,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -21,14 +20,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // node is a simulated node with a disk that has a volume.
 type node struct {
 	sim    *winsim.System
-	number disk.Number
-	id     volume.ID
+	number csiproxy.DiskNumber
+	id     csiproxy.VolumeID
 }
 
 func newNode(t *testing.T) node {
@@ -37,7 +35,7 @@ func newNode(t *testing.T) node {
 	n := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "moves"})
 	simtest.Partition(t, sim, n, 1)
 	sim.Settle()
-	return node{sim, n, volume.ID(sim.VolumesOfDisk(n)[0])}
+	return node{sim, n, csiproxy.VolumeID(sim.VolumesOfDisk(n)[0])}
 }
 
 // process returns the locker of another process.
@@ -159,7 +157,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 	held, err := n.process().LockVolumeAlone(t.Context(), n.id, locks.ToChange)
 	simtest.Must(t, err)
 	defer held.Release()
-	other := volume.ID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
+	other := csiproxy.VolumeID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
 	if other == n.id || !other.Equal(n.id) {
 		t.Fatalf("%s is no other name of %s", other, n.id)
 	}
@@ -416,7 +414,7 @@ func TestMountedAt(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				if kind == pathpolicy.MountedVolume {
-					r, err := other.LockVolumeAlone(ctx, volume.ID(to), locks.ToChange)
+					r, err := other.LockVolumeAlone(ctx, csiproxy.VolumeID(to), locks.ToChange)
 					return r, err
 				}
 				remote, err := unc.Parse(to)

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // operations are those that change the service middle, and how it and those around it
@@ -21,17 +21,17 @@ import (
 var operations = map[string]struct {
 	running bool // all of them before
 	call    func(ctx context.Context, m *machine.Machine) error
-	after   [3]system.Status // base, middle, top
+	after   [3]published.ServiceStatus // base, middle, top
 }{
 	"StartService": {
 		false,
 		func(ctx context.Context, m *machine.Machine) error { return m.StartService(ctx, "middle") },
-		[3]system.Status{system.Running, system.Running, system.Stopped},
+		[3]published.ServiceStatus{published.ServiceRunning, published.ServiceRunning, published.ServiceStopped},
 	},
 	"StopService": {
 		true,
 		func(ctx context.Context, m *machine.Machine) error { return m.StopService(ctx, "middle", true) },
-		[3]system.Status{system.Running, system.Stopped, system.Stopped},
+		[3]published.ServiceStatus{published.ServiceRunning, published.ServiceStopped, published.ServiceStopped},
 	},
 }
 
@@ -45,9 +45,9 @@ func prepared(t *testing.T, running bool) (*winsim.System, *machine.Machine) {
 	return sys, m
 }
 
-func checkStates(t *testing.T, m *machine.Machine, want [3]system.Status) {
+func checkStates(t *testing.T, m *machine.Machine, want [3]published.ServiceStatus) {
 	t.Helper()
-	simtest.Want(t, "the services", [3]system.Status{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")},
+	simtest.Want(t, "the services", [3]published.ServiceStatus{status(t, m, "base"), status(t, m, "middle"), status(t, m, "top")},
 		want)
 }
 
@@ -79,9 +79,9 @@ func TestServiceIsSwapped(t *testing.T) {
 				if err != nil && (op.running || csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition) {
 					t.Error(err)
 				}
-				want := system.Running
+				want := published.ServiceRunning
 				if op.running {
-					want = system.Stopped
+					want = published.ServiceStopped
 				}
 				if got := status(t, m, "alone"); err == nil && got != want {
 					t.Errorf("success, and it is %v", got)
@@ -108,7 +108,7 @@ func TestAnotherProcess(t *testing.T) {
 						t.Error(err)
 					}
 					must(t, op.call(t.Context(), m))
-					checkStates(t, m, [3]system.Status{system.Running, op.after[1], op.after[2]})
+					checkStates(t, m, [3]published.ServiceStatus{published.ServiceRunning, op.after[1], op.after[2]})
 				})
 			})
 		}

@@ -14,7 +14,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -51,7 +51,7 @@ func New(sys System, o Options) *Machine {
 	return &Machine{sys: sys, options: o}
 }
 
-// GetBIOSSerialNumber implements [system.Operations].
+// GetBIOSSerialNumber implements [published.SystemOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/cimwin32prov/win32-bios (SerialNumber)
 func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error) {
@@ -67,31 +67,31 @@ func (m *Machine) GetBIOSSerialNumber(ctx context.Context) (_ string, err error)
 	return serial, err
 }
 
-// GetService implements [system.Operations].
+// GetService implements [published.SystemOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatusex
-func (m *Machine) GetService(ctx context.Context, name string) (_ system.Service, err error) {
+func (m *Machine) GetService(ctx context.Context, name string) (_ published.Service, err error) {
 	defer m.options.Runner.Done("GetService", object(name), time.Now(), &err)
 	if err := winname.CheckService(name); err != nil {
-		return system.Service{}, err
+		return published.Service{}, err
 	}
 	s, err := m.sys.QueryService(ctx, name)
 	if err != nil {
-		return system.Service{}, err
+		return published.Service{}, err
 	}
-	return system.Service{DisplayName: s.DisplayName, StartType: system.StartType(s.StartType), Status: status(s.State)},
+	return published.Service{DisplayName: s.DisplayName, StartType: published.StartType(s.StartType), Status: status(s.State)},
 		nil
 }
 
 // status takes a state that Windows may get one day as Unknown.
-func status(s win.ServiceState) system.Status {
+func status(s win.ServiceState) published.ServiceStatus {
 	if s > win.ServicePaused {
-		return system.Unknown
+		return published.ServiceUnknown
 	}
-	return system.Status(s)
+	return published.ServiceStatus(s)
 }
 
-// StartService implements [system.Operations].
+// StartService implements [published.SystemOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-startservicew
 func (m *Machine) StartService(ctx context.Context, name string) (err error) {
@@ -102,7 +102,7 @@ func (m *Machine) StartService(ctx context.Context, name string) (err error) {
 	return scm.Start(ctx, m.sys, m.options.Logger, name)
 }
 
-// StopService implements [system.Operations].
+// StopService implements [published.SystemOperations].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-controlservice
 func (m *Machine) StopService(ctx context.Context, name string, force bool) (err error) {

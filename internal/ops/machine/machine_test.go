@@ -20,7 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -46,7 +46,7 @@ func newMachine(t *testing.T, delays winsim.Delays) (*winsim.System, *machine.Ma
 	return sys, machine.New(sys, machine.Options{})
 }
 
-func status(t *testing.T, m *machine.Machine, name string) system.Status {
+func status(t *testing.T, m *machine.Machine, name string) published.ServiceStatus {
 	t.Helper()
 	s, err := m.GetService(t.Context(), name)
 	must(t, err)
@@ -83,18 +83,18 @@ func TestOddHosts(t *testing.T) {
 	_, err = machine.New(odd{table: make([]byte, 8)}, machine.Options{}).GetBIOSSerialNumber(t.Context())
 	want(t, err, csiproxy.ErrNotFound)
 	got, err := machine.New(odd{service: win.Service{State: 8}}, machine.Options{}).GetService(t.Context(), "x")
-	if err != nil || got.Status != system.Unknown {
+	if err != nil || got.Status != published.ServiceUnknown {
 		t.Errorf("a state that there isn't is %+v, %v", got, err)
 	}
 }
 
 func TestGetService(t *testing.T) {
 	_, m := newMachine(t, winsim.Delays{})
-	for name, want := range map[string]system.Service{
-		"base":     {DisplayName: "The Base", StartType: system.Manual, Status: system.Stopped},
-		"BASE":     {DisplayName: "The Base", StartType: system.Manual, Status: system.Stopped},
-		"middle":   {DisplayName: "middle", StartType: system.Automatic, Status: system.Stopped},
-		"disabled": {DisplayName: "disabled", StartType: system.Disabled, Status: system.Stopped},
+	for name, want := range map[string]published.Service{
+		"base":     {DisplayName: "The Base", StartType: published.StartTypeManual, Status: published.ServiceStopped},
+		"BASE":     {DisplayName: "The Base", StartType: published.StartTypeManual, Status: published.ServiceStopped},
+		"middle":   {DisplayName: "middle", StartType: published.StartTypeAutomatic, Status: published.ServiceStopped},
+		"disabled": {DisplayName: "disabled", StartType: published.StartTypeDisabled, Status: published.ServiceStopped},
 	} {
 		got, err := m.GetService(t.Context(), name)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -102,7 +102,7 @@ func TestGetService(t *testing.T) {
 		}
 	}
 	must(t, m.StartService(t.Context(), "base"))
-	simtest.Want(t, "a running service", status(t, m, "base"), system.Running)
+	simtest.Want(t, "a running service", status(t, m, "base"), published.ServiceRunning)
 	_, err := m.GetService(t.Context(), "nothing")
 	want(t, err, csiproxy.ErrNotFound)
 }
@@ -127,8 +127,8 @@ func TestStartAndStop(t *testing.T) {
 		ctx := t.Context()
 		for range 2 {
 			must(t, m.StartService(ctx, "top"))
-			if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"),
-				status(t, m, "top")}; got != [3]system.Status{system.Running, system.Running, system.Running} {
+			if got := [3]published.ServiceStatus{status(t, m, "base"), status(t, m, "middle"),
+				status(t, m, "top")}; got != [3]published.ServiceStatus{published.ServiceRunning, published.ServiceRunning, published.ServiceRunning} {
 				t.Errorf("after the start: %v", got)
 			}
 		}
@@ -136,8 +136,8 @@ func TestStartAndStop(t *testing.T) {
 		want(t, err, csiproxy.ErrFailedPrecondition, "top, middle") // the services in the way
 		for range 2 {
 			must(t, m.StopService(ctx, "base", true))
-			if got := [3]system.Status{status(t, m, "base"), status(t, m, "middle"),
-				status(t, m, "top")}; got != [3]system.Status{system.Stopped, system.Stopped, system.Stopped} {
+			if got := [3]published.ServiceStatus{status(t, m, "base"), status(t, m, "middle"),
+				status(t, m, "top")}; got != [3]published.ServiceStatus{published.ServiceStopped, published.ServiceStopped, published.ServiceStopped} {
 				t.Errorf("after the stop: %v", got)
 			}
 		}
@@ -189,5 +189,5 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	simtest.Want(t, "service base", status(t, m, "base"), system.Stopped)
+	simtest.Want(t, "service base", status(t, m, "base"), published.ServiceStopped)
 }

@@ -14,15 +14,12 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // act is an operation that changes something, or something that happens to the node.
@@ -54,8 +51,8 @@ type start struct {
 
 	// What prepared sets.
 	file   string // that has the node
-	number disk.Number
-	volume volume.ID
+	number csiproxy.DiskNumber
+	volume csiproxy.VolumeID
 	took   time.Duration
 }
 
@@ -135,7 +132,7 @@ func (r *rig) publishedShare() {
 	r.must(r.process().Storage.PublishVolume(context.Background(), share, podShare))
 }
 
-func stage(change func(*storage.StageVolumeRequest)) func(context.Context, *rig, *nodeops.Node) (any, error) {
+func stage(change func(*csiproxy.StageVolumeRequest)) func(context.Context, *rig, *nodeops.Node) (any, error) {
 	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
 		request := stageRequest
 		change(&request)
@@ -143,7 +140,7 @@ func stage(change func(*storage.StageVolumeRequest)) func(context.Context, *rig,
 	}
 }
 
-func unstage(request storage.UnstageVolumeRequest) func(context.Context, *rig, *nodeops.Node) (any, error) {
+func unstage(request csiproxy.UnstageVolumeRequest) func(context.Context, *rig, *nodeops.Node) (any, error) {
 	return func(ctx context.Context, _ *rig, n *nodeops.Node) (any, error) {
 		done, err := n.Storage.UnstageVolume(ctx, request)
 		return done.Unmounted, err // who takes the disk offline doesn't matter
@@ -211,16 +208,16 @@ var acts = []act{
 	{name: "Rmdir of the pod by force", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Filesystem.Rmdir(ctx, simtest.Kubelet+`\pods\6a1c2d3e`, true)
 	})},
-	{name: "StageVolume", on: aVolume, run: stage(func(*storage.StageVolumeRequest) {})},
+	{name: "StageVolume", on: aVolume, run: stage(func(*csiproxy.StageVolumeRequest) {})},
 	{name: "StageVolume read-only", on: aVolume,
-		run: stage(func(r *storage.StageVolumeRequest) { r.ReadOnly, r.Grow = true, false })},
+		run: stage(func(r *csiproxy.StageVolumeRequest) { r.ReadOnly, r.Grow = true, false })},
 	{name: "StageVolume elsewhere", on: aVolume,
-		run: stage(func(r *storage.StageVolumeRequest) { r.StagingPath = elsewhere })},
-	{name: "UnstageVolume", on: aVolume, run: unstage(storage.UnstageVolumeRequest{StagingPath: staging})},
+		run: stage(func(r *csiproxy.StageVolumeRequest) { r.StagingPath = elsewhere })},
+	{name: "UnstageVolume", on: aVolume, run: unstage(csiproxy.UnstageVolumeRequest{StagingPath: staging})},
 	{name: "UnstageVolume of the disk", on: aVolume,
-		run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})},
+		run: unstage(csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})},
 	{name: "UnstageVolume by force", on: aVolume,
-		run: unstage(storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk, Force: true})},
+		run: unstage(csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk, Force: true})},
 	{name: "PublishVolume", on: aVolume, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Storage.PublishVolume(ctx, staging, target)
 	})},
@@ -228,11 +225,11 @@ var acts = []act{
 		return n.Storage.UnpublishVolume(ctx, target)
 	})},
 	{name: "ExpandVolume", on: aVolume, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		return n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging, Wait: time.Second})
+		return n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: staging, Wait: time.Second})
 	}},
 	{name: "CheckVolume with a spot fix", on: aVolume,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-			checked, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			checked, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
 			if errors.Is(err, csiproxy.ErrFailedPrecondition) {
 				err = nil // if there is nothing to repair, it doesn't matter that it may not
 			}
@@ -262,18 +259,18 @@ var acts = []act{
 			return n.Storage.StageShare(ctx, request)
 		})},
 	{name: "UnstageShare", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+		done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 		return done.Unmapped, err // who removes the link doesn't matter
 	}},
 	{name: "UnstageShare of the remote path", on: aShare,
 		run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			// Who removes the mapping doesn't matter: this, or the StageShare itself that has made
 			// it and fails, or makes it anew before it makes the link.
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share + "2", RemotePath: `\\server\data`})
 			return err
 		})},
 	{name: "UnstageVolume of the share", on: aShare, run: func(ctx context.Context, r *rig, n *nodeops.Node) (any, error) {
-		done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+		done, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: share})
 		return done.Unmapped, err
 	}},
 	{name: "PublishVolume of the share", on: aShare, run: plain(func(ctx context.Context, r *rig, n *nodeops.Node) error {

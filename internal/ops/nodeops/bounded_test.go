@@ -12,28 +12,24 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Every operation of the library ends with its caller's context while Windows doesn't answer, and says
 // for what it has waited.
 func TestEveryOperationIsBounded(t *testing.T) {
-	const id = volume.ID(`\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`)
+	const id = csiproxy.VolumeID(`\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`)
 	arguments := []any{ // by type
-		disk.Number(0), uint32(1), int64(1 << 30), true, id, iscsi.Portal{Address: "10.0.0.1", Port: 3260},
-		iscsi.IQN("iqn.2026-01.example:target"), iscsi.Authentication{}, user, secret.New("0123456789abc"),
-		storage.Selector{}, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "x"}, StagingPath: staging},
-		storage.UnstageVolumeRequest{StagingPath: staging}, storage.ExpandVolumeRequest{Path: staging},
-		shareRequest(staging), storage.UnstageShareRequest{StagingPath: staging, RemotePath: `\\server\data`},
-		storage.CheckVolumeRequest{Path: staging},
+		csiproxy.DiskNumber(0), uint32(1), int64(1 << 30), true, id, csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260},
+		csiproxy.IQN("iqn.2026-01.example:target"), csiproxy.ISCSIAuthentication{}, user, csiproxy.NewSecret("0123456789abc"),
+		csiproxy.Selector{}, csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "x"}, StagingPath: staging},
+		csiproxy.UnstageVolumeRequest{StagingPath: staging}, csiproxy.ExpandVolumeRequest{Path: staging},
+		shareRequest(staging), csiproxy.UnstageShareRequest{StagingPath: staging, RemotePath: `\\server\data`},
+		csiproxy.CheckVolumeRequest{Path: staging},
 	}
 	texts := map[string][]string{ // by method; else a path
 		"FindDiskByPage83": {"0123"}, "NewSMBGlobalMapping": {`\\server\data`, ""},

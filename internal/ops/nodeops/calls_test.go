@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // How many more calls to Windows an operation makes at most for each further disk on the node.
@@ -49,13 +49,13 @@ func countCalls(t *testing.T, others int) map[string]int {
 	process, ctx := r.process(), t.Context()
 	n := process.Storage
 	stage := func() error {
-		_, err := n.StageVolume(ctx, storage.StageVolumeRequest{
-			Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
+		_, err := n.StageVolume(ctx, csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
 		})
 		return err
 	}
 	unstage := func() error {
-		_, err := n.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+		_, err := n.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
 		return err
 	}
 	counts := make(map[string]int)
@@ -69,7 +69,7 @@ func countCalls(t *testing.T, others int) map[string]int {
 		{"GetVolume", func() error { _, err := n.GetVolume(ctx, staging); return err }},
 		{"ListVolumes", func() error { _, err := n.ListVolumes(ctx); return err }},
 		{"ListDisks of one serial number", func() error {
-			_, err := n.ListDisks(ctx, storage.Selector{SerialNumber: "vol-1"})
+			_, err := n.ListDisks(ctx, csiproxy.Selector{SerialNumber: "vol-1"})
 			return err
 		}},
 		{"UnpublishVolume", func() error { return n.UnpublishVolume(ctx, target) }},
@@ -107,7 +107,7 @@ func TestCallsOfListVolumes(t *testing.T) {
 			path := fmt.Sprintf(simtest.Kubelet+`\plugins\example\pv-%d-%d\globalmount`, volumes, i)
 			serial := fmt.Sprintf("vol-%d-%d", volumes, i)
 			r.attach(winsim.DiskSpec{Serial: serial})
-			_, err := n.StageVolume(ctx, storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: serial},
+			_, err := n.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: serial},
 				StagingPath: path})
 			r.must(err)
 			r.must(n.PublishVolume(ctx, path, fmt.Sprintf(simtest.Kubelet+`\pods\pod-%d-%d\volumes\kubernetes.io~csi\pv\mount`, volumes, i)))

@@ -10,21 +10,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Servers that have died, whose calls fail after half a minute, keep nobody from live
 // servers, however often their drivers repeat the calls.
 func TestDeadServers(t *testing.T) {
 	const driversOfShare = 2
-	user := smb.Credentials{Username: "user", Password: secret.New("password")}
+	user := csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}
 	for name, count := range map[string]struct{ servers, paths int }{
 		"64 servers":                  {64, 1},
 		"8 servers with 4 paths each": {8, 4},

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // lifeOfDriver are the operations of a volume's life, and how many more calls to Windows each makes at most for a driver
@@ -38,7 +37,7 @@ var lifeOfDriver = []struct {
 		return second(ops.Storage.ListVolumes(tb.Context()))
 	}},
 	{"ListDisks", 0, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
-		return second(ops.Storage.ListDisks(tb.Context(), storage.Selector{}))
+		return second(ops.Storage.ListDisks(tb.Context(), csiproxy.Selector{}))
 	}},
 	{"ListDiskIDs", 0, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
 		return second(ops.Disk.ListDiskIDs(tb.Context()))
@@ -52,8 +51,8 @@ var lifeOfDriver = []struct {
 }
 
 func stageOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {
-	return second(ops.Storage.StageVolume(tb.Context(), storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: d.serial}, StagingPath: d.staging}))
+	return second(ops.Storage.StageVolume(tb.Context(), csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging}))
 }
 
 func publishOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {
@@ -61,7 +60,7 @@ func publishOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 }
 
 func unstageOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {
-	return second(ops.Storage.UnstageVolume(tb.Context(), storage.UnstageVolumeRequest{StagingPath: d.staging}))
+	return second(ops.Storage.UnstageVolume(tb.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging}))
 }
 
 // addCallsOfLife notes how many calls to Windows each operation makes at most: the driver's own, or those of a node
@@ -133,7 +132,7 @@ func TestAnothersCopyAtEachCall(t *testing.T) {
 			return ops.Volume.MountVolume(tb.Context(), d.volume, d.staging+"-new")
 		}},
 		"CheckVolume": {true, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
-			return second(ops.Storage.CheckVolume(tb.Context(), storage.CheckVolumeRequest{Path: d.staging, SpotFix: true}))
+			return second(ops.Storage.CheckVolume(tb.Context(), csiproxy.CheckVolumeRequest{Path: d.staging, SpotFix: true}))
 		}},
 	} {
 		if simtest.Sampled() && name != "StageVolume" && name != "MountVolume" {
@@ -148,7 +147,7 @@ func TestAnothersCopyAtEachCall(t *testing.T) {
 					w.sim.Settle()
 					if c.staged {
 						w.must(stageOf(t, d.Operations, d))
-						d.volume = volume.ID(w.sim.VolumesOfDisk(n)[0])
+						d.volume = csiproxy.VolumeID(w.sim.VolumesOfDisk(n)[0])
 					}
 					before(w.sim, func(winsim.Call) {
 						w.sim.OnCall(nil)

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -23,10 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // tenants is a node with two drivers, each with a disk, a staged and published volume, a share and a target.
@@ -40,15 +35,15 @@ type tenants struct {
 type tenant struct {
 	nodeops.Operations
 	name            string
-	number          disk.Number // of a disk with the volume
-	raw             disk.Number // of a blank disk
+	number          csiproxy.DiskNumber // of a disk with the volume
+	raw             csiproxy.DiskNumber // of a blank disk
 	serial, page83  string
-	volume          volume.ID
+	volume          csiproxy.VolumeID
 	staging, target string // of the volume
 	share           string
 	shareStaging    string
-	portal          iscsi.Portal
-	iqn             iscsi.IQN
+	portal          csiproxy.ISCSIPortal
+	iqn             csiproxy.IQN
 	service         string
 	vendor          string
 }
@@ -68,14 +63,14 @@ func newTenants(t testing.TB) *tenants {
 			staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\` + name + `\1\globalmount`,
 			target:  simtest.Kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\pv-1\mount`,
 			share:   `\\` + []string{"server", "other"}[i] + `\data`, shareStaging: simtest.Kubelet + `\plugins\` + name + `\share`,
-			portal: []iscsi.Portal{portal, {Address: "10.0.0.2", Port: 3260}}[i],
-			iqn:    []iscsi.IQN{iqn, "iqn.2026-01.com.example:vol-2"}[i],
+			portal: []csiproxy.ISCSIPortal{portal, {Address: "10.0.0.2", Port: 3260}}[i],
+			iqn:    []csiproxy.IQN{iqn, "iqn.2026-01.com.example:vol-2"}[i],
 		}
 		w.own[name] = d
 		drivers = append(drivers, nodeops.Driver{Driver: scope.Driver{Name: name,
 			Disks:    []scope.DiskPattern{{Vendor: d.vendor, Product: "Disk*"}},
 			Servers:  []string{[]string{"server", "other"}[i]},
-			Portals:  []iscsi.Portal{d.portal},
+			Portals:  []csiproxy.ISCSIPortal{d.portal},
 			Services: []string{d.service}}})
 	}
 	r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.2026-01.com.example:vol-2",
@@ -92,22 +87,22 @@ func newTenants(t testing.TB) *tenants {
 // begin has a driver stage and publish all that it has.
 func (w *tenants) begin(d *tenant) {
 	ctx := context.Background()
-	attach := func(serial string) disk.Number {
+	attach := func(serial string) csiproxy.DiskNumber {
 		return w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: serial})
 	}
 	d.number, d.raw = attach(d.serial), attach(d.vendor+"-raw")
-	staged, err := d.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: d.serial}, StagingPath: d.staging})
+	staged, err := d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging})
 	w.must(err)
 	d.volume = staged.VolumeID
 	ids, err := d.Disk.ListDiskIDs(ctx)
 	w.must(err)
 	d.page83 = ids[d.number].Page83
 	w.must(d.Storage.PublishVolume(ctx, d.staging, d.target))
-	w.must(d.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: d.share, StagingPath: d.shareStaging,
+	w.must(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: d.shareStaging,
 		Credentials: user}))
 	w.must(d.ISCSI.AddTargetPortal(ctx, d.portal))
-	w.must(d.ISCSI.ConnectTarget(ctx, d.portal, d.iqn, iscsi.Authentication{}))
+	w.must(d.ISCSI.ConnectTarget(ctx, d.portal, d.iqn, csiproxy.ISCSIAuthentication{}))
 	w.must(w.sim.WriteFile(d.staging+file, []byte("precious")))
 }
 
@@ -115,9 +110,9 @@ func (w *tenants) begin(d *tenant) {
 func (w *tenants) end(d *tenant) {
 	ctx := context.Background()
 	w.must(d.Storage.UnpublishVolume(ctx, d.target))
-	_, err := d.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: d.staging})
+	_, err := d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
 	w.must(err)
-	unstaged, err := d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: d.shareStaging})
+	unstaged, err := d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: d.shareStaging})
 	w.must(err)
 	simtest.Want(w.t, "the share is unmapped", unstaged.Unmapped, true)
 	w.must(d.ISCSI.DisconnectTarget(ctx, d.portal, d.iqn))
@@ -169,7 +164,7 @@ func TestDriversSideBySide(t *testing.T) {
 		}
 		slices.Sort(paths)
 		simtest.Want(t, "mounts of "+d.name, fmt.Sprint(paths), fmt.Sprint(slices.Sorted(slices.Values([]string{d.staging, d.shareStaging, d.target}))))
-		all, err := d.Storage.ListDisks(t.Context(), storage.Selector{})
+		all, err := d.Storage.ListDisks(t.Context(), csiproxy.Selector{})
 		w.must(err)
 		for _, one := range all {
 			if one.Vendor != d.vendor && (one.ISCSI == nil || one.ISCSI.IQN != d.iqn) {
@@ -256,13 +251,13 @@ func attempts() []attempt {
 				return none(d.SMB.NewSMBGlobalMapping(ctx, d.share, path(other), user))
 			}},
 			{name: "StageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: path(other), Disk: storage.Selector{SerialNumber: d.serial}, Wait: -1})))
+				return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: path(other), Disk: csiproxy.Selector{SerialNumber: d.serial}, Wait: -1})))
 			}},
 			{name: "StageVolume of its blank disk", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: path(other), Disk: storage.Selector{Number: &d.raw}})))
+				return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: path(other), Disk: csiproxy.Selector{Number: &d.raw}})))
 			}},
 			{name: "UnstageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
+				return none(second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
 			}},
 			{name: "PublishVolume of it", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(d.Storage.PublishVolume(ctx, path(other), d.target+"-new"))
@@ -274,19 +269,19 @@ func attempts() []attempt {
 				return none(d.Storage.UnpublishVolume(ctx, path(other)))
 			}},
 			{name: "ExpandVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: path(other)})))
+				return none(second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: path(other)})))
 			}},
 			{name: "GetVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(second(d.Storage.GetVolume(ctx, path(other))))
 			}},
 			{name: "CheckVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: path(other), SpotFix: true})))
+				return none(second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: path(other), SpotFix: true})))
 			}},
 			{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: d.share, StagingPath: path(other), Credentials: user}))
+				return none(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: path(other), Credentials: user}))
 			}},
 			{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path(other)})))
+				return none(second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path(other)})))
 			}},
 		}
 	}
@@ -307,16 +302,16 @@ func attempts() []attempt {
 			all = append(all, a)
 		}
 	}
-	for what, selector := range map[string]func(other *tenant) storage.Selector{
-		"number":  func(other *tenant) storage.Selector { return storage.Selector{Number: &other.number} },
-		"serial":  func(other *tenant) storage.Selector { return storage.Selector{SerialNumber: other.serial} },
-		"page 83": func(other *tenant) storage.Selector { return storage.Selector{Identifier: other.page83} },
-		"vendor":  func(other *tenant) storage.Selector { return storage.Selector{Vendor: other.vendor} },
-		"raw":     func(other *tenant) storage.Selector { return storage.Selector{Number: &other.raw} },
+	for what, selector := range map[string]func(other *tenant) csiproxy.Selector{
+		"number":  func(other *tenant) csiproxy.Selector { return csiproxy.Selector{Number: &other.number} },
+		"serial":  func(other *tenant) csiproxy.Selector { return csiproxy.Selector{SerialNumber: other.serial} },
+		"page 83": func(other *tenant) csiproxy.Selector { return csiproxy.Selector{Identifier: other.page83} },
+		"vendor":  func(other *tenant) csiproxy.Selector { return csiproxy.Selector{Vendor: other.vendor} },
+		"raw":     func(other *tenant) csiproxy.Selector { return csiproxy.Selector{Number: &other.raw} },
 	} {
 		all = append(all,
 			attempt{name: "StageVolume by " + what, call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: d.staging + "-new", Disk: selector(other), Wait: -1})))
+				return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Disk: selector(other), Wait: -1})))
 			}},
 			attempt{name: "ListDisks by " + what, call: func(ctx context.Context, d, other *tenant) (any, error) {
 				list, err := d.Storage.ListDisks(ctx, selector(other))
@@ -326,41 +321,55 @@ func attempts() []attempt {
 				return list, err
 			}})
 	}
-	byDisk := func(name string, call func(ctx context.Context, d *tenant, n disk.Number) error) {
+	byDisk := func(name string, call func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error) {
 		all = append(all,
 			attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.number)) }},
 			attempt{name: name + " of a blank one", call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.raw)) }})
 	}
-	byDisk("PartitionDisk", func(ctx context.Context, d *tenant, n disk.Number) error { return d.Disk.PartitionDisk(ctx, n) })
-	byDisk("GetDiskStats", func(ctx context.Context, d *tenant, n disk.Number) error { return second(d.Disk.GetDiskStats(ctx, n)) })
-	byDisk("GetDiskState", func(ctx context.Context, d *tenant, n disk.Number) error { return second(d.Disk.GetDiskState(ctx, n)) })
-	byDisk("SetDiskState offline", func(ctx context.Context, d *tenant, n disk.Number) error { return d.Disk.SetDiskState(ctx, n, false) })
-	byDisk("SetDiskState online", func(ctx context.Context, d *tenant, n disk.Number) error { return d.Disk.SetDiskState(ctx, n, true) })
-	byDisk("ListVolumesOnDisk", func(ctx context.Context, d *tenant, n disk.Number) error {
+	byDisk("PartitionDisk", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error { return d.Disk.PartitionDisk(ctx, n) })
+	byDisk("GetDiskStats", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
+		return second(d.Disk.GetDiskStats(ctx, n))
+	})
+	byDisk("GetDiskState", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
+		return second(d.Disk.GetDiskState(ctx, n))
+	})
+	byDisk("SetDiskState offline", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
+		return d.Disk.SetDiskState(ctx, n, false)
+	})
+	byDisk("SetDiskState online", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
+		return d.Disk.SetDiskState(ctx, n, true)
+	})
+	byDisk("ListVolumesOnDisk", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
 		return second(d.Volume.ListVolumesOnDisk(ctx, n, 0))
 	})
-	byDisk("DataVolumeOfDisk", func(ctx context.Context, d *tenant, n disk.Number) error {
+	byDisk("DataVolumeOfDisk", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
 		return second(d.Volume.DataVolumeOfDisk(ctx, n))
 	})
-	byVolume := func(name string, call func(ctx context.Context, d *tenant, id volume.ID) error) {
+	byVolume := func(name string, call func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error) {
 		all = append(all, attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.volume)) }})
 	}
-	byVolume("IsVolumeFormatted", func(ctx context.Context, d *tenant, id volume.ID) error {
+	byVolume("IsVolumeFormatted", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return second(d.Volume.IsVolumeFormatted(ctx, id))
 	})
-	byVolume("FormatVolume", func(ctx context.Context, d *tenant, id volume.ID) error { return d.Volume.FormatVolume(ctx, id) })
-	byVolume("ResizeVolume", func(ctx context.Context, d *tenant, id volume.ID) error { return d.Volume.ResizeVolume(ctx, id, 0) })
-	byVolume("GetVolumeStats", func(ctx context.Context, d *tenant, id volume.ID) error {
+	byVolume("FormatVolume", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
+		return d.Volume.FormatVolume(ctx, id)
+	})
+	byVolume("ResizeVolume", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
+		return d.Volume.ResizeVolume(ctx, id, 0)
+	})
+	byVolume("GetVolumeStats", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return second(d.Volume.GetVolumeStats(ctx, id))
 	})
-	byVolume("WriteVolumeCache", func(ctx context.Context, d *tenant, id volume.ID) error { return d.Volume.WriteVolumeCache(ctx, id) })
-	byVolume("GetDiskNumberFromVolumeID", func(ctx context.Context, d *tenant, id volume.ID) error {
+	byVolume("WriteVolumeCache", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
+		return d.Volume.WriteVolumeCache(ctx, id)
+	})
+	byVolume("GetDiskNumberFromVolumeID", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return second(d.Volume.GetDiskNumberFromVolumeID(ctx, id))
 	})
-	byVolume("MountVolume in its own directory", func(ctx context.Context, d *tenant, id volume.ID) error {
+	byVolume("MountVolume in its own directory", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return d.Volume.MountVolume(ctx, id, d.staging+"-new")
 	})
-	byVolume("UnmountVolume in its own directory", func(ctx context.Context, d *tenant, id volume.ID) error {
+	byVolume("UnmountVolume in its own directory", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return d.Volume.UnmountVolume(ctx, id, d.staging)
 	})
 	all = append(all,
@@ -380,10 +389,10 @@ func attempts() []attempt {
 			return none(d.SMB.RemoveSMBGlobalMapping(ctx, strings.ToUpper(other.share)+`\`))
 		}},
 		attempt{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new", Credentials: user}))
+			return none(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new", Credentials: user}))
 		}},
 		attempt{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.Storage.UnstageShare(ctx, storage.UnstageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new"})))
+			return none(second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new"})))
 		}},
 		attempt{name: "GetVolume of a share", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return none(second(d.Storage.GetVolume(ctx, other.share)))
@@ -398,10 +407,10 @@ func attempts() []attempt {
 			return none(d.ISCSI.RemoveTargetPortal(ctx, other.portal))
 		}},
 		attempt{name: "ConnectTarget", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.ISCSI.ConnectTarget(ctx, other.portal, other.iqn, iscsi.Authentication{}))
+			return none(d.ISCSI.ConnectTarget(ctx, other.portal, other.iqn, csiproxy.ISCSIAuthentication{}))
 		}},
 		attempt{name: "ConnectTarget by its own portal", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.ISCSI.ConnectTarget(ctx, d.portal, other.iqn, iscsi.Authentication{}))
+			return none(d.ISCSI.ConnectTarget(ctx, d.portal, other.iqn, csiproxy.ISCSIAuthentication{}))
 		}},
 		attempt{name: "GetService", call: func(ctx context.Context, d, other *tenant) (any, error) {
 			return none(second(d.System.GetService(ctx, other.service)))
@@ -416,8 +425,8 @@ func attempts() []attempt {
 			return none(d.System.StopService(ctx, "msiscsi", false))
 		}},
 		attempt{name: "StageVolume of a target", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.Storage.StageVolume(ctx, storage.StageVolumeRequest{StagingPath: d.staging + "-new", Wait: -1,
-				Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: other.portal, IQN: other.iqn}}, Login: storage.Login{Authentication: iscsi.Authentication{Secret: secret.New("")}}})))
+			return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Wait: -1,
+				Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: other.portal, IQN: other.iqn}}, Login: csiproxy.ISCSILogin{ISCSIAuthentication: csiproxy.ISCSIAuthentication{Secret: csiproxy.NewSecret("")}}})))
 		}},
 	)
 	return all
@@ -467,10 +476,10 @@ func TestDiskThatFitsTwoDrivers(t *testing.T) {
 		simtest.WantErrorOf(t, name, n.Driver(name).Disk.PartitionDisk(t.Context(), both), csiproxy.ErrNotFound)
 	}
 	r.must(n.Driver(blue).Disk.PartitionDisk(t.Context(), own))
-	all, err := n.Storage.ListDisks(t.Context(), storage.Selector{})
+	all, err := n.Storage.ListDisks(t.Context(), csiproxy.Selector{})
 	r.must(err)
 	for _, d := range all {
-		simtest.Want(t, fmt.Sprint("driver of ", d), d.Driver, map[disk.Number]string{own: blue}[d.Number])
+		simtest.Want(t, fmt.Sprint("driver of ", d), d.Driver, map[csiproxy.DiskNumber]string{own: blue}[d.Number])
 	}
 }
 
@@ -478,7 +487,7 @@ func TestDiskThatFitsTwoDrivers(t *testing.T) {
 func TestCopyOfAnothersDisk(t *testing.T) {
 	w := newTenants(t)
 	d, other := w.own[red], w.own[blue]
-	at := disk.Number(4711)
+	at := csiproxy.DiskNumber(4711)
 	original := w.attach(winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Number: &at})
 	simtest.Partition(t, w.sim, original, 1)
 	w.sim.Settle()
@@ -491,13 +500,13 @@ func TestCopyOfAnothersDisk(t *testing.T) {
 		if !own {
 			ops, name = w.node.Operations, "a copy of disk 4711"
 		}
-		list, err := ops.Storage.ListDisks(t.Context(), storage.Selector{SerialNumber: "copy"})
+		list, err := ops.Storage.ListDisks(t.Context(), csiproxy.Selector{SerialNumber: "copy"})
 		w.must(err)
 		texts := map[string]string{"ListDisks": list[0].OfflineReason}
 		for what, err := range map[string]error{
 			"SetDiskState": ops.Disk.SetDiskState(t.Context(), copied, true),
-			"StageVolume": second(ops.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{ReadOnly: true,
-				Disk: storage.Selector{SerialNumber: "copy"}, StagingPath: d.staging})),
+			"StageVolume": second(ops.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{ReadOnly: true,
+				Disk: csiproxy.Selector{SerialNumber: "copy"}, StagingPath: d.staging})),
 		} {
 			simtest.WantErrorOf(t, what, err, csiproxy.ErrFailedPrecondition)
 			texts[what] = fmt.Sprint(err)
@@ -523,7 +532,7 @@ func TestAnothersShare(t *testing.T) {
 	for name, ask := range map[string]func(path string) error{
 		"GetVolume": func(path string) error { return second(d.Storage.GetVolume(t.Context(), path)) },
 		"ExpandVolume": func(path string) error {
-			return second(d.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: path}))
+			return second(d.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: path}))
 		},
 		"GetVolumeIDFromTargetPath":        func(path string) error { return second(d.Volume.GetVolumeIDFromTargetPath(t.Context(), path)) },
 		"GetClosestVolumeIDFromTargetPath": func(path string) error { return second(d.Volume.GetClosestVolumeIDFromTargetPath(t.Context(), path)) },
@@ -589,7 +598,7 @@ func TestMissingDiskOfDriver(t *testing.T) {
 	for what, err := range map[string]error{
 		"UnpublishVolume": other.Storage.UnpublishVolume(t.Context(), d.target),
 		"Rmdir":           other.Filesystem.Rmdir(t.Context(), d.target, true),
-		"UnstageVolume":   second(other.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: d.staging, Force: true})),
+		"UnstageVolume":   second(other.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging, Force: true})),
 		"UnmountVolume":   other.Volume.UnmountVolume(t.Context(), d.volume, d.staging),
 	} {
 		if err == nil {
@@ -643,7 +652,7 @@ func TestPlantedLinksOfDriver(t *testing.T) {
 		"Mkdir":          d.Filesystem.Mkdir(t.Context(), d.staging+`\planted\made`),
 		"Rmdir":          d.Filesystem.Rmdir(t.Context(), d.staging+`\planted`+file, true),
 		"GetVolumeStats": second(d.Volume.GetVolumeIDFromTargetPath(t.Context(), d.staging+`\planted`)),
-		"ExpandVolume":   second(d.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: d.staging + `\directory\planted`})),
+		"ExpandVolume":   second(d.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: d.staging + `\directory\planted`})),
 	} {
 		simtest.WantErrorOf(t, what, err, csiproxy.ErrPermissionDenied)
 	}
@@ -676,8 +685,8 @@ func TestDriversThatOverlap(t *testing.T) {
 		"a directory outside": {driver(red, func(d *nodeops.Driver) { d.Dirs = []string{`C:\Windows`} })},
 		"servers": {driver(red, func(d *nodeops.Driver) { d.Servers = []string{".example.com"} }),
 			driver(blue, func(d *nodeops.Driver) { d.Servers = []string{"FILES.example.com"} })},
-		"portals": {driver(red, func(d *nodeops.Driver) { d.Portals = []iscsi.Portal{{Address: "10.0.0.1"}} }),
-			driver(blue, func(d *nodeops.Driver) { d.Portals = []iscsi.Portal{{Address: "10.0.0.1", Port: 3260}} })},
+		"portals": {driver(red, func(d *nodeops.Driver) { d.Portals = []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}} }),
+			driver(blue, func(d *nodeops.Driver) { d.Portals = []csiproxy.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}} })},
 		"all disks":        {driver(red, func(d *nodeops.Driver) { d.Disks = []scope.DiskPattern{{}} })},
 		"no name":          {driver("", nil)},
 		"a path as a name": {driver(`a\b`, nil)},

@@ -12,7 +12,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A link into a directory without its volume is a problem wherever one looks.
@@ -32,7 +31,7 @@ func TestLinkIntoADirectoryWithoutItsVolume(t *testing.T) {
 	simtest.Want(t, "marked", listed != "", true)
 	v, err := n.Storage.GetVolume(ctx, target)
 	r.must(err)
-	if len(v.Conditions) != 1 || v.Conditions[0].Reason != storage.NotMounted || !v.Conditions[0].Inaccessible {
+	if len(v.Conditions) != 1 || v.Conditions[0].Reason != csiproxy.ReasonNotMounted || !v.Conditions[0].Inaccessible {
 		t.Errorf("the published path has the conditions %v", v.Conditions)
 	}
 	_, err = n.Storage.GetVolume(ctx, staging)

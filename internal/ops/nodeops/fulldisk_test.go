@@ -12,12 +12,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // noRoom are the errors of a drive C: that is full or write-protected.
@@ -127,7 +127,7 @@ type release struct {
 	released func(r *rig) error
 }
 
-func unstages(request storage.UnstageVolumeRequest) func(context.Context, *rig, *nodeops.Node) error {
+func unstages(request csiproxy.UnstageVolumeRequest) func(context.Context, *rig, *nodeops.Node) error {
 	return func(ctx context.Context, _ *rig, n *nodeops.Node) error {
 		_, err := n.Storage.UnstageVolume(ctx, request)
 		return err
@@ -154,19 +154,19 @@ var releases = []release{
 	{"UnmountVolume", (*rig).mounted, func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Volume.UnmountVolume(ctx, r.volume, staging)
 	}, isUnmounted},
-	{"UnstageVolume", (*rig).mounted, unstages(storage.UnstageVolumeRequest{StagingPath: staging}), isUnstaged},
+	{"UnstageVolume", (*rig).mounted, unstages(csiproxy.UnstageVolumeRequest{StagingPath: staging}), isUnstaged},
 	{"UnstageVolume by force", (*rig).published,
-		unstages(storage.UnstageVolumeRequest{StagingPath: staging, Force: true}), isUnstaged},
+		unstages(csiproxy.UnstageVolumeRequest{StagingPath: staging, Force: true}), isUnstaged},
 	{"UnstageVolume of iSCSI", func(r *rig) {
 		staged, err := r.process().Storage.StageVolume(context.Background(), targetRequest)
 		r.must(err)
 		r.number, r.volume = staged.Disk, staged.VolumeID
-	}, unstages(storage.UnstageVolumeRequest{StagingPath: staging, Disk: targetRequest.Disk}), isGone(staging)},
+	}, unstages(csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: targetRequest.Disk}), isGone(staging)},
 	{"SetDiskState offline", (*rig).formatted, func(ctx context.Context, r *rig, n *nodeops.Node) error {
 		return n.Disk.SetDiskState(ctx, r.number, false)
 	}, isOffline},
 	{"UnstageShare", (*rig).shared, func(ctx context.Context, _ *rig, n *nodeops.Node) error {
-		_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+		_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 		return err
 	}, (*rig).unshared},
 	{"RemoveSMBGlobalMapping", (*rig).mapped, func(ctx context.Context, _ *rig, n *nodeops.Node) error {

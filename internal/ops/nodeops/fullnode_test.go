@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // What a pod costs an operation on a volume of another one at most, in calls to Windows: two
@@ -25,11 +25,11 @@ var fullNodeOperations = map[string]struct {
 	run     func(ctx context.Context, n *nodeops.Node) error
 }{
 	"UnstageVolume": {(*rig).mounted, func(ctx context.Context, n *nodeops.Node) error {
-		done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+		done, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
 		return want("unmounted, and the disk offline", done.Unmounted && done.DiskOffline, true, err)
 	}},
 	"UnstageShare": {(*rig).shared, func(ctx context.Context, n *nodeops.Node) error {
-		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+		done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 		return want("unmapped", done.Unmapped, true, err)
 	}},
 	"ListVolumes": {(*rig).published, func(ctx context.Context, n *nodeops.Node) error {

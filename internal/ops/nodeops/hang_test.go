@@ -15,11 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // bystanders are operations on other objects than those of any scenario.
@@ -27,7 +27,7 @@ func bystanders(r *rig) map[string]func(ctx context.Context, n *nodeops.Node) er
 	other := r.attach(winsim.DiskSpec{Serial: "other"})
 	simtest.Partition(r.t, r.sim, other, 1)
 	r.sim.Settle()
-	name := volume.ID(r.sim.VolumesOfDisk(other)[0])
+	name := csiproxy.VolumeID(r.sim.VolumesOfDisk(other)[0])
 	r.must(r.sim.FormatVolume(context.Background(), string(name), win.FormatOptions{FileSystem: "NTFS"}))
 	staged := simtest.Kubelet + `\plugins\other\pv-3\globalmount`
 	simtest.Mount(r.t, r.sim, staged, string(name))

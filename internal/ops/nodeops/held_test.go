@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // rightful are the calls that change what the locks are for, as the test below writes them.
@@ -42,7 +41,7 @@ func TestRightsAreHeld(t *testing.T) {
 	}
 	const noLock = "delete:" // it only makes use less
 	r.raw(true)
-	var other disk.Number
+	var other csiproxy.DiskNumber
 	for _, c := range []struct {
 		name string
 		run  func() error
@@ -55,11 +54,11 @@ func TestRightsAreHeld(t *testing.T) {
 		{"Rmdir of a link", func() error { return n.Filesystem.Rmdir(ctx, target, false) }, noLock},
 		{"ExpandVolume", func() error {
 			r.must(r.sim.GrowDisk(r.number, 20<<30))
-			_, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: staging})
+			_, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: staging})
 			return err
 		}, "grow: disk, extend: disk"},
 		{"UnstageVolume", func() error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
 			return err
 		}, "unmount: disk volume, delete: disk volume, attributes: disk volume"},
 		{"SetDiskState", func() error { return n.Disk.SetDiskState(ctx, r.number, true) }, "attributes: disk"},
@@ -75,12 +74,12 @@ func TestRightsAreHeld(t *testing.T) {
 			"unmount: volume, " + noLock},
 		{"StageShare", func() error {
 			return n.Storage.StageShare(ctx,
-				storage.StageShareRequest{RemotePath: remote, StagingPath: share, Credentials: user})
+				csiproxy.StageShareRequest{RemotePath: remote, StagingPath: share, Credentials: user})
 		}, "map: share, link: share"},
 		{"PublishVolume of a share", func() error { return n.Storage.PublishVolume(ctx, share, podShare) }, "link: share"},
 		{"UnpublishVolume of a share", func() error { return n.Storage.UnpublishVolume(ctx, podShare) }, noLock},
 		{"UnstageShare", func() error {
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 			return err
 		}, "unmap: share, delete: share"},
 		{"NewSmbGlobalMapping", func() error { return n.SMB.NewSMBGlobalMapping(ctx, remote, share, user) },

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -43,7 +42,7 @@ func (m *model) life(v *pv) {
 	}
 }
 
-func (m *model) find(ctx context.Context, n *nodeops.Node, v *pv) (disk.Number, error) {
+func (m *model) find(ctx context.Context, n *nodeops.Node, v *pv) (csiproxy.DiskNumber, error) {
 	if err := n.Disk.Rescan(ctx); err != nil {
 		return 0, err
 	}

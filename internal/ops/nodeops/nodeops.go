@@ -13,8 +13,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
@@ -31,11 +29,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // DefaultKubeletPath is the directory that kubelet uses on Windows.
@@ -71,13 +65,13 @@ type Driver struct {
 
 // Operations are the operations of a node, by group: the fields of node.Node.
 type Operations struct {
-	Disk       disk.Operations
-	Volume     volume.Operations
-	Filesystem filesystem.Operations
-	SMB        smb.Operations
-	ISCSI      iscsi.Operations
-	System     system.Operations
-	Storage    storage.Operations
+	Disk       published.DiskOperations
+	Volume     published.VolumeOperations
+	Filesystem published.FilesystemOperations
+	SMB        published.SMBOperations
+	ISCSI      published.ISCSIOperations
+	System     published.SystemOperations
+	Storage    csiproxy.StorageOperations
 }
 
 // Node is the operations with what bears them.
@@ -119,7 +113,7 @@ func (n *Node) MakeLockFile(ctx context.Context) error { return n.locks.MakeLock
 // New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for
 // bad options, and for drivers that can't be told apart.
 func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
-	if err := (storage.FormatOptions{Writers: o.VolumeWriters}).Validate(); err != nil {
+	if err := (csiproxy.FormatOptions{Writers: o.VolumeWriters}).Validate(); err != nil {
 		return nil, err
 	}
 	if o.KubeletPath == "" {
@@ -213,7 +207,7 @@ func ofDriver(d Driver, sys *scope.System, o Options, node *staging.Staging) (
 	within, err := node.Paths.Within(pathpolicy.Territory{
 		Driver: d.Name, Dirs: d.Dirs, Share: d.HasShare,
 		Volume: func(ctx context.Context, name string) (string, error) {
-			err := sys.CheckVolume(ctx, volume.ID(name))
+			err := sys.CheckVolume(ctx, csiproxy.VolumeID(name))
 			if errors.Is(err, csiproxy.ErrNotFound) {
 				return "it isn't on a disk of the driver", nil
 			}

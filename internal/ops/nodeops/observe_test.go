@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -30,7 +29,7 @@ type observation struct {
 // observer looks at a node. It uses the node up: it writes files, and brings all disks back.
 type observer struct {
 	*rig
-	names  map[disk.Number]string // of the disks: their serial numbers
+	names  map[csiproxy.DiskNumber]string // of the disks: their serial numbers
 	lines  []string
 	broken []string
 }
@@ -38,7 +37,7 @@ type observer struct {
 func (r *rig) observe() observation {
 	r.t.Helper()
 	r.sim.OnCall(nil)
-	o := observer{rig: r, names: make(map[disk.Number]string)}
+	o := observer{rig: r, names: make(map[csiproxy.DiskNumber]string)}
 	for _, info := range r.sim.Disks() {
 		if strings.HasPrefix(info.Spec.Serial, "vol-") {
 			o.names[info.Number] = info.Spec.Serial

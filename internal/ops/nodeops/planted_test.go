@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // A pod makes thousands of links to volumes and shares, its own and others', where it may
@@ -29,15 +29,15 @@ func TestPlantedLinks(t *testing.T) {
 	} {
 		for name, run := range map[string]func(ctx context.Context, n *nodeops.Node) error{
 			"UnstageVolume": func(ctx context.Context, n *nodeops.Node) error {
-				done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+				done, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
 				return want("unmounted, and the disk offline", done.Unmounted && done.DiskOffline, true, err)
 			},
 			"CheckVolume": func(ctx context.Context, n *nodeops.Node) error {
-				done, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+				done, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
 				return want("repaired", done.Fixed, true, err)
 			},
 			"UnstageShare": func(ctx context.Context, n *nodeops.Node) error {
-				done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+				done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 				return want("unmapped", done.Unmapped, true, err)
 			},
 			"CleanUp": func(ctx context.Context, n *nodeops.Node) error {

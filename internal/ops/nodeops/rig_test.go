@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
@@ -16,10 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const (
@@ -29,9 +25,9 @@ const (
 )
 
 var (
-	user   = smb.Credentials{Username: "user", Password: secret.New("password")}
-	portal = iscsi.Portal{Address: "10.0.0.1", Port: 3260}
-	iqn    = iscsi.IQN("iqn.2026-01.com.example:vol-1")
+	user   = csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}
+	portal = csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+	iqn    = csiproxy.IQN("iqn.2026-01.com.example:vol-1")
 )
 
 // rig is a node that a scenario works on.
@@ -39,8 +35,8 @@ type rig struct {
 	t   testing.TB
 	sim *winsim.System
 
-	number disk.Number // of the disk that the scenario is about
-	volume volume.ID   // of its data partition, if it has one
+	number csiproxy.DiskNumber // of the disk that the scenario is about
+	volume csiproxy.VolumeID   // of its data partition, if it has one
 
 	writers []string // at the roots of volumes, by the processes' options
 
@@ -84,7 +80,7 @@ func (r *rig) process() *nodeops.Node {
 	return n
 }
 
-func (r *rig) attach(spec winsim.DiskSpec) disk.Number {
+func (r *rig) attach(spec winsim.DiskSpec) csiproxy.DiskNumber {
 	r.t.Helper()
 	return simtest.Attach(r.t, r.sim, spec)
 }
@@ -124,7 +120,7 @@ func (r *rig) mountedBeside() {
 	r.raw(false)
 	simtest.Partition(r.t, r.sim, r.number, 2)
 	r.sim.Settle()
-	r.volume = volume.ID(r.sim.VolumesOfDisk(r.number)[0])
+	r.volume = csiproxy.VolumeID(r.sim.VolumesOfDisk(r.number)[0])
 	r.must(r.process().Volume.FormatVolume(context.Background(), r.volume))
 	r.mount()
 }
@@ -138,7 +134,7 @@ func (r *rig) mount() {
 func (r *rig) connected() {
 	n := r.process()
 	r.must(n.ISCSI.AddTargetPortal(context.Background(), portal))
-	r.must(n.ISCSI.ConnectTarget(context.Background(), portal, iqn, iscsi.Authentication{}))
+	r.must(n.ISCSI.ConnectTarget(context.Background(), portal, iqn, csiproxy.ISCSIAuthentication{}))
 }
 
 func (r *rig) mapped() {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
@@ -18,16 +19,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Any number of calls that servers, targets and services keep waiting don't keep
 // others from disks, files, and servers that answer.
 func TestRoomBesideThoseThatWait(t *testing.T) {
 	const operations = 8
-	user := smb.Credentials{Username: "user", Password: secret.New("password")}
+	user := csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}
 	link := simtest.Kubelet + `\link`
 	alive := func(ctx context.Context, n *nodeops.Node) error {
 		return n.SMB.NewSMBGlobalMapping(ctx, `\\alive\data`, "", user)
@@ -87,11 +85,11 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 			prepare: func(t *testing.T, sys *winsim.System, n *nodeops.Node) {
 				portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 				simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.x", Portals: []win.ISCSIPortal{portal}}))
-				simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
+				simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), csiproxy.ISCSIPortal(portal)))
 				simtest.Must(t, sys.Delay(winsim.Match{Call: "LoginIScsiTargetW"}, time.Hour))
 			},
 			call: func(ctx context.Context, n *nodeops.Node, i int) error {
-				return n.ISCSI.ConnectTarget(ctx, iscsi.Portal{Address: "10.0.0.1"}, "iqn.x", iscsi.Authentication{})
+				return n.ISCSI.ConnectTarget(ctx, csiproxy.ISCSIPortal{Address: "10.0.0.1"}, "iqn.x", csiproxy.ISCSIAuthentication{})
 			},
 			other: func(ctx context.Context, n *nodeops.Node) error {
 				_, err := n.ISCSI.ListTargetPortals(ctx)
@@ -162,11 +160,11 @@ func TestTargetDisksBesideASilentAdapter(t *testing.T) {
 		simtest.Must(t, sys.ISCSI().AddTarget(target, winsim.DiskSpec{SizeBytes: 1 << 30}))
 		n, err := nodeops.New(sys, nodeops.Options{})
 		simtest.Must(t, err)
-		simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), iscsi.Portal(portal)))
+		simtest.Must(t, n.ISCSI.AddTargetPortal(t.Context(), csiproxy.ISCSIPortal(portal)))
 		simtest.Must(t, sys.DelayUncancellable(winsim.Match{Call: win.CallReenumerateDevice}, time.Hour))
-		simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN),
-			iscsi.Authentication{}))
-		if disks, err := n.ISCSI.GetTargetDisks(t.Context(), iscsi.Portal(portal), iscsi.IQN(target.IQN)); err != nil ||
+		simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), csiproxy.ISCSIPortal(portal), csiproxy.IQN(target.IQN),
+			csiproxy.ISCSIAuthentication{}))
+		if disks, err := n.ISCSI.GetTargetDisks(t.Context(), csiproxy.ISCSIPortal(portal), csiproxy.IQN(target.IQN)); err != nil ||
 			len(disks) != 1 {
 			t.Errorf("the target has the disks %v, %v", disks, err)
 		}

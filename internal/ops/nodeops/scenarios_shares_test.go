@@ -13,7 +13,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // shareScenarios are those of shares that are staged.
@@ -56,7 +55,7 @@ var shareScenarios = []scenario{
 			r.must(r.sim.Remove(share))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share, RemotePath: `\\server\data`})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share, RemotePath: `\\server\data`})
 			return err
 		},
 		check: func(r *rig) error { return want("mapped", r.isMapped(), false, nil) },
@@ -64,7 +63,7 @@ var shareScenarios = []scenario{
 	{
 		name: "UnstageShare of one of two", prepare: (*rig).sharedTwice,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 			return err
 		},
 		check: func(r *rig) error {
@@ -75,7 +74,7 @@ var shareScenarios = []scenario{
 	{
 		name: "UnstageShare of the last", prepare: (*rig).shared,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 			return err
 		},
 		check: (*rig).unshared,
@@ -83,7 +82,7 @@ var shareScenarios = []scenario{
 	{
 		name: "UnstageShare of an empty directory", prepare: func(r *rig) { r.must(r.sim.MkdirAll(share)) },
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 			return err
 		},
 		check: func(r *rig) error {
@@ -94,7 +93,7 @@ var shareScenarios = []scenario{
 	{
 		name: "UnstageVolume of a share", prepare: (*rig).shared,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: share})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: share})
 			return err
 		},
 		check: (*rig).unshared,
@@ -119,8 +118,8 @@ var shareScenarios = []scenario{
 // share is where a share is staged.
 const share = simtest.Kubelet + `\plugins\smb\pv-1`
 
-func shareRequest(path string) storage.StageShareRequest {
-	return storage.StageShareRequest{RemotePath: `\\server\data`, StagingPath: path, Credentials: user}
+func shareRequest(path string) csiproxy.StageShareRequest {
+	return csiproxy.StageShareRequest{RemotePath: `\\server\data`, StagingPath: path, Credentials: user}
 }
 
 // isMapped reports whether the scenarios' share is mapped.

@@ -20,9 +20,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // copied is where the copy of a disk is staged.
@@ -33,14 +30,14 @@ var storageScenarios = []scenario{
 	{
 		name: "ListDisks", prepare: (*rig).mounted,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.ListDisks(ctx, storage.Selector{})
+			_, err := n.Storage.ListDisks(ctx, csiproxy.Selector{})
 			return err
 		},
 	},
 	{
 		name: "WatchDisks", prepare: (*rig).mounted,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			for changes, err := range n.Storage.WatchDisks(ctx, storage.Selector{Number: &r.number}) {
+			for changes, err := range n.Storage.WatchDisks(ctx, csiproxy.Selector{Number: &r.number}) {
 				return want("the number of disks", len(changes.Added), 1, err)
 			}
 			return nil
@@ -116,8 +113,8 @@ var storageScenarios = []scenario{
 			r.must(err)
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-				Disk: storage.Selector{SerialNumber: "copy"}, StagingPath: copied,
+			_, err := n.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+				Disk: csiproxy.Selector{SerialNumber: "copy"}, StagingPath: copied,
 			})
 			return err
 		},
@@ -150,14 +147,14 @@ var storageScenarios = []scenario{
 		name: "StageVolume of a target with mutual CHAP", prepare: func(r *rig) {
 			r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{
 				IQN: mutualIQN, Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
-				CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"), MutualSecret: secret.New("other 12 byte"),
+				CHAPUser: "node", CHAPSecret: csiproxy.NewSecret("twelve bytes"), MutualSecret: csiproxy.NewSecret("other 12 byte"),
 			}, winsim.DiskSpec{SizeBytes: 1 << 30}))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			request := targetRequest
-			request.Disk.ISCSI = &storage.ISCSISelector{Portal: portal, IQN: mutualIQN}
-			request.Login.Type, request.Login.Username = iscsi.MutualCHAP, "node"
-			request.Login.Secret, request.Login.MutualSecret = secret.New("twelve bytes"), secret.New("other 12 byte")
+			request.Disk.ISCSI = &csiproxy.ISCSISelector{Portal: portal, IQN: mutualIQN}
+			request.Login.Type, request.Login.Username = csiproxy.ISCSIMutualCHAP, "node"
+			request.Login.Secret, request.Login.MutualSecret = csiproxy.NewSecret("twelve bytes"), csiproxy.NewSecret("other 12 byte")
 			_, err := n.Storage.StageVolume(ctx, request)
 			return err
 		},
@@ -166,7 +163,7 @@ var storageScenarios = []scenario{
 	{
 		name: "UnstageVolume", prepare: (*rig).mounted, offline: true,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
 		check: isUnstaged,
@@ -174,7 +171,7 @@ var storageScenarios = []scenario{
 	{
 		name: "UnstageVolume beside another volume", prepare: (*rig).mountedBeside, offline: true,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
 		check: isUnstaged,
@@ -185,7 +182,7 @@ var storageScenarios = []scenario{
 			r.must(r.sim.SetSettings(winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}))
 		}, offline: true,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
 		check: isUnstaged,
@@ -199,7 +196,7 @@ var storageScenarios = []scenario{
 			r.must(err)
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
 		check: isOffline,
@@ -211,7 +208,7 @@ var storageScenarios = []scenario{
 				win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: stageRequest.Disk})
 			return err
 		},
 		check: isOffline,
@@ -222,7 +219,7 @@ var storageScenarios = []scenario{
 			r.must(err)
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging, Disk: targetRequest.Disk})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging, Disk: targetRequest.Disk})
 			return err
 		},
 		check: func(r *rig) error {
@@ -257,7 +254,7 @@ var storageScenarios = []scenario{
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.ExpandVolume(ctx,
-				storage.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
+				csiproxy.ExpandVolumeRequest{Path: staging, DiskSizeBytes: 20 << 30, Wait: time.Second})
 			return err
 		},
 		check: func(r *rig) error {
@@ -317,7 +314,7 @@ var storageScenarios = []scenario{
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			ctx, cancel := context.WithTimeout(ctx, 12*time.Second) // for a few attempts
 			defer cancel()
-			_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: staging})
+			_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
 			return refusal(err)
 		},
 		check: func(r *rig) error { return precious(r, staging) },
@@ -328,8 +325,8 @@ var storageScenarios = []scenario{
 			r.attach(winsim.DiskSpec{Serial: "vol-2", Offline: true})
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			done, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{
-				StagingPath: staging, Disk: storage.Selector{SerialNumber: "vol-2"},
+			done, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{
+				StagingPath: staging, Disk: csiproxy.Selector{SerialNumber: "vol-2"},
 			})
 			return want("unmounted", done.Unmounted, false, err)
 		},
@@ -341,7 +338,7 @@ var storageScenarios = []scenario{
 			r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
 			return refusal(err)
 		},
 		check: func(r *rig) error {
@@ -366,7 +363,7 @@ var storageScenarios = []scenario{
 			r.must(r.sim.SetVolumeDamage(staging, volumes.SpotDamage))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: staging, SpotFix: true})
+			_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: staging, SpotFix: true})
 			return err
 		},
 		check: func(r *rig) error { return precious(r, staging) },
@@ -384,16 +381,16 @@ func refusal(err error) error {
 const mutualIQN = "iqn.2026-01.com.example:mutual"
 
 var (
-	stageRequest = storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
+	stageRequest = csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "vol-1"}, StagingPath: staging,
 		Grow: true, Wait: time.Second}
-	targetRequest = storage.StageVolumeRequest{Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal,
+	targetRequest = csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal,
 		IQN: iqn}}, StagingPath: staging, Wait: time.Second}
 )
 
 // unstaged makes it a disk with a file on its volume, that is offline.
 func (r *rig) unstaged() {
 	r.mounted()
-	_, err := r.process().Storage.UnstageVolume(context.Background(), storage.UnstageVolumeRequest{StagingPath: staging})
+	_, err := r.process().Storage.UnstageVolume(context.Background(), csiproxy.UnstageVolumeRequest{StagingPath: staging})
 	r.must(err)
 }
 

@@ -15,9 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // scenario is an operation on a node that was made ready for it.
@@ -336,10 +333,10 @@ var publishedScenarios = []scenario{
 			r.mapped()
 			r.must(r.sim.SMB().AddShare(smbserver.Share{Server: "server", Name: "logs"}))
 			r.must(r.process().SMB.NewSMBGlobalMapping(context.Background(), `\\server\logs`, "", user))
-			r.must(r.sim.SMB().SetUser("server", user.Username, secret.New("changed")))
+			r.must(r.sim.SMB().SetUser("server", user.Username, csiproxy.NewSecret("changed")))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, "", smb.Credentials{Username: user.Username, Password: secret.New("changed")})
+			return n.SMB.NewSMBGlobalMapping(ctx, `\\server\data`, "", csiproxy.SMBCredentials{Username: user.Username, Password: csiproxy.NewSecret("changed")})
 		},
 		check: func(r *rig) error { return r.sim.WriteFile(`\\server\data`+file, nil) },
 	},
@@ -368,7 +365,7 @@ var publishedScenarios = []scenario{
 			r.must(r.process().ISCSI.AddTargetPortal(context.Background(), portal))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			return n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{})
+			return n.ISCSI.ConnectTarget(ctx, portal, iqn, csiproxy.ISCSIAuthentication{})
 		},
 		check: func(r *rig) error {
 			disks, err := r.process().ISCSI.GetTargetDisks(context.Background(), portal, iqn)
@@ -404,7 +401,7 @@ var publishedScenarios = []scenario{
 	{
 		name: "SetMutualCHAPSecret", prepare: none,
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
-			return n.ISCSI.SetMutualCHAPSecret(ctx, secret.New("twelve bytes"))
+			return n.ISCSI.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("twelve bytes"))
 		},
 	},
 	{

@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 // The main sequences of drivers pass however Windows decides what nobody has documented.
@@ -196,7 +195,7 @@ var sequences = []sequence{
 					targets, err := n.ISCSI.DiscoverTargetPortal(ctx, portal)
 					return want("the number of targets", len(targets), 1, err)
 				}},
-				{"ConnectTarget", func() error { return n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{}) }},
+				{"ConnectTarget", func() error { return n.ISCSI.ConnectTarget(ctx, portal, iqn, csiproxy.ISCSIAuthentication{}) }},
 				{"GetTargetDisks", func() error {
 					disks, err := n.ISCSI.GetTargetDisks(ctx, portal, iqn)
 					if err == nil && len(disks) == 1 {

@@ -16,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // shareDriver is how a shipped driver unstages a volume on a share: its calls in order.
@@ -196,7 +195,7 @@ func TestNewMappingIsThereWhenItsLinkIs(t *testing.T) {
 		want    error
 	}{
 		"UnstageShare": {(*rig).shared, func(ctx context.Context, n *nodeops.Node) error {
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share})
 			return err
 		}, nil},
 		"CleanUp": {func(r *rig) { r.shared(); r.must(r.sim.Remove(share)) },

@@ -16,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // scenarioOf returns a scenario by its name.
@@ -144,7 +143,7 @@ func TestStageSharesThatFailTogether(t *testing.T) {
 						return
 					}
 					ended <- n.Storage.StageShare(t.Context(),
-						storage.StageShareRequest{RemotePath: second.remote, StagingPath: share + "2", Credentials: user})
+						csiproxy.StageShareRequest{RemotePath: second.remote, StagingPath: share + "2", Credentials: user})
 				}()
 				simtest.WantErrorOf(t, "the first", <-first, csiproxy.ErrNotFound)
 				if len(ended) > 0 {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -26,7 +25,7 @@ func TestSwapAtEachCall(t *testing.T) {
 			first = 1
 		}
 		atEachCall(t, first, s, func(t *testing.T, r *rig, before func(func(winsim.Call))) {
-			var newcomer disk.Number
+			var newcomer csiproxy.DiskNumber
 			var was string
 			before(func(winsim.Call) {
 				r.sim.OnCall(nil)
@@ -84,7 +83,7 @@ func TestCloneAtEachCall(t *testing.T) {
 
 // swap takes the scenario's disk away, and attaches another one that gets its number: a raw one in place
 // of a raw one, or else one with somebody's volume on it and room to grow.
-func (r *rig) swap() (disk.Number, string) {
+func (r *rig) swap() (csiproxy.DiskNumber, string) {
 	r.t.Helper()
 	if r.volume == "" && r.number == 0 {
 		return 0, ""
@@ -108,7 +107,7 @@ func (r *rig) swap() (disk.Number, string) {
 }
 
 // content describes what is on a disk, its state, and where it is mounted.
-func (r *rig) content(n disk.Number) string {
+func (r *rig) content(n csiproxy.DiskNumber) string {
 	r.t.Helper()
 	head := make([]byte, 1<<20)
 	r.must(r.sim.ReadImage(n, head, 0))

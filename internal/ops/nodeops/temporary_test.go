@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -15,8 +14,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Texts of machines of Azure: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038.
@@ -77,13 +74,13 @@ func (r *rig) node(protected []string) *nodeops.Node {
 	return n
 }
 
-func stageAt(n *nodeops.Node, r *rig, path string, wanted storage.Selector) (storage.StagedVolume, error) {
-	return n.Storage.StageVolume(r.t.Context(), storage.StageVolumeRequest{Disk: wanted, StagingPath: simtest.Kubelet + path,
+func stageAt(n *nodeops.Node, r *rig, path string, wanted csiproxy.Selector) (csiproxy.StagedVolume, error) {
+	return n.Storage.StageVolume(r.t.Context(), csiproxy.StageVolumeRequest{Disk: wanted, StagingPath: simtest.Kubelet + path,
 		Wait: 1})
 }
 
 // refusesEmpty tries to write to an empty disk: without a partition and, in the end, with a raw one.
-func (r *rig) refusesEmpty(protected []string, number disk.Number) {
+func (r *rig) refusesEmpty(protected []string, number csiproxy.DiskNumber) {
 	r.t.Helper()
 	n, ctx, lun := r.node(protected), r.t.Context(), uint32(1)
 	locations, err := n.Disk.ListDiskLocations(ctx)
@@ -93,7 +90,7 @@ func (r *rig) refusesEmpty(protected []string, number disk.Number) {
 	}
 	ways := func(when string) {
 		r.t.Helper()
-		for way, wanted := range map[string]storage.Selector{
+		for way, wanted := range map[string]csiproxy.Selector{
 			"number": {Number: &number}, "serial number": {SerialNumber: "temporary"},
 			"LUN and vendor": {LUN: &lun, Vendor: "Msft", SerialNumber: "temporary"},
 			"Azure's LUN":    {AzureLUN: &lun, SerialNumber: "temporary"},
@@ -109,9 +106,9 @@ func (r *rig) refusesEmpty(protected []string, number disk.Number) {
 		r.t.Fatal("the disk of Windows")
 	}
 	simtest.WantErrorOf(r.t, "PartitionDisk", n.Disk.PartitionDisk(ctx, number), csiproxy.ErrFailedPrecondition, "")
-	described, err := n.Storage.ListDisks(ctx, storage.Selector{Number: &number})
+	described, err := n.Storage.ListDisks(ctx, csiproxy.Selector{Number: &number})
 	r.must(err)
-	if d := described[0]; d.Style != storage.RAW || len(d.Partitions) != 0 {
+	if d := described[0]; d.Style != csiproxy.PartitionStyleRAW || len(d.Partitions) != 0 {
 		r.t.Fatalf("the disk was partitioned: %+v", d)
 	}
 	simtest.Partition(r.t, r.sim, number, 1) // by the agent, which formats it next
@@ -126,7 +123,7 @@ func (r *rig) refusesEmpty(protected []string, number disk.Number) {
 }
 
 // onlyTwinIsStaged stages by Azure's LUN, as the storage API and the v1 API do.
-func (r *rig) onlyTwinIsStaged(protected []string, temporary disk.Number, twin, ambiguous bool) {
+func (r *rig) onlyTwinIsStaged(protected []string, temporary csiproxy.DiskNumber, twin, ambiguous bool) {
 	r.t.Helper()
 	n, lun := r.node(protected), uint32(1)
 	locations, err := n.Disk.ListDiskLocations(r.t.Context())
@@ -134,7 +131,7 @@ func (r *rig) onlyTwinIsStaged(protected []string, temporary disk.Number, twin, 
 	if _, listed := locations[temporary+1]; listed != twin {
 		r.t.Errorf("the data disk is listed: %v; %+v", listed, locations)
 	}
-	staged, err := stageAt(n, r, `\data`, storage.Selector{AzureLUN: &lun})
+	staged, err := stageAt(n, r, `\data`, csiproxy.Selector{AzureLUN: &lun})
 	if twin && ambiguous {
 		simtest.WantErrorOf(r.t, "two disks that may be Azure's", err, csiproxy.ErrFailedPrecondition, "2 disks have the LUN 1")
 		return
@@ -179,7 +176,7 @@ func TestMachineWithoutTemporaryDisk(t *testing.T) {
 				locations, err := n.Disk.ListDiskLocations(t.Context())
 				r.must(err)
 				simtest.Want(t, "listed LUN", locations[number].LUNID, spec.Serial)
-				staged, err := stageAt(n, r, `\lun-`+spec.Serial, storage.Selector{AzureLUN: &lun})
+				staged, err := stageAt(n, r, `\lun-`+spec.Serial, csiproxy.Selector{AzureLUN: &lun})
 				if err != nil || staged.Disk != number || !staged.Formatted {
 					t.Errorf("LUN %d: %+v, %v, want disk %d", lun, staged, err, number)
 				}
@@ -194,10 +191,10 @@ func TestProtectedVolumeComesLater(t *testing.T) {
 	r := newRig(t)
 	other := winsim.DiskSpec{Serial: "full", Location: ofOthers, SCSI: &win.SCSIAddress{PortNumber: 5, LUN: 1}}
 	number := r.attach(other)
-	full := storage.Selector{SerialNumber: "full"}
+	full := csiproxy.Selector{SerialNumber: "full"}
 	_, err := stageAt(r.node(nil), r, `\full`, full)
 	r.must(err)
-	r.must(r.node(nil).Volume.UnmountVolume(t.Context(), volume.ID(r.sim.VolumesOfDisk(number)[0]), simtest.Kubelet+`\full`))
+	r.must(r.node(nil).Volume.UnmountVolume(t.Context(), csiproxy.VolumeID(r.sim.VolumesOfDisk(number)[0]), simtest.Kubelet+`\full`))
 
 	n := r.node([]string{"D:"})
 	if staged, err := stageAt(n, r, `\again`, full); err != nil || staged.Formatted {
@@ -205,12 +202,12 @@ func TestProtectedVolumeComesLater(t *testing.T) {
 	}
 	other.Serial, other.SCSI.LUN, other.Location = "empty", 2, ofOthers[:len(ofOthers)-1]+"2"
 	empty := r.attach(other)
-	_, err = stageAt(n, r, `\empty`, storage.Selector{SerialNumber: "empty"})
+	_, err = stageAt(n, r, `\empty`, csiproxy.Selector{SerialNumber: "empty"})
 	simtest.WantErrorOf(t, "an empty disk", err, csiproxy.ErrFailedPrecondition, "D:")
 	_, temporary, letter := simtest.Lettered(t, r.sim, winsim.DiskSpec{Serial: "temporary", LocationError: winerr.ErrorNotSupported,
 		SCSI: &win.SCSIAddress{LUN: 1}})
 	simtest.Want(t, "letter", letter, `D:\`)
-	if _, err = stageAt(n, r, `\empty`, storage.Selector{SerialNumber: "empty"}); err != nil {
+	if _, err = stageAt(n, r, `\empty`, csiproxy.Selector{SerialNumber: "empty"}); err != nil {
 		t.Error(err)
 	}
 	locations, err := n.Disk.ListDiskLocations(t.Context())

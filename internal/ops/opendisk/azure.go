@@ -12,7 +12,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/place"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Names that Hyper-V's disks have: those on SCSI, and those on IDE of machines of generation 1.
@@ -60,8 +59,8 @@ func IsAzureData(d win.DeviceDescriptor, text string, at *win.SCSIAddress) bool 
 		if at == nil {
 			return false
 		}
-		_, ok := storage.Disk{Vendor: d.VendorID, Product: d.ProductID,
-			Location: storage.Location{NVMeNamespace: uint32(at.LUN) + 1}}.AzureLUN()
+		_, ok := csiproxy.Disk{Vendor: d.VendorID, Product: d.ProductID,
+			Location: csiproxy.Location{NVMeNamespace: uint32(at.LUN) + 1}}.AzureLUN()
 		return ok
 	}
 	if d.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text) ||

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -29,7 +28,7 @@ import (
 // waits for anything, and makes all its calls on this handle.
 type Disk struct {
 	device.Handle
-	Number disk.Number
+	Number csiproxy.DiskNumber
 	// Hardware is what the disk said of itself when it was opened.
 	Hardware Hardware
 }
@@ -73,7 +72,7 @@ const (
 // Open opens the disk n and notes its identity. If there is no such disk, the error is
 // csiproxy.ErrNotFound. If it is a container's scratch disk, and access is for more than queries, it is
 // csiproxy.ErrFailedPrecondition.
-func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access) (*Disk, error) {
+func Open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access) (*Disk, error) {
 	d, err := open(ctx, sys, n, win.AccessNone, access != win.AccessNone)
 	if err != nil || access == win.AccessNone {
 		return d, err
@@ -92,7 +91,7 @@ func Open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.A
 
 // open opens the disk n and notes its identity. With retry, it repeats an open that Windows refuses for
 // a moment.
-func open(ctx context.Context, sys win.DeviceOpener, n disk.Number, access win.Access, retry bool) (*Disk, error) {
+func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, access win.Access, retry bool) (*Disk, error) {
 	var h device.Handle
 	err := operation.Retry(ctx, openTimeout, openInterval, func(err error) bool {
 		return retry && winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorNotReady, winerr.ErrorSharingViolation)

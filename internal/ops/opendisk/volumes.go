@@ -10,7 +10,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -122,7 +121,7 @@ func await(ctx context.Context, sys Windows, timeout time.Duration, check func()
 // call for each, however many volumes the node has. searchVolumes, which needs documented calls only, makes
 // 603 of them where this makes one on a node with 300 volumes, and each operation on a disk asks for its
 // volumes.
-func volumesOfPartitions(ctx context.Context, sys Windows, n disk.Number, partitions []uint32) (Volumes, error) {
+func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32) (Volumes, error) {
 	found := make(Volumes)
 	for _, p := range partitions {
 		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
@@ -140,7 +139,7 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n disk.Number, partit
 // searchVolumes finds the volumes of partitions among all volumes of the node. It is a
 // fallback in case Windows doesn't answer volumesOfPartitions, whose query isn't
 // documented. It is made rarely, since it opens all volumes.
-func searchVolumes(ctx context.Context, sys Windows, n disk.Number, partitions []uint32) (Volumes, error) {
+func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32) (Volumes, error) {
 	names, err := sys.FindVolumes(ctx)
 	if err != nil {
 		return nil, err

@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Windows makes the calls of a [win.System], bounded and reported. All operations of a node share one.
@@ -233,7 +233,7 @@ func (s *Windows) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPer
 		func() error { return s.sys.RemoveISCSIPersistentLogin(ctx, l) })
 }
 
-func (s *Windows) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
+func (s *Windows) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap csiproxy.Secret) error {
 	return do(ctx, s, win.CallSetISCSICHAPSecret, initiator,
 		func() error { return s.sys.SetISCSIInitiatorCHAPSecret(ctx, chap) })
 }

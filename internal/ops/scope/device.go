@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
@@ -29,7 +29,7 @@ type ownDevice struct {
 	sys   *System
 	disks []*ownDevice // on which the volume lies, open as long as the volume
 
-	number     disk.Number // of a disk, when it was opened
+	number     csiproxy.DiskNumber // of a disk, when it was opened
 	descriptor win.DeviceDescriptor
 
 	// The following are guarded by sys.mu.
@@ -177,10 +177,10 @@ func (s *System) noteDisk(d *ownDevice) {
 func volumeKey(name string) string { return winname.Lower(strings.TrimSuffix(name, `\`)) }
 
 // numberOf returns the number of a disk that is opened by it.
-func numberOf(path string) disk.Number {
+func numberOf(path string) csiproxy.DiskNumber {
 	n, err := strconv.ParseUint(strings.TrimPrefix(path, strings.TrimSuffix(win.PhysicalDrive(0), "0")), 10, 32)
 	if err != nil {
 		return win.NoNumber
 	}
-	return disk.Number(n)
+	return csiproxy.DiskNumber(n)
 }

@@ -36,8 +36,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Driver is what of a node is one driver's.
@@ -51,7 +49,7 @@ type Driver struct {
 	Servers []string
 	// Portals are the iSCSI portals at which the driver's targets are. The disks of sessions through them are
 	// the driver's without a pattern.
-	Portals []iscsi.Portal
+	Portals []csiproxy.ISCSIPortal
 	// Services are the Windows services that the driver may query, start and stop.
 	Services []string
 }
@@ -60,7 +58,7 @@ type Driver struct {
 // without regard to case and to blanks around them; a * at the end stands for any rest. Where Windows has cut a
 // vendor to 8 characters, or a product to 16, no more of the pattern count.
 type DiskPattern struct {
-	Bus             storage.Bus
+	Bus             csiproxy.Bus
 	Vendor, Product string
 	SerialNumber    string
 	// Adapter is the number of the SCSI adapter.
@@ -85,7 +83,7 @@ func (d Driver) validate() error {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a pattern for disks is empty, and would fit all of them")
 	case slices.Contains(d.Servers, "") || slices.Contains(d.Servers, "."):
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
-	case slices.ContainsFunc(d.Portals, func(p iscsi.Portal) bool { return p.Address == "" }):
+	case slices.ContainsFunc(d.Portals, func(p csiproxy.ISCSIPortal) bool { return p.Address == "" }):
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address of a portal is empty")
 	}
 	return nil
@@ -137,9 +135,9 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 }
 
 // portalOf returns a portal with its port, and with an IP address in its shortest form.
-func portalOf(p iscsi.Portal) iscsi.Portal {
+func portalOf(p csiproxy.ISCSIPortal) csiproxy.ISCSIPortal {
 	if p.Port == 0 {
-		p.Port = iscsi.DefaultPort
+		p.Port = csiproxy.DefaultISCSIPort
 	}
 	p.Address = strings.Trim(p.Address, "[]")
 	if address, err := netip.ParseAddr(p.Address); err == nil {
@@ -285,8 +283,8 @@ func (d Driver) HasShare(path string) bool {
 
 // hasPortal reports whether an iSCSI portal is the driver's.
 func (d Driver) hasPortal(p win.ISCSIPortal) bool {
-	wanted := portalOf(iscsi.Portal(p))
-	return slices.ContainsFunc(d.Portals, func(own iscsi.Portal) bool {
+	wanted := portalOf(csiproxy.ISCSIPortal(p))
+	return slices.ContainsFunc(d.Portals, func(own csiproxy.ISCSIPortal) bool {
 		own = portalOf(own)
 		return own.Port == wanted.Port && strings.EqualFold(own.Address, wanted.Address)
 	})

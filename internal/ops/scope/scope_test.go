@@ -6,10 +6,9 @@ package scope
 import (
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func TestDiskPattern(t *testing.T) {
@@ -29,8 +28,8 @@ func TestDiskPattern(t *testing.T) {
 		{"another product", DiskPattern{Vendor: "Msft", Product: "Virtual"}, usual, false},
 		{"beginning", DiskPattern{Product: "Virtual*"}, usual, true},
 		{"another beginning", DiskPattern{Product: "Physical*"}, usual, false},
-		{"bus", DiskPattern{Bus: storage.BusSAS}, usual, true},
-		{"another bus", DiskPattern{Bus: storage.BusNVMe, Vendor: "Msft"}, usual, false},
+		{"bus", DiskPattern{Bus: csiproxy.BusSAS}, usual, true},
+		{"another bus", DiskPattern{Bus: csiproxy.BusNVMe, Vendor: "Msft"}, usual, false},
 		{"serial number", DiskPattern{SerialNumber: "VOL-*"}, usual, true},
 		{"another serial number", DiskPattern{SerialNumber: "vol"}, usual, false},
 		{"adapter", DiskPattern{Adapter: &adapter}, usual, true},
@@ -69,7 +68,7 @@ func TestServers(t *testing.T) {
 }
 
 func TestPortals(t *testing.T) {
-	d := Driver{Portals: []iscsi.Portal{{Address: "[FE80:0::1]"}, {Address: "Storage.example.com", Port: 3261}}}
+	d := Driver{Portals: []csiproxy.ISCSIPortal{{Address: "[FE80:0::1]"}, {Address: "Storage.example.com", Port: 3261}}}
 	for p, own := range map[win.ISCSIPortal]bool{
 		{Address: "fe80::1", Port: 3260}:             true,
 		{Address: "fe80::1", Port: 3261}:             false,

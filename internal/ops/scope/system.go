@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // System is a node's system as far as it is one driver's. What is another driver's, or nobody's, is
@@ -159,7 +158,7 @@ func isVolume(path string) bool {
 
 // CheckVolume returns csiproxy.ErrNotFound if a volume is on a disk that isn't the driver's. A missing volume
 // passes.
-func (s *System) CheckVolume(ctx context.Context, id volume.ID) error {
+func (s *System) CheckVolume(ctx context.Context, id csiproxy.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Roots returns the shares that are mapped, as [unc.Path.Root] writes them, in order.
@@ -43,14 +42,14 @@ func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
 // Describe returns what is known of the share of remote. What is wrong with it is among its
 // conditions. It returns an error if mappings can't be listed, or if ctx ends. It queries the
 // server only if the share is mapped.
-func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volume, error) {
-	d := storage.Volume{Share: remote.Root()}
+func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
+	d := csiproxy.Volume{Share: remote.Root()}
 	mapped, err := m.List(ctx)
 	if err != nil {
 		return d, err
 	}
 	if !remote.MappedBy(mapped) {
-		d.Conditions = storage.Conditions{{Reason: storage.ShareNotMapped, Inaccessible: true,
+		d.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonShareNotMapped, Inaccessible: true,
 			Message: "the share isn't mapped"}}
 		return d, nil
 	}
@@ -64,11 +63,11 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (storage.Volum
 		return d, ctx.Err()
 	}
 	if err != nil {
-		reason := storage.ShareUnreachable
+		reason := csiproxy.ReasonShareUnreachable
 		if kind := csiproxy.KindOf(err); kind == csiproxy.ErrUnauthenticated || kind == csiproxy.ErrPermissionDenied {
-			reason = storage.ShareRefused
+			reason = csiproxy.ReasonShareRefused
 		}
-		d.Conditions = storage.Conditions{{Reason: reason, Inaccessible: true,
+		d.Conditions = csiproxy.Conditions{{Reason: reason, Inaccessible: true,
 			Message: "the share can't be used: " + err.Error()}}
 	}
 	return d, nil

@@ -19,16 +19,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // The mapping of another share that is broken, and has made way, may be missing after an error.
 func TestErrorAtEachCall(t *testing.T) {
 	data, err := unc.Parse(`\\server\data`)
 	must(t, err)
-	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
+	changed := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("changed")}
 	newPassword := func(sys *winsim.System) error {
 		return sys.SMB().SetUser("server", alice.Username, changed.Password)
 	}
@@ -39,7 +36,7 @@ func TestErrorAtEachCall(t *testing.T) {
 	}
 	directory := func(sys *winsim.System) error { return sys.MkdirAll(stage) }
 	type step = func(context.Context, *shares.Mappings, *winsim.System) (any, error)
-	staged := func(local string, c smb.Credentials) step {
+	staged := func(local string, c csiproxy.SMBCredentials) step {
 		return func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) {
 			w, err := m.Parse(`\\server\data`, local, c)
 			must(t, err)
@@ -47,7 +44,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			return nil, m.Map(ctx, w)
 		}
 	}
-	mapping := func(remote, local string, c smb.Credentials) step {
+	mapping := func(remote, local string, c csiproxy.SMBCredentials) step {
 		return func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) {
 			return nil, m.NewSMBGlobalMapping(ctx, remote, local, c)
 		}
@@ -194,7 +191,7 @@ func TestDescribe(t *testing.T) {
 	sys, m := newNode(t)
 	data, err := unc.Parse(`\\server\data\sub`)
 	must(t, err)
-	is := func(reason storage.Reason) storage.Volume {
+	is := func(reason csiproxy.Reason) csiproxy.Volume {
 		t.Helper()
 		d, err := m.Describe(t.Context(), data)
 		must(t, err)
@@ -204,17 +201,17 @@ func TestDescribe(t *testing.T) {
 		}
 		return d
 	}
-	is(storage.ShareNotMapped)
+	is(csiproxy.ReasonShareNotMapped)
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 	if d := is(""); d.SizeBytes == 0 || d.FreeBytes == 0 || d.UsedBytes == 0 || d.UsedBytes+d.FreeBytes > d.SizeBytes {
 		t.Errorf("%+v", d)
 	}
 	for _, test := range []struct {
 		number winerr.Errno
-		reason storage.Reason
+		reason csiproxy.Reason
 	}{
-		{winerr.ErrorBadNetPath, storage.ShareUnreachable}, {winerr.ErrorAccessDenied, storage.ShareRefused},
-		{winerr.ErrorLogonFailure, storage.ShareRefused}, // which is remembered, so it comes last
+		{winerr.ErrorBadNetPath, csiproxy.ReasonShareUnreachable}, {winerr.ErrorAccessDenied, csiproxy.ReasonShareRefused},
+		{winerr.ErrorLogonFailure, csiproxy.ReasonShareRefused}, // which is remembered, so it comes last
 	} {
 		must(t, sys.Fail(winsim.Match{Call: probe}, test.number))
 		is(test.reason)
@@ -249,7 +246,7 @@ func wantNoRecord(t *testing.T, sys *winsim.System) {
 // Nothing is recorded of a mapping that wasn't made, and of one that somebody else has made, though
 // CSI Proxy makes that again when it fails for everybody: it isn't removed with the last link.
 func TestNoRecordOfMappingsOfOthers(t *testing.T) {
-	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
+	changed := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("changed")}
 	for name, do := range map[string]func(sys *winsim.System, m *shares.Mappings){
 		"not made": func(sys *winsim.System, m *shares.Mappings) {
 			want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, changed), csiproxy.ErrUnauthenticated)

@@ -21,8 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // deaf is a system whose calls about files on shares go on when their callers have
@@ -77,17 +75,17 @@ func TestNothingShowsThePassword(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	sys, _ := newNode(t)
 	m := newMappings(t, sys, shares.Options{Logger: log})
-	for _, c := range []smb.Credentials{alice, bob,
-		{Username: alice.Username, Password: secret.New("wrong " + alice.Password.Reveal())}} {
+	for _, c := range []csiproxy.SMBCredentials{alice, bob,
+		{Username: alice.Username, Password: csiproxy.NewSecret("wrong " + alice.Password.Reveal())}} {
 		for _, remote := range []string{`\\server\data`, `\\server\logs`, `\\server\nothing`, `\\nobody\data`, `bad`} {
 			fmt.Fprintln(&shown, m.NewSMBGlobalMapping(t.Context(), remote, stage, c), c)
 		}
-		must(t, sys.SMB().SetUser("server", alice.Username, secret.New("changed")))
+		must(t, sys.SMB().SetUser("server", alice.Username, csiproxy.NewSecret("changed")))
 	}
 	if !strings.Contains(shown.String(), "made again") {
 		t.Error("nothing was logged")
 	}
-	for _, c := range []smb.Credentials{alice, bob} {
+	for _, c := range []csiproxy.SMBCredentials{alice, bob} {
 		if strings.Contains(shown.String(), c.Password.Reveal()) {
 			t.Errorf("the password of %s shows:\n%s", c.Username, shown.String())
 		}

@@ -20,8 +20,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // What Windows says about a directory on a share may come from the names and links that
@@ -85,7 +83,7 @@ func TestRootIsAskedItself(t *testing.T) {
 // The decisions of the package comment: the mapping was made by alice; the root of the
 // share gives an error from then on.
 func TestDecisions(t *testing.T) {
-	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
+	changed := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("changed")}
 	const (
 		same    = "the same credentials"
 		rotated = "the same user with another password"
@@ -220,7 +218,7 @@ func TestMadeOnce(t *testing.T) {
 				c := alice
 				if broken {
 					must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
-					c.Password = secret.New("changed")
+					c.Password = csiproxy.NewSecret("changed")
 					must(t, sys.SMB().SetUser("server", c.Username, c.Password))
 				}
 				for _, call := range []string{probe, create, remove, list} {

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/smb"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
@@ -73,7 +71,7 @@ func newLogOns(logger *slog.Logger) *logOns {
 // logOn calls logOn, which maps the share of remote with c. While these credentials are in a
 // window, it returns the server's last answer instead. path, for the log, is the local path for
 // which the share is wanted; it may be empty.
-func (l *logOns) logOn(remote unc.Path, c smb.Credentials, path string, logOn func() error) error {
+func (l *logOns) logOn(remote unc.Path, c csiproxy.SMBCredentials, path string, logOn func() error) error {
 	id := l.identity(remote, c)
 	if err := l.admit(id.credentials); err != nil {
 		return explained(err)
@@ -188,7 +186,7 @@ func (w *window) isOld(now time.Time) bool { return now.Sub(w.next) > keptAfter 
 
 // compare reports whether it is known with which credentials the share of remote is mapped,
 // whether the user is that of c, and whether the password is that of c as well.
-func (l *logOns) compare(remote unc.Path, c smb.Credentials) (known, sameUser, samePassword bool) {
+func (l *logOns) compare(remote unc.Path, c csiproxy.SMBCredentials) (known, sameUser, samePassword bool) {
 	l.mu.Lock()
 	id := l.mapped[remote.Root()]
 	l.mu.Unlock()
@@ -243,7 +241,7 @@ func (l *logOns) hash(text string) (sum hash) {
 
 func (l *logOns) share(path unc.Path) hash { return l.hash("share " + path.Root()) }
 
-func (l *logOns) identity(remote unc.Path, c smb.Credentials) *identity {
+func (l *logOns) identity(remote unc.Path, c csiproxy.SMBCredentials) *identity {
 	name := account(remote, c.Username)
 	return &identity{
 		account:     l.hash("account " + name),

@@ -18,8 +18,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // server takes one password, and counts the log-ons.
@@ -48,7 +46,7 @@ func (s *server) answer(password string) error {
 // logOn maps a share with a password.
 func (s *server) logOn(t *testing.T, remote, user, password string) error {
 	t.Helper()
-	c := smb.Credentials{Username: user, Password: secret.New(password)}
+	c := csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret(password)}
 	return s.memory.logOn(path(t, remote), c, `C:\staging`, func() error { return s.answer(password) })
 }
 
@@ -201,7 +199,7 @@ func TestOneTriesAfterTheWindow(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 8 {
 			callers.Go(func() {
-				c := smb.Credentials{Username: user, Password: secret.New("wrong")}
+				c := csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret("wrong")}
 				s.memory.logOn(path(t, data), c, "", func() error {
 					time.Sleep(time.Minute)
 					return s.answer("wrong")
@@ -322,7 +320,7 @@ func TestCompare(t *testing.T) {
 	s := newServer()
 	compare := func(when, user, password, want string) {
 		t.Helper()
-		c := smb.Credentials{Username: user, Password: secret.New(password)}
+		c := csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret(password)}
 		known, sameUser, same := s.memory.compare(path(t, data), c)
 		simtest.Want(t, when, fmt.Sprint(known, sameUser, same), want)
 	}

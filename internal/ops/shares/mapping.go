@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/smb"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
@@ -40,7 +39,7 @@ const maxAttempts = 4
 // Wanted is a mapping that a call asks for.
 type Wanted struct {
 	remote      unc.Path
-	credentials smb.Credentials
+	credentials csiproxy.SMBCredentials
 	local       pathpolicy.Path
 	localText   string // "" if nothing is to lead to the share
 	// Staging applies the rules of StageShare. The directory on the share must be there. The
@@ -50,7 +49,7 @@ type Wanted struct {
 }
 
 // Parse checks a request for a mapping. localPath may be empty.
-func (m *Mappings) Parse(remotePath, localPath string, c smb.Credentials) (w Wanted, err error) {
+func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials) (w Wanted, err error) {
 	w.credentials, w.localText = c, localPath
 	if w.remote, err = unc.Parse(remotePath); err != nil {
 		return w, err

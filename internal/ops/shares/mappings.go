@@ -62,7 +62,7 @@
 //
 // When the last volume on a share is unstaged and nothing else uses the mapping, it is removed: see
 // [Mappings.RemoveUnused]. For drivers of the group smb see [Mappings.RemoveSMBGlobalMapping] and the
-// documentation of package storage.
+// documentation of csiproxy.StorageOperations.
 //
 // # Other mappings of a server
 //
@@ -78,7 +78,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/smb"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -156,10 +156,10 @@ func (m *Mappings) Of(sys System, paths *pathpolicy.Policy, locks *locks.Locker,
 // answer of an earlier log-on because of that.
 func (m *Mappings) RefusedLogOns() (accounts int, heldBack uint64) { return m.logOns.refused() }
 
-// NewSMBGlobalMapping implements [smb.Operations].
+// NewSMBGlobalMapping implements [published.SMBOperations].
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/create-msft-smbglobalmapping
-func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c smb.Credentials) (
+func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c csiproxy.SMBCredentials) (
 	err error) {
 	defer m.options.Runner.Done("NewSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
 	w, err := m.Parse(remotePath, localPath, c)
@@ -169,7 +169,7 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 	return m.Map(ctx, w)
 }
 
-// RemoveSMBGlobalMapping implements [smb.Operations].
+// RemoveSMBGlobalMapping implements [published.SMBOperations].
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
 func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) (err error) {

@@ -18,8 +18,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 const (
@@ -36,8 +34,8 @@ var (
 	must    = simtest.Must
 	want    = simtest.WantError
 	counted = simtest.Counted
-	alice   = smb.Credentials{Username: `CORP\alice`, Password: secret.New("Tr0ub4dor&3")}
-	bob     = smb.Credentials{Username: `bob`, Password: secret.New("hunter2")}
+	alice   = csiproxy.SMBCredentials{Username: `CORP\alice`, Password: csiproxy.NewSecret("Tr0ub4dor&3")}
+	bob     = csiproxy.SMBCredentials{Username: `bob`, Password: csiproxy.NewSecret("hunter2")}
 )
 
 // newNode returns a node that can reach \\server with the shares data and logs, of
@@ -48,7 +46,7 @@ func newNode(t *testing.T) (*winsim.System, *shares.Mappings) {
 	for _, name := range []string{"data", "logs"} {
 		must(t, sys.SMB().AddShare(smbserver.Share{Server: "server", Name: name}))
 	}
-	for _, c := range []smb.Credentials{alice, bob} {
+	for _, c := range []csiproxy.SMBCredentials{alice, bob} {
 		must(t, sys.SMB().SetUser("server", c.Username, c.Password))
 	}
 	must(t, sys.MkdirAll(kubelet+`\plugins`))
@@ -187,18 +185,18 @@ func TestLinkInTheWay(t *testing.T) {
 
 func TestInvalidArguments(t *testing.T) {
 	sys, m := newNode(t)
-	with := func(username, password string) smb.Credentials {
-		return smb.Credentials{Username: username, Password: secret.New(password)}
+	with := func(username, password string) csiproxy.SMBCredentials {
+		return csiproxy.SMBCredentials{Username: username, Password: csiproxy.NewSecret(password)}
 	}
 	long := strings.Repeat("x", 2000)
 	calls := counted(sys, create, list, probe)
 	for _, test := range []struct {
 		remote, local string
-		c             smb.Credentials
+		c             csiproxy.SMBCredentials
 	}{
 		{``, "", alice}, {``, stage, alice}, {`\\server`, "", alice}, {`\\?\UNC\server\data`, "", alice}, {`\\server\data\..\x`, "", alice}, {`C:\x`, "", alice},
 		{`\\server\data`, `C:\Windows\x`, alice}, {`\\server\data`, `relative`, alice}, {`\\server\data`, kubelet + `\..\x`, alice}, {`\\server\data`, `\\server\data`, alice},
-		{`\\server\data`, "", smb.Credentials{}}, {`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
+		{`\\server\data`, "", csiproxy.SMBCredentials{}}, {`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
 		{`\\server\data`, "", with("u\x00", "p")}, {`\\server\data`, "", with("u\nv", "p")}, {`\\server\data`, "", with("u\xff", "p")}, {`\\server\data`, "", with(long, "p")},
 		{`\\server\data`, "", with("u", "p\x00")}, {`\\server\data`, "", with("u", "p\xff")}, {`\\server\data`, "", with("u", long)},
 	} {
@@ -222,10 +220,12 @@ func TestErrorsOfTheServer(t *testing.T) {
 		kind    error
 		number  winerr.Errno
 	}{
-		"no such server":   {nil, `\\nobody\data`, csiproxy.ErrUnavailable, winerr.ErrorBadNetPath},
-		"no such share":    {nil, `\\server\nothing`, csiproxy.ErrNotFound, winerr.ErrorBadNetName},
-		"another password": {func(sys *winsim.System) error { return sys.SMB().SetUser("server", alice.Username, secret.New("new")) }, `\\server\data`, csiproxy.ErrUnauthenticated, winerr.ErrorLogonFailure},
-		"no such user":     {func(sys *winsim.System) error { return sys.SMB().RemoveUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, winerr.ErrorLogonFailure},
+		"no such server": {nil, `\\nobody\data`, csiproxy.ErrUnavailable, winerr.ErrorBadNetPath},
+		"no such share":  {nil, `\\server\nothing`, csiproxy.ErrNotFound, winerr.ErrorBadNetName},
+		"another password": {func(sys *winsim.System) error {
+			return sys.SMB().SetUser("server", alice.Username, csiproxy.NewSecret("new"))
+		}, `\\server\data`, csiproxy.ErrUnauthenticated, winerr.ErrorLogonFailure},
+		"no such user": {func(sys *winsim.System) error { return sys.SMB().RemoveUser("server", alice.Username) }, `\\server\data`, csiproxy.ErrUnauthenticated, winerr.ErrorLogonFailure},
 		"not for this user": {func(sys *winsim.System) error {
 			return sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "private", Users: []string{"bob"}})
 		}, `\\server\private`, csiproxy.ErrPermissionDenied, winerr.ErrorAccessDenied},
@@ -275,7 +275,7 @@ func TestHealth(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(sys *winsim.System) error
 		remote string // another one than was mapped
-		c      smb.Credentials
+		c      csiproxy.SMBCredentials
 		kind   error
 		calls  []int // create, remove
 	}{
@@ -287,11 +287,11 @@ func TestHealth(t *testing.T) {
 		}, "", alice, csiproxy.ErrUnavailable, []int{0, 0}},
 		"the password was changed": {func(
 			sys *winsim.System) error {
-			return sys.SMB().SetUser("server", bob.Username, secret.New("new"))
-		}, "", smb.Credentials{Username: "bob", Password: secret.New("new")}, nil, []int{1, 1}},
+			return sys.SMB().SetUser("server", bob.Username, csiproxy.NewSecret("new"))
+		}, "", csiproxy.SMBCredentials{Username: "bob", Password: csiproxy.NewSecret("new")}, nil, []int{1, 1}},
 		"the password was changed, not known": {func(sys *winsim.System) error {
 			return sys.SMB().SetUser("server",
-				bob.Username, secret.New("new"))
+				bob.Username, csiproxy.NewSecret("new"))
 		}, "", bob, csiproxy.ErrUnauthenticated, []int{0, 0}},
 		"the share has gone": {func(sys *winsim.System) error { return sys.SMB().RemoveShare("server", "data") }, "",
 			bob, csiproxy.ErrUnavailable, []int{0, 0}},
@@ -337,7 +337,7 @@ func TestServerComesBack(t *testing.T) {
 // Windows allows one user for each server. When a password was changed, all mappings
 // of the server have to go before one can be made; those that work are never touched.
 func TestCredentialConflict(t *testing.T) {
-	changed := smb.Credentials{Username: alice.Username, Password: secret.New("changed")}
+	changed := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("changed")}
 
 	t.Run("the password was changed", func(t *testing.T) {
 		sys, m := newNode(t)

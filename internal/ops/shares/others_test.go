@@ -21,7 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Somebody else makes and removes mappings at the same time.
@@ -54,7 +53,7 @@ func TestRemovedBySomebodyElse(t *testing.T) {
 			must(t, sys.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
 		}
 	})
-	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", smb.Credentials{Username: alice.Username, Password: bob.Password}))
+	must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", csiproxy.SMBCredentials{Username: alice.Username, Password: bob.Password}))
 	if got := mapped(t, sys); got != `\\server\data` || !removed {
 		t.Errorf("mapped is %q", got)
 	}

@@ -11,8 +11,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 // Pods with a wrong secret don't have the account locked: the node tries it once in a while.
@@ -20,7 +18,7 @@ import (
 func TestWrongPasswordIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, m := newNode(t)
-		wrong := smb.Credentials{Username: alice.Username, Password: secret.New("wrong")}
+		wrong := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("wrong")}
 		calls := counted(sys, create)
 		for range 10 {
 			for _, remote := range []string{`\\server\data`, `\\server\logs`} {
@@ -42,7 +40,7 @@ func TestWrongPasswordIsHeldBack(t *testing.T) {
 func TestProbesOfARefusedMappingAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, m := newMapped(t)
-		must(t, sys.SMB().SetUser("server", alice.Username, secret.New("changed")))
+		must(t, sys.SMB().SetUser("server", alice.Username, csiproxy.NewSecret("changed")))
 		calls := counted(sys, probe, create)
 		for range 10 {
 			want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice), csiproxy.ErrUnauthenticated)

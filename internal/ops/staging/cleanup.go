@@ -13,23 +13,21 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// CleanUp implements [storage.Operations].
-func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ storage.Leftovers, err error) {
+// CleanUp implements [csiproxy.StorageOperations].
+func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ csiproxy.Leftovers, err error) {
 	defer s.options.Runner.Done("CleanUp", "", time.Now(), &err)
 	list, err := s.list(ctx, true)
 	if err != nil {
-		return storage.Leftovers{}, err
+		return csiproxy.Leftovers{}, err
 	}
-	all := storage.Leftovers{IncompleteReason: list.IncompleteReason}
+	all := csiproxy.Leftovers{IncompleteReason: list.IncompleteReason}
 	for _, m := range list.Mounts {
 		if m.LeftoverReason == "" && m.ForgottenPod == "" {
 			continue
 		}
-		one := storage.Leftover{Mount: m}
+		one := csiproxy.Leftover{Mount: m}
 		if remove && m.LeftoverReason != "" {
 			one.Removed, err = s.removeLeftover(ctx, m)
 			if ctx.Err() != nil {
@@ -45,13 +43,13 @@ func (s *Staging) CleanUp(ctx context.Context, remove bool) (_ storage.Leftovers
 }
 
 // removeLeftover removes a leftover if it still is one, and reports whether it has.
-func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+func (s *Staging) removeLeftover(ctx context.Context, m csiproxy.Mount) (removed bool, _ error) {
 	switch m.Kind {
-	case storage.MountPoint:
+	case csiproxy.MountKindMountPoint:
 		return s.removeMount(ctx, m)
-	case storage.Link:
+	case csiproxy.MountKindLink:
 		return s.removeLink(ctx, m)
-	case storage.Mapping:
+	case csiproxy.MountKindMapping:
 		remote, err := unc.Parse(m.Target)
 		if err != nil {
 			return false, err
@@ -62,7 +60,7 @@ func (s *Staging) removeLeftover(ctx context.Context, m storage.Mount) (removed 
 }
 
 // removeMount unmounts a volume whose disk has left the node and to which no link leads.
-func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bool, _ error) {
 	path, err := s.Volumes.Parse(m.Path)
 	if err != nil {
 		return false, err
@@ -86,7 +84,7 @@ func (s *Staging) removeMount(ctx context.Context, m storage.Mount) (removed boo
 
 // volumeLeftNode reports whether a volume isn't on the node. If some disk is offline or doesn't answer,
 // the volume may be on it, and volumeLeftNode returns false.
-func (s *Staging) volumeLeftNode(ctx context.Context, id volume.ID) (bool, error) {
+func (s *Staging) volumeLeftNode(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err != nil || !missing {
 		return false, err
@@ -96,7 +94,7 @@ func (s *Staging) volumeLeftNode(ctx context.Context, id volume.ID) (bool, error
 
 // removeLink removes a link if it leads nowhere. It holds the link open meanwhile. So a concurrent
 // MakeSymlink doesn't find the link and count on it: see pathpolicy.Entry.MakeSymlink.
-func (s *Staging) removeLink(ctx context.Context, m storage.Mount) (removed bool, _ error) {
+func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed bool, _ error) {
 	path, err := s.Volumes.Parse(m.Path)
 	if err != nil {
 		return false, err
@@ -121,9 +119,9 @@ func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed b
 	return s.Mappings.RemoveUnused(ctx, rights, links)
 }
 
-// CheckVolume implements [storage.Operations].
-func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest) (
-	done storage.CheckedVolume, err error) {
+// CheckVolume implements [csiproxy.StorageOperations].
+func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (
+	done csiproxy.CheckedVolume, err error) {
 	defer s.options.Runner.Done("CheckVolume", "at "+quote.Text(r.Path), time.Now(), &err)
 	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
 	if err != nil {
@@ -165,7 +163,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r storage.CheckVolumeRequest)
 
 // beginCheck notes that a volume is being checked since now. If it already is, busy is true, and
 // since is when that began: a scan may take hours, and repeated requests mustn't pile up.
-func (s *Staging) beginCheck(id volume.ID, now time.Time) (since time.Time, busy bool) {
+func (s *Staging) beginCheck(id csiproxy.VolumeID, now time.Time) (since time.Time, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since, busy = s.checking[id]; !busy {
@@ -174,7 +172,7 @@ func (s *Staging) beginCheck(id volume.ID, now time.Time) (since time.Time, busy
 	return since, busy
 }
 
-func (s *Staging) endCheck(id volume.ID) {
+func (s *Staging) endCheck(id csiproxy.VolumeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.checking, id)
@@ -182,7 +180,7 @@ func (s *Staging) endCheck(id volume.ID) {
 
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have
 // happened during the scan.
-func (s *Staging) spotFix(ctx context.Context, id volume.ID) error {
+func (s *Staging) spotFix(ctx context.Context, id csiproxy.VolumeID) error {
 	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err

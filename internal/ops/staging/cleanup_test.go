@@ -14,7 +14,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Leftovers are listed, and removed only if that is asked for; what is in use stays.
@@ -79,7 +78,7 @@ func TestListsWithoutMappings(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	r := shareRequest(`\\filer\other`, "")
 	simtest.Must(t, n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials))
@@ -94,14 +93,14 @@ func TestListsWithoutMappings(t *testing.T) {
 		!strings.Contains(list.IncompleteReason, "1062") {
 		t.Errorf("the incomplete reason is %q", list.IncompleteReason)
 	}
-	listed := make(map[string]storage.Mount)
+	listed := make(map[string]csiproxy.Mount)
 	for _, m := range list.Mounts {
 		listed[m.Path] = m
 	}
-	if m := listed[stagingPath]; len(list.Mounts) != 3 || m.Kind != storage.MountPoint || m.Volume.Abnormal() {
+	if m := listed[stagingPath]; len(list.Mounts) != 3 || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Abnormal() {
 		t.Errorf("listed are %+v", list.Mounts)
 	}
-	if m := listed[sharePath]; m.Volume.Share != `\\filer\data` || len(m.Volume.Conditions) != 1 || m.Volume.Conditions[0].Reason != storage.ShareUnknown || m.LeftoverReason != "" {
+	if m := listed[sharePath]; m.Volume.Share != `\\filer\data` || len(m.Volume.Conditions) != 1 || m.Volume.Conditions[0].Reason != csiproxy.ReasonShareUnknown || m.LeftoverReason != "" {
 		t.Errorf("the share is %+v", m)
 	}
 	_, err = n.Storage.GetVolume(ctx, sharePath)
@@ -138,7 +137,7 @@ func TestNoLeftoverMountsWithoutAllLinks(t *testing.T) {
 		list, err := n.Storage.ListVolumes(t.Context())
 		simtest.Must(t, err)
 		for _, m := range list.Mounts {
-			if m.Kind == storage.MountPoint && m.LeftoverReason != "" {
+			if m.Kind == csiproxy.MountKindMountPoint && m.LeftoverReason != "" {
 				t.Errorf("without %s, a leftover is %+v", unknown, m)
 			}
 		}
@@ -150,12 +149,12 @@ func TestCheckVolume(t *testing.T) {
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
-		Format: storage.FormatOptions{FileSystem: storage.ReFS}})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath,
+		Format: csiproxy.FormatOptions{FileSystem: csiproxy.ReFS}})
 	check := func(what string, spotFix, errorsFound, fixed bool) {
 		t.Helper()
-		got, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: spotFix})
+		got, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: spotFix})
 		if err != nil || got.ErrorsFound != errorsFound || got.Fixed != fixed {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
@@ -165,10 +164,10 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
 	check("a damaged volume", false, true, false)
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	_, err := n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: targetPath, SpotFix: true})
+	_, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: targetPath, SpotFix: true})
 	simtest.WantErrorOf(t, "a published volume", err, csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `kubelet\pods`}, winerr.ErrorAccessDenied))
-	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 	simtest.WantErrorOf(t, "not all links are known", err, csiproxy.ErrUnavailable, "can't be found out")
 	sim.ResetRules()
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
@@ -178,7 +177,7 @@ func TestCheckVolume(t *testing.T) {
 			simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 		}
 	})
-	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 	simtest.WantErrorOf(t, "a volume that is published during the scan", err,
 		csiproxy.ErrFailedPrecondition, "it is published at", targetPath)
 	simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
@@ -187,9 +186,9 @@ func TestCheckVolume(t *testing.T) {
 	simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.OfflineDamage))
 	check("damage that a spot fix leaves", true, true, false)
 
-	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: otherPath})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: otherPath})
 	simtest.WantErrorOf(t, "ReFS", err, csiproxy.ErrUnimplemented)
-	_, err = n.Storage.CheckVolume(ctx, storage.CheckVolumeRequest{Path: simtest.Kubelet})
+	_, err = n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: simtest.Kubelet})
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
@@ -239,7 +238,7 @@ func TestLinksThatCannotBeFollowed(t *testing.T) {
 			said = string(m.Volume.Conditions[0].Reason)
 		}
 		want := map[string]string{
-			simtest.Kubelet + `\unknown`: string(storage.Unreadable),
+			simtest.Kubelet + `\unknown`: string(csiproxy.ReasonUnreadable),
 			simtest.Kubelet + `\nothing`: "it leads to nothing",
 		}[m.Path]
 		if said+m.LeftoverReason != want {

@@ -14,16 +14,13 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func newNode(t *testing.T) (*winsim.System, *nodeops.Node) {
@@ -46,9 +43,9 @@ func TestListDisksOfEachCloud(t *testing.T) {
 	ctx := t.Context()
 	const (
 		uuid = "0f2f0fd4-4d35-4e6a-9c1d-5a1c2b3d4e5f"
-		iqn  = iscsi.IQN("iqn.2010-10.org.openstack:volume-1")
+		iqn  = csiproxy.IQN("iqn.2010-10.org.openstack:volume-1")
 	)
-	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 	t10 := func(text string) []win.Identifier {
 		return []win.Identifier{
 			{CodeSet: win.CodeSetBinary, Type: 3, Association: win.AssociationPort, ID: []byte{1}},
@@ -57,7 +54,7 @@ func TestListDisksOfEachCloud(t *testing.T) {
 		}
 	}
 	scsi := func(port, lun byte) *win.SCSIAddress { return &win.SCSIAddress{PortNumber: port, LUN: lun} }
-	numbers := map[string]disk.Number{}
+	numbers := map[string]csiproxy.DiskNumber{}
 	for name, spec := range map[string]winsim.DiskSpec{
 		"EBS on Nitro": {Serial: "vol0abc1234def567890_00000001.", BusType: win.BusTypeNVMe, VendorID: "NVMe",
 			ProductID: "Amazon Elastic B", SCSI: scsi(2, 0)},
@@ -83,13 +80,13 @@ func TestListDisksOfEachCloud(t *testing.T) {
 		iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
 		winsim.DiskSpec{SizeBytes: 1 << 30}, winsim.DiskSpec{SizeBytes: 1 << 30}))
 	simtest.Must(t, n.ISCSI.AddTargetPortal(ctx, portal))
-	simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{}))
+	simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, csiproxy.ISCSIAuthentication{}))
 	luns, err := n.ISCSI.GetTargetDisks(ctx, portal, iqn)
 	simtest.Must(t, err)
 	numbers["iSCSI"] = luns[1]
 	sim.Settle()
 
-	for name, s := range map[string]storage.Selector{
+	for name, s := range map[string]csiproxy.Selector{
 		"EBS on Nitro":   {SerialNumber: "vol-0abc1234def567890"},
 		"EBS on Xen":     {SerialNumber: "vol-0fed1234def567890"},
 		"Azure by SCSI":  {AzureLUN: pointer(uint32(7))},
@@ -98,18 +95,18 @@ func TestListDisksOfEachCloud(t *testing.T) {
 		"GCE by NVMe":    {SerialNumber: "pvc-7b1c2d3e"},
 		"vSphere":        {Identifier: "6000C29f-0123-4567-89ab-cdef01234567"},
 		"Cinder, virtio": {SerialNumber: uuid},
-		"iSCSI":          {ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: 1}},
+		"iSCSI":          {ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: iqn, LUN: 1}},
 	} {
 		found, err := n.Storage.ListDisks(ctx, s)
 		if err != nil || len(found) != 1 || found[0].Number != numbers[name] || found[0].Error != "" {
 			t.Errorf("%s: %+v, %v, want disk %d", name, found, err, numbers[name])
 		}
 	}
-	onAdapter, err := n.Storage.ListDisks(ctx, storage.Selector{Adapter: pointer(uint32(3)), LUN: pointer(uint32(4))})
+	onAdapter, err := n.Storage.ListDisks(ctx, csiproxy.Selector{Adapter: pointer(uint32(3)), LUN: pointer(uint32(4))})
 	if err != nil || len(onAdapter) != 1 || onAdapter[0].Number != numbers["EBS on Xen"] {
 		t.Errorf("by adapter: %+v, %v", onAdapter, err)
 	}
-	namespaces, err := n.Storage.ListDisks(ctx, storage.Selector{NVMeNamespace: 5, Product: "MSFT NVMe Accelerator"})
+	namespaces, err := n.Storage.ListDisks(ctx, csiproxy.Selector{NVMeNamespace: 5, Product: "MSFT NVMe Accelerator"})
 	if err != nil || len(namespaces) != 1 || namespaces[0].Number != numbers["Azure by NVMe"] {
 		t.Errorf("by namespace: %+v, %v", namespaces, err)
 	}
@@ -122,7 +119,7 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 	name, number := simtest.Volume(t, sim)
 	raw := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "raw", Offline: true, ReadOnly: true})
 	sim.Settle()
-	disks, err := n.Storage.ListDisks(ctx, storage.Selector{})
+	disks, err := n.Storage.ListDisks(ctx, csiproxy.Selector{})
 	simtest.Must(t, err)
 	if len(disks) != 3 {
 		t.Fatalf("%d disks: %+v", len(disks), disks)
@@ -131,13 +128,13 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 		t.Errorf("the disk of Windows is %+v", d)
 	}
 	d := disks[1]
-	if d.Number != number || d.SystemReason != "" || !d.Online || d.Style != storage.GPT || d.DiskID == "" ||
+	if d.Number != number || d.SystemReason != "" || !d.Online || d.Style != csiproxy.PartitionStyleGPT || d.DiskID == "" ||
 		d.SizeBytes != 10<<30 ||
-		len(d.Identifiers) != 1 || d.Identifiers[0].Kind != storage.NAA || d.Location.SCSI == nil ||
+		len(d.Identifiers) != 1 || d.Identifiers[0].Kind != csiproxy.IdentifierNAA || d.Location.SCSI == nil ||
 		!strings.Contains(d.Location.Text, "LUN") {
 		t.Errorf("the formatted disk is %+v", d)
 	}
-	var data []storage.Partition
+	var data []csiproxy.Partition
 	for _, p := range d.Partitions {
 		if p.Data {
 			data = append(data, p)
@@ -147,13 +144,13 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 		data[0].OffsetBytes != 16<<20 || data[0].Error != "" {
 		t.Errorf("its data partitions are %+v", data)
 	}
-	if d := disks[2]; d.Number != raw || d.Online || !d.ReadOnly || d.OfflineReason == "" || d.Style != storage.RAW ||
+	if d := disks[2]; d.Number != raw || d.Online || !d.ReadOnly || d.OfflineReason == "" || d.Style != csiproxy.PartitionStyleRAW ||
 		len(d.Partitions) != 0 {
 		t.Errorf("the raw disk is %+v", d)
 	}
 
 	simtest.Mount(t, sim, simtest.Kubelet+`\mounted`, name)
-	disks, err = n.Storage.ListDisks(ctx, storage.Selector{Number: &number})
+	disks, err = n.Storage.ListDisks(ctx, csiproxy.Selector{Number: &number})
 	simtest.Must(t, err)
 	if p := disks[0].Partitions; !slices.Equal(p[len(p)-1].Paths, []string{simtest.Kubelet + `\mounted`}) {
 		t.Errorf("its partitions are %+v", p)
@@ -162,7 +159,7 @@ func TestListDisksTellsWhatIsThere(t *testing.T) {
 	// A disk that refuses what it is asked is listed with its error, and hides no other.
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX", Object: "PhysicalDrive1"},
 		winerr.ErrorIODevice))
-	disks, err = n.Storage.ListDisks(ctx, storage.Selector{})
+	disks, err = n.Storage.ListDisks(ctx, csiproxy.Selector{})
 	if err != nil || len(disks) != 3 || disks[1].Error == "" || disks[1].SerialNumber == "" || disks[2].Error != "" {
 		t.Errorf("%+v, %v", disks, err)
 	}
@@ -179,12 +176,12 @@ func TestListDisksOfNVMe(t *testing.T) {
 		}, BusType: win.BusTypeNVMe})
 		sim.Settle()
 		for _, identifier := range []string{"0100000000000008", "AB0000000000000000000000000000CD"} {
-			disks, err := n.Storage.ListDisks(t.Context(), storage.Selector{Identifier: identifier})
+			disks, err := n.Storage.ListDisks(t.Context(), csiproxy.Selector{Identifier: identifier})
 			if err != nil || len(disks) == 0 || disks[0].Location.NVMeNamespace != 3 {
 				t.Errorf("%+v: %s: %+v, %v", settings, identifier, disks, err)
 			}
 		}
-		all, err := n.Storage.ListDisks(t.Context(), storage.Selector{})
+		all, err := n.Storage.ListDisks(t.Context(), csiproxy.Selector{})
 		simtest.Must(t, err)
 		simtest.Must(t, sim.DetachDisk(all[len(all)-1].Number))
 	}
@@ -195,19 +192,19 @@ func TestListDisksOfNVMe(t *testing.T) {
 func TestStageVolumeOnNVMeWithoutSCSI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
-		nvme := func(product, serial string, namespace uint32) disk.Number {
+		nvme := func(product, serial string, namespace uint32) csiproxy.DiskNumber {
 			return simtest.Attach(t, sim, winsim.DiskSpec{Serial: serial, ProductID: product,
 				SCSIAddressError: winerr.ErrorInvalidFunction, NVMe: &hardware.NVMe{Controller: serial, Namespace: namespace}})
 		}
 		azure, ebs := nvme("MSFT NVMe Accele", "azure", 12), nvme("Amazon Elastic B", "vol0abc", 1)
 		sim.Settle()
 		staged, err := n.Storage.StageVolume(t.Context(),
-			storage.StageVolumeRequest{Disk: serial("vol-0abc"), StagingPath: stagingPath})
+			csiproxy.StageVolumeRequest{Disk: serial("vol-0abc"), StagingPath: stagingPath})
 		if err != nil || staged.Disk != ebs {
 			t.Errorf("%+v, %v, want disk %d", staged, err, ebs)
 		}
-		_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{
-			Disk: storage.Selector{AzureLUN: pointer(uint32(10))}, StagingPath: stagingPath, Wait: time.Millisecond})
+		_, err = n.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{AzureLUN: pointer(uint32(10))}, StagingPath: stagingPath, Wait: time.Millisecond})
 		simtest.WantErrorOf(t, "Azure's LUN", err, csiproxy.ErrNotFound,
 			fmt.Sprintf("it may be disk %d, an NVMe disk whose namespace isn't known", azure))
 	})
@@ -215,7 +212,7 @@ func TestStageVolumeOnNVMeWithoutSCSI(t *testing.T) {
 
 func TestListDisksChecksTheSelector(t *testing.T) {
 	_, n := newNode(t)
-	if _, err := n.Storage.ListDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}); !errors.Is(err,
+	if _, err := n.Storage.ListDisks(t.Context(), csiproxy.Selector{LUN: pointer(uint32(1))}); !errors.Is(err,
 		csiproxy.ErrInvalidArgument) {
 		t.Error(err)
 	}
@@ -233,9 +230,9 @@ func TestSilentDiskMayBeMeant(t *testing.T) {
 				simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 				simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: hung, Object: win.PhysicalDrive(1)}, time.Hour))
 				since := time.Now().UTC().Format(time.RFC3339)
-				r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Wait: 10 * time.Second}
+				r := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Wait: 10 * time.Second}
 				n.Storage.StageVolume(t.Context(), r) // until the disk is known not to answer
-				_, err := n.Storage.ListDisks(t.Context(), storage.Selector{})
+				_, err := n.Storage.ListDisks(t.Context(), csiproxy.Selector{})
 				simtest.Must(t, err)
 				texts := make(map[string]bool)
 				for range 3 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
@@ -20,8 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 var (
@@ -43,7 +42,7 @@ func answer(value any, err error) (any, error) {
 	text = unitSize.ReplaceAll(text, nil)
 	if err == nil && problem.Match(text) {
 		err = errors.New(string(text))
-		if strings.Contains(string(text), string(storage.DiskMissing)) { // which it may be, or be offline
+		if strings.Contains(string(text), string(csiproxy.ReasonDiskMissing)) { // which it may be, or be offline
 			err = fmt.Errorf("%w: %w", simtest.ErrUnknown, err)
 		}
 	}
@@ -68,12 +67,12 @@ func stateOf(t *testing.T, sim *winsim.System) string {
 }
 
 func TestErrorAtEachCall(t *testing.T) {
-	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
-	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
-	target := storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}
+	const iqn = csiproxy.IQN("iqn.2026-01.com.example:vol-1")
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+	target := csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: iqn}}
 
 	type prepare = func(t *testing.T, sim *winsim.System, n *nodeops.Node)
-	type run = func(ctx context.Context, s storage.Operations) (any, error)
+	type run = func(ctx context.Context, s csiproxy.StorageOperations) (any, error)
 	raw := func(t *testing.T, sim *winsim.System, _ *nodeops.Node) {
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
 	}
@@ -83,11 +82,11 @@ func TestErrorAtEachCall(t *testing.T) {
 	}
 	staged := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		raw(t, sim, n)
-		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	}
 	stagedTarget := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		attachTarget(t, sim, n)
-		stage(t, n, storage.StageVolumeRequest{Disk: target, StagingPath: stagingPath})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: target, StagingPath: stagingPath})
 	}
 	published := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		staged(t, sim, n)
@@ -95,11 +94,11 @@ func TestErrorAtEachCall(t *testing.T) {
 	}
 	unstaged := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		staged(t, sim, n)
-		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	}
 	stagedReadOnly := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		unstaged(t, sim, n)
-		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
 	}
 	away := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		staged(t, sim, n)
@@ -108,13 +107,13 @@ func TestErrorAtEachCall(t *testing.T) {
 	shared := func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, sharePath)))
 	}
-	stageIt := func(r storage.StageVolumeRequest) run {
+	stageIt := func(r csiproxy.StageVolumeRequest) run {
 		r.StagingPath, r.Wait = stagingPath, time.Second
-		return func(ctx context.Context, s storage.Operations) (any, error) { return s.StageVolume(ctx, r) }
+		return func(ctx context.Context, s csiproxy.StorageOperations) (any, error) { return s.StageVolume(ctx, r) }
 	}
-	unstageIt := func(wanted storage.Selector) run {
-		return func(ctx context.Context, s storage.Operations) (any, error) {
-			return s.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: wanted})
+	unstageIt := func(wanted csiproxy.Selector) run {
+		return func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
+			return s.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: wanted})
 		}
 	}
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
@@ -122,19 +121,19 @@ func TestErrorAtEachCall(t *testing.T) {
 		prepare prepare
 		run     run
 	}{
-		"stage a raw disk":       {raw, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1")})},
-		"stage again":            {staged, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), Grow: true})},
-		"stage a disk with data": {unstaged, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1")})},
-		"stage read-only":        {unstaged, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
+		"stage a raw disk":       {raw, stageIt(csiproxy.StageVolumeRequest{Disk: serial("vol-1")})},
+		"stage again":            {staged, stageIt(csiproxy.StageVolumeRequest{Disk: serial("vol-1"), Grow: true})},
+		"stage a disk with data": {unstaged, stageIt(csiproxy.StageVolumeRequest{Disk: serial("vol-1")})},
+		"stage read-only":        {unstaged, stageIt(csiproxy.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
 		"stage read-only what is online": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			unstaged(t, sim, n)
 			simtest.Must(t, n.Disk.SetDiskState(t.Context(), 1, true))
-		}, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
+		}, stageIt(csiproxy.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
 		"stage read-only what shows no table": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			unstaged(t, sim, n)
 			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: settings.OfflineBlank}))
-		}, stageIt(storage.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
-		"stage a target":       {attachTarget, stageIt(storage.StageVolumeRequest{Disk: target})},
+		}, stageIt(csiproxy.StageVolumeRequest{Disk: serial("vol-1"), ReadOnly: true})},
+		"stage a target":       {attachTarget, stageIt(csiproxy.StageVolumeRequest{Disk: target})},
 		"unstage":              {staged, unstageIt(serial("vol-1"))},
 		"unstage read-only":    {stagedReadOnly, unstageIt(serial("vol-1"))},
 		"unstage a target":     {stagedTarget, unstageIt(target)},
@@ -143,58 +142,58 @@ func TestErrorAtEachCall(t *testing.T) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.DeleteVolumeMountPoint(t.Context(), stagingPath+`\`))
 		}, unstageIt(serial("vol-1"))},
-		"publish": {staged, func(ctx context.Context, s storage.Operations) (any, error) {
+		"publish": {staged, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return nil, s.PublishVolume(ctx, stagingPath, targetPath)
 		}},
-		"publish a share": {shared, func(ctx context.Context, s storage.Operations) (any, error) {
+		"publish a share": {shared, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return nil, s.PublishVolume(ctx, sharePath, targetPath)
 		}},
 		"publish at a directory": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.MkdirAll(targetPath))
-		}, func(ctx context.Context, s storage.Operations) (any, error) {
+		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return nil, s.PublishVolume(ctx, stagingPath, targetPath)
 		}},
-		"unpublish": {published, func(ctx context.Context, s storage.Operations) (any, error) {
+		"unpublish": {published, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return nil, s.UnpublishVolume(ctx, targetPath)
 		}},
 		"expand": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.GrowDisk(1, 20<<30))
-		}, func(ctx context.Context, s storage.Operations) (any, error) {
-			return s.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
+			return s.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
 		}},
 		"check": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			staged(t, sim, n)
 			simtest.Must(t, sim.SetVolumeDamage(stagingPath, volumes.SpotDamage))
-		}, func(ctx context.Context, s storage.Operations) (any, error) {
-			return s.CheckVolume(ctx, storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
+			return s.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 		}},
 		"stage a share": {func(*testing.T, *winsim.System, *nodeops.Node) {},
-			func(ctx context.Context, s storage.Operations) (any, error) {
+			func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 				return nil, s.StageShare(ctx, shareRequest(`\\filer\data`, sharePath))
 			}},
-		"unstage a share": {shared, func(ctx context.Context, s storage.Operations) (any, error) {
-			return s.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+		"unstage a share": {shared, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
+			return s.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 		}},
 		"unstage the share that is named": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			shared(t, sim, n)
 			simtest.Must(t, sim.Remove(sharePath))
-		}, func(ctx context.Context, s storage.Operations) (any, error) {
-			return s.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
+		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
+			return s.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
 		}},
 		"unstage an empty directory": {func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			simtest.Must(t, sim.MkdirAll(sharePath))
-		}, func(ctx context.Context, s storage.Operations) (any, error) {
-			return s.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+		}, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
+			return s.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 		}},
-		"get volume": {staged, func(ctx context.Context, s storage.Operations) (any, error) {
+		"get volume": {staged, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return s.GetVolume(ctx, stagingPath)
 		}},
-		"get published volume": {published, func(ctx context.Context, s storage.Operations) (any, error) {
+		"get published volume": {published, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return s.GetVolume(ctx, targetPath)
 		}},
-		"get share": {shared, func(ctx context.Context, s storage.Operations) (any, error) {
+		"get share": {shared, func(ctx context.Context, s csiproxy.StorageOperations) (any, error) {
 			return s.GetVolume(ctx, sharePath)
 		}},
 	} {
@@ -210,8 +209,8 @@ func TestErrorAtEachCall(t *testing.T) {
 			}
 		}
 	}
-	for name, run := range map[string]func(context.Context, *winsim.System, storage.Operations) (any, error){
-		"list volumes": func(ctx context.Context, _ *winsim.System, s storage.Operations) (any, error) {
+	for name, run := range map[string]func(context.Context, *winsim.System, csiproxy.StorageOperations) (any, error){
+		"list volumes": func(ctx context.Context, _ *winsim.System, s csiproxy.StorageOperations) (any, error) {
 			list, err := s.ListVolumes(ctx)
 			leftovers := 0
 			for i, m := range list.Mounts {
@@ -225,7 +224,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			}
 			return list, err
 		},
-		"clean up": func(ctx context.Context, sim *winsim.System, s storage.Operations) (any, error) {
+		"clean up": func(ctx context.Context, sim *winsim.System, s csiproxy.StorageOperations) (any, error) {
 			done, err := s.CleanUp(ctx, true)
 			sim.OnCall(nil)
 			sim.ResetRules()

@@ -14,13 +14,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// ExpandVolume implements [storage.Operations].
-func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeRequest) (
-	done storage.ExpandedVolume, err error) {
+// ExpandVolume implements [csiproxy.StorageOperations].
+func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (
+	done csiproxy.ExpandedVolume, err error) {
 	defer s.options.Runner.Done("ExpandVolume", "at "+quote.Text(r.Path), time.Now(), &err)
 	if r.DiskSizeBytes < 0 {
 		return done, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
@@ -31,7 +29,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 	}
 	var rescan time.Time
 	interval := firstRescan
-	timeout := cmp.Or(r.Wait, storage.DefaultWait)
+	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
 	grown, err := operation.Poll(ctx, operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond},
 		func() (bool, error) {
 			if err = s.growOnce(ctx, id, &done); err != nil {
@@ -61,7 +59,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r storage.ExpandVolumeReques
 }
 
 // growOnce grows a volume as far as its disk allows now, and notes the result in done.
-func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.ExpandedVolume) error {
+func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, done *csiproxy.ExpandedVolume) error {
 	d, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
@@ -73,7 +71,7 @@ func (s *Staging) growOnce(ctx context.Context, id volume.ID, done *storage.Expa
 // grow grows a volume as far as its disk allows, and reports that in size and grown. size is 0, or
 // the volume's size before the first attempt: a volume that an earlier attempt has grown before it
 // failed counts as grown, too.
-func (s *Staging) grow(ctx context.Context, d *locks.LockedDisk, id volume.ID, extent win.DiskExtent, size *int64,
+func (s *Staging) grow(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent, size *int64,
 	grown *bool) error {
 	if *size == 0 {
 		before, err := s.Volumes.GetVolumeStats(ctx, id)

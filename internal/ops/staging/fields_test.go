@@ -9,11 +9,11 @@ import (
 	"slices"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Some answer has each field of a disk and of a volume. So a new field that nothing fills fails
@@ -30,15 +30,15 @@ func TestEachFieldIsFilled(t *testing.T) {
 		SCSI: &win.SCSIAddress{PortNumber: 1, PathID: 2, TargetID: 3, LUN: 4},
 	})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{
-		Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "data"},
+	stage(t, n, csiproxy.StageVolumeRequest{
+		Disk: serial("vol-1"), StagingPath: stagingPath, Format: csiproxy.FormatOptions{Label: "data"},
 	})
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	simtest.Must(t, sim.SMB().RemoveShare("filer", "data"))
 
-	disks, err := n.Storage.ListDisks(ctx, storage.Selector{})
+	disks, err := n.Storage.ListDisks(ctx, csiproxy.Selector{})
 	simtest.Must(t, err)
 	volume, err := n.Storage.GetVolume(ctx, stagingPath)
 	simtest.Must(t, err)
@@ -46,7 +46,7 @@ func TestEachFieldIsFilled(t *testing.T) {
 	simtest.Must(t, err)
 	fields := make(map[string]bool) // whether some answer has it
 	collect(reflect.ValueOf(disks), fields)
-	collect(reflect.ValueOf([]storage.Volume{volume, share}), fields)
+	collect(reflect.ValueOf([]csiproxy.Volume{volume, share}), fields)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		elsewhere := slices.Contains([]string{"Disk.Error", "Disk.ISCSI", "Disk.Driver", "Volume.Driver", "Partition.Error"}, name)
 		if fields[name] == elsewhere {

@@ -12,12 +12,10 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // firstRescan is the time from the first rescan to the second. The first one is made as soon as
@@ -25,7 +23,7 @@ import (
 const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and locks it.
-func (s *Staging) take(ctx context.Context, wanted storage.Selector, timeout time.Duration,
+func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration,
 	purpose locks.Purpose) (d *locks.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
@@ -52,8 +50,8 @@ func (s *Staging) take(ctx context.Context, wanted storage.Selector, timeout tim
 
 // find returns the number of the disk that a selector means. As long as there is none, it waits,
 // at most for timeout, and has Windows rescan for new disks.
-func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout time.Duration) (disk.Number, error) {
-	var all, matching []storage.Disk
+func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (csiproxy.DiskNumber, error) {
+	var all, matching []csiproxy.Disk
 	var rescan time.Time
 	interval := firstRescan
 	ask := func() (bool, error) {
@@ -65,7 +63,7 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout tim
 			return false, err
 		}
 		all = now
-		matching = slices.DeleteFunc(slices.Clone(all), func(d storage.Disk) bool { return !wanted.Matches(d) })
+		matching = slices.DeleteFunc(slices.Clone(all), func(d csiproxy.Disk) bool { return !wanted.Matches(d) })
 		return len(matching) > 0, nil
 	}
 	found, err := ask()
@@ -108,12 +106,12 @@ func (s *Staging) find(ctx context.Context, wanted storage.Selector, timeout tim
 }
 
 // only returns the number of the one disk among several matching ones that Windows doesn't run from.
-func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []storage.Disk) (disk.Number, error) {
+func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching []csiproxy.Disk) (csiproxy.DiskNumber, error) {
 	windows, err := s.Users.SystemDisks(ctx)
 	if err != nil {
 		return 0, err
 	}
-	others := slices.DeleteFunc(slices.Clone(matching), func(d storage.Disk) bool { return windows[d.Number] != "" })
+	others := slices.DeleteFunc(slices.Clone(matching), func(d csiproxy.Disk) bool { return windows[d.Number] != "" })
 	switch len(others) {
 	case 0:
 		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
@@ -128,7 +126,7 @@ func (s *Staging) only(ctx context.Context, wanted storage.Selector, matching []
 
 // silentDisk says, for an error, which disk doesn't answer what the selector asks for, and why: it may be
 // the wanted one. It is "" if all disks answer.
-func (s *Staging) silentDisk(wanted storage.Selector, all []storage.Disk) string {
+func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) string {
 	for _, d := range all {
 		if d.Error != "" {
 			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", d.Number, d.Error)
@@ -136,7 +134,7 @@ func (s *Staging) silentDisk(wanted storage.Selector, all []storage.Disk) string
 	}
 	byNamespace := wanted.AzureLUN != nil || wanted.NVMeNamespace != 0
 	for _, d := range all {
-		if byNamespace && d.Bus == storage.BusNVMe && d.Location.NVMeNamespace == 0 {
+		if byNamespace && d.Bus == csiproxy.BusNVMe && d.Location.NVMeNamespace == 0 {
 			return fmt.Sprintf("; it may be disk %d, an NVMe disk whose namespace isn't known, since its driver gives no "+
 				"SCSI address, as the native NVMe driver of Windows Server 2025 may; name the disk by its serial number, "+
 				"or go back to Windows' usual driver", d.Number)
@@ -152,7 +150,7 @@ func (s *Staging) silentDisk(wanted storage.Selector, all []storage.Disk) string
 const maxListed = 10
 
 // listed names disks in an error.
-func listed(what string, disks []storage.Disk) string {
+func listed(what string, disks []csiproxy.Disk) string {
 	if len(disks) == 0 {
 		return what + " no disks"
 	}
@@ -169,11 +167,11 @@ func listed(what string, disks []storage.Disk) string {
 // isMeant asks an open disk for its hardware, as far as the selector needs that, and reports whether
 // the selector means the disk. A match in a list isn't enough: meanwhile another disk may have got
 // the number of the one in the list.
-func (s *Staging) isMeant(ctx context.Context, wanted storage.Selector,
-	h *opendisk.Disk) (said storage.Disk, meant bool, _ error) {
+func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
+	h *opendisk.Disk) (said csiproxy.Disk, meant bool, _ error) {
 	said, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
-		one := []storage.Disk{said}
+		one := []csiproxy.Disk{said}
 		err = s.addTargets(ctx, one, s.Initiator.LUNs)
 		said = one[0]
 	}
@@ -182,7 +180,7 @@ func (s *Staging) isMeant(ctx context.Context, wanted storage.Selector,
 
 // isAnother reports whether a disk is known not to be the one that a selector means. If a sick
 // disk doesn't answer what the selector compares, that isn't known.
-func isAnother(wanted storage.Selector, d storage.Disk) bool {
+func isAnother(wanted csiproxy.Selector, d csiproxy.Disk) bool {
 	answered := (wanted.SerialNumber == "" || d.SerialNumber != "") &&
 		(wanted.Identifier == "" || len(d.Identifiers) > 0) &&
 		(wanted.Adapter == nil || d.Location.SCSI != nil) &&
@@ -190,7 +188,7 @@ func isAnother(wanted storage.Selector, d storage.Disk) bool {
 			d.Location.SCSI != nil || d.Location.NVMeNamespace != 0) &&
 		(wanted.AzureLUN == nil || d.Vendor != "" || d.Product != "") &&
 		(wanted.Vendor == "" || d.Vendor != "") && (wanted.Product == "" || d.Product != "") &&
-		(wanted.ISCSI == nil || d.Bus != "" && (d.Bus != storage.BusISCSI || d.ISCSI != nil))
+		(wanted.ISCSI == nil || d.Bus != "" && (d.Bus != csiproxy.BusISCSI || d.ISCSI != nil))
 	return answered && !wanted.Matches(d)
 }
 

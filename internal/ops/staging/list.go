@@ -18,48 +18,46 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // silentTimeout is how long a list waits for a volume or share that doesn't answer.
 const silentTimeout = 5 * time.Second
 
-// GetVolume implements [storage.Operations].
-func (s *Staging) GetVolume(ctx context.Context, path string) (_ storage.Volume, err error) {
+// GetVolume implements [csiproxy.StorageOperations].
+func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume, err error) {
 	defer s.options.Runner.Done("GetVolume", quote.Text(path), time.Now(), &err)
 	notThere := csiproxy.Errorf(csiproxy.ErrNotFound, "neither a volume nor a share is mounted there")
 	if remote, err := unc.Parse(path); err == nil {
 		if !s.Paths.HasShare(path) {
-			return storage.Volume{}, notThere
+			return csiproxy.Volume{}, notThere
 		}
 		return s.describeShare(ctx, remote)
 	}
 	p, err := s.Volumes.Parse(path)
 	if err != nil {
-		return storage.Volume{}, err
+		return csiproxy.Volume{}, err
 	}
 	to, err := s.endOf(ctx, p)
 	if err != nil {
-		return storage.Volume{}, err
+		return csiproxy.Volume{}, err
 	}
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
-		return s.describe(ctx, volume.ID(to.Volume))
+		return s.describe(ctx, csiproxy.VolumeID(to.Volume))
 	case pathpolicy.SharedDirectory:
 		remote, err := unc.Parse(to.Target)
 		if err != nil {
-			return storage.Volume{}, err
+			return csiproxy.Volume{}, err
 		}
 		return s.describeShare(ctx, remote)
 	}
 	if to.ByLink {
 		why, err := s.Paths.Nowhere(ctx, s.Sys, p)
 		if err != nil || why != "" {
-			return storage.Volume{Conditions: notMounted(why)}, err
+			return csiproxy.Volume{Conditions: notMounted(why)}, err
 		}
 	}
-	return storage.Volume{}, notThere
+	return csiproxy.Volume{}, notThere
 }
 
 // endOf returns where a path ends. It first tries Lookup, which doesn't hold the directories on the way:
@@ -77,39 +75,39 @@ func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.R
 }
 
 // notMounted is the condition of a link that leads to no volume and no share.
-func notMounted(why string) storage.Conditions {
-	return storage.Conditions{{Reason: storage.NotMounted, Inaccessible: true, Message: why}}
+func notMounted(why string) csiproxy.Conditions {
+	return csiproxy.Conditions{{Reason: csiproxy.ReasonNotMounted, Inaccessible: true, Message: why}}
 }
 
 // describe returns what is known of a volume. Concurrent callers share a query that begins after they
 // called, so each sees its own earlier changes. If a volume doesn't answer, describe returns it with
 // the condition NotAnswering.
-func (s *Staging) describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
+func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
 	soon, cancel := context.WithTimeout(ctx, silentTimeout)
 	defer cancel()
 	d, err := s.volumes.Do(soon, id,
-		func(ctx context.Context) (storage.Volume, error) { return s.Volumes.Describe(ctx, id) })
+		func(ctx context.Context) (csiproxy.Volume, error) { return s.Volumes.Describe(ctx, id) })
 	if isSilent(err) && ctx.Err() == nil {
-		return storage.Volume{VolumeID: id, Conditions: unanswered(storage.NotAnswering, "it")}, nil
+		return csiproxy.Volume{VolumeID: id, Conditions: unanswered(csiproxy.ReasonNotAnswering, "it")}, nil
 	}
 	return d, err
 }
 
 // describeShare is describe for a share.
-func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (storage.Volume, error) {
+func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
 	soon, cancel := context.WithTimeout(ctx, silentTimeout)
 	defer cancel()
 	d, err := s.shares.Do(soon, remote.Root(),
-		func(ctx context.Context) (storage.Volume, error) { return s.Mappings.Describe(ctx, remote) })
+		func(ctx context.Context) (csiproxy.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if isSilent(err) && ctx.Err() == nil {
-		return storage.Volume{Share: remote.Root(), Conditions: unanswered(storage.ShareUnreachable, "its server")}, nil
+		return csiproxy.Volume{Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
 	}
 	return d, err
 }
 
 // unanswered is the condition of a volume or share that doesn't answer.
-func unanswered(reason storage.Reason, who string) storage.Conditions {
-	return storage.Conditions{{Reason: reason, Inaccessible: true,
+func unanswered(reason csiproxy.Reason, who string) csiproxy.Conditions {
+	return csiproxy.Conditions{{Reason: reason, Inaccessible: true,
 		Message: who + " has not answered in time"}}
 }
 
@@ -120,21 +118,21 @@ func isSilent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, csiproxy.ErrUnavailable) && !answered
 }
 
-// ListVolumes implements [storage.Operations].
-func (s *Staging) ListVolumes(ctx context.Context) (_ storage.VolumeList, err error) {
+// ListVolumes implements [csiproxy.StorageOperations].
+func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err error) {
 	defer s.options.Runner.Done("ListVolumes", "", time.Now(), &err)
 	return s.list(ctx, false)
 }
 
 // list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
 // mount whether it is a leftover.
-func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.VolumeList, _ error) {
+func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.VolumeList, _ error) {
 	links, incomplete, err := s.Users.FindLinks(ctx)
 	if err != nil {
 		return list, err
 	}
 	found := s.Paths.Own(links.All)
-	described, isOwn := make([]storage.Mount, len(found)), make([]bool, len(found))
+	described, isOwn := make([]csiproxy.Mount, len(found)), make([]bool, len(found))
 	err = operation.Each(len(found), listedAtOnce, func(i int) (err error) {
 		described[i], err = s.mounted(ctx, found[i], links)
 		isOwn[i] = err == nil
@@ -147,7 +145,7 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.Volume
 		return list, err
 	}
 	var own []pathpolicy.FoundLink
-	var mounts []storage.Mount
+	var mounts []csiproxy.Mount
 	for i := range found {
 		if isOwn[i] {
 			own, mounts = append(own, found[i]), append(mounts, described[i])
@@ -160,12 +158,12 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list storage.Volume
 	if !leftovers {
 		undecided = nil
 	}
-	slices.SortFunc(mounts, func(a, b storage.Mount) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(mounts, func(a, b csiproxy.Mount) int { return cmp.Compare(a.Path, b.Path) })
 	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil)
 	if ctx.Err() != nil {
 		return list, ctx.Err()
 	}
-	return storage.VolumeList{Mounts: append(mounts, unused...),
+	return csiproxy.VolumeList{Mounts: append(mounts, unused...),
 		IncompleteReason: incompleteReason(incomplete, err, undecided)}, nil
 }
 
@@ -187,10 +185,10 @@ func incompleteReason(links, mappings, undecided error) string {
 // markGone marks the mounts, at the links found, of volumes that aren't on the node and to which no link leads: pods that
 // have ended have left these. It skips mounts outside of kubelet's staging paths, since an
 // administrator may have made them. undecided is why it isn't known of some mount.
-func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, found []pathpolicy.FoundLink,
+func (s *Staging) markGone(ctx context.Context, mounts []csiproxy.Mount, found []pathpolicy.FoundLink,
 	links users.FoundLinks, complete bool) (undecided, _ error) {
 	for i, m := range mounts {
-		if !complete || m.Kind != storage.MountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
+		if !complete || m.Kind != csiproxy.MountKindMountPoint || m.Volume.Disk != nil || !m.Volume.Abnormal() ||
 			!s.Paths.IsOfKubelet(found[i].Path) {
 			continue
 		}
@@ -215,26 +213,26 @@ func (s *Staging) markGone(ctx context.Context, mounts []storage.Mount, found []
 const listedAtOnce = 16
 
 // mounted describes the volume or share to which l, one of all links and mount points, leads.
-func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users.FoundLinks) (m storage.Mount, err error) {
-	m = storage.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
+func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users.FoundLinks) (m csiproxy.Mount, err error) {
+	m = csiproxy.Mount{Path: l.Path.String(), Target: l.Link.Target(), ForgottenPod: l.ForgottenPod}
 	switch {
 	case l.Link.IsMountPoint():
-		m.Kind = storage.MountPoint
-		m.Volume, err = s.describe(ctx, volume.ID(l.Link.Volume))
+		m.Kind = csiproxy.MountKindMountPoint
+		m.Volume, err = s.describe(ctx, csiproxy.VolumeID(l.Link.Volume))
 		return m, err
 	case l.Link.Kind == pathpolicy.LinkToShare:
-		m.Kind = storage.ShareLink
+		m.Kind = csiproxy.MountKindShare
 		remote, parseErr := unc.Parse(m.Target)
 		if parseErr != nil {
 			return m, nil
 		}
 		if m.Volume, err = s.describeShare(ctx, remote); err != nil {
-			m.Volume = storage.Volume{Share: remote.Root(),
-				Conditions: storage.Conditions{{Reason: storage.ShareUnknown, Message: err.Error()}}}
+			m.Volume = csiproxy.Volume{Share: remote.Root(),
+				Conditions: csiproxy.Conditions{{Reason: csiproxy.ReasonShareUnknown, Message: err.Error()}}}
 		}
 		return m, ctx.Err()
 	}
-	m.Kind = storage.Link
+	m.Kind = csiproxy.MountKindLink
 	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[winname.Lower(l.Link.Path.String())].Link.IsMountPoint() {
 		return m, nil // known to lead to a volume; following the link would take two calls for each directory
 	}
@@ -245,7 +243,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 		case err == nil:
 			m.LeftoverReason = why
 		case !pathpolicy.LeadsOutside(err): // such a link isn't ours
-			m.Volume.Conditions = storage.Conditions{{Reason: storage.Unreadable, Inaccessible: true,
+			m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
 				Message: "where it leads can't be found out: " + err.Error()}}
 		}
 	}
@@ -255,19 +253,19 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 // unusedMappings returns the mappings that no staged path leads to. Such a mapping is a leftover if
 // CSI Proxy has made it for a staged path, and no file on its share is open. It returns an error if
 // Windows doesn't answer some of that.
-func (s *Staging) unusedMappings(ctx context.Context, mounts []storage.Mount,
-	complete bool) (unused []storage.Mount, unknown error) {
+func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
+	complete bool) (unused []csiproxy.Mount, unknown error) {
 	roots, err := s.Mappings.Roots(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, root := range roots {
 		used := slices.ContainsFunc(mounts,
-			func(m storage.Mount) bool { return m.Kind == storage.ShareLink && m.Volume.Share == root })
+			func(m csiproxy.Mount) bool { return m.Kind == csiproxy.MountKindShare && m.Volume.Share == root })
 		if used {
 			continue
 		}
-		m := storage.Mount{Kind: storage.Mapping, Target: root, Volume: storage.Volume{Share: root}}
+		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Target: root, Volume: csiproxy.Volume{Share: root}}
 		remote, err := unc.Parse(root)
 		if err != nil {
 			return nil, err

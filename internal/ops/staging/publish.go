@@ -15,7 +15,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// PublishVolume implements [storage.Operations].
+// PublishVolume implements [csiproxy.StorageOperations].
 func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath string) (err error) {
 	defer s.options.Runner.Done("PublishVolume", quote.Text(targetPath), time.Now(), &err)
 	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)
@@ -83,7 +83,7 @@ func (s *Staging) publish(ctx context.Context, e pathpolicy.Entry, source pathpo
 	return false, err
 }
 
-// UnpublishVolume implements [storage.Operations].
+// UnpublishVolume implements [csiproxy.StorageOperations].
 func (s *Staging) UnpublishVolume(ctx context.Context, targetPath string) (err error) {
 	defer s.options.Runner.Done("UnpublishVolume", quote.Text(targetPath), time.Now(), &err)
 	target, err := s.Paths.Parse(targetPath, pathpolicy.MaxPath)

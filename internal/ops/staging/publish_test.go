@@ -14,7 +14,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 func TestPublishVolumeWhereSomethingIs(t *testing.T) {
@@ -26,7 +25,7 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(stagingPath))
 	simtest.WantErrorOf(t, "a plain directory", n.Storage.PublishVolume(ctx, stagingPath, targetPath),
 		csiproxy.ErrFailedPrecondition)
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 
 	simtest.Must(t, sim.MkdirAll(targetPath)) // empty, as a call that died leaves it
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
@@ -63,7 +62,7 @@ func TestPublishVolumeWhereSomethingIs(t *testing.T) {
 
 func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	sim, n, number := newStaged(t)
-	request := storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
+	request := csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30, Wait: -1}
 	_, err := n.Storage.ExpandVolume(t.Context(), request)
 	simtest.WantErrorOf(t, "too early", err, csiproxy.ErrUnavailable, fmt.Sprint(int64(10<<30)), fmt.Sprint(int64(20<<30)))
 
@@ -79,7 +78,7 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	if err != nil || !done.Grown || done.SizeBytes < 19<<30 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	_, err = n.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
+	_, err = n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
 }
 
@@ -98,7 +97,7 @@ func TestExpandVolumeSeesANewPageFile(t *testing.T) {
 			})
 		}
 	})
-	_, err := n.Storage.ExpandVolume(t.Context(), storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
+	_, err := n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: 20 << 30})
 	simtest.WantErrorOf(t, "with a page file", err, csiproxy.ErrFailedPrecondition, `page file P:\pagefile.sys`)
 }
 
@@ -113,14 +112,14 @@ func testGetVolumeSeesTheCallersOwnChange(t *testing.T) {
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
 	// The last call of the look, after the size was read, takes a while.
 	simtest.Must(t, sim.Delay(winsim.Match{Call: win.FsctlIsVolumeDirty.String()}, 2*time.Second))
-	first := make(chan storage.Volume, 1)
+	first := make(chan csiproxy.Volume, 1)
 	go func() {
 		v, err := n.Storage.GetVolume(ctx, stagingPath)
 		simtest.WantError(t, err, nil)
 		first <- v
 	}()
 	synctest.Wait()
-	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
 	simtest.Must(t, err)
 	v, err := n.Storage.GetVolume(ctx, stagingPath)
 	if err != nil || v.SizeBytes != grown.SizeBytes {

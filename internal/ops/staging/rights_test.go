@@ -13,14 +13,11 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // atEachCall runs act for each call of the seam that it makes, with before right before that
@@ -43,7 +40,7 @@ func atEachCall(t *testing.T, prepare func(t *testing.T, sim *winsim.System, n *
 func TestUnstageVolumeAsksAgain(t *testing.T) {
 	for _, errno := range []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorDevNotExist, winerr.ErrorNoSuchDevice,
 		winerr.ErrorDeviceNotConnected} {
-		for name, r := range map[string]storage.UnstageVolumeRequest{
+		for name, r := range map[string]csiproxy.UnstageVolumeRequest{
 			"in use":       {StagingPath: stagingPath},
 			"another disk": {StagingPath: stagingPath, Disk: serial("vol-2")},
 		} {
@@ -51,7 +48,7 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 				atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 					simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 					simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-					stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+					stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 					simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 					if name == "in use" {
 						open, err := sim.OpenFile(t.Context(), stagingPath+file, win.OpenOptions{
@@ -85,24 +82,24 @@ func TestUnstageVolumeAsksAgain(t *testing.T) {
 // not if the disk that is named is there.
 func TestUnstageVolumeThatIsAway(t *testing.T) {
 	for name, c := range map[string]struct {
-		leave   func(t *testing.T, sim *winsim.System, number disk.Number)
-		wanted  storage.Selector
+		leave   func(t *testing.T, sim *winsim.System, number csiproxy.DiskNumber)
+		wanted  csiproxy.Selector
 		unmount bool
 	}{
-		"left":                    {detach, storage.Selector{}, true},
+		"left":                    {detach, csiproxy.Selector{}, true},
 		"left, and named":         {detach, serial("vol-1"), true},
 		"left, and another named": {detach, serial("vol-2"), false},
-		"offline":                 {takeOffline, storage.Selector{}, true},
+		"offline":                 {takeOffline, csiproxy.Selector{}, true},
 		"offline, and named":      {takeOffline, serial("vol-1"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, n := newNode(t)
 			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 			other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 			simtest.Must(t, n.Disk.SetDiskState(t.Context(), other, true))
 			c.leave(t, sim, number)
-			done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: c.wanted})
+			done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: c.wanted})
 			if done.Unmounted != c.unmount {
 				t.Errorf("%+v", done)
 			}
@@ -110,17 +107,17 @@ func TestUnstageVolumeThatIsAway(t *testing.T) {
 	}
 }
 
-func detach(t *testing.T, sim *winsim.System, n disk.Number) {
+func detach(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) {
 	t.Helper()
 	simtest.Must(t, sim.DetachDisk(n))
 }
 
-func takeOffline(t *testing.T, sim *winsim.System, n disk.Number) {
+func takeOffline(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) {
 	t.Helper()
 	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
 }
 
-func attributesOf(sim *winsim.System, n disk.Number) win.DiskAttributes {
+func attributesOf(sim *winsim.System, n csiproxy.DiskNumber) win.DiskAttributes {
 	for _, d := range sim.Disks() {
 		if d.Number == n {
 			return d.Attributes
@@ -135,9 +132,9 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	writable := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	writable := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	stage(t, n, writable)
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	readOnly := writable
 	readOnly.ReadOnly = true
 	stage(t, n, readOnly)
@@ -160,7 +157,7 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 			t.Errorf("at %s, the disk is offline and still read-only", c.Name)
 		}
 	})
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline {
 		t.Errorf("%+v", done)
 	}
 	sim.OnCall(nil)
@@ -175,7 +172,7 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 				simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: win.DiskOffline}))
 			}
 		})
-		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
+		unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")})
 		sim.OnCall(nil)
 		simtest.Want(t, "its attributes unstaged again", attributesOf(sim, number), want)
 	}
@@ -186,9 +183,9 @@ func TestReadOnlyBelongsToTheStaging(t *testing.T) {
 func TestReadOnlyOfADiskThatIsSwapped(t *testing.T) {
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	r := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	stage(t, n, r)
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.Must(t, n.Disk.SetDiskState(t.Context(), number, true))
 	var changes atomic.Int64 // disks are asked at the same time
 	var swapped atomic.Bool
@@ -212,11 +209,11 @@ func TestReadOnlyOfNobody(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "gone"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("gone"), StagingPath: otherPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("gone"), StagingPath: otherPath})
 	simtest.Must(t, sim.DetachDisk(gone)) // so a volume that isn't there is mounted
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.Must(t, sim.SetDiskAttributes(number,
 		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	var before []win.DiskAttributes // each change of the disk
@@ -235,7 +232,7 @@ func TestReadOnlyOfNobody(t *testing.T) {
 		win.SetDiskAttributes{Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly}))
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, true)) // also while it is online
 	simtest.Want(t, "its attributes", attributesOf(sim, number), 0)
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("x")))
 }
 
@@ -262,9 +259,9 @@ func TestDiskOfAStagedVolumeStaysOnline(t *testing.T) {
 	sim.ResetRules()
 	// A broken disk that nobody uses must get offline, also beside a mount whose disk has left.
 	left := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
 	simtest.Must(t, sim.DetachDisk(left))
-	simtest.Must(t, n.Volume.UnmountVolume(ctx, volume.ID(sim.VolumesOfDisk(number)[0]), stagingPath))
+	simtest.Must(t, n.Volume.UnmountVolume(ctx, csiproxy.VolumeID(sim.VolumesOfDisk(number)[0]), stagingPath))
 	simtest.Must(t, sim.Fail(broken, winerr.ErrorIODevice))
 	simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
 	simtest.Want(t, "its attributes", attributesOf(sim, number), win.DiskOffline)
@@ -276,7 +273,7 @@ func TestMountAtTheStagingPathDuringUnstage(t *testing.T) {
 	sim, n := newNode(t)
 	name, _ := simtest.Volume(t, sim)
 	simtest.Must(t, sim.MkdirAll(stagingPath))
-	r := storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
+	r := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
 	sim.OnCall(func(c winsim.Call) {
 		if c.Name == win.CallDeviceInterfaces {
 			sim.OnCall(nil)
@@ -294,7 +291,7 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	second := targetPath + "2"
 	simtest.Must(t, sim.Symlink(second, targetPath, true)) // by way of another link
-	r := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	r := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(ctx, r)
 	simtest.WantErrorOf(t, "published", err, csiproxy.ErrFailedPrecondition, targetPath, second, "unpublish it first",
 		"csi-proxyctl storage unpublish PATH")
@@ -314,13 +311,13 @@ func TestUnstageVolumeThatIsPublished(t *testing.T) {
 func TestSpotFixFailsClosed(t *testing.T) {
 	atEachCall(t, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 		simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node, c winsim.Call) {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, winerr.ErrorDeviceNotConnected))
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		_, err := n.Storage.CheckVolume(t.Context(),
-			storage.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
+			csiproxy.CheckVolumeRequest{Path: stagingPath, SpotFix: true})
 		if err == nil {
 			t.Error("it was checked")
 		}
@@ -333,20 +330,20 @@ func TestLetteredVolume(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
 		sim, n := newNode(t)
 		name, number, letter := simtest.Lettered(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-		staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: readOnly})
+		staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: readOnly})
 		paths, err := sim.VolumePathNames(t.Context(), name)
 		if err != nil || len(paths) != 1 || strings.EqualFold(paths[0], letter) ||
 			!strings.EqualFold(string(staged.VolumeID), name) {
 			t.Errorf("read-only %v: it is mounted at %q, %v", readOnly, paths, err)
 		}
-		if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline ||
+		if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline ||
 			attributesOf(sim, number) != win.DiskOffline {
 			t.Errorf("read-only %v: %+v", readOnly, done)
 		}
 	}
 	sim, n := newNode(t)
 	_, number, _ := simtest.Lettered(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath,
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath,
 		Disk: serial("vol-1")}); !done.DiskOffline || attributesOf(sim, number) != win.DiskOffline {
 		t.Errorf("with a letter only: %+v", done)
 	}
@@ -357,7 +354,7 @@ func TestGrowOfARawDisk(t *testing.T) {
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", SizeBytes: 10 << 30})
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true})
+	staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true})
 	if staged.SizeBytes < 19<<30 || !staged.Partitioned {
 		t.Errorf("%+v", staged)
 	}
@@ -422,7 +419,7 @@ func TestCleanUpLooksAgain(t *testing.T) {
 			sim, n := newNode(t)
 			ctx := t.Context()
 			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 			simtest.Must(t, sim.MkdirAll(simtest.Kubelet+`\pods`))
 			simtest.Must(t, sim.DetachDisk(number))
 			var listing, calls atomic.Int64
@@ -456,10 +453,10 @@ func TestStageAndPublishDuringCleanUp(t *testing.T) {
 	prepare := func(link bool) func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 		return func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
 			number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-			stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+			stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 			if link { // a dangling one
 				simtest.Must(t, n.Storage.PublishVolume(t.Context(), stagingPath, targetPath))
-				unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
+				unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
 				simtest.Must(t, n.Filesystem.Rmdir(t.Context(), stagingPath, true))
 			} else {
 				simtest.Must(t, sim.DetachDisk(number))
@@ -477,7 +474,7 @@ func TestStageAndPublishDuringCleanUp(t *testing.T) {
 			go func() {
 				defer close(done)
 				_, err := other.Storage.StageVolume(t.Context(),
-					storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+					csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 				staged = err == nil
 				published = staged && other.Storage.PublishVolume(t.Context(), stagingPath, targetPath) == nil
 			}()
@@ -509,10 +506,10 @@ func TestWriteAfterUnstage(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	r := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	volumeID := stage(t, n, r).VolumeID
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: true})
 	cantWrite := func() {
 		t.Helper()
 		for _, path := range []string{stagingPath, targetPath} {

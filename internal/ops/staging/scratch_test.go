@@ -13,20 +13,18 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // opens counts the opens of each disk, and of the volumes on it.
 type opens struct {
 	*winsim.System
 	mu             sync.Mutex
-	scratch        map[string]disk.Number // by the path of a disk or volume in lower case
-	opened, writes map[disk.Number]int
+	scratch        map[string]csiproxy.DiskNumber // by the path of a disk or volume in lower case
+	opened, writes map[csiproxy.DiskNumber]int
 }
 
 func (o *opens) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
@@ -47,8 +45,8 @@ func TestScratchDisks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := simtest.Open(t, winsim.Delays{VolumeArrival: time.Millisecond})
 		simtest.Must(t, sim.MkdirAll(simtest.Kubelet))
-		o := &opens{System: sim, scratch: make(map[string]disk.Number),
-			opened: make(map[disk.Number]int), writes: make(map[disk.Number]int)}
+		o := &opens{System: sim, scratch: make(map[string]csiproxy.DiskNumber),
+			opened: make(map[csiproxy.DiskNumber]int), writes: make(map[csiproxy.DiskNumber]int)}
 		for i := range 20 {
 			before, err := sim.DeviceInterfaces(t.Context(), win.InterfaceClassDisk)
 			simtest.Must(t, err)
@@ -79,9 +77,9 @@ func TestScratchDisks(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
-			for changes, err := range node.Storage.WatchDisks(ctx, storage.Selector{}) {
+			for changes, err := range node.Storage.WatchDisks(ctx, csiproxy.Selector{}) {
 				for _, d := range changes.Added {
-					if ctx.Err() == nil && (err != nil || d.Bus == storage.BusFile && d.SerialNumber != "vhdx") {
+					if ctx.Err() == nil && (err != nil || d.Bus == csiproxy.BusFile && d.SerialNumber != "vhdx") {
 						t.Errorf("a watcher is told of %v, %v", d, err)
 					}
 				}
@@ -95,7 +93,7 @@ func TestScratchDisks(t *testing.T) {
 				time.Sleep(15 * time.Second)
 			}
 		})
-		request := storage.StageVolumeRequest{Disk: storage.Selector{SerialNumber: "vhdx"}, StagingPath: stagingPath,
+		request := csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: "vhdx"}, StagingPath: stagingPath,
 			Wait: 10 * time.Second}
 		if _, err := node.Storage.StageVolume(ctx, request); csiproxy.KindOf(err) != csiproxy.ErrNotFound {
 			t.Errorf("staging of a disk that isn't there: %v", err)

@@ -16,15 +16,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-// StageShare implements [storage.Operations].
+// StageShare implements [csiproxy.StorageOperations].
 //
 // A mapping is removed with the last link that leads to its share. The count is taken from the
 // links in the allowed directories themselves, so it is right after a crash, too. Every call that
 // makes such a link, or counts them, has the share locked meanwhile.
-func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) (err error) {
+func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) (err error) {
 	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
 	w, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
 	if err != nil {
@@ -37,9 +36,9 @@ func (s *Staging) StageShare(ctx context.Context, r storage.StageShareRequest) (
 	return s.Mappings.Map(ctx, w)
 }
 
-// UnstageShare implements [storage.Operations].
-func (s *Staging) UnstageShare(ctx context.Context, r storage.UnstageShareRequest) (
-	done storage.UnstagedShare, err error) {
+// UnstageShare implements [csiproxy.StorageOperations].
+func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (
+	done csiproxy.UnstagedShare, err error) {
 	defer s.options.Runner.Done("UnstageShare", "at "+quote.Text(r.StagingPath), time.Now(), &err)
 	local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
 	if err != nil {
@@ -69,7 +68,7 @@ type unstaging struct {
 
 // unstageShare removes the link at a staging path if it leads to the share. It also removes the
 // mapping of the share, unless something else uses that.
-func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done storage.UnstagedShare, _ error) {
+func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done csiproxy.UnstagedShare, _ error) {
 	rights, err := s.Mappings.LockForRemoval(ctx, u.remote)
 	if err != nil {
 		return done, err

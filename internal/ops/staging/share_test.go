@@ -10,17 +10,12 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const (
@@ -41,13 +36,13 @@ func addShares(t *testing.T, sim *winsim.System) {
 	for _, name := range []string{"data", "other"} {
 		simtest.Must(t, sim.SMB().AddShare(smbserver.Share{Server: "filer", Name: name, SizeBytes: 5 << 40}))
 	}
-	simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, secret.New("password")))
+	simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, csiproxy.NewSecret("password")))
 }
 
-func shareRequest(remote, path string) storage.StageShareRequest {
-	return storage.StageShareRequest{
+func shareRequest(remote, path string) csiproxy.StageShareRequest {
+	return csiproxy.StageShareRequest{
 		RemotePath: remote, StagingPath: path,
-		Credentials: smb.Credentials{Username: `EXAMPLE\app`, Password: secret.New("password")},
+		Credentials: csiproxy.SMBCredentials{Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("password")},
 	}
 }
 
@@ -83,16 +78,16 @@ func TestLifeOfAShare(t *testing.T) {
 
 	n, err := nodeops.New(sim, nodeops.Options{}) // a new process
 	simtest.Must(t, err)
-	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
-	if err != nil || done != (storage.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
+	done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (csiproxy.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
 		t.Errorf("the first: %+v, %v, mapped are %s", done, err, mappings(t, sim))
 	}
-	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
-	if err != nil || done != (storage.UnstagedShare{}) {
+	done, err = n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (csiproxy.UnstagedShare{}) {
 		t.Errorf("the first again: %+v, %v", done, err)
 	}
-	done, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: share2Path})
-	if err != nil || done != (storage.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
+	done, err = n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: share2Path})
+	if err != nil || done != (csiproxy.UnstagedShare{Unlinked: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, %v, mapped are %s", done, err, mappings(t, sim))
 	}
 
@@ -115,7 +110,7 @@ func TestUnstageShareLeavesAnotherLink(t *testing.T) {
 			replaced = true
 		}
 	}, func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
-		_, err := n.Storage.UnstageShare(t.Context(), storage.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
+		_, err := n.Storage.UnstageShare(t.Context(), csiproxy.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
 		if !replaced {
 			return
 		}
@@ -135,12 +130,12 @@ func TestUnstageVolumeOfAShare(t *testing.T) {
 	for _, path := range []string{sharePath, share2Path} {
 		simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, path)))
 	}
-	simtest.Want(t, "the first", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}),
-		storage.UnstagedVolume{Unmounted: true})
-	simtest.Want(t, "the first again", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath}),
-		storage.UnstagedVolume{})
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: share2Path}); done !=
-		(storage.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
+	simtest.Want(t, "the first", unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: sharePath}),
+		csiproxy.UnstagedVolume{Unmounted: true})
+	simtest.Want(t, "the first again", unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: sharePath}),
+		csiproxy.UnstagedVolume{})
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: share2Path}); done !=
+		(csiproxy.UnstagedVolume{Unmounted: true, Unmapped: true}) || mappings(t, sim) != "" {
 		t.Errorf("the last: %+v, mapped are %s", done, mappings(t, sim))
 	}
 }
@@ -157,7 +152,7 @@ func TestStageShareRefuses(t *testing.T) {
 	simtest.WantErrorOf(t, "another user", n.Storage.StageShare(ctx, other),
 		csiproxy.ErrFailedPrecondition, "another user")
 	other = shareRequest(`\\filer\data`, share2Path)
-	other.Credentials.Password = secret.New("guess")
+	other.Credentials.Password = csiproxy.NewSecret("guess")
 	err := n.Storage.StageShare(ctx, other)
 	simtest.WantErrorOf(t, "another password", err, csiproxy.ErrFailedPrecondition, "another password")
 	if err != nil && strings.Contains(err.Error(), "guess") {
@@ -172,17 +167,17 @@ func TestStageShareRefuses(t *testing.T) {
 		"another user")
 	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
 
-	simtest.WantErrorOf(t, "no credentials", n.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "no credentials", n.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
 	simtest.WantErrorOf(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
 
 	directory := simtest.Kubelet + `\plugins\directory`
 	simtest.Must(t, sim.MkdirAll(directory))
 	simtest.Must(t, sim.WriteFile(directory+file, []byte("precious")))
 	simtest.WantErrorOf(t, "a directory", n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, directory)), csiproxy.ErrAlreadyExists)
-	_, err = n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: directory})
+	_, err = n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: directory})
 	simtest.WantErrorOf(t, "unstage a directory", err, csiproxy.ErrFailedPrecondition, "directory with entries")
 	simtest.Want(t, "a directory unstaged by UnstageVolume",
-		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: directory}), storage.UnstagedVolume{})
+		unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: directory}), csiproxy.UnstagedVolume{})
 	simtest.WantErrorOf(t, "another share there", n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, sharePath)), csiproxy.ErrAlreadyExists)
 	simtest.Want(t, "mapped after all that was refused", mappings(t, sim), `\\filer\data`)
 	if data, err := sim.ReadFile(directory + file); string(data) != "precious" || err != nil {
@@ -196,20 +191,20 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: otherPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 	simtest.Must(t, sim.MkdirAll(sharePath+`\a`))
 	directory := simtest.Kubelet + `\plugins`
 
-	check := func(what, path, remote string, want storage.UnstagedShare) {
+	check := func(what, path, remote string, want csiproxy.UnstagedShare) {
 		t.Helper()
-		got, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path, RemotePath: remote})
+		got, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path, RemotePath: remote})
 		if got != want || err != nil {
 			t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
 		}
 	}
-	nothing := storage.UnstagedShare{}
+	nothing := csiproxy.UnstagedShare{}
 	check("another share", sharePath, `\\filer\other`, nothing)
 	check("another directory of the share", sharePath, `\\filer\data\a`, nothing)
 	check("a share, where a volume is", stagingPath, `\\filer\data`, nothing)
@@ -217,14 +212,14 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 	check("a share, where nothing is", share2Path, `\\filer\data`, nothing)
 	// The disk is retired, since it isn't staged there, but nothing at the path is touched.
 	simtest.Must(t, n.Volume.UnmountVolume(ctx, volumeOf(t, n, number), otherPath))
-	if got := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath,
-		Disk: serial("vol-1")}); got != (storage.UnstagedVolume{DiskOffline: true}) {
+	if got := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: sharePath,
+		Disk: serial("vol-1")}); got != (csiproxy.UnstagedVolume{DiskOffline: true}) {
 		t.Errorf("a disk, where a share is: %+v", got)
 	}
 	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
 	simtest.Must(t, sim.WriteFile(sharePath+file, nil))
 
-	for what, r := range map[string]storage.UnstageShareRequest{
+	for what, r := range map[string]csiproxy.UnstageShareRequest{
 		"no share":                         {StagingPath: sharePath, RemotePath: `C:\data`},
 		"a path outside, with a share":     {StagingPath: `C:\Windows\x`, RemotePath: `\\filer\data`},
 		"a path outside, without its name": {StagingPath: `C:\Windows\x`},
@@ -238,9 +233,9 @@ func TestUnstageWhatIsNamed(t *testing.T) {
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\other`, share2Path)))
 	simtest.Must(t, sim.Remove(share2Path))
 	check("a share that isn't named", share2Path, "", nothing)
-	check("a share that has died half-way", share2Path, `\\filer\other`, storage.UnstagedShare{Unmapped: true})
+	check("a share that has died half-way", share2Path, `\\filer\other`, csiproxy.UnstagedShare{Unmapped: true})
 
-	check("the share", sharePath, `\\FILER\data\`, storage.UnstagedShare{Unlinked: true, Unmapped: true})
+	check("the share", sharePath, `\\FILER\data\`, csiproxy.UnstagedShare{Unlinked: true, Unmapped: true})
 }
 
 // Without the name of a share, UnstageShare says what else is at the path, and leaves it.
@@ -248,7 +243,7 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	const plugins = simtest.Kubelet + `\plugins`
 	simtest.Must(t, sim.WriteFile(plugins+`\file`, nil))
 	simtest.Must(t, sim.MkdirAll(plugins+`\full\directory`))
@@ -260,19 +255,19 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 		plugins + `\full`: "it is a directory with entries",
 		plugins + `\link`: "it leads to " + plugins + `\full`,
 	} {
-		done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path})
+		done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path})
 		simtest.WantErrorOf(t, path, err, csiproxy.ErrFailedPrecondition, "no share is staged there", is)
-		if done != (storage.UnstagedShare{}) {
+		if done != (csiproxy.UnstagedShare{}) {
 			t.Errorf("%s: %+v", path, done)
 		}
 	}
 	for _, path := range []string{plugins + `\empty`, plugins + `\none`} {
-		if done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path}); done !=
-			(storage.UnstagedShare{}) || err != nil {
+		if done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path}); done !=
+			(csiproxy.UnstagedShare{}) || err != nil {
 			t.Errorf("%s: %+v, %v", path, done, err)
 		}
 	}
-	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: plugins + `\link`})
+	_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: plugins + `\link`})
 	simtest.WantErrorOf(t, "a link of somebody else, by UnstageVolume", err, csiproxy.ErrFailedPrecondition)
 	// All is still there.
 	simtest.Must(t, sim.WriteFile(stagingPath+file, nil))
@@ -284,7 +279,7 @@ func TestUnstageShareOfSomethingElse(t *testing.T) {
 	}
 }
 
-func volumeOf(t *testing.T, n *nodeops.Node, number disk.Number) volume.ID {
+func volumeOf(t *testing.T, n *nodeops.Node, number csiproxy.DiskNumber) csiproxy.VolumeID {
 	t.Helper()
 	id, err := n.Volume.DataVolumeOfDisk(t.Context(), number)
 	simtest.Must(t, err)
@@ -301,9 +296,9 @@ func TestWhatCountsAsStaged(t *testing.T) {
 	simtest.Must(t, sim.MkdirAll(data))
 	simtest.Must(t, sim.Symlink(data+`\link`, `\\filer\data\`, true))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: "NtCreateFile", Object: `pods\uid`, Count: 1}, winerr.ErrorAccessDenied))
-	_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 	simtest.WantErrorOf(t, "not counted", err, csiproxy.ErrUnavailable, "can't be counted", `pods\uid`)
-	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+	done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 	if err != nil || !done.Unmapped {
 		t.Errorf("counted: %+v, %v", done, err)
 	}
@@ -313,8 +308,8 @@ func TestGetVolume(t *testing.T) {
 	sim, n := newShares(t)
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
-		Format: storage.FormatOptions{Label: "data"}})
+	staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
+		Format: csiproxy.FormatOptions{Label: "data"}})
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 
@@ -357,8 +352,8 @@ func TestGetVolumeByShare(t *testing.T) {
 		}
 	}
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFileAttributes, Object: `\\filer`}, winerr.ErrorLogonFailure))
-	for path, want := range map[string]storage.Reason{
-		`\\filer\data`: storage.ShareRefused, `\\filer\other`: storage.ShareNotMapped, `\\stranger\data`: storage.ShareNotMapped,
+	for path, want := range map[string]csiproxy.Reason{
+		`\\filer\data`: csiproxy.ReasonShareRefused, `\\filer\other`: csiproxy.ReasonShareNotMapped, `\\stranger\data`: csiproxy.ReasonShareNotMapped,
 	} {
 		v, err := n.Storage.GetVolume(ctx, path)
 		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != want || !v.Conditions[0].Inaccessible {
@@ -382,17 +377,17 @@ func TestGetVolumeSeesTheCallersOwnMapping(t *testing.T) {
 		ctx := t.Context()
 		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
 		simtest.Must(t, sim.Delay(winsim.Match{Call: win.CallDiskFreeSpace}, 3*time.Second))
-		first := make(chan storage.Volume, 1)
+		first := make(chan csiproxy.Volume, 1)
 		go func() {
 			v, err := n.Storage.GetVolume(ctx, sharePath)
 			simtest.WantError(t, err, nil)
 			first <- v
 		}()
 		synctest.Wait()
-		_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+		_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 		simtest.Must(t, err)
 		v, err := n.Storage.GetVolume(ctx, `\\filer\data`)
-		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != storage.ShareNotMapped {
+		if err != nil || len(v.Conditions) != 1 || v.Conditions[0].Reason != csiproxy.ReasonShareNotMapped {
 			t.Errorf("after the mapping was removed: %+v, %v", v, err)
 		}
 		simtest.Want(t, "what the first look saw", (<-first).Share, `\\filer\data`)
@@ -411,8 +406,8 @@ func withLeftovers(t *testing.T) (*winsim.System, *nodeops.Node) {
 	ctx := t.Context()
 	gone := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath})
 	simtest.Must(t, n.Storage.PublishVolume(ctx, stagingPath, targetPath))
 	writeVolumeData(t, sim)
 	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
@@ -439,18 +434,18 @@ func TestListVolumes(t *testing.T) {
 		t.Error(list.IncompleteReason)
 	}
 	type row struct {
-		kind     storage.MountKind
+		kind     csiproxy.MountKind
 		path     string
 		abnormal bool
 		leftover string
 	}
 	want := map[row]bool{
-		{storage.MountPoint, stagingPath, false, ""}:                                      true,
-		{storage.MountPoint, otherPath, true, "the disk of the volume has left the node"}: true,
-		{storage.Link, targetPath, false, ""}:                                             true,
-		{storage.Link, dangling, false, "it leads to nothing"}:                            true,
-		{storage.ShareLink, sharePath, false, ""}:                                         true,
-		{storage.Mapping, "", false, "no staged path leads to the share"}:                 true,
+		{csiproxy.MountKindMountPoint, stagingPath, false, ""}:                                      true,
+		{csiproxy.MountKindMountPoint, otherPath, true, "the disk of the volume has left the node"}: true,
+		{csiproxy.MountKindLink, targetPath, false, ""}:                                             true,
+		{csiproxy.MountKindLink, dangling, false, "it leads to nothing"}:                            true,
+		{csiproxy.MountKindShare, sharePath, false, ""}:                                             true,
+		{csiproxy.MountKindMapping, "", false, "no staged path leads to the share"}:                 true,
 	}
 	for _, m := range list.Mounts {
 		r := row{m.Kind, m.Path, m.Volume.Abnormal(), m.LeftoverReason}
@@ -469,7 +464,7 @@ func TestRefusedLogOns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, n := newShares(t)
 		wrong := shareRequest(`\\filer\data`, sharePath)
-		wrong.Credentials.Password = secret.New("wrong")
+		wrong.Credentials.Password = csiproxy.NewSecret("wrong")
 		for saved := range uint64(2) {
 			simtest.WantErrorOf(t, "a wrong password", n.Storage.StageShare(t.Context(), wrong), csiproxy.ErrUnauthenticated)
 			if accounts, heldBack := n.RefusedLogOns(); accounts != 1 || heldBack != saved {

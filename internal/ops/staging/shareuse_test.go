@@ -13,15 +13,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // mappingsOfOthers are mappings that CSI Proxy hasn't made for a staged path.
 var mappingsOfOthers = map[string]func(t *testing.T, sim *winsim.System, n *nodeops.Node){
 	"an administrator's": func(t *testing.T, sim *winsim.System, _ *nodeops.Node) {
-		simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: `EXAMPLE\app`, Password: secret.New("password")}))
+		simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("password")}))
 	},
 	"one without a local path": func(t *testing.T, _ *winsim.System, n *nodeops.Node) {
 		r := shareRequest(`\\filer\data`, "")
@@ -31,7 +28,7 @@ var mappingsOfOthers = map[string]func(t *testing.T, sim *winsim.System, n *node
 		r := shareRequest(`\\filer\data`, sharePath)
 		simtest.Must(t, n.Storage.StageShare(t.Context(), r))
 		simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), r.RemotePath, "", r.Credentials))
-		_, err := n.Storage.UnstageShare(t.Context(), storage.UnstageShareRequest{StagingPath: sharePath})
+		_, err := n.Storage.UnstageShare(t.Context(), csiproxy.UnstageShareRequest{StagingPath: sharePath})
 		simtest.Must(t, err)
 	},
 	"an administrator's, after a restart of Windows": func(t *testing.T, sim *winsim.System, n *nodeops.Node) {
@@ -40,7 +37,7 @@ var mappingsOfOthers = map[string]func(t *testing.T, sim *winsim.System, n *node
 		simtest.Must(t, sim.Reboot())
 		_, err := n.Storage.ListVolumes(t.Context())
 		simtest.Must(t, err)
-		simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: `EXAMPLE\app`, Password: secret.New("password")}))
+		simtest.Must(t, sim.CreateSMBGlobalMapping(t.Context(), `\\filer\data`, win.SMBMappingOptions{Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("password")}))
 	},
 }
 
@@ -53,7 +50,7 @@ func TestMappingsOfOthersStay(t *testing.T) {
 			ctx := t.Context()
 			makeIt(t, sim, n)
 			list, err := n.Storage.ListVolumes(ctx)
-			if err != nil || len(list.Mounts) != 1 || list.Mounts[0].Kind != storage.Mapping ||
+			if err != nil || len(list.Mounts) != 1 || list.Mounts[0].Kind != csiproxy.MountKindMapping ||
 				list.Mounts[0].LeftoverReason != "" {
 				t.Errorf("listed are %+v, %v", list, err)
 			}
@@ -63,8 +60,8 @@ func TestMappingsOfOthersStay(t *testing.T) {
 			}
 			for _, process := range []string{"the same process", "a later one"} {
 				simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
-				done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
-				if err != nil || done != (storage.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
+				done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath, RemotePath: `\\filer\data`})
+				if err != nil || done != (csiproxy.UnstagedShare{Unlinked: true}) || mappings(t, sim) != `\\filer\data` {
 					t.Errorf("%s unstages: %+v, %v; mapped are %s", process, done, err, mappings(t, sim))
 				}
 				n, err = nodeops.New(sim, nodeops.Options{})
@@ -98,7 +95,7 @@ func TestAskedMappingGoesWithTheLastStagedPath(t *testing.T) {
 			}
 			for _, path := range []string{sharePath, share2Path} {
 				simtest.Want(t, "mapped before "+path, mappings(t, sim), `\\filer\data`)
-				_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: path})
+				_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path})
 				simtest.Must(t, err)
 			}
 			simtest.Want(t, "mapped in the end", mappings(t, sim), test.want)
@@ -120,8 +117,8 @@ func TestOpenFilesKeepTheMapping(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(sharePath+file, []byte("precious")))
 	open, err := sim.OpenFile(ctx, `\\filer\data`+file, win.OpenOptions{Access: win.GenericRead, Disposition: win.FileOpen})
 	simtest.Must(t, err)
-	done, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
-	if err != nil || done != (storage.UnstagedShare{Unlinked: true}) {
+	done, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
+	if err != nil || done != (csiproxy.UnstagedShare{Unlinked: true}) {
 		t.Errorf("unstaged: %+v, %v", done, err)
 	}
 	left, err := n.Storage.CleanUp(ctx, true)
@@ -154,14 +151,14 @@ func TestPublishedShareIsNotUnstaged(t *testing.T) {
 			simtest.Must(t, sim.MkdirAll(sharePath+`\dir`))
 			simtest.Must(t, sim.MkdirAll(targetPath[:strings.LastIndex(targetPath, `\`)]))
 			simtest.Must(t, sim.Symlink(targetPath, target, true))
-			_, err := n.Storage.UnstageShare(ctx, storage.UnstageShareRequest{StagingPath: sharePath})
+			_, err := n.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: sharePath})
 			simtest.WantErrorOf(t, "UnstageShare", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
-			_, err = n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: sharePath})
+			_, err = n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: sharePath})
 			simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "published at", targetPath)
 			simtest.Must(t, sim.WriteFile(targetPath+file, nil))
 			// By force the link goes, and the mapping stays for the pod.
-			if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: sharePath,
-				Force: true}); done != (storage.UnstagedVolume{Unmounted: true}) {
+			if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: sharePath,
+				Force: true}); done != (csiproxy.UnstagedVolume{Unmounted: true}) {
 				t.Errorf("by force: %+v", done)
 			}
 			simtest.Must(t, sim.WriteFile(`\\filer\data`+file, nil))
@@ -172,9 +169,9 @@ func TestPublishedShareIsNotUnstaged(t *testing.T) {
 // One probe that fails isn't a password that was accepted.
 func TestFailedProbeAcceptsNobody(t *testing.T) {
 	for _, number := range []winerr.Errno{53, 59, 64, 121, 1117, 1231} {
-		for who, c := range map[string]smb.Credentials{
-			"a wrong password": {Username: `EXAMPLE\app`, Password: secret.New("wrong")},
-			"another user":     {Username: `EXAMPLE\other`, Password: secret.New("password")},
+		for who, c := range map[string]csiproxy.SMBCredentials{
+			"a wrong password": {Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("wrong")},
+			"another user":     {Username: `EXAMPLE\other`, Password: csiproxy.NewSecret("password")},
 		} {
 			sim, n := newShares(t)
 			simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, sharePath)))
@@ -198,7 +195,7 @@ func TestFailedProbeAcceptsNobody(t *testing.T) {
 // is made again with the caller's, which the server judges.
 func TestPasswordAfterARestart(t *testing.T) {
 	wrong := shareRequest(`\\filer\data`, share2Path)
-	wrong.Credentials.Password = secret.New("wrong")
+	wrong.Credentials.Password = csiproxy.NewSecret("wrong")
 	other := shareRequest(`\\filer\data`, share2Path)
 	other.Credentials.Username = `EXAMPLE\other`
 	t.Run("unused", func(t *testing.T) {
@@ -208,7 +205,7 @@ func TestPasswordAfterARestart(t *testing.T) {
 		n, err := nodeops.New(sim, nodeops.Options{})
 		simtest.Must(t, err)
 		simtest.WantErrorOf(t, "a wrong password", n.Storage.StageShare(t.Context(), wrong), csiproxy.ErrUnauthenticated)
-		simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\other`, secret.New("password")))
+		simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\other`, csiproxy.NewSecret("password")))
 		simtest.Must(t, n.Storage.StageShare(t.Context(), other))
 	})
 	t.Run("used", func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
@@ -21,13 +20,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// StageVolume implements [storage.Operations].
-func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest) (
-	staged storage.StagedVolume, err error) {
+// StageVolume implements [csiproxy.StorageOperations].
+func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (
+	staged csiproxy.StagedVolume, err error) {
 	defer s.options.Runner.Done("StageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
 	// First the checks of the request that don't depend on the state of the node.
 	path, err := s.Volumes.Parse(r.StagingPath)
@@ -60,8 +57,8 @@ func (s *Staging) StageVolume(ctx context.Context, r storage.StageVolumeRequest)
 // stagedAlready is StageVolume for a volume that is mounted at the path and staged just as requested.
 // That is the usual state when kubelet repeats a request. In any other state, or on an error, it
 // returns false, and the caller does the full sequence.
-func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, id volume.ID,
-	staged *storage.StagedVolume) (done bool) {
+func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, id csiproxy.VolumeID,
+	staged *csiproxy.StagedVolume) (done bool) {
 	d, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return false
@@ -90,7 +87,7 @@ func (s *Staging) stagedAlready(ctx context.Context, r storage.StageVolumeReques
 // It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
 // no size, so finish fails for it.
 func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
-	r storage.StageVolumeRequest, staged *storage.StagedVolume) error {
+	r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
 	attributes, err := d.Attributes(ctx)
 	switch {
 	case err != nil:
@@ -105,14 +102,14 @@ func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, right *locks.
 	return err
 }
 
-func otherFileSystem(o storage.FormatOptions, fileSystem string) bool {
+func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
 }
 
 // stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for. mounted is what was
 // mounted at the path.
-func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest, path pathpolicy.Path, mounted volume.ID,
-	staged *storage.StagedVolume) error {
+func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, mounted csiproxy.VolumeID,
+	staged *csiproxy.StagedVolume) error {
 	if r.Disk.ISCSI != nil {
 		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
 		if err != nil {
@@ -120,7 +117,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 		}
 		defer done()
 	}
-	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, storage.DefaultWait), locks.ToChange)
+	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
 	if err != nil {
 		return err
 	}
@@ -163,7 +160,7 @@ func (s *Staging) stageInFull(ctx context.Context, r storage.StageVolumeRequest,
 
 // checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
 // that isn't there may be this disk's, which is offline, and is compared when it has come.
-func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted volume.ID) error {
+func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted csiproxy.VolumeID) error {
 	if mounted == "" {
 		return nil
 	}
@@ -178,8 +175,8 @@ func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted 
 }
 
 // stagePrepared formats, mounts and measures the volume that prepare has found.
-func (s *Staging) stagePrepared(ctx context.Context, d *locks.LockedDisk, r storage.StageVolumeRequest, path pathpolicy.Path,
-	staged *storage.StagedVolume) error {
+func (s *Staging) stagePrepared(ctx context.Context, d *locks.LockedDisk, r csiproxy.StageVolumeRequest, path pathpolicy.Path,
+	staged *csiproxy.StagedVolume) error {
 	// The volume's id says which one is meant: no other disk has it.
 	right, err := d.LockVolume(ctx, staged.VolumeID)
 	if err != nil {
@@ -204,15 +201,15 @@ func (s *Staging) stagePrepared(ctx context.Context, d *locks.LockedDisk, r stor
 	return s.finish(ctx, d, right, extent, r, staged)
 }
 
-func onDisk(n disk.Number, err error) error {
+func onDisk(n csiproxy.DiskNumber, err error) error {
 	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
 }
 
 // prepare brings a disk with some attributes online, makes a data partition if there is none, and
 // returns the volume of the data partition, ready for use. made says whether prepare has made the
 // partition.
-func (s *Staging) prepare(ctx context.Context, d *locks.LockedDisk, r storage.StageVolumeRequest,
-	attributes win.DiskAttributes) (id volume.ID, made bool, err error) {
+func (s *Staging) prepare(ctx context.Context, d *locks.LockedDisk, r csiproxy.StageVolumeRequest,
+	attributes win.DiskAttributes) (id csiproxy.VolumeID, made bool, err error) {
 	keepClear := win.DiskAttributes(disks.Blocking)
 	if r.ReadOnly {
 		keepClear = win.DiskOffline
@@ -229,7 +226,7 @@ func (s *Staging) prepare(ctx context.Context, d *locks.LockedDisk, r storage.St
 	}
 	for number, name := range volumes {
 		if number == r.Partition || r.Partition == 0 && len(volumes) == 1 {
-			return volume.ID(name), made, s.Disks.BringVolumeOnline(ctx, d.Number, name)
+			return csiproxy.VolumeID(name), made, s.Disks.BringVolumeOnline(ctx, d.Number, name)
 		}
 	}
 	if r.Partition != 0 {
@@ -314,7 +311,7 @@ func refuse(why string) error {
 
 // format formats a volume if it is raw, and returns its file system.
 func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
-	r storage.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
+	r csiproxy.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
 	if err != nil {
 		return "", false, err
@@ -325,7 +322,7 @@ func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, right *locks.
 				"volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
 		}
 		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
-			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), storage.NTFS)),
+			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), csiproxy.NTFS)),
 			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
 			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
 		}, r.Format.Writers)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -24,9 +23,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const (
@@ -36,27 +32,27 @@ const (
 	file        = `\data.txt`
 )
 
-func serial(s string) storage.Selector { return storage.Selector{SerialNumber: s} }
+func serial(s string) csiproxy.Selector { return csiproxy.Selector{SerialNumber: s} }
 
 func pointer[T any](v T) *T { return &v }
 
 // newStaged returns a node with a disk, vol-1, that is staged at stagingPath.
-func newStaged(t *testing.T) (*winsim.System, *nodeops.Node, disk.Number) {
+func newStaged(t *testing.T) (*winsim.System, *nodeops.Node, csiproxy.DiskNumber) {
 	t.Helper()
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	return sim, n, number
 }
 
-func stage(t *testing.T, n *nodeops.Node, r storage.StageVolumeRequest) storage.StagedVolume {
+func stage(t *testing.T, n *nodeops.Node, r csiproxy.StageVolumeRequest) csiproxy.StagedVolume {
 	t.Helper()
 	staged, err := n.Storage.StageVolume(t.Context(), r)
 	simtest.Must(t, err)
 	return staged
 }
 
-func unstage(t *testing.T, n *nodeops.Node, r storage.UnstageVolumeRequest) storage.UnstagedVolume {
+func unstage(t *testing.T, n *nodeops.Node, r csiproxy.UnstageVolumeRequest) csiproxy.UnstagedVolume {
 	t.Helper()
 	done, err := n.Storage.UnstageVolume(t.Context(), r)
 	simtest.Must(t, err)
@@ -84,7 +80,7 @@ func TestPathIsJudgedBeforeTheDisk(t *testing.T) {
 			}
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "blank", Offline: offline})
 			before := sim.Calls()
-			_, err := n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("blank"), StagingPath: at})
+			_, err := n.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Disk: serial("blank"), StagingPath: at})
 			if csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition && csiproxy.KindOf(err) != csiproxy.ErrPermissionDenied {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -107,7 +103,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "other", Offline: true})
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol0abc", Offline: true, ReadOnly: true})
-	request := storage.StageVolumeRequest{Disk: serial("vol-0abc"), StagingPath: stagingPath, Grow: true}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-0abc"), StagingPath: stagingPath, Grow: true}
 
 	first := stage(t, n, request)
 	if first.Disk != number || first.VolumeID == "" || first.FileSystem != "NTFS" || first.SizeBytes < 9<<30 ||
@@ -124,11 +120,11 @@ func TestLifeOfAVolume(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(targetPath+file, []byte("precious")))
 
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
-	grown, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: targetPath, DiskSizeBytes: 20 << 30})
+	grown, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: targetPath, DiskSizeBytes: 20 << 30})
 	if err != nil || !grown.Grown || grown.SizeBytes < 19<<30 || grown.DiskSizeBytes != 20<<30 {
 		t.Errorf("grown: %+v, %v", grown, err)
 	}
-	again, err := n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+	again, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
 	if err != nil || again.Grown || again.SizeBytes != grown.SizeBytes || again.DiskSizeBytes != 20<<30 {
 		t.Errorf("grown again: %+v, %v", again, err)
 	}
@@ -136,12 +132,12 @@ func TestLifeOfAVolume(t *testing.T) {
 	for range 2 {
 		simtest.Must(t, n.Storage.UnpublishVolume(ctx, targetPath))
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted ||
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted ||
 		!done.DiskOffline || done.LoggedOut {
 		t.Errorf("unstaged: %+v", done)
 	}
-	simtest.Want(t, "unstaged again", unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}),
-		storage.UnstagedVolume{})
+	simtest.Want(t, "unstaged again", unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}),
+		csiproxy.UnstagedVolume{})
 	online, err := n.Disk.GetDiskState(ctx, number)
 	if err != nil || online {
 		t.Errorf("online %v, %v", online, err)
@@ -167,7 +163,7 @@ func TestStageVolumeNamesTheDifference(t *testing.T) {
 	ctx := t.Context()
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	stage(t, n, request)
 
 	other := request
@@ -175,7 +171,7 @@ func TestStageVolumeNamesTheDifference(t *testing.T) {
 	_, err := n.Storage.StageVolume(ctx, other)
 	simtest.WantErrorOf(t, "another path", err, csiproxy.ErrFailedPrecondition, "staged at another path", stagingPath)
 	other = request
-	other.Format.FileSystem = storage.ReFS
+	other.Format.FileSystem = csiproxy.ReFS
 	_, err = n.Storage.StageVolume(ctx, other)
 	simtest.WantErrorOf(t, "another file system", err, csiproxy.ErrFailedPrecondition, "NTFS", "ReFS")
 	other = request
@@ -197,7 +193,7 @@ func TestStageVolumeNamesTheDifference(t *testing.T) {
 func TestStageVolumeThatIsMountedTwice(t *testing.T) {
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	first := stage(t, n, request)
 	simtest.Must(t, n.Volume.MountVolume(t.Context(), first.VolumeID, otherPath))
 	for _, path := range []string{stagingPath, otherPath} {
@@ -212,7 +208,7 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	sim, n := newNode(t)
 	ctx := t.Context()
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
 	_, err := n.Storage.StageVolume(ctx, request)
 	simtest.WantErrorOf(t, "a raw disk", err, csiproxy.ErrFailedPrecondition, "read-only")
 	simtest.Must(t, sim.WriteImage(simtest.Attach(t, sim, winsim.DiskSpec{Serial: "foreign"}), []byte("XFSB"), 0))
@@ -222,7 +218,7 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		Persist: true, Attributes: win.DiskOffline, Mask: win.DiskOffline}))
 	before := sim.Disks()
 	for _, name := range []string{"foreign", "empty"} {
-		_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial(name), StagingPath: otherPath,
+		_, err := n.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: serial(name), StagingPath: otherPath,
 			ReadOnly: true})
 		simtest.WantErrorOf(t, name, err, csiproxy.ErrFailedPrecondition, "no data partition")
 	}
@@ -230,12 +226,12 @@ func TestStageVolumeReadOnly(t *testing.T) {
 	simtest.Must(t, n.Disk.PartitionDisk(ctx, number))
 	_, err = n.Storage.StageVolume(ctx, request)
 	simtest.WantErrorOf(t, "a raw volume", err, csiproxy.ErrFailedPrecondition, "has no file system")
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: request.Disk})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: request.Disk})
 
 	request.ReadOnly = false
 	stage(t, n, request)
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	for _, online := range []bool{false, true} { // as it was unstaged, and as a disk may arrive
 		simtest.Must(t, n.Disk.SetDiskState(ctx, number, online))
 		request.ReadOnly = true
@@ -260,10 +256,10 @@ func TestStageVolumeReadOnly(t *testing.T) {
 		writable.ReadOnly = false
 		_, err = n.Storage.StageVolume(ctx, writable)
 		simtest.WantErrorOf(t, "writable", err, csiproxy.ErrFailedPrecondition, "staged read-only")
-		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 		stage(t, n, writable)
 		simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
-		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	}
 }
 
@@ -274,7 +270,7 @@ func TestStageVolumeThatArrivesReadOnly(t *testing.T) {
 		sim, n := newNode(t)
 		simtest.Must(t, sim.SetSettings(winsim.Settings{ReadOnlyMounts: lasts}))
 		number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-		request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+		request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 		for _, stages := range []func(){
 			func() { stage(t, n, request) },
 			func() {
@@ -283,13 +279,13 @@ func TestStageVolumeThatArrivesReadOnly(t *testing.T) {
 			},
 		} {
 			stage(t, n, request)
-			unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+			unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 			simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{
 				Attributes: win.DiskReadOnly, Mask: win.DiskReadOnly | win.DiskOffline}))
 			sim.Settle()
 			stages()
 			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
-			unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+			unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 		}
 	}
 }
@@ -298,7 +294,7 @@ func TestStageVolumeThatArrivesReadOnly(t *testing.T) {
 // and one without a partition is left as it was.
 func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	sim, n := newNode(t)
-	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true}
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1", Offline: true})
 	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: settings.OfflineBlank}))
 	_, err := n.Storage.StageVolume(t.Context(), request)
@@ -306,7 +302,7 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	simtest.Want(t, "attributes of a refused disk", sim.Disks()[number].Attributes, win.DiskOffline)
 	other := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2", Offline: true})
 	simtest.Must(t, sim.WriteImage(other, []byte("XFSB"), 0))
-	foreign := storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath, ReadOnly: true}
+	foreign := csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: otherPath, ReadOnly: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	sim.OnCall(func(c winsim.Call) {
 		if c.Name == "IOCTL_DISK_UPDATE_PROPERTIES" { // it has just gone online
@@ -323,7 +319,7 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 	simtest.Want(t, "attributes of a disk of others", sim.Disks()[other].Attributes, win.DiskOffline)
 	request.ReadOnly = false
 	first := stage(t, n, request)
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	request.ReadOnly = true
 	simtest.Want(t, "staged again", stage(t, n, request).VolumeID, first.VolumeID)
 }
@@ -333,16 +329,16 @@ func TestStageVolumeReadOnlyWithAHiddenTable(t *testing.T) {
 func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		partitions int
-		request    storage.StageVolumeRequest
+		request    csiproxy.StageVolumeRequest
 		want       error
 	}{
-		"no partition":       {0, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
-		"another partition":  {1, storage.StageVolumeRequest{Partition: 7}, csiproxy.ErrNotFound},
-		"two partitions":     {2, storage.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
-		"two, read-only":     {2, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
-		"raw, read-only":     {1, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
-		"data of others":     {1, storage.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
-		"others', read-only": {1, storage.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"no partition":       {0, csiproxy.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"another partition":  {1, csiproxy.StageVolumeRequest{Partition: 7}, csiproxy.ErrNotFound},
+		"two partitions":     {2, csiproxy.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
+		"two, read-only":     {2, csiproxy.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"raw, read-only":     {1, csiproxy.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
+		"data of others":     {1, csiproxy.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
+		"others', read-only": {1, csiproxy.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
 	} {
 		for _, attributes := range []win.DiskAttributes{win.DiskOffline, disks.Blocking} {
 			for hidden := settings.OfflineShown; hidden <= settings.OfflineNotReady; hidden++ {
@@ -380,7 +376,7 @@ func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 }
 
 // lettersOf returns the letters of a disk's volumes by their names.
-func lettersOf(t *testing.T, sim *winsim.System, n disk.Number) map[string][]string {
+func lettersOf(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) map[string][]string {
 	t.Helper()
 	letters := make(map[string][]string)
 	for _, name := range sim.VolumesOfDisk(n) {
@@ -392,7 +388,7 @@ func lettersOf(t *testing.T, sim *winsim.System, n disk.Number) map[string][]str
 }
 
 // exported returns the bytes at both ends of a disk, and at the start of its first partition.
-func exported(t *testing.T, sim *winsim.System, n disk.Number) []byte {
+func exported(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) []byte {
 	t.Helper()
 	const part = 1 << 20
 	b := make([]byte, 3*part)
@@ -407,7 +403,7 @@ func exported(t *testing.T, sim *winsim.System, n disk.Number) []byte {
 func TestStageVolumeOfADiskThatGoesOffline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		offline := win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}
-		request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+		request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 		step := 1
 		if simtest.Sampled() {
 			step = 5
@@ -445,9 +441,9 @@ func TestStageVolumeOfADiskThatGoesOffline(t *testing.T) {
 func TestStageVolumeGrowsADiskThatGoesOffline(t *testing.T) {
 	sim, n := newNode(t)
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, Grow: true}
 	stage(t, n, request)
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.Must(t, sim.GrowDisk(number, 20<<30))
 	var extended, offline atomic.Bool // disks are asked at the same time
 	sim.OnCall(func(c winsim.Call) {
@@ -473,13 +469,13 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 	}
 	before := sim.Disks()
 	_, err := n.Storage.StageVolume(ctx,
-		storage.StageVolumeRequest{Disk: storage.Selector{Identifier: "same"}, StagingPath: stagingPath})
+		csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{Identifier: "same"}, StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "two disks", err, csiproxy.ErrFailedPrecondition, "2 disks have", `"one"`, `"two"`)
 	_, err = n.Storage.StageVolume(ctx,
-		storage.StageVolumeRequest{Disk: storage.Selector{Number: new(disk.Number)}, StagingPath: stagingPath})
+		csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{Number: new(csiproxy.DiskNumber)}, StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "the disk of Windows", err, csiproxy.ErrFailedPrecondition, "Windows runs from this disk")
 	_, err = n.Storage.StageVolume(ctx,
-		storage.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
+		csiproxy.StageVolumeRequest{Disk: serial("none"), StagingPath: stagingPath, Wait: -1})
 	simtest.WantErrorOf(t, "no disk", err, csiproxy.ErrNotFound, `no disk has the serial number "none"`, `"one"`, `"two"`)
 	for i, after := range sim.Disks() {
 		if after.Attributes != before[i].Attributes || len(sim.VolumesOfDisk(after.Number)) != 0 && !after.System {
@@ -487,14 +483,14 @@ func TestStageVolumeFindsOneDisk(t *testing.T) {
 		}
 	}
 	// The disk of Windows isn't meant, if another one is like it.
-	if staged := stage(t, n, storage.StageVolumeRequest{
-		Disk: storage.Selector{LUN: new(uint32), Vendor: "Msft"}, StagingPath: otherPath,
+	if staged := stage(t, n, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{LUN: new(uint32), Vendor: "Msft"}, StagingPath: otherPath,
 	}); staged.Disk != 1 {
 		t.Errorf("%+v", staged)
 	}
 	// The bad ones of a pair can be told apart by a second field.
-	if staged := stage(t, n, storage.StageVolumeRequest{
-		Disk: storage.Selector{Identifier: "same", SerialNumber: "two"}, StagingPath: stagingPath,
+	if staged := stage(t, n, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{Identifier: "same", SerialNumber: "two"}, StagingPath: stagingPath,
 	}); staged.Disk != 2 {
 		t.Errorf("%+v", staged)
 	}
@@ -507,14 +503,14 @@ func TestStageVolumeWaits(t *testing.T) {
 		sim, n := newNode(t)
 		_, err := sim.AttachDisk(winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "late", NeedsRescan: true})
 		simtest.Must(t, err)
-		stage(t, n, storage.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("late"), StagingPath: stagingPath})
 
 		_, err = n.Storage.StageVolume(t.Context(),
-			storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
+			csiproxy.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath, Wait: time.Millisecond})
 		simtest.WantErrorOf(t, "a bound", err, csiproxy.ErrNotFound, "after 1ms")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		_, err = n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
+		_, err = n.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: serial("none"), StagingPath: otherPath})
 		simtest.WantErrorOf(t, "a deadline", err, context.DeadlineExceeded, "while waiting for a disk with")
 		time.Sleep(10 * time.Second) // until the rescan, which callers share, ends
 	})
@@ -523,9 +519,9 @@ func TestStageVolumeWaits(t *testing.T) {
 func TestStageVolumeFormats(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
-		Format: storage.FormatOptions{
-			FileSystem: storage.ReFS, AllocationUnitBytes: 64 << 10, Label: "data", IntegrityStreams: true,
+	staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath,
+		Format: csiproxy.FormatOptions{
+			FileSystem: csiproxy.ReFS, AllocationUnitBytes: 64 << 10, Label: "data", IntegrityStreams: true,
 		}})
 	info, err := sim.VolumeInformation(t.Context(), string(staged.VolumeID))
 	if err != nil || staged.FileSystem != "ReFS" || info.FileSystem != "ReFS" || info.Label != "data" {
@@ -540,7 +536,7 @@ func TestStageVolumeThatIsMountedRaw(t *testing.T) {
 	simtest.Partition(t, sim, number, 1)
 	sim.Settle()
 	simtest.Mount(t, sim, stagingPath, sim.VolumesOfDisk(number)[0])
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	if !staged.Formatted || staged.FileSystem != "NTFS" {
 		t.Errorf("%+v", staged)
 	}
@@ -549,14 +545,14 @@ func TestStageVolumeThatIsMountedRaw(t *testing.T) {
 func TestStageVolumeOfClones(t *testing.T) {
 	sim, n := newNode(t)
 	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	simtest.Must(t, sim.FlushFile(stagingPath+file))
 	_, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
 	simtest.Must(t, err)
 	sim.Settle()
 
-	request := storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath}
+	request := csiproxy.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath}
 	request.ReadOnly = true
 	changed := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String(), win.IoctlDiskSetDriveLayoutEx.String())
 	_, err = n.Storage.StageVolume(t.Context(), request)
@@ -579,8 +575,8 @@ func TestStageVolumeOfClones(t *testing.T) {
 func TestStageVolumeOfACloneReadOnly(t *testing.T) {
 	sim, n := newNode(t)
 	original := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	number, err := sim.CloneDisk(original, winsim.DiskSpec{Serial: "clone", Offline: true})
 	simtest.Must(t, err)
 	sim.Settle()
@@ -592,7 +588,7 @@ func TestStageVolumeOfACloneReadOnly(t *testing.T) {
 			simtest.Must(t, sim.SetDiskAttributes(original, win.SetDiskAttributes{Mask: win.DiskOffline}))
 		}
 	})
-	_, err = n.Storage.StageVolume(t.Context(), storage.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath,
+	_, err = n.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Disk: serial("clone"), StagingPath: otherPath,
 		ReadOnly: true})
 	simtest.WantErrorOf(t, "a clone, read-only", err, csiproxy.ErrFailedPrecondition, "it is a copy of disk 1")
 	simtest.Want(t, "writes to it", written()[0], 0)
@@ -602,17 +598,17 @@ func TestStageVolumeOfACloneReadOnly(t *testing.T) {
 // if there is one.
 func TestStageVolumeWithMutualCHAP(t *testing.T) {
 	sim, n := newNode(t)
-	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
-	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	const iqn = csiproxy.IQN("iqn.2026-01.com.example:vol-1")
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
 		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
-		CHAPUser: "node", CHAPSecret: secret.New("twelve bytes"), MutualSecret: secret.New("other 12 byte"),
+		CHAPUser: "node", CHAPSecret: csiproxy.NewSecret("twelve bytes"), MutualSecret: csiproxy.NewSecret("other 12 byte"),
 	}, winsim.DiskSpec{SizeBytes: 1 << 30}))
-	request := func(mutual string) storage.StageVolumeRequest {
-		login := storage.Login{MutualSecret: secret.New(mutual)}
-		login.Type, login.Username, login.Secret = iscsi.MutualCHAP, "node", secret.New("twelve bytes")
-		return storage.StageVolumeRequest{
-			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}}, Login: login,
+	request := func(mutual string) csiproxy.StageVolumeRequest {
+		login := csiproxy.ISCSILogin{MutualSecret: csiproxy.NewSecret(mutual)}
+		login.Type, login.Username, login.Secret = csiproxy.ISCSIMutualCHAP, "node", csiproxy.NewSecret("twelve bytes")
+		return csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: iqn}}, Login: login,
 			StagingPath: stagingPath,
 		}
 	}
@@ -632,7 +628,7 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 	}
 	refused("a short secret", "short", csiproxy.ErrInvalidArgument)
 	oneWay := request("other 12 byte")
-	oneWay.Login.Type = iscsi.OneWayCHAP
+	oneWay.Login.Type = csiproxy.ISCSIOneWayCHAP
 	_, err := n.Storage.StageVolume(t.Context(), oneWay)
 	simtest.WantErrorOf(t, "a mutual secret for a login that isn't mutual", err, csiproxy.ErrInvalidArgument)
 	refused("no secret, of a node without one", "", csiproxy.ErrUnauthenticated)
@@ -641,7 +637,7 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 	stage(t, n, request("other 12 byte"))
 	simtest.Want(t, "times that the secret was set, once for each login", set, 2)
 	stage(t, n, request("wrong 12 byte")) // the node is connected
-	unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	stage(t, n, request("")) // with the node's
 	simtest.Want(t, "times that the secret was set, also without a login", set, 2)
 }
@@ -649,22 +645,22 @@ func TestStageVolumeWithMutualCHAP(t *testing.T) {
 // The disks of a target: it is logged in to when needed, and out of with the last one.
 func TestStageVolumeOfATarget(t *testing.T) {
 	sim, n := newNode(t)
-	const iqn = iscsi.IQN("iqn.2026-01.com.example:vol-1")
-	portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+	const iqn = csiproxy.IQN("iqn.2026-01.com.example:vol-1")
+	portal := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 	simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
 		IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}, CHAPUser: "node",
-		CHAPSecret: secret.New("twelve bytes"),
+		CHAPSecret: csiproxy.NewSecret("twelve bytes"),
 	}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
-	request := func(lun uint32, path string) storage.StageVolumeRequest {
-		return storage.StageVolumeRequest{
-			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
-			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "node",
-				Secret: secret.New("twelve bytes")}},
+	request := func(lun uint32, path string) csiproxy.StageVolumeRequest {
+		return csiproxy.StageVolumeRequest{
+			Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: iqn, LUN: lun}},
+			Login: csiproxy.ISCSILogin{ISCSIAuthentication: csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIOneWayCHAP, Username: "node",
+				Secret: csiproxy.NewSecret("twelve bytes")}},
 			StagingPath: path,
 		}
 	}
 	wrong := request(0, stagingPath)
-	wrong.Login.Secret = secret.New("wrong secret!")
+	wrong.Login.Secret = csiproxy.NewSecret("wrong secret!")
 	_, err := n.Storage.StageVolume(t.Context(), wrong)
 	simtest.WantErrorOf(t, "a wrong secret", err, csiproxy.ErrUnauthenticated)
 
@@ -675,17 +671,17 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	// Whether the other disk is used isn't known by one error.
 	for errno, fails := range map[winerr.Errno]bool{winerr.ErrorFileNotFound: false, winerr.ErrorIODevice: true} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(other.Disk), Count: 1}, errno))
-		done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		done, err := n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 		sessions, listErr := sim.ISCSISessions(t.Context())
 		if (err != nil) != fails || listErr != nil || len(sessions) != 1 {
 			t.Errorf("after error %d: %+v, %v, sessions %+v, %v", errno, done, err, sessions, listErr)
 		}
 		stage(t, n, request(1, stagingPath))
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || done.LoggedOut {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.DiskOffline || done.LoggedOut {
 		t.Errorf("the first LUN: %+v", done)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || !done.LoggedOut {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || !done.LoggedOut {
 		t.Errorf("the last LUN: %+v", done)
 	}
 	sessions, err := sim.ISCSISessions(t.Context())
@@ -696,7 +692,7 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	// A call that died after it unmounted the volume is made good by one that names the disk.
 	staged := stage(t, n, request(0, otherPath))
 	simtest.Must(t, n.Volume.UnmountVolume(t.Context(), staged.VolumeID, otherPath))
-	done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath, Disk: request(0, "").Disk})
+	done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath, Disk: request(0, "").Disk})
 	if done.Unmounted || !done.DiskOffline || !done.LoggedOut {
 		t.Errorf("made good: %+v", done)
 	}
@@ -704,20 +700,20 @@ func TestStageVolumeOfATarget(t *testing.T) {
 	// A target that a driver has connected stays, until the driver disconnects it: a disk that
 	// it hasn't brought online yet may be of that.
 	stage(t, n, request(0, otherPath))
-	simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), portal, iqn, request(0, "").Login.Authentication))
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
+	simtest.Must(t, n.ISCSI.ConnectTarget(t.Context(), portal, iqn, request(0, "").Login.ISCSIAuthentication))
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
 		t.Errorf("a driver's login: %+v", done)
 	}
 	simtest.Must(t, n.ISCSI.DisconnectTarget(t.Context(), portal, iqn))
 	stage(t, n, request(0, otherPath))
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.LoggedOut {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath}); !done.LoggedOut {
 		t.Errorf("once the driver has disconnected: %+v", done)
 	}
 
 	// A login that an administrator has set up stays.
 	stage(t, n, request(0, otherPath))
 	simtest.Must(t, sim.ISCSI().SetPersistentLogin(win.ISCSILogin{Portal: win.ISCSIPortal(portal), Target: string(iqn)}))
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline || done.LoggedOut {
 		t.Errorf("an administrator's login: %+v", done)
 	}
 }
@@ -726,36 +722,36 @@ func TestStageVolumeOfATarget(t *testing.T) {
 func TestBadStorageRequests(t *testing.T) {
 	_, n := newNode(t)
 	ctx := t.Context()
-	for what, r := range map[string]storage.StageVolumeRequest{
+	for what, r := range map[string]csiproxy.StageVolumeRequest{
 		"no disk":        {StagingPath: stagingPath},
-		"a LUN alone":    {StagingPath: stagingPath, Disk: storage.Selector{LUN: pointer(uint32(1))}},
+		"a LUN alone":    {StagingPath: stagingPath, Disk: csiproxy.Selector{LUN: pointer(uint32(1))}},
 		"no path":        {Disk: serial("vol-1")},
 		"a path outside": {Disk: serial("vol-1"), StagingPath: `C:\Windows`},
 		"another file system": {Disk: serial("vol-1"), StagingPath: stagingPath,
-			Format: storage.FormatOptions{FileSystem: "ext4"}},
+			Format: csiproxy.FormatOptions{FileSystem: "ext4"}},
 		"an odd cluster": {Disk: serial("vol-1"), StagingPath: stagingPath,
-			Format: storage.FormatOptions{AllocationUnitBytes: 1000}},
+			Format: csiproxy.FormatOptions{AllocationUnitBytes: 1000}},
 		"a cluster of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
-			Format: storage.FormatOptions{FileSystem: storage.ReFS, AllocationUnitBytes: 512}},
+			Format: csiproxy.FormatOptions{FileSystem: csiproxy.ReFS, AllocationUnitBytes: 512}},
 		"a long label": {Disk: serial("vol-1"), StagingPath: stagingPath,
-			Format: storage.FormatOptions{Label: strings.Repeat("x", 33)}},
+			Format: csiproxy.FormatOptions{Label: strings.Repeat("x", 33)}},
 		"integrity of NTFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
-			Format: storage.FormatOptions{IntegrityStreams: true}},
+			Format: csiproxy.FormatOptions{IntegrityStreams: true}},
 		"short names of ReFS": {Disk: serial("vol-1"), StagingPath: stagingPath,
-			Format: storage.FormatOptions{FileSystem: storage.ReFS, NoShortNames: true}},
-		"a bad label": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: storage.FormatOptions{Label: "a\x00"}},
+			Format: csiproxy.FormatOptions{FileSystem: csiproxy.ReFS, NoShortNames: true}},
+		"a bad label": {Disk: serial("vol-1"), StagingPath: stagingPath, Format: csiproxy.FormatOptions{Label: "a\x00"}},
 		"a short CHAP secret": {StagingPath: stagingPath,
-			Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: iscsi.Portal{Address: "10.0.0.1"},
+			Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: csiproxy.ISCSIPortal{Address: "10.0.0.1"},
 				IQN: "iqn.2026-01.a:b"}},
-			Login: storage.Login{Authentication: iscsi.Authentication{Type: iscsi.OneWayCHAP, Username: "u",
-				Secret: secret.New("short")}}},
+			Login: csiproxy.ISCSILogin{ISCSIAuthentication: csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIOneWayCHAP, Username: "u",
+				Secret: csiproxy.NewSecret("short")}}},
 	} {
 		_, err := n.Storage.StageVolume(ctx, r)
 		simtest.WantErrorOf(t, what, err, csiproxy.ErrInvalidArgument)
 	}
-	_, err := n.Storage.UnstageVolume(ctx, storage.UnstageVolumeRequest{StagingPath: `C:\Windows`})
+	_, err := n.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: `C:\Windows`})
 	simtest.WantErrorOf(t, "unstage outside", err, csiproxy.ErrInvalidArgument)
-	_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: -1})
+	_, err = n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath, DiskSizeBytes: -1})
 	simtest.WantErrorOf(t, "a negative size", err, csiproxy.ErrInvalidArgument)
 	simtest.WantErrorOf(t, "publish outside", n.Storage.PublishVolume(ctx, stagingPath, `C:\Windows\x`), csiproxy.ErrInvalidArgument)
 	simtest.WantErrorOf(t, "unpublish outside", n.Storage.UnpublishVolume(ctx, `C:\Windows\x`), csiproxy.ErrInvalidArgument)

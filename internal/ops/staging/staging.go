@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/files"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
@@ -24,8 +24,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // System has the Windows calls that the tasks make themselves.
@@ -61,9 +59,9 @@ type Staging struct {
 	options Options
 	*underWay
 
-	volumes operation.NextRun[volume.ID, storage.Volume]
-	shares  operation.NextRun[string, storage.Volume] // by root
-	luns    operation.NextRun[struct{}, map[disk.Number]storage.ISCSILUN]
+	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
+	shares  operation.NextRun[string, csiproxy.Volume] // by root
+	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]csiproxy.ISCSILUN]
 }
 
 // underWay is what the node's tasks know of each other.
@@ -71,16 +69,16 @@ type underWay struct {
 	// targets serialises logging out of a target, by its name in lower case.
 	targets operation.Locks[string]
 
-	mu         sync.Mutex              // guards the fields below
-	connecting map[string]int          // how many disks of a target are being staged
-	checking   map[volume.ID]time.Time // since when volumes are being checked
+	mu         sync.Mutex                      // guards the fields below
+	connecting map[string]int                  // how many disks of a target are being staged
+	checking   map[csiproxy.VolumeID]time.Time // since when volumes are being checked
 }
 
 // New returns the tasks of one node, which use the operations in g.
 func New(g Groups, o Options) *Staging {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	s := &Staging{Groups: g, options: o, underWay: &underWay{connecting: make(map[string]int),
-		checking: make(map[volume.ID]time.Time)}}
+		checking: make(map[csiproxy.VolumeID]time.Time)}}
 	s.luns.Timeout = silentTimeout
 	return s
 }
@@ -94,8 +92,8 @@ func (s *Staging) Of(g Groups, log *slog.Logger) *Staging {
 	return own
 }
 
-// ListDisks implements [storage.Operations].
-func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) (_ []storage.Disk, err error) {
+// ListDisks implements [csiproxy.StorageOperations].
+func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []csiproxy.Disk, err error) {
 	defer s.options.Runner.Done("ListDisks", "", time.Now(), &err)
 	if err := wanted.Validate(); err != nil {
 		return nil, err
@@ -106,21 +104,21 @@ func (s *Staging) ListDisks(ctx context.Context, wanted storage.Selector) (_ []s
 	}
 	hardware := wanted
 	hardware.ISCSI = nil
-	all = slices.DeleteFunc(all, func(d storage.Disk) bool { return !hardware.Matches(d) })
+	all = slices.DeleteFunc(all, func(d csiproxy.Disk) bool { return !hardware.Matches(d) })
 	if err := s.addTargets(ctx, all, s.Initiator.LUNs); err != nil {
 		if wanted.ISCSI != nil || ctx.Err() != nil {
 			return nil, err
 		}
 		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", err)
 	}
-	return slices.DeleteFunc(all, func(d storage.Disk) bool { return !wanted.Matches(d) }), nil
+	return slices.DeleteFunc(all, func(d csiproxy.Disk) bool { return !wanted.Matches(d) }), nil
 }
 
 // addTargets fills in which disks are logical units of iSCSI targets. It asks the initiator, by
 // ask, only if there are disks on the iSCSI bus: asking starts the initiator's service.
-func (s *Staging) addTargets(ctx context.Context, all []storage.Disk,
-	ask func(context.Context) (map[disk.Number]storage.ISCSILUN, error)) error {
-	if !slices.ContainsFunc(all, func(d storage.Disk) bool { return d.Bus == storage.BusISCSI }) {
+func (s *Staging) addTargets(ctx context.Context, all []csiproxy.Disk,
+	ask func(context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error)) error {
+	if !slices.ContainsFunc(all, func(d csiproxy.Disk) bool { return d.Bus == csiproxy.BusISCSI }) {
 		return nil
 	}
 	luns, err := ask(ctx)
@@ -128,7 +126,7 @@ func (s *Staging) addTargets(ctx context.Context, all []storage.Disk,
 		return err
 	}
 	for i, d := range all {
-		if lun, ok := luns[d.Number]; ok && d.Bus == storage.BusISCSI {
+		if lun, ok := luns[d.Number]; ok && d.Bus == csiproxy.BusISCSI {
 			all[i].ISCSI = &lun
 		}
 	}

@@ -12,13 +12,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // targetOf returns the target that provides an open disk; "" if none does. If a disk doesn't
 // say on which bus it is, targetOf asks the initiator, too.
-func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (iscsi.IQN, error) {
+func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (csiproxy.IQN, error) {
 	said := h.Hardware
 	if said.DescriptorErr == nil && said.Descriptor.BusType != win.BusTypeISCSI {
 		return "", nil
@@ -29,7 +27,7 @@ func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (iscsi.IQN, er
 
 // connect makes a portal known, and logs in to its target. Until done is called, logOut doesn't
 // disconnect the target.
-func (s *Staging) connect(ctx context.Context, t storage.ISCSISelector, l storage.Login) (done func(), err error) {
+func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csiproxy.ISCSILogin) (done func(), err error) {
 	done, err = s.keepConnected(ctx, t.IQN)
 	if err != nil {
 		return nil, err
@@ -47,7 +45,7 @@ func (s *Staging) connect(ctx context.Context, t storage.ISCSISelector, l storag
 // keepConnected keeps logOut from disconnecting a target until done is called. It is needed while
 // a disk of the target is being staged, and isn't online yet. It waits for a logout that is under
 // way.
-func (s *Staging) keepConnected(ctx context.Context, target iscsi.IQN) (done func(), _ error) {
+func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (done func(), _ error) {
 	key := strings.ToLower(string(target))
 	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
 	if err != nil {
@@ -71,7 +69,7 @@ func (s *Staging) addConnecting(key string, n int) int {
 
 // logOut logs out of a target if none of its disks is online or being staged, and reports
 // whether it has.
-func (s *Staging) logOut(ctx context.Context, target iscsi.IQN) (bool, error) {
+func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error) {
 	key := strings.ToLower(string(target))
 	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
 	if err != nil {

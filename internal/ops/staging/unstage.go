@@ -24,43 +24,40 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
-// UnstageVolume implements [storage.Operations].
-func (s *Staging) UnstageVolume(ctx context.Context, request storage.UnstageVolumeRequest) (
-	_ storage.UnstagedVolume, err error) {
+// UnstageVolume implements [csiproxy.StorageOperations].
+func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest) (
+	_ csiproxy.UnstagedVolume, err error) {
 	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(request.StagingPath), time.Now(), &err)
 	stagingPath, err := s.Volumes.Parse(request.StagingPath)
 	if err != nil {
-		return storage.UnstagedVolume{}, err
+		return csiproxy.UnstagedVolume{}, err
 	}
 	if err := request.Disk.Validate(); err != nil {
-		return storage.UnstagedVolume{}, err
+		return csiproxy.UnstagedVolume{}, err
 	}
 	return s.unstage(ctx, request, stagingPath)
 }
 
 // staged is what is staged at a path: a volume, a share, or nothing.
 type staged struct {
-	volume  volume.ID // "" if none is mounted there
+	volume  csiproxy.VolumeID // "" if none is mounted there
 	share   unc.Path
 	isShare bool
 }
 
 // unstage unstages the volume or share that is staged at a path, or only the disk that the
 // request names.
-func (s *Staging) unstage(ctx context.Context, request storage.UnstageVolumeRequest,
-	stagingPath pathpolicy.Path) (result storage.UnstagedVolume, _ error) {
+func (s *Staging) unstage(ctx context.Context, request csiproxy.UnstageVolumeRequest,
+	stagingPath pathpolicy.Path) (result csiproxy.UnstagedVolume, _ error) {
 	found, err := s.lookUpStaged(ctx, stagingPath)
 	if err != nil {
 		return result, err
 	}
 	if found.isShare && request.Disk.IsZero() {
 		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
-		return storage.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
+		return csiproxy.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
 	target, err := s.unstageDisk(ctx, request, stagingPath, found, &result)
 	if err != nil {
@@ -79,7 +76,7 @@ func (s *Staging) unstage(ctx context.Context, request storage.UnstageVolumeRequ
 func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found staged, _ error) {
 	at, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
 	if err != nil || at.Volume != "" {
-		return staged{volume: volume.ID(at.Volume)}, err
+		return staged{volume: csiproxy.VolumeID(at.Volume)}, err
 	}
 	found.share, found.isShare, err = s.stagedAt(ctx, stagingPath, acceptOther)
 	if err != nil || found.isShare {
@@ -92,8 +89,8 @@ func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path)
 
 // unstageDisk unmounts the volume at a path, if one is, and takes its disk, or else the one that the
 // request names, offline. It returns the target that provides the volume's disk; "" if none does.
-func (s *Staging) unstageDisk(ctx context.Context, request storage.UnstageVolumeRequest, stagingPath pathpolicy.Path,
-	found staged, result *storage.UnstagedVolume) (target iscsi.IQN, err error) {
+func (s *Staging) unstageDisk(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	found staged, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, err error) {
 	if found.volume != "" {
 		err := s.whenUnused(ctx, func() (err error) {
 			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, result)
@@ -122,7 +119,7 @@ func (s *Staging) unstageDisk(ctx context.Context, request storage.UnstageVolume
 
 // checkNotStaged is called before a success that says that nothing is staged at a path. It returns
 // an error if another volume than mounted, the one when the call began, is mounted there now.
-func (s *Staging) checkNotStaged(ctx context.Context, stagingPath pathpolicy.Path, mounted volume.ID) error {
+func (s *Staging) checkNotStaged(ctx context.Context, stagingPath pathpolicy.Path, mounted csiproxy.VolumeID) error {
 	now, err := s.Volumes.MountedAtPath(ctx, stagingPath)
 	if err == nil && now != "" && !now.Equal(mounted) {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
@@ -170,8 +167,8 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 // unstageVolume unmounts the volume id, which is mounted at a path, takes its disk offline, and
 // returns the target that provides the disk. If the request names another disk, the volume stays
 // mounted.
-func (s *Staging) unstageVolume(ctx context.Context, request storage.UnstageVolumeRequest, stagingPath pathpolicy.Path,
-	id volume.ID, result *storage.UnstagedVolume) (target iscsi.IQN, _ error) {
+func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, _ error) {
 	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
 	if winerr.IsGone(err) {
 		return "", s.unstageMissing(ctx, request, id, stagingPath, err, result)
@@ -221,7 +218,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request storage.UnstageVolu
 // locked, since the call that had the lock before may have unmounted the volume.
 func (s *Staging) isStillMounted(ctx context.Context, right *locks.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
 	now, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
-	return right.ID.Equal(volume.ID(now.Volume)), err
+	return right.ID.Equal(csiproxy.VolumeID(now.Volume)), err
 }
 
 // removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
@@ -251,9 +248,9 @@ func unavailableIfDiskLeft(err error) error {
 // why is the error that says that it is missing; since one error proves nothing, unstageMissing checks
 // it. If the request names a disk that is online without the volume, the volume is another disk's,
 // and stays mounted.
-func (s *Staging) unstageMissing(ctx context.Context, request storage.UnstageVolumeRequest, id volume.ID,
-	stagingPath pathpolicy.Path, why error, result *storage.UnstagedVolume) error {
-	lockVolume := func(ctx context.Context, id volume.ID) (*locks.LockedVolume, error) {
+func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
+	stagingPath pathpolicy.Path, why error, result *csiproxy.UnstagedVolume) error {
+	lockVolume := func(ctx context.Context, id csiproxy.VolumeID) (*locks.LockedVolume, error) {
 		return s.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
 	}
 	if !request.Disk.IsZero() {
@@ -297,7 +294,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request storage.UnstageVol
 
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
 // come online, and its volumes haven't arrived, isOnlineWithout waits for them.
-func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id volume.ID) (bool, error) {
+func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID) (bool, error) {
 	attributes, err := d.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return false, err
@@ -307,7 +304,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id v
 		return false, err
 	}
 	for _, name := range volumes {
-		if id.Equal(volume.ID(name)) {
+		if id.Equal(csiproxy.VolumeID(name)) {
 			return false, nil
 		}
 	}
@@ -317,7 +314,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id v
 // mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
 // and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
 // mustn't keep its volume mounted for ever.
-func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *locks.LockedDisk) (bool, error) {
+func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, d *locks.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
 	}
@@ -338,8 +335,8 @@ func (s *Staging) mayBeMeant(ctx context.Context, wanted storage.Selector, d *lo
 }
 
 // retireNamed takes the disk that a request names offline, if it is in the node.
-func (s *Staging) retireNamed(ctx context.Context, request storage.UnstageVolumeRequest,
-	result *storage.UnstagedVolume) error {
+func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolumeRequest,
+	result *csiproxy.UnstagedVolume) error {
 	d, err := s.named(ctx, request.Disk)
 	if err != nil || d == nil {
 		return unavailableIfDiskLeft(err)
@@ -362,7 +359,7 @@ func (s *Staging) retireNamed(ctx context.Context, request storage.UnstageVolume
 }
 
 // named locks the disk that a request names. It returns nil if that isn't in the node.
-func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*locks.LockedDisk, error) {
+func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.LockedDisk, error) {
 	d, err := s.take(ctx, wanted, 0, locks.ToRelease)
 	if isAbsent(err) {
 		return nil, nil
@@ -372,7 +369,7 @@ func (s *Staging) named(ctx context.Context, wanted storage.Selector) (*locks.Lo
 
 // lockedVolume is a handle that has the lock of a volume, which is written out.
 type lockedVolume struct {
-	id volume.ID
+	id csiproxy.VolumeID
 	device.Handle
 }
 
@@ -385,7 +382,7 @@ func (l lockedVolumes) Close() {
 }
 
 func (l lockedVolumes) has(_ uint32, name string) bool {
-	return slices.ContainsFunc(l, func(h lockedVolume) bool { return h.id.Equal(volume.ID(name)) })
+	return slices.ContainsFunc(l, func(h lockedVolume) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
 }
 
 // lockOthers returns the volumes of a disk that is to go offline, and locks them, all but id. If
@@ -394,7 +391,7 @@ func (l lockedVolumes) has(_ uint32, name string) bool {
 //
 // A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't
 // locked, and all is nil if the disk doesn't say which volumes it has: then retire queries again.
-func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id volume.ID, force bool) (
+func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID, force bool) (
 	all opendisk.Volumes, locked lockedVolumes, _ error) {
 	if force {
 		return nil, nil, nil
@@ -404,7 +401,7 @@ func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id volume
 		return nil, nil, nil
 	}
 	others := maps.Clone(all)
-	maps.DeleteFunc(others, func(_ uint32, name string) bool { return id.Equal(volume.ID(name)) })
+	maps.DeleteFunc(others, func(_ uint32, name string) bool { return id.Equal(csiproxy.VolumeID(name)) })
 	mounted, err := s.Disks.DirectoriesOf(ctx, others)
 	if err != nil || len(mounted) > 0 {
 		return all, nil, nil
@@ -416,10 +413,10 @@ func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id volume
 		}
 	}()
 	for _, name := range others {
-		h, err := s.Volumes.Lock(ctx, volume.ID(name))
+		h, err := s.Volumes.Lock(ctx, csiproxy.VolumeID(name))
 		switch {
 		case err == nil:
-			locked = append(locked, lockedVolume{volume.ID(name), h})
+			locked = append(locked, lockedVolume{csiproxy.VolumeID(name), h})
 		case volumes.IsInUse(err):
 			return nil, locked, err // closed when this returns
 		}

@@ -23,34 +23,31 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Nobody logs out of a target while another disk of it is being staged, which isn't online yet.
 func TestLogOutDuringStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
-		portal := iscsi.Portal{Address: "10.0.0.1", Port: 3260}
+		portal := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
 		simtest.Must(t, sim.ISCSI().AddTarget(iscsitarget.Target{
 			IQN: "iqn.2026-01.com.example:vol-1", Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)},
 		}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-0"}, winsim.DiskSpec{SizeBytes: 2 << 30, Serial: "lun-1"}))
-		request := func(lun uint32, path string) storage.StageVolumeRequest {
-			return storage.StageVolumeRequest{
-				Disk: storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: "iqn.2026-01.com.example:vol-1",
+		request := func(lun uint32, path string) csiproxy.StageVolumeRequest {
+			return csiproxy.StageVolumeRequest{
+				Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: "iqn.2026-01.com.example:vol-1",
 					LUN: lun}},
 				StagingPath: path,
 			}
 		}
 		stage(t, n, request(0, otherPath))
 		stage(t, n, request(1, stagingPath))
-		unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}) // it is offline
-		var other storage.UnstagedVolume
+		unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}) // it is offline
+		var other csiproxy.UnstagedVolume
 		sim.OnCall(func(c winsim.Call) {
 			if c.Name == win.CallDeviceInterfaces { // the node is connected, and the disk is looked for
 				sim.OnCall(nil)
-				other = unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath})
+				other = unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath})
 			}
 		})
 		stage(t, n, request(1, stagingPath))
@@ -74,7 +71,7 @@ func TestUnstageVolumeOfADiskThatSeemsGone(t *testing.T) {
 				winerr.ErrorFileNotFound))
 		}
 	})
-	r := storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
+	r := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}
 	_, err := n.Storage.UnstageVolume(t.Context(), r)
 	sim.OnCall(nil)
 	simtest.WantErrorOf(t, "a disk that seems to be gone", err, csiproxy.ErrUnavailable, "try again")
@@ -91,15 +88,15 @@ func testUnstageVolumeInUse(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	process, err := sim.StartProcess(`C:\app\server.exe`, stagingPath+file)
 	simtest.Must(t, err)
-	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	_, err = n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "in use", err, csiproxy.ErrFailedPrecondition, fmt.Sprintf("in use by process %d", process), `server.exe`)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{NoProcessIDs: true}))
-	_, err = n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+	_, err = n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "in use by somebody", err, csiproxy.ErrFailedPrecondition, "it is in use; ")
 	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}); !done.Unmounted ||
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}); !done.Unmounted ||
 		!done.DiskOffline {
 		t.Errorf("%+v", done)
 	}
@@ -116,14 +113,14 @@ func TestUnstageVolumeBesideAMountedOne(t *testing.T) {
 		sim.Settle()
 		ids := sim.VolumesOfDisk(number)
 		for i, path := range []string{stagingPath, otherPath} {
-			simtest.Must(t, n.Volume.FormatVolume(t.Context(), volume.ID(ids[i])))
-			simtest.Must(t, n.Volume.MountVolume(t.Context(), volume.ID(ids[i]), path))
+			simtest.Must(t, n.Volume.FormatVolume(t.Context(), csiproxy.VolumeID(ids[i])))
+			simtest.Must(t, n.Volume.MountVolume(t.Context(), csiproxy.VolumeID(ids[i]), path))
 		}
 		simtest.Must(t, sim.WriteFile(otherPath+file, nil))
 		process, err := sim.StartProcess(`C:\app.exe`, otherPath+file)
 		simtest.Must(t, err)
 		begin := time.Now()
-		done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath})
+		done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 		online, err := n.Disk.GetDiskState(t.Context(), number)
 		if !done.Unmounted || done.DiskOffline || !online || err != nil || time.Since(begin) > 0 {
 			t.Errorf("%+v after %v; the disk is online: %v, %v", done, time.Since(begin), online, err)
@@ -134,7 +131,7 @@ func TestUnstageVolumeBesideAMountedOne(t *testing.T) {
 
 // A volume that is in use for a moment is waited for, and nobody else waits meanwhile.
 func TestUnstageVolumeWaits(t *testing.T) {
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	for name, test := range map[string]struct {
 		used     time.Duration // how long a scanner has a file open
 		deadline time.Duration
@@ -157,7 +154,7 @@ func TestUnstageVolumeWaits(t *testing.T) {
 					err = n.Disk.SetDiskState(ctx, 1, true)
 				}
 				if err == nil {
-					_, err = n.Storage.ExpandVolume(ctx, storage.ExpandVolumeRequest{Path: stagingPath})
+					_, err = n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
 				}
 				return err
 			},
@@ -218,8 +215,8 @@ func TestUnstageVolumeWaits(t *testing.T) {
 func TestUnstageVolumeFlushes(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	r := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	stage(t, n, r)
 	for _, errno := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorAccessDenied} {
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFlush, Count: 1}, errno))
@@ -242,7 +239,7 @@ func TestUnstageVolumeThatCannotBeFlushed(t *testing.T) {
 		for force, want := range ends {
 			sim, n, _ := newStaged(t)
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFlush}, errno))
-			done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: force})
+			done, err := n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: force})
 			if (err == nil) != want || done.Unmounted != want || done.DiskOffline != want {
 				t.Errorf("error %d, force %t: %+v, %v", errno, force, done, err)
 			}
@@ -257,16 +254,16 @@ func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 	simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineRefusesLocked: true}))
 	asked := simtest.Counted(sim, win.IoctlDiskSetDiskAttributes.String())
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
 		t.Errorf("unstaged: %+v", done)
 	}
 	simtest.Want(t, "calls to take the disk offline", asked()[0], 2)
 	simtest.Must(t, n.Disk.SetDiskState(t.Context(), number, true))
 	// Nothing is staged, and the other volumes of the disk are locked.
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline {
 		t.Errorf("by its disk: %+v", done)
 	}
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	if data, err := sim.ReadFile(stagingPath + file); string(data) != "precious" || err != nil {
 		t.Errorf("the file is %q, %v", data, err)
 	}
@@ -276,11 +273,11 @@ func TestUnstageVolumeWhereALockRefusesOffline(t *testing.T) {
 func TestUnstageVolumeOfReadOnlyMedia(t *testing.T) {
 	sim, n, number := newStaged(t)
 	simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	unstage(t, n, request)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{WriteProtectedOpen: true}))
 	for name, force := range map[string]bool{"locked": false, "forced": true} {
-		stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
+		stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
 		request.Force = force
 		locks := simtest.Counted(sim, win.FsctlLockVolume.String())
 		done, err := n.Storage.UnstageVolume(t.Context(), request)
@@ -338,7 +335,7 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 					}
 				}
 			})
-			done, err := n.Storage.UnstageVolume(t.Context(), storage.UnstageVolumeRequest{StagingPath: stagingPath})
+			done, err := n.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 			sim.OnCall(nil)
 			if (err != nil) != test.stays || !done.Unmounted || done.DiskOffline == test.stays {
 				t.Errorf("%+v, %v", done, err)
@@ -360,7 +357,7 @@ func TestUnstageVolumeStaysLocked(t *testing.T) {
 				return
 			}
 			simtest.Must(t, open())
-			if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline {
+			if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Disk: serial("vol-1")}); !done.DiskOffline {
 				t.Errorf("then %+v", done)
 			}
 		})
@@ -378,7 +375,7 @@ func TestUnstageVolumeOfTwoPlaces(t *testing.T) {
 			t.Error("a volume that is mounted elsewhere is dismounted")
 		}
 	})
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
 		t.Errorf("%+v", done)
 	}
 	simtest.Must(t, sim.WriteFile(otherPath+file, []byte("precious")))
@@ -387,13 +384,13 @@ func TestUnstageVolumeOfTwoPlaces(t *testing.T) {
 // If Windows doesn't take away the mount point of a locked volume, it is unmounted without the
 // lock. If somebody has come to use it then, it is mounted again.
 func TestUnstageVolumeWithoutLock(t *testing.T) {
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	for _, errno := range []winerr.Errno{winerr.ErrorAccessDenied, winerr.ErrorNotReady} {
 		for _, restored := range []bool{true, false} {
 			sim, n := newNode(t)
 			simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: errno}))
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-			r := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+			r := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 			stage(t, n, r)
 			simtest.Must(t, sim.WriteFile(stagingPath+file, []byte("precious")))
 			var process win.ProcessID
@@ -451,7 +448,7 @@ func TestUnstageVolumeThatLeaves(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Must(t, sim.SetSettings(winsim.Settings{LockedMountPoint: winerr.ErrorAccessDenied}))
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	mounts := simtest.Counted(sim, win.CallSetVolumeMountPoint)
 	var unmounting, left atomic.Bool // disks are asked at the same time
 	sim.OnCall(func(c winsim.Call) {
@@ -462,7 +459,7 @@ func TestUnstageVolumeThatLeaves(t *testing.T) {
 			simtest.Must(t, sim.DetachDisk(number)) // right before it is locked again
 		}
 	})
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(t.Context(), request)
 	sim.OnCall(nil)
 	simtest.WantErrorOf(t, "it leaves", err, csiproxy.ErrUnavailable)
@@ -485,7 +482,7 @@ func TestUnstageVolumeWhoseDiskLeaves(t *testing.T) {
 			simtest.Must(t, sim.DetachDisk(number))
 		}
 	})
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}
 	_, err := n.Storage.UnstageVolume(t.Context(), request)
 	simtest.WantErrorOf(t, "its disk leaves", err, csiproxy.ErrUnavailable, "has left the node")
 	if done := unstage(t, n, request); done.Unmounted {
@@ -499,17 +496,17 @@ func TestUnstageVolumeOfTwo(t *testing.T) {
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Partition(t, sim, number, 2)
 	sim.Settle()
-	request := storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath}
 	_, err := n.Storage.StageVolume(t.Context(), request)
 	simtest.WantErrorOf(t, "two partitions", err, csiproxy.ErrFailedPrecondition, "2 data partitions")
 	request.Partition = 1
 	stage(t, n, request)
 	request.Partition, request.StagingPath = 2, otherPath
 	stage(t, n, request)
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || done.DiskOffline {
 		t.Errorf("the first: %+v", done)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline {
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: otherPath}); !done.DiskOffline {
 		t.Errorf("the last: %+v", done)
 	}
 }
@@ -533,17 +530,17 @@ func testUnstageVolumeBesideOneInUse(t *testing.T, force, unmounted bool) {
 	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Partition(t, sim, number, 2)
 	sim.Settle()
-	stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), Partition: 1, StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), Partition: 1, StagingPath: stagingPath})
 	v, err := n.Storage.GetVolume(t.Context(), stagingPath)
 	simtest.Must(t, err)
 	all := sim.VolumesOfDisk(number)
-	other := all[slices.IndexFunc(all, func(name string) bool { return !v.VolumeID.Equal(volume.ID(name)) })]
+	other := all[slices.IndexFunc(all, func(name string) bool { return !v.VolumeID.Equal(csiproxy.VolumeID(name)) })]
 	open := func(name string) (win.ProcessID, error) {
 		return sim.StartProcess(`C:\editor.exe`, strings.TrimSuffix(name, `\`))
 	}
 	process, err := open(other)
 	simtest.Must(t, err)
-	request := storage.UnstageVolumeRequest{StagingPath: stagingPath, Force: force}
+	request := csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: force}
 	if unmounted {
 		request.Disk = serial("vol-1")
 		simtest.Must(t, n.Volume.UnmountVolume(t.Context(), v.VolumeID, stagingPath))
@@ -596,11 +593,11 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 	sim, n := newNode(t)
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
 	simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-2"})
-	staged := stage(t, n, storage.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
+	staged := stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath})
 	_, err := n.Storage.StageVolume(t.Context(),
-		storage.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
+		csiproxy.StageVolumeRequest{Disk: serial("vol-2"), StagingPath: stagingPath})
 	simtest.WantErrorOf(t, "another volume at the path", err, csiproxy.ErrFailedPrecondition)
-	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"),
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{Disk: serial("vol-2"),
 		StagingPath: stagingPath}); done.Unmounted || !done.DiskOffline {
 		t.Errorf("undoing it: %+v", done)
 	}
@@ -612,11 +609,11 @@ func TestUnstageVolumeOfAnotherDisk(t *testing.T) {
 		Object: win.PhysicalDrive(staged.Disk)}, winerr.ErrorInvalidFunction))
 	n, err = nodeops.New(sim, nodeops.Options{}) // which remembers nothing of it
 	simtest.Must(t, err)
-	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-2"),
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{Disk: serial("vol-2"),
 		StagingPath: stagingPath}); done.Unmounted {
 		t.Errorf("unstaging another disk: %+v", done)
 	}
-	if done := unstage(t, n, storage.UnstageVolumeRequest{Disk: serial("vol-1"),
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{Disk: serial("vol-1"),
 		StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
 		t.Errorf("unstaging it: %+v", done)
 	}

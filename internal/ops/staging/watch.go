@@ -13,15 +13,13 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 const (
 	// afterNotice is the time from the list at a notice of Windows to the next list. The interval
-	// doubles with each further list, up to storage.WatchInterval. These lists are needed because a
+	// doubles with each further list, up to csiproxy.WatchInterval. These lists are needed because a
 	// disk may not answer right after its notice, and its volumes arrive later.
 	afterNotice = 20 * time.Millisecond
 	// watchTimeout is how long a watch goes on while the disks can't be listed: Windows may be
@@ -29,20 +27,20 @@ const (
 	watchTimeout = time.Minute
 )
 
-// WatchDisks implements [storage.Operations].
-func (s *Staging) WatchDisks(ctx context.Context, wanted storage.Selector) iter.Seq2[storage.DiskChanges, error] {
-	return func(yield func(storage.DiskChanges, error) bool) {
+// WatchDisks implements [csiproxy.StorageOperations].
+func (s *Staging) WatchDisks(ctx context.Context, wanted csiproxy.Selector) iter.Seq2[csiproxy.DiskChanges, error] {
+	return func(yield func(csiproxy.DiskChanges, error) bool) {
 		if err := s.watch(ctx, wanted, yield); err != nil {
-			yield(storage.DiskChanges{}, err)
+			yield(csiproxy.DiskChanges{}, err)
 		}
 	}
 }
 
-// watch lists the disks at each notice of Windows, and at least every storage.WatchInterval. It yields
+// watch lists the disks at each notice of Windows, and at least every csiproxy.WatchInterval. It yields
 // the difference from what the caller has, until yield returns false. While the caller works on a
 // difference, nothing is listed. So a slow caller gets one difference for all changes meanwhile.
-func (s *Staging) watch(ctx context.Context, wanted storage.Selector,
-	yield func(storage.DiskChanges, error) bool) error {
+func (s *Staging) watch(ctx context.Context, wanted csiproxy.Selector,
+	yield func(csiproxy.DiskChanges, error) bool) error {
 	// Notices begin before the first list, so that no arrival is missed between the two. Without
 	// them, arrived is nil, and every change is found by the lists at intervals.
 	arrived, stop, err := s.Sys.NotifyArrivals(ctx, win.InterfaceClassDisk)
@@ -50,11 +48,11 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector,
 		defer stop()
 	}
 	w := watcher{wanted: wanted}
-	interval, lastListed := storage.WatchInterval, time.Now()
+	interval, lastListed := csiproxy.WatchInterval, time.Now()
 	for first := true; ; {
 		// Each list is an operation of its own; the time that the caller takes in between isn't part of it.
 		changes, err := operation.Run(ctx, "WatchDisks",
-			func(ctx context.Context) (storage.DiskChanges, error) { return s.changes(ctx, &w) })
+			func(ctx context.Context) (csiproxy.DiskChanges, error) { return s.changes(ctx, &w) })
 		if err != nil && (first || ctx.Err() != nil || time.Since(lastListed) > watchTimeout) {
 			return err
 		}
@@ -70,7 +68,7 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector,
 		case <-arrived:
 			interval = afterNotice
 		case <-next:
-			interval = min(2*interval, storage.WatchInterval)
+			interval = min(2*interval, csiproxy.WatchInterval)
 		case <-ctx.Done():
 			return &csiproxy.Error{Op: "WatchDisks", Err: ctx.Err()}
 		}
@@ -78,18 +76,18 @@ func (s *Staging) watch(ctx context.Context, wanted storage.Selector,
 }
 
 // changes lists the disks, and returns the difference from what a watcher has.
-func (s *Staging) changes(ctx context.Context, w *watcher) (_ storage.DiskChanges, err error) {
+func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChanges, err error) {
 	defer s.options.Runner.Done("WatchDisks", "", time.Now(), &err)
 	if err := w.wanted.Validate(); err != nil {
-		return storage.DiskChanges{}, err
+		return csiproxy.DiskChanges{}, err
 	}
-	all, err := s.Disks.Describe(ctx, storage.Selector{})
+	all, err := s.Disks.Describe(ctx, csiproxy.Selector{})
 	if err != nil {
-		return storage.DiskChanges{}, err
+		return csiproxy.DiskChanges{}, err
 	}
 	targetsErr := s.addTargets(ctx, all, s.targetsInTime)
 	if targetsErr != nil && w.wanted.ISCSI != nil {
-		return storage.DiskChanges{}, targetsErr
+		return csiproxy.DiskChanges{}, targetsErr
 	}
 	if targetsErr != nil && !w.withoutTargets {
 		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", targetsErr)
@@ -100,28 +98,28 @@ func (s *Staging) changes(ctx context.Context, w *watcher) (_ storage.DiskChange
 
 // targetsInTime asks the initiator for its logical units, for silentTimeout at most. An initiator that
 // doesn't answer delays only the first list of a watcher: later ones get the error at once.
-func (s *Staging) targetsInTime(ctx context.Context) (map[disk.Number]storage.ISCSILUN, error) {
+func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error) {
 	return s.luns.Do(ctx, struct{}{}, s.Initiator.LUNs)
 }
 
 // watcher has the disks as one caller of WatchDisks has got them so far.
 type watcher struct {
-	wanted         storage.Selector
-	has            map[disk.Number]storage.Disk
+	wanted         csiproxy.Selector
+	has            map[csiproxy.DiskNumber]csiproxy.Disk
 	withoutTargets bool // the initiator didn't answer the last time
 }
 
 // update returns the difference between the disks that the caller has got and all, those of the node
 // now. It notes that the caller gets all.
-func (w *watcher) update(all []storage.Disk) (c storage.DiskChanges) {
+func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
 	// If a disk doesn't answer, another disk may have its number by now. So of two disks with one
 	// number, the one without an error counts.
-	slices.SortStableFunc(all, func(a, b storage.Disk) int {
+	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Error, b.Error))
 	})
-	all = slices.CompactFunc(all, func(a, b storage.Disk) bool { return a.Number == b.Number })
+	all = slices.CompactFunc(all, func(a, b csiproxy.Disk) bool { return a.Number == b.Number })
 	had := w.has
-	w.has = make(map[disk.Number]storage.Disk)
+	w.has = make(map[csiproxy.DiskNumber]csiproxy.Disk)
 	for _, d := range all {
 		before, known := had[d.Number]
 		if known = known && mayBeSame(before, d); known {
@@ -150,14 +148,14 @@ func (w *watcher) update(all []storage.Disk) (c storage.DiskChanges) {
 // completed returns d. If d doesn't answer now, its hardware is filled in from before, the same disk
 // in the last list. So d still matches the selector, and isn't confused with another disk that gets
 // its number.
-func (w *watcher) completed(d, before storage.Disk) storage.Disk {
+func (w *watcher) completed(d, before csiproxy.Disk) csiproxy.Disk {
 	if d.Error != "" {
 		d.SerialNumber, d.Bus = cmp.Or(d.SerialNumber, before.SerialNumber), cmp.Or(d.Bus, before.Bus)
 		d.Vendor, d.Product = cmp.Or(d.Vendor, before.Vendor), cmp.Or(d.Product, before.Product)
 		if len(d.Identifiers) == 0 {
 			d.Identifiers = before.Identifiers
 		}
-		if d.Location == (storage.Location{}) {
+		if d.Location == (csiproxy.Location{}) {
 			d.Location = before.Location
 		}
 	}
@@ -169,13 +167,13 @@ func (w *watcher) completed(d, before storage.Disk) storage.Disk {
 
 // mayBeSame reports whether a and b, which had the same number one after the other, may be one disk.
 // It compares only what both of them have answered.
-func mayBeSame(a, b storage.Disk) bool {
+func mayBeSame(a, b csiproxy.Disk) bool {
 	if a.SerialNumber != "" && b.SerialNumber != "" && a.SerialNumber != b.SerialNumber {
 		return false
 	}
 	if len(a.Identifiers) > 0 && len(b.Identifiers) > 0 {
 		return slices.ContainsFunc(a.Identifiers,
-			func(id storage.Identifier) bool { return slices.Contains(b.Identifiers, id) })
+			func(id csiproxy.Identifier) bool { return slices.Contains(b.Identifiers, id) })
 	}
 	return true
 }

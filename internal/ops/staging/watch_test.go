@@ -16,28 +16,25 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // watch is a watcher that takes each value as soon as it comes.
 type watch struct {
 	t       *testing.T
-	changes chan storage.DiskChanges
+	changes chan csiproxy.DiskChanges
 	ended   chan error
 	cancel  context.CancelFunc
 }
 
-func watchDisks(t *testing.T, n *nodeops.Node, wanted storage.Selector) *watch {
+func watchDisks(t *testing.T, n *nodeops.Node, wanted csiproxy.Selector) *watch {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &watch{t, make(chan storage.DiskChanges, 1000), make(chan error, 1), cancel}
+	w := &watch{t, make(chan csiproxy.DiskChanges, 1000), make(chan error, 1), cancel}
 	go func() {
 		for changes, err := range n.Storage.WatchDisks(ctx, wanted) {
 			if err != nil {
@@ -52,7 +49,7 @@ func watchDisks(t *testing.T, n *nodeops.Node, wanted storage.Selector) *watch {
 }
 
 // next checks the next value, and that it comes within a time.
-func (w *watch) next(within time.Duration, want string) storage.DiskChanges {
+func (w *watch) next(within time.Duration, want string) csiproxy.DiskChanges {
 	w.t.Helper()
 	begun := time.Now()
 	select {
@@ -67,7 +64,7 @@ func (w *watch) next(within time.Duration, want string) storage.DiskChanges {
 	case <-time.After(time.Hour):
 		w.t.Fatalf("nothing is told, want %q", want)
 	}
-	return storage.DiskChanges{}
+	return csiproxy.DiskChanges{}
 }
 
 // quiet checks that nothing is told for a time.
@@ -99,11 +96,11 @@ func (w *watch) stop() {
 
 // text says what has changed: -1 for a disk that has left, +1 for one that has come, and *1
 // for one that has changed, each with what is to be told apart.
-func text(c storage.DiskChanges) string {
+func text(c csiproxy.DiskChanges) string {
 	var all []string
 	for _, part := range []struct {
 		sign  string
-		disks []storage.Disk
+		disks []csiproxy.Disk
 	}{{"-", c.Removed}, {"+", c.Added}, {"*", c.Changed}} {
 		for _, d := range part.disks {
 			what := d.SerialNumber
@@ -129,7 +126,7 @@ func newWatchedNode(t *testing.T, settings winsim.Settings) (*winsim.System, *no
 const (
 	noticed = 20 * time.Millisecond // from a notice to the look
 	soon    = time.Second           // time for the looks right after a notice
-	polled  = storage.WatchInterval
+	polled  = csiproxy.WatchInterval
 	patient = nodeops.DefaultSilentDiskTimeout
 )
 
@@ -146,7 +143,7 @@ func TestWatchDisks(t *testing.T) {
 				}
 				a := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 				sim.Settle()
-				w := watchDisks(t, n, storage.Selector{})
+				w := watchDisks(t, n, csiproxy.Selector{})
 				if c := w.next(0, "+0 system, +1 a"); len(c.Added) != 2 || c.Added[0].SystemReason == "" ||
 					c.Added[1].SizeBytes != 10<<30 {
 					t.Errorf("the list is %+v", c)
@@ -171,7 +168,7 @@ func TestWatchDisks(t *testing.T) {
 				simtest.Must(t, n.Disk.Rescan(ctx))
 				simtest.Want(t, "its size", w.next(polled, "*2 b").Changed[0].SizeBytes, 20<<30)
 				w.quiet(time.Minute)
-				_, err := n.Storage.StageVolume(ctx, storage.StageVolumeRequest{Disk: serial("b"), StagingPath: stagingPath})
+				_, err := n.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: serial("b"), StagingPath: stagingPath})
 				simtest.Must(t, err)
 				c := w.next(polled, "*2 b")
 				if p := c.Changed[0].Partitions; len(p) == 0 || !slices.Equal(p[len(p)-1].Paths, []string{stagingPath}) {
@@ -197,17 +194,17 @@ func TestWatchDisksOfASelector(t *testing.T) {
 		w.next(noticed, "-2 vol1")
 		w.stop()
 
-		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{LUN: pointer(uint32(1))}))
+		_, err := first(n.Storage.WatchDisks(t.Context(), csiproxy.Selector{LUN: pointer(uint32(1))}))
 		simtest.WantErrorOf(t, "a bad selector", err, csiproxy.ErrInvalidArgument)
 	})
 }
 
 // first returns the first value of a watch, and ends that.
-func first(watch func(func(storage.DiskChanges, error) bool)) (storage.DiskChanges, error) {
+func first(watch func(func(csiproxy.DiskChanges, error) bool)) (csiproxy.DiskChanges, error) {
 	for c, err := range watch {
 		return c, err
 	}
-	return storage.DiskChanges{}, errors.New("nothing came")
+	return csiproxy.DiskChanges{}, errors.New("nothing came")
 }
 
 // A number that is another disk's between two looks is told as that, and so is a disk under
@@ -217,8 +214,8 @@ func TestWatchDisksOfSwappedDisks(t *testing.T) {
 		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
 		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		sim.Settle()
-		all, a := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, serial("a"))
-		numbered := watchDisks(t, n, storage.Selector{Number: &one})
+		all, a := watchDisks(t, n, csiproxy.Selector{}), watchDisks(t, n, serial("a"))
+		numbered := watchDisks(t, n, csiproxy.Selector{Number: &one})
 		all.next(0, "+0 system, +1 a")
 		a.next(0, "+1 a")
 		numbered.next(0, "+1 a")
@@ -247,7 +244,7 @@ func TestWatchDisksWithOneThatHangs(t *testing.T) {
 		sim, n := newNode(t)
 		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		sim.Settle()
-		all, a := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, serial("a"))
+		all, a := watchDisks(t, n, csiproxy.Selector{}), watchDisks(t, n, serial("a"))
 		all.next(0, "+0 system, +1 a")
 		a.next(0, "+1 a")
 
@@ -265,7 +262,7 @@ func TestWatchDisksWithOneThatHangs(t *testing.T) {
 			simtest.Must(t, sim.DetachDisk(two))
 			all.next(soon, "-2 b")
 		}
-		late := watchDisks(t, n, storage.Selector{})
+		late := watchDisks(t, n, csiproxy.Selector{})
 		late.next(soon, "+0 system, +1 error")
 		late.stop()
 
@@ -287,7 +284,7 @@ func TestWatchDisksOfAnotherInTheSlotOfOneWithAnError(t *testing.T) {
 		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
 		one := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		sim.Settle()
-		all, a := watchDisks(t, n, storage.Selector{}), watchDisks(t, n, serial("a"))
+		all, a := watchDisks(t, n, csiproxy.Selector{}), watchDisks(t, n, serial("a"))
 		all.next(0, "+0 system, +1 a")
 		a.next(0, "+1 a")
 
@@ -308,7 +305,7 @@ func TestWatchDisksOfAnotherInTheSlotOfOneWithAnError(t *testing.T) {
 func TestWatchDisksOfADiskThatNeedsAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
-		w := watchDisks(t, n, storage.Selector{})
+		w := watchDisks(t, n, csiproxy.Selector{})
 		w.next(0, "+0 system")
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(1), Count: 3}, winerr.ErrorNotReady))
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
@@ -327,7 +324,7 @@ func TestWatchDisksWhileACallHangs(t *testing.T) {
 			winsim.Match{Call: win.IoctlDiskGetDiskAttributes.String(), Object: win.PhysicalDrive(one)}, 2*time.Hour))
 		go n.Disk.GetDiskState(t.Context(), one)
 		time.Sleep(time.Minute)
-		w := watchDisks(t, n, storage.Selector{})
+		w := watchDisks(t, n, csiproxy.Selector{})
 		if c := w.next(patient, "+0 system, +1 error"); !strings.Contains(c.Added[1].Error, "since 2000-") {
 			t.Errorf("the error is %q", c.Added[1].Error)
 		}
@@ -342,11 +339,11 @@ func TestWatchDisksWhileACallHangs(t *testing.T) {
 func TestWatchDisksWithTwoOfOneNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
-		one, two := disk.Number(1), disk.Number(2)
+		one, two := csiproxy.DiskNumber(1), csiproxy.DiskNumber(2)
 		place := &win.SCSIAddress{PortNumber: 5} // at the same place, it has the same interface
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a", Number: &one, SCSI: place})
 		sim.Settle()
-		w := watchDisks(t, n, storage.Selector{})
+		w := watchDisks(t, n, csiproxy.Selector{})
 		w.next(0, "+0 system, +1 a")
 		simtest.Must(t, sim.DetachDisk(one))
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "b", Number: &one})
@@ -365,7 +362,7 @@ func TestWatchDisksOfASlowCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
 		var told []string
-		for changes, err := range n.Storage.WatchDisks(t.Context(), storage.Selector{}) {
+		for changes, err := range n.Storage.WatchDisks(t.Context(), csiproxy.Selector{}) {
 			simtest.Must(t, err)
 			told = append(told, text(changes))
 			if len(told) == 3 {
@@ -396,12 +393,12 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		sim, n := newWatchedNode(t, winsim.Settings{NoNotices: true})
 		other, err := nodeops.New(sim, nodeops.Options{})
 		simtest.Must(t, err)
-		ctx, one := t.Context(), disk.Number(1)
+		ctx, one := t.Context(), csiproxy.DiskNumber(1)
 		for i := range 60 {
 			simtest.Attach(t, sim, winsim.DiskSpec{Serial: fmt.Sprint(i)})
 		}
 		sim.Settle()
-		w := watchDisks(t, n, storage.Selector{})
+		w := watchDisks(t, n, csiproxy.Selector{})
 		simtest.Want(t, "disks that are told", len((<-w.changes).Added), 61)
 		for _, online := range []bool{false, true} {
 			w.quiet(2 * time.Minute)
@@ -413,7 +410,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		w.next(polled, "*1 0")
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		w.next(polled, "+61 a")
-		two := disk.Number(2)
+		two := csiproxy.DiskNumber(2)
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(two)}, winerr.ErrorNotReady))
 		simtest.Must(t, sim.DetachDisk(two))
 		w.next(polled, "-2 1")
@@ -426,7 +423,7 @@ func TestWatchDisksOfALargeNode(t *testing.T) {
 		w.next(polled, "*1 0")
 		w.quiet(2 * time.Minute)
 		simtest.Must(t, other.Disk.SetDiskState(ctx, one, true))
-		late := watchDisks(t, n, storage.Selector{Number: &one})
+		late := watchDisks(t, n, csiproxy.Selector{Number: &one})
 		if c := <-late.changes; len(c.Added) != 1 || !c.Added[0].Online {
 			t.Errorf("who begins to watch is told %+v", c)
 		}
@@ -441,7 +438,7 @@ func TestWatchDisksFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
 		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallNotifyArrivals}, winerr.ErrorNoSystemResources))
-		w := watchDisks(t, n, storage.Selector{})
+		w := watchDisks(t, n, csiproxy.Selector{})
 		w.next(0, "+0 system")
 		simtest.Attach(t, sim, winsim.DiskSpec{Serial: "a"})
 		w.next(polled, "+1 a")
@@ -460,7 +457,7 @@ func TestWatchDisksFails(t *testing.T) {
 			t.Errorf("it ends with %v", err)
 		}
 		begun = time.Now()
-		if _, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{})); !errors.Is(err,
+		if _, err := first(n.Storage.WatchDisks(t.Context(), csiproxy.Selector{})); !errors.Is(err,
 			winerr.ErrorNoSystemResources) || time.Since(begun) > 0 {
 			t.Errorf("it begins with %v, after %v", err, time.Since(begun))
 		}
@@ -472,12 +469,12 @@ func TestWatchDisksFails(t *testing.T) {
 func TestWatchDisksThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, n := newNode(t)
-		w := watchDisks(t, n, storage.Selector{})
+		w := watchDisks(t, n, csiproxy.Selector{})
 		w.next(0, "+0 system")
 		simtest.Must(t, sim.DelayUncancellable(winsim.Match{Call: win.CallDeviceInterfaces}, time.Hour))
 		w.quiet(30 * time.Second)
 		w.stop()
-		_, err := first(n.Storage.WatchDisks(t.Context(), storage.Selector{}))
+		_, err := first(n.Storage.WatchDisks(t.Context(), csiproxy.Selector{}))
 		simtest.WantErrorOf(t, "behind a call that hangs", err, csiproxy.ErrUnavailable, win.CallDeviceInterfaces)
 		sim.ResetRules()
 	})
@@ -492,16 +489,16 @@ func TestWatchDisksWithoutTheInitiator(t *testing.T) {
 		n, err := nodeops.New(sim, nodeops.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		simtest.Must(t, err)
 		ctx := t.Context()
-		portal, iqn := iscsi.Portal{Address: "10.0.0.1", Port: 3260}, iscsi.IQN("iqn.2010-10.org.openstack:volume-1")
+		portal, iqn := csiproxy.ISCSIPortal{Address: "10.0.0.1", Port: 3260}, csiproxy.IQN("iqn.2010-10.org.openstack:volume-1")
 		simtest.Must(t, sim.ISCSI().AddTarget(
 			iscsitarget.Target{IQN: string(iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(portal)}},
 			winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun"}))
 		simtest.Must(t, n.ISCSI.AddTargetPortal(ctx, portal))
-		simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, iscsi.Authentication{}))
+		simtest.Must(t, n.ISCSI.ConnectTarget(ctx, portal, iqn, csiproxy.ISCSIAuthentication{}))
 		sim.Settle()
 
-		all := watchDisks(t, n, storage.Selector{})
-		lun := watchDisks(t, n, storage.Selector{ISCSI: &storage.ISCSISelector{Portal: portal, IQN: iqn}})
+		all := watchDisks(t, n, csiproxy.Selector{})
+		lun := watchDisks(t, n, csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: portal, IQN: iqn}})
 		if c := all.next(0, "+0 system, +1 lun"); c.Added[1].ISCSI == nil || c.Added[1].ISCSI.IQN != iqn {
 			t.Errorf("told %+v", c.Added[1])
 		}
@@ -513,7 +510,7 @@ func TestWatchDisksWithoutTheInitiator(t *testing.T) {
 			t.Errorf("a watch of a LUN: %v", err)
 		}
 		all.quiet(time.Minute)
-		number := disk.Number(1)
+		number := csiproxy.DiskNumber(1)
 		simtest.Must(t, n.Disk.SetDiskState(ctx, number, false))
 		if c := all.next(polled+soon, "*1 lun"); c.Changed[0].ISCSI == nil {
 			t.Errorf("told %+v", c.Changed[0])

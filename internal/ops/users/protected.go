@@ -11,17 +11,15 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // ProtectedDisks returns the disks of the volumes that the administrator protects, and of C:.
-func (f *Finder) ProtectedDisks(ctx context.Context) (map[disk.Number]bool, error) {
-	protected := make(map[disk.Number]bool)
+func (f *Finder) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bool, error) {
+	protected := make(map[csiproxy.DiskNumber]bool)
 	for _, name := range append([]string{"C:"}, f.paths.ProtectedByName()...) {
 		extents, err := f.protectedExtents(ctx, name)
 		if err != nil {
@@ -55,7 +53,7 @@ func (f *Finder) protectedExtents(ctx context.Context, name string) ([]win.DiskE
 	if err != nil || id == "" {
 		return nil, err
 	}
-	extents, err := f.extentsIfThere(ctx, volume.ID(id))
+	extents, err := f.extentsIfThere(ctx, csiproxy.VolumeID(id))
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady) {
 		return nil, nil
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -25,9 +24,9 @@ import (
 //
 // They are never kept for a later step, since a page file may be added at any time.
 type systemDisks struct {
-	volumes map[string]string      // by the volume's name in lower case
-	disks   map[disk.Number]string // by the disk's number
-	ignored []error                // of the files that aren't on a disk
+	volumes map[string]string              // by the volume's name in lower case
+	disks   map[csiproxy.DiskNumber]string // by the disk's number
+	ignored []error                        // of the files that aren't on a disk
 }
 
 // systemFile is a file, directory or partition that Windows runs from.
@@ -45,7 +44,7 @@ func (s systemFile) reason() string {
 
 // SystemDisks returns the disks that Windows runs from, with the reasons. If they can't be found
 // out, the error is csiproxy.ErrUnavailable.
-func (f *Finder) SystemDisks(ctx context.Context) (map[disk.Number]string, error) {
+func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]string, error) {
 	found, err := findSystemDisks(ctx, f.sys)
 	if err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (f *Finder) SystemDisks(ctx context.Context) (map[disk.Number]string, error
 
 // CheckSystemDisk returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
 // disk. If that can't be found out, it returns csiproxy.ErrUnavailable.
-func (f *Finder) CheckSystemDisk(ctx context.Context, n disk.Number) error {
+func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 	all, err := f.SystemDisks(ctx)
 	if err == nil && all[n] != "" {
 		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s", all[n])
@@ -98,7 +97,7 @@ func SystemVolumes(sys System) pathpolicy.VolumeCheck {
 // findSystemDisks asks Windows for the disks that it runs from. If they can't be found out, the error
 // is csiproxy.ErrUnavailable.
 func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
-	f := systemDisks{volumes: make(map[string]string), disks: make(map[disk.Number]string)}
+	f := systemDisks{volumes: make(map[string]string), disks: make(map[csiproxy.DiskNumber]string)}
 	files, err := systemFiles(ctx, sys)
 	for _, s := range files {
 		if err = f.add(ctx, sys, s); err == nil {

@@ -10,18 +10,16 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Extent returns where a volume lies that is on one part of one disk. The error is
 // csiproxy.ErrInvalidArgument if id is no volume id, csiproxy.ErrNotFound if the volume isn't there.
-func Extent(ctx context.Context, sys win.DeviceOpener, id volume.ID) (win.DiskExtent, error) {
+func Extent(ctx context.Context, sys win.DeviceOpener, id csiproxy.VolumeID) (win.DiskExtent, error) {
 	if err := id.Validate(); err != nil {
 		return win.DiskExtent{}, err
 	}
@@ -44,7 +42,7 @@ func ErrSpread(parts int) error {
 // IsMissing reports whether a volume is missing now, because its disk has left the node or is offline.
 // It queries the volume itself. If Windows lists the volume, but can't open it, the error is
 // csiproxy.ErrUnavailable.
-func (f *Finder) IsMissing(ctx context.Context, id volume.ID) (bool, error) {
+func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
 	_, err := Extent(ctx, f.sys, id)
 	if !winerr.IsGone(err) {
 		return false, err
@@ -53,7 +51,7 @@ func (f *Finder) IsMissing(ctx context.Context, id volume.ID) (bool, error) {
 	if listErr != nil {
 		return false, listErr
 	}
-	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(volume.ID(name)) }) {
+	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(csiproxy.VolumeID(name)) }) {
 		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 			Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
 	}
@@ -82,7 +80,7 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		if _, err := Extent(ctx, f.sys, volume.ID(l.Link.Volume)); err != nil {
+		if _, err := Extent(ctx, f.sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
 			return true, ctx.Err()
 		}
 	}
@@ -140,7 +138,7 @@ func (f *Finder) FindLinks(ctx context.Context) (_ FoundLinks, incomplete, err e
 
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
 // directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
-func (f *Finder) MountsOf(ctx context.Context, n disk.Number) (paths []string, _ error) {
+func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []string, _ error) {
 	links, incomplete, err := f.FindLinks(ctx)
 	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
@@ -149,7 +147,7 @@ func (f *Finder) MountsOf(ctx context.Context, n disk.Number) (paths []string, _
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		extents, err := f.extentsIfThere(ctx, volume.ID(l.Link.Volume))
+		extents, err := f.extentsIfThere(ctx, csiproxy.VolumeID(l.Link.Volume))
 		if err != nil {
 			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
 		}
@@ -161,7 +159,7 @@ func (f *Finder) MountsOf(ctx context.Context, n disk.Number) (paths []string, _
 }
 
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
-func (f *Finder) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskExtent, error) {
+func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]win.DiskExtent, error) {
 	extents, err := device.ExtentsOf(ctx, f.sys, device.VolumePath(string(id)))
 	if winerr.IsGone(err) {
 		missing, missingErr := f.IsMissing(ctx, id)
@@ -175,7 +173,7 @@ func (f *Finder) extentsIfThere(ctx context.Context, id volume.ID) ([]win.DiskEx
 
 // LinksToVolume returns the links in the allowed directories that lead to a volume, also by way of
 // other links. It returns an error unless it has found all of them.
-func (f *Finder) LinksToVolume(ctx context.Context, id volume.ID) (links []string, _ error) {
+func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links []string, _ error) {
 	all, incomplete, err := f.FindLinks(ctx)
 	if err != nil {
 		return nil, err
@@ -187,7 +185,7 @@ func (f *Finder) LinksToVolume(ctx context.Context, id volume.ID) (links []strin
 }
 
 // LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
-func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id volume.ID) (links []string, _ error) {
+func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
 	for _, l := range all.All {
 		if l.Link.IsMountPoint() {
 			continue
@@ -216,11 +214,11 @@ func unknownLinks(err error) error {
 // leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
 // the way from all. It reads others only where the way leads through none of these: what is in another
 // volume or share is its pods' own, and no use of this one.
-func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.ID, all FoundLinks) (bool, error) {
+func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
 	for range len(all.All) + 1 {
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
-			return id.Equal(volume.ID(l.Link.Volume)), nil
+			return id.Equal(csiproxy.VolumeID(l.Link.Volume)), nil
 		case pathpolicy.LinkInside:
 		default:
 			return false, nil
@@ -236,7 +234,7 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id volume.
 }
 
 // resolvesTo reports whether a path leads to a volume or into it.
-func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume.ID) (bool, error) {
+func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id csiproxy.VolumeID) (bool, error) {
 	_, on, err := f.paths.ResolveVolume(ctx, f.sys, path)
 	if winerr.IsGone(err) { // the path seems to lead through a volume that isn't there; one error proves nothing
 		_, on, err = f.paths.ResolveVolume(ctx, f.sys, path)
@@ -247,5 +245,5 @@ func (f *Finder) resolvesTo(ctx context.Context, path pathpolicy.Path, id volume
 	if pathpolicy.LeadsOutside(err) {
 		return false, nil
 	}
-	return err == nil && id.Equal(volume.ID(on)), err
+	return err == nil && id.Equal(csiproxy.VolumeID(on)), err
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
@@ -22,14 +21,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // node is a simulated node with a disk that has a volume.
 type node struct {
 	sim    *winsim.System
-	number disk.Number
-	id     volume.ID
+	number csiproxy.DiskNumber
+	id     csiproxy.VolumeID
 }
 
 func newNode(t *testing.T) node {
@@ -38,7 +36,7 @@ func newNode(t *testing.T) node {
 	n := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "moves"})
 	simtest.Partition(t, sim, n, 1)
 	sim.Settle()
-	return node{sim, n, volume.ID(sim.VolumesOfDisk(n)[0])}
+	return node{sim, n, csiproxy.VolumeID(sim.VolumesOfDisk(n)[0])}
 }
 
 const (
@@ -151,7 +149,7 @@ func TestUsers(t *testing.T) {
 	links, err := f.LinksToVolume(t.Context(), n.id)
 	is("links", links, []string{again, linkPath}, err)
 	protected, err := f.ProtectedDisks(t.Context())
-	is("protected", protected, map[disk.Number]bool{0: true, n.number: true}, err)
+	is("protected", protected, map[csiproxy.DiskNumber]bool{0: true, n.number: true}, err)
 	awaited, err := f.MountsMissingVolume(t.Context())
 	is("a mount is away", awaited, false, err)
 	mounts, err := f.MountsOf(t.Context(), n.number)
@@ -185,7 +183,7 @@ func TestUsers(t *testing.T) {
 	awaited, err = f.MountsMissingVolume(t.Context())
 	is("a mount is away", awaited, true, err)
 	protected, err = f.ProtectedDisks(t.Context())
-	is("protected", protected, map[disk.Number]bool{0: true}, err)
+	is("protected", protected, map[csiproxy.DiskNumber]bool{0: true}, err)
 }
 
 // A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
@@ -246,7 +244,7 @@ func TestLinksToVolume(t *testing.T) {
 		if c.errno != 0 {
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))
 		}
-		links, err := users.Default(sim).LinksToVolumeAmong(t.Context(), all, volume.ID(id))
+		links, err := users.Default(sim).LinksToVolumeAmong(t.Context(), all, csiproxy.VolumeID(id))
 		slices.Sort(links)
 		slices.Sort(c.want)
 		if !slices.Equal(links, c.want) || c.kind == nil && err != nil || !errors.Is(err, c.kind) {
@@ -254,7 +252,7 @@ func TestLinksToVolume(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = users.Default(sim).LinksToVolumeAmong(ctx, all, volume.ID(id))
+		_, err = users.Default(sim).LinksToVolumeAmong(ctx, all, csiproxy.VolumeID(id))
 		if csiproxy.KindOf(err) == csiproxy.ErrUnavailable || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, cancelled: %v", name, err)
 		}

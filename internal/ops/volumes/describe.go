@@ -18,14 +18,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Describe returns what is known of a volume. What is wrong with it is among its conditions. The
 // error is ctx's, or csiproxy.ErrNotFound for a volume of another driver.
-func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, error) {
-	d := storage.Volume{VolumeID: id}
+func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
+	d := csiproxy.Volume{VolumeID: id}
 	var extents []win.DiskExtent
 	h, err := v.open(ctx, id, win.AccessNone)
 	if err == nil {
@@ -36,7 +34,7 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 		return d, err
 	}
 	if winerr.IsGone(err) {
-		add(&d, storage.DiskMissing, true, "its disk has left the node or is offline")
+		add(&d, csiproxy.ReasonDiskMissing, true, "its disk has left the node or is offline")
 		return d, nil
 	}
 	diskReadOnly := false
@@ -47,23 +45,23 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 		return d, ctx.Err()
 	}
 	if err != nil {
-		add(&d, storage.DiskUnreadable, false, "its disk can't be asked: "+err.Error())
+		add(&d, csiproxy.ReasonDiskUnreadable, false, "its disk can't be asked: "+err.Error())
 	}
 	info, formatted, err := v.Information(ctx, id)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, winerr.ErrorNotReady):
-		add(&d, storage.VolumeOffline, true, "Windows has it offline: "+err.Error())
+		add(&d, csiproxy.ReasonVolumeOffline, true, "Windows has it offline: "+err.Error())
 	case err != nil:
-		add(&d, storage.Unreadable, true, "Windows can't read it: "+err.Error())
+		add(&d, csiproxy.ReasonUnreadable, true, "Windows can't read it: "+err.Error())
 	case !formatted:
-		d.FileSystem = storage.NoFileSystem
-		add(&d, storage.NotFormatted, true, "it has no file system")
+		d.FileSystem = csiproxy.NoFileSystem
+		add(&d, csiproxy.ReasonNotFormatted, true, "it has no file system")
 	default:
 		d.FileSystem, d.Label = info.FileSystem, info.Label
 		d.ReadOnly = diskReadOnly || info.Flags&win.FileReadOnlyVolume != 0
 		if d.ReadOnly && !diskReadOnly {
-			add(&d, storage.ReadOnly, false, "it is read-only, though its disk isn't")
+			add(&d, csiproxy.ReasonReadOnly, false, "it is read-only, though its disk isn't")
 		}
 		v.describeFileSystem(ctx, &d)
 	}
@@ -71,12 +69,12 @@ func (v *Volumes) Describe(ctx context.Context, id volume.ID) (storage.Volume, e
 }
 
 // add adds a condition, which says what is wrong with a volume.
-func add(d *storage.Volume, reason storage.Reason, inaccessible bool, message string) {
-	d.Conditions = append(d.Conditions, storage.Condition{Reason: reason, Inaccessible: inaccessible, Message: message})
+func add(d *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, message string) {
+	d.Conditions = append(d.Conditions, csiproxy.Condition{Reason: reason, Inaccessible: inaccessible, Message: message})
 }
 
 // describeDisk fills in what is known of the disk that a volume lies on.
-func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume device.Handle,
+func (v *Volumes) describeDisk(ctx context.Context, d *csiproxy.Volume, volume device.Handle,
 	extents []win.DiskExtent) (readOnly bool, _ error) {
 	if len(extents) != 1 {
 		return false, users.ErrSpread(len(extents))
@@ -120,15 +118,15 @@ func (v *Volumes) describeDisk(ctx context.Context, d *storage.Volume, volume de
 
 // describeFileSystem fills in the sizes of a file system, and notes whether Windows wants to
 // check it.
-func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
+func (v *Volumes) describeFileSystem(ctx context.Context, d *csiproxy.Volume) {
 	space, err := v.sys.DiskFreeSpace(ctx, string(d.VolumeID))
 	if err != nil {
-		add(d, storage.Unreadable, true, "its size can't be read: "+err.Error())
+		add(d, csiproxy.ReasonUnreadable, true, "its size can't be read: "+err.Error())
 	}
 	d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Free), int64(space.Total-space.Free)
 	h, err := v.open(ctx, d.VolumeID, win.GenericRead)
 	if err != nil {
-		add(d, storage.Unreadable, true, "it can't be opened: "+err.Error())
+		add(d, csiproxy.ReasonUnreadable, true, "it can't be opened: "+err.Error())
 		return
 	}
 	defer h.Close()
@@ -139,15 +137,15 @@ func (v *Volumes) describeFileSystem(ctx context.Context, d *storage.Volume) {
 	switch {
 	case winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported): // the file system has no such flag
 	case err != nil:
-		add(d, storage.Dirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
+		add(d, csiproxy.ReasonDirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
 	case dirty:
-		add(d, storage.Dirty, false, "its file system is to be checked by Windows")
+		add(d, csiproxy.ReasonDirty, false, "its file system is to be checked by Windows")
 	}
 }
 
 // Repair has Windows check a volume, or repair what a check has found, and reports whether
 // there are errors.
-func (v *Volumes) Repair(ctx context.Context, id volume.ID, mode win.RepairMode) (errorsFound bool, _ error) {
+func (v *Volumes) Repair(ctx context.Context, id csiproxy.VolumeID, mode win.RepairMode) (errorsFound bool, _ error) {
 	var result win.RepairResult
 	err := operation.Retry(ctx, repairTimeout, formatInterval, isUnknownVolume, func() (err error) {
 		result, err = v.sys.RepairVolume(ctx, string(id), mode)

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // What is wrong with a volume is among its conditions, and what is known of it is told all the same.
@@ -124,9 +123,9 @@ func TestDescribeDiskID(t *testing.T) {
 	n.do(n.disks.Rescan(t.Context()))
 	n.sim.Settle()
 	for _, id := range []string{string(s.id), n.sim.VolumesOfDisk(number)[0]} {
-		v, err := n.volumes.Describe(t.Context(), volume.ID(id))
+		v, err := n.volumes.Describe(t.Context(), csiproxy.VolumeID(id))
 		n.do(err)
-		all, err := n.disks.Describe(t.Context(), storage.Selector{})
+		all, err := n.disks.Describe(t.Context(), csiproxy.Selector{})
 		n.do(err)
 		if want := all[*v.Disk].DiskID; v.DiskID == "" || v.DiskID != want {
 			t.Errorf("disk %d has the id %q, want %q", *v.Disk, v.DiskID, want)

@@ -9,20 +9,19 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // subject is a node with the disk and the volume that an operation is about.
 type subject struct {
 	*node
-	number disk.Number
-	id     volume.ID
+	number csiproxy.DiskNumber
+	id     csiproxy.VolumeID
 }
 
 func raw(n *node) subject {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
@@ -28,8 +27,8 @@ func (v *Volumes) Parse(path string) (pathpolicy.Path, error) {
 	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
 }
 
-// MountVolume implements [volume.Operations].
-func (v *Volumes) MountVolume(ctx context.Context, id volume.ID, targetPath string) (err error) {
+// MountVolume implements [published.VolumeOperations].
+func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
 	defer v.options.Runner.Done("MountVolume", object(id), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
@@ -168,7 +167,7 @@ func (v *Volumes) explain(ctx context.Context, directory *pathpolicy.File, mount
 
 // mountedAt returns the volume that is mounted at an open directory; "" if none is. A
 // link there is refused.
-func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, error) {
+func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.VolumeID, error) {
 	_, link, err := directory.Examine(ctx)
 	if err != nil || link == nil {
 		return "", err
@@ -176,11 +175,11 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (volume.ID, erro
 	if !link.IsMountPoint() {
 		return "", refuse(isLink)
 	}
-	return volume.ID(link.Volume), nil
+	return csiproxy.VolumeID(link.Volume), nil
 }
 
 // MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
-func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id volume.ID, _ error) {
+func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id csiproxy.VolumeID, _ error) {
 	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 		if errors.Is(err, winerr.ErrorDirectory) {
@@ -200,7 +199,7 @@ func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id v
 // CheckMountable returns an error if what is at a path keeps every volume from being mounted there. It asks only
 // what one open tells: where nothing is, it doesn't search the way for files. mounted is the volume that is mounted
 // there, "" if none is. Mount checks all of that again.
-func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted volume.ID, _ error) {
+func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mounted csiproxy.VolumeID, _ error) {
 	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) error {
 		link, err := f.Link(ctx)
 		switch {
@@ -209,7 +208,7 @@ func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mou
 		case err == nil && !link.IsMountPoint():
 			return refuse(isLink)
 		}
-		mounted = volume.ID(link.Volume)
+		mounted = csiproxy.VolumeID(link.Volume)
 		return err
 	})
 	switch {
@@ -229,8 +228,8 @@ func at(path string, err error) error {
 	return &csiproxy.Error{Object: "at " + quote.Text(path), Err: err}
 }
 
-// UnmountVolume implements [volume.Operations].
-func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath string) (err error) {
+// UnmountVolume implements [published.VolumeOperations].
+func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
 	defer v.options.Runner.Done("UnmountVolume", object(id), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
@@ -246,7 +245,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id volume.ID, targetPath st
 
 // flushUnlessMissing flushes a volume. If the volume's disk has left the node or is offline, it succeeds
 // without: the volume's pods must be able to end.
-func (v *Volumes) flushUnlessMissing(ctx context.Context, id volume.ID) error {
+func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) error {
 	err := v.flush(ctx, id)
 	if !winerr.IsGone(err) {
 		return err
@@ -276,7 +275,7 @@ func (v *Volumes) Unmount(ctx context.Context, right *locks.LockedVolume, path p
 
 // whereMounted calls unmount with the directory at a path if the volume is mounted there. If another
 // volume is mounted there, it returns an error. If none is, it succeeds.
-func (v *Volumes) whereMounted(ctx context.Context, id volume.ID, path pathpolicy.Path,
+func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path pathpolicy.Path,
 	unmount func(directory *pathpolicy.File) error) error {
 	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
@@ -305,8 +304,8 @@ func (v *Volumes) whereMounted(ctx context.Context, id volume.ID, path pathpolic
 	return err
 }
 
-// GetVolumeIDFromTargetPath implements [volume.Operations].
-func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ volume.ID, err error) {
+// GetVolumeIDFromTargetPath implements [published.VolumeOperations].
+func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ csiproxy.VolumeID, err error) {
 	defer v.options.Runner.Done("GetVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
@@ -318,7 +317,7 @@ func (v *Volumes) GetVolumeIDFromTargetPath(ctx context.Context, targetPath stri
 	}
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
-		return volume.ID(to.Volume), nil
+		return csiproxy.VolumeID(to.Volume), nil
 	case pathpolicy.Nothing:
 		return "", notFound("the path can't be found because it does not exist")
 	}
@@ -335,8 +334,8 @@ func notFound(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: why}
 }
 
-// GetClosestVolumeIDFromTargetPath implements [volume.Operations].
-func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ volume.ID, err error) {
+// GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations].
+func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPath string) (_ csiproxy.VolumeID, err error) {
 	defer v.options.Runner.Done("GetClosestVolumeIDFromTargetPath", strconv.Quote(targetPath), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
@@ -361,5 +360,5 @@ func (v *Volumes) GetClosestVolumeIDFromTargetPath(ctx context.Context, targetPa
 	if on == "" {
 		return "", notFound("the path is on no volume")
 	}
-	return volume.ID(on), nil
+	return csiproxy.VolumeID(on), nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const (
@@ -26,12 +25,12 @@ const (
 )
 
 // mountedAt is what Windows says, without the product.
-func (n *node) mountedAt(path string) volume.ID {
+func (n *node) mountedAt(path string) csiproxy.VolumeID {
 	name, err := n.sim.VolumeNameForMountPoint(n.t.Context(), path+`\`)
 	if err != nil {
 		return ""
 	}
-	return volume.ID(name)
+	return csiproxy.VolumeID(name)
 }
 
 func TestMountAndUnmount(t *testing.T) {
@@ -232,9 +231,9 @@ func TestVolumeIDFromTargetPath(t *testing.T) {
 	none := csiproxy.ErrNotFound
 	for _, c := range []struct {
 		path          string
-		mounted       volume.ID
+		mounted       csiproxy.VolumeID
 		kind          error
-		closest       volume.ID
+		closest       csiproxy.VolumeID
 		closestKind   error
 		doesNotExist  bool // the words that drivers look for
 		closestAbsent bool
@@ -244,10 +243,10 @@ func TestVolumeIDFromTargetPath(t *testing.T) {
 		{path: target, mounted: id, closest: id},
 		{path: kubelet + `\second`, mounted: id, closest: id},
 		{path: staging + `\inside`, kind: none, closest: id, doesNotExist: true},
-		{path: kubelet + `\plain`, kind: none, closest: volume.ID(system), doesNotExist: true},
-		{path: kubelet, kind: none, closest: volume.ID(system), doesNotExist: true},
+		{path: kubelet + `\plain`, kind: none, closest: csiproxy.VolumeID(system), doesNotExist: true},
+		{path: kubelet, kind: none, closest: csiproxy.VolumeID(system), doesNotExist: true},
 		{path: kubelet + `\missing\x`, kind: none, closestKind: none, doesNotExist: true},
-		{path: kubelet + `\dangling`, kind: none, closest: volume.ID(system), doesNotExist: true},
+		{path: kubelet + `\dangling`, kind: none, closest: csiproxy.VolumeID(system), doesNotExist: true},
 		{path: kubelet + `\loop`, kind: csiproxy.ErrFailedPrecondition, closestKind: csiproxy.ErrFailedPrecondition},
 		{path: kubelet + `\share`, kind: none, closestKind: csiproxy.ErrFailedPrecondition, doesNotExist: true},
 		{path: kubelet + `\out`, kind: csiproxy.ErrPermissionDenied, closestKind: csiproxy.ErrPermissionDenied},
@@ -350,11 +349,11 @@ func TestMountRefusesProtectedVolumes(t *testing.T) {
 	paths, err = paths.Protect([]string{"D:"}, nil)
 	n.do(err)
 	v := volumes.New(n.sim, paths, volumes.Options{})
-	for id, want := range map[volume.ID]error{
-		volume.ID(system): csiproxy.ErrFailedPrecondition,
-		data:              csiproxy.ErrFailedPrecondition,
-		work:              csiproxy.ErrFailedPrecondition,
-		lettered:          nil, // Windows gives letters to CSI volumes by itself
+	for id, want := range map[csiproxy.VolumeID]error{
+		csiproxy.VolumeID(system): csiproxy.ErrFailedPrecondition,
+		data:                      csiproxy.ErrFailedPrecondition,
+		work:                      csiproxy.ErrFailedPrecondition,
+		lettered:                  nil, // Windows gives letters to CSI volumes by itself
 	} {
 		path := kubelet + `\` + string(id)[len(`\\?\`):len(id)-1]
 		simtest.WantErrorOf(t, string(id), v.MountVolume(ctx, id, path), want)

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/volume"
-
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
@@ -30,8 +28,8 @@ const (
 	mbrSectors = 1 << 32
 )
 
-// ResizeVolume implements [volume.Operations].
-func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int64) (err error) {
+// ResizeVolume implements [published.VolumeOperations].
+func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBytes int64) (err error) {
 	defer v.options.Runner.Done("ResizeVolume", object(id), time.Now(), &err)
 	if sizeBytes < 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
@@ -46,7 +44,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id volume.ID, sizeBytes int6
 
 // Grow grows a volume, which lies at extent of its disk, to a size. With size 0 it grows the
 // volume as far as the disk allows.
-func (v *Volumes) Grow(ctx context.Context, d *locks.LockedDisk, id volume.ID, extent win.DiskExtent, sizeBytes int64) error {
+func (v *Volumes) Grow(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent, sizeBytes int64) error {
 	dv := diskVolume{id, d.Disk, extent}
 	info, formatted, err := v.Information(ctx, dv.id)
 	if err != nil {
@@ -70,7 +68,7 @@ func (v *Volumes) Grow(ctx context.Context, d *locks.LockedDisk, id volume.ID, e
 
 // diskVolume is a volume with the disk and the extent that it lies on.
 type diskVolume struct {
-	id     volume.ID
+	id     csiproxy.VolumeID
 	disk   *opendisk.Disk
 	extent win.DiskExtent
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
@@ -24,7 +23,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // Somebody formats the volume and writes to it at each call of FormatVolume in turn, also
@@ -88,8 +86,8 @@ func TestListVolumesWithSearch(t *testing.T) {
 	n.do(err)
 	n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, winerr.ErrorInvalidName))
 	for _, c := range []struct {
-		number          disk.Number
-		id, masquerades volume.ID
+		number          csiproxy.DiskNumber
+		id, masquerades csiproxy.VolumeID
 	}{{a, idA, idB}, {b, idB, idA}} {
 		ops := volumes.New(masquerade(n.sim, c.masquerades, c.number), paths, volumes.Options{})
 		if ids, err := ops.ListVolumesOnDisk(t.Context(), c.number, 0); err != nil || len(ids) != 1 || ids[0] != c.id {
@@ -99,7 +97,7 @@ func TestListVolumesWithSearch(t *testing.T) {
 }
 
 // masquerade is a node on which a volume is that of a CD drive with the number of a disk.
-func masquerade(sim *winsim.System, id volume.ID, number disk.Number) simtest.Controlled {
+func masquerade(sim *winsim.System, id csiproxy.VolumeID, number csiproxy.DiskNumber) simtest.Controlled {
 	return simtest.Controlled{System: sim, Answer: func(path string, code win.IoctlCode, out []byte,
 		do func() (int, error)) (int, error) {
 		if path != device.VolumePath(string(id)) || code != win.IoctlStorageGetDeviceNumber {
@@ -278,7 +276,7 @@ func TestFormatVolumeOfADiskSwappedMeanwhile(t *testing.T) {
 }
 
 // moved is a node on which a volume lies on another disk than it did, from when it is told.
-func moved(sim *winsim.System, id volume.ID, now *bool) simtest.Controlled {
+func moved(sim *winsim.System, id csiproxy.VolumeID, now *bool) simtest.Controlled {
 	return simtest.Controlled{System: sim, Answer: func(path string, code win.IoctlCode, out []byte,
 		do func() (int, error)) (int, error) {
 		size, err := do()
@@ -334,9 +332,9 @@ func TestSystemVolumes(t *testing.T) {
 	n.do(n.sim.SetVolumeMountPoint(t.Context(), `P:\`, string(pages)))
 	n.do(n.sim.WriteFile(`P:\pagefile.sys`, nil))
 	n.do(n.sim.SetRegistryStrings(win.RegistryMemoryManagement, win.RegistryExistingPageFiles, `\??\P:\pagefile.sys`))
-	windows := volume.ID(n.sim.VolumesOfDisk(0)[0])
+	windows := csiproxy.VolumeID(n.sim.VolumesOfDisk(0)[0])
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	for id, why := range map[volume.ID]string{windows: `C:\Windows`, pages: `P:\pagefile.sys`} {
+	for id, why := range map[csiproxy.VolumeID]string{windows: `C:\Windows`, pages: `P:\pagefile.sys`} {
 		for name, err := range map[string]error{
 			"MountVolume":  n.volumes.MountVolume(t.Context(), id, staging),
 			"FormatVolume": n.volumes.FormatVolume(t.Context(), id),
@@ -399,7 +397,7 @@ func TestResizeVolumeBesideANewPartition(t *testing.T) {
 			n.do(h.SetLayout(t.Context(), layout))
 		}
 	})
-	n.do(n.volumes.ResizeVolume(t.Context(), volume.ID(id), 0))
+	n.do(n.volumes.ResizeVolume(t.Context(), csiproxy.VolumeID(id), 0))
 	layout, err := h.Layout(t.Context())
 	n.do(err)
 	if len(layout.Partitions) != 2 || layout.Partitions[0].Length != 5*gibibyte-dataOffset {

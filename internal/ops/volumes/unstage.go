@@ -21,11 +21,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // DiskBytes returns the size of the disk that a volume lies on, as Windows knows it.
-func (v *Volumes) DiskBytes(ctx context.Context, id volume.ID) (int64, error) {
+func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, error) {
 	extent, err := users.Extent(ctx, v.sys, id)
 	if err != nil {
 		return 0, err
@@ -81,7 +80,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *locks.LockedVolume, 
 
 // flushIfPossible flushes a volume, and logs it if Windows refuses that twice: a broken disk may refuse it
 // for ever.
-func (v *Volumes) flushIfPossible(ctx context.Context, id volume.ID) error {
+func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) error {
 	err := v.flush(ctx, id)
 	if err != nil { // one error proves nothing
 		err = v.flush(ctx, id)
@@ -102,7 +101,7 @@ func mayBeOfLock(err error) bool {
 
 // unmountUnlocked unmounts a volume that isn't locked, and locks it after that. If the lock fails
 // because somebody has begun to use the volume meanwhile, it mounts the volume again.
-func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpolicy.File) (device.Handle, error) {
+func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, at *pathpolicy.File) (device.Handle, error) {
 	if err := at.Unmount(ctx); err != nil {
 		return device.Handle{}, err
 	}
@@ -132,7 +131,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id volume.ID, at *pathpol
 // A volume on read-only media can't be flushed, and Windows may refuse to open it for writing. Then it
 // is opened for reading: FSCTL_LOCK_VOLUME doesn't need more. Others are opened for writing as well,
 // as all public code does that locks a volume.
-func (v *Volumes) Lock(ctx context.Context, id volume.ID) (device.Handle, error) {
+func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (device.Handle, error) {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	isReadOnly := errors.Is(err, winerr.ErrorWriteProtect)
 	if isReadOnly {
@@ -163,13 +162,13 @@ func (v *Volumes) Lock(ctx context.Context, id volume.ID) (device.Handle, error)
 // something on it open.
 type inUse struct {
 	error
-	id volume.ID
+	id csiproxy.VolumeID
 }
 
 func (e inUse) Unwrap() error { return e.error }
 
 // whileInUse returns err, of opening or locking a volume, as inUse if it says that the volume is.
-func whileInUse(id volume.ID, err error) error {
+func whileInUse(id csiproxy.VolumeID, err error) error {
 	if winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation) {
 		return inUse{err, id}
 	}
@@ -231,7 +230,7 @@ func remedy(process win.ProcessID, image string) string {
 
 // users names the processes that use a volume, and what to do about each kind of these, in words that
 // follow "it is in use".
-func (v *Volumes) users(ctx context.Context, id volume.ID) string {
+func (v *Volumes) users(ctx context.Context, id csiproxy.VolumeID) string {
 	const unknown = "; Windows names no process: end the pods and containers that had it, and services and drivers " +
 		"that open every volume"
 	h, err := v.open(ctx, id, win.GenericRead)

@@ -19,10 +19,9 @@ import (
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -49,7 +48,7 @@ type Options struct {
 	// refuses. A volume with a file system that Windows knows is refused always.
 	AllowRecognizedData bool
 	// Writers are who may write at the root of a volume that FormatVolume has formatted, as
-	// storage.FormatOptions has them. Default: whom Windows lets.
+	// csiproxy.FormatOptions has them. Default: whom Windows lets.
 	Writers []string
 	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
 	OwnerOf func(ctx context.Context, h device.Handle, said opendisk.Hardware) (driver string, err error)
@@ -92,8 +91,8 @@ const (
 	updateInterval = 10 * time.Second
 )
 
-// ListVolumesOnDisk implements [volume.Operations].
-func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partition uint32) (_ []volume.ID, err error) {
+// ListVolumesOnDisk implements [published.VolumeOperations].
+func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n csiproxy.DiskNumber, partition uint32) (_ []csiproxy.VolumeID, err error) {
 	defer v.options.Runner.Done("ListVolumesOnDisk", "disk "+n.String(), time.Now(), &err)
 	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
 	if err != nil {
@@ -102,19 +101,19 @@ func (v *Volumes) ListVolumesOnDisk(ctx context.Context, n disk.Number, partitio
 	defer h.Close()
 	wanted, err := dataPartitions(ctx, h, partition)
 	if err != nil || len(wanted) == 0 {
-		return []volume.ID{}, err
+		return []csiproxy.VolumeID{}, err
 	}
 	return v.arrived(ctx, h, wanted)
 }
 
 // arrived waits for the volumes of partitions of a disk, and returns them in the partitions' order.
-func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []volume.ID, _ error) {
+func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []uint32) (ids []csiproxy.VolumeID, _ error) {
 	volumes, err := h.AwaitVolumes(ctx, v.sys, partitions, arrivalTimeout, nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range partitions {
-		ids = append(ids, volume.ID(volumes[p]))
+		ids = append(ids, csiproxy.VolumeID(volumes[p]))
 	}
 	return ids, nil
 }
@@ -148,8 +147,8 @@ func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]
 	return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "it has no partition %d", partition)
 }
 
-// DataVolumeOfDisk implements [volume.Operations].
-func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n disk.Number) (_ volume.ID, err error) {
+// DataVolumeOfDisk implements [published.VolumeOperations].
+func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (_ csiproxy.VolumeID, err error) {
 	defer v.options.Runner.Done("DataVolumeOfDisk", "disk "+n.String(), time.Now(), &err)
 	h, err := opendisk.Open(ctx, v.sys, n, win.AccessNone)
 	if err != nil {
@@ -177,8 +176,8 @@ func refuse(why string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
 }
 
-// GetDiskNumberFromVolumeID implements [volume.Operations].
-func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (_ disk.Number, err error) {
+// GetDiskNumberFromVolumeID implements [published.VolumeOperations].
+func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id csiproxy.VolumeID) (_ csiproxy.DiskNumber, err error) {
 	defer v.options.Runner.Done("GetDiskNumberFromVolumeID", object(id), time.Now(), &err)
 	extent, err := users.Extent(ctx, v.sys, id)
 	return extent.DiskNumber, err
@@ -186,7 +185,7 @@ func (v *Volumes) GetDiskNumberFromVolumeID(ctx context.Context, id volume.ID) (
 
 // open opens the device of a volume. The error is csiproxy.ErrInvalidArgument if id is
 // no volume id, csiproxy.ErrNotFound if the volume isn't there.
-func (v *Volumes) open(ctx context.Context, id volume.ID, access win.Access) (device.Handle, error) {
+func (v *Volumes) open(ctx context.Context, id csiproxy.VolumeID, access win.Access) (device.Handle, error) {
 	if err := id.Validate(); err != nil {
 		return device.Handle{}, err
 	}
@@ -194,7 +193,7 @@ func (v *Volumes) open(ctx context.Context, id volume.ID, access win.Access) (de
 }
 
 // Information returns the file system of a volume; formatted is false for a raw one.
-func (v *Volumes) Information(ctx context.Context, id volume.ID) (_ win.VolumeInformation, formatted bool, _ error) {
+func (v *Volumes) Information(ctx context.Context, id csiproxy.VolumeID) (_ win.VolumeInformation, formatted bool, _ error) {
 	if err := id.Validate(); err != nil {
 		return win.VolumeInformation{}, false, err
 	}
@@ -205,15 +204,15 @@ func (v *Volumes) Information(ctx context.Context, id volume.ID) (_ win.VolumeIn
 	return info, err == nil, err
 }
 
-// IsVolumeFormatted implements [volume.Operations].
-func (v *Volumes) IsVolumeFormatted(ctx context.Context, id volume.ID) (formatted bool, err error) {
+// IsVolumeFormatted implements [published.VolumeOperations].
+func (v *Volumes) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (formatted bool, err error) {
 	defer v.options.Runner.Done("IsVolumeFormatted", object(id), time.Now(), &err)
 	_, formatted, err = v.Information(ctx, id)
 	return formatted, err
 }
 
-// FormatVolume implements [volume.Operations].
-func (v *Volumes) FormatVolume(ctx context.Context, id volume.ID) (err error) {
+// FormatVolume implements [published.VolumeOperations].
+func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
 	d, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
@@ -272,7 +271,7 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, right *locks.
 }
 
 // verify returns an error unless a volume still lies at extent of the disk that is open.
-func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
+func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, d *opendisk.Disk, extent win.DiskExtent) error {
 	now, err := users.Extent(ctx, v.sys, id)
 	if err != nil {
 		return err
@@ -286,7 +285,7 @@ func (v *Volumes) verify(ctx context.Context, id volume.ID, d *opendisk.Disk, ex
 // checkRaw returns an error unless a volume still lies at extent of the disk that is open and holds
 // nothing. It asks Windows for the file system last, so that the answer is recent: what others make
 // on a raw volume meanwhile is a file system of Windows.
-func (v *Volumes) checkRaw(ctx context.Context, id volume.ID, d *opendisk.Disk, extent win.DiskExtent) error {
+func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, d *opendisk.Disk, extent win.DiskExtent) error {
 	h, err := v.open(ctx, id, win.GenericRead)
 	if err != nil {
 		return err
@@ -329,23 +328,23 @@ func formatMaySucceed(err error) bool {
 		!errors.As(err, new(*csiproxy.Error))
 }
 
-// GetVolumeStats implements [volume.Operations].
-func (v *Volumes) GetVolumeStats(ctx context.Context, id volume.ID) (_ volume.Stats, err error) {
+// GetVolumeStats implements [published.VolumeOperations].
+func (v *Volumes) GetVolumeStats(ctx context.Context, id csiproxy.VolumeID) (_ published.VolumeStats, err error) {
 	defer v.options.Runner.Done("GetVolumeStats", object(id), time.Now(), &err)
 	if err := id.Validate(); err != nil {
-		return volume.Stats{}, err
+		return published.VolumeStats{}, err
 	}
 	space, err := v.sys.DiskFreeSpace(ctx, string(id))
-	return volume.Stats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
+	return published.VolumeStats{SizeBytes: int64(space.Total), UsedBytes: int64(space.Total - space.Free)}, err
 }
 
-// WriteVolumeCache implements [volume.Operations].
-func (v *Volumes) WriteVolumeCache(ctx context.Context, id volume.ID) (err error) {
+// WriteVolumeCache implements [published.VolumeOperations].
+func (v *Volumes) WriteVolumeCache(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	defer v.options.Runner.Done("WriteVolumeCache", object(id), time.Now(), &err)
 	return v.flush(ctx, id)
 }
 
-func (v *Volumes) flush(ctx context.Context, id volume.ID) error {
+func (v *Volumes) flush(ctx context.Context, id csiproxy.VolumeID) error {
 	h, err := v.open(ctx, id, win.GenericRead|win.GenericWrite)
 	if errors.Is(err, winerr.ErrorWriteProtect) {
 		return nil // see opendisk.HasNothingToFlush
@@ -368,7 +367,7 @@ func flushHandle(ctx context.Context, h device.Handle) error {
 
 // object names the volume in errors. A text that is no volume id may hold anything, so
 // it is quoted.
-func object(id volume.ID) string {
+func object(id csiproxy.VolumeID) string {
 	if id.Validate() != nil {
 		return "volume " + strconv.Quote(string(id))
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -22,14 +21,13 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const (
 	gibibyte = 1 << 30
 	mebibyte = 1 << 20
 	staging  = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
-	unknown  = volume.ID(`\\?\Volume{00000000-1111-2222-3333-444444444444}\`)
+	unknown  = csiproxy.VolumeID(`\\?\Volume{00000000-1111-2222-3333-444444444444}\`)
 )
 
 // node is a simulated node with the operations on it.
@@ -65,7 +63,7 @@ func (n *node) with(o volumes.Options) {
 }
 
 // attach gives the node a disk with a raw volume.
-func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
+func (n *node) attach(spec winsim.DiskSpec) (csiproxy.DiskNumber, csiproxy.VolumeID) {
 	n.t.Helper()
 	number := simtest.Attach(n.t, n.sim, spec)
 	simtest.Must(n.t, n.disks.PartitionDisk(n.t.Context(), number))
@@ -77,7 +75,7 @@ func (n *node) attach(spec winsim.DiskSpec) (disk.Number, volume.ID) {
 }
 
 // formatted gives the node a disk with an NTFS volume.
-func (n *node) formatted(spec winsim.DiskSpec) (disk.Number, volume.ID) {
+func (n *node) formatted(spec winsim.DiskSpec) (csiproxy.DiskNumber, csiproxy.VolumeID) {
 	n.t.Helper()
 	number, id := n.attach(spec)
 	simtest.Must(n.t, n.volumes.FormatVolume(n.t.Context(), id))
@@ -92,7 +90,7 @@ func (n *node) do(err error) {
 // dataOffset is where the data partition of a disk begins.
 const dataOffset = 16 * mebibyte
 
-func (n *node) plant(number disk.Number, offset int64, s string) {
+func (n *node) plant(number csiproxy.DiskNumber, offset int64, s string) {
 	n.t.Helper()
 	n.do(n.sim.WriteImage(number, []byte(s), offset))
 }
@@ -103,13 +101,13 @@ func TestListVolumesOnDisk(t *testing.T) {
 	raw, err := n.sim.AttachDisk(winsim.DiskSpec{SizeBytes: gibibyte})
 	n.do(err)
 	for _, c := range []struct {
-		number    disk.Number
+		number    csiproxy.DiskNumber
 		partition uint32
-		want      []volume.ID
+		want      []csiproxy.VolumeID
 		kind      error
 	}{
-		{number, 0, []volume.ID{id}, nil},
-		{number, 2, []volume.ID{id}, nil},
+		{number, 0, []csiproxy.VolumeID{id}, nil},
+		{number, 2, []csiproxy.VolumeID{id}, nil},
 		{number, 1, nil, nil}, // the reserved one
 		{number, 3, nil, csiproxy.ErrNotFound},
 		{raw, 0, nil, nil},
@@ -144,7 +142,7 @@ func TestDataVolumeOfDisk(t *testing.T) {
 }
 
 // twoPartitions attaches a disk with two data partitions of 1 GiB.
-func (n *node) twoPartitions() disk.Number {
+func (n *node) twoPartitions() csiproxy.DiskNumber {
 	n.t.Helper()
 	number := simtest.Attach(n.t, n.sim, winsim.DiskSpec{})
 	simtest.Partition(n.t, n.sim, number, 2)
@@ -176,7 +174,7 @@ func TestFormatVolumeRefusesData(t *testing.T) {
 	n.plant(ext, dataOffset+1024+0x4c, "\x01")
 	damaged, damagedID := n.formatted(winsim.DiskSpec{})
 	n.plant(damaged, dataOffset, strings.Repeat("\x00", 512))
-	for name, id := range map[string]volume.ID{"NTFS": ntfs, "ext4": extID, "damaged NTFS": damagedID} {
+	for name, id := range map[string]csiproxy.VolumeID{"NTFS": ntfs, "ext4": extID, "damaged NTFS": damagedID} {
 		before := n.sim.Calls()["MSFT_Volume.Format"]
 		for _, allow := range []bool{false, name == "NTFS"} {
 			n.with(volumes.Options{AllowRecognizedData: allow})
@@ -206,7 +204,7 @@ func TestIsVolumeFormattedNeverGuesses(t *testing.T) {
 }
 
 // every returns the error of each operation that takes a volume id.
-func (n *node) every(id volume.ID) map[string]error {
+func (n *node) every(id csiproxy.VolumeID) map[string]error {
 	ctx := n.t.Context()
 	_, formatted := n.volumes.IsVolumeFormatted(ctx, id)
 	_, stats := n.volumes.GetVolumeStats(ctx, id)
@@ -220,7 +218,7 @@ func (n *node) every(id volume.ID) map[string]error {
 
 func TestBadVolumeIDs(t *testing.T) {
 	n := newNode(t)
-	for _, id := range []volume.ID{
+	for _, id := range []csiproxy.VolumeID{
 		"", "-1", "1", `C:\`, `\\?\Volume{}\`, unknown[:len(unknown)-1], unknown + `x`, `\\?\C:\`,
 		`\\.\PhysicalDrive0`, `\\?\Volume{00000000-1111-2222-3333-44444444444g}\`, unknown + `..\`,
 	} {
@@ -239,7 +237,7 @@ func TestGetDiskNumberFromVolumeID(t *testing.T) {
 	n := newNode(t)
 	n.attach(winsim.DiskSpec{})
 	number, id := n.attach(winsim.DiskSpec{})
-	for _, spelling := range []volume.ID{id, volume.ID(strings.ToUpper(string(id)))} {
+	for _, spelling := range []csiproxy.VolumeID{id, csiproxy.VolumeID(strings.ToUpper(string(id)))} {
 		if got, err := n.volumes.GetDiskNumberFromVolumeID(t.Context(), spelling); err != nil || got != number {
 			t.Errorf("%q: %d, %v, want %d", spelling, got, err, number)
 		}
@@ -295,7 +293,7 @@ func TestWriteVolumeCache(t *testing.T) {
 	n.do(n.volumes.UnmountVolume(t.Context(), id, staging))
 }
 
-func size(n *node, id volume.ID) (fileSystem int64) {
+func size(n *node, id csiproxy.VolumeID) (fileSystem int64) {
 	n.t.Helper()
 	stats, err := n.volumes.GetVolumeStats(n.t.Context(), id)
 	n.do(err)
@@ -379,7 +377,7 @@ func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	n.plant(mbr, 0, mbrTable)
 	n.do(n.disks.Rescan(t.Context()))
 	n.sim.Settle()
-	id = volume.ID(n.sim.VolumesOfDisk(mbr)[0])
+	id = csiproxy.VolumeID(n.sim.VolumesOfDisk(mbr)[0])
 	n.do(n.volumes.FormatVolume(t.Context(), id))
 	// The simulator grows no partition of such a disk.
 	simtest.WantErrorOf(t, "on an MBR disk", n.volumes.ResizeVolume(t.Context(), id, 0), winerr.ErrorInvalidParameter)
@@ -449,7 +447,7 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 
 func TestParseID(t *testing.T) {
 	for _, s := range []string{string(unknown), `\\?\volume{EBD0A0A2-B9E5-4433-87C0-68B6B72699C7}\`} {
-		if id, err := volume.ParseID(s); err != nil || string(id) != s {
+		if id, err := csiproxy.ParseVolumeID(s); err != nil || string(id) != s {
 			t.Errorf("%q: %q, %v", s, id, err)
 		}
 	}

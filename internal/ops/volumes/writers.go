@@ -16,7 +16,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // inheritedBelow has all files and directories inherit an entry.
@@ -93,7 +92,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 	}()
 	entries := make([]win.ACE, len(writers))
 	for i, writer := range writers {
-		sid, err := storage.ParseWriter(writer)
+		sid, err := csiproxy.ParseWriter(writer)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // canWrite reports whether ContainerUser can make a file at the root of the volume at a path.
@@ -30,8 +29,8 @@ func (n *node) canWrite(path string) bool {
 
 // MountVolume lets writers write at the root of a volume that a format has left behind, and of no other.
 func TestWritersOfAVolumeThatIsFound(t *testing.T) {
-	add := func(list ...win.ACE) func(n *node, _ uint32, id volume.ID) {
-		return func(n *node, _ uint32, id volume.ID) {
+	add := func(list ...win.ACE) func(n *node, _ uint32, id csiproxy.VolumeID) {
+		return func(n *node, _ uint32, id csiproxy.VolumeID) {
 			f, err := n.sim.OpenFile(n.t.Context(), string(id), win.OpenOptions{Access: win.ReadControl | win.WriteDAC,
 				Disposition: win.FileOpen, Options: win.FileDirectoryFile})
 			n.do(err)
@@ -39,34 +38,34 @@ func TestWritersOfAVolumeThatIsFound(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		before func(n *node, number uint32, id volume.ID)
+		before func(n *node, number uint32, id csiproxy.VolumeID)
 		want   bool
 	}{
-		"as a format leaves it": {func(*node, uint32, volume.ID) {}, true},
-		"with what Windows makes by itself": {func(n *node, _ uint32, id volume.ID) {
+		"as a format leaves it": {func(*node, uint32, csiproxy.VolumeID) {}, true},
+		"with what Windows makes by itself": {func(n *node, _ uint32, id csiproxy.VolumeID) {
 			n.do(n.sim.MkdirAll(string(id) + `system volume information\x`))
 			n.do(n.sim.MkdirAll(string(id) + `$RECYCLE.BIN`))
 		}, true},
-		"with a drive letter": {func(n *node, _ uint32, id volume.ID) { n.do(n.sim.SetVolumeLetter(string(id), "E")) }, true},
-		"with a file":         {func(n *node, _ uint32, id volume.ID) { n.do(n.sim.WriteFile(string(id)+"data", nil)) }, false},
-		"with a directory":    {func(n *node, _ uint32, id volume.ID) { n.do(n.sim.MkdirAll(string(id) + "data")) }, false},
-		"with many directories, and one that holds data": {func(n *node, _ uint32, id volume.ID) {
+		"with a drive letter": {func(n *node, _ uint32, id csiproxy.VolumeID) { n.do(n.sim.SetVolumeLetter(string(id), "E")) }, true},
+		"with a file":         {func(n *node, _ uint32, id csiproxy.VolumeID) { n.do(n.sim.WriteFile(string(id)+"data", nil)) }, false},
+		"with a directory":    {func(n *node, _ uint32, id csiproxy.VolumeID) { n.do(n.sim.MkdirAll(string(id) + "data")) }, false},
+		"with many directories, and one that holds data": {func(n *node, _ uint32, id csiproxy.VolumeID) {
 			n.do(n.sim.MkdirAll(string(id) + `$RECYCLE.BIN`))
 			for _, name := range "abcdefghijklmnopqrstuvwxyz" {
 				n.do(n.sim.MkdirAll(string(id) + string(name)))
 			}
 		}, false},
-		"with a file that has the name of a directory of Windows": {func(n *node, _ uint32, id volume.ID) {
+		"with a file that has the name of a directory of Windows": {func(n *node, _ uint32, id csiproxy.VolumeID) {
 			n.do(n.sim.WriteFile(string(id)+"$RECYCLE.BIN", nil))
 		}, false},
 		"with another list":                {add(win.ACE{Rights: win.FileReadExecute, SID: "S-1-5-21-1-2-3-4"}), false},
 		"with a list that denies":          {add(win.ACE{Type: win.AccessDenied, Rights: win.Delete, SID: winid.SIDEveryone}), false},
 		"with an entry of an unknown kind": {add(win.ACE{Type: 9}), false},
-		"mounted elsewhere": {func(n *node, _ uint32, id volume.ID) {
+		"mounted elsewhere": {func(n *node, _ uint32, id csiproxy.VolumeID) {
 			n.do(n.sim.MkdirAll(kubelet + `\plugins\other`))
 			n.do(n.sim.SetVolumeMountPoint(n.t.Context(), kubelet+`\plugins\other\`, string(id)))
 		}, false},
-		"read-only": {func(n *node, _ uint32, id volume.ID) { n.do(n.sim.SetVolumeReadOnly(string(id), true)) }, false},
+		"read-only": {func(n *node, _ uint32, id csiproxy.VolumeID) { n.do(n.sim.SetVolumeReadOnly(string(id), true)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -158,7 +157,7 @@ func TestWritersOfAProtectedVolume(t *testing.T) {
 }
 
 // protect gives the node operations with writers, for which a volume is protected.
-func (n *node) protect(id volume.ID) {
+func (n *node) protect(id csiproxy.VolumeID) {
 	n.t.Helper()
 	paths, err := pathpolicy.New(kubelet)
 	n.do(err)

@@ -34,8 +34,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
@@ -44,8 +44,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 const kubelet = `C:\var\lib\kubelet`
@@ -54,8 +52,8 @@ const kubelet = `C:\var\lib\kubelet`
 type target struct {
 	t      testing.TB
 	sys    *winsim.System
-	volume string      // formatted and mounted
-	raw    disk.Number // number of a raw disk
+	volume string              // formatted and mounted
+	raw    csiproxy.DiskNumber // number of a raw disk
 
 	driver string // whose endpoints are called; "" for the published ones
 	server *daemon.Daemon
@@ -89,9 +87,9 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error),
 	simtest.Must(t, g.sys.Symlink(kubelet+`\pods\link`, kubelet+`\pods\directory`, true))
 	simtest.Must(t, g.sys.MkdirAll(`C:\Windows\System32`))
 	simtest.Must(t, g.sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "share"}))
-	simtest.Must(t, g.sys.SMB().SetUser("server", "user", secret.New("password")))
+	simtest.Must(t, g.sys.SMB().SetUser("server", "user", csiproxy.NewSecret("password")))
 	simtest.Must(t, g.sys.CreateSMBGlobalMapping(t.Context(), `\\server\share`,
-		win.SMBMappingOptions{Username: "user", Password: secret.New("password")}))
+		win.SMBMappingOptions{Username: "user", Password: csiproxy.NewSecret("password")}))
 	// With a staged path the mapping is no leftover, which CleanUp would remove.
 	simtest.Must(t, g.sys.Symlink(kubelet+`\pods\share`, `\\server\share`, true))
 	simtest.Must(t, g.sys.ISCSI().AddTarget(iscsitarget.Target{
@@ -103,7 +101,7 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error),
 
 	operations, err := nodeops.New(g.sys, nodeops.Options{})
 	simtest.Must(t, err)
-	simtest.Must(t, operations.Volume.ResizeVolume(t.Context(), volume.ID(g.volume), 0)) // so that nothing is left to grow
+	simtest.Must(t, operations.Volume.ResizeVolume(t.Context(), csiproxy.VolumeID(g.volume), 0)) // so that nothing is left to grow
 	g.serve(daemon.Config{Operations: rpc.Operations(operations.Operations), Listen: listen})
 	return g
 }

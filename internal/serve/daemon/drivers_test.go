@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
@@ -34,10 +34,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // tenant is a driver with endpoints of its own, and what is its.
@@ -45,16 +41,16 @@ type tenant struct {
 	*target // its endpoints, on a node with other drivers'; its volume and blank disk
 	ops     nodeops.Operations
 
-	color           string        // is in the names of all that is its
-	numbers         []disk.Number // of the disk with its volume, a blank one and that of its target
-	serials, page83 []string      // of the first two
+	color           string                // is in the names of all that is its
+	numbers         []csiproxy.DiskNumber // of the disk with its volume, a blank one and that of its target
+	serials, page83 []string              // of the first two
 	vendor          string
 
 	staging, published          string // of its volume
 	stagedShare, publishedShare string
 	share, leftShare            string // the second is mapped and nowhere linked
-	portal                      iscsi.Portal
-	iqn                         iscsi.IQN
+	portal                      csiproxy.ISCSIPortal
+	iqn                         csiproxy.IQN
 	service                     string
 	directory                   string // that kubelet has for it
 }
@@ -97,7 +93,7 @@ func newTenants(t testing.TB, configure func(driver string, c *daemon.Config)) *
 	return w
 }
 
-func newTenant(t testing.TB, sys *winsim.System, color string, number disk.Number, address string) *tenant {
+func newTenant(t testing.TB, sys *winsim.System, color string, number csiproxy.DiskNumber, address string) *tenant {
 	t.Helper()
 	name := color + ".csi.example.com"
 	d := &tenant{target: &target{t: t, sys: sys, driver: name}, color: color,
@@ -108,11 +104,11 @@ func newTenant(t testing.TB, sys *winsim.System, color string, number disk.Numbe
 		stagedShare:    kubelet + `\plugins\` + name + `\share`,
 		publishedShare: kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\pv-2\mount`,
 		share:          `\\` + color + `-files\data`, leftShare: `\\` + color + `-files\left`,
-		portal: iscsi.Portal{Address: address, Port: 3260}, iqn: iscsi.IQN("iqn.2026-01.com.example:" + color),
+		portal: csiproxy.ISCSIPortal{Address: address, Port: 3260}, iqn: csiproxy.IQN("iqn.2026-01.com.example:" + color),
 		service: color + "-service",
 	}
 	d.conns = map[string]*grpc.ClientConn{}
-	for i := range disk.Number(2) {
+	for i := range csiproxy.DiskNumber(2) {
 		at := number + i
 		serial := fmt.Sprintf("%s-serial-%d", color, i)
 		d.numbers = append(d.numbers, simtest.Attach(t, sys, winsim.DiskSpec{SizeBytes: 64 << 20 << i, Number: &at,
@@ -123,7 +119,7 @@ func newTenant(t testing.TB, sys *winsim.System, color string, number disk.Numbe
 	for _, share := range []string{"data", "left"} {
 		simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: color + "-files", Name: share}))
 	}
-	simtest.Must(t, sys.SMB().SetUser(color+"-files", "user", secret.New("password")))
+	simtest.Must(t, sys.SMB().SetUser(color+"-files", "user", csiproxy.NewSecret("password")))
 	ofTarget := number + 2
 	simtest.Must(t, sys.ISCSI().AddTarget(iscsitarget.Target{IQN: string(d.iqn), Portals: []win.ISCSIPortal{win.ISCSIPortal(d.portal)}},
 		winsim.DiskSpec{SizeBytes: 64 << 20, Number: &ofTarget}))
@@ -134,29 +130,29 @@ func newTenant(t testing.TB, sys *winsim.System, color string, number disk.Numbe
 // scope is what of the node is the driver's.
 func (d *tenant) scope() nodeops.Driver {
 	return nodeops.Driver{Driver: scope.Driver{Name: d.driver, Disks: []scope.DiskPattern{{Vendor: d.vendor}},
-		Servers: []string{d.color + "-files"}, Portals: []iscsi.Portal{d.portal}, Services: []string{d.service}}}
+		Servers: []string{d.color + "-files"}, Portals: []csiproxy.ISCSIPortal{d.portal}, Services: []string{d.service}}}
 }
 
 // begin has the driver stage and publish all that it has.
 func (d *tenant) begin() {
 	d.t.Helper()
 	ctx := d.t.Context()
-	user := smb.Credentials{Username: "user", Password: secret.New("password")}
-	staged, err := d.ops.Storage.StageVolume(ctx, storage.StageVolumeRequest{
-		Disk: storage.Selector{SerialNumber: d.serials[0]}, StagingPath: d.staging})
+	user := csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}
+	staged, err := d.ops.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
+		Disk: csiproxy.Selector{SerialNumber: d.serials[0]}, StagingPath: d.staging})
 	simtest.Must(d.t, err)
 	d.volume = string(staged.VolumeID)
 	simtest.Must(d.t, d.ops.Storage.PublishVolume(ctx, d.staging, d.published))
 	simtest.Must(d.t, d.sys.MkdirAll(d.staging+`\directory`))
 	simtest.Must(d.t, d.sys.WriteFile(d.staging+`\data`, []byte("precious")))
-	simtest.Must(d.t, d.ops.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: d.share, StagingPath: d.stagedShare,
+	simtest.Must(d.t, d.ops.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: d.stagedShare,
 		Credentials: user}))
 	simtest.Must(d.t, d.ops.Storage.PublishVolume(ctx, d.stagedShare, d.publishedShare))
-	simtest.Must(d.t, d.ops.Storage.StageShare(ctx, storage.StageShareRequest{RemotePath: d.leftShare, StagingPath: d.directory + `\left`,
+	simtest.Must(d.t, d.ops.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.leftShare, StagingPath: d.directory + `\left`,
 		Credentials: user}))
 	simtest.Must(d.t, d.sys.Remove(d.directory+`\left`))
 	simtest.Must(d.t, d.ops.ISCSI.AddTargetPortal(ctx, d.portal))
-	simtest.Must(d.t, d.ops.ISCSI.ConnectTarget(ctx, d.portal, d.iqn, iscsi.Authentication{}))
+	simtest.Must(d.t, d.ops.ISCSI.ConnectTarget(ctx, d.portal, d.iqn, csiproxy.ISCSIAuthentication{}))
 	simtest.Must(d.t, d.ops.System.StartService(ctx, d.service))
 	d.sys.Settle()
 	numbers, err := d.ops.ISCSI.GetTargetDisks(ctx, d.portal, d.iqn)

@@ -18,13 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // client returns a client of the daemon. It is closed before the daemon stops.
@@ -37,8 +36,8 @@ func (g *target) client() *client.Client {
 }
 
 // watch watches disks until the watch ends, with its error.
-func watch(ctx context.Context, c *client.Client, told chan<- storage.DiskChanges) error {
-	for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{}) {
+func watch(ctx context.Context, c *client.Client, told chan<- csiproxy.DiskChanges) error {
+	for changes, err := range c.Storage.WatchDisks(ctx, csiproxy.Selector{}) {
 		if err != nil {
 			return err
 		}
@@ -60,9 +59,9 @@ func TestWatchDisksEnds(t *testing.T) {
 				c := g.client()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				told, ended := make(chan storage.DiskChanges, 10), make(chan error, 1)
+				told, ended := make(chan csiproxy.DiskChanges, 10), make(chan error, 1)
 				if end == nil {
-					for changes, err := range c.Storage.WatchDisks(ctx, storage.Selector{}) {
+					for changes, err := range c.Storage.WatchDisks(ctx, csiproxy.Selector{}) {
 						if err != nil || len(changes.Added) != 3 {
 							t.Errorf("the list is %+v, %v", changes, err)
 						}
@@ -103,8 +102,8 @@ func TestWatchDisksEnds(t *testing.T) {
 func TestWatchOfASlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTarget(t)
-		values, disks := 0, map[disk.Number]string{}
-		for changes, err := range g.client().Storage.WatchDisks(t.Context(), storage.Selector{}) {
+		values, disks := 0, map[csiproxy.DiskNumber]string{}
+		for changes, err := range g.client().Storage.WatchDisks(t.Context(), csiproxy.Selector{}) {
 			simtest.Must(t, err)
 			values++
 			for _, d := range changes.Removed {
@@ -119,14 +118,14 @@ func TestWatchOfASlowClient(t *testing.T) {
 			if values > 1 {
 				continue
 			}
-			sameNumber := disk.Number(3)
+			sameNumber := csiproxy.DiskNumber(3)
 			for i := range 2000 { // each is something to tell
 				serial := fmt.Sprint(i, strings.Repeat("x", 240))
 				if i == 1999 {
 					serial = "last"
 				}
 				number := simtest.Attach(t, g.sys, winsim.DiskSpec{Serial: serial, Number: &sameNumber})
-				time.Sleep(storage.WatchInterval + time.Second)
+				time.Sleep(csiproxy.WatchInterval + time.Second)
 				if serial != "last" {
 					simtest.Must(t, g.sys.DetachDisk(number))
 					simtest.Must(t, g.sys.DeleteDisk(serial))

@@ -10,11 +10,11 @@ import (
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
 	diskv1alpha1 "github.com/csi-proxy/csi-proxy/api/disk/v1alpha1"
 	diskv1beta2 "github.com/csi-proxy/csi-proxy/api/disk/v1beta2"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
-func diskVersions(ops disk.Operations) versions {
+func diskVersions(ops published.DiskOperations) versions {
 	current := methods{
 		"ListDiskLocations": unary(func(ctx context.Context,
 			_ *diskv1.ListDiskLocationsRequest) (*diskv1.ListDiskLocationsResponse, error) {
@@ -27,7 +27,7 @@ func diskVersions(ops disk.Operations) versions {
 			return resp, err
 		}),
 		"PartitionDisk": action(func(ctx context.Context, req *diskv1.PartitionDiskRequest) error {
-			return ops.PartitionDisk(ctx, disk.Number(req.DiskNumber))
+			return ops.PartitionDisk(ctx, csiproxy.DiskNumber(req.DiskNumber))
 		}),
 		"Rescan": action(func(ctx context.Context, _ *diskv1.RescanRequest) error {
 			return ops.Rescan(ctx)
@@ -43,15 +43,15 @@ func diskVersions(ops disk.Operations) versions {
 		}),
 		"GetDiskStats": unary(func(ctx context.Context,
 			req *diskv1.GetDiskStatsRequest) (*diskv1.GetDiskStatsResponse, error) {
-			stats, err := ops.GetDiskStats(ctx, disk.Number(req.DiskNumber))
+			stats, err := ops.GetDiskStats(ctx, csiproxy.DiskNumber(req.DiskNumber))
 			return &diskv1.GetDiskStatsResponse{TotalBytes: stats.SizeBytes}, err
 		}),
 		"SetDiskState": action(func(ctx context.Context, req *diskv1.SetDiskStateRequest) error {
-			return ops.SetDiskState(ctx, disk.Number(req.DiskNumber), req.IsOnline)
+			return ops.SetDiskState(ctx, csiproxy.DiskNumber(req.DiskNumber), req.IsOnline)
 		}),
 		"GetDiskState": unary(func(ctx context.Context,
 			req *diskv1.GetDiskStateRequest) (*diskv1.GetDiskStateResponse, error) {
-			online, err := ops.GetDiskState(ctx, disk.Number(req.DiskNumber))
+			online, err := ops.GetDiskState(ctx, csiproxy.DiskNumber(req.DiskNumber))
 			return &diskv1.GetDiskStateResponse{IsOnline: online}, err
 		}),
 	}
@@ -134,8 +134,8 @@ func diskVersions(ops disk.Operations) versions {
 }
 
 // parseDiskNumber reads the decimal disk number of an old version.
-func parseDiskNumber(s string) (disk.Number, error) {
-	n, err := disk.ParseNumber(s)
+func parseDiskNumber(s string) (csiproxy.DiskNumber, error) {
+	n, err := csiproxy.ParseDiskNumber(s)
 	if err != nil {
 		return 0, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Err: err}
 	}

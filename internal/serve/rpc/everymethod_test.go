@@ -24,7 +24,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // eachMethod calls f with each exchange of [wiretest.Operations] that the server has a method for,
@@ -116,7 +115,7 @@ func TestEveryMethodReturnsErrors(t *testing.T) {
 
 // Requests that our client doesn't send, but others do.
 func TestOtherRequests(t *testing.T) {
-	node := &fakeNode{results: map[string]any{"DataVolumeOfDisk": volume.ID("B")}}
+	node := &fakeNode{results: map[string]any{"DataVolumeOfDisk": csiproxy.VolumeID("B")}}
 	served := endpoints(t, node)
 	for _, test := range []struct{ group, versions, method, request, calls string }{
 		{"disk", "v1beta2", "SetAttachState", `{"diskID": "0"}`, "[{SetDiskState [0 false]}]"},

@@ -9,10 +9,10 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	filesystemv1beta1 "github.com/csi-proxy/csi-proxy/api/filesystem/v1beta1"
 	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/filesystem"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
-func filesystemVersions(ops filesystem.Operations) versions {
+func filesystemVersions(ops published.FilesystemOperations) versions {
 	stable := methods{
 		"PathExists": unary(func(ctx context.Context,
 			req *filesystemv2alpha1.PathExistsRequest) (*filesystemv2alpha1.PathExistsResponse, error) {

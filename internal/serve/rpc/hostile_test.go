@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Whatever the bytes, a method answers, and gives no operation a text that isn't
@@ -76,8 +77,8 @@ func (s *oneRequest) SendMsg(m any) error      { s.sent = m; return nil }
 // oddHardware has texts that aren't UTF-8.
 type oddHardware struct{ *fakeNode }
 
-func (oddHardware) ListDiskIDs(context.Context) (map[disk.Number]disk.IDs, error) {
-	return map[disk.Number]disk.IDs{1: {Page83: "id\xff", SerialNumber: "vol\xff"}}, nil
+func (oddHardware) ListDiskIDs(context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
+	return map[csiproxy.DiskNumber]published.DiskIDs{1: {Page83: "id\xff", SerialNumber: "vol\xff"}}, nil
 }
 
 func (oddHardware) GetBIOSSerialNumber(context.Context) (string, error) { return "bios\xff", nil }

@@ -9,11 +9,10 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	iscsiv1alpha2 "github.com/csi-proxy/csi-proxy/api/iscsi/v1alpha2"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
-func iscsiVersions(ops iscsi.Operations) versions {
+func iscsiVersions(ops published.ISCSIOperations) versions {
 	first := methods{
 		"AddTargetPortal": action(func(ctx context.Context, req *iscsiv1alpha2.AddTargetPortalRequest) error {
 			p, err := portal(req.TargetPortal)
@@ -59,25 +58,25 @@ func iscsiVersions(ops iscsi.Operations) versions {
 			if err != nil {
 				return err
 			}
-			a := iscsi.Authentication{Username: req.ChapUsername, Secret: secret.New(req.ChapSecret)}
+			a := csiproxy.ISCSIAuthentication{Username: req.ChapUsername, Secret: csiproxy.NewSecret(req.ChapSecret)}
 			switch req.AuthType {
 			case iscsiv1alpha2.AuthenticationType_NONE:
-				a.Type = iscsi.NoAuth
+				a.Type = csiproxy.ISCSINoAuth
 			case iscsiv1alpha2.AuthenticationType_ONE_WAY_CHAP:
-				a.Type = iscsi.OneWayCHAP
+				a.Type = csiproxy.ISCSIOneWayCHAP
 			case iscsiv1alpha2.AuthenticationType_MUTUAL_CHAP:
-				a.Type = iscsi.MutualCHAP
+				a.Type = csiproxy.ISCSIMutualCHAP
 			default:
 				return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown authentication type %d", req.AuthType)
 			}
-			return ops.ConnectTarget(ctx, p, iscsi.IQN(req.Iqn), a)
+			return ops.ConnectTarget(ctx, p, csiproxy.IQN(req.Iqn), a)
 		}),
 		"DisconnectTarget": action(func(ctx context.Context, req *iscsiv1alpha2.DisconnectTargetRequest) error {
 			p, err := portal(req.TargetPortal)
 			if err != nil {
 				return err
 			}
-			return ops.DisconnectTarget(ctx, p, iscsi.IQN(req.Iqn))
+			return ops.DisconnectTarget(ctx, p, csiproxy.IQN(req.Iqn))
 		}),
 		"GetTargetDisks": unary(func(ctx context.Context,
 			req *iscsiv1alpha2.GetTargetDisksRequest) (*iscsiv1alpha2.GetTargetDisksResponse, error) {
@@ -85,7 +84,7 @@ func iscsiVersions(ops iscsi.Operations) versions {
 			if err != nil {
 				return nil, err
 			}
-			disks, err := ops.GetTargetDisks(ctx, p, iscsi.IQN(req.Iqn))
+			disks, err := ops.GetTargetDisks(ctx, p, csiproxy.IQN(req.Iqn))
 			resp := &iscsiv1alpha2.GetTargetDisksResponse{}
 			for _, n := range disks {
 				resp.DiskIDs = append(resp.DiskIDs, n.String())
@@ -95,7 +94,7 @@ func iscsiVersions(ops iscsi.Operations) versions {
 	}
 	mutualCHAP := methods{
 		"SetMutualChapSecret": action(func(ctx context.Context, req *iscsiv1alpha2.SetMutualChapSecretRequest) error {
-			return ops.SetMutualCHAPSecret(ctx, secret.New(req.MutualChapSecret))
+			return ops.SetMutualCHAPSecret(ctx, csiproxy.NewSecret(req.MutualChapSecret))
 		}),
 	}
 
@@ -106,12 +105,12 @@ func iscsiVersions(ops iscsi.Operations) versions {
 }
 
 // portal returns the portal of a request, which may be missing from it.
-func portal(p *iscsiv1alpha2.TargetPortal) (iscsi.Portal, error) {
+func portal(p *iscsiv1alpha2.TargetPortal) (csiproxy.ISCSIPortal, error) {
 	switch {
 	case p == nil:
-		return iscsi.Portal{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the target portal is missing")
+		return csiproxy.ISCSIPortal{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the target portal is missing")
 	case p.TargetPort > math.MaxUint16:
-		return iscsi.Portal{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%d is no TCP port", p.TargetPort)
+		return csiproxy.ISCSIPortal{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%d is no TCP port", p.TargetPort)
 	}
-	return iscsi.Portal{Address: p.TargetAddress, Port: uint16(p.TargetPort)}, nil
+	return csiproxy.ISCSIPortal{Address: p.TargetAddress, Port: uint16(p.TargetPort)}, nil
 }

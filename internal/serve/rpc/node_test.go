@@ -14,13 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // fakeNode records which operation is called with which arguments. Each returns its result, or
@@ -47,81 +42,81 @@ func get[T any](n *fakeNode, operation string, args ...any) (T, error) {
 	return result, n.do(operation, args...)
 }
 
-func (n *fakeNode) ListDiskLocations(context.Context) (map[disk.Number]disk.Location, error) {
-	return get[map[disk.Number]disk.Location](n, "ListDiskLocations")
+func (n *fakeNode) ListDiskLocations(context.Context) (map[csiproxy.DiskNumber]published.DiskLocation, error) {
+	return get[map[csiproxy.DiskNumber]published.DiskLocation](n, "ListDiskLocations")
 }
 
-func (n *fakeNode) ListDiskIDs(context.Context) (map[disk.Number]disk.IDs, error) {
-	return get[map[disk.Number]disk.IDs](n, "ListDiskIDs")
+func (n *fakeNode) ListDiskIDs(context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
+	return get[map[csiproxy.DiskNumber]published.DiskIDs](n, "ListDiskIDs")
 }
 
-func (n *fakeNode) FindDiskByPage83(_ context.Context, page83 string) (disk.Number, error) {
-	return get[disk.Number](n, "FindDiskByPage83", page83)
+func (n *fakeNode) FindDiskByPage83(_ context.Context, page83 string) (csiproxy.DiskNumber, error) {
+	return get[csiproxy.DiskNumber](n, "FindDiskByPage83", page83)
 }
 
-func (n *fakeNode) PartitionDisk(_ context.Context, number disk.Number) error {
+func (n *fakeNode) PartitionDisk(_ context.Context, number csiproxy.DiskNumber) error {
 	return n.do("PartitionDisk", number)
 }
 
 func (n *fakeNode) Rescan(context.Context) error { return n.do("Rescan") }
 
-func (n *fakeNode) GetDiskStats(_ context.Context, number disk.Number) (disk.Stats, error) {
-	return get[disk.Stats](n, "GetDiskStats", number)
+func (n *fakeNode) GetDiskStats(_ context.Context, number csiproxy.DiskNumber) (published.DiskStats, error) {
+	return get[published.DiskStats](n, "GetDiskStats", number)
 }
 
-func (n *fakeNode) SetDiskState(_ context.Context, number disk.Number, online bool) error {
+func (n *fakeNode) SetDiskState(_ context.Context, number csiproxy.DiskNumber, online bool) error {
 	return n.do("SetDiskState", number, online)
 }
 
-func (n *fakeNode) GetDiskState(_ context.Context, number disk.Number) (bool, error) {
+func (n *fakeNode) GetDiskState(_ context.Context, number csiproxy.DiskNumber) (bool, error) {
 	return get[bool](n, "GetDiskState", number)
 }
 
-func (n *fakeNode) ListVolumesOnDisk(_ context.Context, number disk.Number, partition uint32) ([]volume.ID, error) {
-	return get[[]volume.ID](n, "ListVolumesOnDisk", number, partition)
+func (n *fakeNode) ListVolumesOnDisk(_ context.Context, number csiproxy.DiskNumber, partition uint32) ([]csiproxy.VolumeID, error) {
+	return get[[]csiproxy.VolumeID](n, "ListVolumesOnDisk", number, partition)
 }
 
-func (n *fakeNode) DataVolumeOfDisk(_ context.Context, number disk.Number) (volume.ID, error) {
-	return get[volume.ID](n, "DataVolumeOfDisk", number)
+func (n *fakeNode) DataVolumeOfDisk(_ context.Context, number csiproxy.DiskNumber) (csiproxy.VolumeID, error) {
+	return get[csiproxy.VolumeID](n, "DataVolumeOfDisk", number)
 }
 
-func (n *fakeNode) MountVolume(_ context.Context, id volume.ID, targetPath string) error {
+func (n *fakeNode) MountVolume(_ context.Context, id csiproxy.VolumeID, targetPath string) error {
 	return n.do("MountVolume", id, targetPath)
 }
 
-func (n *fakeNode) UnmountVolume(_ context.Context, id volume.ID, targetPath string) error {
+func (n *fakeNode) UnmountVolume(_ context.Context, id csiproxy.VolumeID, targetPath string) error {
 	return n.do("UnmountVolume", id, targetPath)
 }
 
-func (n *fakeNode) IsVolumeFormatted(_ context.Context, id volume.ID) (bool, error) {
+func (n *fakeNode) IsVolumeFormatted(_ context.Context, id csiproxy.VolumeID) (bool, error) {
 	return get[bool](n, "IsVolumeFormatted", id)
 }
 
-func (n *fakeNode) FormatVolume(_ context.Context, id volume.ID) error {
+func (n *fakeNode) FormatVolume(_ context.Context, id csiproxy.VolumeID) error {
 	return n.do("FormatVolume", id)
 }
 
-func (n *fakeNode) ResizeVolume(_ context.Context, id volume.ID, sizeBytes int64) error {
+func (n *fakeNode) ResizeVolume(_ context.Context, id csiproxy.VolumeID, sizeBytes int64) error {
 	return n.do("ResizeVolume", id, sizeBytes)
 }
 
-func (n *fakeNode) GetVolumeStats(_ context.Context, id volume.ID) (volume.Stats, error) {
-	return get[volume.Stats](n, "GetVolumeStats", id)
+func (n *fakeNode) GetVolumeStats(_ context.Context, id csiproxy.VolumeID) (published.VolumeStats, error) {
+	return get[published.VolumeStats](n, "GetVolumeStats", id)
 }
 
-func (n *fakeNode) GetDiskNumberFromVolumeID(_ context.Context, id volume.ID) (disk.Number, error) {
-	return get[disk.Number](n, "GetDiskNumberFromVolumeID", id)
+func (n *fakeNode) GetDiskNumberFromVolumeID(_ context.Context, id csiproxy.VolumeID) (csiproxy.DiskNumber, error) {
+	return get[csiproxy.DiskNumber](n, "GetDiskNumberFromVolumeID", id)
 }
 
-func (n *fakeNode) GetVolumeIDFromTargetPath(_ context.Context, path string) (volume.ID, error) {
-	return get[volume.ID](n, "GetVolumeIDFromTargetPath", path)
+func (n *fakeNode) GetVolumeIDFromTargetPath(_ context.Context, path string) (csiproxy.VolumeID, error) {
+	return get[csiproxy.VolumeID](n, "GetVolumeIDFromTargetPath", path)
 }
 
-func (n *fakeNode) GetClosestVolumeIDFromTargetPath(_ context.Context, path string) (volume.ID, error) {
-	return get[volume.ID](n, "GetClosestVolumeIDFromTargetPath", path)
+func (n *fakeNode) GetClosestVolumeIDFromTargetPath(_ context.Context, path string) (csiproxy.VolumeID, error) {
+	return get[csiproxy.VolumeID](n, "GetClosestVolumeIDFromTargetPath", path)
 }
 
-func (n *fakeNode) WriteVolumeCache(_ context.Context, id volume.ID) error {
+func (n *fakeNode) WriteVolumeCache(_ context.Context, id csiproxy.VolumeID) error {
 	return n.do("WriteVolumeCache", id)
 }
 
@@ -147,7 +142,7 @@ func (n *fakeNode) IsSymlink(_ context.Context, path string) (bool, error) {
 	return get[bool](n, "IsSymlink", path)
 }
 
-func (n *fakeNode) NewSMBGlobalMapping(_ context.Context, remotePath, localPath string, c smb.Credentials) error {
+func (n *fakeNode) NewSMBGlobalMapping(_ context.Context, remotePath, localPath string, c csiproxy.SMBCredentials) error {
 	return n.do("NewSMBGlobalMapping", remotePath, localPath, c)
 }
 
@@ -155,35 +150,35 @@ func (n *fakeNode) RemoveSMBGlobalMapping(_ context.Context, remotePath string) 
 	return n.do("RemoveSMBGlobalMapping", remotePath)
 }
 
-func (n *fakeNode) AddTargetPortal(_ context.Context, p iscsi.Portal) error {
+func (n *fakeNode) AddTargetPortal(_ context.Context, p csiproxy.ISCSIPortal) error {
 	return n.do("AddTargetPortal", p)
 }
 
-func (n *fakeNode) DiscoverTargetPortal(_ context.Context, p iscsi.Portal) ([]iscsi.IQN, error) {
-	return get[[]iscsi.IQN](n, "DiscoverTargetPortal", p)
+func (n *fakeNode) DiscoverTargetPortal(_ context.Context, p csiproxy.ISCSIPortal) ([]csiproxy.IQN, error) {
+	return get[[]csiproxy.IQN](n, "DiscoverTargetPortal", p)
 }
 
-func (n *fakeNode) ListTargetPortals(context.Context) ([]iscsi.Portal, error) {
-	return get[[]iscsi.Portal](n, "ListTargetPortals")
+func (n *fakeNode) ListTargetPortals(context.Context) ([]csiproxy.ISCSIPortal, error) {
+	return get[[]csiproxy.ISCSIPortal](n, "ListTargetPortals")
 }
 
-func (n *fakeNode) RemoveTargetPortal(_ context.Context, p iscsi.Portal) error {
+func (n *fakeNode) RemoveTargetPortal(_ context.Context, p csiproxy.ISCSIPortal) error {
 	return n.do("RemoveTargetPortal", p)
 }
 
-func (n *fakeNode) ConnectTarget(_ context.Context, p iscsi.Portal, iqn iscsi.IQN, a iscsi.Authentication) error {
+func (n *fakeNode) ConnectTarget(_ context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, a csiproxy.ISCSIAuthentication) error {
 	return n.do("ConnectTarget", p, iqn, a)
 }
 
-func (n *fakeNode) DisconnectTarget(_ context.Context, p iscsi.Portal, iqn iscsi.IQN) error {
+func (n *fakeNode) DisconnectTarget(_ context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) error {
 	return n.do("DisconnectTarget", p, iqn)
 }
 
-func (n *fakeNode) GetTargetDisks(_ context.Context, p iscsi.Portal, iqn iscsi.IQN) ([]disk.Number, error) {
-	return get[[]disk.Number](n, "GetTargetDisks", p, iqn)
+func (n *fakeNode) GetTargetDisks(_ context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) ([]csiproxy.DiskNumber, error) {
+	return get[[]csiproxy.DiskNumber](n, "GetTargetDisks", p, iqn)
 }
 
-func (n *fakeNode) SetMutualCHAPSecret(_ context.Context, s secret.Text) error {
+func (n *fakeNode) SetMutualCHAPSecret(_ context.Context, s csiproxy.Secret) error {
 	return n.do("SetMutualCHAPSecret", s)
 }
 
@@ -191,8 +186,8 @@ func (n *fakeNode) GetBIOSSerialNumber(context.Context) (string, error) {
 	return get[string](n, "GetBIOSSerialNumber")
 }
 
-func (n *fakeNode) GetService(_ context.Context, name string) (system.Service, error) {
-	return get[system.Service](n, "GetService", name)
+func (n *fakeNode) GetService(_ context.Context, name string) (published.Service, error) {
+	return get[published.Service](n, "GetService", name)
 }
 
 func (n *fakeNode) StartService(_ context.Context, name string) error {
@@ -203,16 +198,16 @@ func (n *fakeNode) StopService(_ context.Context, name string, force bool) error
 	return n.do("StopService", name, force)
 }
 
-func (n *fakeNode) ListDisks(_ context.Context, s storage.Selector) ([]storage.Disk, error) {
-	return get[[]storage.Disk](n, "ListDisks", s)
+func (n *fakeNode) ListDisks(_ context.Context, s csiproxy.Selector) ([]csiproxy.Disk, error) {
+	return get[[]csiproxy.Disk](n, "ListDisks", s)
 }
 
-func (n *fakeNode) StageVolume(_ context.Context, r storage.StageVolumeRequest) (storage.StagedVolume, error) {
-	return get[storage.StagedVolume](n, "StageVolume", r)
+func (n *fakeNode) StageVolume(_ context.Context, r csiproxy.StageVolumeRequest) (csiproxy.StagedVolume, error) {
+	return get[csiproxy.StagedVolume](n, "StageVolume", r)
 }
 
-func (n *fakeNode) UnstageVolume(_ context.Context, r storage.UnstageVolumeRequest) (storage.UnstagedVolume, error) {
-	return get[storage.UnstagedVolume](n, "UnstageVolume", r)
+func (n *fakeNode) UnstageVolume(_ context.Context, r csiproxy.UnstageVolumeRequest) (csiproxy.UnstagedVolume, error) {
+	return get[csiproxy.UnstagedVolume](n, "UnstageVolume", r)
 }
 
 func (n *fakeNode) PublishVolume(_ context.Context, stagingPath, targetPath string) error {
@@ -223,37 +218,37 @@ func (n *fakeNode) UnpublishVolume(_ context.Context, targetPath string) error {
 	return n.do("UnpublishVolume", targetPath)
 }
 
-func (n *fakeNode) ExpandVolume(_ context.Context, r storage.ExpandVolumeRequest) (storage.ExpandedVolume, error) {
-	return get[storage.ExpandedVolume](n, "ExpandVolume", r)
+func (n *fakeNode) ExpandVolume(_ context.Context, r csiproxy.ExpandVolumeRequest) (csiproxy.ExpandedVolume, error) {
+	return get[csiproxy.ExpandedVolume](n, "ExpandVolume", r)
 }
 
-func (n *fakeNode) GetVolume(_ context.Context, path string) (storage.Volume, error) {
-	return get[storage.Volume](n, "GetVolume", path)
+func (n *fakeNode) GetVolume(_ context.Context, path string) (csiproxy.Volume, error) {
+	return get[csiproxy.Volume](n, "GetVolume", path)
 }
 
-func (n *fakeNode) ListVolumes(context.Context) (storage.VolumeList, error) {
-	return get[storage.VolumeList](n, "ListVolumes")
+func (n *fakeNode) ListVolumes(context.Context) (csiproxy.VolumeList, error) {
+	return get[csiproxy.VolumeList](n, "ListVolumes")
 }
 
-func (n *fakeNode) StageShare(_ context.Context, r storage.StageShareRequest) error {
+func (n *fakeNode) StageShare(_ context.Context, r csiproxy.StageShareRequest) error {
 	return n.do("StageShare", r)
 }
 
-func (n *fakeNode) UnstageShare(_ context.Context, r storage.UnstageShareRequest) (storage.UnstagedShare, error) {
-	return get[storage.UnstagedShare](n, "UnstageShare", r)
+func (n *fakeNode) UnstageShare(_ context.Context, r csiproxy.UnstageShareRequest) (csiproxy.UnstagedShare, error) {
+	return get[csiproxy.UnstagedShare](n, "UnstageShare", r)
 }
 
-func (n *fakeNode) CleanUp(_ context.Context, remove bool) (storage.Leftovers, error) {
-	return get[storage.Leftovers](n, "CleanUp", remove)
+func (n *fakeNode) CleanUp(_ context.Context, remove bool) (csiproxy.Leftovers, error) {
+	return get[csiproxy.Leftovers](n, "CleanUp", remove)
 }
 
-func (n *fakeNode) CheckVolume(_ context.Context, r storage.CheckVolumeRequest) (storage.CheckedVolume, error) {
-	return get[storage.CheckedVolume](n, "CheckVolume", r)
+func (n *fakeNode) CheckVolume(_ context.Context, r csiproxy.CheckVolumeRequest) (csiproxy.CheckedVolume, error) {
+	return get[csiproxy.CheckedVolume](n, "CheckVolume", r)
 }
 
-func (n *fakeNode) WatchDisks(_ context.Context, s storage.Selector) iter.Seq2[storage.DiskChanges, error] {
-	return func(yield func(storage.DiskChanges, error) bool) {
-		yield(get[storage.DiskChanges](n, "WatchDisks", s))
+func (n *fakeNode) WatchDisks(_ context.Context, s csiproxy.Selector) iter.Seq2[csiproxy.DiskChanges, error] {
+	return func(yield func(csiproxy.DiskChanges, error) bool) {
+		yield(get[csiproxy.DiskChanges](n, "WatchDisks", s))
 	}
 }
 

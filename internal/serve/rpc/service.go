@@ -23,26 +23,21 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Operations are the operations of the node to serve. A group without operations
 // is not served.
 type Operations struct {
-	Disk       disk.Operations
-	Volume     volume.Operations
-	Filesystem filesystem.Operations
-	SMB        smb.Operations
-	ISCSI      iscsi.Operations
-	System     system.Operations
-	Storage    storage.Operations
+	Disk       published.DiskOperations
+	Volume     published.VolumeOperations
+	Filesystem published.FilesystemOperations
+	SMB        published.SMBOperations
+	ISCSI      published.ISCSIOperations
+	System     published.SystemOperations
+	Storage    csiproxy.StorageOperations
 }
 
 // Service is one version of a group. It is served at an endpoint of its own.

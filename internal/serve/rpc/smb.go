@@ -6,16 +6,16 @@ package rpc
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	smbv1 "github.com/csi-proxy/csi-proxy/api/smb/v1"
 	smbv1beta1 "github.com/csi-proxy/csi-proxy/api/smb/v1beta1"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
-func smbVersions(ops smb.Operations) versions {
+func smbVersions(ops published.SMBOperations) versions {
 	current := methods{
 		"NewSmbGlobalMapping": action(func(ctx context.Context, req *smbv1.NewSmbGlobalMappingRequest) error {
-			c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
+			c := csiproxy.SMBCredentials{Username: req.Username, Password: csiproxy.NewSecret(req.Password)}
 			return ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
 		}),
 		"RemoveSmbGlobalMapping": action(func(ctx context.Context, req *smbv1.RemoveSmbGlobalMappingRequest) error {
@@ -26,7 +26,7 @@ func smbVersions(ops smb.Operations) versions {
 	first := methods{ // the error fields of its responses stay empty
 		"NewSmbGlobalMapping": unary(func(ctx context.Context,
 			req *smbv1beta1.NewSmbGlobalMappingRequest) (*smbv1beta1.NewSmbGlobalMappingResponse, error) {
-			c := smb.Credentials{Username: req.Username, Password: secret.New(req.Password)}
+			c := csiproxy.SMBCredentials{Username: req.Username, Password: csiproxy.NewSecret(req.Password)}
 			return &smbv1beta1.NewSmbGlobalMappingResponse{}, ops.NewSMBGlobalMapping(ctx, req.RemotePath, req.LocalPath, c)
 		}),
 		"RemoveSmbGlobalMapping": unary(func(ctx context.Context,

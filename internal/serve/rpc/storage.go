@@ -8,15 +8,15 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire/storagewire"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
-func storageVersions(ops storage.Operations) versions {
+func storageVersions(ops csiproxy.StorageOperations) versions {
 	return versions{"v1alpha1": {{
 		"ListDisks": task(
-			func(m *storagev1alpha1.ListDisksRequest) (storage.Selector, error) {
+			func(m *storagev1alpha1.ListDisksRequest) (csiproxy.Selector, error) {
 				return storagewire.DecodeSelector(m.Disk)
 			},
 			ops.ListDisks, storagewire.EncodeDisks),

@@ -8,10 +8,10 @@ import (
 
 	systemv1alpha1 "github.com/csi-proxy/csi-proxy/api/system/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
-	"github.com/csi-proxy/csi-proxy/system"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
-func systemVersions(ops system.Operations) versions {
+func systemVersions(ops published.SystemOperations) versions {
 	current := methods{
 		"GetBIOSSerialNumber": unary(func(ctx context.Context,
 			_ *systemv1alpha1.GetBIOSSerialNumberRequest) (*systemv1alpha1.GetBIOSSerialNumberResponse, error) {
@@ -19,7 +19,7 @@ func systemVersions(ops system.Operations) versions {
 			return &systemv1alpha1.GetBIOSSerialNumberResponse{SerialNumber: wire.ValidText(serial)}, err
 		}),
 		// GetService converts neither enum: on the wire both have the service manager's
-		// numbers, as package system has.
+		// numbers, as package published has.
 		"GetService": unary(func(ctx context.Context,
 			req *systemv1alpha1.GetServiceRequest) (*systemv1alpha1.GetServiceResponse, error) {
 			s, err := ops.GetService(ctx, req.Name)

@@ -6,44 +6,44 @@ package rpc
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	volumev1beta2 "github.com/csi-proxy/csi-proxy/api/volume/v1beta2"
 	volumev2alpha1 "github.com/csi-proxy/csi-proxy/api/volume/v2alpha1"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
-func volumeVersions(ops volume.Operations) versions {
+func volumeVersions(ops published.VolumeOperations) versions {
 	stable := methods{
 		"ListVolumesOnDisk": unary(func(ctx context.Context,
 			req *volumev2alpha1.ListVolumesOnDiskRequest) (*volumev2alpha1.ListVolumesOnDiskResponse, error) {
-			ids, err := ops.ListVolumesOnDisk(ctx, disk.Number(req.DiskNumber), req.PartitionNumber)
+			ids, err := ops.ListVolumesOnDisk(ctx, csiproxy.DiskNumber(req.DiskNumber), req.PartitionNumber)
 			return &volumev2alpha1.ListVolumesOnDiskResponse{VolumeIds: volumeIDStrings(ids)}, err
 		}),
 		"MountVolume": action(func(ctx context.Context, req *volumev2alpha1.MountVolumeRequest) error {
-			return ops.MountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
+			return ops.MountVolume(ctx, csiproxy.VolumeID(req.VolumeId), req.TargetPath)
 		}),
 		"UnmountVolume": action(func(ctx context.Context, req *volumev2alpha1.UnmountVolumeRequest) error {
-			return ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.TargetPath)
+			return ops.UnmountVolume(ctx, csiproxy.VolumeID(req.VolumeId), req.TargetPath)
 		}),
 		"IsVolumeFormatted": unary(func(ctx context.Context,
 			req *volumev2alpha1.IsVolumeFormattedRequest) (*volumev2alpha1.IsVolumeFormattedResponse, error) {
-			formatted, err := ops.IsVolumeFormatted(ctx, volume.ID(req.VolumeId))
+			formatted, err := ops.IsVolumeFormatted(ctx, csiproxy.VolumeID(req.VolumeId))
 			return &volumev2alpha1.IsVolumeFormattedResponse{Formatted: formatted}, err
 		}),
 		"FormatVolume": action(func(ctx context.Context, req *volumev2alpha1.FormatVolumeRequest) error {
-			return ops.FormatVolume(ctx, volume.ID(req.VolumeId))
+			return ops.FormatVolume(ctx, csiproxy.VolumeID(req.VolumeId))
 		}),
 		"ResizeVolume": action(func(ctx context.Context, req *volumev2alpha1.ResizeVolumeRequest) error {
 			return resizeVolume(ctx, ops, req.VolumeId, req.SizeBytes)
 		}),
 		"GetVolumeStats": unary(func(ctx context.Context,
 			req *volumev2alpha1.GetVolumeStatsRequest) (*volumev2alpha1.GetVolumeStatsResponse, error) {
-			stats, err := ops.GetVolumeStats(ctx, volume.ID(req.VolumeId))
+			stats, err := ops.GetVolumeStats(ctx, csiproxy.VolumeID(req.VolumeId))
 			return &volumev2alpha1.GetVolumeStatsResponse{TotalBytes: stats.SizeBytes, UsedBytes: stats.UsedBytes}, err
 		}),
 		"GetDiskNumberFromVolumeID": unary(func(ctx context.Context,
 			req *volumev2alpha1.GetDiskNumberFromVolumeIDRequest) (*volumev2alpha1.GetDiskNumberFromVolumeIDResponse, error) {
-			n, err := ops.GetDiskNumberFromVolumeID(ctx, volume.ID(req.VolumeId))
+			n, err := ops.GetDiskNumberFromVolumeID(ctx, csiproxy.VolumeID(req.VolumeId))
 			return &volumev2alpha1.GetDiskNumberFromVolumeIDResponse{DiskNumber: uint32(n)}, err
 		}),
 		"GetVolumeIDFromTargetPath": unary(func(ctx context.Context,
@@ -52,7 +52,7 @@ func volumeVersions(ops volume.Operations) versions {
 			return &volumev2alpha1.GetVolumeIDFromTargetPathResponse{VolumeId: string(id)}, err
 		}),
 		"WriteVolumeCache": action(func(ctx context.Context, req *volumev2alpha1.WriteVolumeCacheRequest) error {
-			return ops.WriteVolumeCache(ctx, volume.ID(req.VolumeId))
+			return ops.WriteVolumeCache(ctx, csiproxy.VolumeID(req.VolumeId))
 		}),
 	}
 	closest := methods{
@@ -75,10 +75,10 @@ func volumeVersions(ops volume.Operations) versions {
 			return &volumev1beta2.ListVolumesOnDiskResponse{VolumeIds: volumeIDStrings(ids)}, err
 		}),
 		"MountVolume": action(func(ctx context.Context, req *volumev1beta2.MountVolumeRequest) error {
-			return ops.MountVolume(ctx, volume.ID(req.VolumeId), req.Path)
+			return ops.MountVolume(ctx, csiproxy.VolumeID(req.VolumeId), req.Path)
 		}),
 		"DismountVolume": action(func(ctx context.Context, req *volumev1beta2.DismountVolumeRequest) error {
-			return ops.UnmountVolume(ctx, volume.ID(req.VolumeId), req.Path)
+			return ops.UnmountVolume(ctx, csiproxy.VolumeID(req.VolumeId), req.Path)
 		}),
 		"IsVolumeFormatted": stable["IsVolumeFormatted"],
 		"FormatVolume":      stable["FormatVolume"],
@@ -89,12 +89,12 @@ func volumeVersions(ops volume.Operations) versions {
 	lookUps := methods{
 		"VolumeStats": unary(func(ctx context.Context,
 			req *volumev1beta2.VolumeStatsRequest) (*volumev1beta2.VolumeStatsResponse, error) {
-			stats, err := ops.GetVolumeStats(ctx, volume.ID(req.VolumeId))
+			stats, err := ops.GetVolumeStats(ctx, csiproxy.VolumeID(req.VolumeId))
 			return &volumev1beta2.VolumeStatsResponse{VolumeSize: stats.SizeBytes, VolumeUsedSize: stats.UsedBytes}, err
 		}),
 		"GetVolumeDiskNumber": unary(func(ctx context.Context,
 			req *volumev1beta2.VolumeDiskNumberRequest) (*volumev1beta2.VolumeDiskNumberResponse, error) {
-			n, err := ops.GetDiskNumberFromVolumeID(ctx, volume.ID(req.VolumeId))
+			n, err := ops.GetDiskNumberFromVolumeID(ctx, csiproxy.VolumeID(req.VolumeId))
 			return &volumev1beta2.VolumeDiskNumberResponse{DiskNumber: int64(n)}, err
 		}),
 		"GetVolumeIDFromMount": unary(func(ctx context.Context,
@@ -119,9 +119,9 @@ func volumeVersions(ops volume.Operations) versions {
 
 // resizeVolume resizes the volume that a request names: Azure Disk's driver sends
 // a disk number where the volume id belongs and means that disk's data volume.
-func resizeVolume(ctx context.Context, ops volume.Operations, target string, sizeBytes int64) error {
-	id := volume.ID(target)
-	if n, err := disk.ParseNumber(target); err == nil {
+func resizeVolume(ctx context.Context, ops published.VolumeOperations, target string, sizeBytes int64) error {
+	id := csiproxy.VolumeID(target)
+	if n, err := csiproxy.ParseDiskNumber(target); err == nil {
 		if id, err = ops.DataVolumeOfDisk(ctx, n); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func resizeVolume(ctx context.Context, ops volume.Operations, target string, siz
 	return ops.ResizeVolume(ctx, id, sizeBytes)
 }
 
-func volumeIDStrings(ids []volume.ID) []string {
+func volumeIDStrings(ids []csiproxy.VolumeID) []string {
 	var s []string
 	for _, id := range ids {
 		s = append(s, string(id))

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -65,7 +65,7 @@ var states = map[disks.State]simv1.DiskState{
 }
 
 // numberOf returns the disk number, nil if there is none.
-func numberOf(n disk.Number) *uint32 {
+func numberOf(n csiproxy.DiskNumber) *uint32 {
 	if n == win.NoNumber {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *Service) CloneDisk(r *simv1.CloneDiskRequest) (*simv1.DiskNumber, error
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.sys.CloneDisk(disk.Number(r.DiskNumber), spec)
+	n, err := s.sys.CloneDisk(csiproxy.DiskNumber(r.DiskNumber), spec)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func specOf(op string, r *simv1.DiskHardware) (winsim.DiskSpec, error) {
 		Late:        time.Duration(r.GetLateNs()),
 	}
 	if r != nil && r.DiskNumber != nil {
-		number := disk.Number(*r.DiskNumber)
+		number := csiproxy.DiskNumber(*r.DiskNumber)
 		spec.Number = &number
 	}
 	if a := r.GetAddress(); a != nil {
@@ -159,7 +159,7 @@ func page83Of(id string) []win.Identifier {
 }
 
 func (s *Service) DetachDisk(r *simv1.DiskNumber) error {
-	return s.sys.DetachDisk(disk.Number(r.GetDiskNumber()))
+	return s.sys.DetachDisk(csiproxy.DiskNumber(r.GetDiskNumber()))
 }
 
 func (s *Service) DeleteDisk(r *simv1.SerialNumber) error {
@@ -181,7 +181,7 @@ func (s *Service) GiveDisk(r *simv1.DiskFile) error {
 }
 
 func (s *Service) GrowDisk(r *simv1.GrowDiskRequest) error {
-	return s.sys.GrowDisk(disk.Number(r.DiskNumber), r.SizeBytes)
+	return s.sys.GrowDisk(csiproxy.DiskNumber(r.DiskNumber), r.SizeBytes)
 }
 
 func (s *Service) SetDiskAttributes(r *simv1.SetDiskAttributesRequest) error {
@@ -205,9 +205,9 @@ func (s *Service) SetDiskAttributes(r *simv1.SetDiskAttributesRequest) error {
 	case simv1.OfflineReason_name[int32(r.OfflineReason)] == "":
 		return invalid("SetDiskAttributes", fmt.Sprintf("there is no reason %d", r.OfflineReason))
 	case r.OfflineReason != 0:
-		return s.sys.SetOfflineReason(disk.Number(r.DiskNumber), win.OfflineReason(r.OfflineReason))
+		return s.sys.SetOfflineReason(csiproxy.DiskNumber(r.DiskNumber), win.OfflineReason(r.OfflineReason))
 	}
-	return s.sys.SetDiskAttributes(disk.Number(r.DiskNumber), change)
+	return s.sys.SetDiskAttributes(csiproxy.DiskNumber(r.DiskNumber), change)
 }
 
 func (s *Service) ReadDisk(r *simv1.ReadDiskRequest) (*simv1.Data, error) {
@@ -218,7 +218,7 @@ func (s *Service) ReadDisk(r *simv1.ReadDiskRequest) (*simv1.Data, error) {
 		return nil, err
 	}
 	data := make([]byte, r.Length)
-	if err := s.sys.ReadImage(disk.Number(r.DiskNumber), data, r.Offset); err != nil {
+	if err := s.sys.ReadImage(csiproxy.DiskNumber(r.DiskNumber), data, r.Offset); err != nil {
 		return nil, err
 	}
 	return &simv1.Data{Data: data}, nil
@@ -228,14 +228,14 @@ func (s *Service) WriteDisk(r *simv1.WriteDiskRequest) error {
 	if err := checkLength("WriteDisk", int64(len(r.Data))); err != nil {
 		return err
 	}
-	return s.sys.WriteImage(disk.Number(r.DiskNumber), r.Data, r.Offset)
+	return s.sys.WriteImage(csiproxy.DiskNumber(r.DiskNumber), r.Data, r.Offset)
 }
 
 func (s *Service) ExportDisk(r *simv1.ExportDiskRequest) error {
 	if err := checkPath("ExportDisk", r.File); err != nil {
 		return err
 	}
-	return s.sys.ExportImage(disk.Number(r.DiskNumber), r.File)
+	return s.sys.ExportImage(csiproxy.DiskNumber(r.DiskNumber), r.File)
 }
 
 // checkPath checks that a file is named so that the daemon knows where it is.

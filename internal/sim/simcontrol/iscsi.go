@@ -7,19 +7,19 @@ import (
 	"fmt"
 	"math"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func (s *Service) AddIscsiTarget(r *simv1.IscsiTarget) error {
 	target := iscsitarget.Target{
 		IQN:          r.Iqn,
 		CHAPUser:     r.ChapUser,
-		CHAPSecret:   secret.New(r.ChapSecret),
-		MutualSecret: secret.New(r.MutualChapSecret),
+		CHAPSecret:   csiproxy.NewSecret(r.ChapSecret),
+		MutualSecret: csiproxy.NewSecret(r.MutualChapSecret),
 	}
 	for _, p := range r.Portals {
 		portal, err := portalOf("AddIscsiTarget", p)

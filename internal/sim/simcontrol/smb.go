@@ -4,9 +4,9 @@
 package simcontrol
 
 import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func (s *Service) AddSmbShare(r *simv1.SmbShare) error {
@@ -22,7 +22,7 @@ func (s *Service) RemoveSmbShare(r *simv1.SmbShare) error {
 }
 
 func (s *Service) SetSmbUser(r *simv1.SmbUser) error {
-	return s.sys.SMB().SetUser(r.Server, r.User, secret.New(r.Password))
+	return s.sys.SMB().SetUser(r.Server, r.User, csiproxy.NewSecret(r.Password))
 }
 
 func (s *Service) RemoveSmbUser(r *simv1.SmbUser) error {

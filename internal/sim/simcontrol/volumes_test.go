@@ -13,7 +13,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
@@ -32,7 +31,7 @@ func TestHardware(t *testing.T) {
 	}).GetDiskNumber()
 	sys.Settle()
 	got := sys.Disks()[1].Spec
-	seven := disk.Number(7)
+	seven := csiproxy.DiskNumber(7)
 	want := winsim.DiskSpec{
 		SizeBytes: 1 << 30, SectorSize: 512, Serial: "nvme", BusType: win.BusTypeNVMe, VendorID: "v", ProductID: "p",
 		Revision: "r",

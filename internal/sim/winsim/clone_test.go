@@ -14,16 +14,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
 // reasons are those of the disks that are offline.
-func reasons(t *testing.T, s *System) map[disk.Number]win.OfflineReason {
+func reasons(t *testing.T, s *System) map[csiproxy.DiskNumber]win.OfflineReason {
 	t.Helper()
-	reasons := map[disk.Number]win.OfflineReason{}
+	reasons := map[csiproxy.DiskNumber]win.OfflineReason{}
 	for _, d := range s.Disks() {
 		if d.Attributes&win.DiskOffline != 0 {
 			reasons[d.Number] = d.OfflineReason
@@ -44,7 +44,7 @@ func TestClone(t *testing.T) {
 	if got, want := layoutOf(t, s, copied), layoutOf(t, s, n); !cmp.Equal(got, want) {
 		t.Errorf("its table is %+v, want %+v", got, want)
 	}
-	collision := map[disk.Number]win.OfflineReason{copied: win.OfflineCollision}
+	collision := map[csiproxy.DiskNumber]win.OfflineReason{copied: win.OfflineCollision}
 	if diff := cmp.Diff(collision, reasons(t, s)); diff != "" || len(s.VolumesOfDisk(copied)) != 0 {
 		t.Errorf("beside its original: volumes %q, offline (-want +got):\n%s", s.VolumesOfDisk(copied), diff)
 	}
@@ -133,7 +133,7 @@ func TestOfflineReasons(t *testing.T) {
 	attach(t, s, DiskSpec{})
 	must(t, s.SetDiskAttributes(byHand, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
 	must(t, s.SetOfflineReason(full, win.OfflineResourceExhaustion))
-	want := map[disk.Number]win.OfflineReason{
+	want := map[csiproxy.DiskNumber]win.OfflineReason{
 		byPolicy: win.OfflinePolicy, byHand: win.OfflinePolicy, full: win.OfflineResourceExhaustion,
 	}
 	if diff := cmp.Diff(want, reasons(t, s)); diff != "" {
@@ -229,7 +229,7 @@ func TestLateAndNumbered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openNode(t, Config{Delays: Delays{DiskArrival: time.Second}})
 		began := time.Now()
-		seven := disk.Number(7)
+		seven := csiproxy.DiskNumber(7)
 		late := attach(t, s, DiskSpec{Serial: "late", Late: time.Minute, Number: &seven})
 		next := attach(t, s, DiskSpec{})
 		if late != 7 || next != 1 {
@@ -242,7 +242,7 @@ func TestLateAndNumbered(t *testing.T) {
 			t.Errorf("it arrived after %v", took)
 		}
 		// Again, under another number.
-		two := disk.Number(2)
+		two := csiproxy.DiskNumber(2)
 		must(t, s.DetachDisk(late))
 		if n := attach(t, s, DiskSpec{Serial: "late", Number: &two}); n != 2 {
 			t.Errorf("it has the number %d", n)

@@ -6,7 +6,7 @@ package winsim
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -54,29 +54,29 @@ func (s *System) ReenumerateDevice(ctx context.Context, interfacePath string) er
 func (s *System) Disks() []disks.Record { return look(s, s.disks.Records) }
 
 // AttachDisk attaches a disk.
-func (s *System) AttachDisk(spec DiskSpec) (number disk.Number, err error) {
+func (s *System) AttachDisk(spec DiskSpec) (number csiproxy.DiskNumber, err error) {
 	err = s.control(func() error { number, err = s.disks.Attach(spec); return err })
 	return number, err
 }
 
 // CloneDisk attaches a new disk with the contents of another one.
-func (s *System) CloneDisk(of disk.Number, spec DiskSpec) (number disk.Number, err error) {
+func (s *System) CloneDisk(of csiproxy.DiskNumber, spec DiskSpec) (number csiproxy.DiskNumber, err error) {
 	err = s.control(func() error { number, err = s.disks.Clone(of, spec); return err })
 	return number, err
 }
 
 // SwapDisk puts another disk in the place of an attached one.
-func (s *System) SwapDisk(number disk.Number, spec DiskSpec, keepHandles bool) error {
+func (s *System) SwapDisk(number csiproxy.DiskNumber, spec DiskSpec, keepHandles bool) error {
 	return s.control(func() error { return s.disks.Swap(number, spec, keepHandles) })
 }
 
 // SetOfflineReason takes a disk offline as Windows does by itself, for a reason.
-func (s *System) SetOfflineReason(number disk.Number, reason win.OfflineReason) error {
+func (s *System) SetOfflineReason(number csiproxy.DiskNumber, reason win.OfflineReason) error {
 	return s.control(func() error { return s.disks.SetOfflineReason(number, reason) })
 }
 
 // DetachDisk pulls a disk out, even while it is in use.
-func (s *System) DetachDisk(number disk.Number) error {
+func (s *System) DetachDisk(number csiproxy.DiskNumber) error {
 	return s.control(func() error { return s.disks.Detach(number) })
 }
 
@@ -96,26 +96,26 @@ func (s *System) GiveDisk(file string) error {
 }
 
 // GrowDisk gives a disk more capacity.
-func (s *System) GrowDisk(number disk.Number, sizeBytes int64) error {
+func (s *System) GrowDisk(number csiproxy.DiskNumber, sizeBytes int64) error {
 	return s.control(func() error { return s.disks.Grow(number, sizeBytes) })
 }
 
 // SetDiskAttributes changes attributes of a disk as an administrator does.
-func (s *System) SetDiskAttributes(number disk.Number, a win.SetDiskAttributes) error {
+func (s *System) SetDiskAttributes(number csiproxy.DiskNumber, a win.SetDiskAttributes) error {
 	return s.control(func() error { return s.disks.SetAttributes(number, a) })
 }
 
 // ReadImage reads bytes of a disk below Windows.
-func (s *System) ReadImage(number disk.Number, p []byte, off int64) error {
+func (s *System) ReadImage(number csiproxy.DiskNumber, p []byte, off int64) error {
 	return s.control(func() error { return s.disks.ReadImage(number, p, off) })
 }
 
 // WriteImage writes bytes of a disk below Windows.
-func (s *System) WriteImage(number disk.Number, p []byte, off int64) error {
+func (s *System) WriteImage(number csiproxy.DiskNumber, p []byte, off int64) error {
 	return s.control(func() error { return s.disks.WriteImage(number, p, off) })
 }
 
 // ExportImage writes the bytes of a disk to a new sparse file.
-func (s *System) ExportImage(number disk.Number, file string) error {
+func (s *System) ExportImage(number csiproxy.DiskNumber, file string) error {
 	return s.control(func() error { return s.disks.ExportImage(number, file) })
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -67,8 +67,8 @@ func TestSystemDisk(t *testing.T) {
 }
 
 // numbers gives the disk numbers by serial number, win.NoNumber left out.
-func diskNumbers(s *System) map[string]disk.Number {
-	m := map[string]disk.Number{}
+func diskNumbers(s *System) map[string]csiproxy.DiskNumber {
+	m := map[string]csiproxy.DiskNumber{}
 	for _, d := range s.Disks() {
 		if d.Number != win.NoNumber {
 			m[d.Spec.Serial] = d.Number
@@ -83,18 +83,18 @@ func TestDiskNumbers(t *testing.T) {
 		attach(t, s, DiskSpec{Serial: serial})
 	}
 	must(t, s.DetachDisk(2))
-	if diff := cmp.Diff(map[string]disk.Number{"SIMSYSTEM": 0, "a": 1, "c": 3}, diskNumbers(s)); diff != "" {
+	if diff := cmp.Diff(map[string]csiproxy.DiskNumber{"SIMSYSTEM": 0, "a": 1, "c": 3}, diskNumbers(s)); diff != "" {
 		t.Errorf("a number moved (-want +got):\n%s", diff)
 	}
 	attach(t, s, DiskSpec{Serial: "d"}) // takes the gap
 	must(t, s.DetachDisk(1))
 	attach(t, s, DiskSpec{Serial: "b", SCSI: &win.SCSIAddress{PortNumber: 2}})
-	if diff := cmp.Diff(map[string]disk.Number{"SIMSYSTEM": 0, "b": 1, "d": 2, "c": 3}, diskNumbers(s)); diff != "" {
+	if diff := cmp.Diff(map[string]csiproxy.DiskNumber{"SIMSYSTEM": 0, "b": 1, "d": 2, "c": 3}, diskNumbers(s)); diff != "" {
 		t.Errorf("after attaching (-want +got):\n%s", diff)
 	}
 	must(t, s.DetachDisk(2))
 	must(t, s.Reboot())
-	if diff := cmp.Diff(map[string]disk.Number{"SIMSYSTEM": 0, "c": 1, "b": 2}, diskNumbers(s)); diff != "" {
+	if diff := cmp.Diff(map[string]csiproxy.DiskNumber{"SIMSYSTEM": 0, "c": 1, "b": 2}, diskNumbers(s)); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
 }
@@ -351,7 +351,7 @@ func TestAttributes(t *testing.T) {
 
 func TestGrowIsSeenLate(t *testing.T) {
 	s := newNode(t, Delays{})
-	size := func(n disk.Number) int64 {
+	size := func(n csiproxy.DiskNumber) int64 {
 		t.Helper()
 		g, err := win.DecodeDiskGeometryEx(mustControl(t, s, drivePath(n), win.IoctlDiskGetDriveGeometryEx, nil))
 		must(t, err)

@@ -8,10 +8,10 @@ import (
 	"net"
 	"strconv"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // iscsiCall runs a call of iscsidsc.dll, which needs the initiator's service.
@@ -121,6 +121,6 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 }
 
 // SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret.
-func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
+func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap csiproxy.Secret) error {
 	return s.iscsiCall(ctx, win.CallSetISCSICHAPSecret, "", func() error { return s.iscsi.SetInitiatorCHAPSecret(chap) })
 }

@@ -11,13 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const iqn = "iqn.2026-01.com.example:vol1"
@@ -26,8 +25,8 @@ var (
 	portal1 = win.ISCSIPortal{Address: "10.61.169.28", Port: 3260}
 	portal2 = win.ISCSIPortal{Address: "fd00::28", Port: 3261}
 
-	chapSecret   = secret.New("target secret")
-	mutualSecret = secret.New("mutual secret")
+	chapSecret   = csiproxy.NewSecret("target secret")
+	mutualSecret = csiproxy.NewSecret("mutual secret")
 )
 
 // newTarget puts a target with LUNs of 1 GiB on the network of a node.
@@ -63,18 +62,18 @@ func connect(t *testing.T, s *System, target string) win.ISCSISessionID {
 	return id
 }
 
-func devices(t *testing.T, s *System, id win.ISCSISessionID) []disk.Number {
+func devices(t *testing.T, s *System, id win.ISCSISessionID) []csiproxy.DiskNumber {
 	t.Helper()
 	list, err := s.ISCSISessionDevices(t.Context(), id)
 	must(t, err)
-	var numbers []disk.Number
+	var numbers []csiproxy.DiskNumber
 	for _, d := range list {
 		numbers = append(numbers, d.Device.DeviceNumber)
 	}
 	return numbers
 }
 
-func wantNumbers(t *testing.T, what string, got []disk.Number, want ...disk.Number) {
+func wantNumbers(t *testing.T, what string, got []csiproxy.DiskNumber, want ...csiproxy.DiskNumber) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: disk numbers (-want +got):\n%s", what, diff)

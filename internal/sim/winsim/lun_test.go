@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // TestISCSIConnectionLost: a portal that goes away takes the disks with it, and
@@ -119,9 +119,9 @@ func TestISCSITargetErrors(t *testing.T) {
 		"no address": {add(func(target *iscsitarget.Target) { target.Portals[0].Address = "" }),
 			winerr.ErrorInvalidParameter},
 		"secret, no user": {add(func(target *iscsitarget.Target) { target.CHAPUser = "" }), winerr.ErrorInvalidParameter},
-		"user, no secret": {add(func(target *iscsitarget.Target) { target.CHAPSecret = secret.Text{} }),
+		"user, no secret": {add(func(target *iscsitarget.Target) { target.CHAPSecret = csiproxy.Secret{} }),
 			winerr.ErrorInvalidParameter},
-		"mutual secret": {add(func(target *iscsitarget.Target) { target.MutualSecret = secret.New("short") }),
+		"mutual secret": {add(func(target *iscsitarget.Target) { target.MutualSecret = csiproxy.NewSecret("short") }),
 			winerr.ErrorInvalidParameter},
 		"no size":        {lun(DiskSpec{}), winerr.ErrorInvalidParameter},
 		"address":        {lun(DiskSpec{SizeBytes: gib, SCSI: &win.SCSIAddress{}}), winerr.ErrorInvalidParameter},
@@ -174,7 +174,7 @@ func TestSecretsStayOut(t *testing.T) {
 	if !bytes.Contains(b, []byte("the-user")) || !bytes.Contains(b, []byte("PasswordHash")) {
 		t.Error("the file doesn't hold what is looked for in it")
 	}
-	for _, text := range []secret.Text{chapSecret, mutualSecret, password} {
+	for _, text := range []csiproxy.Secret{chapSecret, mutualSecret, password} {
 		inJSON := base64.StdEncoding.EncodeToString([]byte(text.Reveal()))
 		if bytes.Contains(b, []byte(text.Reveal())) || bytes.Contains(b, []byte(inJSON)) {
 			t.Error("the state file holds a secret")

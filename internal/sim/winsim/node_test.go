@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
@@ -134,7 +134,7 @@ func dumpTree(n *ntfs.Node) []string {
 	return lines
 }
 
-func attach(t *testing.T, s *System, spec DiskSpec) disk.Number {
+func attach(t *testing.T, s *System, spec DiskSpec) csiproxy.DiskNumber {
 	t.Helper()
 	if spec.SizeBytes == 0 {
 		spec.SizeBytes = 10 * gib
@@ -146,7 +146,7 @@ func attach(t *testing.T, s *System, spec DiskSpec) disk.Number {
 	return n
 }
 
-func drivePath(n disk.Number) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
+func drivePath(n csiproxy.DiskNumber) string { return fmt.Sprintf(`\\.\PhysicalDrive%d`, n) }
 
 const readWrite = win.GenericRead | win.GenericWrite
 
@@ -185,7 +185,7 @@ func mustControl(t *testing.T, s *System, path string, code win.IoctlCode, in []
 	return out
 }
 
-func layoutOf(t *testing.T, s *System, n disk.Number) *win.DriveLayout {
+func layoutOf(t *testing.T, s *System, n csiproxy.DiskNumber) *win.DriveLayout {
 	t.Helper()
 	l, err := win.DecodeDriveLayout(mustControl(t, s, drivePath(n), win.IoctlDiskGetDriveLayoutEx, nil))
 	if err != nil {
@@ -195,14 +195,14 @@ func layoutOf(t *testing.T, s *System, n disk.Number) *win.DriveLayout {
 }
 
 // wantNoTable wants the answer that Windows 10 gave for a blank disk.
-func wantNoTable(t *testing.T, s *System, n disk.Number) {
+func wantNoTable(t *testing.T, s *System, n csiproxy.DiskNumber) {
 	t.Helper()
 	if l := layoutOf(t, s, n); l.Style != win.StyleMBR || l.Signature != 0 || len(l.Partitions) != 0 {
 		t.Errorf("a disk without a table has the layout %+v", l)
 	}
 }
 
-func createGPT(t *testing.T, s *System, n disk.Number) {
+func createGPT(t *testing.T, s *System, n csiproxy.DiskNumber) {
 	t.Helper()
 	c := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: 128}
 	mustControl(t, s, drivePath(n), win.IoctlDiskCreateDisk, c.Encode())
@@ -216,7 +216,7 @@ func data(offset, length int64) win.Partition {
 	}
 }
 
-func setLayout(s *System, t *testing.T, n disk.Number, parts ...win.Partition) error {
+func setLayout(s *System, t *testing.T, n csiproxy.DiskNumber, parts ...win.Partition) error {
 	t.Helper()
 	l := win.DriveLayout{Style: win.StyleGPT, Partitions: parts}
 	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
@@ -225,7 +225,7 @@ func setLayout(s *System, t *testing.T, n disk.Number, parts ...win.Partition) e
 
 // newVolume attaches a disk of 10 GiB with one data partition of 4 GiB and returns
 // the name of its volume, which is formatted if format is set.
-func newVolume(t *testing.T, s *System, format bool) (n disk.Number, volume string) {
+func newVolume(t *testing.T, s *System, format bool) (n csiproxy.DiskNumber, volume string) {
 	t.Helper()
 	n = attach(t, s, DiskSpec{})
 	createGPT(t, s, n)

@@ -19,13 +19,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode/hardware"
 )
 
@@ -47,7 +46,7 @@ func TestKill(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state")
 		s := openNode(t, Config{StateFile: file, Delays: Delays{VolumeArrival: time.Second, DiskArrival: time.Second}})
 		ctx := t.Context()
-		var n disk.Number
+		var n csiproxy.DiskNumber
 		var name string
 		var session win.ISCSISessionID
 		var held interface{ Close() error }
@@ -177,7 +176,7 @@ func TestKill(t *testing.T) {
 			{"mapping is up", func() error { return s.Remove(share + `\file`) }},
 			{"second share", func() error { return s.SMB().AddShare(smbserver.Share{Server: "server", Name: "second"}) }},
 			{"no second share", func() error { return s.SMB().RemoveShare("server", "second") }},
-			{"other password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) }},
+			{"other password", func() error { return s.SMB().SetUser("server", "user", csiproxy.NewSecret("other")) }},
 			{"no user", func() error { return s.SMB().RemoveUser("server", "user") }},
 			{"no mapping", func() error { return s.RemoveSMBGlobalMapping(ctx, share) }},
 			{"loss of power", func() error { return s.PowerLoss() }},

@@ -11,32 +11,33 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Each switch turns an answer into another one, those that decide between facts in TestOracles.
 func TestSettings(t *testing.T) {
 	offline := win.SetDiskAttributes{Mask: win.DiskOffline, Attributes: win.DiskOffline}
 	online := win.SetDiskAttributes{Mask: win.DiskOffline}
-	seen := func(t *testing.T, s *System, n disk.Number) int64 {
+	seen := func(t *testing.T, s *System, n csiproxy.DiskNumber) int64 {
 		t.Helper()
 		g, err := win.DecodeDiskGeometryEx(mustControl(t, s, drivePath(n), win.IoctlDiskGetDriveGeometryEx, nil))
 		must(t, err)
 		return g.DiskSize
 	}
-	style := func(t *testing.T, s *System, n disk.Number) win.PartitionStyle { return layoutOf(t, s, n).Style }
+	style := func(t *testing.T, s *System, n csiproxy.DiskNumber) win.PartitionStyle {
+		return layoutOf(t, s, n).Style
+	}
 	for name, test := range map[string]struct {
 		set   Settings
-		check func(t *testing.T, s *System, n disk.Number, volume string, on bool)
+		check func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool)
 	}{
 		"OfflineLayout=1": {Settings{OfflineLayout: settings.OfflineBlank},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))
 				if got := style(t, s, n); (got != win.StyleGPT) != on {
 					t.Errorf("while it is offline, the style is %v", got)
@@ -47,7 +48,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"OfflineLayout=2": {Settings{OfflineLayout: settings.OfflineNotReady},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))
 				_, err := control(t, s, drivePath(n), win.IoctlDiskGetDriveLayoutEx, nil)
 				if errors.Is(err, winerr.ErrorNotReady) != on {
@@ -55,13 +56,13 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"BlankDisk=1": {Settings{BlankDisk: settings.BlankRAW},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				if l := layoutOf(t, s, attach(t, s, DiskSpec{})); (l.Style == win.StyleRAW) != on || len(l.Partitions) != 0 {
 					t.Errorf("a blank disk has the layout %+v", l)
 				}
 			}},
 		"BlankDisk=2": {Settings{BlankDisk: settings.BlankRefused},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 				_, err := control(t, s, drivePath(attach(t, s, DiskSpec{})), win.IoctlDiskGetDriveLayoutEx, nil)
 				if errors.Is(err, winerr.ErrorInvalidFunction) != on {
 					t.Errorf("the layout of a blank disk: %v", err)
@@ -71,7 +72,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"OfflineAfterArrival": {Settings{OfflineAfterArrival: true},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				n := attach(t, s, DiskSpec{Offline: true})
 				for i, want := range []bool{on, false} { // once
 					mustControl(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, online.Encode())
@@ -85,13 +86,13 @@ func TestSettings(t *testing.T) {
 					}
 				}
 			}},
-		"GrownAtOnce": {Settings{GrownAtOnce: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+		"GrownAtOnce": {Settings{GrownAtOnce: true}, func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 			must(t, s.GrowDisk(n, 20*gib))
 			if got := seen(t, s, n); (got == 20*gib) != on {
 				t.Errorf("it shows %d bytes", got)
 			}
 		}},
-		"GrownUnseen": {Settings{GrownUnseen: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+		"GrownUnseen": {Settings{GrownUnseen: true}, func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 			must(t, s.GrowDisk(n, 20*gib))
 			must(t, s.ReenumerateDevice(t.Context(), ""))
 			if got := seen(t, s, n); (got == 20*gib) == on {
@@ -102,15 +103,15 @@ func TestSettings(t *testing.T) {
 				t.Errorf("in the end it shows %d bytes", got)
 			}
 		}},
-		"FreshNumbers": {Settings{FreshNumbers: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+		"FreshNumbers": {Settings{FreshNumbers: true}, func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 			must(t, s.DetachDisk(n))
 			if got := attach(t, s, DiskSpec{}); (got == n) == on {
 				t.Errorf("after disk %d has left, the next one is disk %d", n, got)
 			}
 		}},
 		"AttributesOfInstance": {Settings{AttributesOfInstance: true},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
-				attributes := func(n disk.Number) (a win.DiskAttributes) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
+				attributes := func(n csiproxy.DiskNumber) (a win.DiskAttributes) {
 					for _, d := range s.Disks() {
 						if d.Number == n {
 							a = d.Attributes
@@ -144,7 +145,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"GoneDisk": {Settings{GoneDisk: winerr.ErrorNoSuchDevice},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				want := map[bool]winerr.Errno{true: winerr.ErrorNoSuchDevice, false: winerr.ErrorDeviceNotConnected}[on]
 				for _, path := range []string{drivePath(n), strings.TrimSuffix(volume, `\`)} {
 					d := openDevice(t, s, path, readWrite)
@@ -154,7 +155,7 @@ func TestSettings(t *testing.T) {
 				must(t, s.DetachDisk(n))
 			}},
 		"FreshHandleToExtend": {Settings{FreshHandleToExtend: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				v := openDevice(t, s, device1(volume), readWrite)
 				defer closeHandle(t, v)
 				mustControl(t, s, drivePath(n), win.IoctlDiskGrowPartition,
@@ -164,11 +165,11 @@ func TestSettings(t *testing.T) {
 				mustControl(t, s, device1(volume), win.FsctlExtendVolume, win.EncodeInt64(6*gib/512))
 			}},
 		"NoPartitionDevices": {Settings{NoPartitionDevices: true},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				_, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
 				wantSwitched(t, "asked by its partition", err, on, winerr.ErrorPathNotFound)
 			}},
-		"NoNotices": {Settings{NoNotices: true}, func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+		"NoNotices": {Settings{NoNotices: true}, func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 			arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassVolume)
 			must(t, err)
 			defer stop()
@@ -178,14 +179,14 @@ func TestSettings(t *testing.T) {
 			}
 		}},
 		"FormatInUse": {Settings{FormatInUse: winerr.ErrorSemTimeout},
-			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, volume string, on bool) {
 				v := openDevice(t, s, device1(volume), readWrite)
 				defer closeHandle(t, v)
 				err := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
 				wantErr(t, "format", err, map[bool]winerr.Errno{true: winerr.ErrorSemTimeout, false: winerr.ErrorGenFailure}[on])
 			}},
 		"GoneMountPoint": {Settings{GoneMountPoint: winerr.ErrorPathNotFound},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 				must(t, s.DetachDisk(n))
@@ -194,7 +195,7 @@ func TestSettings(t *testing.T) {
 				wantErr(t, "read what is there", err, map[bool]winerr.Errno{false: winerr.ErrorNotAReparsePoint}[on])
 			}},
 		"LateStorageManagement": {Settings{LateStorageManagement: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))
 				must(t, s.SetDiskAttributes(n, online))
 				synctest.Wait()
@@ -207,7 +208,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"ClonesStayOffline": {Settings{ClonesStayOffline: true},
-			func(t *testing.T, s *System, n disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 				for _, spec := range []DiskSpec{{Serial: "writable", Offline: true}, {Serial: "read-only", ReadOnly: true}} {
 					copied, err := s.CloneDisk(n, spec)
 					must(t, err)
@@ -221,7 +222,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"BindFilterInvalid": {Settings{BindFilterInvalid: true},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				must(t, s.MkdirAll(kubelet+`\in`))
 				dir, err := s.OpenFile(t.Context(), kubelet, existing(win.FileTraverse, 0))
 				must(t, err)
@@ -242,7 +243,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"ReadOnlyMounts": {Settings{ReadOnlyMounts: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				change := func(attributes, mask win.DiskAttributes) {
 					must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: mask}))
 				}
@@ -256,7 +257,7 @@ func TestSettings(t *testing.T) {
 				must(t, s.WriteFile(volume+"file", nil))
 			}},
 		"OfflineRefusesLocked": {Settings{OfflineRefusesLocked: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				d := openDevice(t, s, device1(volume), readWrite)
 				for _, code := range []win.IoctlCode{win.FsctlLockVolume, win.FsctlDismountVolume} {
 					must(t, errorOf(d.Control(t.Context(), code, nil, nil)))
@@ -269,7 +270,7 @@ func TestSettings(t *testing.T) {
 				must(t, setOffline())
 			}},
 		"WriteProtectedOpen": {Settings{WriteProtectedOpen: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.SetDiskAttributes(n, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
 				d, err := s.OpenDevice(t.Context(), device1(volume), readWrite)
 				wantSwitched(t, "open to write", err, on, winerr.ErrorWriteProtect)
@@ -284,7 +285,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"LockedMountPoint": {Settings{LockedMountPoint: winerr.ErrorNotReady},
-			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 				d := openDevice(t, s, device1(volume), readWrite)
@@ -298,7 +299,7 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"GoneMountPointHalf": {Settings{GoneMountPointHalf: true},
-			func(t *testing.T, s *System, n disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, s.SetVolumeMountPoint(t.Context(), stage+`\`, volume))
 				must(t, s.DetachDisk(n))
@@ -306,7 +307,7 @@ func TestSettings(t *testing.T) {
 				wantErr(t, "read what is there", errorOf(s.ReadLink(stage)), winerr.ErrorNotAReparsePoint)
 			}},
 		"DeniedMountPoints": {Settings{DeniedMountPoints: true},
-			func(t *testing.T, s *System, _ disk.Number, volume string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.MkdirAll(stage))
 				must(t, denyCreation(t.Context(), s, stage, true))
 				wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), on, winerr.ErrorAccessDenied)
@@ -333,17 +334,17 @@ func TestSettings(t *testing.T) {
 				}
 			}},
 		"UnencryptedServer": {Settings{UnencryptedServer: winerr.ErrorNotSupported},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				must(t, s.SMB().AddShare(smbserver.Share{Server: "plain", Name: "data"}))
-				must(t, s.SMB().SetUser("plain", "user", secret.New("password")))
+				must(t, s.SMB().SetUser("plain", "user", csiproxy.NewSecret("password")))
 				must(t, s.SMB().SetState("plain", smbserver.State{NoEncryption: true}))
 				err := s.CreateSMBGlobalMapping(t.Context(), `\\plain\data`, win.SMBMappingOptions{
-					Username: "user", Password: secret.New("password"), RequirePrivacy: true,
+					Username: "user", Password: csiproxy.NewSecret("password"), RequirePrivacy: true,
 				})
 				wantErr(t, "map", err, map[bool]winerr.Errno{true: winerr.ErrorNotSupported, false: winerr.ErrorAccessDenied}[on])
 			}},
 		"NoServer": {Settings{NoServer: winerr.ErrorBadNetName},
-			func(t *testing.T, s *System, _ disk.Number, _ string, on bool) {
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				newMapping(t, s)
 				must(t, s.SMB().SetState("server", smbserver.State{Unreachable: true}))
 				want := map[bool]winerr.Errno{true: winerr.ErrorBadNetName, false: winerr.ErrorBadNetPath}[on]

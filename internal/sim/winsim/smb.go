@@ -6,12 +6,12 @@ package winsim
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/paths"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // SMBGlobalMappings lists the instances of MSFT_SmbGlobalMapping in the order of
@@ -83,7 +83,7 @@ func (b SMB) RemoveShare(server, name string) error {
 }
 
 // SetUser adds a user to a server, or changes his password.
-func (b SMB) SetUser(server, name string, password secret.Text) error {
+func (b SMB) SetUser(server, name string, password csiproxy.Secret) error {
 	return b.sys.control(func() error { return b.sys.smb.SetUser(server, name, password) })
 }
 

@@ -8,17 +8,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const share = `\\server\share`
 
 var (
-	password    = secret.New("passw0rd-of-the-test")
+	password    = csiproxy.NewSecret("passw0rd-of-the-test")
 	credentials = win.SMBMappingOptions{Username: "user", Password: password}
 )
 
@@ -99,7 +99,7 @@ func TestSMBUse(t *testing.T) {
 		{"up", func() error { return s.SMB().SetState("server", smbserver.State{}) }, 0},
 		{"no encryption", func() error { return s.SMB().SetState("server", smbserver.State{NoEncryption: true}) }, 0},
 		{"the same password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
-		{"another password", func() error { return s.SMB().SetUser("server", "user", secret.New("other")) },
+		{"another password", func() error { return s.SMB().SetUser("server", "user", csiproxy.NewSecret("other")) },
 			winerr.ErrorLogonFailure},
 		{"the old password", func() error { return s.SMB().SetUser("server", "user", password) }, 0},
 		{"no user", func() error { return s.SMB().RemoveUser("server", "USER") }, winerr.ErrorLogonFailure},

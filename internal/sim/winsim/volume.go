@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -163,7 +163,7 @@ func (s *System) controlVolume(path string, f func(*volumes.Volume) error) error
 func (s *System) Volumes() []volumes.Info { return look(s, s.volumes.Info) }
 
 // VolumesOfDisk lists the names of a disk's volumes that are present.
-func (s *System) VolumesOfDisk(number disk.Number) []string {
+func (s *System) VolumesOfDisk(number csiproxy.DiskNumber) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string

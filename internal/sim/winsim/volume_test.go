@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -109,7 +109,7 @@ func TestVolumeIdentity(t *testing.T) {
 	s := newNode(t, Delays{})
 	n, name := newVolume(t, s, true)
 	must(t, s.WriteFile(name+"file", []byte("content")))
-	check := func(what string, n disk.Number) {
+	check := func(what string, n csiproxy.DiskNumber) {
 		t.Helper()
 		s.Settle()
 		if v := s.VolumesOfDisk(n); !slices.Equal(v, []string{name}) {

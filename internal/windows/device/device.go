@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -24,7 +24,7 @@ func VolumePath(name string) string { return strings.TrimSuffix(name, `\`) }
 
 // PartitionPath is the path of a partition's device. It is there before the
 // partition's volume has a name.
-func PartitionPath(n disk.Number, partition uint32) string {
+func PartitionPath(n csiproxy.DiskNumber, partition uint32) string {
 	return fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d`, n, partition)
 }
 

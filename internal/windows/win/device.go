@@ -9,7 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // Access is the desired access of a handle (ACCESS_MASK).
@@ -189,7 +189,7 @@ func (c IoctlCode) RequiredAccess() Access {
 }
 
 // PhysicalDrive is the path of the disk with a number.
-func PhysicalDrive(number disk.Number) string { return `\\.\PhysicalDrive` + number.String() }
+func PhysicalDrive(number csiproxy.DiskNumber) string { return `\\.\PhysicalDrive` + number.String() }
 
 // Device is an open handle to a disk (\\.\PhysicalDriveN or a device interface)
 // or to a volume (\\?\Volume{guid} without the backslash at its end). Handles

@@ -3,7 +3,9 @@
 
 package win
 
-import "github.com/csi-proxy/csi-proxy/secret"
+import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
 
 // The functions of iscsidsc.dll return an ISDSC_STATUS, which is an Errno here: a
 // Windows error number or an ISDSC code.
@@ -32,8 +34,8 @@ type ISCSILogin struct {
 	Target   string // IQN
 	Portal   ISCSIPortal
 	AuthType ISCSIAuthType
-	Username string      // only with CHAP; bytes, as the target compares them
-	Secret   secret.Text // only with CHAP
+	Username string          // only with CHAP; bytes, as the target compares them
+	Secret   csiproxy.Secret // only with CHAP
 }
 
 // ISCSISessionID is ISCSI_UNIQUE_SESSION_ID.

@@ -3,7 +3,9 @@
 
 package win
 
-import "github.com/csi-proxy/csi-proxy/secret"
+import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
+)
 
 // SMBMappingStatus is the state of an SMB mapping at its last use. A changed password,
 // for example, shows only at the next use.
@@ -46,6 +48,6 @@ type SMBConnection struct {
 // a restart of the node: otherwise Windows would store the password.
 type SMBMappingOptions struct {
 	Username       string // user, DOMAIN\user or user@domain
-	Password       secret.Text
+	Password       csiproxy.Secret
 	RequirePrivacy bool // refuse a connection that isn't encrypted
 }

@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // FileDeviceDisk is the DeviceType of a disk or of a volume on one.
@@ -23,7 +23,7 @@ const NoNumber = 0xFFFFFFFF
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-storage_device_number
 type DeviceNumber struct {
 	DeviceType      uint32
-	DeviceNumber    disk.Number
+	DeviceNumber    csiproxy.DiskNumber
 	PartitionNumber uint32
 }
 
@@ -41,7 +41,7 @@ func DecodeDeviceNumber(b []byte) (DeviceNumber, error) {
 	if err := need("STORAGE_DEVICE_NUMBER", b, 12); err != nil {
 		return DeviceNumber{}, err
 	}
-	return DeviceNumber{le.Uint32(b), disk.Number(le.Uint32(b[4:])), le.Uint32(b[8:])}, nil
+	return DeviceNumber{le.Uint32(b), csiproxy.DiskNumber(le.Uint32(b[4:])), le.Uint32(b[8:])}, nil
 }
 
 // PropertyID is STORAGE_PROPERTY_ID. The numbering has gaps.

@@ -6,8 +6,8 @@ package win
 import (
 	"context"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // System is the whole seam: every call to Windows that the operations make. Package
@@ -339,7 +339,7 @@ type ISCSISessions interface {
 	RemoveISCSIPersistentLogin(ctx context.Context, l ISCSIPersistentLogin) error
 	// SetISCSIInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret: the secret with
 	// which targets prove themselves in mutual CHAP. 12 to 16 bytes without IPsec.
-	SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error
+	SetISCSIInitiatorCHAPSecret(ctx context.Context, chap csiproxy.Secret) error
 }
 
 // Services are the Windows services of the node, through the service control manager.

@@ -6,7 +6,7 @@ package win
 import (
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // VolumeInformation is what GetVolumeInformationW returns about a mounted file system.
@@ -76,7 +76,7 @@ const RepairNoErrors RepairResult = 0
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-disk_extent
 type DiskExtent struct {
-	DiskNumber     disk.Number
+	DiskNumber     csiproxy.DiskNumber
 	StartingOffset int64 // bytes
 	Length         int64 // bytes
 }
@@ -111,7 +111,7 @@ func DecodeDiskExtents(b []byte) ([]DiskExtent, error) {
 	extents := make([]DiskExtent, count)
 	for i := range extents {
 		eb := b[extentsHeader+extentSize*i:]
-		extents[i] = DiskExtent{disk.Number(le.Uint32(eb)), int64(le.Uint64(eb[8:])), int64(le.Uint64(eb[16:]))}
+		extents[i] = DiskExtent{csiproxy.DiskNumber(le.Uint32(eb)), int64(le.Uint64(eb[8:])), int64(le.Uint64(eb[16:]))}
 	}
 	return extents, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/lab/virtdisk"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -157,7 +157,7 @@ func virtualDisk(t *testing.T) seamtest.Disk {
 			t.Error(err)
 		}
 	})
-	return seamtest.Disk{Number: disk.Number(d.Number), Detach: func() {
+	return seamtest.Disk{Number: csiproxy.DiskNumber(d.Number), Detach: func() {
 		if err := d.Detach(); err != nil {
 			t.Error(err)
 		}

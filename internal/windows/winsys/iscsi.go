@@ -12,10 +12,10 @@ import (
 	"unicode/utf16"
 	"unsafe"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // The structures of iscsidsc.h with the layout of 64-bit Windows. In those that Windows
@@ -192,7 +192,7 @@ func newLoginOptions(l win.ISCSILogin) (o *loginOptions, erase func()) {
 // bytes are never on a stack, since a stack that grows leaves a copy behind.
 //
 //go:noinline
-func revealedBytes(s secret.Text) []byte { return []byte(s.Reveal()) }
+func revealedBytes(s csiproxy.Secret) []byte { return []byte(s.Reveal()) }
 
 // checkISCSIName refuses a name that Windows would cut.
 func checkISCSIName(name string) error {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/abitest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 func TestABIOfISCSI(t *testing.T) {
@@ -90,10 +90,10 @@ func TestNewLoginOptions(t *testing.T) {
 		specified          uint32
 		username, password string
 	}{
-		{"none", win.ISCSILogin{Username: "user", Secret: secret.New("password1234")}, authType, "", ""},
-		{"CHAP", win.ISCSILogin{AuthType: win.ISCSICHAP, Username: "üser", Secret: secret.New("password1234")},
+		{"none", win.ISCSILogin{Username: "user", Secret: csiproxy.NewSecret("password1234")}, authType, "", ""},
+		{"CHAP", win.ISCSILogin{AuthType: win.ISCSICHAP, Username: "üser", Secret: csiproxy.NewSecret("password1234")},
 			authType | username | password, "üser", "password1234"},
-		{"CHAP as the node", win.ISCSILogin{AuthType: win.ISCSIMutualCHAP, Secret: secret.New("password1234")},
+		{"CHAP as the node", win.ISCSILogin{AuthType: win.ISCSIMutualCHAP, Secret: csiproxy.NewSecret("password1234")},
 			authType | password, "", "password1234"},
 		{"CHAP without secret", win.ISCSILogin{AuthType: win.ISCSICHAP, Username: "u"}, authType | username, "u", ""},
 	} {

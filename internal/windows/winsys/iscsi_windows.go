@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // The iSCSI initiator is the service MSiSCSI, which iscsidsc.dll calls. Such a call can't
@@ -190,7 +190,7 @@ func (s *System) RemoveISCSIPersistentLogin(ctx context.Context, l win.ISCSIPers
 // SetISCSIInitiatorCHAPSecret implements [win.ISCSISessions].
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-setiscsiinitiatorchapsharedsecret
-func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap secret.Text) error {
+func (s *System) SetISCSIInitiatorCHAPSecret(ctx context.Context, chap csiproxy.Secret) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

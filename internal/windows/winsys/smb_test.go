@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // mapping is an object as the provider has it.
@@ -53,16 +53,16 @@ func TestCreateSMBMapping(t *testing.T) {
 		privacy    bool
 		credential string // as the provider gets it; empty for none
 	}{
-		"a user":           {win.SMBMappingOptions{Username: "user", Password: secret.New("p")}, false, "user:p"},
-		"a user of domain": {win.SMBMappingOptions{Username: `D\user`, Password: secret.New("p")}, false, `D\\user:p`},
-		"a principal": {win.SMBMappingOptions{Username: "u@d.example", Password: secret.New("p")}, false,
+		"a user":           {win.SMBMappingOptions{Username: "user", Password: csiproxy.NewSecret("p")}, false, "user:p"},
+		"a user of domain": {win.SMBMappingOptions{Username: `D\user`, Password: csiproxy.NewSecret("p")}, false, `D\\user:p`},
+		"a principal": {win.SMBMappingOptions{Username: "u@d.example", Password: csiproxy.NewSecret("p")}, false,
 			"u@d.example:p"},
-		"a colon in a user": {win.SMBMappingOptions{Username: `D\u:r`, Password: secret.New("p")}, false, `D\\u\:r:p`},
-		"odd passwords": {win.SMBMappingOptions{Username: "user", Password: secret.New(`a\b:c\\"'é💾`)},
+		"a colon in a user": {win.SMBMappingOptions{Username: `D\u:r`, Password: csiproxy.NewSecret("p")}, false, `D\\u\:r:p`},
+		"odd passwords": {win.SMBMappingOptions{Username: "user", Password: csiproxy.NewSecret(`a\b:c\\"'é💾`)},
 			false, `user:a\b:c\\"'é💾`},
 		"an empty password": {win.SMBMappingOptions{Username: "user"}, false, "user:"},
 		"privacy":           {win.SMBMappingOptions{Username: "u", RequirePrivacy: true}, true, "u:"},
-		"nobody":            {win.SMBMappingOptions{Password: secret.New("p")}, false, ""},
+		"nobody":            {win.SMBMappingOptions{Password: csiproxy.NewSecret("p")}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := new(provider)
@@ -88,11 +88,11 @@ func TestCreateSMBMapping(t *testing.T) {
 
 func TestCreateSMBMappingRefuses(t *testing.T) {
 	for name, o := range map[string]win.SMBMappingOptions{
-		"a NUL in a user":         {Username: "u\x00:other", Password: secret.New("hidden")},
-		"a NUL in a password":     {Username: "u", Password: secret.New("hidden\x00")},
-		"a user that isn't text":  {Username: "u\xff", Password: secret.New("hidden")},
-		"a password that isn't":   {Username: "u", Password: secret.New("hidden\xff")},
-		"half of a pair, in UTF8": {Username: "u", Password: secret.New("hidden\xed\xa0\x80")},
+		"a NUL in a user":         {Username: "u\x00:other", Password: csiproxy.NewSecret("hidden")},
+		"a NUL in a password":     {Username: "u", Password: csiproxy.NewSecret("hidden\x00")},
+		"a user that isn't text":  {Username: "u\xff", Password: csiproxy.NewSecret("hidden")},
+		"a password that isn't":   {Username: "u", Password: csiproxy.NewSecret("hidden\xff")},
+		"half of a pair, in UTF8": {Username: "u", Password: csiproxy.NewSecret("hidden\xed\xa0\x80")},
 	} {
 		p := new(provider)
 		err := createSMBMapping(p, `\\server\share`, o)
@@ -151,7 +151,7 @@ func TestRemoveSMBMappingWithoutPath(t *testing.T) {
 
 func TestSMBErrors(t *testing.T) {
 	const path = `\\server\share`
-	o := win.SMBMappingOptions{Username: "user", Password: secret.New("hidden")}
+	o := win.SMBMappingOptions{Username: "user", Password: csiproxy.NewSecret("hidden")}
 	operations := map[string]func(p *provider) error{
 		"Create": func(p *provider) error { return createSMBMapping(p, path, o) },
 		"Remove": func(p *provider) error { return removeSMBMapping(t.Context(), p, path) },

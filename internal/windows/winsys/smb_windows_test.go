@@ -6,9 +6,9 @@ package winsys
 import (
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Wine lacks the namespace.
@@ -20,7 +20,7 @@ func TestSMBWithoutNamespace(t *testing.T) {
 	s := newSystem(t)
 	_, err := s.SMBGlobalMappings(t.Context())
 	wantErrno(t, "SMBGlobalMappings", err, winerr.ErrorNotSupported)
-	o := win.SMBMappingOptions{Username: "user", Password: secret.New("password"), RequirePrivacy: true}
+	o := win.SMBMappingOptions{Username: "user", Password: csiproxy.NewSecret("password"), RequirePrivacy: true}
 	wantErrno(t, "CreateSMBGlobalMapping", s.CreateSMBGlobalMapping(t.Context(), path, o), winerr.ErrorNotSupported)
 	wantErrno(t, "RemoveSMBGlobalMapping", s.RemoveSMBGlobalMapping(t.Context(), path), winerr.ErrorNotSupported)
 }

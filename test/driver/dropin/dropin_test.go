@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
@@ -96,7 +96,7 @@ func TestLifeOfAShare(t *testing.T) {
 	run, node := newNode(t)
 	node(func(n *simnode.Node) {
 		n.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
-		n.SetSMBUser("filer", "app", secret.New(password))
+		n.SetSMBUser("filer", "app", csiproxy.NewSecret(password))
 	})
 	run("stage-share")
 	node(func(n *simnode.Node) {

@@ -74,7 +74,7 @@ func FieldOf(message protoreflect.MessageDescriptor, word string) protoreflect.F
 }
 
 // Fields are the fields of a request, by their words or names. A message in it is Fields again, a
-// list of them []Fields. A secret has a method that reveals it, as secret.Text has.
+// list of them []Fields. A secret has a method that reveals it, as csiproxy.Secret has.
 type Fields map[string]any
 
 type hidden interface{ Reveal() string }

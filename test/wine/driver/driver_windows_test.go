@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc/mgr"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/handletrack"
@@ -26,7 +26,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // What the driver plays.
@@ -100,12 +100,12 @@ func TestDisk(t *testing.T) {
 
 	t.Run("identify", func(t *testing.T) {
 		ids, err := n.Disk.ListDiskIDs(ctx)
-		want := map[disk.Number]disk.IDs{number: {Page83: "60022480abcdef01", SerialNumber: "vol0123456789abcdef0"}}
+		want := map[csiproxy.DiskNumber]published.DiskIDs{number: {Page83: "60022480abcdef01", SerialNumber: "vol0123456789abcdef0"}}
 		if diff := cmp.Diff(want, ids); err != nil || diff != "" {
 			t.Errorf("ListDiskIDs: %v (-want +got)\n%s", err, diff)
 		}
 		locations, err := n.Disk.ListDiskLocations(ctx)
-		if diff := cmp.Diff(map[disk.Number]disk.Location{number: {Adapter: "3", Target: "1", LUNID: "7"}},
+		if diff := cmp.Diff(map[csiproxy.DiskNumber]published.DiskLocation{number: {Adapter: "3", Target: "1", LUNID: "7"}},
 			locations); err != nil || diff != "" {
 			t.Errorf("ListDiskLocations: %v (-want +got)\n%s", err, diff)
 		}
@@ -164,7 +164,7 @@ func TestDisk(t *testing.T) {
 			"update properties",
 		})
 		ids, err := n.Volume.ListVolumesOnDisk(ctx, number, 0)
-		if diff := cmp.Diff([]volume.ID{volumeName}, ids); err != nil || diff != "" {
+		if diff := cmp.Diff([]csiproxy.VolumeID{volumeName}, ids); err != nil || diff != "" {
 			t.Errorf("ListVolumesOnDisk: %v (-want +got)\n%s", err, diff)
 		}
 		if got, err := n.Volume.GetDiskNumberFromVolumeID(ctx, volumeName); err != nil || got != number {

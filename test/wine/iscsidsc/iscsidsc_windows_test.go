@@ -12,10 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Codes that operations don't tell apart.
@@ -146,7 +145,7 @@ func TestSession(t *testing.T) {
 func device(session, lun byte, number uint32) win.ISCSIDevice {
 	d := win.ISCSIDevice{
 		SCSIAddress: win.SCSIAddress{PortNumber: 4, TargetID: session, LUN: lun},
-		Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: disk.Number(number)},
+		Device:      win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: csiproxy.DiskNumber(number)},
 	}
 	if number == win.NoNumber {
 		d.Device.PartitionNumber = win.NoNumber
@@ -166,7 +165,7 @@ func TestCHAP(t *testing.T) {
 	login := win.ISCSILogin{Target: iqn, Portal: portal}
 	try := func(what string, auth win.ISCSIAuthType, user, password string, want error) {
 		t.Helper()
-		login.AuthType, login.Username, login.Secret = auth, user, secret.New(password)
+		login.AuthType, login.Username, login.Secret = auth, user, csiproxy.NewSecret(password)
 		id, err := sys.LoginISCSITarget(ctx, login)
 		d.want(what, err, want)
 		if err == nil {
@@ -180,9 +179,9 @@ func TestCHAP(t *testing.T) {
 	try("short password", win.ISCSICHAP, "user", "short", shortCHAPSecret)
 	try("mutual CHAP before the node has a secret", win.ISCSIMutualCHAP, "user", "target12target",
 		winerr.ISDSCAuthenticationFailed)
-	d.want("SetISCSIInitiatorCHAPSecret", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("node12node12")), nil)
-	d.want("with a short one", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("short")), shortCHAPSecret)
-	d.want("with none", sys.SetISCSIInitiatorCHAPSecret(ctx, secret.Text{}), shortCHAPSecret)
+	d.want("SetISCSIInitiatorCHAPSecret", sys.SetISCSIInitiatorCHAPSecret(ctx, csiproxy.NewSecret("node12node12")), nil)
+	d.want("with a short one", sys.SetISCSIInitiatorCHAPSecret(ctx, csiproxy.NewSecret("short")), shortCHAPSecret)
+	d.want("with none", sys.SetISCSIInitiatorCHAPSecret(ctx, csiproxy.Secret{}), shortCHAPSecret)
 	try("mutual CHAP", win.ISCSIMutualCHAP, "user", "target12target", nil)
 	try("CHAP with a mutual secret", win.ISCSICHAP, "user", "target12target", nil)
 
@@ -322,7 +321,7 @@ func TestErrors(t *testing.T) {
 				win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", Portal: portal})
 		},
 		"SetIScsiInitiatorCHAPSharedSecret": func() error {
-			return sys.SetISCSIInitiatorCHAPSecret(ctx, secret.New("node12node12"))
+			return sys.SetISCSIInitiatorCHAPSecret(ctx, csiproxy.NewSecret("node12node12"))
 		},
 	} {
 		d.fail(function, winerr.ISDSCServiceNotRunning)

@@ -11,14 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // system is Windows without the adapters that operations ask for new disks, and with the
@@ -43,7 +40,7 @@ func TestOperations(t *testing.T) {
 	d.addPersistentLogin(win.ISCSIPersistentLogin{Target: iqn, Initiator: "initiator", InitiatorPort: 1, Portal: other},
 		"symbolic")
 	d.call("DoubleSetLate", 2)
-	p := iscsi.Portal{Address: "[FD00::2]", Port: other.Port}
+	p := csiproxy.ISCSIPortal{Address: "[FD00::2]", Port: other.Port}
 
 	_, err := i.DiscoverTargetPortal(ctx, p)
 	d.want("DiscoverTargetPortal of an unknown portal", err, csiproxy.ErrNotFound)
@@ -51,20 +48,20 @@ func TestOperations(t *testing.T) {
 		d.want("AddTargetPortal", i.AddTargetPortal(ctx, p), nil)
 	}
 	found, err := i.DiscoverTargetPortal(ctx, p)
-	if diff := cmp.Diff([]iscsi.IQN{iqn}, found); err != nil || diff != "" {
+	if diff := cmp.Diff([]csiproxy.IQN{iqn}, found); err != nil || diff != "" {
 		t.Errorf("DiscoverTargetPortal: %v (-want +got)\n%s", err, diff)
 	}
-	auth := iscsi.Authentication{Type: iscsi.MutualCHAP, Username: "user", Secret: secret.New("target12target")}
+	auth := csiproxy.ISCSIAuthentication{Type: csiproxy.ISCSIMutualCHAP, Username: "user", Secret: csiproxy.NewSecret("target12target")}
 	err = i.ConnectTarget(ctx, p, iqn, auth)
 	if !errors.Is(err, csiproxy.ErrUnauthenticated) || !errors.Is(err, winerr.ISDSCAuthenticationFailed) {
 		t.Errorf("ConnectTarget before the node has a secret: %v", err)
 	}
-	d.want("SetMutualCHAPSecret", i.SetMutualCHAPSecret(ctx, secret.New("node12node12")), nil)
+	d.want("SetMutualCHAPSecret", i.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("node12node12")), nil)
 	for range 2 {
 		d.want("ConnectTarget", i.ConnectTarget(ctx, p, iqn, auth), nil)
 	}
 	disks, err := i.GetTargetDisks(ctx, p, iqn)
-	if diff := cmp.Diff([]disk.Number{10, 11, 12}, disks); err != nil || diff != "" {
+	if diff := cmp.Diff([]csiproxy.DiskNumber{10, 11, 12}, disks); err != nil || diff != "" {
 		t.Errorf("GetTargetDisks: %v (-want +got)\n%s", err, diff)
 	}
 	d.fail("LogoutIScsiTarget", winerr.ISDSCDeviceBusyOnSession) // which is tried again

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	iscsiwords "github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
 	"github.com/csi-proxy/csi-proxy/simnode"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/pkg/filesystem"
@@ -27,7 +25,7 @@ func TestShares(t *testing.T) {
 	const share, other, password = `\\filer\data`, `\\filer\other`, "a password"
 	sim.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "data"})
 	sim.AddSMBShare(simnode.SMBShare{Server: "filer", Name: "other"})
-	sim.SetSMBUser("filer", "app", secret.New(password))
+	sim.SetSMBUser("filer", "app", csiproxy.NewSecret(password))
 	files := must[*filesystem.Filesystem](t)(filesystem.New(filesystemapi.New()))
 	mappings := must[*smb.SMB](t)(smb.New(smbapi.New(), files))
 	mapped := func(share string) bool {
@@ -102,11 +100,11 @@ func TestISCSI(t *testing.T) {
 	sim, ctx := start(t), t.Context()
 	const iqn, mutual = "iqn.2001-04.com.example:a", "iqn.2001-04.com.example:b"
 	const address, password, own = "192.0.2.1", "target's secret", "node's secret.."
-	target := simnode.ISCSITarget{IQN: iqn, Portals: []iscsiwords.Portal{{Address: address, Port: 3260}},
-		CHAPUser: "user", CHAPSecret: secret.New(password), LUNs: []simnode.Disk{{SizeBytes: 1 << 30}, {SizeBytes: 2 << 30}}}
+	target := simnode.ISCSITarget{IQN: iqn, Portals: []csiproxy.ISCSIPortal{{Address: address, Port: 3260}},
+		CHAPUser: "user", CHAPSecret: csiproxy.NewSecret(password), LUNs: []simnode.Disk{{SizeBytes: 1 << 30}, {SizeBytes: 2 << 30}}}
 	sim.AddISCSITarget(target)
-	target.IQN, target.MutualSecret, target.LUNs = mutual, secret.New(own), []simnode.Disk{{SizeBytes: 3 << 30}}
-	target.Portals = []iscsiwords.Portal{{Address: address, Port: 3261}}
+	target.IQN, target.MutualSecret, target.LUNs = mutual, csiproxy.NewSecret(own), []simnode.Disk{{SizeBytes: 3 << 30}}
+	target.Portals = []csiproxy.ISCSIPortal{{Address: address, Port: 3261}}
 	sim.AddISCSITarget(target)
 	succeed(t, sim.Operations().System.StartService(ctx, "MSiSCSI"))
 	initiator := must[*iscsi.ISCSI](t)(iscsi.New(iscsiapi.New()))

@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	diskwords "github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/node"
 	"github.com/csi-proxy/csi-proxy/simnode"
-	"github.com/csi-proxy/csi-proxy/storage"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 	"github.com/kubernetes-csi/csi-proxy/v2/pkg/filesystem"
@@ -24,13 +22,13 @@ import (
 func stageReadOnly(t *testing.T, sim *simnode.Node, number uint32) {
 	t.Helper()
 	n := must[*node.Node](t)(host.Node())
-	selected := diskwords.Number(number)
+	selected := csiproxy.DiskNumber(number)
 	for _, readOnly := range []bool{false, true} {
-		must[storage.StagedVolume](t)(n.Storage.StageVolume(t.Context(),
-			storage.StageVolumeRequest{Disk: storage.Selector{Number: &selected}, StagingPath: staging, ReadOnly: readOnly}))
+		must[csiproxy.StagedVolume](t)(n.Storage.StageVolume(t.Context(),
+			csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{Number: &selected}, StagingPath: staging, ReadOnly: readOnly}))
 		if !readOnly {
-			must[storage.UnstagedVolume](t)(n.Storage.UnstageVolume(t.Context(),
-				storage.UnstageVolumeRequest{StagingPath: staging}))
+			must[csiproxy.UnstagedVolume](t)(n.Storage.UnstageVolume(t.Context(),
+				csiproxy.UnstageVolumeRequest{StagingPath: staging}))
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Options struct {
 	// It must survive a restart of the driver.
 	StateDir string
 	// DiskWait is how long NodeStageVolume waits for a disk to arrive, and NodeExpandVolume
-	// for one to grow. Default: storage.DefaultWait.
+	// for one to grow. Default: csiproxy.DefaultWait.
 	DiskWait time.Duration
 	// Cloud makes the driver serve the Controller too. Default: it doesn't.
 	Cloud *cloud.Cloud

@@ -14,11 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/driver/csinode"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // Parameters of a StorageClass, or volume attributes of a PersistentVolume, that
@@ -45,8 +42,8 @@ const (
 type source struct {
 	Type   string
 	Share  string // \\server\share[\directory]
-	Portal iscsi.Portal
-	IQN    iscsi.IQN
+	Portal csiproxy.ISCSIPortal
+	IQN    csiproxy.IQN
 	LUN    uint32
 }
 
@@ -69,24 +66,24 @@ func sourceOf(_ context.Context, r *csi.NodeStageVolumeRequest) (csinode.Source,
 	if err != nil {
 		return csinode.Source{}, err
 	}
-	user, password := r.Secrets[secretUsername], secret.New(r.Secrets[secretPassword])
+	user, password := r.Secrets[secretUsername], csiproxy.NewSecret(r.Secrets[secretPassword])
 	if s.Type == typeSMB {
-		return csinode.Source{Share: s.Share, Credentials: smb.Credentials{Username: user, Password: password}}, nil
+		return csinode.Source{Share: s.Share, Credentials: csiproxy.SMBCredentials{Username: user, Password: password}}, nil
 	}
 	format, err := csinode.FormatOptions(r.VolumeCapability.GetMount().GetFsType(), r.VolumeContext, sourceParameters...)
 	if err != nil {
 		return csinode.Source{}, err
 	}
-	volume := csinode.Source{Disk: storage.Selector{SerialNumber: r.VolumeId}, Format: format,
+	volume := csinode.Source{Disk: csiproxy.Selector{SerialNumber: r.VolumeId}, Format: format,
 		ReadOnly: r.PublishContext[publishReadOnly] == "true"}
 	if s.Type == typeISCSI {
-		volume.Disk = storage.Selector{ISCSI: &storage.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
+		volume.Disk = csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: s.Portal, IQN: s.IQN, LUN: s.LUN}}
 	}
 	if r.Secrets[secretPassword] != "" {
-		volume.Login.Type, volume.Login.Username, volume.Login.Secret = iscsi.OneWayCHAP, user, password
+		volume.Login.Type, volume.Login.Username, volume.Login.Secret = csiproxy.ISCSIOneWayCHAP, user, password
 	}
 	if mutual := r.Secrets[secretMutual]; mutual != "" {
-		volume.Login.Type, volume.Login.MutualSecret = iscsi.MutualCHAP, secret.New(mutual)
+		volume.Login.Type, volume.Login.MutualSecret = csiproxy.ISCSIMutualCHAP, csiproxy.NewSecret(mutual)
 	}
 	return volume, nil
 }
@@ -112,7 +109,7 @@ func parseSource(params map[string]string) (source, error) {
 		if err != nil {
 			return source{}, invalid("%s %q must be a number from 0", paramLUN, params[paramLUN])
 		}
-		return source{Type: typeISCSI, Portal: portal, IQN: iscsi.IQN(params[paramIQN]), LUN: uint32(lun)},
+		return source{Type: typeISCSI, Portal: portal, IQN: csiproxy.IQN(params[paramIQN]), LUN: uint32(lun)},
 			required(paramIQN, params[paramIQN])
 	default:
 		return source{}, invalid("%s %q must be %s, %s or %s", paramType, t, typeDisk, typeSMB, typeISCSI)
@@ -120,19 +117,19 @@ func parseSource(params map[string]string) (source, error) {
 }
 
 // parsePortal reads "192.0.2.1", "192.0.2.1:3260", "[2001:db8::1]:3260" or a host name.
-func parsePortal(text string) (iscsi.Portal, error) {
+func parsePortal(text string) (csiproxy.ISCSIPortal, error) {
 	if err := required(paramPortal, text); err != nil {
-		return iscsi.Portal{}, err
+		return csiproxy.ISCSIPortal{}, err
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil { // without a port
-		return iscsi.Portal{Address: strings.Trim(text, "[]"), Port: iscsi.DefaultPort}, nil
+		return csiproxy.ISCSIPortal{Address: strings.Trim(text, "[]"), Port: csiproxy.DefaultISCSIPort}, nil
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 || host == "" {
-		return iscsi.Portal{}, invalid("%s %q must have the form 192.0.2.1:3260", paramPortal, text)
+		return csiproxy.ISCSIPortal{}, invalid("%s %q must have the form 192.0.2.1:3260", paramPortal, text)
 	}
-	return iscsi.Portal{Address: host, Port: uint16(number)}, nil
+	return csiproxy.ISCSIPortal{Address: host, Port: uint16(number)}, nil
 }
 
 // invalid is the error for a request that is wrong in any state of the node.

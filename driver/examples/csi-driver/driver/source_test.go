@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-proxy/csi-proxy/iscsi"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 func TestParseSource(t *testing.T) {
 	const iqn = "iqn.2001-04.com.example:disk"
 	target := func(address string, port uint16) source {
-		return source{Type: typeISCSI, Portal: iscsi.Portal{Address: address, Port: port}, IQN: iqn}
+		return source{Type: typeISCSI, Portal: csiproxy.ISCSIPortal{Address: address, Port: port}, IQN: iqn}
 	}
 	lun := target("192.0.2.1", 3260)
 	lun.LUN = 300

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/daemon"
@@ -30,7 +30,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // served is a simulated node whose daemon drivers call. A driver may die after a call, and the
@@ -211,17 +210,17 @@ type beside struct {
 }
 
 // diskDrivers make a driver of the disk with a serial number, or with a disk number.
-var diskDrivers = map[string]func(n *served, serial string, number disk.Number) drivers.Driver{
-	"EBS": func(n *served, serial string, _ disk.Number) drivers.Driver {
+var diskDrivers = map[string]func(n *served, serial string, number csiproxy.DiskNumber) drivers.Driver{
+	"EBS": func(n *served, serial string, _ csiproxy.DiskNumber) drivers.Driver {
 		return drivers.NewEBS(n, func(ids drivers.DiskIDs) bool { return ids.SerialNumber == serial })
 	},
-	"GCE PD": func(n *served, serial string, _ disk.Number) drivers.Driver {
+	"GCE PD": func(n *served, serial string, _ csiproxy.DiskNumber) drivers.Driver {
 		return drivers.NewGCEPD(n, func(ids drivers.DiskIDs) bool { return ids.SerialNumber == serial })
 	},
-	"Azure Disk": func(n *served, _ string, number disk.Number) drivers.Driver {
-		return drivers.NewAzureDisk(n, func(d uint32, _ string) bool { return disk.Number(d) == number }, false)
+	"Azure Disk": func(n *served, _ string, number csiproxy.DiskNumber) drivers.Driver {
+		return drivers.NewAzureDisk(n, func(d uint32, _ string) bool { return csiproxy.DiskNumber(d) == number }, false)
 	},
-	"vSphere": func(n *served, serial string, _ disk.Number) drivers.Driver {
+	"vSphere": func(n *served, serial string, _ csiproxy.DiskNumber) drivers.Driver {
 		return drivers.NewVSphere(n, func(ids drivers.DiskIDs) bool { return ids.SerialNumber == serial }, own{n})
 	},
 }
@@ -247,7 +246,7 @@ var iscsiDrivers = map[string]func(n *served, iqn string) drivers.Driver{
 
 func neighbours() (all []beside) {
 	for name, newDriver := range diskDrivers {
-		attached := func(n *served, name string, partitions int) (number disk.Number, p *pod) {
+		attached := func(n *served, name string, partitions int) (number csiproxy.DiskNumber, p *pod) {
 			number = simtest.Attach(n.t, n.sim, winsim.DiskSpec{Serial: name})
 			if partitions > 0 {
 				simtest.Partition(n.t, n.sim, number, partitions)
@@ -323,7 +322,7 @@ func (n *served) sessionOf(iqn string) any {
 // onDisk stages the second volume of a disk, as a driver of local volumes does, and leaves the disk online.
 type onDisk struct {
 	drivers.Calls
-	disk disk.Number
+	disk csiproxy.DiskNumber
 }
 
 func (d onDisk) Stage(staging string) error {
@@ -353,7 +352,7 @@ func newServed(t *testing.T) *served {
 	for _, name := range []string{"data", "more"} {
 		simtest.Must(t, n.sim.SMB().AddShare(smbserver.Share{Server: "server", Name: name}))
 	}
-	simtest.Must(t, n.sim.SMB().SetUser("server", "user", secret.New("password")))
+	simtest.Must(t, n.sim.SMB().SetUser("server", "user", csiproxy.NewSecret("password")))
 	for _, name := range []string{"vol-1", "vol-2"} {
 		simtest.Must(t, n.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.2026-01.com.example:" + name,
 			Portals: []win.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}}}, winsim.DiskSpec{SizeBytes: 1 << 30, Serial: "lun-" + name}))

@@ -14,13 +14,8 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 
 const head = `// Copyright The CSI Proxy Authors.
@@ -33,28 +28,22 @@ package nodeops
 import (
 	"context"
 
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/filesystem"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/system"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 )
 `
 
 func main() {
 	log.SetFlags(0)
 	code := bytes.NewBufferString(head)
-	write(code, "Disk", reflect.TypeFor[disk.Operations]())
-	write(code, "Volume", reflect.TypeFor[volume.Operations]())
-	write(code, "Filesystem", reflect.TypeFor[filesystem.Operations]())
-	write(code, "SMB", reflect.TypeFor[smb.Operations]())
-	write(code, "ISCSI", reflect.TypeFor[iscsi.Operations]())
-	write(code, "System", reflect.TypeFor[system.Operations]())
-	write(code, "Storage", reflect.TypeFor[storage.Operations]())
+	write(code, "Disk", reflect.TypeFor[published.DiskOperations]())
+	write(code, "Volume", reflect.TypeFor[published.VolumeOperations]())
+	write(code, "Filesystem", reflect.TypeFor[published.FilesystemOperations]())
+	write(code, "SMB", reflect.TypeFor[published.SMBOperations]())
+	write(code, "ISCSI", reflect.TypeFor[published.ISCSIOperations]())
+	write(code, "System", reflect.TypeFor[published.SystemOperations]())
+	write(code, "Storage", reflect.TypeFor[csiproxy.StorageOperations]())
 	formatted, err := format.Source(code.Bytes())
 	if err == nil {
 		err = os.WriteFile(os.Args[1], formatted, 0o644)
@@ -84,8 +73,8 @@ func write(code *bytes.Buffer, group string, operations reflect.Type) {
 		}
 		fmt.Fprintf(code, `
 func (b bounded%s) %s(ctx context.Context%s) %s {
-	return %s(ctx, %q, func(ctx context.Context) %s { return b.Operations.%s(ctx%s) })
+	return %s(ctx, %q, func(ctx context.Context) %s { return b.%s.%s(ctx%s) })
 }
-`, group, method.Name, &parameters, result, run, method.Name, result, method.Name, &arguments)
+`, group, method.Name, &parameters, result, run, method.Name, result, operations.Name(), method.Name, &arguments)
 	}
 }

@@ -4,16 +4,12 @@
 package storagewire
 
 import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // EncodeSelector returns the message for a selector.
-func EncodeSelector(s storage.Selector) *storagev1alpha1.DiskSelector {
+func EncodeSelector(s csiproxy.Selector) *storagev1alpha1.DiskSelector {
 	m := &storagev1alpha1.DiskSelector{
 		Number:        (*uint32)(s.Number),
 		SerialNumber:  s.SerialNumber,
@@ -37,16 +33,16 @@ func EncodeSelector(s storage.Selector) *storagev1alpha1.DiskSelector {
 }
 
 // DecodeSelector returns the selector in a message.
-func DecodeSelector(m *storagev1alpha1.DiskSelector) (storage.Selector, error) {
+func DecodeSelector(m *storagev1alpha1.DiskSelector) (csiproxy.Selector, error) {
 	return decode(m, (*decoder).selector)
 }
 
-func (d *decoder) selector(m *storagev1alpha1.DiskSelector) storage.Selector {
+func (d *decoder) selector(m *storagev1alpha1.DiskSelector) csiproxy.Selector {
 	if m == nil {
-		return storage.Selector{}
+		return csiproxy.Selector{}
 	}
-	s := storage.Selector{
-		Number:        (*disk.Number)(m.Number),
+	s := csiproxy.Selector{
+		Number:        (*csiproxy.DiskNumber)(m.Number),
 		SerialNumber:  m.SerialNumber,
 		Identifier:    m.Identifier,
 		Adapter:       m.Adapter,
@@ -59,9 +55,9 @@ func (d *decoder) selector(m *storagev1alpha1.DiskSelector) storage.Selector {
 	}
 	if m.Iscsi != nil {
 		portal := m.Iscsi.GetPortal()
-		s.ISCSI = &storage.ISCSISelector{
-			Portal: iscsi.Portal{Address: portal.GetAddress(), Port: fit[uint16](d, "port", portal.GetPort())},
-			IQN:    iscsi.IQN(m.Iscsi.Iqn),
+		s.ISCSI = &csiproxy.ISCSISelector{
+			Portal: csiproxy.ISCSIPortal{Address: portal.GetAddress(), Port: fit[uint16](d, "port", portal.GetPort())},
+			IQN:    csiproxy.IQN(m.Iscsi.Iqn),
 			LUN:    m.Iscsi.Lun,
 		}
 	}
@@ -70,7 +66,7 @@ func (d *decoder) selector(m *storagev1alpha1.DiskSelector) storage.Selector {
 
 // EncodeStageVolumeRequest returns the message for a request. An authentication type that the API
 // doesn't have is csiproxy.ErrInvalidArgument.
-func EncodeStageVolumeRequest(r storage.StageVolumeRequest) (*storagev1alpha1.StageVolumeRequest, error) {
+func EncodeStageVolumeRequest(r csiproxy.StageVolumeRequest) (*storagev1alpha1.StageVolumeRequest, error) {
 	login, err := encodeLogin(r.Login)
 	if err != nil {
 		return nil, err
@@ -95,16 +91,16 @@ func EncodeStageVolumeRequest(r storage.StageVolumeRequest) (*storagev1alpha1.St
 }
 
 // DecodeStageVolumeRequest returns the request in a message.
-func DecodeStageVolumeRequest(m *storagev1alpha1.StageVolumeRequest) (storage.StageVolumeRequest, error) {
-	return decode(m, func(d *decoder, m *storagev1alpha1.StageVolumeRequest) storage.StageVolumeRequest {
-		return storage.StageVolumeRequest{
+func DecodeStageVolumeRequest(m *storagev1alpha1.StageVolumeRequest) (csiproxy.StageVolumeRequest, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.StageVolumeRequest) csiproxy.StageVolumeRequest {
+		return csiproxy.StageVolumeRequest{
 			Disk:        d.selector(m.Disk),
 			Login:       d.login(m.Login),
 			StagingPath: m.StagingPath,
 			Partition:   m.Partition,
 			ReadOnly:    m.ReadOnly,
-			Format: storage.FormatOptions{
-				FileSystem:          storage.FileSystem(m.Format.GetFileSystem()),
+			Format: csiproxy.FormatOptions{
+				FileSystem:          csiproxy.FileSystem(m.Format.GetFileSystem()),
 				AllocationUnitBytes: m.Format.GetAllocationUnitBytes(),
 				Label:               m.Format.GetLabel(),
 				NoShortNames:        m.Format.GetNoShortNames(),
@@ -117,9 +113,9 @@ func DecodeStageVolumeRequest(m *storagev1alpha1.StageVolumeRequest) (storage.St
 	})
 }
 
-func encodeLogin(l storage.Login) (*storagev1alpha1.ISCSILogin, error) {
+func encodeLogin(l csiproxy.ISCSILogin) (*storagev1alpha1.ISCSILogin, error) {
 	t := storagev1alpha1.AuthenticationType(l.Type)
-	if iscsi.AuthType(t) != l.Type || !isKnown(t) {
+	if csiproxy.ISCSIAuthType(t) != l.Type || !isKnown(t) {
 		return nil, unknownAuthentication(l.Type)
 	}
 	return &storagev1alpha1.ISCSILogin{
@@ -130,22 +126,22 @@ func encodeLogin(l storage.Login) (*storagev1alpha1.ISCSILogin, error) {
 	}, nil
 }
 
-func (d *decoder) login(m *storagev1alpha1.ISCSILogin) storage.Login {
+func (d *decoder) login(m *storagev1alpha1.ISCSILogin) csiproxy.ISCSILogin {
 	if !isKnown(m.GetType()) {
-		d.fail(unknownAuthentication(iscsi.AuthType(m.GetType())))
+		d.fail(unknownAuthentication(csiproxy.ISCSIAuthType(m.GetType())))
 	}
-	return storage.Login{
-		Authentication: iscsi.Authentication{
-			Type:     iscsi.AuthType(m.GetType()),
+	return csiproxy.ISCSILogin{
+		ISCSIAuthentication: csiproxy.ISCSIAuthentication{
+			Type:     csiproxy.ISCSIAuthType(m.GetType()),
 			Username: m.GetUsername(),
-			Secret:   secret.New(m.GetSecret()),
+			Secret:   csiproxy.NewSecret(m.GetSecret()),
 		},
-		MutualSecret: secret.New(m.GetMutualSecret()),
+		MutualSecret: csiproxy.NewSecret(m.GetMutualSecret()),
 	}
 }
 
 // EncodeUnstageVolumeRequest returns the message for a request.
-func EncodeUnstageVolumeRequest(r storage.UnstageVolumeRequest) *storagev1alpha1.UnstageVolumeRequest {
+func EncodeUnstageVolumeRequest(r csiproxy.UnstageVolumeRequest) *storagev1alpha1.UnstageVolumeRequest {
 	return &storagev1alpha1.UnstageVolumeRequest{
 		StagingPath: r.StagingPath,
 		Force:       r.Force,
@@ -154,9 +150,9 @@ func EncodeUnstageVolumeRequest(r storage.UnstageVolumeRequest) *storagev1alpha1
 }
 
 // DecodeUnstageVolumeRequest returns the request in a message.
-func DecodeUnstageVolumeRequest(m *storagev1alpha1.UnstageVolumeRequest) (storage.UnstageVolumeRequest, error) {
-	return decode(m, func(d *decoder, m *storagev1alpha1.UnstageVolumeRequest) storage.UnstageVolumeRequest {
-		return storage.UnstageVolumeRequest{
+func DecodeUnstageVolumeRequest(m *storagev1alpha1.UnstageVolumeRequest) (csiproxy.UnstageVolumeRequest, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.UnstageVolumeRequest) csiproxy.UnstageVolumeRequest {
+		return csiproxy.UnstageVolumeRequest{
 			StagingPath: m.StagingPath,
 			Force:       m.Force,
 			Disk:        d.selector(m.Disk),
@@ -165,7 +161,7 @@ func DecodeUnstageVolumeRequest(m *storagev1alpha1.UnstageVolumeRequest) (storag
 }
 
 // EncodeExpandVolumeRequest returns the message for a request.
-func EncodeExpandVolumeRequest(r storage.ExpandVolumeRequest) *storagev1alpha1.ExpandVolumeRequest {
+func EncodeExpandVolumeRequest(r csiproxy.ExpandVolumeRequest) *storagev1alpha1.ExpandVolumeRequest {
 	return &storagev1alpha1.ExpandVolumeRequest{
 		Path:             r.Path,
 		DiskSizeBytes:    r.DiskSizeBytes,
@@ -174,9 +170,9 @@ func EncodeExpandVolumeRequest(r storage.ExpandVolumeRequest) *storagev1alpha1.E
 }
 
 // DecodeExpandVolumeRequest returns the request in a message.
-func DecodeExpandVolumeRequest(m *storagev1alpha1.ExpandVolumeRequest) (storage.ExpandVolumeRequest, error) {
-	return decode(m, func(d *decoder, m *storagev1alpha1.ExpandVolumeRequest) storage.ExpandVolumeRequest {
-		return storage.ExpandVolumeRequest{
+func DecodeExpandVolumeRequest(m *storagev1alpha1.ExpandVolumeRequest) (csiproxy.ExpandVolumeRequest, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.ExpandVolumeRequest) csiproxy.ExpandVolumeRequest {
+		return csiproxy.ExpandVolumeRequest{
 			Path:          m.Path,
 			DiskSizeBytes: m.DiskSizeBytes,
 			Wait:          d.duration("wait_milliseconds", m.WaitMilliseconds),
@@ -185,7 +181,7 @@ func DecodeExpandVolumeRequest(m *storagev1alpha1.ExpandVolumeRequest) (storage.
 }
 
 // EncodeStageShareRequest returns the message for a request.
-func EncodeStageShareRequest(r storage.StageShareRequest) *storagev1alpha1.StageShareRequest {
+func EncodeStageShareRequest(r csiproxy.StageShareRequest) *storagev1alpha1.StageShareRequest {
 	return &storagev1alpha1.StageShareRequest{
 		RemotePath:  r.RemotePath,
 		StagingPath: r.StagingPath,
@@ -197,33 +193,33 @@ func EncodeStageShareRequest(r storage.StageShareRequest) *storagev1alpha1.Stage
 }
 
 // DecodeStageShareRequest returns the request in a message.
-func DecodeStageShareRequest(m *storagev1alpha1.StageShareRequest) storage.StageShareRequest {
-	return storage.StageShareRequest{
+func DecodeStageShareRequest(m *storagev1alpha1.StageShareRequest) csiproxy.StageShareRequest {
+	return csiproxy.StageShareRequest{
 		RemotePath:  m.RemotePath,
 		StagingPath: m.StagingPath,
-		Credentials: smb.Credentials{
+		Credentials: csiproxy.SMBCredentials{
 			Username: m.Credentials.GetUsername(),
-			Password: secret.New(m.Credentials.GetPassword()),
+			Password: csiproxy.NewSecret(m.Credentials.GetPassword()),
 		},
 	}
 }
 
 // EncodeUnstageShareRequest returns the message for a request.
-func EncodeUnstageShareRequest(r storage.UnstageShareRequest) *storagev1alpha1.UnstageShareRequest {
+func EncodeUnstageShareRequest(r csiproxy.UnstageShareRequest) *storagev1alpha1.UnstageShareRequest {
 	return &storagev1alpha1.UnstageShareRequest{StagingPath: r.StagingPath, RemotePath: r.RemotePath}
 }
 
 // DecodeUnstageShareRequest returns the request in a message.
-func DecodeUnstageShareRequest(m *storagev1alpha1.UnstageShareRequest) storage.UnstageShareRequest {
-	return storage.UnstageShareRequest{StagingPath: m.StagingPath, RemotePath: m.RemotePath}
+func DecodeUnstageShareRequest(m *storagev1alpha1.UnstageShareRequest) csiproxy.UnstageShareRequest {
+	return csiproxy.UnstageShareRequest{StagingPath: m.StagingPath, RemotePath: m.RemotePath}
 }
 
 // EncodeCheckVolumeRequest returns the message for a request.
-func EncodeCheckVolumeRequest(r storage.CheckVolumeRequest) *storagev1alpha1.CheckVolumeRequest {
+func EncodeCheckVolumeRequest(r csiproxy.CheckVolumeRequest) *storagev1alpha1.CheckVolumeRequest {
 	return &storagev1alpha1.CheckVolumeRequest{Path: r.Path, SpotFix: r.SpotFix}
 }
 
 // DecodeCheckVolumeRequest returns the request in a message.
-func DecodeCheckVolumeRequest(m *storagev1alpha1.CheckVolumeRequest) storage.CheckVolumeRequest {
-	return storage.CheckVolumeRequest{Path: m.Path, SpotFix: m.SpotFix}
+func DecodeCheckVolumeRequest(m *storagev1alpha1.CheckVolumeRequest) csiproxy.CheckVolumeRequest {
+	return csiproxy.CheckVolumeRequest{Path: m.Path, SpotFix: m.SpotFix}
 }

@@ -4,12 +4,9 @@
 package storagewire
 
 import (
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/storage"
-	"github.com/csi-proxy/csi-proxy/volume"
 )
 
 // text returns a text of a response. It may come from hardware: what isn't UTF-8 is replaced, since one
@@ -17,16 +14,16 @@ import (
 func text[T ~string](s T) string { return wire.ValidText(string(s)) }
 
 // EncodeDisks returns the response for disks.
-func EncodeDisks(disks []storage.Disk) *storagev1alpha1.ListDisksResponse {
+func EncodeDisks(disks []csiproxy.Disk) *storagev1alpha1.ListDisksResponse {
 	return &storagev1alpha1.ListDisksResponse{Disks: each(disks, encodeDisk)}
 }
 
 // DecodeDisks returns the disks in a response.
-func DecodeDisks(m *storagev1alpha1.ListDisksResponse) ([]storage.Disk, error) {
+func DecodeDisks(m *storagev1alpha1.ListDisksResponse) ([]csiproxy.Disk, error) {
 	return decode(m.Disks, (*decoder).disks)
 }
 
-func encodeDisk(d storage.Disk) *storagev1alpha1.Disk {
+func encodeDisk(d csiproxy.Disk) *storagev1alpha1.Disk {
 	m := &storagev1alpha1.Disk{
 		Number:         uint32(d.Number),
 		SizeBytes:      d.SizeBytes,
@@ -57,22 +54,22 @@ func encodeDisk(d storage.Disk) *storagev1alpha1.Disk {
 	return m
 }
 
-func (d *decoder) disks(all []*storagev1alpha1.Disk) []storage.Disk { return each(all, d.disk) }
+func (d *decoder) disks(all []*storagev1alpha1.Disk) []csiproxy.Disk { return each(all, d.disk) }
 
-func (d *decoder) disk(m *storagev1alpha1.Disk) storage.Disk {
-	described := storage.Disk{
-		Number:        disk.Number(m.GetNumber()),
+func (d *decoder) disk(m *storagev1alpha1.Disk) csiproxy.Disk {
+	described := csiproxy.Disk{
+		Number:        csiproxy.DiskNumber(m.GetNumber()),
 		SizeBytes:     m.GetSizeBytes(),
 		SerialNumber:  m.GetSerialNumber(),
 		Identifiers:   each(m.GetIdentifiers(), decodeIdentifier),
 		Vendor:        m.GetVendor(),
 		Product:       m.GetProduct(),
-		Bus:           storage.Bus(m.GetBus()),
-		Location:      storage.Location{Text: m.GetLocation(), NVMeNamespace: m.GetNvmeNamespace()},
+		Bus:           csiproxy.Bus(m.GetBus()),
+		Location:      csiproxy.Location{Text: m.GetLocation(), NVMeNamespace: m.GetNvmeNamespace()},
 		Online:        m.GetOnline(),
 		ReadOnly:      m.GetReadOnly(),
 		OfflineReason: m.GetOfflineReason(),
-		Style:         storage.PartitionStyle(m.GetPartitionStyle()),
+		Style:         csiproxy.PartitionStyle(m.GetPartitionStyle()),
 		DiskID:        m.GetDiskId(),
 		SystemReason:  m.GetSystemReason(),
 		Partitions:    each(m.GetPartitions(), decodePartition),
@@ -80,24 +77,24 @@ func (d *decoder) disk(m *storagev1alpha1.Disk) storage.Disk {
 		Driver:        m.GetDriver(),
 	}
 	if at := m.GetScsiAddress(); at != nil {
-		described.SCSI = &storage.SCSIAddress{Adapter: fit[uint8](d, "adapter", at.Adapter),
+		described.SCSI = &csiproxy.SCSIAddress{Adapter: fit[uint8](d, "adapter", at.Adapter),
 			Port: fit[uint8](d, "port", at.Port), Target: fit[uint8](d, "target", at.Target), LUN: fit[uint8](d, "lun", at.Lun)}
 	}
 	if lun := m.GetIscsi(); lun != nil {
-		described.ISCSI = &storage.ISCSILUN{IQN: iscsi.IQN(lun.Iqn), LUN: lun.Lun}
+		described.ISCSI = &csiproxy.ISCSILUN{IQN: csiproxy.IQN(lun.Iqn), LUN: lun.Lun}
 	}
 	return described
 }
 
-func encodeIdentifier(i storage.Identifier) *storagev1alpha1.Identifier {
+func encodeIdentifier(i csiproxy.Identifier) *storagev1alpha1.Identifier {
 	return &storagev1alpha1.Identifier{Kind: text(i.Kind), Text: text(i.Text)}
 }
 
-func decodeIdentifier(m *storagev1alpha1.Identifier) storage.Identifier {
-	return storage.Identifier{Kind: storage.IdentifierKind(m.GetKind()), Text: m.GetText()}
+func decodeIdentifier(m *storagev1alpha1.Identifier) csiproxy.Identifier {
+	return csiproxy.Identifier{Kind: csiproxy.IdentifierKind(m.GetKind()), Text: m.GetText()}
 }
 
-func encodePartition(p storage.Partition) *storagev1alpha1.Partition {
+func encodePartition(p csiproxy.Partition) *storagev1alpha1.Partition {
 	return &storagev1alpha1.Partition{
 		Number:      p.Number,
 		OffsetBytes: p.OffsetBytes,
@@ -111,13 +108,13 @@ func encodePartition(p storage.Partition) *storagev1alpha1.Partition {
 	}
 }
 
-func decodePartition(m *storagev1alpha1.Partition) storage.Partition {
-	return storage.Partition{
+func decodePartition(m *storagev1alpha1.Partition) csiproxy.Partition {
+	return csiproxy.Partition{
 		Number:      m.GetNumber(),
 		OffsetBytes: m.GetOffsetBytes(),
 		SizeBytes:   m.GetSizeBytes(),
 		Data:        m.GetData(),
-		VolumeID:    volume.ID(m.GetVolumeId()),
+		VolumeID:    csiproxy.VolumeID(m.GetVolumeId()),
 		FileSystem:  m.GetFileSystem(),
 		Label:       m.GetLabel(),
 		Paths:       m.GetPaths(),
@@ -126,7 +123,7 @@ func decodePartition(m *storagev1alpha1.Partition) storage.Partition {
 }
 
 // EncodeDiskChanges returns the response for changes.
-func EncodeDiskChanges(c storage.DiskChanges) *storagev1alpha1.WatchDisksResponse {
+func EncodeDiskChanges(c csiproxy.DiskChanges) *storagev1alpha1.WatchDisksResponse {
 	return &storagev1alpha1.WatchDisksResponse{
 		Removed: each(c.Removed, encodeDisk),
 		Added:   each(c.Added, encodeDisk),
@@ -135,14 +132,14 @@ func EncodeDiskChanges(c storage.DiskChanges) *storagev1alpha1.WatchDisksRespons
 }
 
 // DecodeDiskChanges returns the changes in a response.
-func DecodeDiskChanges(m *storagev1alpha1.WatchDisksResponse) (storage.DiskChanges, error) {
-	return decode(m, func(d *decoder, m *storagev1alpha1.WatchDisksResponse) storage.DiskChanges {
-		return storage.DiskChanges{Removed: d.disks(m.Removed), Added: d.disks(m.Added), Changed: d.disks(m.Changed)}
+func DecodeDiskChanges(m *storagev1alpha1.WatchDisksResponse) (csiproxy.DiskChanges, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.WatchDisksResponse) csiproxy.DiskChanges {
+		return csiproxy.DiskChanges{Removed: d.disks(m.Removed), Added: d.disks(m.Added), Changed: d.disks(m.Changed)}
 	})
 }
 
 // EncodeStagedVolume returns the response for a staged volume.
-func EncodeStagedVolume(v storage.StagedVolume) *storagev1alpha1.StageVolumeResponse {
+func EncodeStagedVolume(v csiproxy.StagedVolume) *storagev1alpha1.StageVolumeResponse {
 	return &storagev1alpha1.StageVolumeResponse{
 		DiskNumber:  uint32(v.Disk),
 		VolumeId:    text(v.VolumeID),
@@ -155,10 +152,10 @@ func EncodeStagedVolume(v storage.StagedVolume) *storagev1alpha1.StageVolumeResp
 }
 
 // DecodeStagedVolume returns the staged volume in a response.
-func DecodeStagedVolume(m *storagev1alpha1.StageVolumeResponse) storage.StagedVolume {
-	return storage.StagedVolume{
-		Disk:        disk.Number(m.DiskNumber),
-		VolumeID:    volume.ID(m.VolumeId),
+func DecodeStagedVolume(m *storagev1alpha1.StageVolumeResponse) csiproxy.StagedVolume {
+	return csiproxy.StagedVolume{
+		Disk:        csiproxy.DiskNumber(m.DiskNumber),
+		VolumeID:    csiproxy.VolumeID(m.VolumeId),
 		FileSystem:  m.FileSystem,
 		SizeBytes:   m.SizeBytes,
 		Partitioned: m.Partitioned,
@@ -168,7 +165,7 @@ func DecodeStagedVolume(m *storagev1alpha1.StageVolumeResponse) storage.StagedVo
 }
 
 // EncodeUnstagedVolume returns the response for an unstaged volume.
-func EncodeUnstagedVolume(v storage.UnstagedVolume) *storagev1alpha1.UnstageVolumeResponse {
+func EncodeUnstagedVolume(v csiproxy.UnstagedVolume) *storagev1alpha1.UnstageVolumeResponse {
 	return &storagev1alpha1.UnstageVolumeResponse{
 		Unmounted:   v.Unmounted,
 		DiskOffline: v.DiskOffline,
@@ -178,8 +175,8 @@ func EncodeUnstagedVolume(v storage.UnstagedVolume) *storagev1alpha1.UnstageVolu
 }
 
 // DecodeUnstagedVolume returns the unstaged volume in a response.
-func DecodeUnstagedVolume(m *storagev1alpha1.UnstageVolumeResponse) storage.UnstagedVolume {
-	return storage.UnstagedVolume{
+func DecodeUnstagedVolume(m *storagev1alpha1.UnstageVolumeResponse) csiproxy.UnstagedVolume {
+	return csiproxy.UnstagedVolume{
 		Unmounted:   m.Unmounted,
 		DiskOffline: m.DiskOffline,
 		LoggedOut:   m.LoggedOut,
@@ -188,17 +185,17 @@ func DecodeUnstagedVolume(m *storagev1alpha1.UnstageVolumeResponse) storage.Unst
 }
 
 // EncodeExpandedVolume returns the response for an expanded volume.
-func EncodeExpandedVolume(v storage.ExpandedVolume) *storagev1alpha1.ExpandVolumeResponse {
+func EncodeExpandedVolume(v csiproxy.ExpandedVolume) *storagev1alpha1.ExpandVolumeResponse {
 	return &storagev1alpha1.ExpandVolumeResponse{SizeBytes: v.SizeBytes, DiskSizeBytes: v.DiskSizeBytes, Grown: v.Grown}
 }
 
 // DecodeExpandedVolume returns the expanded volume in a response.
-func DecodeExpandedVolume(m *storagev1alpha1.ExpandVolumeResponse) storage.ExpandedVolume {
-	return storage.ExpandedVolume{SizeBytes: m.SizeBytes, DiskSizeBytes: m.DiskSizeBytes, Grown: m.Grown}
+func DecodeExpandedVolume(m *storagev1alpha1.ExpandVolumeResponse) csiproxy.ExpandedVolume {
+	return csiproxy.ExpandedVolume{SizeBytes: m.SizeBytes, DiskSizeBytes: m.DiskSizeBytes, Grown: m.Grown}
 }
 
 // EncodeVolume returns the message for a volume.
-func EncodeVolume(v storage.Volume) *storagev1alpha1.Volume {
+func EncodeVolume(v csiproxy.Volume) *storagev1alpha1.Volume {
 	return &storagev1alpha1.Volume{
 		VolumeId:            text(v.VolumeID),
 		Share:               text(v.Share),
@@ -218,14 +215,14 @@ func EncodeVolume(v storage.Volume) *storagev1alpha1.Volume {
 }
 
 // DecodeVolume returns the volume in a message.
-func DecodeVolume(m *storagev1alpha1.Volume) storage.Volume {
+func DecodeVolume(m *storagev1alpha1.Volume) csiproxy.Volume {
 	if m == nil {
-		return storage.Volume{}
+		return csiproxy.Volume{}
 	}
-	return storage.Volume{
-		VolumeID:            volume.ID(m.VolumeId),
+	return csiproxy.Volume{
+		VolumeID:            csiproxy.VolumeID(m.VolumeId),
 		Share:               m.Share,
-		Disk:                (*disk.Number)(m.DiskNumber),
+		Disk:                (*csiproxy.DiskNumber)(m.DiskNumber),
 		SerialNumber:        m.SerialNumber,
 		DiskID:              m.DiskId,
 		FileSystem:          m.FileSystem,
@@ -240,17 +237,17 @@ func DecodeVolume(m *storagev1alpha1.Volume) storage.Volume {
 	}
 }
 
-func encodeCondition(c storage.Condition) *storagev1alpha1.Condition {
+func encodeCondition(c csiproxy.Condition) *storagev1alpha1.Condition {
 	return &storagev1alpha1.Condition{Reason: text(c.Reason), Inaccessible: c.Inaccessible, Message: text(c.Message)}
 }
 
-func decodeCondition(m *storagev1alpha1.Condition) storage.Condition {
-	return storage.Condition{Reason: storage.Reason(m.GetReason()), Inaccessible: m.GetInaccessible(),
+func decodeCondition(m *storagev1alpha1.Condition) csiproxy.Condition {
+	return csiproxy.Condition{Reason: csiproxy.Reason(m.GetReason()), Inaccessible: m.GetInaccessible(),
 		Message: m.GetMessage()}
 }
 
 // EncodeVolumeList returns the response for a list.
-func EncodeVolumeList(l storage.VolumeList) *storagev1alpha1.ListVolumesResponse {
+func EncodeVolumeList(l csiproxy.VolumeList) *storagev1alpha1.ListVolumesResponse {
 	return &storagev1alpha1.ListVolumesResponse{
 		Mounts:           each(l.Mounts, encodeMount),
 		IncompleteReason: text(l.IncompleteReason),
@@ -258,14 +255,14 @@ func EncodeVolumeList(l storage.VolumeList) *storagev1alpha1.ListVolumesResponse
 }
 
 // DecodeVolumeList returns the list in a response.
-func DecodeVolumeList(m *storagev1alpha1.ListVolumesResponse) storage.VolumeList {
-	return storage.VolumeList{
+func DecodeVolumeList(m *storagev1alpha1.ListVolumesResponse) csiproxy.VolumeList {
+	return csiproxy.VolumeList{
 		Mounts:           each(m.Mounts, decodeMount),
 		IncompleteReason: m.IncompleteReason,
 	}
 }
 
-func encodeMount(mount storage.Mount) *storagev1alpha1.Mount {
+func encodeMount(mount csiproxy.Mount) *storagev1alpha1.Mount {
 	return &storagev1alpha1.Mount{
 		Kind:           text(mount.Kind),
 		Path:           text(mount.Path),
@@ -276,9 +273,9 @@ func encodeMount(mount storage.Mount) *storagev1alpha1.Mount {
 	}
 }
 
-func decodeMount(m *storagev1alpha1.Mount) storage.Mount {
-	return storage.Mount{
-		Kind:           storage.MountKind(m.GetKind()),
+func decodeMount(m *storagev1alpha1.Mount) csiproxy.Mount {
+	return csiproxy.Mount{
+		Kind:           csiproxy.MountKind(m.GetKind()),
 		Path:           m.GetPath(),
 		Target:         m.GetTarget(),
 		Volume:         DecodeVolume(m.GetVolume()),
@@ -288,7 +285,7 @@ func decodeMount(m *storagev1alpha1.Mount) storage.Mount {
 }
 
 // EncodeLeftovers returns the response for leftovers.
-func EncodeLeftovers(l storage.Leftovers) *storagev1alpha1.CleanUpResponse {
+func EncodeLeftovers(l csiproxy.Leftovers) *storagev1alpha1.CleanUpResponse {
 	return &storagev1alpha1.CleanUpResponse{
 		Leftovers:        each(l.Mounts, encodeLeftover),
 		IncompleteReason: text(l.IncompleteReason),
@@ -296,14 +293,14 @@ func EncodeLeftovers(l storage.Leftovers) *storagev1alpha1.CleanUpResponse {
 }
 
 // DecodeLeftovers returns the leftovers in a response.
-func DecodeLeftovers(m *storagev1alpha1.CleanUpResponse) storage.Leftovers {
-	return storage.Leftovers{
+func DecodeLeftovers(m *storagev1alpha1.CleanUpResponse) csiproxy.Leftovers {
+	return csiproxy.Leftovers{
 		Mounts:           each(m.Leftovers, decodeLeftover),
 		IncompleteReason: m.IncompleteReason,
 	}
 }
 
-func encodeLeftover(l storage.Leftover) *storagev1alpha1.Leftover {
+func encodeLeftover(l csiproxy.Leftover) *storagev1alpha1.Leftover {
 	return &storagev1alpha1.Leftover{
 		Kind:           text(l.Kind),
 		Path:           text(l.Path),
@@ -316,10 +313,10 @@ func encodeLeftover(l storage.Leftover) *storagev1alpha1.Leftover {
 	}
 }
 
-func decodeLeftover(m *storagev1alpha1.Leftover) storage.Leftover {
-	return storage.Leftover{
-		Mount: storage.Mount{
-			Kind:           storage.MountKind(m.GetKind()),
+func decodeLeftover(m *storagev1alpha1.Leftover) csiproxy.Leftover {
+	return csiproxy.Leftover{
+		Mount: csiproxy.Mount{
+			Kind:           csiproxy.MountKind(m.GetKind()),
 			Path:           m.GetPath(),
 			Target:         m.GetTarget(),
 			Volume:         DecodeVolume(m.GetVolume()),
@@ -332,17 +329,17 @@ func decodeLeftover(m *storagev1alpha1.Leftover) storage.Leftover {
 }
 
 // EncodeUnstagedShare returns the response for an unstaged share.
-func EncodeUnstagedShare(v storage.UnstagedShare) *storagev1alpha1.UnstageShareResponse {
+func EncodeUnstagedShare(v csiproxy.UnstagedShare) *storagev1alpha1.UnstageShareResponse {
 	return &storagev1alpha1.UnstageShareResponse{Unlinked: v.Unlinked, Unmapped: v.Unmapped}
 }
 
 // DecodeUnstagedShare returns the unstaged share in a response.
-func DecodeUnstagedShare(m *storagev1alpha1.UnstageShareResponse) storage.UnstagedShare {
-	return storage.UnstagedShare{Unlinked: m.Unlinked, Unmapped: m.Unmapped}
+func DecodeUnstagedShare(m *storagev1alpha1.UnstageShareResponse) csiproxy.UnstagedShare {
+	return csiproxy.UnstagedShare{Unlinked: m.Unlinked, Unmapped: m.Unmapped}
 }
 
 // EncodeCheckedVolume returns the response for a checked volume.
-func EncodeCheckedVolume(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
+func EncodeCheckedVolume(v csiproxy.CheckedVolume) *storagev1alpha1.CheckVolumeResponse {
 	return &storagev1alpha1.CheckVolumeResponse{
 		ErrorsFound:          v.ErrorsFound,
 		Fixed:                v.Fixed,
@@ -351,9 +348,9 @@ func EncodeCheckedVolume(v storage.CheckedVolume) *storagev1alpha1.CheckVolumeRe
 }
 
 // DecodeCheckedVolume returns the checked volume in a response.
-func DecodeCheckedVolume(m *storagev1alpha1.CheckVolumeResponse) (storage.CheckedVolume, error) {
-	return decode(m, func(d *decoder, m *storagev1alpha1.CheckVolumeResponse) storage.CheckedVolume {
-		return storage.CheckedVolume{
+func DecodeCheckedVolume(m *storagev1alpha1.CheckVolumeResponse) (csiproxy.CheckedVolume, error) {
+	return decode(m, func(d *decoder, m *storagev1alpha1.CheckVolumeResponse) csiproxy.CheckedVolume {
+		return csiproxy.CheckedVolume{
 			ErrorsFound: m.ErrorsFound,
 			Fixed:       m.Fixed,
 			Duration:    d.duration("duration_milliseconds", m.DurationMilliseconds),

@@ -1,7 +1,7 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagewire turns structs of package storage into messages of the API and back, for both
+// Package storagewire turns structs of the storage API into messages of the API and back, for both
 // ends of a call.
 //
 // Texts of requests are the caller's, and stay. Texts of responses are made valid UTF-8. A number in a
@@ -17,7 +17,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 )
 
 // decoder keeps the first error of those who decode parts of a message.
@@ -72,7 +71,7 @@ func isKnown(t storagev1alpha1.AuthenticationType) bool {
 	return known
 }
 
-func unknownAuthentication(t iscsi.AuthType) error {
+func unknownAuthentication(t csiproxy.ISCSIAuthType) error {
 	return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown AuthenticationType %d", t)
 }
 

@@ -22,9 +22,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	storagev1alpha1 "github.com/csi-proxy/csi-proxy/api/storage/v1alpha1"
 	"github.com/csi-proxy/csi-proxy/internal/lab/wiretest"
-	"github.com/csi-proxy/csi-proxy/iscsi"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/storage"
 )
 
 // thereAndBack tests a message, and the struct of its fields. Each field comes through, and none comes
@@ -117,8 +114,8 @@ func fill(t *testing.T, v reflect.Value, n *int, end string) {
 	t.Helper()
 	*n++
 	switch field := v.Addr().Interface().(type) {
-	case *secret.Text:
-		*field = secret.New("secret " + strconv.Itoa(*n))
+	case *csiproxy.Secret:
+		*field = csiproxy.NewSecret("secret " + strconv.Itoa(*n))
 		return
 	case *time.Duration:
 		*field = time.Duration(*n) * time.Second
@@ -157,7 +154,7 @@ func TestWait(t *testing.T) {
 		0: 0, time.Nanosecond: time.Millisecond, -1: -time.Millisecond, -time.Hour: -time.Millisecond,
 		time.Second + 1: time.Second,
 	} {
-		got, err := DecodeExpandVolumeRequest(EncodeExpandVolumeRequest(storage.ExpandVolumeRequest{Wait: wait}))
+		got, err := DecodeExpandVolumeRequest(EncodeExpandVolumeRequest(csiproxy.ExpandVolumeRequest{Wait: wait}))
 		if got.Wait != want || err != nil {
 			t.Errorf("%v: %v, %v, want %v", wait, got.Wait, err, want)
 		}
@@ -170,9 +167,9 @@ func TestWait(t *testing.T) {
 
 // What isn't known mustn't become something else: no CHAP, or another port.
 func TestRefusals(t *testing.T) {
-	for _, auth := range []iscsi.AuthType{7, 1 << 32} {
-		unknown := storage.Login{Authentication: iscsi.Authentication{Type: auth}}
-		_, err := EncodeStageVolumeRequest(storage.StageVolumeRequest{Login: unknown})
+	for _, auth := range []csiproxy.ISCSIAuthType{7, 1 << 32} {
+		unknown := csiproxy.ISCSILogin{ISCSIAuthentication: csiproxy.ISCSIAuthentication{Type: auth}}
+		_, err := EncodeStageVolumeRequest(csiproxy.StageVolumeRequest{Login: unknown})
 		if !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Error(auth, err)
 		}
@@ -191,13 +188,13 @@ func TestRefusals(t *testing.T) {
 
 // How to log in goes by what it means, whatever the numbers and names are at both ends.
 func TestLogin(t *testing.T) {
-	for auth, want := range map[iscsi.AuthType]storagev1alpha1.AuthenticationType{
-		iscsi.NoAuth:     storagev1alpha1.AuthenticationType_NONE,
-		iscsi.OneWayCHAP: storagev1alpha1.AuthenticationType_ONE_WAY_CHAP,
-		iscsi.MutualCHAP: storagev1alpha1.AuthenticationType_MUTUAL_CHAP,
+	for auth, want := range map[csiproxy.ISCSIAuthType]storagev1alpha1.AuthenticationType{
+		csiproxy.ISCSINoAuth:     storagev1alpha1.AuthenticationType_NONE,
+		csiproxy.ISCSIOneWayCHAP: storagev1alpha1.AuthenticationType_ONE_WAY_CHAP,
+		csiproxy.ISCSIMutualCHAP: storagev1alpha1.AuthenticationType_MUTUAL_CHAP,
 	} {
-		login := storage.Login{MutualSecret: secret.New("m"),
-			Authentication: iscsi.Authentication{Type: auth, Username: "u", Secret: secret.New("s")}}
+		login := csiproxy.ISCSILogin{MutualSecret: csiproxy.NewSecret("m"),
+			ISCSIAuthentication: csiproxy.ISCSIAuthentication{Type: auth, Username: "u", Secret: csiproxy.NewSecret("s")}}
 		want := &storagev1alpha1.ISCSILogin{Type: want, Username: "u", Secret: "s", MutualSecret: "m"}
 		if m, err := encodeLogin(login); !proto.Equal(m, want) || err != nil {
 			t.Errorf("%v, %v, want %v", m, err, want)
@@ -212,15 +209,15 @@ func TestLogin(t *testing.T) {
 func TestTextsOfResponsesAreMadeValid(t *testing.T) {
 	const bad = "\xff"
 	for _, m := range []proto.Message{
-		EncodeDisks(filled[[]storage.Disk](t, bad)), EncodeDiskChanges(filled[storage.DiskChanges](t, bad)),
-		EncodeStagedVolume(filled[storage.StagedVolume](t, bad)), EncodeVolume(filled[storage.Volume](t, bad)),
-		EncodeVolumeList(filled[storage.VolumeList](t, bad)), EncodeLeftovers(filled[storage.Leftovers](t, bad)),
+		EncodeDisks(filled[[]csiproxy.Disk](t, bad)), EncodeDiskChanges(filled[csiproxy.DiskChanges](t, bad)),
+		EncodeStagedVolume(filled[csiproxy.StagedVolume](t, bad)), EncodeVolume(filled[csiproxy.Volume](t, bad)),
+		EncodeVolumeList(filled[csiproxy.VolumeList](t, bad)), EncodeLeftovers(filled[csiproxy.Leftovers](t, bad)),
 	} {
 		if _, err := proto.Marshal(m); err != nil || !strings.Contains(prototext.Format(m), "\uFFFD") {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
-	if m := EncodeCheckVolumeRequest(storage.CheckVolumeRequest{Path: bad}); m.Path != bad {
+	if m := EncodeCheckVolumeRequest(csiproxy.CheckVolumeRequest{Path: bad}); m.Path != bad {
 		t.Errorf("%v", m)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"github.com/csi-proxy/csi-proxy/secret"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
 // SaltSize is the length of a salt in bytes.
@@ -30,7 +30,7 @@ func NewSalt() []byte {
 var Rounds = 4096
 
 // Hash returns what is kept of a secret: always the same for one text and salt.
-func Hash(text secret.Text, salt []byte) ([]byte, error) {
+func Hash(text csiproxy.Secret, salt []byte) ([]byte, error) {
 	hash, err := pbkdf2.Key(sha256.New, text.Reveal(), salt, Rounds, sha256.Size)
 	if err != nil {
 		return nil, fmt.Errorf("hash a secret: %w", err)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/gpt"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/sparse"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -48,7 +48,7 @@ type Record struct {
 	Target string        `json:",omitempty"` // IQN of the iSCSI target whose LUN it is
 	State  State
 	// Number is the disk number, win.NoNumber while there is none.
-	Number   disk.Number
+	Number   csiproxy.DiskNumber
 	Arriving bool // attached and seen by the adapter; its interface comes
 	// Size is the capacity in bytes; Seen the one that the disk driver has read.
 	Size, Seen int64

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -38,7 +38,7 @@ func (m *Manager) Records() []Record {
 // It returns the disk number, which a disk that Windows doesn't see yet will have, or
 // win.NoNumber for a path below a multipath disk.
 // A serial number that is attached already gives ErrorAlreadyExists.
-func (m *Manager) Attach(spec hardware.Disk) (disk.Number, error) {
+func (m *Manager) Attach(spec hardware.Disk) (csiproxy.DiskNumber, error) {
 	if spec.SCSI != nil && spec.SCSI.PortNumber == initiatorPort {
 		return win.NoNumber, refusal.New(winerr.ErrorBusy,
 			"attach disk%s: adapter %d is the iSCSI initiator, whose disks are the LUNs of its targets", quoted(spec.Serial),
@@ -97,7 +97,7 @@ func (m *Manager) giveNumber(d *Disk) {
 //
 // While a disk with the same ids is online, Windows gives the clone new ids as soon as that is online and
 // writable. One that is read-only it keeps offline.
-func (m *Manager) Clone(of disk.Number, spec hardware.Disk) (number disk.Number, err error) {
+func (m *Manager) Clone(of csiproxy.DiskNumber, spec hardware.Disk) (number csiproxy.DiskNumber, err error) {
 	number = win.NoNumber
 	err = m.on("clone", of, func(original *Disk) error {
 		if _, exists := m.withSerial(spec.Serial); exists {
@@ -131,7 +131,7 @@ func (m *Manager) withSerial(serial string) (*Disk, bool) {
 // What is open on the disk, or on a volume on it, dies, and all arrives anew. With
 // keepHandles it leads to the other disk from now on: that isn't to be expected of Windows,
 // but nothing that changes a disk may rely on it.
-func (m *Manager) Swap(number disk.Number, spec hardware.Disk, keepHandles bool) error {
+func (m *Manager) Swap(number csiproxy.DiskNumber, spec hardware.Disk, keepHandles bool) error {
 	return m.on("swap", number, func(d *Disk) error {
 		switch o, found := m.withSerial(spec.Serial); {
 		case found && o != d:
@@ -210,7 +210,7 @@ func (m *Manager) settleClone(d *Disk) {
 }
 
 // SetOfflineReason takes a disk offline as Windows does by itself, for a reason.
-func (m *Manager) SetOfflineReason(number disk.Number, reason win.OfflineReason) error {
+func (m *Manager) SetOfflineReason(number csiproxy.DiskNumber, reason win.OfflineReason) error {
 	return m.on("take offline", number, func(d *Disk) error {
 		if err := m.setAttributes(d, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}); err != nil {
 			return err
@@ -284,7 +284,7 @@ func (m *Manager) arrives(d *Disk) {
 
 // Detach pulls a disk out, even while it is in use. It is a detached disk then, with
 // its data.
-func (m *Manager) Detach(number disk.Number) error {
+func (m *Manager) Detach(number csiproxy.DiskNumber) error {
 	return m.on("detach", number, func(d *Disk) error {
 		switch {
 		case d.System:
@@ -406,7 +406,7 @@ func (m *Manager) withdraw(d *Disk) {
 }
 
 // Grow gives a disk more capacity. Windows sees it when it next asks for it.
-func (m *Manager) Grow(number disk.Number, sizeBytes int64) error {
+func (m *Manager) Grow(number csiproxy.DiskNumber, sizeBytes int64) error {
 	return m.on("grow", number, func(d *Disk) error {
 		if sizeBytes < d.Size || sizeBytes%d.SectorSize() != 0 {
 			return refusal.New(winerr.ErrorInvalidParameter,
@@ -428,12 +428,12 @@ func (d *Disk) grow(size int64) {
 }
 
 // SetAttributes changes attributes of a disk as an administrator does.
-func (m *Manager) SetAttributes(number disk.Number, a win.SetDiskAttributes) error {
+func (m *Manager) SetAttributes(number csiproxy.DiskNumber, a win.SetDiskAttributes) error {
 	return m.on("set attributes of", number, func(d *Disk) error { return m.setAttributes(d, a) })
 }
 
 // ReadImage reads bytes of a disk below Windows.
-func (m *Manager) ReadImage(number disk.Number, p []byte, off int64) error {
+func (m *Manager) ReadImage(number csiproxy.DiskNumber, p []byte, off int64) error {
 	return m.on("read image of", number, func(d *Disk) error {
 		if _, err := d.Image.ReadAt(p, off); err != nil {
 			return fmt.Errorf("%w: %w", err, winerr.ErrorInvalidParameter)
@@ -444,7 +444,7 @@ func (m *Manager) ReadImage(number disk.Number, p []byte, off int64) error {
 
 // WriteImage writes bytes of a disk below Windows, as another machine would: it
 // plants foreign data. Windows takes notice of a changed partition table.
-func (m *Manager) WriteImage(number disk.Number, p []byte, off int64) error {
+func (m *Manager) WriteImage(number csiproxy.DiskNumber, p []byte, off int64) error {
 	return m.on("write image of", number, func(d *Disk) error {
 		if _, err := d.Image.WriteAt(p, off); err != nil {
 			return fmt.Errorf("%w: %w", err, winerr.ErrorInvalidParameter)
@@ -456,7 +456,7 @@ func (m *Manager) WriteImage(number disk.Number, p []byte, off int64) error {
 
 // ExportImage writes the bytes of a disk to a new sparse file. The contents of the
 // simulated file systems' files are not among them.
-func (m *Manager) ExportImage(number disk.Number, file string) error {
+func (m *Manager) ExportImage(number csiproxy.DiskNumber, file string) error {
 	return m.on("export image of", number, func(d *Disk) (err error) {
 		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
@@ -475,7 +475,7 @@ func (m *Manager) ExportImage(number disk.Number, file string) error {
 }
 
 // on runs f on the disk with a number. Detached disks have none.
-func (m *Manager) on(what string, number disk.Number, f func(*Disk) error) error {
+func (m *Manager) on(what string, number csiproxy.DiskNumber, f func(*Disk) error) error {
 	d, ok := m.WithNumber(number)
 	if !ok {
 		return refusal.NotFound("disk", number.String())
@@ -487,7 +487,7 @@ func (m *Manager) on(what string, number disk.Number, f func(*Disk) error) error
 }
 
 // WithNumber finds the disk that has a number, or will have it.
-func (m *Manager) WithNumber(number disk.Number) (*Disk, bool) {
+func (m *Manager) WithNumber(number csiproxy.DiskNumber) (*Disk, bool) {
 	return m.Find(func(d *Disk) bool { return d.Number == number && number != win.NoNumber })
 }
 
@@ -506,7 +506,7 @@ func quoted(name string) string {
 func (m *Manager) Boot() []*Disk {
 	attached := slices.DeleteFunc(slices.Collect(m.All()), func(d *Disk) bool { return d.State == Detached })
 	slices.SortFunc(attached, (*Disk).compareAddress)
-	number := disk.Number(0)
+	number := csiproxy.DiskNumber(0)
 	for _, d := range attached {
 		d.State, d.Number, d.Arriving = Present, win.NoNumber, false
 		d.touch()

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -77,7 +77,7 @@ type Manager struct {
 	byID   map[uint64]*Disk
 	list   []*Disk // in the order of their ids
 	// unused is a number that no disk has had since the node started, as all above it.
-	unused disk.Number
+	unused csiproxy.DiskNumber
 	// dirty are the disks that have changes for the next commit, so that a call
 	// doesn't cost more on a node with more disks.
 	dirty map[*Disk]struct{}
@@ -127,12 +127,12 @@ func (m *Manager) Find(f func(*Disk) bool) (*Disk, bool) {
 
 // freeNumber is the number of the next disk: the lowest one that is free, or a fresh one,
 // which no disk has had.
-func (m *Manager) freeNumber(fresh bool) disk.Number {
-	n := disk.Number(0)
+func (m *Manager) freeNumber(fresh bool) csiproxy.DiskNumber {
+	n := csiproxy.DiskNumber(0)
 	if fresh {
 		n = m.unused
 	}
-	taken := map[disk.Number]bool{} // a disk on its way in has its number already
+	taken := map[csiproxy.DiskNumber]bool{} // a disk on its way in has its number already
 	for d := range m.All() {
 		taken[d.Number] = true
 	}
@@ -168,7 +168,7 @@ func (m *Manager) Ports() []byte {
 }
 
 // numbered reports whether a disk has a number, or will have it.
-func (m *Manager) numbered(n disk.Number) bool {
+func (m *Manager) numbered(n csiproxy.DiskNumber) bool {
 	_, taken := m.Find(func(d *Disk) bool { return d.Number == n })
 	return taken
 }
@@ -184,7 +184,7 @@ func (m *Manager) ByPath(path string) (*Disk, bool) {
 }
 
 // physicalDrive reads \\.\PhysicalDriveN.
-func physicalDrive(path string) (number disk.Number, ok bool) {
+func physicalDrive(path string) (number csiproxy.DiskNumber, ok bool) {
 	const prefix = "PhysicalDrive"
 	name, ok := strings.CutPrefix(path, `\\.\`)
 	if !ok {
@@ -195,7 +195,7 @@ func physicalDrive(path string) (number disk.Number, ok bool) {
 	}
 	digits := name[len(prefix):]
 	n, err := strconv.ParseUint(digits, 10, 32)
-	return disk.Number(n), err == nil && n != win.NoNumber && digits == strconv.FormatUint(n, 10)
+	return csiproxy.DiskNumber(n), err == nil && n != win.NoNumber && digits == strconv.FormatUint(n, 10)
 }
 
 // Dotted gives a device path the prefix \\.\, which means the same as \\?\.

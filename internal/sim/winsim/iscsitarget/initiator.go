@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const (
@@ -197,7 +197,7 @@ func (n *Network) hashed(l win.ISCSILogin) (login, error) {
 }
 
 // checkCHAPSecret checks the length of a secret for a connection without IPsec.
-func checkCHAPSecret(chap secret.Text) error {
+func checkCHAPSecret(chap csiproxy.Secret) error {
 	switch n := len(chap.Reveal()); {
 	case n < minCHAPSecret:
 		return winerr.ISDSCShortCHAPSecret
@@ -320,7 +320,7 @@ func (n *Network) SetPersistentLogin(l win.ISCSILogin) error {
 }
 
 // SetInitiatorCHAPSecret is SetIScsiInitiatorCHAPSharedSecret.
-func (n *Network) SetInitiatorCHAPSecret(chap secret.Text) error {
+func (n *Network) SetInitiatorCHAPSecret(chap csiproxy.Secret) error {
 	if err := checkCHAPSecret(chap); err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 	"slices"
 	"strings"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // LUNs are the disks of the targets, by the IQN of their target.
@@ -80,7 +80,9 @@ func (n *Network) Restore(r *statefile.Reader) error {
 	return nil
 }
 
-func (n *Network) hash(text secret.Text) ([]byte, error) { return credential.Hash(text, n.state.Salt) }
+func (n *Network) hash(text csiproxy.Secret) ([]byte, error) {
+	return credential.Hash(text, n.state.Salt)
+}
 
 // target finds a target by its name.
 func (n *Network) target(iqn string) (*target, bool) {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const iqn = "iqn.2026-01.com.example:vol1"
@@ -24,8 +24,8 @@ var (
 	portal1 = win.ISCSIPortal{Address: "10.61.169.28", Port: 3260}
 	portal2 = win.ISCSIPortal{Address: "fd00::28", Port: 3261}
 
-	chapSecret   = secret.New("target secret")
-	mutualSecret = secret.New("mutual secret")
+	chapSecret   = csiproxy.NewSecret("target secret")
+	mutualSecret = csiproxy.NewSecret("mutual secret")
 )
 
 // disks are LUNs of which nothing is asked here: the node's tests have real ones.
@@ -124,15 +124,15 @@ func TestCHAPErrors(t *testing.T) {
 	newTarget(t, n, Target{CHAPUser: "user", CHAPSecret: chapSecret, MutualSecret: mutualSecret})
 	newTarget(t, n, Target{IQN: "iqn.open"})
 	must(t, n.AddSendTargetPortal(portal1))
-	short, long := secret.New("short"), secret.New("longer than sixteen")
+	short, long := csiproxy.NewSecret("short"), csiproxy.NewSecret("longer than sixteen")
 	for what, test := range map[string]struct {
 		target string
 		auth   win.ISCSIAuthType
-		secret secret.Text
+		secret csiproxy.Secret
 		want   winerr.Errno
 	}{
 		"short secret":          {iqn, win.ISCSICHAP, short, winerr.ISDSCShortCHAPSecret},
-		"no secret":             {iqn, win.ISCSICHAP, secret.Text{}, winerr.ISDSCShortCHAPSecret},
+		"no secret":             {iqn, win.ISCSICHAP, csiproxy.Secret{}, winerr.ISDSCShortCHAPSecret},
 		"long secret":           {iqn, win.ISCSICHAP, long, winerr.ISDSCInvalidCHAPSecret},
 		"mutual without secret": {iqn, win.ISCSIMutualCHAP, chapSecret, winerr.ISDSCAuthInfoUnavailable},
 		"CHAP of none":          {"iqn.open", win.ISCSICHAP, chapSecret, winerr.ISDSCAuthenticationFailed},

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Target is a target on the node's network.
@@ -24,11 +24,11 @@ type Target struct {
 	// CHAPUser is the user that the target accepts, with CHAPSecret. If it is "", the
 	// target accepts anybody, without CHAP.
 	CHAPUser   string
-	CHAPSecret secret.Text // 12 to 16 bytes
+	CHAPSecret csiproxy.Secret // 12 to 16 bytes
 	// MutualSecret is the secret with which the target proves its identity; the
 	// initiator's own secret must be the same text. If it is empty, the target can't
 	// prove its identity.
-	MutualSecret secret.Text
+	MutualSecret csiproxy.Secret
 }
 
 // PortalState is a portal on the node's network.

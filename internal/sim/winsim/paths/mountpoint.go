@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/volumes"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -103,7 +103,7 @@ func (s *Space) VolumeNameAt(mountPoint string) (string, error) {
 }
 
 // parsePartitionPath reads \\?\GLOBALROOT\Device\HarddiskN\PartitionP\.
-func parsePartitionPath(path string) (number disk.Number, partition uint32, ok bool) {
+func parsePartitionPath(path string) (number csiproxy.DiskNumber, partition uint32, ok bool) {
 	var tail string
 	n, err := fmt.Sscanf(strings.ToLower(path), `\\?\globalroot\device\harddisk%d\partition%d%s`, &number, &partition, &tail)
 	return number, partition, err == nil && n == 3 && tail == `\`

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
@@ -72,7 +72,7 @@ func SocketDir(t testing.TB) string {
 }
 
 // Attach attaches a disk, of 10 GiB if the spec doesn't say.
-func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) disk.Number {
+func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) csiproxy.DiskNumber {
 	t.Helper()
 	if spec.SizeBytes == 0 {
 		spec.SizeBytes = 10 << 30
@@ -84,19 +84,19 @@ func Attach(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) disk.Number 
 
 // Partition gives a raw disk a GPT with so many data partitions of 1 GiB, one after
 // the other from 16 MiB on. Their volumes may not be there yet.
-func Partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int) {
+func Partition(t testing.TB, sys *winsim.System, number csiproxy.DiskNumber, partitions int) {
 	t.Helper()
 	partition(t, sys, number, partitions, win.GPTAttributeNoDriveLetter)
 }
 
 // PartitionWithLetters is Partition with partitions as another machine makes them: Windows gives their
 // volumes drive letters by itself.
-func PartitionWithLetters(t testing.TB, sys *winsim.System, number disk.Number, partitions int) {
+func PartitionWithLetters(t testing.TB, sys *winsim.System, number csiproxy.DiskNumber, partitions int) {
 	t.Helper()
 	partition(t, sys, number, partitions, 0)
 }
 
-func partition(t testing.TB, sys *winsim.System, number disk.Number, partitions int, attributes uint64) {
+func partition(t testing.TB, sys *winsim.System, number csiproxy.DiskNumber, partitions int, attributes uint64) {
 	t.Helper()
 	h, err := sys.OpenDevice(t.Context(), fmt.Sprintf(`\\.\PhysicalDrive%d`, number), win.GenericRead|win.GenericWrite)
 	Must(t, err)
@@ -117,7 +117,7 @@ func partition(t testing.TB, sys *winsim.System, number disk.Number, partitions 
 
 // Volume attaches a disk with one formatted volume, and returns its name,
 // \\?\Volume{guid}\, and the number of the disk.
-func Volume(t testing.TB, sys *winsim.System) (name string, number disk.Number) {
+func Volume(t testing.TB, sys *winsim.System) (name string, number csiproxy.DiskNumber) {
 	t.Helper()
 	number = Attach(t, sys, winsim.DiskSpec{})
 	Partition(t, sys, number, 1)
@@ -132,7 +132,7 @@ func Volume(t testing.TB, sys *winsim.System) (name string, number disk.Number) 
 
 // Lettered attaches a disk with one formatted volume that another machine has made, and to
 // which Windows gave a drive letter by itself when it arrived.
-func Lettered(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) (name string, number disk.Number, letter string) {
+func Lettered(t testing.TB, sys *winsim.System, spec winsim.DiskSpec) (name string, number csiproxy.DiskNumber, letter string) {
 	t.Helper()
 	spec.SizeBytes = cmp.Or(spec.SizeBytes, 10<<30)
 	number = Attach(t, sys, spec)

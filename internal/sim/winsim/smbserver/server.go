@@ -10,12 +10,12 @@ import (
 	"maps"
 	"slices"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/credential"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 // Share is a share of a server.
@@ -78,7 +78,7 @@ func (sh *share) allows(user string) bool {
 
 // hash is what is kept of a password. It is the same again for the same user and
 // password.
-func (sv *host) hash(user string, password secret.Text) ([]byte, error) {
+func (sv *host) hash(user string, password csiproxy.Secret) ([]byte, error) {
 	return credential.Hash(password, append(slices.Clone(sv.Salt), winname.Upper(user)...))
 }
 
@@ -169,7 +169,7 @@ func (n *Network) RemoveShare(server, name string) error {
 // has to be named in the same way, with a domain or without, when a mapping is
 // made. An empty name or password gives ErrorInvalidParameter, no such server
 // ErrorNotFound.
-func (n *Network) SetUser(server, name string, password secret.Text) error {
+func (n *Network) SetUser(server, name string, password csiproxy.Secret) error {
 	return n.change("set user of", server, func(sv *host) error {
 		if err := checkUser(name); err != nil {
 			return err

@@ -11,19 +11,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/statefile"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/secret"
 )
 
 const mapped = `\\server\share`
 
 var (
-	password    = secret.New("passw0rd-of-the-test")
+	password    = csiproxy.NewSecret("passw0rd-of-the-test")
 	credentials = win.SMBMappingOptions{Username: "user", Password: password}
 )
 
@@ -64,9 +64,9 @@ func TestCreateMapping(t *testing.T) {
 		change(&o)
 		return o
 	}
-	otherPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("other") })
+	otherPassword := with(func(o *win.SMBMappingOptions) { o.Password = csiproxy.NewSecret("other") })
 	otherUser := with(func(o *win.SMBMappingOptions) { o.Username = "other" })
-	upperPassword := with(func(o *win.SMBMappingOptions) { o.Password = secret.New("PASSW0RD-OF-THE-TEST") })
+	upperPassword := with(func(o *win.SMBMappingOptions) { o.Password = csiproxy.NewSecret("PASSW0RD-OF-THE-TEST") })
 	for _, tc := range []struct {
 		name, path string
 		options    win.SMBMappingOptions
@@ -113,7 +113,7 @@ func TestCredentialConflict(t *testing.T) {
 	const second = `\\SERVER\second`
 	must(t, n.AddShare(Share{Server: "server", Name: "second"}))
 	must(t, n.AddShare(Share{Server: "elsewhere", Name: "share"}))
-	newPassword := secret.New("new")
+	newPassword := csiproxy.NewSecret("new")
 	must(t, n.SetUser("server", "other", newPassword))
 	must(t, n.SetUser("elsewhere", "other", newPassword))
 	other := win.SMBMappingOptions{Username: "other", Password: newPassword}
@@ -200,7 +200,7 @@ func TestControlErrors(t *testing.T) {
 		"share of no server": {n.RemoveShare("other", "share"), winerr.ErrorNotFound},
 		"no user name":       {n.SetUser("server", "", password), winerr.ErrorInvalidParameter},
 		"user's name":        {n.SetUser("server", "\xff", password), winerr.ErrorInvalidParameter},
-		"no password":        {n.SetUser("server", "x", secret.Text{}), winerr.ErrorInvalidParameter},
+		"no password":        {n.SetUser("server", "x", csiproxy.Secret{}), winerr.ErrorInvalidParameter},
 		"user of no server":  {n.SetUser("other", "x", password), winerr.ErrorNotFound},
 		"no such user":       {n.RemoveUser("server", "x"), winerr.ErrorNotFound},
 		"no such server":     {n.SetState("other", State{}), winerr.ErrorNotFound},
@@ -218,7 +218,7 @@ func TestDisconnect(t *testing.T) {
 	for what, change := range map[string]func(n *Network) error{
 		"mapping removed":  func(n *Network) error { return n.RemoveMapping(mapped) },
 		"share removed":    func(n *Network) error { return n.RemoveShare("SERVER", "SHARE") },
-		"password changed": func(n *Network) error { return n.SetUser("server", "USER", secret.New("other")) },
+		"password changed": func(n *Network) error { return n.SetUser("server", "USER", csiproxy.NewSecret("other")) },
 		"user removed":     func(n *Network) error { return n.RemoveUser("server", "user") },
 		"server down":      func(n *Network) error { return n.SetState("SERVER", State{Unreachable: true}) },
 	} {

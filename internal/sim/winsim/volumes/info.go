@@ -4,14 +4,14 @@
 package volumes
 
 import (
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Info is what the control calls say of a volume.
 type Info struct {
 	Name       string // \\?\Volume{guid}\
-	DiskNumber disk.Number
+	DiskNumber csiproxy.DiskNumber
 	Partition  uint32
 	Paths      []string // where it is mounted
 	Offline    bool

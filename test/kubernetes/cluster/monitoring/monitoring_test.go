@@ -27,11 +27,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/disk"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 )
 
 const (
@@ -149,12 +147,12 @@ func startNode(t *testing.T) *node {
 }
 
 // stage stages a volume, maps a share, and returns the disk's number.
-func (n *node) stage(ctx context.Context, i int) (disk.Number, error) {
+func (n *node) stage(ctx context.Context, i int) (csiproxy.DiskNumber, error) {
 	attached, err := simv1.Call[simv1.DiskNumber](ctx, n.sim, "AttachDisk", &simv1.DiskHardware{SizeBytes: 1 << 30})
 	if err != nil {
 		return 0, err
 	}
-	number := disk.Number(attached.GetDiskNumber())
+	number := csiproxy.DiskNumber(attached.GetDiskNumber())
 	if err := n.Disk.PartitionDisk(ctx, number); err != nil {
 		return 0, err
 	}
@@ -166,7 +164,7 @@ func (n *node) stage(ctx context.Context, i int) (disk.Number, error) {
 		return 0, err
 	}
 	share := fmt.Sprintf("share-%d", i)
-	user := smb.Credentials{Username: "user", Password: secret.New("password")}
+	user := csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}
 	if _, err := simv1.Call[simv1.Empty](ctx, n.sim, "AddSmbShare",
 		&simv1.SmbShare{Server: "files", Name: share}); err != nil {
 		return 0, err
@@ -323,7 +321,7 @@ func TestDashboardAndAlert(t *testing.T) {
 	n := startNode(t)
 	p := startPrometheus(t, n)
 	ctx := t.Context()
-	var number disk.Number
+	var number csiproxy.DiskNumber
 	for i := range 4 {
 		var err error
 		if number, err = n.stage(ctx, i); err != nil {

@@ -9,9 +9,7 @@ import (
 	"fmt"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/disk"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/storage"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
@@ -70,17 +68,17 @@ func (d DiskAPI) ListDiskLocations() (map[uint32]DiskLocation, error) {
 }
 
 // describe returns what the storage group knows of a disk.
-func (d DiskAPI) describe(diskNumber uint32) (storage.Disk, error) {
-	number := disk.Number(diskNumber)
-	return host.Get(d.in, func(ctx context.Context, n *node.Node) (storage.Disk, error) {
-		found, err := n.Storage.ListDisks(ctx, storage.Selector{Number: &number})
+func (d DiskAPI) describe(diskNumber uint32) (csiproxy.Disk, error) {
+	number := csiproxy.DiskNumber(diskNumber)
+	return host.Get(d.in, func(ctx context.Context, n *node.Node) (csiproxy.Disk, error) {
+		found, err := n.Storage.ListDisks(ctx, csiproxy.Selector{Number: &number})
 		switch {
 		case err != nil:
-			return storage.Disk{}, err
+			return csiproxy.Disk{}, err
 		case len(found) == 0:
-			return storage.Disk{}, csiproxy.Errorf(csiproxy.ErrNotFound, "there is no disk %d", diskNumber)
+			return csiproxy.Disk{}, csiproxy.Errorf(csiproxy.ErrNotFound, "there is no disk %d", diskNumber)
 		case found[0].Error != "": // what it doesn't tell must not be taken for a raw disk
-			return storage.Disk{}, csiproxy.Errorf(csiproxy.ErrUnavailable, "disk %d: %s", diskNumber, found[0].Error)
+			return csiproxy.Disk{}, csiproxy.Errorf(csiproxy.ErrUnavailable, "disk %d: %s", diskNumber, found[0].Error)
 		}
 		return found[0], nil
 	})
@@ -88,7 +86,7 @@ func (d DiskAPI) describe(diskNumber uint32) (storage.Disk, error) {
 
 func (d DiskAPI) IsDiskInitialized(diskNumber uint32) (bool, error) {
 	one, err := d.describe(diskNumber)
-	return err == nil && one.Style != storage.RAW, err
+	return err == nil && one.Style != csiproxy.PartitionStyleRAW, err
 }
 
 // InitializeDisk implements [HostAPI]. It makes the data partition, too: CSI Proxy looks for
@@ -113,7 +111,7 @@ func (d DiskAPI) CreateBasicPartition(diskNumber uint32) error { return d.partit
 
 func (d DiskAPI) partition(diskNumber uint32) error {
 	return host.Do(d.in, func(ctx context.Context, n *node.Node) error {
-		return n.Disk.PartitionDisk(ctx, disk.Number(diskNumber))
+		return n.Disk.PartitionDisk(ctx, csiproxy.DiskNumber(diskNumber))
 	})
 }
 
@@ -137,20 +135,20 @@ func (d DiskAPI) ListDiskIDs() (map[uint32]DiskIDs, error) {
 
 func (d DiskAPI) GetDiskStats(diskNumber uint32) (int64, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (int64, error) {
-		stats, err := n.Disk.GetDiskStats(ctx, disk.Number(diskNumber))
+		stats, err := n.Disk.GetDiskStats(ctx, csiproxy.DiskNumber(diskNumber))
 		return stats.SizeBytes, err
 	})
 }
 
 func (d DiskAPI) SetDiskState(diskNumber uint32, isOnline bool) error {
 	return host.Do(d.in, func(ctx context.Context, n *node.Node) error {
-		return n.Disk.SetDiskState(ctx, disk.Number(diskNumber), isOnline)
+		return n.Disk.SetDiskState(ctx, csiproxy.DiskNumber(diskNumber), isOnline)
 	})
 }
 
 func (d DiskAPI) GetDiskState(diskNumber uint32) (bool, error) {
 	return host.Get(d.in, func(ctx context.Context, n *node.Node) (bool, error) {
-		return n.Disk.GetDiskState(ctx, disk.Number(diskNumber))
+		return n.Disk.GetDiskState(ctx, csiproxy.DiskNumber(diskNumber))
 	})
 }
 

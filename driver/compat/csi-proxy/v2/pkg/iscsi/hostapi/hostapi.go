@@ -9,9 +9,8 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/iscsi"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/secret"
+	"github.com/csi-proxy/csi-proxy/published"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
@@ -42,32 +41,32 @@ func New() HostAPI { return iscsiAPI{} }
 // WithContext returns the same initiator, for calls that end with ctx.
 func (iscsiAPI) WithContext(ctx context.Context) HostAPI { return iscsiAPI{host.In(ctx)} }
 
-func (i iscsiAPI) do(f func(ctx context.Context, initiator iscsi.Operations) error) error {
+func (i iscsiAPI) do(f func(ctx context.Context, initiator published.ISCSIOperations) error) error {
 	return host.Do(i.in, func(ctx context.Context, n *node.Node) error { return f(ctx, n.ISCSI) })
 }
 
 // at calls f with a portal.
 func (i iscsiAPI) at(p *TargetPortal,
-	f func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error) error {
+	f func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error) error {
 	switch {
 	case p == nil:
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the portal is missing")
 	case p.Port > 65535:
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the port %d is more than 65535", p.Port)
 	}
-	return i.do(func(ctx context.Context, initiator iscsi.Operations) error {
-		return f(ctx, initiator, iscsi.Portal{Address: p.Address, Port: uint16(p.Port)})
+	return i.do(func(ctx context.Context, initiator published.ISCSIOperations) error {
+		return f(ctx, initiator, csiproxy.ISCSIPortal{Address: p.Address, Port: uint16(p.Port)})
 	})
 }
 
 func (i iscsiAPI) AddTargetPortal(portal *TargetPortal) error {
-	return i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
+	return i.at(portal, func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error {
 		return initiator.AddTargetPortal(ctx, p)
 	})
 }
 
 func (i iscsiAPI) DiscoverTargetPortal(portal *TargetPortal) (iqns []string, err error) {
-	err = i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
+	err = i.at(portal, func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error {
 		found, err := initiator.DiscoverTargetPortal(ctx, p)
 		iqns = host.Strings(found)
 		return err
@@ -76,7 +75,7 @@ func (i iscsiAPI) DiscoverTargetPortal(portal *TargetPortal) (iqns []string, err
 }
 
 func (i iscsiAPI) ListTargetPortals() (portals []TargetPortal, err error) {
-	err = i.do(func(ctx context.Context, initiator iscsi.Operations) error {
+	err = i.do(func(ctx context.Context, initiator published.ISCSIOperations) error {
 		known, err := initiator.ListTargetPortals(ctx)
 		for _, p := range known {
 			portals = append(portals, TargetPortal{p.Address, uint32(p.Port)})
@@ -87,14 +86,14 @@ func (i iscsiAPI) ListTargetPortals() (portals []TargetPortal, err error) {
 }
 
 func (i iscsiAPI) RemoveTargetPortal(portal *TargetPortal) error {
-	return i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
+	return i.at(portal, func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error {
 		return initiator.RemoveTargetPortal(ctx, p)
 	})
 }
 
 // The published names of the ways to log in.
-var authTypes = map[string]iscsi.AuthType{
-	"NONE": iscsi.NoAuth, "ONEWAYCHAP": iscsi.OneWayCHAP, "MUTUALCHAP": iscsi.MutualCHAP,
+var authTypes = map[string]csiproxy.ISCSIAuthType{
+	"NONE": csiproxy.ISCSINoAuth, "ONEWAYCHAP": csiproxy.ISCSIOneWayCHAP, "MUTUALCHAP": csiproxy.ISCSIMutualCHAP,
 }
 
 func (i iscsiAPI) ConnectTarget(portal *TargetPortal, iqn string, authType string, chapUser string,
@@ -104,22 +103,22 @@ func (i iscsiAPI) ConnectTarget(portal *TargetPortal, iqn string, authType strin
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument,
 			"the authentication type is %q; it must be NONE, ONEWAYCHAP or MUTUALCHAP", authType)
 	}
-	return i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
-		a := iscsi.Authentication{Type: auth, Username: chapUser, Secret: secret.New(chapSecret)}
-		return initiator.ConnectTarget(ctx, p, iscsi.IQN(iqn), a)
+	return i.at(portal, func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error {
+		a := csiproxy.ISCSIAuthentication{Type: auth, Username: chapUser, Secret: csiproxy.NewSecret(chapSecret)}
+		return initiator.ConnectTarget(ctx, p, csiproxy.IQN(iqn), a)
 	})
 }
 
 func (i iscsiAPI) DisconnectTarget(portal *TargetPortal, iqn string) error {
-	return i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
-		return initiator.DisconnectTarget(ctx, p, iscsi.IQN(iqn))
+	return i.at(portal, func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error {
+		return initiator.DisconnectTarget(ctx, p, csiproxy.IQN(iqn))
 	})
 }
 
 // GetTargetDisks returns the numbers of a target's disks, in decimal.
 func (i iscsiAPI) GetTargetDisks(portal *TargetPortal, iqn string) (numbers []string, err error) {
-	err = i.at(portal, func(ctx context.Context, initiator iscsi.Operations, p iscsi.Portal) error {
-		disks, err := initiator.GetTargetDisks(ctx, p, iscsi.IQN(iqn))
+	err = i.at(portal, func(ctx context.Context, initiator published.ISCSIOperations, p csiproxy.ISCSIPortal) error {
+		disks, err := initiator.GetTargetDisks(ctx, p, csiproxy.IQN(iqn))
 		for _, n := range disks {
 			numbers = append(numbers, n.String())
 		}
@@ -129,7 +128,7 @@ func (i iscsiAPI) GetTargetDisks(portal *TargetPortal, iqn string) (numbers []st
 }
 
 func (i iscsiAPI) SetMutualChapSecret(mutualChapSecret string) error {
-	return i.do(func(ctx context.Context, initiator iscsi.Operations) error {
-		return initiator.SetMutualCHAPSecret(ctx, secret.New(mutualChapSecret))
+	return i.do(func(ctx context.Context, initiator published.ISCSIOperations) error {
+		return initiator.SetMutualCHAPSecret(ctx, csiproxy.NewSecret(mutualChapSecret))
 	})
 }

@@ -9,8 +9,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/secret"
-	"github.com/csi-proxy/csi-proxy/smb"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
@@ -54,7 +52,7 @@ func (s smbAPI) NewSMBGlobalMapping(remotePath, username, password string) error
 func (s smbAPI) MapAndLink(remotePath, localPath, username, password string) error {
 	return host.Do(s.in, func(ctx context.Context, n *node.Node) error {
 		return n.SMB.NewSMBGlobalMapping(ctx, remotePath, localPath,
-			smb.Credentials{Username: username, Password: secret.New(password)})
+			csiproxy.SMBCredentials{Username: username, Password: csiproxy.NewSecret(password)})
 	})
 }
 

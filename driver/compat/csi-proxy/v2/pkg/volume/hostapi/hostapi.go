@@ -8,9 +8,9 @@ import (
 	"context"
 	"regexp"
 
-	"github.com/csi-proxy/csi-proxy/disk"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/node"
-	"github.com/csi-proxy/csi-proxy/volume"
+	"github.com/csi-proxy/csi-proxy/published"
 
 	"github.com/kubernetes-csi/csi-proxy/v2/internal/host"
 )
@@ -53,58 +53,58 @@ func New() HostAPI { return volumeAPI{} }
 func (volumeAPI) WithContext(ctx context.Context) HostAPI { return volumeAPI{host.In(ctx)} }
 
 func (v volumeAPI) ListVolumesOnDisk(diskNumber, partitionNumber uint32) ([]string, error) {
-	ids, err := host.Get(v.in, func(ctx context.Context, n *node.Node) ([]volume.ID, error) {
-		return n.Volume.ListVolumesOnDisk(ctx, disk.Number(diskNumber), partitionNumber)
+	ids, err := host.Get(v.in, func(ctx context.Context, n *node.Node) ([]csiproxy.VolumeID, error) {
+		return n.Volume.ListVolumesOnDisk(ctx, csiproxy.DiskNumber(diskNumber), partitionNumber)
 	})
 	return host.Strings(ids), err
 }
 
 func (v volumeAPI) MountVolume(volumeID, targetPath string) error {
 	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
-		return n.Volume.MountVolume(ctx, volume.ID(volumeID), targetPath)
+		return n.Volume.MountVolume(ctx, csiproxy.VolumeID(volumeID), targetPath)
 	})
 }
 
 func (v volumeAPI) UnmountVolume(volumeID, targetPath string) error {
 	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
-		return n.Volume.UnmountVolume(ctx, volume.ID(volumeID), targetPath)
+		return n.Volume.UnmountVolume(ctx, csiproxy.VolumeID(volumeID), targetPath)
 	})
 }
 
 func (v volumeAPI) IsVolumeFormatted(volumeID string) (bool, error) {
 	return host.Get(v.in, func(ctx context.Context, n *node.Node) (bool, error) {
-		return n.Volume.IsVolumeFormatted(ctx, volume.ID(volumeID))
+		return n.Volume.IsVolumeFormatted(ctx, csiproxy.VolumeID(volumeID))
 	})
 }
 
 func (v volumeAPI) FormatVolume(volumeID string) error {
 	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
-		return n.Volume.FormatVolume(ctx, volume.ID(volumeID))
+		return n.Volume.FormatVolume(ctx, csiproxy.VolumeID(volumeID))
 	})
 }
 
 func (v volumeAPI) ResizeVolume(volumeID string, sizeBytes int64) error {
 	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
-		return n.Volume.ResizeVolume(ctx, volume.ID(volumeID), sizeBytes)
+		return n.Volume.ResizeVolume(ctx, csiproxy.VolumeID(volumeID), sizeBytes)
 	})
 }
 
 func (v volumeAPI) GetVolumeStats(volumeID string) (totalBytes, usedBytes int64, err error) {
-	stats, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (volume.Stats, error) {
-		return n.Volume.GetVolumeStats(ctx, volume.ID(volumeID))
+	stats, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (published.VolumeStats, error) {
+		return n.Volume.GetVolumeStats(ctx, csiproxy.VolumeID(volumeID))
 	})
 	return stats.SizeBytes, stats.UsedBytes, err
 }
 
 func (v volumeAPI) GetDiskNumberFromVolumeID(volumeID string) (uint32, error) {
-	number, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (disk.Number, error) {
-		return n.Volume.GetDiskNumberFromVolumeID(ctx, volume.ID(volumeID))
+	number, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (csiproxy.DiskNumber, error) {
+		return n.Volume.GetDiskNumberFromVolumeID(ctx, csiproxy.VolumeID(volumeID))
 	})
 	return uint32(number), err
 }
 
 func (v volumeAPI) GetVolumeIDFromTargetPath(targetPath string) (string, error) {
-	id, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (volume.ID, error) {
+	id, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (csiproxy.VolumeID, error) {
 		return n.Volume.GetVolumeIDFromTargetPath(ctx, targetPath)
 	})
 	return string(id), err
@@ -112,12 +112,12 @@ func (v volumeAPI) GetVolumeIDFromTargetPath(targetPath string) (string, error) 
 
 func (v volumeAPI) WriteVolumeCache(volumeID string) error {
 	return host.Do(v.in, func(ctx context.Context, n *node.Node) error {
-		return n.Volume.WriteVolumeCache(ctx, volume.ID(volumeID))
+		return n.Volume.WriteVolumeCache(ctx, csiproxy.VolumeID(volumeID))
 	})
 }
 
 func (v volumeAPI) GetClosestVolumeIDFromTargetPath(targetPath string) (string, error) {
-	id, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (volume.ID, error) {
+	id, err := host.Get(v.in, func(ctx context.Context, n *node.Node) (csiproxy.VolumeID, error) {
 		return n.Volume.GetClosestVolumeIDFromTargetPath(ctx, targetPath)
 	})
 	return string(id), err

@@ -1,0 +1,48 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// SMBCredentials are what a server wants to know. Neither may be empty: without them
+// Windows logs in as the node itself, and whoever uses the mapping acts as the node's
+// account, on its own C$ as SYSTEM.
+type SMBCredentials struct {
+	Username string // user, DOMAIN\user or user@domain
+	Password Secret
+}
+
+// The longest credentials, in bytes: a user's and a domain's name, and a password,
+// each of 256 UTF-16 units.
+//
+// Source: lmcons.h of the Windows SDK (UNLEN, PWLEN)
+const (
+	maxUsername = 3 * (2*256 + 1)
+	maxPassword = 3 * 256
+)
+
+// Validate returns ErrInvalidArgument, with the reason, for credentials that
+// Windows would take as something else.
+func (c SMBCredentials) Validate() error {
+	password := c.Password.Reveal()
+	switch {
+	case c.Username == "":
+		return Errorf(ErrInvalidArgument, "the user name is empty")
+	case password == "":
+		return Errorf(ErrInvalidArgument, "the password is empty")
+	case len(c.Username) > maxUsername:
+		return Errorf(ErrInvalidArgument, "the user name is longer than %d bytes", maxUsername)
+	case !utf8.ValidString(c.Username) || strings.ContainsFunc(c.Username, unicode.IsControl):
+		return Errorf(ErrInvalidArgument, "the user name isn't valid UTF-8 or has control characters")
+	case len(password) > maxPassword:
+		return Errorf(ErrInvalidArgument, "the password is longer than %d bytes", maxPassword)
+	case !utf8.ValidString(password) || strings.Contains(password, "\x00"):
+		return Errorf(ErrInvalidArgument, "the password isn't valid UTF-8 or has a null character")
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy
+
+import "encoding/json"
+
+// MarshalJSON writes what isn't known of a disk as null: SizeBytes if it is 0; and of a disk
+// with an Error, Online and ReadOnly if neither is set, and texts and lists that are empty.
+func (d Disk) MarshalJSON() ([]byte, error) {
+	type fields Disk
+	if d.Error == "" {
+		d.Identifiers, d.Partitions = list(d.Identifiers), list(d.Partitions)
+	}
+	unknown := d.Error != "" && !d.Online && !d.ReadOnly
+	return json.Marshal(struct {
+		fields
+		SizeBytes    *int64          `json:"size_bytes"`
+		Online       *bool           `json:"online"`
+		ReadOnly     *bool           `json:"read_only"`
+		SerialNumber *string         `json:"serial_number"`
+		Vendor       *string         `json:"vendor"`
+		Product      *string         `json:"product"`
+		Bus          *Bus            `json:"bus"`
+		Text         *string         `json:"location"`
+		Style        *PartitionStyle `json:"partition_style"`
+	}{
+		fields(d), known(d.SizeBytes, d.SizeBytes != 0), known(d.Online, !unknown), known(d.ReadOnly, !unknown),
+		told(d, d.SerialNumber), told(d, d.Vendor), told(d, d.Product), told(d, d.Bus), told(d, d.Location.Text),
+		told(d, d.Style),
+	})
+}
+
+// told returns a text that a disk has told; nil if it is empty since the disk has an Error.
+func told[T ~string](d Disk, text T) *T { return known(text, text != "" || d.Error == "") }
+
+// MarshalJSON writes what isn't known of a volume as null: all sizes if SizeBytes is 0, and
+// ReadOnly if no file system is known.
+func (v Volume) MarshalJSON() ([]byte, error) {
+	type fields Volume
+	v.Conditions = list(v.Conditions)
+	sized := v.SizeBytes != 0
+	return json.Marshal(struct {
+		fields
+		SizeBytes *int64 `json:"size_bytes"`
+		UsedBytes *int64 `json:"used_bytes"`
+		FreeBytes *int64 `json:"free_bytes"`
+		ReadOnly  *bool  `json:"read_only"`
+	}{
+		fields(v), known(v.SizeBytes, sized), known(v.UsedBytes, sized), known(v.FreeBytes, sized),
+		known(v.ReadOnly, v.FileSystem != "" && v.FileSystem != NoFileSystem),
+	})
+}
+
+// MarshalJSON writes lists without entries as [].
+func (l VolumeList) MarshalJSON() ([]byte, error) {
+	type fields VolumeList
+	l.Mounts = list(l.Mounts)
+	return json.Marshal(fields(l))
+}
+
+// MarshalJSON writes lists without entries as [].
+func (l Leftovers) MarshalJSON() ([]byte, error) {
+	type fields Leftovers
+	l.Mounts = list(l.Mounts)
+	return json.Marshal(fields(l))
+}
+
+// MarshalJSON writes lists without entries as [].
+func (c DiskChanges) MarshalJSON() ([]byte, error) {
+	type fields DiskChanges
+	return json.Marshal(fields{list(c.Removed), list(c.Added), list(c.Changed)})
+}
+
+// MarshalJSON writes the Duration in milliseconds, as the API does.
+func (v CheckedVolume) MarshalJSON() ([]byte, error) {
+	type fields CheckedVolume
+	return json.Marshal(struct {
+		fields
+		Milliseconds int64 `json:"duration_milliseconds"`
+	}{fields(v), v.Duration.Milliseconds()})
+}
+
+// list returns a list that isn't nil.
+func list[S ~[]E, E any](s S) S {
+	if s == nil {
+		return S{}
+	}
+	return s
+}
+
+// known returns what is known; nil if it isn't.
+func known[T any](v T, ok bool) *T {
+	if !ok {
+		return nil
+	}
+	return &v
+}

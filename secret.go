@@ -1,0 +1,55 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// Secret is a password or another text that must not be shown. Printing, logging or
+// encoding it gives a placeholder. Only Reveal returns the text, so a review can
+// check the calls of Reveal.
+//
+// A Go string can't be erased from memory. The buffers made of it for Windows are
+// erased.
+type Secret struct {
+	// A pointer, since fmt prints unexported fields of other structs without calling
+	// their methods.
+	text *string
+}
+
+// placeholder stands for every text, including an empty one: whether there is a
+// secret isn't shown either.
+const placeholder = "[secret]"
+
+// NewSecret returns text as a secret.
+func NewSecret(text string) Secret { return Secret{&text} }
+
+// Reveal returns the text.
+func (t Secret) Reveal() string {
+	if t.text == nil {
+		return ""
+	}
+	return *t.text
+}
+
+// Equal reports whether two secrets are the same text.
+func (t Secret) Equal(other Secret) bool { return t.Reveal() == other.Reveal() }
+
+// String returns a placeholder.
+func (Secret) String() string { return placeholder }
+
+// GoString returns a placeholder.
+func (Secret) GoString() string { return placeholder }
+
+// Format writes a placeholder, whatever the verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, placeholder) }
+
+// LogValue returns a placeholder.
+func (Secret) LogValue() slog.Value { return slog.StringValue(placeholder) }
+
+// MarshalText returns a placeholder.
+func (Secret) MarshalText() ([]byte, error) { return []byte(placeholder), nil }

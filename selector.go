@@ -1,0 +1,262 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package csiproxy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/csi-proxy/csi-proxy/internal/text/place"
+)
+
+// Selector says which disk is meant. A disk must match all fields that are set. The zero
+// value matches every disk. docs/storage-api.md says which fields suit which cloud.
+type Selector struct {
+	// Number is Windows' number of the disk. Whatever disk has it when the operation begins
+	// is the one that is meant.
+	Number *DiskNumber
+	// SerialNumber is the disk's serial number. Case, blanks around it and hyphens don't
+	// count. Windows gives an NVMe disk's serial number with the namespace behind it, as in
+	// vol0123_00000001., which doesn't count either. A disk that has room for 20 characters
+	// of a longer one, as virtio has, matches with these 20.
+	SerialNumber string
+	// Identifier is one of the identifiers of page 83, or of an NVMe namespace. Case and
+	// hyphens don't count, nor does the vendor's name before an identifier of type T10.
+	Identifier string
+	// Adapter and Port are where the disk is attached, as in Disk.Location.SCSI. Windows may
+	// number adapters in another way when the node starts again. Each adapter has a port 0, so
+	// a port needs its adapter.
+	Adapter, Port *uint32
+	// LUN is the SCSI logical unit number. It is no selector by itself, since each adapter
+	// has a LUN 0: Adapter, Vendor or Product must be set, too. An NVMe disk has none. A file that
+	// is attached as a disk is meant only with its adapter.
+	LUN *uint32
+	// AzureLUN is the LUN with which Azure has attached a data disk, by SCSI or by NVMe.
+	// Disk.AzureLUN says how it is known.
+	AzureLUN *uint32
+	// Vendor and Product are those of the SCSI inquiry, without regard to case and blanks
+	// around them. Windows keeps 8 characters of a vendor and 16 of a product, and no more
+	// of them count.
+	Vendor, Product string
+	// NVMeNamespace is the id of an NVMe namespace; 0 stands for any. It is no selector by
+	// itself, since each NVMe controller has a namespace 1: one of the other fields must be
+	// set, too.
+	NVMeNamespace uint32
+	// ISCSI is the iSCSI logical unit that the disk is. StageVolume logs in to its target if
+	// the node isn't connected; ListDisks doesn't.
+	ISCSI *ISCSISelector
+}
+
+// ISCSISelector is a logical unit of an iSCSI target, and where the target is offered.
+type ISCSISelector struct {
+	Portal ISCSIPortal
+	IQN    IQN
+	LUN    uint32
+}
+
+// IsZero reports whether the selector matches every disk.
+func (s Selector) IsZero() bool { return s == Selector{} }
+
+// maxText bounds the texts of a selector, in bytes: no identifier of page 83 is longer.
+const maxText = 255
+
+// Validate returns ErrInvalidArgument, with the reason, for a selector that can't
+// mean one disk.
+func (s Selector) Validate() error {
+	for name, text := range map[string]string{
+		"serial number": s.SerialNumber, "identifier": s.Identifier, "vendor": s.Vendor, "product": s.Product,
+	} {
+		switch {
+		case text == "":
+		case len(text) > maxText:
+			return Errorf(ErrInvalidArgument, "the %s is longer than %d bytes", name, maxText)
+		case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+			return Errorf(ErrInvalidArgument, "the %s isn't valid UTF-8 or has control characters", name)
+		case fold(text) == "":
+			return Errorf(ErrInvalidArgument, "the %s is blank", name)
+		}
+	}
+	if s.LUN != nil && s.Adapter == nil && s.Vendor == "" && s.Product == "" {
+		return Errorf(ErrInvalidArgument,
+			"a LUN alone means a disk of each adapter: name the adapter, the vendor or the product, too; "+
+				"on Azure, select by Azure's LUN instead")
+	}
+	if s.Port != nil && s.Adapter == nil {
+		return Errorf(ErrInvalidArgument, "a port means one of each adapter: name the adapter, too")
+	}
+	if s.NVMeNamespace != 0 && s.Adapter == nil && s.Vendor == "" && s.Product == "" && s.SerialNumber == "" &&
+		s.Identifier == "" {
+		return Errorf(ErrInvalidArgument,
+			"an NVMe namespace alone means a disk of each controller: name the adapter, the product or the serial number, too")
+	}
+	if s.ISCSI != nil {
+		return s.ISCSI.validate()
+	}
+	return nil
+}
+
+func (s ISCSISelector) validate() error {
+	if s.Portal.Address == "" {
+		return Errorf(ErrInvalidArgument, "the address of the iSCSI portal is empty")
+	}
+	return s.IQN.Validate()
+}
+
+// Matches reports whether a disk is meant.
+func (s Selector) Matches(d Disk) bool {
+	return (s.Number == nil || *s.Number == d.Number) &&
+		(s.SerialNumber == "" || sameSerial(s.SerialNumber, d)) &&
+		(s.Identifier == "" || hasIdentifier(s.Identifier, d)) &&
+		(s.Adapter == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Adapter) == *s.Adapter) &&
+		(s.Port == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Port) == *s.Port) &&
+		(s.LUN == nil || hasLUN(*s.LUN, d) && (s.Adapter != nil || d.Bus != BusFile)) &&
+		(s.AzureLUN == nil || hasAzureLUN(*s.AzureLUN, d)) &&
+		(s.Vendor == "" || sameInquiry(s.Vendor, d.Vendor, 8)) &&
+		(s.Product == "" || sameInquiry(s.Product, d.Product, 16)) &&
+		(s.NVMeNamespace == 0 || s.NVMeNamespace == d.Location.NVMeNamespace) &&
+		(s.ISCSI == nil || d.ISCSI != nil && d.ISCSI.IQN.Equal(s.ISCSI.IQN) && d.ISCSI.LUN == s.ISCSI.LUN)
+}
+
+// fold returns a text without what doesn't count in serial numbers and identifiers.
+func fold(s string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(s)), "-", "")
+}
+
+// virtioSerial is how many characters of a serial number virtio has room for.
+//
+// Source: https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html (5.2.6.1, VIRTIO_BLK_T_GET_ID)
+const virtioSerial = 20
+
+func sameSerial(wanted string, d Disk) bool {
+	has, want := fold(d.SerialNumber), fold(wanted)
+	switch {
+	case has == "":
+		return false
+	case has == want, d.Bus == BusNVMe && withoutNamespace(has) == want:
+		return true
+	}
+	trimmed := strings.ToLower(strings.TrimSpace(d.SerialNumber))
+	return len(trimmed) == virtioSerial && strings.HasPrefix(strings.ToLower(strings.TrimSpace(wanted)), trimmed)
+}
+
+// withoutNamespace takes off what Windows' NVMe driver puts behind a serial number: the
+// namespace's id, as in "_00000001.".
+func withoutNamespace(serial string) string {
+	const suffix = "_00000001."
+	at := len(serial) - len(suffix)
+	if at <= 0 || serial[at] != '_' || serial[len(serial)-1] != '.' {
+		return serial
+	}
+	if _, err := strconv.ParseUint(serial[at+1:len(serial)-1], 16, 32); err != nil {
+		return serial
+	}
+	return serial[:at]
+}
+
+// vendorLength is how long the vendor's name is in an identifier of type T10.
+//
+// Source: SPC-4, 7.8.6.4 (T10 vendor ID based designator format)
+const vendorLength = 8
+
+func hasIdentifier(wanted string, d Disk) bool {
+	want := fold(wanted)
+	for _, id := range d.Identifiers {
+		if fold(id.Text) == want || id.Kind == IdentifierT10 && len(id.Text) > vendorLength && fold(id.Text[vendorLength:]) == want {
+			return true
+		}
+	}
+	return false
+}
+
+// sameInquiry compares a vendor or product of the SCSI inquiry, which has room for so many
+// characters.
+func sameInquiry(wanted, has string, room int) bool {
+	cut := func(s string) string {
+		s = strings.TrimSpace(s)
+		return strings.TrimSpace(s[:min(len(s), room)])
+	}
+	return strings.EqualFold(cut(wanted), cut(has))
+}
+
+func hasLUN(wanted uint32, d Disk) bool {
+	return d.Location.SCSI != nil && d.Location.NVMeNamespace == 0 && uint32(d.Location.SCSI.LUN) == wanted
+}
+
+// azureRemoteDisks begin the products through which Azure attaches its disks by NVMe. The first
+// is the controller's model, and the other what Windows shows as the disk's name ("Virtual_Disk
+// NVME Premium", "… Ultra"). Which of them the inquiry has, nobody has looked up. Azure's local
+// NVMe disks have another.
+var azureRemoteDisks = []string{"MSFT NVMe Accele", "Virtual_Disk NVM"}
+
+// AzureLUN returns the LUN with which Azure has attached a data disk. ok is false for any other
+// disk.
+//
+// By NVMe, the disk with LUN n is the namespace n+2; namespace 1 is the disk of Windows. By
+// SCSI, the disk of Windows and the temporary disk are on a controller of their own, which the
+// location text names, and on adapter 0. The data disks are on others. So is a container's scratch
+// space, a file with the same vendor and product, and LUNs of its own.
+//
+// Source: https://github.com/Azure/azure-vm-utils,
+// https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3632 (NVMe) and
+// https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/2671 (SCSI; names of disks)
+func (d Disk) AzureLUN() (lun uint32, ok bool) {
+	if namespace := d.Location.NVMeNamespace; namespace != 0 {
+		return namespace - 2, namespace >= 2 && slices.ContainsFunc(azureRemoteDisks, func(name string) bool {
+			return sameInquiry(name, d.Product, len(name)) || sameInquiry(name, d.Vendor, len(name))
+		})
+	}
+	at, said := d.Location.SCSI, place.Parse(d.Location.Text)
+	if at == nil || said.IsAzureLocal() || at.Adapter == 0 && !said.IsAzureData() || d.Bus == BusFile ||
+		!sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
+		return 0, false
+	}
+	return uint32(at.LUN), true
+}
+
+func hasAzureLUN(wanted uint32, d Disk) bool {
+	lun, ok := d.AzureLUN()
+	return ok && lun == wanted
+}
+
+// String describes the selector in errors, in words that complete "no disk has …".
+func (s Selector) String() string {
+	var parts []string
+	add := func(format string, a ...any) { parts = append(parts, fmt.Sprintf(format, a...)) }
+	number := func(format string, n *uint32) {
+		if n != nil {
+			add(format, *n)
+		}
+	}
+	text := func(what, text string) {
+		if text != "" {
+			add("the %s %q", what, text)
+		}
+	}
+	number("the number %d", (*uint32)(s.Number))
+	text("serial number", s.SerialNumber)
+	text("identifier", s.Identifier)
+	number("the adapter %d", s.Adapter)
+	number("the port %d", s.Port)
+	number("the LUN %d", s.LUN)
+	number("the LUN %d of Azure", s.AzureLUN)
+	if s.NVMeNamespace != 0 {
+		add("the NVMe namespace %d", s.NVMeNamespace)
+	}
+	text("vendor", s.Vendor)
+	text("product", s.Product)
+	if s.ISCSI != nil {
+		add("the iSCSI LUN %d of target %q", s.ISCSI.LUN, s.ISCSI.IQN)
+	}
+	switch len(parts) {
+	case 0:
+		return "any property"
+	case 1:
+		return parts[0]
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
+}
