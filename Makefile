@@ -99,7 +99,7 @@ CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
 TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
 	$(GO) test $(RACE) -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
 
-DRIVER_MODULES = $(filter-out driver/examples/%,$(filter driver/%,$(MODULES_APART)))
+DRIVER_MODULES = $(filter-out driver/examples/%,$(filter driver driver/%,$(MODULES_APART)))
 
 test: ## run the tests, and those of what is concurrent also with the race detector
 ifeq ($(RACE),all)
@@ -133,8 +133,7 @@ endif
 # SAMPLES=1: also the samples of docs/go-authors.md. The first needs Node.js and npm, the second Python.
 test-csi: build-here ## test the example driver: csi-sanity over the pipe and in process, and docs/test-your-driver.md
 	$(GO) -C test/driver/dropin test -count=1 ./...
-	$(GO) -C driver/csinode test $(RACE) -count=1 ./...
-	$(GO) -C driver/mounter test -count=1 ./...
+	$(GO) -C driver test $(RACE) -count=1 ./...
 	$(GO) -C driver/examples/csi-driver test $(RACE) -count=1 -skip TestSanity ./...
 	for via in pipe in-process; do \
 		$(GO) -C driver/examples/csi-driver test $(RACE) -count=1 -run TestSanity -v . -via=$$via -ginkgo.no-color || exit 1; \
@@ -232,7 +231,7 @@ endif
 # That of Kubernetes' programs is vetted by .ci/kubelet, which has built them: they take minutes.
 SIDE_MODULES = $(filter-out test/kubernetes/programs,$(MODULES_APART))
 # Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows test/driver/dropin cmd/kubectl-csi_proxy $(filter driver/%,$(MODULES_APART))
+WINDOWS_SIDE_MODULES = test/windows test/driver/dropin cmd/kubectl-csi_proxy $(filter driver driver/%,$(MODULES_APART))
 # Those that are released, which drivers import or people install.
 RELEASED_MODULES = cmd/kubectl-csi_proxy $(DRIVER_MODULES)
 
@@ -255,7 +254,7 @@ endif
 # Its cache has the names of files; with -trimpath, another checkout's would be taken for this one's.
 lint lint/%: export STATICCHECK_CACHE = $(CURDIR)/bin/staticcheck-cache
 
-# lint/driver/csinode is for that module.
+# lint/driver is for that module.
 lint/%: bin/staticcheck FORCE
 	$(GO) -C $* vet ./...
 	$(if $(filter $*,$(WINDOWS_SIDE_MODULES)),for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) -C $* vet ./... || exit 1; done)

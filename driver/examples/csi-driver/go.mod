@@ -4,14 +4,14 @@ go 1.26.0
 
 replace (
 	github.com/csi-proxy/csi-proxy => ../../..
-	github.com/csi-proxy/csi-proxy/driver/csinode => ../../csinode
+	github.com/csi-proxy/csi-proxy/driver => ../..
 )
 
 require (
 	github.com/Microsoft/go-winio v0.6.3
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
-	github.com/csi-proxy/csi-proxy/driver/csinode v0.0.0-00010101000000-000000000000
+	github.com/csi-proxy/csi-proxy/driver v0.0.0-00010101000000-000000000000
 	github.com/google/go-cmp v0.7.0
 	github.com/kubernetes-csi/csi-test/v5 v5.6.0
 	github.com/onsi/ginkgo/v2 v2.34.0

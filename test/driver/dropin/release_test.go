@@ -42,7 +42,7 @@ func TestReleasedModules(t *testing.T) {
 	in("git", "add", "--all", "--force")
 	in("git", "commit", "--quiet", "--message=all")
 	tags := strings.Fields(in("deploy/packaging/tag", "v0.7.1"))
-	want := "v0.7.1 driver/csinode/v0.7.1 driver/mounter/v0.7.1 cmd/kubectl-csi_proxy/v0.7.1 driver/compat/csi-proxy/v2.7.1"
+	want := "v0.7.1 driver/v0.7.1 cmd/kubectl-csi_proxy/v0.7.1 driver/compat/csi-proxy/v2.7.1"
 	if strings.Join(tags, " ") != want {
 		t.Fatalf("the tags are %q, want %q", tags, want)
 	}
@@ -78,8 +78,7 @@ func TestReleasedModules(t *testing.T) {
 
 	driver := t.TempDir()
 	write(t, filepath.Join(driver, "go.mod"), "module example.org/driver\n\ngo 1.26.0\n\n"+
-		"require (\n\tgithub.com/kubernetes-csi/csi-proxy/v2 v2.0.0-alpha.1\n\t"+repository+"/driver/csinode v0.7.1\n\t"+
-		repository+"/driver/mounter v0.7.1\n)\n\n"+
+		"require (\n\tgithub.com/kubernetes-csi/csi-proxy/v2 v2.0.0-alpha.1\n\t"+repository+"/driver v0.7.1\n)\n\n"+
 		"replace github.com/kubernetes-csi/csi-proxy/v2 => "+repository+"/driver/compat/csi-proxy/v2 v2.7.1\n")
 	source, err := os.ReadFile("testdata/driver/main.go")
 	must(t, err)

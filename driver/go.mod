@@ -1,11 +1,15 @@
-module github.com/csi-proxy/csi-proxy/driver/mounter
+module github.com/csi-proxy/csi-proxy/driver
 
 go 1.26.0
 
-replace github.com/csi-proxy/csi-proxy => ../..
+replace github.com/csi-proxy/csi-proxy => ..
 
 require (
+	github.com/container-storage-interface/spec v1.13.0
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
+	golang.org/x/sys v0.48.0
+	google.golang.org/grpc v1.83.2
+	google.golang.org/protobuf v1.36.11
 	k8s.io/mount-utils v0.37.2
 )
 
@@ -15,11 +19,8 @@ require (
 	github.com/moby/sys/mountinfo v0.7.2 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	golang.org/x/net v0.59.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
-	google.golang.org/grpc v1.83.2 // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 )
