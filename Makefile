@@ -132,7 +132,7 @@ endif
 
 # SAMPLES=1: also the samples of docs/go-authors.md. The first needs Node.js and npm, the second Python.
 test-csi: build-here ## test the example driver: csi-sanity over the pipe and in process, and docs/test-your-driver.md
-	$(GO) -C test/driver/dropin test -count=1 ./...
+	$(GO) -C tools test -count=1 ./dropin
 	$(GO) -C driver test $(RACE) -count=1 ./...
 	$(GO) -C driver/examples/csi-driver test $(RACE) -count=1 -skip TestSanity ./...
 	for via in pipe in-process; do \
@@ -231,7 +231,7 @@ endif
 # That of Kubernetes' programs is vetted by .ci/kubelet, which has built them: they take minutes.
 SIDE_MODULES = $(filter-out test/kubernetes/programs,$(MODULES_APART))
 # Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows test/driver/dropin cmd/kubectl-csi_proxy $(filter driver driver/%,$(MODULES_APART))
+WINDOWS_SIDE_MODULES = test/windows tools cmd/kubectl-csi_proxy $(filter driver driver/%,$(MODULES_APART))
 # Those that are released, which drivers import or people install.
 RELEASED_MODULES = cmd/kubectl-csi_proxy $(DRIVER_MODULES)
 

@@ -22,9 +22,9 @@ import (
 func TestReleasedModules(t *testing.T) {
 	// The tree as it is, also what isn't committed, in a repository of its own.
 	tree := t.TempDir()
-	listed := string(run(t, exec.Command("git", "-C", "../../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard")))
+	listed := string(run(t, exec.Command("git", "-C", "../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard")))
 	for name := range strings.SplitSeq(listed, "\x00") {
-		data, err := os.ReadFile(filepath.Join("../../..", name))
+		data, err := os.ReadFile(filepath.Join("../..", name))
 		if name == "" || err != nil { // deleted
 			continue
 		}

@@ -65,13 +65,13 @@ func TestNewDriverBesideClone(t *testing.T) {
 		t.Fatalf("docs/go-authors.md has the lines %q, want two that require and two that replace", lines)
 	}
 	folder := t.TempDir()
-	clone, err := filepath.Abs("../../..")
+	clone, err := filepath.Abs("../..")
 	must(t, err)
 	must(t, os.Symlink(clone, filepath.Join(folder, "csi-proxy")))
 	driver := filepath.Join(folder, "driver")
 	must(t, os.Mkdir(driver, 0o700))
 	write(t, filepath.Join(driver, "go.mod"), "module example.org/driver\n\ngo 1.25.0\n\n"+strings.Join(lines, "\n")+"\n")
-	example, err := os.ReadFile("../../../driver/csinode/example_test.go")
+	example, err := os.ReadFile("../../driver/csinode/example_test.go")
 	must(t, err)
 	asProgram := strings.NewReplacer("package csinode_test", "package main", "func Example()", "func main()")
 	write(t, filepath.Join(driver, "main.go"), asProgram.Replace(string(example)))
@@ -81,7 +81,7 @@ func TestNewDriverBesideClone(t *testing.T) {
 // linesOfPage returns the lines of a section of docs/go-authors.md that match an expression.
 func linesOfPage(t *testing.T, heading, expression string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/go-authors.md")
+	page, err := os.ReadFile("../../docs/go-authors.md")
 	must(t, err)
 	_, section, ok := strings.Cut(string(page), "\n"+heading+"\n")
 	if !ok {
@@ -114,7 +114,7 @@ func offer(t *testing.T, proxy string, m module.Version, folder string) {
 	var files []zip.File
 	var apart []string // folders with modules of their own
 	listed := strings.Split(string(run(t,
-		exec.Command("git", "-C", "../../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard"))), "\x00")
+		exec.Command("git", "-C", "../..", "ls-files", "-z", "--cached", "--others", "--exclude-standard"))), "\x00")
 	for _, name := range listed {
 		if dir := path.Dir(name) + "/"; path.Base(name) == "go.mod" && dir != folder && dir != "./" &&
 			strings.HasPrefix(dir, folder) {
@@ -123,9 +123,9 @@ func offer(t *testing.T, proxy string, m module.Version, folder string) {
 	}
 	for _, name := range listed {
 		inside := func(dir string) bool { return strings.HasPrefix(name, dir) }
-		if info, err := os.Lstat(filepath.Join("../../..", name)); err == nil && info.Mode().IsRegular() &&
+		if info, err := os.Lstat(filepath.Join("../..", name)); err == nil && info.Mode().IsRegular() &&
 			name != "" && inside(folder) && !slices.ContainsFunc(apart, inside) {
-			files = append(files, file{strings.TrimPrefix(name, folder), filepath.Join("../../..", name)})
+			files = append(files, file{strings.TrimPrefix(name, folder), filepath.Join("../..", name)})
 		}
 	}
 	dir := filepath.Join(proxy, m.Path, "@v")
@@ -134,7 +134,7 @@ func offer(t *testing.T, proxy string, m module.Version, folder string) {
 	must(t, err)
 	defer archive.Close()
 	must(t, zip.Create(archive, m, files))
-	goMod, err := os.ReadFile(filepath.Join("../../..", folder, "go.mod"))
+	goMod, err := os.ReadFile(filepath.Join("../..", folder, "go.mod"))
 	must(t, err)
 	write(t, filepath.Join(dir, m.Version+".mod"), string(goMod))
 	for _, query := range []string{m.Version, "main"} {
