@@ -304,7 +304,7 @@ generate: build-here ## regenerate the generated code, pages and pictures; the C
 
 # BASE=/csi-proxy/: for a server that has the site at this path.
 docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and npm
-	cd site && npm ci --ignore-scripts && npm run build
+	cd tools/site && npm ci --ignore-scripts && npm run build
 
 # What follows is for CI, and for those who work on the part that it tests.
 

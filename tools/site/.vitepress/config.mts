@@ -9,7 +9,7 @@ import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
 
-const repository = resolve(dirname(fileURLToPath(import.meta.url)), '../..')
+const repository = resolve(dirname(fileURLToPath(import.meta.url)), '../../..')
 const docs = join(repository, 'docs')
 const source = 'https://github.com/csi-proxy/csi-proxy'
 
@@ -52,15 +52,15 @@ export default defineConfig({
   title: 'CSI Proxy',
   description: 'The storage operations of a Windows node, for CSI drivers',
   base,
-  srcDir: '../docs',
-  outDir: '../bin/docs',
-  cacheDir: '../bin/.docs-cache',
+  srcDir: '../../docs',
+  outDir: '../../bin/docs',
+  cacheDir: '../../bin/.docs-cache',
   head: [['link', { rel: 'icon', type: 'image/svg+xml', href: 'data:image/svg+xml,' + encodeURIComponent(
     readFileSync(join(repository, 'deploy/charts/csi-proxy/icon.svg'), 'utf8')) }]],
   cleanUrls: false,
   lastUpdated: false,
   // The pages lie outside of the directory with the modules.
-  vite: { resolve: { alias: { vue: join(repository, 'site/node_modules/vue') } } },
+  vite: { resolve: { alias: { vue: join(repository, 'tools/site/node_modules/vue') } } },
   markdown: {
     anchor: { slugify: anchorOf },
     // On the site, a link to a file of the repository leads to the repository; and one whose text

@@ -8,7 +8,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import MiniSearch from 'minisearch'
 
-const site = '../bin/docs'
+const site = '../../bin/docs'
 const base = process.env.BASE || '/'
 const pages = new Map()
 for (const name of readdirSync(site, { recursive: true })) {
