@@ -451,7 +451,7 @@ func TestDriverNamesWhatIsAnothers(t *testing.T) {
 		case a.pods && (strings.HasPrefix(a.name, "PathExists ") || kind == csiproxy.ErrFailedPrecondition):
 		case err == nil && !strings.HasPrefix(a.name, "UnstageShare"): // nothing to do is no error
 			t.Errorf("%s: succeeds", a.name)
-		case err != nil && kind != csiproxy.ErrNotFound && kind != csiproxy.ErrPermissionDenied && kind != csiproxy.ErrInvalidArgument:
+		case err != nil && kind != csiproxy.ErrNotFound && kind != csiproxy.ErrPermissionDenied:
 			t.Errorf("%s: %v", a.name, err)
 		}
 		if diff := cmp.Diff(before, w.state()); diff != "" {

@@ -120,7 +120,8 @@ const (
 
 // Parse checks the text of a path of at most maxLength UTF-16 units. For any fault the
 // error is csiproxy.ErrInvalidArgument, also for a path outside of the allowed
-// directories: in both cases a retry won't help. The error doesn't contain the path.
+// directories: in both cases a retry won't help. For one inside that isn't the driver's
+// it is csiproxy.ErrPermissionDenied. The error doesn't contain the path.
 //
 // Backslashes in a row and at the end of a path are taken as one and none, as
 // Windows does. A path that begins with one backslash is on the drive of the
@@ -135,7 +136,11 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	}
 	parsed, ok := p.locate(l)
 	if !ok {
-		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
+		kind := csiproxy.ErrInvalidArgument
+		if p.territory != nil && slices.ContainsFunc(p.roots, l.inside) {
+			kind = csiproxy.ErrPermissionDenied
+		}
+		return Path{}, csiproxy.Errorf(kind, "the path is not inside of %s", p.directories())
 	}
 	return parsed, nil
 }

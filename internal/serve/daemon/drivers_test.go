@@ -338,7 +338,7 @@ var endsNothing = []protoreflect.Name{"UnstageShare", "UnstageVolume", "Disconne
 func (d *tenant) check(m method, r request, values []string, code codes.Code) {
 	d.t.Helper()
 	switch code {
-	case codes.NotFound, codes.PermissionDenied, codes.InvalidArgument:
+	case codes.NotFound, codes.PermissionDenied, codes.InvalidArgument: // the last where a request is wrong for all drivers
 		return
 	case codes.FailedPrecondition, codes.AlreadyExists:
 		// The second answer is about the driver's own target, which is connected by another portal.
