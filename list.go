@@ -18,8 +18,8 @@ type Volume struct {
 	// SerialNumber is that of the disk, and DiskID the id in its partition table.
 	SerialNumber string `json:"serial_number,omitempty"`
 	DiskID       string `json:"disk_id,omitempty"`
-	// Driver is the driver that the daemon's file of drivers gives the disk to. It is empty if there is none, if
-	// that isn't known, and of a share.
+	// Driver is the driver that the daemon's file of drivers gives the disk or the share's server to. It is empty
+	// if there is none, or if that isn't known.
 	Driver string `json:"driver,omitempty"`
 
 	// FileSystem is NTFS, ReFS or what else Windows knows; NoFileSystem if it knows none; and

@@ -1798,8 +1798,8 @@ type Volume struct {
 	ReadOnly bool `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// What is wrong with it, one for each problem.
 	Conditions []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// The driver that the daemon's file of drivers gives the volume's disk to; empty if none, if that
-	// isn't known, and of a share.
+	// The driver that the daemon's file of drivers gives the volume's disk, or the share's server, to;
+	// empty if none, or if that isn't known.
 	Driver        string `protobuf:"bytes,14,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -155,12 +155,19 @@ func TestDriversSideBySide(t *testing.T) {
 	for _, d := range w.own {
 		w.begin(d)
 	}
+	whole, err := w.node.Storage.ListVolumes(t.Context())
+	w.must(err)
 	for _, d := range w.own {
 		list, err := d.Storage.ListVolumes(t.Context())
 		w.must(err)
 		var paths []string
 		for _, m := range list.Mounts {
 			paths = append(paths, m.Path)
+			if m.Kind == csiproxy.MountKindLink {
+				continue
+			}
+			ofNode := whole.Mounts[slices.IndexFunc(whole.Mounts, func(other csiproxy.Mount) bool { return other.Path == m.Path })]
+			simtest.Want(t, "the driver of "+m.Path, []string{m.Volume.Driver, ofNode.Volume.Driver}, []string{d.name, d.name})
 		}
 		slices.Sort(paths)
 		simtest.Want(t, "mounts of "+d.name, fmt.Sprint(paths), fmt.Sprint(slices.Sorted(slices.Values([]string{d.staging, d.shareStaging, d.target}))))

@@ -165,7 +165,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 		Sys: calls, Paths: paths, Locks: locker, Users: finder, Disks: allDisks, Volumes: allVolumes, Files: allFiles,
 		Mappings: mappings, Initiator: targets,
 	}
-	tasks := staging.New(groups, staging.Options{Logger: log, Runner: runner})
+	tasks := staging.New(groups, staging.Options{Logger: log, Runner: runner, OwnerOfShare: table.OwnerOfShare})
 	n := &Node{calls: calls, paths: paths, locks: locker, users: finder,
 		disks: allDisks, shares: mappings, staging: tasks, drivers: make(map[string]Operations)}
 	var others []*pathpolicy.Policy

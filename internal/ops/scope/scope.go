@@ -281,6 +281,14 @@ func (d Driver) HasShare(path string) bool {
 	return err == nil && d.hasServer(remote.Server())
 }
 
+// OwnerOfShare returns the name of the driver that has the server of a UNC path; "" if none has.
+func (t *Table) OwnerOfShare(path string) (name string) {
+	if i := slices.IndexFunc(t.drivers, func(d Driver) bool { return d.HasShare(path) }); i >= 0 {
+		name = t.drivers[i].Name
+	}
+	return name
+}
+
 // hasPortal reports whether an iSCSI portal is the driver's.
 func (d Driver) hasPortal(p win.ISCSIPortal) bool {
 	wanted := portalOf(csiproxy.ISCSIPortal(p))

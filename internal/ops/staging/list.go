@@ -100,8 +100,9 @@ func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (csiproxy.
 	d, err := s.shares.Do(soon, remote.Root(),
 		func(ctx context.Context) (csiproxy.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if isSilent(err) && ctx.Err() == nil {
-		return csiproxy.Volume{Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
+		d, err = csiproxy.Volume{Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
 	}
+	d.Driver = s.options.OwnerOfShare(remote.Root())
 	return d, err
 }
 

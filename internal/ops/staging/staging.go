@@ -51,6 +51,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Runner runs and observes the operations. Default: one of its own.
 	Runner *operation.Runner
+	// OwnerOfShare returns the name of the driver that has the server of a UNC path; "" if none has. Default: none
+	// has any.
+	OwnerOfShare func(path string) (driver string)
 }
 
 // Staging is the tasks on one node. All methods may be called concurrently.
@@ -77,6 +80,9 @@ type underWay struct {
 // New returns the tasks of one node, which use the operations in g.
 func New(g Groups, o Options) *Staging {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	if o.OwnerOfShare == nil {
+		o.OwnerOfShare = func(string) string { return "" }
+	}
 	s := &Staging{Groups: g, options: o, underWay: &underWay{connecting: make(map[string]int),
 		checking: make(map[csiproxy.VolumeID]time.Time)}}
 	s.luns.Timeout = silentTimeout
