@@ -148,14 +148,14 @@ func sameSerial(wanted string, d Disk) bool {
 // namespace's id, as in "_00000001.".
 func withoutNamespace(serial string) string {
 	const suffix = "_00000001."
-	at := len(serial) - len(suffix)
-	if at <= 0 || serial[at] != '_' || serial[len(serial)-1] != '.' {
+	index := len(serial) - len(suffix)
+	if index <= 0 || serial[index] != '_' || serial[len(serial)-1] != '.' {
 		return serial
 	}
-	if _, err := strconv.ParseUint(serial[at+1:len(serial)-1], 16, 32); err != nil {
+	if _, err := strconv.ParseUint(serial[index+1:len(serial)-1], 16, 32); err != nil {
 		return serial
 	}
-	return serial[:at]
+	return serial[:index]
 }
 
 // vendorLength is how long the vendor's name is in an identifier of type T10.
@@ -210,12 +210,12 @@ func (d Disk) AzureLUN() (lun uint32, ok bool) {
 			return sameInquiry(name, d.Product, len(name)) || sameInquiry(name, d.Vendor, len(name))
 		})
 	}
-	at, said := d.Location.SCSI, place.Parse(d.Location.Text)
-	if at == nil || said.IsAzureLocal() || at.Adapter == 0 && !said.IsAzureData() || d.Bus == BusFile ||
+	address, said := d.Location.SCSI, place.Parse(d.Location.Text)
+	if address == nil || said.IsAzureLocal() || address.Adapter == 0 && !said.IsAzureData() || d.Bus == BusFile ||
 		!sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
 		return 0, false
 	}
-	return uint32(at.LUN), true
+	return uint32(address.LUN), true
 }
 
 func hasAzureLUN(wanted uint32, d Disk) bool {

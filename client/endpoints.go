@@ -86,7 +86,7 @@ func connectError(err error) error {
 
 // ready returns nil if the newest version that is served answers.
 func (g *group) ready(ctx context.Context) error {
-	ctx, cancel := g.untilClosed(ctx)
+	ctx, cancel := g.withClose(ctx)
 	defer cancel()
 	if g.options.invalid != nil {
 		return g.options.invalid

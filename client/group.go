@@ -92,7 +92,7 @@ func (g *group) negotiate(ctx context.Context) (string, error) {
 	if version := g.current(); version != "" {
 		return version, nil
 	}
-	ctx, cancel := g.untilClosed(ctx)
+	ctx, cancel := g.withClose(ctx)
 	defer cancel()
 	select {
 	case g.choosing <- struct{}{}:
@@ -136,8 +136,8 @@ func (g *group) ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// untilClosed returns a context that also ends when the client is closed.
-func (g *group) untilClosed(ctx context.Context) (context.Context, func()) {
+// withClose returns a context that also ends when the client is closed.
+func (g *group) withClose(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(g.ctx, cancel)
 	return ctx, func() {

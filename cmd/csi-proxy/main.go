@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		}, winservice.Options{StartTimeout: startTimeout, StopTimeout: o.gracePeriod + stopReserve,
 			Warning: logProblem(file), Log: log})
 	} else {
-		err = serve(untilSignal(ctx), o, log, open, func() {})
+		err = serve(withSignals(ctx), o, log, open, func() {})
 	}
 	if err != nil {
 		log.Error("csi-proxy ends", "err", err)
@@ -108,12 +108,12 @@ func failService(err error) {
 		winservice.Options{StartTimeout: startTimeout, StopTimeout: stopReserve})
 }
 
-// untilSignal returns a context that the first signal to stop ends. The second
+// withSignals returns a context that the first signal to stop ends. The second
 // one finds the system's own behaviour, which ends the process at once.
 //
 // It isn't for services: they get the console's events too, such as that a user
 // logs off, which would look like SIGTERM.
-func untilSignal(ctx context.Context) context.Context {
+func withSignals(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signal.Ignore(syscall.SIGPIPE) // when nobody reads standard error any more, log lines are lost and calls go on
 	signals := make(chan os.Signal, 1)

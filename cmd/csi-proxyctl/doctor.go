@@ -24,8 +24,8 @@ func (p *program) doctor() *cobra.Command {
 	var kubeletPath string
 	c := p.leaf("doctor", "Say what is wrong on this node, and what to do",
 		func(ctx context.Context, _ []string) (r reply, err error) {
-			n, done := p.node(ctx, kubeletPath)
-			defer func() { err = errors.Join(err, done()) }()
+			n, closeNode := p.node(ctx, kubeletPath)
+			defer func() { err = errors.Join(err, closeNode()) }()
 			findings := doctor.Examine(ctx, n)
 			if err := interrupted(ctx); err != nil {
 				return reply{}, err

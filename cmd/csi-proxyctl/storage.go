@@ -123,16 +123,16 @@ func (p *program) check() *cobra.Command {
 			stop := p.everyMinute(func() {
 				fmt.Fprintf(p.stderr, "csi-proxyctl: Windows has checked the volume for %v\n", time.Since(begun).Round(time.Second))
 			})
-			did, err := c.Storage.CheckVolume(ctx, r)
+			result, err := c.Storage.CheckVolume(ctx, r)
 			stop()
 			text := "no errors"
 			switch {
-			case did.Fixed:
+			case result.Fixed:
 				text = "errors were found and repaired"
-			case did.ErrorsFound:
+			case result.ErrorsFound:
 				text = "errors were found"
 			}
-			return line(did, fmt.Sprintf("%s; it took %v", text, did.Duration.Round(time.Millisecond))), err
+			return line(result, fmt.Sprintf("%s; it took %v", text, result.Duration.Round(time.Millisecond))), err
 		})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
 set --timeout 0. Windows reports no progress, so the time is printed every minute.`
@@ -315,10 +315,10 @@ func stagedText(v csiproxy.StagedVolume) string {
 }
 
 // doneText joins what was done; otherwise is what to say if nothing was.
-func doneText(otherwise string, did map[string]bool) string {
+func doneText(otherwise string, result map[string]bool) string {
 	var all []string
-	for _, what := range slices.Sorted(maps.Keys(did)) {
-		if did[what] {
+	for _, what := range slices.Sorted(maps.Keys(result)) {
+		if result[what] {
 			all = append(all, what)
 		}
 	}
@@ -337,10 +337,10 @@ func (p *program) unstage() *cobra.Command {
 				return reply{}, err
 			}
 			r.StagingPath = args[0]
-			did, err := c.Storage.UnstageVolume(ctx, r)
-			return line(did, doneText("nothing was staged there", map[string]bool{
-				"unmounted": did.Unmounted, "disk offline": did.DiskOffline, "logged out of the target": did.LoggedOut,
-				"mapping removed": did.Unmapped,
+			result, err := c.Storage.UnstageVolume(ctx, r)
+			return line(result, doneText("nothing was staged there", map[string]bool{
+				"unmounted": result.Unmounted, "disk offline": result.DiskOffline, "logged out of the target": result.LoggedOut,
+				"mapping removed": result.Unmapped,
 			})), err
 		})
 	cmd.Long = `Unmount the volume at a path, take its disk offline, and log out of its iSCSI target. If the disk is
@@ -356,9 +356,9 @@ func (p *program) unstageShare() *cobra.Command {
 	cmd := p.call("unstage-share PATH", "Remove the link to a share, and its mapping with the last link",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.StagingPath = args[0]
-			did, err := c.Storage.UnstageShare(ctx, r)
-			return line(did, doneText("nothing was staged there",
-				map[string]bool{"link removed": did.Unlinked, "mapping removed": did.Unmapped})), err
+			result, err := c.Storage.UnstageShare(ctx, r)
+			return line(result, doneText("nothing was staged there",
+				map[string]bool{"link removed": result.Unlinked, "mapping removed": result.Unmapped})), err
 		})
 	cmd.Long = `Remove the link to a share at PATH. If no other link leads to the share, its mapping is removed too.
 
@@ -385,8 +385,8 @@ func (p *program) expand() *cobra.Command {
 	cmd := p.call("expand PATH", "Grow the volume at a path to the size of its disk",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.Path, r.DiskSizeBytes = args[0], int64(bytes)
-			did, err := c.Storage.ExpandVolume(ctx, r)
-			return line(did, expandedText(did)), err
+			result, err := c.Storage.ExpandVolume(ctx, r)
+			return line(result, expandedText(result)), err
 		})
 	cmd.Flags().Var(&bytes, "disk-size", "`size` that the disk is to have first; 0 for the one that it has")
 	cmd.Flags().DurationVar(&r.Wait, "wait", csiproxy.DefaultWait, "how long to wait for that")

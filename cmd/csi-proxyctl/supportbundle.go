@@ -33,8 +33,8 @@ func (p *program) supportBundle() *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			n, done := p.node(ctx, kubeletPath)
-			defer func() { err = errors.Join(err, done()) }()
+			n, closeNode := p.node(ctx, kubeletPath)
+			defer func() { err = errors.Join(err, closeNode()) }()
 			b := doctor.Bundle{
 				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
 				LogBytes: bundledLogBytes, SerialNumbers: serialNumbers,

@@ -166,14 +166,14 @@ func (s *Server) isAtByKubelet(ctx context.Context, volumeID, path string) (isSh
 	if !isTarget {
 		root = strings.TrimSuffix(path, below)
 	}
-	at, err := s.mountedAt(ctx, path)
+	volume, err := s.mountedAt(ctx, path)
 	if err == nil {
 		var staged csiproxy.Volume
 		staged, err = s.mountedAt(ctx, root+below)
-		is = err == nil && at.VolumeID == staged.VolumeID && at.Share == staged.Share
+		is = err == nil && volume.VolumeID == staged.VolumeID && volume.Share == staged.Share
 	}
 	if isRefusal(err) || errors.Is(err, csiproxy.ErrInvalidArgument) {
 		err = nil
 	}
-	return at.Share != "", is, err
+	return volume.Share != "", is, err
 }

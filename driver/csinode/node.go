@@ -147,10 +147,10 @@ func (s *Server) NodeExpandVolume(ctx context.Context,
 	}
 	defer unlock()
 
-	done, err := s.options.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{
+	expanded, err := s.options.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{
 		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: s.options.Wait,
 	})
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: done.DiskSizeBytes}, err
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: expanded.DiskSizeBytes}, err
 }
 
 // volumeAt returns a path, and whether the volume is a share, if the volume is staged or published

@@ -23,7 +23,7 @@ import (
 func (s *Server) NodePublishVolume(ctx context.Context,
 	r *csi.NodePublishVolumeRequest) (_ *csi.NodePublishVolumeResponse, err error) {
 	defer coded(&err)
-	staging, at, err := checkPublish(r)
+	staging, wanted, err := checkPublish(r)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +40,12 @@ func (s *Server) NodePublishVolume(ctx context.Context,
 	if why := Unsupported(r.VolumeCapability, rec.Source.isShare()); why != "" {
 		return nil, status.Error(codes.FailedPrecondition, why)
 	}
-	if err := rec.publish(at); err != nil {
+	if err := rec.publish(wanted); err != nil {
 		// A link that Windows doesn't have is void: kubelet's directory may have been lost.
 		if err := s.dropVoidTargets(ctx, rec); err != nil {
 			return nil, err
 		}
-		if err := rec.publish(at); err != nil {
+		if err := rec.publish(wanted); err != nil {
 			return nil, err
 		}
 	}
@@ -53,16 +53,16 @@ func (s *Server) NodePublishVolume(ctx context.Context,
 		return nil, err
 	}
 	// It is refused if nothing is staged, as after a restart of the node.
-	return &csi.NodePublishVolumeResponse{}, s.options.Storage.PublishVolume(ctx, rec.StagingPath, at.Path)
+	return &csi.NodePublishVolumeResponse{}, s.options.Storage.PublishVolume(ctx, rec.StagingPath, wanted.Path)
 }
 
 // checkPublish checks a request without looking at the node.
-func checkPublish(r *csi.NodePublishVolumeRequest) (staging string, at target, err error) {
+func checkPublish(r *csi.NodePublishVolumeRequest) (staging string, wanted target, err error) {
 	if err := required("volume_id", r.VolumeId); err != nil {
 		return "", target{}, err
 	}
-	at = target{Mode: r.GetVolumeCapability().GetAccessMode().GetMode(), ReadOnly: r.Readonly}
-	if at.Path, err = windowsPath("target_path", r.TargetPath); err != nil {
+	wanted = target{Mode: r.GetVolumeCapability().GetAccessMode().GetMode(), ReadOnly: r.Readonly}
+	if wanted.Path, err = windowsPath("target_path", r.TargetPath); err != nil {
 		return "", target{}, err
 	}
 	if r.VolumeCapability == nil {
@@ -76,7 +76,7 @@ func checkPublish(r *csi.NodePublishVolumeRequest) (staging string, at target, e
 		return "", target{}, status.Error(codes.FailedPrecondition, "staging_target_path is missing")
 	}
 	staging, err = windowsPath("staging_target_path", r.StagingTargetPath)
-	return staging, at, err
+	return staging, wanted, err
 }
 
 // publish adds a target to a record. It refuses what CSI's table for

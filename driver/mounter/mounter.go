@@ -115,21 +115,21 @@ func (m *Mounter) Unmount(target string) error {
 			return err
 		}
 	}
-	done, err := m.Storage.UnstageVolume(m.ctx, csiproxy.UnstageVolumeRequest{StagingPath: target})
-	if err == nil && done.DiskOffline && !done.LoggedOut && mounted.Disk != nil {
+	unstaged, err := m.Storage.UnstageVolume(m.ctx, csiproxy.UnstageVolumeRequest{StagingPath: target})
+	if err == nil && unstaged.DiskOffline && !unstaged.LoggedOut && mounted.Disk != nil {
 		return m.Disk.SetDiskState(m.ctx, *mounted.Disk, true)
 	}
 	if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
 		return err
 	}
 	// It may be refused because it is a link that publishes something.
-	at, lookErr := m.Storage.GetVolume(m.ctx, target)
+	volume, lookErr := m.Storage.GetVolume(m.ctx, target)
 	switch {
 	case errors.Is(lookErr, csiproxy.ErrNotFound):
 		return err
 	case lookErr != nil:
 		return lookErr
-	case at.Share != "":
+	case volume.Share != "":
 		link, lookErr := m.publishes(target)
 		if lookErr != nil {
 			return lookErr
@@ -172,17 +172,17 @@ func (m *Mounter) List() ([]mount.MountPoint, error) {
 		return nil, err
 	}
 	var all []mount.MountPoint
-	for _, at := range list.Mounts {
-		v := at.Volume
-		if at.Kind == csiproxy.MountKindLink {
+	for _, listed := range list.Mounts {
+		v := listed.Volume
+		if listed.Kind == csiproxy.MountKindLink {
 			for _, to := range list.Mounts {
-				if to.Kind != csiproxy.MountKindLink && strings.EqualFold(to.Path, at.Target) {
+				if to.Kind != csiproxy.MountKindLink && strings.EqualFold(to.Path, listed.Target) {
 					v = to.Volume
 				}
 			}
 		}
-		if at.Path != "" && device(v) != "" {
-			all = append(all, mount.MountPoint{Device: device(v), Path: at.Path, Type: v.FileSystem})
+		if listed.Path != "" && device(v) != "" {
+			all = append(all, mount.MountPoint{Device: device(v), Path: listed.Path, Type: v.FileSystem})
 		}
 	}
 	return all, nil
@@ -224,8 +224,8 @@ func (m *Mounter) IsMountPoint(file string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	at, err := m.Device(file)
-	return at != "", err
+	mount, err := m.Device(file)
+	return mount != "", err
 }
 
 // CanSafelySkipMountPointCheck reports that an Unmount of what is no mount point may fail.
@@ -239,9 +239,9 @@ func (m *Mounter) GetMountRefs(pathname string) ([]string, error) {
 	}
 	list, err := m.List()
 	var refs []string
-	for _, at := range list {
-		if at.Device == is && !samePath(at.Path, windows(pathname)) {
-			refs = append(refs, at.Path)
+	for _, mount := range list {
+		if mount.Device == is && !samePath(mount.Path, windows(pathname)) {
+			refs = append(refs, mount.Path)
 		}
 	}
 	return refs, err
@@ -309,8 +309,8 @@ func (m *Mounter) FormatAndMountSensitiveWithFormatOptions(source, target, fstyp
 // Resize grows the volume at deviceMountPath to the size of its disk, and reports whether it has
 // grown. Of the device it asks nothing, so devicePath may be empty.
 func (m *Mounter) Resize(devicePath, deviceMountPath string) (bool, error) {
-	done, err := m.Storage.ExpandVolume(m.ctx, csiproxy.ExpandVolumeRequest{Path: windows(deviceMountPath)})
-	return done.Grown, err
+	expanded, err := m.Storage.ExpandVolume(m.ctx, csiproxy.ExpandVolumeRequest{Path: windows(deviceMountPath)})
+	return expanded.Grown, err
 }
 
 // PathExists reports whether there is anything at a path, also a link to nothing.

@@ -69,19 +69,19 @@ func copyTo(to string, source io.Reader) (err error) {
 
 // Rename implements [Files].
 func (RealFiles) Rename(ctx context.Context, from, to string) error {
-	return whileBusy(ctx, func() error { return os.Rename(from, to) })
+	return retryBusy(ctx, func() error { return os.Rename(from, to) })
 }
 
 // Remove implements [Files].
 func (RealFiles) Remove(path string) error {
-	if err := whileBusy(context.Background(), func() error { return os.Remove(path) }); !errors.Is(err, fs.ErrNotExist) {
+	if err := retryBusy(context.Background(), func() error { return os.Remove(path) }); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// whileBusy repeats do until it succeeds or there is no such file, for busyLimit.
-func whileBusy(ctx context.Context, do func() error) error {
+// retryBusy repeats do until it succeeds or there is no such file, for busyLimit.
+func retryBusy(ctx context.Context, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, busyLimit)
 	defer cancel()
 	for {

@@ -61,7 +61,7 @@ func (r *replacement) replace(ctx context.Context, in Installation) (Installed, 
 	if err != nil {
 		return Installed{}, err
 	}
-	now, err := d.current(name)
+	service, err := d.current(name)
 	if err != nil {
 		return Installed{}, err
 	}
@@ -70,7 +70,7 @@ func (r *replacement) replace(ctx context.Context, in Installation) (Installed, 
 	}
 	pending := r.record.Pending
 	if pending == nil {
-		pending = &before{Settings: now.Settings, Ours: now.origin == Ours && now.Wrapped == "",
+		pending = &before{Settings: service.Settings, Ours: service.origin == Ours && service.Wrapped == "",
 			Ran: status.State != winservice.Stopped}
 	} else {
 		d.Log.Info("an earlier replacement was cut off; going on with it", "service", name)
@@ -102,7 +102,7 @@ func (r *replacement) replace(ctx context.Context, in Installation) (Installed, 
 	}
 	d.warnWriters(report.LogDirectory)
 	installed := Installed{Name: name, CommandLine: config.CommandLine}
-	if r.before.Ours && r.record.Pending == nil && config.CommandLine == now.CommandLine &&
+	if r.before.Ours && r.record.Pending == nil && config.CommandLine == service.CommandLine &&
 		d.works(ctx, name, report.Endpoints) == nil {
 		return installed, d.Services.Install(ctx, config) // it is there already
 	}

@@ -26,7 +26,7 @@ func checkLUNs(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []F
 	var faults []Finding
 	byLUN := map[string]csiproxy.Disk{}
 	for _, d := range disks {
-		at, ok := locations[d.Number]
+		location, ok := locations[d.Number]
 		if !ok || !isOfAzure(d) {
 			continue
 		}
@@ -35,17 +35,17 @@ func checkLUNs(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []F
 			faults = append(faults, warning("start the daemon with -protected-volume="+on+", in the Helm chart "+
 				"protectedVolumes, or use a machine size without a temporary disk",
 				"%s is Azure's temporary disk, at %s, with LUN %s: a driver that goes by the LUN alone may take it for a "+
-					"volume's disk", d, on, at.LUNID))
+					"volume's disk", d, on, location.LUNID))
 		}
-		first, taken := byLUN[at.LUNID]
+		first, taken := byLUN[location.LUNID]
 		if !taken {
-			byLUN[at.LUNID] = d
+			byLUN[location.LUNID] = d
 			continue
 		}
 		faults = append(faults, warning("start the daemon with -protected-volume for the volume of the disk that is no "+
 			"volume's, or attach the other one with another LUN; if the flag is set, see the check protected-volumes; "+
 			"docs/drivers.md#lun-0 has more",
-			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, d, at.LUNID))
+			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, d, location.LUNID))
 	}
 	return fmt.Sprintf("no two of %d disks have the same LUN where a driver goes by that alone", len(disks)), faults, nil
 }

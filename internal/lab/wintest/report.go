@@ -212,7 +212,7 @@ func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string, re
 		if !found {
 			missing = append(missing, p.String()+" was not run")
 		}
-		missing = append(missing, o.without(p)...)
+		missing = append(missing, o.endedBefore(p)...)
 	}
 	slices.Sort(refuted)
 	slices.Sort(missing)
@@ -225,8 +225,8 @@ func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string, re
 	return Proven, nil, results
 }
 
-// without returns the tests that ended before the part that a pattern names.
-func (o Outcomes) without(p Pattern) (names []string) {
+// endedBefore returns the tests that ended before the part that a pattern names.
+func (o Outcomes) endedBefore(p Pattern) (names []string) {
 	parent, part := path.Split(p.Test)
 	if parent == "" || strings.Contains(part, "*") { // "*" stands for the parts that there were
 		return nil

@@ -145,12 +145,12 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 	if !asked.address {
 		return s, nil
 	}
-	at, namespace, err := d.address(ctx, h)
+	address, namespace, err := d.address(ctx, h)
 	if err != nil {
 		return s, err
 	}
-	if at != nil {
-		s.Location.SCSI = &csiproxy.SCSIAddress{Adapter: at.PortNumber, Port: at.PathID, Target: at.TargetID, LUN: at.LUN}
+	if address != nil {
+		s.Location.SCSI = &csiproxy.SCSIAddress{Adapter: address.PortNumber, Port: address.PathID, Target: address.TargetID, LUN: address.LUN}
 	}
 	if s.Location.NVMeNamespace = namespace; namespace != 0 {
 		return s, d.addNamespace(ctx, &s, h)

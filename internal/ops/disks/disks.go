@@ -176,11 +176,11 @@ func enumerate(numbers []csiproxy.DiskNumber) string {
 
 // take locks the disk that has the number n now: see [locks.Locker.LockDisk].
 func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber, purpose locks.Purpose) (*locks.LockedDisk, error) {
-	right, err := d.options.Locks.LockDisk(ctx, n, purpose)
+	lockedDisk, err := d.options.Locks.LockDisk(ctx, n, purpose)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
-	return right, err
+	return lockedDisk, err
 }
 
 // GetDiskStats implements [published.DiskOperations].
@@ -300,8 +300,8 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *locks.LockedDisk) (paths 
 	if err != nil || len(paths) > 0 {
 		return paths, err
 	}
-	now, err := h.Attributes(ctx)
-	if err == nil && now&win.DiskOffline != 0 { // an offline disk has no volumes that could be queried
+	attributes, err := h.Attributes(ctx)
+	if err == nil && attributes&win.DiskOffline != 0 { // an offline disk has no volumes that could be queried
 		err = opendisk.ErrChanged("it went offline")
 	}
 	return nil, err
@@ -344,11 +344,11 @@ func (d *Disks) Volumes(ctx context.Context, h *locks.LockedDisk) (volumes opend
 // DirectoriesOf returns the directories that volumes are mounted at.
 func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
 	for _, name := range volumes {
-		at, err := users.MountedAt(ctx, d.sys, name)
+		mountPath, err := users.MountedAt(ctx, d.sys, name)
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, users.Directories(at)...)
+		paths = append(paths, users.Directories(mountPath)...)
 	}
 	slices.Sort(paths)
 	return paths, nil
@@ -454,12 +454,12 @@ func (d *Disks) PutBack(ctx context.Context, h *locks.LockedDisk, before win.Dis
 }
 
 func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) error {
-	now, err := h.Attributes(ctx)
-	if now &= Blocking; err != nil || before == 0 || now == before {
+	attributes, err := h.Attributes(ctx)
+	if attributes &= Blocking; err != nil || before == 0 || attributes == before {
 		return err
 	}
 	var volumes opendisk.Volumes
-	if before&^now&win.DiskOffline != 0 {
+	if before&^attributes&win.DiskOffline != 0 {
 		layout, err := h.Layout(ctx)
 		if err != nil {
 			return err

@@ -124,8 +124,8 @@ type location struct {
 func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
 	said := h.Hardware.Descriptor
 	if said.BusType == win.BusTypeNVMe {
-		at, err := d.namespaceLocation(ctx, h)
-		return location{at, at != nil}, err
+		namespaceLocation, err := d.namespaceLocation(ctx, h)
+		return location{namespaceLocation, namespaceLocation != nil}, err
 	}
 	text, err := h.LocationText(ctx)
 	if err != nil || place.IsPath(text) || opendisk.IsAzureLocal(said, text) {

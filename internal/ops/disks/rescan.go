@@ -94,13 +94,13 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	first := true
 	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
 		Longest: settleInterval}, func() (bool, error) {
-		now, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+		interfaces, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
 			return false, err
 		}
-		slices.Sort(now)
-		same := !first && slices.Equal(now, last)
-		last, first = now, false
+		slices.Sort(interfaces)
+		same := !first && slices.Equal(interfaces, last)
+		last, first = interfaces, false
 		return same, nil
 	})
 	return last, err

@@ -98,7 +98,7 @@ func (f *Filesystem) Mkdir(ctx context.Context, path string) (err error) {
 
 func (f *Filesystem) mkdir(ctx context.Context, p pathpolicy.Path) error {
 	isLink := false
-	err := f.paths.ReachMaking(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+	err := f.paths.ReachOrMake(ctx, f.sys, p, func(e pathpolicy.Entry) error {
 		dir, err := e.Open(ctx, pathpolicy.Directory(win.FileCreate))
 		if err == nil {
 			f.options.Logger.Info("directory made", "path", e.Path())

@@ -236,11 +236,11 @@ func (r *remover) unmount(ctx context.Context, e entry) error {
 }
 
 func (r *remover) unmountVolume(ctx context.Context, file *pathpolicy.File, id csiproxy.VolumeID) error {
-	right, err := r.locks.TryLockVolume(ctx, id)
+	lockedVolume, err := r.locks.TryLockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
+	defer lockedVolume.Release()
 	link, err := file.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) || err == nil &&
 		!(link.IsMountPoint() && id.Equal(csiproxy.VolumeID(link.Volume))) {

@@ -66,8 +66,8 @@ func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
 }
 
 // shareAt returns the directory of a share that an entry is a link to, if it is one.
-func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool, _ error) {
-	link, err := at.Link(ctx)
+func shareAt(ctx context.Context, entry pathpolicy.Entry) (remote unc.Path, ok bool, _ error) {
+	link, err := entry.Link(ctx)
 	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 		return remote, false, nil // it is no link any more
 	}
@@ -79,9 +79,9 @@ func shareAt(ctx context.Context, at pathpolicy.Entry) (remote unc.Path, ok bool
 }
 
 // report logs how much a remover has removed from a directory, also if it has failed.
-func (f *Filesystem) report(r *remover, at pathpolicy.Entry) {
+func (f *Filesystem) report(r *remover, entry pathpolicy.Entry) {
 	if r.removed+r.unmounted > 0 {
-		f.options.Logger.Info("files and directories removed", "path", at.Path(), "entries", r.removed, "unmounted",
+		f.options.Logger.Info("files and directories removed", "path", entry.Path(), "entries", r.removed, "unmounted",
 			r.unmounted)
 	}
 }

@@ -58,7 +58,7 @@ func IsLinkTo(source pathpolicy.Path) func(pathpolicy.Link) bool {
 	return func(l pathpolicy.Link) bool { return l.Kind == pathpolicy.LinkInside && l.Path.Equal(source) }
 }
 
-// Reach is [pathpolicy.Policy.Reach] or [pathpolicy.Policy.ReachMaking].
+// Reach is [pathpolicy.Policy.Reach] or [pathpolicy.Policy.ReachOrMake].
 type Reach func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path,
 	f func(e pathpolicy.Entry) error) error
 

@@ -175,9 +175,9 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		second, _ := newVolume(t, sys)
 		const dir = kubelet + `\x`
 		mount(t, sys, dir, first)
-		right, err := locker.LockVolumeAlone(t.Context(), csiproxy.VolumeID(second), locks.ToChange)
+		lockedVolume, err := locker.LockVolumeAlone(t.Context(), csiproxy.VolumeID(second), locks.ToChange)
 		must(t, err)
-		defer right.Release()
+		defer lockedVolume.Release()
 		looks := 0
 		sys.OnCall(func(c winsim.Call) {
 			if c.Name == win.FsctlGetReparsePoint.String() && c.Object == dir {

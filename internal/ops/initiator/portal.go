@@ -93,7 +93,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 		if err != nil {
 			return nil, &csiproxy.Error{Object: "target " + target, Err: err}
 		}
-		if slices.ContainsFunc(portals, func(at win.ISCSIPortal) bool { return samePortal(at, p) }) {
+		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return samePortal(portal, p) }) {
 			found = append(found, csiproxy.IQN(target))
 		}
 	}
@@ -163,11 +163,11 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 	if err != nil {
 		return p, false, err
 	}
-	at := slices.IndexFunc(list, func(p win.ISCSIPortal) bool { return samePortal(p, want) })
-	if at < 0 {
+	index := slices.IndexFunc(list, func(p win.ISCSIPortal) bool { return samePortal(p, want) })
+	if index < 0 {
 		return p, false, nil
 	}
-	return list[at], true, nil
+	return list[index], true, nil
 }
 
 // portalObject names the portal in errors.

@@ -203,13 +203,13 @@ func (i *Initiator) LogOut(ctx context.Context, iqn csiproxy.IQN) (_ bool, err e
 	if err != nil {
 		return false, err
 	}
-	at := slices.IndexFunc(all, func(s win.ISCSISession) bool {
+	index := slices.IndexFunc(all, func(s win.ISCSISession) bool {
 		return iqn.Equal(csiproxy.IQN(s.Target)) && len(s.Portals) > 0
 	})
-	if at < 0 {
+	if index < 0 {
 		return false, nil
 	}
-	return true, i.logoutWhenFree(ctx, all[at].Portals[0], iqn)
+	return true, i.logoutWhenFree(ctx, all[index].Portals[0], iqn)
 }
 
 // logoutWhenFree retries logout for a moment while a disk of the target is in use.

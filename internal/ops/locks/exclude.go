@@ -46,7 +46,7 @@ func byteOf(k kind, name string) int64 {
 //
 // If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
 // If there is no room to make the file, it is nil for [ToRelease].
-func (l *Locker) exclude(ctx context.Context, k kind, at int64, purpose Purpose) (win.File, error) {
+func (l *Locker) exclude(ctx context.Context, k kind, offset int64, purpose Purpose) (win.File, error) {
 	file, err := l.openLockFile(ctx)
 	if purpose == ToRelease && winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect) {
 		l.log.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
@@ -61,7 +61,7 @@ func (l *Locker) exclude(ctx context.Context, k kind, at int64, purpose Purpose)
 			file.Close()
 		}
 	}()
-	err = operation.Retry(ctx, excludeTimeout, excludeInterval, isLocked, func() error { return file.LockByte(ctx, at) })
+	err = operation.Retry(ctx, excludeTimeout, excludeInterval, isLocked, func() error { return file.LockByte(ctx, offset) })
 	if isLocked(err) && ctx.Err() == nil {
 		err = &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,

@@ -117,8 +117,8 @@ func (k *lock) Release() {
 
 // take takes both locks of an object, given by its kind and its name.
 func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose) (taken *lock, _ error) {
-	at := byteOf(k, name)
-	unlock, err := l.held.Lock(ctx, at, kinds[k]+" "+quote.Text(name))
+	offset := byteOf(k, name)
+	unlock, err := l.held.Lock(ctx, offset, kinds[k]+" "+quote.Text(name))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 	}()
 	var file win.File
 	if k != serverLock { // other processes are excluded by the locks of the server's shares
-		if file, err = l.exclude(ctx, k, at, purpose); err != nil {
+		if file, err = l.exclude(ctx, k, offset, purpose); err != nil {
 			return nil, err
 		}
 	}
@@ -188,7 +188,7 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 	_ *LockedDisk, extent win.DiskExtent, _ error) {
 	d, err := l.LockDisk(ctx, n, purpose)
 	if err != nil {
-		if now, extentErr := users.Extent(ctx, l.sys, id); extentErr == nil && now.DiskNumber != n {
+		if extentAfter, extentErr := users.Extent(ctx, l.sys, id); extentErr == nil && extentAfter.DiskNumber != n {
 			return nil, extent, nil
 		}
 		return nil, extent, err

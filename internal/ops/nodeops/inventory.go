@@ -59,7 +59,7 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 	}
 	for _, l := range links {
 		if l.Link.Kind == pathpolicy.LinkInside {
-			why, err := n.paths.Nowhere(ctx, n.calls, l.Path)
+			why, err := n.paths.ExplainEmpty(ctx, n.calls, l.Path)
 			if ctx.Err() != nil {
 				return 0, nil, ctx.Err()
 			}

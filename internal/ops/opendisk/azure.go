@@ -24,10 +24,10 @@ const (
 // LocationText returns the text in which Windows says where a disk is attached, "" if the disk doesn't know
 // the query. Of a disk of Hyper-V, which may be Azure's temporary disk, any other error is returned.
 func (d *Disk) LocationText(ctx context.Context) (string, error) {
-	at, err := d.Location(ctx)
+	location, err := d.Location(ctx)
 	if err == nil || winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, winerr.ErrorInvalidParameter,
 		winerr.ErrorNotFound) {
-		return at.Text, nil
+		return location.Text, nil
 	}
 	if err := answered(err); err != nil {
 		return "", err
@@ -47,20 +47,20 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 // Source: https://github.com/ansible-collections/community.windows/issues/622 has the text and the product
 // of a temporary disk of generation 1. [place.Place] has those of the others.
 func IsAzureLocal(d win.DeviceDescriptor, text string) bool {
-	at := place.Parse(text)
-	return at.IsAzureLocal() || isNamed(d.ProductID, hyperVIDE) && at.Channel == "1" && at.Device == "0"
+	location := place.Parse(text)
+	return location.IsAzureLocal() || isNamed(d.ProductID, hyperVIDE) && location.Channel == "1" && location.Device == "0"
 }
 
 // IsAzureData reports whether a disk is known as a data disk of Azure: on SCSI by its controller or, if the
 // location text names none, by an adapter other than that of Windows' disk; on NVMe by the model. at is
 // its SCSI address. It may be nil if the disk has none, or if the text has a LUN.
-func IsAzureData(d win.DeviceDescriptor, text string, at *win.SCSIAddress) bool {
+func IsAzureData(d win.DeviceDescriptor, text string, address *win.SCSIAddress) bool {
 	if d.BusType == win.BusTypeNVMe {
-		if at == nil {
+		if address == nil {
 			return false
 		}
 		_, ok := csiproxy.Disk{Vendor: d.VendorID, Product: d.ProductID,
-			Location: csiproxy.Location{NVMeNamespace: uint32(at.LUN) + 1}}.AzureLUN()
+			Location: csiproxy.Location{NVMeNamespace: uint32(address.LUN) + 1}}.AzureLUN()
 		return ok
 	}
 	if d.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text) ||
@@ -69,8 +69,8 @@ func IsAzureData(d win.DeviceDescriptor, text string, at *win.SCSIAddress) bool 
 	}
 	said := place.Parse(text)
 	adapter := said.Adapter
-	if adapter == "" && at != nil {
-		adapter = strconv.Itoa(int(at.PortNumber))
+	if adapter == "" && address != nil {
+		adapter = strconv.Itoa(int(address.PortNumber))
 	}
 	return said.IsAzureData() || said.Device == "" && adapter != "" && adapter != "0"
 }

@@ -171,12 +171,12 @@ func answered(err error) error {
 // disk. The identity is compared in case a handle can come to lead to another disk: the
 // documentation doesn't say whether that happens.
 func (d *Disk) Verify(ctx context.Context) error {
-	now, err := d.askIdentity(ctx)
+	identity, err := d.askIdentity(ctx)
 	if winerr.IsGone(err) {
 		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 	}
-	if err == nil && now.identity() != d.Hardware.identity() {
-		err = ErrAnother("it has another identity", now)
+	if err == nil && identity.identity() != d.Hardware.identity() {
+		err = ErrAnother("it has another identity", identity)
 	}
 	return err
 }
@@ -215,8 +215,8 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 // VerifyLayout returns an error unless the disk has the partition table that a decision was
 // based on.
 func (d *Disk) VerifyLayout(ctx context.Context, decided *win.DriveLayout) error {
-	now, err := d.Layout(ctx)
-	if err == nil && !slices.Equal(now.Encode(), decided.Encode()) {
+	layout, err := d.Layout(ctx)
+	if err == nil && !slices.Equal(layout.Encode(), decided.Encode()) {
 		err = ErrChanged("it has another partition table")
 	}
 	return err

@@ -29,6 +29,6 @@ func IsScratch(ctx context.Context, h device.Handle, d win.DeviceDescriptor) (bo
 	if d.BusType != win.BusTypeFileBackedVirtual {
 		return false, nil
 	}
-	at, err := h.Location(ctx)
-	return strings.HasSuffix(strings.ToLower(at.Text), scratchFile), answered(err)
+	location, err := h.Location(ctx)
+	return strings.HasSuffix(strings.ToLower(location.Text), scratchFile), answered(err)
 }

@@ -47,10 +47,10 @@ func TestErrorAtEachCall(t *testing.T) {
 			return p.Exists(ctx, sys, mustParse(t, p, chain+`\sub`))
 		}, "true: <nil>"},
 		"leads nowhere": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
-			return p.Nowhere(ctx, sys, mustParse(t, p, shallow))
+			return p.ExplainEmpty(ctx, sys, mustParse(t, p, shallow))
 		}, "it leads to nothing: <nil>"},
 		"leads somewhere": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
-			return p.Nowhere(ctx, sys, mustParse(t, p, chain))
+			return p.ExplainEmpty(ctx, sys, mustParse(t, p, chain))
 		}, ": <nil>"},
 	} {
 		operations[name] = func(t *testing.T) simtest.Attempt {

@@ -84,11 +84,11 @@ func (p *Policy) podOf(path Path) string {
 // belowPods returns the names of a path below kubelet's directory of pods. ok is false if the path lies
 // elsewhere.
 func (p *Policy) belowPods(path Path) (names []string, ok bool) {
-	kubelet, at := p.allowed[0], path.full()
-	if path.volume != "" || !at.inside(kubelet) {
+	kubelet, location := p.allowed[0], path.full()
+	if path.volume != "" || !location.inside(kubelet) {
 		return nil, false
 	}
-	names = at.names[len(kubelet.names):]
+	names = location.names[len(kubelet.names):]
 	if len(names) == 0 || !winname.Equal(names[0], podsDirectory) {
 		return nil, false
 	}

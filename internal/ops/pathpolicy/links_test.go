@@ -77,7 +77,7 @@ func TestCheckSearched(t *testing.T) {
 			volume, _ := newVolume(t, sys)
 			mount(t, sys, kubelet+`\mnt`, volume)
 			var checked, made error
-			must(t, p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+			must(t, p.ReachOrMake(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 				checked = e.CheckSearched()
 				_, made = e.MakeSymlink(t.Context(), `\\server\share\`, false, func(pathpolicy.Link) bool { return true })
 				return nil

@@ -45,7 +45,7 @@ func (f *File) Mount(ctx context.Context, volume string) error {
 // If the node's disk is full or write-protected, the volume is unmounted without the entry: kubelet
 // releases volumes to get room, and a full disk takes no pod's data.
 func (f *File) Unmount(ctx context.Context) error {
-	if err := f.denyCreationIfRoom(ctx); err != nil {
+	if err := f.tryToDenyCreation(ctx); err != nil {
 		return err
 	}
 	err := f.unmount(ctx)
@@ -57,11 +57,11 @@ func (f *File) Unmount(ctx context.Context) error {
 	}
 	err = f.unmount(ctx)
 	// The entry is added even if the unmount has failed: while a volume is mounted, it does no harm.
-	return cmp.Or(err, f.denyCreationIfRoom(context.WithoutCancel(ctx)))
+	return cmp.Or(err, f.tryToDenyCreation(context.WithoutCancel(ctx)))
 }
 
-// denyCreationIfRoom adds the entry to the access list, and logs it if there is no room for it.
-func (f *File) denyCreationIfRoom(ctx context.Context) error {
+// tryToDenyCreation adds the entry to the access list, and logs it if there is no room for it.
+func (f *File) tryToDenyCreation(ctx context.Context) error {
 	err := f.denyCreation(ctx, true)
 	if !hasNoRoom(err) {
 		return err
@@ -91,14 +91,14 @@ func (f *File) denyCreation(ctx context.Context, deny bool) (err error) {
 	defer dir.CloseInto(&err)
 	denied, err := dir.handle.CreationDenied(ctx)
 	if err != nil || denied == deny {
-		return unlessNoAccessList(err)
+		return ignoreNoAccessList(err)
 	}
-	return unlessNoAccessList(dir.handle.DenyCreation(ctx, deny))
+	return ignoreNoAccessList(dir.handle.DenyCreation(ctx, deny))
 }
 
-// unlessNoAccessList returns err, or nil if err says that a directory, or its file system, has no
+// ignoreNoAccessList returns err, or nil if err says that a directory, or its file system, has no
 // access list.
-func unlessNoAccessList(err error) error {
+func ignoreNoAccessList(err error) error {
 	const invalidACL winerr.Errno = 1336
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, invalidACL) {
 		return nil
@@ -106,10 +106,10 @@ func unlessNoAccessList(err error) error {
 	return err
 }
 
-// Nowhere says why a path leads to no volume, no share and no files; "" if it leads to one of
+// ExplainEmpty says why a path leads to no volume, no share and no files; "" if it leads to one of
 // these. Either nothing is there, or a directory from which a volume was unmounted. That is known
 // by the entry that Unmount has left in the access list.
-func (p *Policy) Nowhere(ctx context.Context, sys System, path Path) (why string, _ error) {
+func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (why string, _ error) {
 	err := p.walk(sys, func(w *walk) error {
 		end, r, err := w.resolve(ctx, path)
 		if err == nil && r.Kind == Nothing {
@@ -149,7 +149,7 @@ func (e Entry) deniesCreation(ctx context.Context) (denied bool, err error) {
 	}
 	defer f.CloseInto(&err)
 	denied, err = f.handle.CreationDenied(ctx)
-	return denied, unlessNoAccessList(err)
+	return denied, ignoreNoAccessList(err)
 }
 
 // unmount is Unmount without the access list.
@@ -225,7 +225,7 @@ func (f *File) callMountManager(ctx context.Context, call func(ctx context.Conte
 	}
 	defer guard.CloseInto(&err)
 	w := f.entry.walk
-	return f.without(ctx, func() error {
+	return f.callClosed(ctx, func() error {
 		return w.retry(ctx, func() error { return call(inside, path) })
 	})
 }
@@ -236,8 +236,8 @@ type notHeld struct{ error }
 
 func (e notHeld) Unwrap() error { return e.error }
 
-// without closes f, runs call, and opens f's entry again as f.
-func (f *File) without(ctx context.Context, call func() error) error {
+// callClosed closes f, runs call, and opens f's entry again as f.
+func (f *File) callClosed(ctx context.Context, call func() error) error {
 	if err := f.Close(); err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func testMakingBehindABindFilter(t *testing.T, settings winsim.Settings) {
 				_ = sys.SetReparsePoint(dir, win.NewJunction(`C:\victim`))
 			}
 		})
-		err := p.ReachMaking(t.Context(), sys, mustParse(t, p, dir+`\x`), func(e pathpolicy.Entry) error {
+		err := p.ReachOrMake(t.Context(), sys, mustParse(t, p, dir+`\x`), func(e pathpolicy.Entry) error {
 			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
 			return err
 		})
@@ -333,32 +333,32 @@ func TestNowhere(t *testing.T) {
 	must(t, sys.Symlink(kubelet+`\link`, `unmounted`, true))
 	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
 	must(t, sys.Symlink(kubelet+`\share`, `\\server\share`, true))
-	nowhere := func(path string) (string, error) { return p.Nowhere(t.Context(), sys, mustParse(t, p, path)) }
+	whyNothing := func(path string) (string, error) { return p.ExplainEmpty(t.Context(), sys, mustParse(t, p, path)) }
 	for path, want := range map[string]string{
 		kubelet: "", kubelet + `\file`: "", kubelet + `\mnt`: "", kubelet + `\mnt\in`: "", kubelet + `\share`: "",
 		kubelet + `\unmounted`: unmounted, kubelet + `\link`: unmounted,
 		kubelet + `\none`: nothing, kubelet + `\none\x`: nothing, kubelet + `\dangling`: nothing, `C:\missing`: nothing,
 	} {
-		if got, err := nowhere(path); got != want || err != nil {
+		if got, err := whyNothing(path); got != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
 		}
 	}
 	must(t, sys.Junction(kubelet+`\evil`, `C:\Windows`))
-	if why, err := nowhere(kubelet + `\evil`); why != "" || !errors.Is(err, csiproxy.ErrPermissionDenied) {
+	if why, err := whyNothing(kubelet + `\evil`); why != "" || !errors.Is(err, csiproxy.ErrPermissionDenied) {
 		t.Errorf("outside: %q, %v", why, err)
 	}
 	eachCallFails(t, sys, func() error {
-		_, err := nowhere(kubelet + `\link`)
+		_, err := whyNothing(kubelet + `\link`)
 		return err
 	})
 	for _, none := range noAccessList {
 		must(t, sys.Fail(winsim.Match{Call: win.CallQuerySecurity, Count: 1}, none))
-		if why, err := nowhere(kubelet + `\mnt\in`); why != "" || err != nil {
+		if why, err := whyNothing(kubelet + `\mnt\in`); why != "" || err != nil {
 			t.Errorf("without an access list: %q, %v", why, err)
 		}
 	}
 	must(t, sys.Fail(winsim.Match{Call: win.CallQuerySecurity, Count: 1}, winerr.ErrorFileNotFound))
-	if why, err := nowhere(kubelet + `\unmounted`); err == nil {
+	if why, err := whyNothing(kubelet + `\unmounted`); err == nil {
 		t.Errorf("a directory whose access list isn't there: %q", why)
 	}
 }
@@ -483,7 +483,7 @@ func TestMakingBehindABindFilterEnds(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet))
 	making := func() error {
 		path := mustParse(t, p, kubelet+`\x\y`)
-		return p.ReachMaking(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil })
+		return p.ReachOrMake(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil })
 	}
 	eachCallFails(t, sys, func() error {
 		_ = sys.Remove(kubelet + `\x`)

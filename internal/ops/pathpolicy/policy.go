@@ -148,10 +148,10 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 // IsOfKubelet reports whether a path lies where kubelet has drivers stage and publish: below
 // plugins or pods in its directory. A path elsewhere may be an administrator's.
 func (p *Policy) IsOfKubelet(path Path) bool {
-	kubelet, at := p.allowed[0], path.full()
-	return path.volume == "" && at.inside(kubelet) && len(at.names) > len(kubelet.names)+1 &&
+	kubelet, location := p.allowed[0], path.full()
+	return path.volume == "" && location.inside(kubelet) && len(location.names) > len(kubelet.names)+1 &&
 		slices.ContainsFunc([]string{"plugins", "pods"},
-			func(name string) bool { return winname.Equal(at.names[len(kubelet.names)], name) })
+			func(name string) bool { return winname.Equal(location.names[len(kubelet.names)], name) })
 }
 
 // directories names the allowed directories and the daemon's flags that allow them.

@@ -66,9 +66,9 @@ func (p *Policy) Reach(ctx context.Context, sys System, path Path, f func(e Entr
 	})
 }
 
-// ReachMaking is like Reach, and makes the directories on the way that aren't there,
+// ReachOrMake is like Reach, and makes the directories on the way that aren't there,
 // also the allowed one. They stay if a later step fails.
-func (p *Policy) ReachMaking(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
+func (p *Policy) ReachOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
 	return p.walk(sys, func(w *walk) error {
 		e, err := w.to(ctx, path, win.FileOpenIf)
 		if err != nil {

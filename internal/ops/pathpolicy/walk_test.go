@@ -67,7 +67,7 @@ func TestReachTellsErrorsOfClosing(t *testing.T) {
 		simtest.WantErrorOf(t, fmt.Sprintf("after %v", earlier), err, want)
 	}
 	made := func(pathpolicy.Entry) error { return nil }
-	err := p.ReachMaking(t.Context(), unclosable{sys}, mustParse(t, p, kubelet), made)
+	err := p.ReachOrMake(t.Context(), unclosable{sys}, mustParse(t, p, kubelet), made)
 	simtest.WantErrorOf(t, "of the allowed directory", err, winerr.ErrorIODevice)
 }
 
@@ -92,7 +92,7 @@ func TestOpensOfAllowedDirectoriesShareAll(t *testing.T) {
 			return err
 		},
 		"one is made": func(r recording, path pathpolicy.Path) error {
-			return p.ReachMaking(t.Context(), r, path, func(pathpolicy.Entry) error { return nil })
+			return p.ReachOrMake(t.Context(), r, path, func(pathpolicy.Entry) error { return nil })
 		},
 	} {
 		r := recording{sys, map[string]win.OpenOptions{}}
@@ -326,7 +326,7 @@ func TestReachMaking(t *testing.T) {
 	must(t, sys.Symlink(kubelet+`\dangling`, `none`, true))
 	must(t, sys.Junction(kubelet+`\evil`, `C:\Windows`))
 	making := func(path string) error {
-		return p.ReachMaking(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+		return p.ReachOrMake(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
 			return err
 		})
@@ -429,14 +429,14 @@ func TestReachFailures(t *testing.T) {
 	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mnt\a`, true))
 	path := mustParse(t, p, kubelet+`\link\b\c`)
 	run := func() error {
-		return p.ReachMaking(t.Context(), sys, path, func(e pathpolicy.Entry) error {
+		return p.ReachOrMake(t.Context(), sys, path, func(e pathpolicy.Entry) error {
 			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
 			return err
 		})
 	}
 	eachCallFails(t, sys, run)
 	eachCallFails(t, sys, func() error { // makes the allowed directory
-		return p.ReachMaking(t.Context(), sys, mustParse(t, p, kubelet), func(pathpolicy.Entry) error { return nil })
+		return p.ReachOrMake(t.Context(), sys, mustParse(t, p, kubelet), func(pathpolicy.Entry) error { return nil })
 	})
 }
 

@@ -142,8 +142,8 @@ func (s *System) askOpenDisk(ctx context.Context, match func(d *ownDevice) bool)
 			_ = d.Device.Close()
 		}
 	}()
-	now, err := device.Handle{Device: d.Device}.Descriptor(ctx)
-	return d, err == nil && now == d.descriptor
+	descriptor, err := device.Handle{Device: d.Device}.Descriptor(ctx)
+	return d, err == nil && descriptor == d.descriptor
 }
 
 // noteVolume notes that a volume is on an open disk, or on none if d is nil.

@@ -63,10 +63,10 @@ func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
 	return remote, err == nil
 }
 
-// linkWhileMapped makes the wanted local path a link to the share if the share is mapped. If
+// linkToMapped makes the wanted local path a link to the share if the share is mapped. If
 // another call has removed the mapping meanwhile, mapped is false. So it is for a staging if the
 // mapping has other credentials than the wanted ones.
-func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, _ error) {
+func (m *Mappings) linkToMapped(ctx context.Context, w Wanted) (mapped bool, _ error) {
 	share, err := m.options.Locks.LockShareAlone(ctx, w.remote)
 	if err != nil {
 		return false, err
@@ -91,7 +91,7 @@ func (m *Mappings) linkWhileMapped(ctx context.Context, w Wanted) (mapped bool, 
 // link makes the local path a link to the share.
 func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, w Wanted) error {
 	makeLink := func() error {
-		return m.paths.ReachMaking(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
+		return m.paths.ReachOrMake(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
 	}
 	err := makeLink()
 	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists || !w.Staging {
@@ -141,8 +141,8 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (
 	}
 	to.Incomplete = incomplete
 	for _, l := range all.All {
-		if way, leads := wayToShare(l, all); leads == share.Root {
-			to.ways = append(to.ways, way)
+		if chain, leads := wayToShare(l, all); leads == share.Root {
+			to.ways = append(to.ways, chain)
 		}
 	}
 	return to, nil
@@ -150,11 +150,11 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (
 
 // wayToShare returns the root of the share that a link leads to, and the links on the way. root
 // is "" if the link leads to no share.
-func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (way []string, root string) {
-	for len(way) <= len(all.All) { // or it is a circle
-		way = append(way, l.Path.String())
+func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (chain []string, root string) {
+	for len(chain) <= len(all.All) { // or it is a circle
+		chain = append(chain, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
-			return way, remote.Root()
+			return chain, remote.Root()
 		}
 		if l.Link.Kind != pathpolicy.LinkInside {
 			return nil, ""
@@ -170,29 +170,29 @@ func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (way []string, roo
 
 // Paths returns the paths of the links.
 func (l ShareLinks) Paths() (paths []string) {
-	for _, way := range l.ways {
-		paths = append(paths, way[0])
+	for _, chain := range l.ways {
+		paths = append(paths, chain[0])
 	}
 	return paths
 }
 
 // At reports whether one of the links is at a path.
 func (l ShareLinks) At(path pathpolicy.Path) bool {
-	return slices.ContainsFunc(l.ways, func(way []string) bool { return winname.Equal(way[0], path.String()) })
+	return slices.ContainsFunc(l.ways, func(chain []string) bool { return winname.Equal(chain[0], path.String()) })
 }
 
 // Except returns the other links than the one at a path.
 func (l ShareLinks) Except(path pathpolicy.Path) ShareLinks {
 	l.ways = slices.DeleteFunc(slices.Clone(l.ways),
-		func(way []string) bool { return winname.Equal(way[0], path.String()) })
+		func(chain []string) bool { return winname.Equal(chain[0], path.String()) })
 	return l
 }
 
 // By returns the paths of the links that lead to the share through the link at a path.
 func (l ShareLinks) By(path pathpolicy.Path) (paths []string) {
-	for _, way := range l.ways {
-		if slices.ContainsFunc(way[1:], func(p string) bool { return winname.Equal(p, path.String()) }) {
-			paths = append(paths, way[0])
+	for _, chain := range l.ways {
+		if slices.ContainsFunc(chain[1:], func(p string) bool { return winname.Equal(p, path.String()) }) {
+			paths = append(paths, chain[0])
 		}
 	}
 	return paths

@@ -99,7 +99,7 @@ func (m *Mappings) Map(ctx context.Context, w Wanted) error {
 const undoTimeout = 30 * time.Second
 
 // undo removes the mapping of a share unless something uses it. If another call needs the mapping, but
-// has made no link yet, that call makes the mapping again: see [Mappings.linkWhileMapped].
+// has made no link yet, that call makes the mapping again: see [Mappings.linkToMapped].
 func (m *Mappings) undo(ctx context.Context, remote unc.Path) error {
 	r, err := m.LockForRemoval(ctx, remote)
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *Mappings) mapAndLink(ctx context.Context, w Wanted) (made bool, err err
 			}
 			return made, err
 		}
-		mapped, err := m.linkWhileMapped(ctx, w)
+		mapped, err := m.linkToMapped(ctx, w)
 		if err != nil || mapped {
 			return made, w.at(err)
 		}
@@ -254,8 +254,8 @@ func (m *Mappings) maybeSameUser(ctx context.Context, w Wanted) (bool, error) {
 
 // plainName returns a user's name without the domain, which has several spellings.
 func plainName(user string) string {
-	if at := strings.LastIndex(user, `\`); at >= 0 {
-		return user[at+1:]
+	if index := strings.LastIndex(user, `\`); index >= 0 {
+		return user[index+1:]
 	}
 	name, _, _ := strings.Cut(user, "@")
 	return name
@@ -268,8 +268,8 @@ func (m *Mappings) connections(ctx context.Context, remote unc.Path) ([]win.SMBC
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(c win.SMBConnection) bool {
-		at, err := unc.Parse(`\\` + c.Server + `\` + c.Share)
-		return err != nil || at.Root() != remote.Root()
+		connected, err := unc.Parse(`\\` + c.Server + `\` + c.Share)
+		return err != nil || connected.Root() != remote.Root()
 	}), nil
 }
 

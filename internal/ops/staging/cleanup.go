@@ -65,20 +65,20 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	if err != nil {
 		return false, err
 	}
-	right, err := s.Locks.LockVolumeAlone(ctx, m.Volume.VolumeID, locks.ToRelease)
+	volume, err := s.Locks.LockVolumeAlone(ctx, m.Volume.VolumeID, locks.ToRelease)
 	if err != nil {
 		return false, err
 	}
-	defer right.Release()
-	gone, err := s.volumeLeftNode(ctx, right.ID)
+	defer volume.Release()
+	gone, err := s.volumeLeftNode(ctx, volume.ID)
 	if err != nil || !gone {
 		return false, err
 	}
-	links, err := s.Users.LinksToVolume(ctx, right.ID)
+	links, err := s.Users.LinksToVolume(ctx, volume.ID)
 	if err != nil || len(links) > 0 {
 		return false, err
 	}
-	err = s.Volumes.Unmount(ctx, right, path, func() error { return nil })
+	err = s.Volumes.Unmount(ctx, volume, path, func() error { return nil })
 	return err == nil, err
 }
 
@@ -100,23 +100,23 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 		return false, err
 	}
 	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context, _ pathpolicy.Link) (bool, error) {
-		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
+		why, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
 		return err == nil && why != "", err
 	})
 }
 
 // removeMapping removes the mapping of a share if nothing uses it.
 func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed bool, _ error) {
-	rights, err := s.Mappings.LockForRemoval(ctx, remote)
+	lockedShare, err := s.Mappings.LockForRemoval(ctx, remote)
 	if err != nil {
 		return false, err
 	}
-	defer rights.Release()
-	links, err := s.Mappings.LinksToShare(ctx, rights.Share)
+	defer lockedShare.Release()
+	links, err := s.Mappings.LinksToShare(ctx, lockedShare.Share)
 	if err != nil {
 		return false, err
 	}
-	return s.Mappings.RemoveUnused(ctx, rights, links)
+	return s.Mappings.RemoveUnused(ctx, lockedShare, links)
 }
 
 // CheckVolume implements [csiproxy.StorageOperations].
@@ -186,12 +186,12 @@ func (s *Staging) spotFix(ctx context.Context, id csiproxy.VolumeID) error {
 		return err
 	}
 	defer d.Release()
-	right, err := d.LockVolume(ctx, id)
+	volume, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	if err := s.checkUnpublished(ctx, right, forSpotFix); err != nil {
+	defer volume.Release()
+	if err := s.checkUnpublished(ctx, volume, forSpotFix); err != nil {
 		return err
 	}
 	_, err = s.Volumes.Repair(ctx, id, win.RepairSpotFix)
@@ -205,8 +205,8 @@ const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
 // checkUnpublished returns an error if a link leads to a volume. why begins its text.
-func (s *Staging) checkUnpublished(ctx context.Context, right *locks.LockedVolume, why string) error {
-	links, err := s.Users.LinksToVolume(ctx, right.ID)
+func (s *Staging) checkUnpublished(ctx context.Context, volume *locks.LockedVolume, why string) error {
+	links, err := s.Users.LinksToVolume(ctx, volume.ID)
 	if err != nil {
 		return err
 	}

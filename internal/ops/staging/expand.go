@@ -83,10 +83,10 @@ func (s *Staging) grow(ctx context.Context, d *locks.LockedDisk, id csiproxy.Vol
 	if err := s.Volumes.Grow(ctx, d, id, extent, 0); err != nil {
 		return err
 	}
-	now, err := s.Volumes.GetVolumeStats(ctx, id)
+	stats, err := s.Volumes.GetVolumeStats(ctx, id)
 	if err != nil {
 		return err
 	}
-	*size, *grown = now.SizeBytes, *grown || now.SizeBytes > *size
+	*size, *grown = stats.SizeBytes, *grown || stats.SizeBytes > *size
 	return nil
 }

@@ -55,14 +55,14 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 	var rescan time.Time
 	interval := firstRescan
 	ask := func() (bool, error) {
-		now, err := s.Disks.Hardware(ctx, wanted)
+		hardware, err := s.Disks.Hardware(ctx, wanted)
 		if err == nil && wanted.ISCSI != nil {
-			err = s.addTargets(ctx, now, s.Initiator.LUNs)
+			err = s.addTargets(ctx, hardware, s.Initiator.LUNs)
 		}
 		if err != nil {
 			return false, err
 		}
-		all = now
+		all = hardware
 		matching = slices.DeleteFunc(slices.Clone(all), func(d csiproxy.Disk) bool { return !wanted.Matches(d) })
 		return len(matching) > 0, nil
 	}
@@ -77,12 +77,12 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		} // without notices, arrived is nil, and polling alone finds the disk
 		found, err = operation.Poll(ctx, operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived},
 			func() (bool, error) {
-				if now := time.Now(); !now.Before(rescan) {
+				if hardware := time.Now(); !hardware.Before(rescan) {
 					scan := s.Disks.Rescan
 					if rescan.IsZero() { // only later rescans may take in the whole device tree
 						scan = s.Disks.RescanAdapters
 					}
-					rescan, interval = now.Add(interval), 2*interval
+					rescan, interval = hardware.Add(interval), 2*interval
 					if err := scan(ctx); err != nil {
 						return false, err
 					}

@@ -52,7 +52,7 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume
 		return s.describeShare(ctx, remote)
 	}
 	if to.ByLink {
-		why, err := s.Paths.Nowhere(ctx, s.Sys, p)
+		why, err := s.Paths.ExplainEmpty(ctx, s.Sys, p)
 		if err != nil || why != "" {
 			return csiproxy.Volume{Conditions: notMounted(why)}, err
 		}
@@ -239,7 +239,7 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 	}
 	// The path of a link that lies in a volume doesn't parse. Such a link is the pod's own.
 	if path, err := s.Volumes.Parse(m.Path); err == nil {
-		why, err := s.Paths.Nowhere(ctx, s.Sys, path)
+		why, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
 		switch {
 		case err == nil:
 			m.LeftoverReason = why

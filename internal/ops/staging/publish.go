@@ -37,7 +37,7 @@ func (s *Staging) PublishVolume(ctx context.Context, stagingPath, targetPath str
 	if source.Equal(target) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path would be a link to itself")
 	}
-	return s.Files.MakeLink(ctx, target, source, s.Paths.ReachMaking, func(e pathpolicy.Entry) (bool, error) {
+	return s.Files.MakeLink(ctx, target, source, s.Paths.ReachOrMake, func(e pathpolicy.Entry) (bool, error) {
 		return s.publish(ctx, e, source)
 	})
 }

@@ -69,12 +69,12 @@ type unstaging struct {
 // unstageShare removes the link at a staging path if it leads to the share. It also removes the
 // mapping of the share, unless something else uses that.
 func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done csiproxy.UnstagedShare, _ error) {
-	rights, err := s.Mappings.LockForRemoval(ctx, u.remote)
+	lockedShare, err := s.Mappings.LockForRemoval(ctx, u.remote)
 	if err != nil {
 		return done, err
 	}
-	defer rights.Release()
-	links, err := s.Mappings.LinksToShare(ctx, rights.Share)
+	defer lockedShare.Release()
+	links, err := s.Mappings.LinksToShare(ctx, lockedShare.Share)
 	if err != nil {
 		return done, err
 	}
@@ -97,11 +97,11 @@ func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done csiproxy.
 	}
 	// The mapping is removed first. If the process died after removing only the link, no later
 	// call would know that the mapping was to be removed.
-	if done.Unmapped, err = s.Mappings.RemoveUnused(ctx, rights, links); err != nil {
+	if done.Unmapped, err = s.Mappings.RemoveUnused(ctx, lockedShare, links); err != nil {
 		return done, err
 	}
 	if staged {
-		done.Unlinked, err = s.unlink(ctx, rights.Share, u.local, u.remote)
+		done.Unlinked, err = s.unlink(ctx, lockedShare.Share, u.local, u.remote)
 	}
 	return done, err
 }

@@ -64,12 +64,12 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 		return false
 	}
 	defer d.Release()
-	right, err := d.LockVolume(ctx, id)
+	volume, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return false
 	}
-	defer right.Release()
-	if now, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !now.Equal(id) {
+	defer volume.Release()
+	if mounted, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !mounted.Equal(id) {
 		return false
 	}
 	if _, meant, err := s.isMeant(ctx, r.Disk, d.Disk); err != nil || !meant {
@@ -80,13 +80,13 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 		return false
 	}
 	staged.Disk, staged.VolumeID, staged.FileSystem = d.Number, id, info.FileSystem
-	return s.finish(ctx, d, right, extent, r, staged) == nil
+	return s.finish(ctx, d, volume, extent, r, staged) == nil
 }
 
 // finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
 // It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
 // no size, so finish fails for it.
-func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
+func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, volume *locks.LockedVolume, extent win.DiskExtent,
 	r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
 	attributes, err := d.Attributes(ctx)
 	switch {
@@ -95,10 +95,10 @@ func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, right *locks.
 	case (attributes&win.DiskReadOnly != 0) != r.ReadOnly:
 		return onDisk(d.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
 	case r.Grow && !r.ReadOnly:
-		return s.grow(ctx, d, right.ID, extent, &staged.SizeBytes, &staged.Grown)
+		return s.grow(ctx, d, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
 	}
-	now, err := s.Volumes.GetVolumeStats(ctx, right.ID)
-	staged.SizeBytes = now.SizeBytes
+	stats, err := s.Volumes.GetVolumeStats(ctx, volume.ID)
+	staged.SizeBytes = stats.SizeBytes
 	return err
 }
 
@@ -111,11 +111,11 @@ func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, mounted csiproxy.VolumeID,
 	staged *csiproxy.StagedVolume) error {
 	if r.Disk.ISCSI != nil {
-		done, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
+		endConnecting, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
 		if err != nil {
 			return err
 		}
-		defer done()
+		defer endConnecting()
 	}
 	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
 	if err != nil {
@@ -178,27 +178,27 @@ func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted 
 func (s *Staging) stagePrepared(ctx context.Context, d *locks.LockedDisk, r csiproxy.StageVolumeRequest, path pathpolicy.Path,
 	staged *csiproxy.StagedVolume) error {
 	// The volume's id says which one is meant: no other disk has it.
-	right, err := d.LockVolume(ctx, staged.VolumeID)
+	volume, err := d.LockVolume(ctx, staged.VolumeID)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	extent, err := users.Extent(ctx, s.Sys, right.ID)
+	defer volume.Release()
+	extent, err := users.Extent(ctx, s.Sys, volume.ID)
 	if err == nil && extent.DiskNumber != d.Number {
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
 	if err != nil {
 		return err
 	}
-	fileSystem, formatted, err := s.format(ctx, d, right, extent, r)
+	fileSystem, formatted, err := s.format(ctx, d, volume, extent, r)
 	staged.FileSystem, staged.Formatted = fileSystem, staged.Formatted || formatted
 	if err != nil {
 		return err
 	}
-	if err := s.mount(ctx, d, right, path, r.Format.Writers); err != nil {
+	if err := s.mount(ctx, d, volume, path, r.Format.Writers); err != nil {
 		return err
 	}
-	return s.finish(ctx, d, right, extent, r, staged)
+	return s.finish(ctx, d, volume, extent, r, staged)
 }
 
 func onDisk(n csiproxy.DiskNumber, err error) error {
@@ -310,18 +310,18 @@ func refuse(why string) error {
 }
 
 // format formats a volume if it is raw, and returns its file system.
-func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
+func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, volume *locks.LockedVolume, extent win.DiskExtent,
 	r csiproxy.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
-	info, hasOne, err := s.Volumes.Information(ctx, right.ID)
+	info, hasOne, err := s.Volumes.Information(ctx, volume.ID)
 	if err != nil {
 		return "", false, err
 	}
 	if !hasOne {
 		if r.ReadOnly {
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-				"volume %s has no file system, and a volume that is staged read-only isn't formatted", right.ID)
+				"volume %s has no file system, and a volume that is staged read-only isn't formatted", volume.ID)
 		}
-		err := s.Volumes.Format(ctx, d, right, extent, win.FormatOptions{
+		err := s.Volumes.Format(ctx, d, volume, extent, win.FormatOptions{
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), csiproxy.NTFS)),
 			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
 			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
@@ -330,26 +330,26 @@ func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, right *locks.
 			return "", false, err
 		}
 		formatted = true
-		if info, _, err = s.Volumes.Information(ctx, right.ID); err != nil {
+		if info, _, err = s.Volumes.Information(ctx, volume.ID); err != nil {
 			return "", true, err
 		}
 	}
 	switch {
 	case info.FileSystem == "":
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s is raw after it was formatted; try again",
-			right.ID)
+			volume.ID)
 	case otherFileSystem(r.Format, info.FileSystem):
 		return "", formatted, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"volume %s has the file system %s, not %s as requested", right.ID, info.FileSystem, r.Format.FileSystem)
+			"volume %s has the file system %s, not %s as requested", volume.ID, info.FileSystem, r.Format.FileSystem)
 	}
 	return info.FileSystem, formatted, nil
 }
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
 // the volume a drive letter, mount removes that.
-func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, path pathpolicy.Path,
+func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, volume *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
-	mounted, err := users.MountedAt(ctx, s.Sys, string(right.ID))
+	mounted, err := users.MountedAt(ctx, s.Sys, string(volume.ID))
 	if err != nil {
 		return err
 	}
@@ -357,22 +357,22 @@ func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, right *locks.L
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(elsewhere, func(at string) bool {
-		other, err := s.Volumes.Parse(at)
+	if slices.ContainsFunc(elsewhere, func(mountPath string) bool {
+		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
 	}) {
 		elsewhere = nil // MountVolume has mounted it there, too
 	}
 	if len(elsewhere) > 0 {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"volume %s is staged at another path, %s; unstage it there first", right.ID, quote.Text(elsewhere[0]))
+			"volume %s is staged at another path, %s; unstage it there first", volume.ID, quote.Text(elsewhere[0]))
 	}
-	if err := s.Volumes.Mount(ctx, d, right, path, writers); err != nil {
+	if err := s.Volumes.Mount(ctx, d, volume, path, writers); err != nil {
 		return err
 	}
 	for _, letter := range mounted {
 		if len(users.Directories([]string{letter})) == 0 {
-			s.removeLetter(ctx, right, letter)
+			s.removeLetter(ctx, volume, letter)
 		}
 	}
 	return nil
@@ -380,11 +380,11 @@ func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, right *locks.L
 
 // removeLetter removes a drive letter of a volume, so that the volume has its path only. If that
 // fails, the letter does no harm, so the failure is only logged.
-func (s *Staging) removeLetter(ctx context.Context, right *locks.LockedVolume, letter string) {
+func (s *Staging) removeLetter(ctx context.Context, volume *locks.LockedVolume, letter string) {
 	if err := s.Sys.DeleteVolumeMountPoint(ctx, letter); err != nil {
-		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", right.ID, "drive",
+		s.options.Logger.Warn("a staged volume keeps the drive letter that Windows gave it", "volume", volume.ID, "drive",
 			letter, "err", err)
 		return
 	}
-	s.options.Logger.Info("drive letter taken away", "volume", right.ID, "drive", letter)
+	s.options.Logger.Info("drive letter taken away", "volume", volume.ID, "drive", letter)
 }

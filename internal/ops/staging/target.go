@@ -60,11 +60,11 @@ func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (done 
 func (s *Staging) addConnecting(key string, n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.connecting[key] + n
-	if s.connecting[key] = now; now == 0 {
+	count := s.connecting[key] + n
+	if s.connecting[key] = count; count == 0 {
 		delete(s.connecting, key)
 	}
-	return now
+	return count
 }
 
 // logOut logs out of a target if none of its disks is online or being staged, and reports

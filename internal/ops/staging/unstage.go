@@ -74,9 +74,9 @@ func (s *Staging) unstage(ctx context.Context, request csiproxy.UnstageVolumeReq
 
 // lookUpStaged returns what is staged at a path. Who acts on it checks it again, with the right to it.
 func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found staged, _ error) {
-	at, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
-	if err != nil || at.Volume != "" {
-		return staged{volume: csiproxy.VolumeID(at.Volume)}, err
+	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
+	if err != nil || resolved.Volume != "" {
+		return staged{volume: csiproxy.VolumeID(resolved.Volume)}, err
 	}
 	found.share, found.isShare, err = s.stagedAt(ctx, stagingPath, acceptOther)
 	if err != nil || found.isShare {
@@ -120,10 +120,10 @@ func (s *Staging) unstageDisk(ctx context.Context, request csiproxy.UnstageVolum
 // checkNotStaged is called before a success that says that nothing is staged at a path. It returns
 // an error if another volume than mounted, the one when the call began, is mounted there now.
 func (s *Staging) checkNotStaged(ctx context.Context, stagingPath pathpolicy.Path, mounted csiproxy.VolumeID) error {
-	now, err := s.Volumes.MountedAtPath(ctx, stagingPath)
-	if err == nil && now != "" && !now.Equal(mounted) {
+	stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
+	if err == nil && stillMounted != "" && !stillMounted.Equal(mounted) {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
-			now)
+			stillMounted)
 	}
 	return err
 }
@@ -180,16 +180,16 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	if meant, err := s.mayBeMeant(ctx, request.Disk, d); err != nil || !meant {
 		return "", unavailableIfDiskLeft(err)
 	}
-	right, err := d.LockVolume(ctx, id)
+	volume, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	defer right.Release()
-	if still, err := s.isStillMounted(ctx, right, stagingPath); err != nil || !still {
+	defer volume.Release()
+	if still, err := s.isStillMounted(ctx, volume, stagingPath); err != nil || !still {
 		return "", err
 	}
 	if !request.Force {
-		if err := s.checkUnpublished(ctx, right, ""); err != nil {
+		if err := s.checkUnpublished(ctx, volume, ""); err != nil {
 			return "", err
 		}
 	}
@@ -198,7 +198,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		return "", err
 	}
 	defer func() { locked.Close() }() // only now, so that nobody opens a volume before its disk is offline
-	h, err := s.Volumes.UnmountUnused(ctx, right, stagingPath, request.Force)
+	h, err := s.Volumes.UnmountUnused(ctx, volume, stagingPath, request.Force)
 	if err != nil {
 		return "", unavailableIfDiskLeft(err)
 	}
@@ -216,9 +216,9 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 
 // isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
 // locked, since the call that had the lock before may have unmounted the volume.
-func (s *Staging) isStillMounted(ctx context.Context, right *locks.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
+func (s *Staging) isStillMounted(ctx context.Context, volume *locks.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
 	now, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
-	return right.ID.Equal(csiproxy.VolumeID(now.Volume)), err
+	return volume.ID.Equal(csiproxy.VolumeID(now.Volume)), err
 }
 
 // removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
@@ -266,12 +266,12 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 			lockVolume = d.LockVolume
 		}
 	}
-	right, err := lockVolume(ctx, id)
+	volume, err := lockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	if still, err := s.isStillMounted(ctx, right, stagingPath); err != nil || !still {
+	defer volume.Release()
+	if still, err := s.isStillMounted(ctx, volume, stagingPath); err != nil || !still {
 		return err
 	}
 	missing, err := s.Users.IsMissing(ctx, id)
@@ -281,7 +281,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 	if err != nil {
 		return unavailableIfDiskLeft(err)
 	}
-	err = s.Volumes.Unmount(ctx, right, stagingPath, func() error {
+	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
 		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", why)
 		return nil
 	})

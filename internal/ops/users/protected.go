@@ -92,8 +92,8 @@ func (f *Finder) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	at, err := d.SCSIAddress(ctx)
-	address := &at
+	scsiAddress, err := d.SCSIAddress(ctx)
+	address := &scsiAddress
 	if err != nil {
 		if !errors.As(err, new(winerr.Errno)) || winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) {
 			return err

@@ -105,16 +105,16 @@ func NewFoundLinks(all []pathpolicy.FoundLink) FoundLinks {
 // FirstOn returns the first link on a path: at a directory above, or the path itself.
 func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
 	folded := winname.Lower(path)
-	for at := 0; at < len(folded); {
-		end := strings.IndexByte(folded[at:], '\\')
+	for offset := 0; offset < len(folded); {
+		end := strings.IndexByte(folded[offset:], '\\')
 		if end < 0 {
 			break
 		}
-		at += end
-		if first, ok = l.ByPath[folded[:at]]; ok {
+		offset += end
+		if first, ok = l.ByPath[folded[:offset]]; ok {
 			return first, true
 		}
-		at++
+		offset++
 	}
 	first, ok = l.ByPath[folded]
 	return first, ok

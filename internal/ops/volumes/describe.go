@@ -88,7 +88,7 @@ func (v *Volumes) describeDisk(ctx context.Context, d *csiproxy.Volume, volume d
 	// The handle of the volume was open all the time, so it is the same volume. Its disk was there
 	// before and after the disk was opened by its number, and a disk keeps its number while it is
 	// there. So the open disk is the volume's, which is proof enough for a description.
-	if now, err := volume.Extents(ctx); err != nil || !slices.Equal(now, extents) {
+	if extentsAfter, err := volume.Extents(ctx); err != nil || !slices.Equal(extentsAfter, extents) {
 		return false, cmp.Or(err, opendisk.ErrChanged("the volume lies at another place"))
 	}
 	if h.Hardware.DescriptorErr != nil {

@@ -58,12 +58,12 @@ func (n *node) path(text string) pathpolicy.Path {
 }
 
 func (s subject) unmountUnused(ctx context.Context, force bool) error {
-	right, err := s.locks.LockVolumeAlone(ctx, s.id, locks.ToChange)
+	lockedVolume, err := s.locks.LockVolumeAlone(ctx, s.id, locks.ToChange)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	locked, err := s.volumes.UnmountUnused(ctx, right, s.path(staging), force)
+	defer lockedVolume.Release()
+	locked, err := s.volumes.UnmountUnused(ctx, lockedVolume, s.path(staging), force)
 	if err != nil || force {
 		return err
 	}

@@ -32,19 +32,19 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 	defer v.options.Runner.Done("MountVolume", object(id), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
-		return at(targetPath, err)
+		return errorAt(targetPath, err)
 	}
 	d, _, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange) // an error if there is no such volume
 	if err != nil {
 		return err
 	}
 	defer d.Release()
-	right, err := d.LockVolume(ctx, id)
+	lockedVolume, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	return at(targetPath, v.Mount(ctx, d, right, path, nil))
+	defer lockedVolume.Release()
+	return errorAt(targetPath, v.Mount(ctx, d, lockedVolume, path, nil))
 }
 
 // Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the disk
@@ -53,19 +53,19 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 //
 // If the call that has formatted the volume has ended before it let writers write there, Mount does so: a
 // driver formats no volume that has a file system.
-func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.LockedVolume, path pathpolicy.Path,
+func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
-	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(right.ID))
+	reason, err := v.paths.ProtectsBesideWindows(ctx, v.sys, string(lockedVolume.ID))
 	if err != nil {
 		return err
 	}
 	if reason != "" {
 		return refuse(reason)
 	}
-	if err := v.allowWriters(ctx, right, writers, false); err != nil {
+	if err := v.allowWriters(ctx, lockedVolume, writers, false); err != nil {
 		return err
 	}
-	return v.paths.ReachMaking(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+	return v.paths.ReachOrMake(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		if err := e.CheckReplaceable(); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.L
 			return err
 		}
 		if mounted == "" {
-			mountErr := directory.Mount(ctx, string(right.ID))
+			mountErr := directory.Mount(ctx, string(lockedVolume.ID))
 			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
 				return v.explain(ctx, directory, mountErr)
 			}
@@ -93,11 +93,11 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, right *locks.L
 			if mounted == "" && mountErr != nil {
 				return notEmpty(ctx, directory)
 			}
-			if mountErr == nil && mounted.Equal(right.ID) {
-				v.options.Logger.Info("volume mounted", "volume", right.ID, "path", directory.Path())
+			if mountErr == nil && mounted.Equal(lockedVolume.ID) {
+				v.options.Logger.Info("volume mounted", "volume", lockedVolume.ID, "path", directory.Path())
 			}
 		}
-		if !mounted.Equal(right.ID) {
+		if !mounted.Equal(lockedVolume.ID) {
 			return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 		}
 		return nil
@@ -220,8 +220,8 @@ func (v *Volumes) CheckMountable(ctx context.Context, path pathpolicy.Path) (mou
 	return mounted, err
 }
 
-// at names the path that err came up at.
-func at(path string, err error) error {
+// errorAt names the path that err came up at.
+func errorAt(path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -233,14 +233,14 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targe
 	defer v.options.Runner.Done("UnmountVolume", object(id), time.Now(), &err)
 	path, err := v.Parse(targetPath)
 	if err != nil {
-		return at(targetPath, err)
+		return errorAt(targetPath, err)
 	}
-	right, err := v.options.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
+	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	return at(targetPath, v.Unmount(ctx, right, path, func() error { return v.flushUnlessMissing(ctx, id) }))
+	defer lockedVolume.Release()
+	return errorAt(targetPath, v.Unmount(ctx, lockedVolume, path, func() error { return v.flushUnlessMissing(ctx, id) }))
 }
 
 // flushUnlessMissing flushes a volume. If the volume's disk has left the node or is offline, it succeeds
@@ -264,8 +264,8 @@ func (v *Volumes) flushUnlessMissing(ctx context.Context, id csiproxy.VolumeID) 
 
 // Unmount unmounts a volume at a path, if it is mounted there. Before that it calls flush, whose
 // error ends the call.
-func (v *Volumes) Unmount(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path, flush func() error) error {
-	return v.whereMounted(ctx, right.ID, path, func(directory *pathpolicy.File) error {
+func (v *Volumes) Unmount(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path, flush func() error) error {
+	return v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
 		if err := flush(); err != nil {
 			return err
 		}

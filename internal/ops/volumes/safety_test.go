@@ -118,7 +118,7 @@ func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 		ops := volumes.New(n.sim, paths, volumes.Options{Locks: locker})
 		number, id := n.attach(winsim.DiskSpec{Serial: "ours"})
 		simtest.Attach(t, n.sim, winsim.DiskSpec{})
-		right, err := locker.LockDisk(t.Context(), number, locks.ToChange)
+		lockedVolume, err := locker.LockDisk(t.Context(), number, locks.ToChange)
 		n.do(err)
 		next, err := locker.LockDisk(t.Context(), number+1, locks.ToChange)
 		n.do(err)
@@ -132,7 +132,7 @@ func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 			t.Fatalf("it has the number %d now", got)
 		}
 		n.sim.Settle()
-		right.Release()
+		lockedVolume.Release()
 		synctest.Wait()
 		if got := n.sim.Calls()[win.CallFormatVolume]; got != 0 || len(ended) != 0 {
 			t.Errorf("it was formatted under the lock of another disk: %d", got)

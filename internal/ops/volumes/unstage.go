@@ -46,12 +46,12 @@ func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, e
 // an error of which IsInUse is true, and the caller decides how long to retry. With force, the volume
 // isn't locked, files that are open on it break, what can't be written out is lost, and the handle has
 // no Device.
-func (v *Volumes) UnmountUnused(ctx context.Context, right *locks.LockedVolume, path pathpolicy.Path,
+func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path,
 	force bool) (locked device.Handle, _ error) {
 	if force {
-		return locked, v.Unmount(ctx, right, path, func() error { return v.flushIfPossible(ctx, right.ID) })
+		return locked, v.Unmount(ctx, lockedVolume, path, func() error { return v.flushIfPossible(ctx, lockedVolume.ID) })
 	}
-	h, err := v.Lock(ctx, right.ID)
+	h, err := v.Lock(ctx, lockedVolume.ID)
 	if err != nil {
 		return locked, err
 	}
@@ -60,13 +60,13 @@ func (v *Volumes) UnmountUnused(ctx context.Context, right *locks.LockedVolume, 
 			h.Close() // releases the lock; if h is closed already, it does nothing
 		}
 	}()
-	err = v.whereMounted(ctx, right.ID, path, func(directory *pathpolicy.File) error {
+	err = v.whereMounted(ctx, lockedVolume.ID, path, func(directory *pathpolicy.File) error {
 		err := directory.Unmount(ctx) // Lock has written the volume out
 		if !mayBeOfLock(err) {
 			return err
 		}
 		h.Close()
-		again, err := v.unmountUnlocked(ctx, right.ID, directory)
+		again, err := v.unmountUnlocked(ctx, lockedVolume.ID, directory)
 		if err == nil {
 			h = again
 		}
@@ -101,8 +101,8 @@ func mayBeOfLock(err error) bool {
 
 // unmountUnlocked unmounts a volume that isn't locked, and locks it after that. If the lock fails
 // because somebody has begun to use the volume meanwhile, it mounts the volume again.
-func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, at *pathpolicy.File) (device.Handle, error) {
-	if err := at.Unmount(ctx); err != nil {
+func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, directory *pathpolicy.File) (device.Handle, error) {
+	if err := directory.Unmount(ctx); err != nil {
 		return device.Handle{}, err
 	}
 	inside := context.WithoutCancel(ctx)
@@ -116,8 +116,8 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, at 
 		why = "it came into use while it was unmounted" + v.users(inside, id) + orForce
 	}
 	after := "it stays mounted, since "
-	mountErr := at.Mount(inside, string(id))
-	if now, queryErr := mountedAt(inside, at); queryErr != nil || !now.Equal(id) {
+	mountErr := directory.Mount(inside, string(id))
+	if mounted, queryErr := mountedAt(inside, directory); queryErr != nil || !mounted.Equal(id) {
 		err = errors.Join(err, mountErr, queryErr)
 		after = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
 	}
@@ -138,7 +138,7 @@ func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (device.Handle
 		h, err = v.open(ctx, id, win.GenericRead)
 	}
 	if err != nil {
-		return h, whileInUse(id, err)
+		return h, asInUse(id, err)
 	}
 	locked := false
 	defer func() {
@@ -152,7 +152,7 @@ func (v *Volumes) Lock(ctx context.Context, id csiproxy.VolumeID) (device.Handle
 		}
 	}
 	if err := h.LockVolume(ctx); err != nil {
-		return h, whileInUse(id, err)
+		return h, asInUse(id, err)
 	}
 	locked = true
 	return h, nil
@@ -167,8 +167,8 @@ type inUse struct {
 
 func (e inUse) Unwrap() error { return e.error }
 
-// whileInUse returns err, of opening or locking a volume, as inUse if it says that the volume is.
-func whileInUse(id csiproxy.VolumeID, err error) error {
+// asInUse returns err, of opening or locking a volume, as inUse if it says that the volume is.
+func asInUse(id csiproxy.VolumeID, err error) error {
 	if winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation) {
 		return inUse{err, id}
 	}

@@ -219,19 +219,19 @@ func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err e
 		return err
 	}
 	defer d.Release()
-	right, err := d.LockVolume(ctx, id)
+	lockedVolume, err := d.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer right.Release()
-	return v.Format(ctx, d, right, extent, win.FormatOptions{FileSystem: "NTFS"}, nil)
+	defer lockedVolume.Release()
+	return v.Format(ctx, d, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil)
 }
 
 // Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
 // those of the options if there are none. It retries while the volume is in use: virus scanners and the
 // indexer open every new volume for a moment. Before each attempt it checks that the volume is still
 // raw.
-func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, right *locks.LockedVolume, extent win.DiskExtent,
+func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, lockedVolume *locks.LockedVolume, extent win.DiskExtent,
 	o win.FormatOptions, writers []string) error {
 	if err := v.options.Users.CheckEmptyDisk(ctx, d.Disk); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, right *locks.
 	var failed error // of the attempt before
 	var updated time.Time
 	err := operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
-		if err := v.checkRaw(ctx, right.ID, d.Disk, extent); err != nil {
+		if err := v.checkRaw(ctx, lockedVolume.ID, d.Disk, extent); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
 					Kind: csiproxy.ErrUnavailable, Err: failed,
@@ -257,9 +257,9 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, right *locks.
 		if o.UpdateList = start.Sub(updated) >= updateInterval; o.UpdateList {
 			updated = start
 		}
-		failed = v.sys.FormatVolume(ctx, string(right.ID), o)
+		failed = v.sys.FormatVolume(ctx, string(lockedVolume.ID), o)
 		if failed == nil {
-			v.options.Logger.Info("volume formatted", "volume", right.ID, "disk", d.Number, "fileSystem", o.FileSystem,
+			v.options.Logger.Info("volume formatted", "volume", lockedVolume.ID, "disk", d.Number, "fileSystem", o.FileSystem,
 				"took", time.Since(start).Round(time.Millisecond))
 		}
 		return failed
@@ -267,16 +267,16 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, right *locks.
 	if err != nil {
 		return err
 	}
-	return v.allowWriters(ctx, right, writers, true)
+	return v.allowWriters(ctx, lockedVolume, writers, true)
 }
 
 // verify returns an error unless a volume still lies at extent of the disk that is open.
 func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, d *opendisk.Disk, extent win.DiskExtent) error {
-	now, err := users.Extent(ctx, v.sys, id)
+	extentAfter, err := users.Extent(ctx, v.sys, id)
 	if err != nil {
 		return err
 	}
-	if now != extent {
+	if extentAfter != extent {
 		return opendisk.ErrChanged("the volume lies at another place")
 	}
 	return d.Verify(ctx) // if nil, the number in extent was that of this disk
@@ -291,8 +291,8 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, d *opendis
 		return err
 	}
 	defer h.Close()
-	now, err := h.Extents(ctx)
-	if err == nil && !slices.Equal(now, []win.DiskExtent{extent}) {
+	extentsAfter, err := h.Extents(ctx)
+	if err == nil && !slices.Equal(extentsAfter, []win.DiskExtent{extent}) {
 		err = opendisk.ErrChanged("the volume lies at another place")
 	}
 	if err != nil {

@@ -78,7 +78,7 @@ var noData = []string{"System Volume Information", "$RECYCLE.BIN"}
 // list before.)
 //
 // The volume is opened by its name, which no link leads astray.
-func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, writers []string, formatted bool) (err error) {
+func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *locks.LockedVolume, writers []string, formatted bool) (err error) {
 	if len(writers) == 0 {
 		writers = v.options.Writers
 	}
@@ -87,7 +87,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 	}
 	defer func() {
 		if err != nil {
-			err = &csiproxy.Error{Object: object(right.ID), Err: err, Detail: "who may write at its root can't be set"}
+			err = &csiproxy.Error{Object: object(lockedVolume.ID), Err: err, Detail: "who may write at its root can't be set"}
 		}
 	}()
 	entries := make([]win.ACE, len(writers))
@@ -98,7 +98,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 		}
 		entries[i] = win.ACE{Flags: inheritedBelow, Rights: win.FileModify, SID: winid.SID(sid)}
 	}
-	root, err := v.sys.OpenFile(ctx, string(right.ID), win.OpenOptions{
+	root, err := v.sys.OpenFile(ctx, string(lockedVolume.ID), win.OpenOptions{
 		Access: win.FileListDirectory | win.FileReadAttributes | win.ReadControl | win.WriteDAC,
 		Share:  win.ShareRead | win.ShareWrite | win.ShareDelete, Disposition: win.FileOpen,
 		Options: win.FileDirectoryFile | win.FileOpenReparsePoint,
@@ -118,7 +118,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 	if err != nil || !formatted && !isFresh(list) {
 		return err
 	}
-	mounted, err := users.MountedAt(ctx, v.sys, string(right.ID))
+	mounted, err := users.MountedAt(ctx, v.sys, string(lockedVolume.ID))
 	if err != nil || len(users.Directories(mounted)) > 0 {
 		return err
 	}
@@ -128,7 +128,7 @@ func (v *Volumes) allowWriters(ctx context.Context, right *locks.LockedVolume, w
 	if err := root.AddAccess(ctx, entries); err != nil {
 		return err
 	}
-	v.options.Logger.Info("writers of a volume set", "volume", right.ID, "writers", writers)
+	v.options.Logger.Info("writers of a volume set", "volume", lockedVolume.ID, "writers", writers)
 	return nil
 }
 

@@ -99,11 +99,11 @@ func (c *calls) beginStream() (end func(), err error) {
 func (c *calls) now() Calls {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := Calls{Running: c.running.Len(), Streams: c.streams, Limit: c.limit, Refused: maps.Clone(c.refused)}
+	snapshot := Calls{Running: c.running.Len(), Streams: c.streams, Limit: c.limit, Refused: maps.Clone(c.refused)}
 	if oldest := c.running.Front(); oldest != nil {
-		now.Oldest = time.Since(oldest.Value.(time.Time))
+		snapshot.Oldest = time.Since(oldest.Value.(time.Time))
 	}
-	return now
+	return snapshot
 }
 
 // boundUnary counts a call, or refuses it, and ends it shortly before its client's deadline.

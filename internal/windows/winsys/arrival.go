@@ -21,14 +21,14 @@ func poll(list func() ([]string, error), changed chan<- struct{}, stop <-chan st
 		case <-stop:
 			return
 		}
-		now, listErr := list()
+		interfaces, listErr := list()
 		if listErr != nil {
 			continue
 		}
-		if err != nil || !sameInterfaces(known, now) {
+		if err != nil || !sameInterfaces(known, interfaces) {
 			signal(changed)
 		}
-		known, err = now, nil
+		known, err = interfaces, nil
 	}
 }
 

@@ -105,8 +105,8 @@ func (d *device) read(ctx context.Context, p []byte, off int64) (int, error) {
 	}
 	buf := pageAligned(len(p))
 	var n uint32
-	at := windows.Overlapped{Offset: uint32(off), OffsetHigh: uint32(off >> 32)}
-	err := interruptible(ctx, func() error { return errno(windows.ReadFile(d.h, buf, &n, &at)) })
+	overlapped := windows.Overlapped{Offset: uint32(off), OffsetHigh: uint32(off >> 32)}
+	err := interruptible(ctx, func() error { return errno(windows.ReadFile(d.h, buf, &n, &overlapped)) })
 	copy(p, buf[:min(int(n), len(buf))])
 	return int(n), err
 }

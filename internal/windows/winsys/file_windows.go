@@ -211,8 +211,8 @@ func (f *file) Delete(ctx context.Context) error {
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-lockfileex and MS-FSA 2.1.5.8
 func (f *file) LockByte(ctx context.Context, offset int64) error {
 	return interruptible(ctx, func() error {
-		at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
-		return errno(windows.LockFileEx(f.h, windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at))
+		overlapped := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
+		return errno(windows.LockFileEx(f.h, windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &overlapped))
 	})
 }
 

@@ -86,14 +86,14 @@ func accessList(descriptor []byte) (header []byte, entries [][]byte, err error) 
 	if len(descriptor) < descriptorSize {
 		return nil, nil, errorInvalidACL
 	}
-	at := le.Uint32(descriptor[descriptorDACL:])
-	if le.Uint16(descriptor[descriptorControl:])&daclPresent == 0 || at == 0 {
+	offset := le.Uint32(descriptor[descriptorDACL:])
+	if le.Uint16(descriptor[descriptorControl:])&daclPresent == 0 || offset == 0 {
 		return nil, nil, nil
 	}
-	if int64(at) > int64(len(descriptor)-aclHeader) {
+	if int64(offset) > int64(len(descriptor)-aclHeader) {
 		return nil, nil, errorInvalidACL
 	}
-	acl := descriptor[at:]
+	acl := descriptor[offset:]
 	size, count := int(le.Uint16(acl[aclSize:])), le.Uint16(acl[aclCount:])
 	if size < aclHeader || size > len(acl) {
 		return nil, nil, errorInvalidACL
@@ -227,11 +227,11 @@ func addAccess(descriptor []byte, entries []win.ACE) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(old, func(ace []byte) bool { return win.ACEFlags(ace[aceFlags])&win.InheritedACE != 0 })
-	if at < 0 {
-		at = len(old)
+	index := slices.IndexFunc(old, func(ace []byte) bool { return win.ACEFlags(ace[aceFlags])&win.InheritedACE != 0 })
+	if index < 0 {
+		index = len(old)
 	}
-	return withEntries(descriptor, header, slices.Insert(old, at, missing...))
+	return withEntries(descriptor, header, slices.Insert(old, index, missing...))
 }
 
 // isPrivate reports whether the owner of a self-relative security descriptor, and everybody to whom

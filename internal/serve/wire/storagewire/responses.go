@@ -44,9 +44,9 @@ func encodeDisk(d csiproxy.Disk) *storagev1alpha1.Disk {
 		Error:          text(d.Error),
 		Driver:         text(d.Driver),
 	}
-	if at := d.Location.SCSI; at != nil {
-		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Adapter: uint32(at.Adapter), Port: uint32(at.Port),
-			Target: uint32(at.Target), Lun: uint32(at.LUN)}
+	if address := d.Location.SCSI; address != nil {
+		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Adapter: uint32(address.Adapter), Port: uint32(address.Port),
+			Target: uint32(address.Target), Lun: uint32(address.LUN)}
 	}
 	if d.ISCSI != nil {
 		m.Iscsi = &storagev1alpha1.ISCSILUN{Iqn: text(d.ISCSI.IQN), Lun: d.ISCSI.LUN}
@@ -76,9 +76,9 @@ func (d *decoder) disk(m *storagev1alpha1.Disk) csiproxy.Disk {
 		Error:         m.GetError(),
 		Driver:        m.GetDriver(),
 	}
-	if at := m.GetScsiAddress(); at != nil {
-		described.SCSI = &csiproxy.SCSIAddress{Adapter: fit[uint8](d, "adapter", at.Adapter),
-			Port: fit[uint8](d, "port", at.Port), Target: fit[uint8](d, "target", at.Target), LUN: fit[uint8](d, "lun", at.Lun)}
+	if address := m.GetScsiAddress(); address != nil {
+		described.SCSI = &csiproxy.SCSIAddress{Adapter: fit[uint8](d, "adapter", address.Adapter),
+			Port: fit[uint8](d, "port", address.Port), Target: fit[uint8](d, "target", address.Target), LUN: fit[uint8](d, "lun", address.Lun)}
 	}
 	if lun := m.GetIscsi(); lun != nil {
 		described.ISCSI = &csiproxy.ISCSILUN{IQN: csiproxy.IQN(lun.Iqn), LUN: lun.Lun}
