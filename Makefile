@@ -231,7 +231,7 @@ endif
 # That of Kubernetes' programs is vetted by .ci/kubelet, which has built them: they take minutes.
 SIDE_MODULES = $(filter-out test/kubernetes/programs,$(MODULES_APART))
 # Those that have a side for Windows.
-WINDOWS_SIDE_MODULES = test/windows tools cmd/kubectl-csi_proxy $(filter driver driver/%,$(MODULES_APART))
+WINDOWS_SIDE_MODULES = test/windows cmd/kubectl-csi_proxy $(filter driver driver/%,$(MODULES_APART))
 # Those that are released, which drivers import or people install.
 RELEASED_MODULES = cmd/kubectl-csi_proxy $(DRIVER_MODULES)
 
@@ -257,7 +257,7 @@ lint lint/%: export STATICCHECK_CACHE = $(CURDIR)/bin/staticcheck-cache
 # lint/driver is for that module.
 lint/%: bin/staticcheck FORCE
 	$(GO) -C $* vet ./...
-	$(if $(filter $*,$(WINDOWS_SIDE_MODULES)),for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) -C $* vet ./... || exit 1; done)
+	$(if $(filter $*,tools $(WINDOWS_SIDE_MODULES)),for arch in $(WINDOWS_ARCHS); do CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) -C $* vet $(if $(filter $*,tools),./dropin,./...) || exit 1; done)
 	cd $* && printf 'linux: GOOS=linux\n$(if $(filter $*,$(WINDOWS_SIDE_MODULES)),windows: GOOS=windows\n)' | CGO_ENABLED=0 $(CURDIR)/bin/staticcheck -matrix ./...
 
 bin/staticcheck: tools/go.mod
