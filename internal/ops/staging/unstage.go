@@ -217,8 +217,8 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 // isStillMounted reports whether a volume is mounted at a path. It is called once the volume is
 // locked, since the call that had the lock before may have unmounted the volume.
 func (s *Staging) isStillMounted(ctx context.Context, volume *locks.LockedVolume, stagingPath pathpolicy.Path) (bool, error) {
-	now, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
-	return volume.ID.Equal(csiproxy.VolumeID(now.Volume)), err
+	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath) // Unmount checks it again, with the directories held open
+	return volume.ID.Equal(csiproxy.VolumeID(resolved.Volume)), err
 }
 
 // removeStagingDirectory removes the directory that was the mount point, if it is empty. If a pod
