@@ -194,9 +194,14 @@ func TestServiceFails(t *testing.T) {
 		"metrics": {"-windows-service", "-metrics-bind-address=nowhere", "-node=simulated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%d", os.Getpid()), program, args...)
+			// A name is free again only some time after its service was removed.
+			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%s-%d", name, os.Getpid()), program, args...)
+			// Wine answers so if the service has stopped before Wine looks at it.
+			if err := s.Start(); !errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT) {
+				must(t, err)
+			}
 			// The status of a service that was never started says error 1077.
-			status := s.start(svc.Stopped)
+			status := s.await(svc.Stopped)
 			if status.Win32ExitCode != uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) ||
 				status.ServiceSpecificExitCode != winservice.ExitFailed {
 				t.Errorf("the service stopped with error %d, %d", status.Win32ExitCode, status.ServiceSpecificExitCode)
