@@ -128,12 +128,12 @@ func tableIDs(l *win.DriveLayout) (ids []string) {
 
 // tableIDsOf is tableIDs for a description of a disk. That has the disk's id only, and no ids of
 // partitions.
-func tableIDsOf(d csiproxy.Disk) []string {
-	switch d.Style {
+func tableIDsOf(disk csiproxy.Disk) []string {
+	switch disk.Style {
 	case csiproxy.PartitionStyleGPT:
-		return []string{"disk id {" + d.DiskID + "}"}
+		return []string{"disk id {" + disk.DiskID + "}"}
 	case csiproxy.PartitionStyleMBR:
-		return []string{"disk signature " + strings.ToUpper(d.DiskID)}
+		return []string{"disk signature " + strings.ToUpper(disk.DiskID)}
 	}
 	return nil
 }

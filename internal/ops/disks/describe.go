@@ -122,19 +122,19 @@ func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted csiprox
 // hardware describes a disk by its descriptor, and asks it for some details.
 func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (csiproxy.Disk, error) {
 	s := csiproxy.Disk{Number: h.Number}
-	said := &h.Hardware
+	hardware := &h.Hardware
 	if asked.identifiers {
-		if err := said.AskIdentifiers(ctx, h.Handle); err != nil {
+		if err := hardware.AskIdentifiers(ctx, h.Handle); err != nil {
 			return s, err
 		}
 	}
-	descriptor := said.Descriptor
-	if said.DescriptorErr == nil {
+	descriptor := hardware.Descriptor
+	if hardware.DescriptorErr == nil {
 		s.Bus = opendisk.Bus(descriptor.BusType)
 	}
 	s.SerialNumber = strings.Trim(descriptor.SerialNumber, " ")
 	s.Vendor, s.Product = strings.TrimSpace(descriptor.VendorID), strings.TrimSpace(descriptor.ProductID)
-	s.Identifiers = identifiers(descriptor.BusType, said.Identifiers)
+	s.Identifiers = identifiers(descriptor.BusType, hardware.Identifiers)
 	if asked.text {
 		location, err := h.Location(ctx)
 		if err := d.tolerate(h.Number, "location", err); err != nil {

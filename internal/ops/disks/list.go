@@ -122,20 +122,20 @@ type location struct {
 // location asks for the text in which Windows says where a disk is attached. Only if the text is of no
 // known form, or missing, the SCSI address counts: a disk whose text has no LUN has none of use.
 func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
-	said := h.Hardware.Descriptor
-	if said.BusType == win.BusTypeNVMe {
+	descriptor := h.Hardware.Descriptor
+	if descriptor.BusType == win.BusTypeNVMe {
 		namespaceLocation, err := d.namespaceLocation(ctx, h)
 		return location{namespaceLocation, namespaceLocation != nil}, err
 	}
 	text, err := h.LocationText(ctx)
-	if err != nil || place.IsPath(text) || opendisk.IsAzureLocal(said, text) {
+	if err != nil || place.IsPath(text) || opendisk.IsAzureLocal(descriptor, text) {
 		return l, err
 	}
 	switch p := place.Parse(text); {
 	case p.LUN != "":
 		l.at = &published.DiskLocation{Adapter: p.Adapter, Bus: p.Bus, Target: p.Target, LUNID: p.LUN}
-		l.azureData = opendisk.IsAzureData(said, text, nil)
-	case p == place.Place{} && hasLUNs(said.BusType):
+		l.azureData = opendisk.IsAzureData(descriptor, text, nil)
+	case p == place.Place{} && hasLUNs(descriptor.BusType):
 		address, _, err := d.address(ctx, h)
 		if err != nil || address == nil {
 			return l, err
@@ -143,7 +143,7 @@ func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ e
 		// Bus is the PCI bus in a location text, which an address doesn't have.
 		l.at = &published.DiskLocation{Adapter: decimal(address.PortNumber), Target: decimal(address.TargetID),
 			LUNID: decimal(address.LUN)}
-		l.azureData = opendisk.IsAzureData(said, text, address)
+		l.azureData = opendisk.IsAzureData(descriptor, text, address)
 	}
 	return l, nil
 }
@@ -196,14 +196,14 @@ func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*publi
 // 2025, which an administrator may choose, a disk has no SCSI layer. If it refuses the query, the
 // namespace isn't known.
 func (d *Disks) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddress, namespace uint32, _ error) {
-	at, err := h.SCSIAddress(ctx)
+	address, err := h.SCSIAddress(ctx)
 	if err != nil {
 		return nil, 0, d.tolerate(h.Number, "SCSI address", err)
 	}
 	if h.Hardware.Descriptor.BusType == win.BusTypeNVMe {
-		namespace = uint32(at.LUN) + 1
+		namespace = uint32(address.LUN) + 1
 	}
-	return &at, namespace, nil
+	return &address, namespace, nil
 }
 
 func decimal(b byte) string { return strconv.Itoa(int(b)) }

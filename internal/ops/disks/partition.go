@@ -275,8 +275,8 @@ func dataPartition(layout *win.DriveLayout) (partitions []win.Partition, _ error
 	}), nil
 }
 
-func refuse(why string) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+func refuse(reason string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
 // AwaitVolumes waits until each data partition of a disk that was brought online has its volume,
@@ -333,11 +333,11 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, na
 			return nil
 		}
 	}
-	why := &csiproxy.Error{Object: "volume " + name, Err: err}
+	refusal := &csiproxy.Error{Object: "volume " + name, Err: err}
 	if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // it has just been there, and may come back
-		why.Kind = csiproxy.ErrUnavailable
+		refusal.Kind = csiproxy.ErrUnavailable
 	}
-	return why
+	return refusal
 }
 
 // onlineVolume brings a volume online that Windows left offline, since automatic mounting is off. Its

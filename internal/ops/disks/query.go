@@ -96,8 +96,8 @@ type query[K comparable, T any] struct {
 	runs    operation.NextRun[K, []result[T]]
 }
 
-func (q *query[K, T]) init(d *devices, timeout time.Duration) {
-	q.devices, q.timeout, q.runs.Timeout = d, timeout, scanTimeout(d.timeout)
+func (q *query[K, T]) init(devices *devices, timeout time.Duration) {
+	q.devices, q.timeout, q.runs.Timeout = devices, timeout, scanTimeout(devices.timeout)
 }
 
 // result is what a device gave. err is why it is skipped.
@@ -203,28 +203,28 @@ func refusal(err error) error {
 // report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
 // A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
 func (q *query[K, T]) report(results []result[T], scratch map[string]known) {
-	d := q.devices
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := d.known
-	d.known = scratch
+	devices := q.devices
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	before := devices.known
+	devices.known = scratch
 	for _, r := range results {
-		now := before[r.path]
-		switch wasSkipped := now.reason != ""; {
-		case r.err == errSlow && q.timeout < d.timeout: // after so short a time it doesn't count as skipped
+		state := before[r.path]
+		switch wasSkipped := state.reason != ""; {
+		case r.err == errSlow && q.timeout < devices.timeout: // after so short a time it doesn't count as skipped
 		case r.err != nil && !deviceLeftOrUnready(r.err):
-			now.reason = r.err.Error()
+			state.reason = r.err.Error()
 			if !wasSkipped {
-				d.log.Warn("a device is skipped", "device", r.path, "disk", now, "reason", r.err)
+				devices.log.Warn("a device is skipped", "device", r.path, "disk", state, "reason", r.err)
 			}
 		case wasSkipped:
-			now.reason = ""
-			d.log.Info("a device is no longer skipped", "device", r.path, "disk", now)
+			state.reason = ""
+			devices.log.Info("a device is no longer skipped", "device", r.path, "disk", state)
 		}
-		d.known[r.path] = now
+		devices.known[r.path] = state
 	}
-	if count := skipped(d.known); count != skipped(before) {
-		d.onSkipped(count)
+	if count := skipped(devices.known); count != skipped(before) {
+		devices.onSkipped(count)
 	}
 }
 
@@ -247,18 +247,18 @@ func skipped(devices map[string]known) (count int) {
 
 // Unnumbered returns a device that is missing from the lists of disks, and why. It doesn't answer, and
 // has never answered with its number. path is "" if there is none.
-func (d *Disks) Unnumbered() (path, why string) {
+func (d *Disks) Unnumbered() (path, reason string) {
 	if d.driver != "" {
 		return "", "" // it may be another driver's
 	}
 	d.all.mu.Lock()
 	defer d.all.mu.Unlock()
-	for at, t := range d.all.known {
-		if t.reason != "" && t.number == nil && (path == "" || at < path) {
-			path, why = at, t.reason
+	for devicePath, t := range d.all.known {
+		if t.reason != "" && t.number == nil && (path == "" || devicePath < path) {
+			path, reason = devicePath, t.reason
 		}
 	}
-	return path, why
+	return path, reason
 }
 
 // note changes what is known of a disk by change.
@@ -268,9 +268,9 @@ func (d *devices) note(path string, change func(*known)) {
 	if d.known == nil {
 		d.known = make(map[string]known)
 	}
-	now := d.known[path]
-	change(&now)
-	d.known[path] = now
+	state := d.known[path]
+	change(&state)
+	d.known[path] = state
 }
 
 // last returns what is known of a disk.
@@ -354,32 +354,32 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 		}
 		t.number = &n.DeviceNumber
 	})
-	said, scratch, err := d.askScratch(ctx, path, h)
+	hardware, scratch, err := d.askScratch(ctx, path, h)
 	if err != nil || scratch {
 		return nil, "", err
 	}
 	if d.options.OwnerOf != nil {
-		if driver, err = d.options.OwnerOf(ctx, h, said); err != nil {
+		if driver, err = d.options.OwnerOf(ctx, h, hardware); err != nil {
 			return nil, "", err
 		}
 		d.all.note(path, func(t *known) { t.driver = driver })
 	}
 	meant = true
-	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: said}, driver, nil
+	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: hardware}, driver, nil
 }
 
 // askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
 // scratch disk. It notes if it is.
 func (d *Disks) askScratch(ctx context.Context, path string,
-	h device.Handle) (said opendisk.Hardware, scratch bool, err error) {
-	if said, err = opendisk.AskHardware(ctx, h); err != nil {
-		return said, false, err
+	h device.Handle) (hardware opendisk.Hardware, scratch bool, err error) {
+	if hardware, err = opendisk.AskHardware(ctx, h); err != nil {
+		return hardware, false, err
 	}
-	scratch, err = opendisk.IsScratch(ctx, h, said.Descriptor)
+	scratch, err = opendisk.IsScratch(ctx, h, hardware.Descriptor)
 	if scratch {
 		d.all.note(path, func(t *known) { t.scratch = time.Now() })
 	}
-	return said, scratch, err
+	return hardware, scratch, err
 }
 
 // isDisk reports whether a number is that of a disk. A path below a multipath disk has none of

@@ -91,7 +91,7 @@ func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
 // needed because re-enumeration returns before the disks that it found have started.
 func (d *Disks) settle(ctx context.Context) ([]string, error) {
 	var last []string
-	first := true
+	isFirst := true
 	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
 		Longest: settleInterval}, func() (bool, error) {
 		interfaces, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
@@ -99,8 +99,8 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 			return false, err
 		}
 		slices.Sort(interfaces)
-		same := !first && slices.Equal(interfaces, last)
-		last, first = interfaces, false
+		same := !isFirst && slices.Equal(interfaces, last)
+		last, isFirst = interfaces, false
 		return same, nil
 	})
 	return last, err

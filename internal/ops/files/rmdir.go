@@ -39,26 +39,26 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 }
 
 // rmdir also returns the directory of a share, if a link to it was removed.
-func (f *Filesystem) rmdir(ctx context.Context, at pathpolicy.Entry,
+func (f *Filesystem) rmdir(ctx context.Context, removed pathpolicy.Entry,
 	force bool) (remote unc.Path, isShare bool, _ error) {
-	if err := at.CheckReplaceable(); err != nil {
+	if err := removed.CheckReplaceable(); err != nil {
 		return remote, false, err
 	}
-	info, err := infoOf(ctx, at)
+	info, err := infoOf(ctx, removed)
 	if err != nil {
 		return remote, false, err
 	}
 	if info.ReparseTag == win.TagSymlink {
-		if remote, isShare, err = shareAt(ctx, at); err != nil {
+		if remote, isShare, err = shareAt(ctx, removed); err != nil {
 			return remote, false, err
 		}
 	}
 	r := &remover{limits: f.limits, locks: f.options.Locks}
-	defer f.report(r, at)
+	defer f.report(r, removed)
 	if force {
-		return remote, isShare, r.removeTree(ctx, entry{at, info})
+		return remote, isShare, r.removeTree(ctx, entry{removed, info})
 	}
-	dir, err := r.removeEntry(ctx, entry{at, info})
+	dir, err := r.removeEntry(ctx, entry{removed, info})
 	if err != nil || dir == nil {
 		return remote, isShare, err
 	}

@@ -85,13 +85,13 @@ func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.I
 			return devices{}, err
 		}
 		found.total += len(list)
-		for _, d := range list {
+		for _, device := range list {
 			switch {
-			case d.Device.DeviceType != win.FileDeviceDisk && d.Device.DeviceType != 0: // a tape, say
-			case d.Device.DeviceNumber == win.NoNumber:
+			case device.Device.DeviceType != win.FileDeviceDisk && device.Device.DeviceType != 0: // a tape, say
+			case device.Device.DeviceNumber == win.NoNumber:
 				found.pending++
 			default:
-				found.numbers = append(found.numbers, csiproxy.DiskNumber(d.Device.DeviceNumber))
+				found.numbers = append(found.numbers, csiproxy.DiskNumber(device.Device.DeviceNumber))
 			}
 		}
 	}
@@ -130,9 +130,10 @@ func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]csiproxy.
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range devices {
-			if d.Device.DeviceNumber != win.NoNumber {
-				luns[d.Device.DeviceNumber] = csiproxy.ISCSILUN{IQN: csiproxy.IQN(s.Target), LUN: uint32(d.SCSIAddress.LUN)}
+		for _, device := range devices {
+			if device.Device.DeviceNumber != win.NoNumber {
+				luns[device.Device.DeviceNumber] = csiproxy.ISCSILUN{
+					IQN: csiproxy.IQN(s.Target), LUN: uint32(device.SCSIAddress.LUN)}
 			}
 		}
 	}

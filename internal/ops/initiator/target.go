@@ -22,9 +22,9 @@ import (
 //
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-loginiscsitargetw
 func (i *Initiator) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN, a csiproxy.ISCSIAuthentication) error {
-	first := i.noteDriver(iqn)
+	isFirst := i.noteDriver(iqn)
 	err := i.Connect(ctx, p, iqn, csiproxy.ISCSILogin{ISCSIAuthentication: a})
-	if err != nil && first {
+	if err != nil && isFirst {
 		i.dropDriver(iqn)
 	}
 	return err
@@ -32,13 +32,13 @@ func (i *Initiator) ConnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, i
 
 // noteDriver notes that a driver has connected a target by ConnectTarget. LogOut then keeps the target
 // connected until the driver disconnects it. first says whether the note is new.
-func (i *Initiator) noteDriver(iqn csiproxy.IQN) (first bool) {
+func (i *Initiator) noteDriver(iqn csiproxy.IQN) (isFirst bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	key := strings.ToLower(string(iqn))
-	first = !i.ofDrivers[key]
+	isFirst = !i.ofDrivers[key]
 	i.ofDrivers[key] = true
-	return first
+	return isFirst
 }
 
 // dropDriver drops the note.

@@ -141,13 +141,13 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 //
 // LockDisk opens the disk before it waits for the lock. Meanwhile the disk may leave, or get another
 // number. So the caller verifies the disk directly before each change.
-func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Purpose) (d *LockedDisk, _ error) {
+func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Purpose) (lockedDisk *LockedDisk, _ error) {
 	h, err := opendisk.Open(ctx, l.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if d == nil {
+		if lockedDisk == nil {
 			h.Close()
 		}
 	}()
@@ -156,7 +156,7 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Pu
 		return nil, err
 	}
 	defer func() {
-		if d == nil {
+		if lockedDisk == nil {
 			r.Release()
 		}
 	}()
@@ -174,9 +174,9 @@ func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID, purpose P
 		if err != nil {
 			return nil, extent, err
 		}
-		d, now, err := l.tryLockDiskOf(ctx, id, extent.DiskNumber, purpose)
-		if err != nil || d != nil {
-			return d, now, err
+		lockedDisk, lockedExtent, err := l.tryLockDiskOf(ctx, id, extent.DiskNumber, purpose)
+		if err != nil || lockedDisk != nil {
+			return lockedDisk, lockedExtent, err
 		}
 		// The disk got another number while tryLockDiskOf waited for the lock.
 	}
@@ -186,7 +186,7 @@ func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID, purpose P
 // volume lies on a disk of another number once disk n is locked.
 func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csiproxy.DiskNumber, purpose Purpose) (
 	_ *LockedDisk, extent win.DiskExtent, _ error) {
-	d, err := l.LockDisk(ctx, n, purpose)
+	lockedDisk, err := l.LockDisk(ctx, n, purpose)
 	if err != nil {
 		if extentAfter, extentErr := users.Extent(ctx, l.sys, id); extentErr == nil && extentAfter.DiskNumber != n {
 			return nil, extent, nil
@@ -196,7 +196,7 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 	lies := false
 	defer func() {
 		if !lies {
-			d.Release()
+			lockedDisk.Release()
 		}
 	}()
 	// The call that had the lock before may have grown the volume.
@@ -204,11 +204,11 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 	if err != nil || extent.DiskNumber != n {
 		return nil, extent, err
 	}
-	if err := d.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+	if err := lockedDisk.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
 		return nil, extent, err
 	}
 	lies = true
-	return d, extent, nil
+	return lockedDisk, extent, nil
 }
 
 // LockVolume locks a volume for a caller that has a disk locked, mostly the volume's.
@@ -298,19 +298,19 @@ func (l *Locker) LockMountedAt(ctx context.Context, path pathpolicy.Path) (
 func (l *Locker) tryLockMountedAt(ctx context.Context,
 	path pathpolicy.Path) (to pathpolicy.Resolved, release func(), _ error) {
 	// The first lookup only says what to lock.
-	first, err := l.paths.Lookup(ctx, l.sys, path)
-	if err == nil && first.Kind == pathpolicy.Nothing {
-		first, err = l.paths.Resolve(ctx, l.sys, path)
+	resolved, err := l.paths.Lookup(ctx, l.sys, path)
+	if err == nil && resolved.Kind == pathpolicy.Nothing {
+		resolved, err = l.paths.Resolve(ctx, l.sys, path)
 	}
 	if err != nil {
-		return first, nil, err
+		return resolved, nil, err
 	}
-	held, err := l.lockEndOf(ctx, first)
+	held, err := l.lockEndOf(ctx, resolved)
 	if err != nil {
-		return first, nil, err
+		return resolved, nil, err
 	}
 	if held == nil {
-		return first, func() {}, nil
+		return resolved, func() {}, nil
 	}
 	defer func() {
 		if release == nil {
@@ -319,7 +319,7 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 	}()
 	to, err = l.paths.Resolve(ctx, l.sys, path)
 	// For a volume, the target has its name.
-	if err != nil || to.Kind != first.Kind || !winname.Equal(to.Target, first.Target) {
+	if err != nil || to.Kind != resolved.Kind || !winname.Equal(to.Target, resolved.Target) {
 		return to, nil, err
 	}
 	return to, held.Release, nil

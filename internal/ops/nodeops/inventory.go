@@ -59,11 +59,11 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 	}
 	for _, l := range links {
 		if l.Link.Kind == pathpolicy.LinkInside {
-			why, err := n.paths.ExplainEmpty(ctx, n.calls, l.Path)
+			reason, err := n.paths.ExplainEmpty(ctx, n.calls, l.Path)
 			if ctx.Err() != nil {
 				return 0, nil, ctx.Err()
 			}
-			if err == nil && why != "" { // else it leads outside, say, and isn't ours
+			if err == nil && reason != "" { // else it leads outside, say, and isn't ours
 				toNothing++
 				continue
 			}

@@ -137,8 +137,8 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	finder := users.New(calls, paths, log)
 	locker := locks.New(calls, paths, finder, log)
 	var owners []scope.Driver
-	for _, d := range drivers {
-		owners = append(owners, d.Driver)
+	for _, driver := range drivers {
+		owners = append(owners, driver.Driver)
 	}
 	table, err := scope.New(calls, owners, log)
 	if err != nil {
@@ -169,22 +169,22 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	n := &Node{calls: calls, paths: paths, locks: locker, users: finder,
 		disks: allDisks, shares: mappings, staging: tasks, drivers: make(map[string]Operations)}
 	var others []*pathpolicy.Policy
-	for _, d := range drivers {
+	for _, driver := range drivers {
 		// Calls of its own: those that hang keep no other driver's waiting.
-		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", d.Name))
-		own, paths, err := ofDriver(d, table.Of(d.Driver, calls), o, tasks)
+		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", driver.Name))
+		own, paths, err := ofDriver(driver, table.Of(driver.Driver, calls), o, tasks)
 		if err != nil {
 			return nil, err
 		}
 		n.ofOwn = append(n.ofOwn, calls)
 		for _, other := range others {
 			if dir := pathpolicy.Shared(paths, other); dir != "" {
-				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(d.Name),
+				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(driver.Name),
 					Detail: "another driver's directory holds its directory " + quote.Text(dir) + ", or lies in it"}
 			}
 		}
 		others = append(others, paths)
-		n.drivers[d.Name] = own
+		n.drivers[driver.Name] = own
 	}
 	n.Operations = Operations{
 		Disk:       allDisks,
@@ -200,12 +200,12 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 
 // ofDriver returns the operations of a driver, whose sys is, and its paths. node are the tasks of the node, of whose
 // groups it gets its part.
-func ofDriver(d Driver, sys *scope.System, o Options, node *staging.Staging) (
+func ofDriver(driver Driver, sys *scope.System, o Options, node *staging.Staging) (
 	own Operations, _ *pathpolicy.Policy, _ error) {
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", d.Name)
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", driver.Name)
 	runner := operation.NewRunner(o.OnOperation)
 	within, err := node.Paths.Within(pathpolicy.Territory{
-		Driver: d.Name, Dirs: d.Dirs, Share: d.HasShare,
+		Driver: driver.Name, Dirs: driver.Dirs, Share: driver.HasShare,
 		Volume: func(ctx context.Context, name string) (string, error) {
 			err := sys.CheckVolume(ctx, csiproxy.VolumeID(name))
 			if errors.Is(err, csiproxy.ErrNotFound) {
@@ -219,11 +219,11 @@ func ofDriver(d Driver, sys *scope.System, o Options, node *staging.Staging) (
 	}
 	g := staging.Groups{Sys: sys, Paths: within.Log(log), Users: node.Users}
 	g.Locks = node.Locks.Of(sys, g.Paths, sys.CheckVolume, log)
-	g.Disks = node.Disks.Of(d.Name, sys, g.Locks, log)
+	g.Disks = node.Disks.Of(driver.Name, sys, g.Locks, log)
 	g.Volumes = volumes.New(sys, g.Paths, volumes.Options{
 		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
 		// No other driver's disk can be opened.
-		OwnerOf: func(context.Context, device.Handle, opendisk.Hardware) (string, error) { return d.Name, nil },
+		OwnerOf: func(context.Context, device.Handle, opendisk.Hardware) (string, error) { return driver.Name, nil },
 		Logger:  log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
 	g.Mappings = node.Mappings.Of(sys, g.Paths, g.Locks, log)

@@ -32,8 +32,9 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 	if err := answered(err); err != nil {
 		return "", err
 	}
-	said := d.Hardware.Descriptor
-	if isNamed(said.VendorID, hyperVVendor) || isNamed(said.ProductID, hyperVIDE) || d.Hardware.DescriptorErr != nil {
+	descriptor := d.Hardware.Descriptor
+	if isNamed(descriptor.VendorID, hyperVVendor) || isNamed(descriptor.ProductID, hyperVIDE) ||
+		d.Hardware.DescriptorErr != nil {
 		return "", &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
 			Detail: "where the disk is attached can't be found out, so it may be Azure's temporary disk"}
 	}
@@ -46,33 +47,34 @@ func (d *Disk) LocationText(ctx context.Context) (string, error) {
 //
 // Source: https://github.com/ansible-collections/community.windows/issues/622 has the text and the product
 // of a temporary disk of generation 1. [place.Place] has those of the others.
-func IsAzureLocal(d win.DeviceDescriptor, text string) bool {
+func IsAzureLocal(descriptor win.DeviceDescriptor, text string) bool {
 	location := place.Parse(text)
-	return location.IsAzureLocal() || isNamed(d.ProductID, hyperVIDE) && location.Channel == "1" && location.Device == "0"
+	return location.IsAzureLocal() ||
+		isNamed(descriptor.ProductID, hyperVIDE) && location.Channel == "1" && location.Device == "0"
 }
 
 // IsAzureData reports whether a disk is known as a data disk of Azure: on SCSI by its controller or, if the
 // location text names none, by an adapter other than that of Windows' disk; on NVMe by the model. at is
 // its SCSI address. It may be nil if the disk has none, or if the text has a LUN.
-func IsAzureData(d win.DeviceDescriptor, text string, address *win.SCSIAddress) bool {
-	if d.BusType == win.BusTypeNVMe {
+func IsAzureData(descriptor win.DeviceDescriptor, text string, address *win.SCSIAddress) bool {
+	if descriptor.BusType == win.BusTypeNVMe {
 		if address == nil {
 			return false
 		}
-		_, ok := csiproxy.Disk{Vendor: d.VendorID, Product: d.ProductID,
+		_, ok := csiproxy.Disk{Vendor: descriptor.VendorID, Product: descriptor.ProductID,
 			Location: csiproxy.Location{NVMeNamespace: uint32(address.LUN) + 1}}.AzureLUN()
 		return ok
 	}
-	if d.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text) ||
-		!isNamed(d.VendorID, hyperVVendor) || !isNamed(d.ProductID, hyperVProduct) {
+	if descriptor.BusType == win.BusTypeFileBackedVirtual || place.IsPath(text) ||
+		!isNamed(descriptor.VendorID, hyperVVendor) || !isNamed(descriptor.ProductID, hyperVProduct) {
 		return false
 	}
-	said := place.Parse(text)
-	adapter := said.Adapter
+	location := place.Parse(text)
+	adapter := location.Adapter
 	if adapter == "" && address != nil {
 		adapter = strconv.Itoa(int(address.PortNumber))
 	}
-	return said.IsAzureData() || said.Device == "" && adapter != "" && adapter != "0"
+	return location.IsAzureData() || location.Device == "" && adapter != "" && adapter != "0"
 }
 
 func isNamed(name, wanted string) bool { return strings.EqualFold(strings.TrimSpace(name), wanted) }

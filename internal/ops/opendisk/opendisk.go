@@ -118,22 +118,22 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 
 // askIdentity returns what the disk says of its hardware now, with the identifiers if it has no
 // serial number. It returns an error if the disk doesn't have d.Number any more.
-func (d *Disk) askIdentity(ctx context.Context) (said Hardware, _ error) {
+func (d *Disk) askIdentity(ctx context.Context) (hardware Hardware, _ error) {
 	n, err := d.Handle.Number(ctx)
 	switch {
 	case err != nil:
-		return said, err
+		return hardware, err
 	case n.DeviceType != win.FileDeviceDisk:
-		return said, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+		return hardware, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"the device with this number isn't a disk: its type is %d", n.DeviceType)
 	case n.DeviceNumber != d.Number:
-		return said, ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
+		return hardware, ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
 	}
-	said, err = AskHardware(ctx, d.Handle)
-	if err == nil && !said.hasSerial() {
-		err = said.AskIdentifiers(ctx, d.Handle)
+	hardware, err = AskHardware(ctx, d.Handle)
+	if err == nil && !hardware.hasSerial() {
+		err = hardware.AskIdentifiers(ctx, d.Handle)
 	}
-	return said, err
+	return hardware, err
 }
 
 // ErrChanged is the error of an operation that finds another disk, or other contents, than when
@@ -143,9 +143,9 @@ func ErrChanged(how string) error {
 }
 
 // AskHardware asks a device for its hardware, without the identifiers.
-func AskHardware(ctx context.Context, h device.Handle) (said Hardware, _ error) {
-	said.Descriptor, said.DescriptorErr = h.Descriptor(ctx)
-	return said, answered(said.DescriptorErr)
+func AskHardware(ctx context.Context, h device.Handle) (hardware Hardware, _ error) {
+	hardware.Descriptor, hardware.DescriptorErr = h.Descriptor(ctx)
+	return hardware, answered(hardware.DescriptorErr)
 }
 
 // AskIdentifiers asks the disk for its identifiers if it wasn't asked yet.
@@ -183,8 +183,8 @@ func (d *Disk) Verify(ctx context.Context) error {
 
 // ErrAnother is ErrChanged for a disk whose hardware, now, isn't what it was. That may be an
 // error instead of an answer.
-func ErrAnother(how string, now Hardware) error {
-	if refused := cmp.Or(now.DescriptorErr, now.IdentifiersErr); refused != nil {
+func ErrAnother(how string, current Hardware) error {
+	if refused := cmp.Or(current.DescriptorErr, current.IdentifiersErr); refused != nil {
 		how = fmt.Sprintf("it no longer says which one it is: %v", refused)
 	}
 	return ErrChanged(how)

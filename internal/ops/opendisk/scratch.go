@@ -21,12 +21,11 @@ const scratchFile = `\sandbox.vhdx`
 // as a disk of the node: a file that is attached as a disk, and whose location text is the path of a
 // sandbox.vhdx. Windows and the container runtime use it alone. While somebody has it open, the
 // runtime may fail to remove its file. A VHDX with another name, such as an administrator's, is a disk
-// like any other. A disk that refuses the queries isn't known as a scratch disk. d is the
-// disk's descriptor.
+// like any other. A disk that refuses the queries isn't known as a scratch disk.
 //
 // Source: https://github.com/kubernetes-sigs/azuredisk-csi-driver/pull/3038 shows such location texts.
-func IsScratch(ctx context.Context, h device.Handle, d win.DeviceDescriptor) (bool, error) {
-	if d.BusType != win.BusTypeFileBackedVirtual {
+func IsScratch(ctx context.Context, h device.Handle, descriptor win.DeviceDescriptor) (bool, error) {
+	if descriptor.BusType != win.BusTypeFileBackedVirtual {
 		return false, nil
 	}
 	location, err := h.Location(ctx)

@@ -81,11 +81,11 @@ func (d *Disk) AwaitVolumes(
 		}
 		return len(found) == len(partitions), d.Verify(ctx)
 	}
-	done, err := check()
-	if err == nil && !done {
-		done, err = await(ctx, sys, timeout, check)
+	complete, err := check()
+	if err == nil && !complete {
+		complete, err = await(ctx, sys, timeout, check)
 	}
-	if err == nil && !done && keep != nil {
+	if err == nil && !complete && keep != nil {
 		err = d.Verify(ctx)
 	}
 	if err != nil {

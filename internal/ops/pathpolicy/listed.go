@@ -19,14 +19,14 @@ import (
 // directory.
 func (p *Policy) Inside(ctx context.Context, sys System, listed []string) (inside []string, _ error) {
 	var roots []location // without links, in the order of p.roots; nil until they are needed
-	for _, at := range listed {
-		if path, err := p.Parse(at, MaxLongPath); err == nil {
+	for _, listedPath := range listed {
+		if path, err := p.Parse(listedPath, MaxLongPath); err == nil {
 			if len(path.names) > 0 {
 				inside = append(inside, path.String())
 			}
 			continue
 		}
-		found, ok, err := withoutLinks(ctx, sys, at)
+		found, ok, err := withoutLinks(ctx, sys, listedPath)
 		if err != nil {
 			return nil, err
 		}
@@ -78,17 +78,17 @@ func onVolume(path string) (l location, ok bool) {
 // there, and so has nothing below it, its location is the zero value.
 func (p *Policy) rootsWithoutLinks(ctx context.Context, sys System) (roots []location, _ error) {
 	for _, root := range p.roots {
-		var at location
+		var resolved location
 		err := withFile(ctx, sys, root.String(), func(f win.File) error {
 			path, err := f.FinalPath(ctx)
-			at, _ = onVolume(path)
-			at.drive = strings.ToLower(at.drive)
+			resolved, _ = onVolume(path)
+			resolved.drive = strings.ToLower(resolved.drive)
 			return err
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, &csiproxy.Error{Object: root.String(), Err: err}
 		}
-		roots = append(roots, at)
+		roots = append(roots, resolved)
 	}
 	return roots, nil
 }

@@ -109,11 +109,11 @@ func ignoreNoAccessList(err error) error {
 // ExplainEmpty says why a path leads to no volume, no share and no files; "" if it leads to one of
 // these. Either nothing is there, or a directory from which a volume was unmounted. That is known
 // by the entry that Unmount has left in the access list.
-func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (why string, _ error) {
+func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (reason string, _ error) {
 	err := p.walk(sys, func(w *walk) error {
 		end, r, err := w.resolve(ctx, path)
 		if err == nil && r.Kind == Nothing {
-			why = "it leads to nothing"
+			reason = "it leads to nothing"
 		}
 		if err != nil || r.Kind != PlainDirectory {
 			return err
@@ -124,14 +124,14 @@ func (p *Policy) ExplainEmpty(ctx context.Context, sys System, path Path) (why s
 		}
 		denied, err := e.deniesCreation(ctx)
 		if err == nil && denied {
-			why = "it leads to a directory whose volume was unmounted"
+			reason = "it leads to a directory whose volume was unmounted"
 		}
 		return err
 	})
 	if Missing(err) {
 		return "it leads to nothing", nil
 	}
-	return why, err
+	return reason, err
 }
 
 // LeadsOutside reports whether err says that a path leads out of the allowed directories, or through

@@ -95,9 +95,9 @@ func (p *Policy) walk(sys System, f func(w *walk) error) error {
 
 // to walks to the last element of path, and begins again at each link's target. With
 // win.FileOpenIf it makes the directories on the way that aren't there.
-func (w *walk) to(ctx context.Context, path Path, d win.Disposition) (Entry, error) {
+func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
 	for {
-		e, link, err := w.down(ctx, path, d)
+		e, link, err := w.down(ctx, path, disposition)
 		if err != nil || link == nil {
 			return e, err
 		}
@@ -107,22 +107,22 @@ func (w *walk) to(ctx context.Context, path Path, d win.Disposition) (Entry, err
 
 // down opens the directories of path one below the other. If one of them is a link, it
 // returns the path that goes on behind it.
-func (w *walk) down(ctx context.Context, path Path, d win.Disposition) (e Entry, link *Path, err error) {
+func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition) (e Entry, link *Path, err error) {
 	if len(path.names) == 0 {
-		if path.volume == "" && d == win.FileOpenIf {
+		if path.volume == "" && disposition == win.FileOpenIf {
 			err = w.makeAllowed(ctx, path.root)
 		}
 		w.at = nil
 		return Entry{walk: w, start: path}, nil, err
 	}
-	dir, err := w.enter(ctx, path, d)
+	dir, err := w.enter(ctx, path, disposition)
 	if err != nil {
 		return Entry{}, nil, err
 	}
 	last := len(path.names) - 1
 	for i, name := range path.names[:last] {
 		e := dir.Entry(name)
-		f, err := e.Open(ctx, Directory(d))
+		f, err := e.Open(ctx, Directory(disposition))
 		if errors.Is(err, winerr.ErrorDirectory) {
 			err = missing{err}
 		}
@@ -148,7 +148,7 @@ func (w *walk) down(ctx context.Context, path Path, d win.Disposition) (e Entry,
 
 // enter opens the directory where path begins: an allowed one, following links to it, or
 // the root of a volume.
-func (w *walk) enter(ctx context.Context, path Path, d win.Disposition) (*File, error) {
+func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition) (*File, error) {
 	start := Entry{walk: w, start: path}
 	start.start.names = nil
 	if path.volume == "" {
@@ -160,7 +160,7 @@ func (w *walk) enter(ctx context.Context, path Path, d win.Disposition) (*File, 
 	o.Options |= win.FileOpenForBackup
 	open := func() (win.File, error) { return w.sys.OpenFile(ctx, start.Path(), o) }
 	dir, err := w.hold(ctx, start, open)
-	if Missing(err) && path.volume == "" && d == win.FileOpenIf {
+	if Missing(err) && path.volume == "" && disposition == win.FileOpenIf {
 		if err := w.makeAllowed(ctx, path.root); err != nil {
 			return nil, err
 		}
@@ -297,10 +297,10 @@ var ForAttributes = win.OpenOptions{Disposition: win.FileOpen}
 // Directory opens a directory, or a link or mount point with the attributes of one, so that
 // nobody can rename or delete it. With win.FileOpenIf the directory is made if nothing is there.
 // The right to delete isn't requested, since it would keep the mount manager from opening it.
-func Directory(d win.Disposition) win.OpenOptions {
+func Directory(disposition win.Disposition) win.OpenOptions {
 	return win.OpenOptions{
 		Access:      win.FileListDirectory | win.FileTraverse,
-		Disposition: d,
+		Disposition: disposition,
 		Options:     win.FileDirectoryFile,
 	}
 }

@@ -106,8 +106,8 @@ func (o *ownDevice) endAsking() {
 
 // Close is that of win.Device. Somebody who asks the disk closes it afterwards.
 func (o *ownDevice) Close() error {
-	for _, d := range o.disks {
-		_ = d.Close()
+	for _, ownDisk := range o.disks {
+		_ = ownDisk.Close()
 	}
 	o.sys.mu.Lock()
 	o.sys.open = slices.DeleteFunc(o.sys.open, func(other *ownDevice) bool { return other == o })
@@ -123,38 +123,38 @@ func (o *ownDevice) Close() error {
 
 // askOpenDisk returns an open disk of which match is true, and whether it says that it still is there. match is called
 // with s.mu locked.
-func (s *System) askOpenDisk(ctx context.Context, match func(d *ownDevice) bool) (d *ownDevice, isThere bool) {
+func (s *System) askOpenDisk(ctx context.Context, match func(ownDisk *ownDevice) bool) (ownDisk *ownDevice, isThere bool) {
 	s.mu.Lock()
 	i := slices.IndexFunc(s.open, match)
 	if i < 0 {
 		s.mu.Unlock()
 		return nil, false
 	}
-	d = s.open[i]
-	d.users++
+	ownDisk = s.open[i]
+	ownDisk.users++
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		d.users--
-		closes := d.closed && d.users == 0
+		ownDisk.users--
+		closes := ownDisk.closed && ownDisk.users == 0
 		s.mu.Unlock()
 		if closes {
-			_ = d.Device.Close()
+			_ = ownDisk.Device.Close()
 		}
 	}()
-	descriptor, err := device.Handle{Device: d.Device}.Descriptor(ctx)
-	return d, err == nil && descriptor == d.descriptor
+	descriptor, err := device.Handle{Device: ownDisk.Device}.Descriptor(ctx)
+	return ownDisk, err == nil && descriptor == ownDisk.descriptor
 }
 
-// noteVolume notes that a volume is on an open disk, or on none if d is nil.
-func (s *System) noteVolume(name string, d *ownDevice) {
+// noteVolume notes that a volume is on an open disk, or on none if ownDisk is nil.
+func (s *System) noteVolume(name string, ownDisk *ownDevice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, other := range s.open {
 		delete(other.volumes, volumeKey(name))
 	}
-	if d != nil && !d.closed {
-		d.volumes[volumeKey(name)] = true
+	if ownDisk != nil && !ownDisk.closed {
+		ownDisk.volumes[volumeKey(name)] = true
 	}
 }
 
@@ -166,11 +166,11 @@ func (o *ownDevice) forgetVolumes() {
 }
 
 // noteDisk notes an open disk.
-func (s *System) noteDisk(d *ownDevice) {
+func (s *System) noteDisk(ownDisk *ownDevice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.volumes = make(map[string]bool)
-	s.open = append(s.open, d)
+	ownDisk.volumes = make(map[string]bool)
+	s.open = append(s.open, ownDisk)
 }
 
 // volumeKey is the name of a volume, or the path of its device, as a key.

@@ -101,31 +101,31 @@ type Table struct {
 // gets the disks that fit several drivers.
 func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 	owners := make(map[string]string) // of what may be one driver's only
-	for _, d := range drivers {
-		if err := d.validate(); err != nil {
-			return nil, &csiproxy.Error{Object: "driver " + d.Name, Err: err}
+	for _, driver := range drivers {
+		if err := driver.validate(); err != nil {
+			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
 		}
-		once := []string{"name " + winname.Lower(d.Name)}
-		for _, server := range d.Servers {
+		once := []string{"name " + winname.Lower(driver.Name)}
+		for _, server := range driver.Servers {
 			once = append(once, "server "+winname.Lower(server))
 		}
-		for _, p := range d.Portals {
+		for _, p := range driver.Portals {
 			once = append(once, "portal "+winname.Lower(portalOf(p).String()))
 		}
-		for _, service := range d.Services {
+		for _, service := range driver.Services {
 			once = append(once, "service "+winname.Lower(service))
 		}
 		for _, name := range once {
 			if other, taken := owners[name]; taken {
-				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + d.Name,
+				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + driver.Name,
 					Detail: fmt.Sprintf("the %s is driver %s's already", name, other)}
 			}
-			owners[name] = d.Name
+			owners[name] = driver.Name
 		}
 		for _, other := range drivers {
 			for _, server := range other.Servers {
-				if other.Name != d.Name && d.hasServer(winname.Lower(server)) {
-					return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + d.Name,
+				if other.Name != driver.Name && driver.hasServer(winname.Lower(server)) {
+					return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + driver.Name,
 						Detail: fmt.Sprintf("its servers include %s of driver %s", server, other.Name)}
 				}
 			}
@@ -148,29 +148,29 @@ func portalOf(p csiproxy.ISCSIPortal) csiproxy.ISCSIPortal {
 
 // OwnerOfDisk returns the name of the driver that has an open disk; "" if none has, or if the disk fits the
 // patterns of several: it is given to none of them, since a wrong one could destroy its data.
-func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, said opendisk.Hardware) (name string, _ error) {
-	if t == nil || len(t.drivers) == 0 || said.DescriptorErr != nil {
+func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (name string, _ error) {
+	if t == nil || len(t.drivers) == 0 || hardware.DescriptorErr != nil {
 		return "", nil
 	}
-	d := asked{Hardware: said}
+	disk := asked{Hardware: hardware}
 	if slices.ContainsFunc(t.drivers, needsAddress) {
 		address, err := h.SCSIAddress(ctx)
 		switch {
 		case err == nil:
-			d.adapter, d.hasAdapter = uint32(address.PortNumber), true
+			disk.adapter, disk.hasAdapter = uint32(address.PortNumber), true
 		case !isAnswer(err):
 			return "", err
 		}
 	}
-	if said.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget) {
+	if hardware.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget) {
 		var err error
-		if d.target, d.portals, err = t.targetOf(ctx, h); err != nil {
+		if disk.target, disk.portals, err = t.targetOf(ctx, h); err != nil {
 			return "", err
 		}
 	}
 	var names []string
 	for _, driver := range t.drivers {
-		if d.is(driver) {
+		if disk.is(driver) {
 			names = append(names, driver.Name)
 		}
 	}
@@ -180,9 +180,10 @@ func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, said opendisk.
 	case 1:
 		return names[0], nil
 	}
-	disk := fmt.Sprintf("%s %s %s", said.Descriptor.VendorID, said.Descriptor.ProductID, said.Descriptor.SerialNumber)
-	if _, logged := t.several.LoadOrStore(disk, true); !logged {
-		t.log.Warn("a disk fits the patterns of several drivers, so it is none's", "disk", quote.Text(disk),
+	descriptor := hardware.Descriptor
+	identity := fmt.Sprintf("%s %s %s", descriptor.VendorID, descriptor.ProductID, descriptor.SerialNumber)
+	if _, logged := t.several.LoadOrStore(identity, true); !logged {
+		t.log.Warn("a disk fits the patterns of several drivers, so it is none's", "disk", quote.Text(identity),
 			"drivers", quote.List(names))
 	}
 	return "", nil
@@ -193,12 +194,12 @@ func isAnswer(err error) bool {
 	return errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err) && !errors.Is(err, winerr.ErrorNotReady)
 }
 
-func needsAddress(d Driver) bool {
-	return slices.ContainsFunc(d.Disks, func(p DiskPattern) bool { return p.Adapter != nil })
+func needsAddress(driver Driver) bool {
+	return slices.ContainsFunc(driver.Disks, func(p DiskPattern) bool { return p.Adapter != nil })
 }
 
-func needsTarget(d Driver) bool {
-	return len(d.Portals) > 0 || slices.ContainsFunc(d.Disks, func(p DiskPattern) bool { return p.Target != "" })
+func needsTarget(driver Driver) bool {
+	return len(driver.Portals) > 0 || slices.ContainsFunc(driver.Disks, func(p DiskPattern) bool { return p.Target != "" })
 }
 
 // asked is what a disk has said of itself.
@@ -211,9 +212,9 @@ type asked struct {
 }
 
 // is reports whether the disk is a driver's.
-func (a asked) is(d Driver) bool {
-	return slices.ContainsFunc(d.Disks, a.fits) ||
-		a.target != "" && slices.ContainsFunc(a.portals, d.hasPortal)
+func (a asked) is(driver Driver) bool {
+	return slices.ContainsFunc(driver.Disks, a.fits) ||
+		a.target != "" && slices.ContainsFunc(a.portals, driver.hasPortal)
 }
 
 func (a asked) fits(p DiskPattern) bool {
@@ -258,7 +259,8 @@ func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, p
 		if err != nil {
 			return "", nil, err
 		}
-		if slices.ContainsFunc(devices, func(d win.ISCSIDevice) bool { return d.Device.DeviceNumber == n.DeviceNumber }) {
+		isDisk := func(attached win.ISCSIDevice) bool { return attached.Device.DeviceNumber == n.DeviceNumber }
+		if slices.ContainsFunc(devices, isDisk) {
 			target, portals = s.Target, append(portals, s.Portals...)
 		}
 	}
@@ -283,7 +285,7 @@ func (d Driver) HasShare(path string) bool {
 
 // OwnerOfShare returns the name of the driver that has the server of a UNC path; "" if none has.
 func (t *Table) OwnerOfShare(path string) (name string) {
-	if i := slices.IndexFunc(t.drivers, func(d Driver) bool { return d.HasShare(path) }); i >= 0 {
+	if i := slices.IndexFunc(t.drivers, func(driver Driver) bool { return driver.HasShare(path) }); i >= 0 {
 		name = t.drivers[i].Name
 	}
 	return name

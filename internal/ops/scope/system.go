@@ -89,18 +89,18 @@ func (s *System) openOwn(ctx context.Context, path string, access win.Access) (*
 
 // checkOpenDisk returns csiproxy.ErrNotFound unless an open disk is the driver's.
 func (s *System) checkOpenDisk(ctx context.Context, o *ownDevice, h device.Handle) error {
-	said, err := opendisk.AskHardware(ctx, h)
+	hardware, err := opendisk.AskHardware(ctx, h)
 	if err != nil {
 		return err
 	}
-	owner, err := s.table.OwnerOfDisk(ctx, h, said)
+	owner, err := s.table.OwnerOfDisk(ctx, h, hardware)
 	if err != nil {
 		return err
 	}
 	if owner != s.driver.Name {
 		return s.notFound("disk")
 	}
-	o.number, o.descriptor = numberOf(h.Path), said.Descriptor
+	o.number, o.descriptor = numberOf(h.Path), hardware.Descriptor
 	s.noteDisk(o)
 	return nil
 }
@@ -113,14 +113,15 @@ func (s *System) checkOpenVolume(ctx context.Context, o *ownDevice, h device.Han
 		return err
 	}
 	if len(extents) == 1 {
-		d, isThere := s.askOpenDisk(ctx, func(d *ownDevice) bool { return d.number == extents[0].DiskNumber })
+		onDisk := func(opened *ownDevice) bool { return opened.number == extents[0].DiskNumber }
+		ownDisk, isThere := s.askOpenDisk(ctx, onDisk)
 		if isThere { // so it had the number when the volume said that it lies there
-			s.noteVolume(h.Path, d)
+			s.noteVolume(h.Path, ownDisk)
 			return nil
 		}
 	}
 	for _, e := range extents {
-		d, err := s.openOwn(ctx, win.PhysicalDrive(e.DiskNumber), win.AccessNone)
+		ownDisk, err := s.openOwn(ctx, win.PhysicalDrive(e.DiskNumber), win.AccessNone)
 		if isNotOwn(err) {
 			s.noteVolume(h.Path, nil)
 			return s.notFound("volume")
@@ -128,7 +129,7 @@ func (s *System) checkOpenVolume(ctx context.Context, o *ownDevice, h device.Han
 		if err != nil {
 			return err
 		}
-		o.disks = append(o.disks, d)
+		o.disks = append(o.disks, ownDisk)
 	}
 	// A disk keeps its number while it is there. If the volume lies there still, the disks that were asked
 	// by their numbers were its own.
@@ -176,7 +177,7 @@ func (s *System) checkVolume(ctx context.Context, name string) error {
 // checkVolumeToChange is checkVolume, but a missing volume doesn't pass: when it comes, it may be on another disk.
 func (s *System) checkVolumeToChange(ctx context.Context, name string) error {
 	key := volumeKey(name)
-	if _, isThere := s.askOpenDisk(ctx, func(d *ownDevice) bool { return d.volumes[key] }); isThere {
+	if _, isThere := s.askOpenDisk(ctx, func(ownDisk *ownDevice) bool { return ownDisk.volumes[key] }); isThere {
 		return nil
 	}
 	o, err := s.openOwn(ctx, device.VolumePath(name), win.AccessNone)

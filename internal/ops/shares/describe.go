@@ -43,32 +43,33 @@ func (m *Mappings) IsMapped(ctx context.Context, path string) (bool, error) {
 // conditions. It returns an error if mappings can't be listed, or if ctx ends. It queries the
 // server only if the share is mapped.
 func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
-	d := csiproxy.Volume{Share: remote.Root()}
+	described := csiproxy.Volume{Share: remote.Root()}
 	mapped, err := m.List(ctx)
 	if err != nil {
-		return d, err
+		return described, err
 	}
 	if !remote.MappedBy(mapped) {
-		d.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonShareNotMapped, Inaccessible: true,
+		described.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonShareNotMapped, Inaccessible: true,
 			Message: "the share isn't mapped"}}
-		return d, nil
+		return described, nil
 	}
 	err = m.Probe(ctx, remote.Share())
 	if err == nil {
 		space, spaceErr := m.sys.DiskFreeSpace(ctx, remote.Root()+`\`)
-		d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Available), int64(space.Total-space.Free)
+		described.SizeBytes = int64(space.Total)
+		described.FreeBytes, described.UsedBytes = int64(space.Available), int64(space.Total-space.Free)
 		err = spaceErr
 	}
 	if ctx.Err() != nil {
-		return d, ctx.Err()
+		return described, ctx.Err()
 	}
 	if err != nil {
 		reason := csiproxy.ReasonShareUnreachable
 		if kind := csiproxy.KindOf(err); kind == csiproxy.ErrUnauthenticated || kind == csiproxy.ErrPermissionDenied {
 			reason = csiproxy.ReasonShareRefused
 		}
-		d.Conditions = csiproxy.Conditions{{Reason: reason, Inaccessible: true,
+		described.Conditions = csiproxy.Conditions{{Reason: reason, Inaccessible: true,
 			Message: "the share can't be used: " + err.Error()}}
 	}
-	return d, nil
+	return described, nil
 }

@@ -66,44 +66,46 @@ func ShareOf(link pathpolicy.Link) (unc.Path, bool) {
 // linkToMapped makes the wanted local path a link to the share if the share is mapped. If
 // another call has removed the mapping meanwhile, mapped is false. So it is for a staging if the
 // mapping has other credentials than the wanted ones.
-func (m *Mappings) linkToMapped(ctx context.Context, w Wanted) (mapped bool, _ error) {
-	share, err := m.options.Locks.LockShareAlone(ctx, w.remote)
+func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool, _ error) {
+	share, err := m.options.Locks.LockShareAlone(ctx, wanted.remote)
 	if err != nil {
 		return false, err
 	}
 	defer share.Release()
 	mappings, err := m.sys.SMBGlobalMappings(ctx)
-	if err != nil || !w.remote.MappedBy(mappings) {
+	if err != nil || !wanted.remote.MappedBy(mappings) {
 		return false, err
 	}
-	if known, _, same := m.logOns.compare(w.remote, w.credentials); w.Staging && known && !same {
+	if known, _, same := m.logOns.compare(wanted.remote, wanted.credentials); wanted.Staging && known && !same {
 		return false, nil
 	}
-	m.requests.set(share, wanted)
-	if w.localText == "" {
+	m.requests.set(share, requested)
+	if wanted.localText == "" {
 		// Uses of a mapping without a link can't be seen. So without a record the mapping isn't
 		// removed with the last link of others.
 		return true, m.dropRecord(ctx, share)
 	}
-	return true, m.link(ctx, share, w)
+	return true, m.link(ctx, share, wanted)
 }
 
 // link makes the local path a link to the share.
-func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, w Wanted) error {
+func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, wanted Wanted) error {
 	makeLink := func() error {
-		return m.paths.ReachOrMake(ctx, m.sys, w.local, func(e pathpolicy.Entry) error { return m.linkAt(ctx, e, w.remote) })
+		return m.paths.ReachOrMake(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) error {
+			return m.linkAt(ctx, e, wanted.remote)
+		})
 	}
 	err := makeLink()
-	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists || !w.Staging {
+	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists || !wanted.Staging {
 		return err
 	}
 	removed := false // whether an empty directory was removed, which a call that died half-way has left
-	removeErr := m.paths.Reach(ctx, m.sys, w.local, func(e pathpolicy.Entry) (err error) {
+	removeErr := m.paths.Reach(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) (err error) {
 		removed, err = e.RemoveEmptyDirectory(ctx)
 		return err
 	})
 	if removed {
-		m.options.Logger.Info("directory removed", "path", w.local.String())
+		m.options.Logger.Info("directory removed", "path", wanted.local.String())
 		return makeLink()
 	}
 	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, winerr.ErrorDirNotEmpty) {

@@ -49,18 +49,18 @@ type Wanted struct {
 }
 
 // Parse checks a request for a mapping. localPath may be empty.
-func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials) (w Wanted, err error) {
-	w.credentials, w.localText = c, localPath
-	if w.remote, err = unc.Parse(remotePath); err != nil {
-		return w, err
+func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials) (wanted Wanted, err error) {
+	wanted.credentials, wanted.localText = c, localPath
+	if wanted.remote, err = unc.Parse(remotePath); err != nil {
+		return wanted, err
 	}
 	if err := c.Validate(); err != nil {
-		return w, err
+		return wanted, err
 	}
 	if localPath != "" {
-		w.local, err = m.paths.Parse(localPath, pathpolicy.MaxPath)
+		wanted.local, err = m.paths.Parse(localPath, pathpolicy.MaxPath)
 	}
-	return w, w.at(err)
+	return wanted, wanted.at(err)
 }
 
 // at says that err is about the local path.
@@ -80,16 +80,16 @@ func (w Wanted) of(other unc.Path) Wanted {
 // removes the mapping before the link is made, Map begins again. If a staging fails, Map removes the
 // mapping that it has made, unless that is used: kubelet doesn't unstage a volume whose staging has
 // failed for good. If the removal fails, or the process dies before it, CleanUp finds the mapping.
-func (m *Mappings) Map(ctx context.Context, w Wanted) error {
-	made, err := m.mapAndLink(ctx, w)
-	if err == nil || !made || !w.Staging {
+func (m *Mappings) Map(ctx context.Context, wanted Wanted) error {
+	made, err := m.mapAndLink(ctx, wanted)
+	if err == nil || !made || !wanted.Staging {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if undoErr := m.undo(ctx, w.remote); undoErr != nil {
+	if undoErr := m.undo(ctx, wanted.remote); undoErr != nil {
 		m.options.Logger.Warn("a StageShare has failed, and the mapping that it made stays",
-			"remotePath", w.remote.Root(), "err", undoErr)
+			"remotePath", wanted.remote.Root(), "err", undoErr)
 	}
 	return err
 }
@@ -115,20 +115,20 @@ func (m *Mappings) undo(ctx context.Context, remote unc.Path) error {
 }
 
 // mapAndLink maps a share and makes the link, and reports whether it has made the mapping.
-func (m *Mappings) mapAndLink(ctx context.Context, w Wanted) (made bool, err error) {
+func (m *Mappings) mapAndLink(ctx context.Context, wanted Wanted) (made bool, err error) {
 	for range maxAttempts {
-		if made, err = m.ensure(ctx, w); err != nil {
+		if made, err = m.ensure(ctx, wanted); err != nil {
 			return made, err
 		}
-		if err := m.reach(ctx, w); err != nil {
-			if m.isUnmapped(ctx, w.remote) {
+		if err := m.reach(ctx, wanted); err != nil {
+			if m.isUnmapped(ctx, wanted.remote) {
 				continue // the error only says that the share isn't mapped any more
 			}
 			return made, err
 		}
-		mapped, err := m.linkToMapped(ctx, w)
+		mapped, err := m.linkToMapped(ctx, wanted)
 		if err != nil || mapped {
-			return made, w.at(err)
+			return made, wanted.at(err)
 		}
 	}
 	return made, csiproxy.Errorf(csiproxy.ErrUnavailable,
@@ -136,33 +136,34 @@ func (m *Mappings) mapAndLink(ctx context.Context, w Wanted) (made bool, err err
 }
 
 // ensure maps a share, unless it is mapped, and reports whether it has made the mapping.
-func (m *Mappings) ensure(ctx context.Context, w Wanted) (made bool, _ error) {
+func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ error) {
 	// If another call removes the mapping during the query of its server, the error doesn't count.
-	seen, err := m.queryState(ctx, w)
-	if seen == working || seen == kept && !m.isUnmapped(ctx, w.remote) {
+	seen, err := m.queryState(ctx, wanted)
+	if seen == working || seen == kept && !m.isUnmapped(ctx, wanted.remote) {
 		return false, err
 	}
-	server, err := m.options.Locks.LockServer(ctx, w.remote, locks.ToChange)
+	server, err := m.options.Locks.LockServer(ctx, wanted.remote, locks.ToChange)
 	if err != nil {
 		return false, err
 	}
 	defer server.Release()
 	for range maxAttempts {
 		// The call that had the lock before may have made the mapping.
-		seen, err := m.queryState(ctx, w)
+		seen, err := m.queryState(ctx, wanted)
 		switch seen {
 		case working, kept:
 			return false, err
 		case foreign:
-			if removed, removeErr := m.removeIdle(ctx, server, w.remote); !removed {
+			if removed, removeErr := m.removeIdle(ctx, server, wanted.remote); !removed {
 				return false, cmp.Or(ctx.Err(), err, removeErr)
 			}
 		case broken:
-			m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", w.remote.Root(), "err", err)
+			m.options.Logger.Warn("a mapping doesn't work and is made again",
+				"remotePath", wanted.remote.Root(), "err", err)
 		}
-		err = m.create(ctx, server, w, seen == broken)
+		err = m.create(ctx, server, wanted, seen == broken)
 		if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
-			err = m.createInstead(ctx, server, w)
+			err = m.createInstead(ctx, server, wanted)
 		}
 		if !errors.Is(err, winerr.ErrorAlreadyAssigned) && !errors.Is(err, winerr.ErrorDeviceAlreadyRemembered) {
 			return err == nil, err
@@ -180,8 +181,8 @@ func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
 
 // queryState queries the state of the wanted mapping. The error says why the mapping doesn't work, or
 // why it isn't for the caller.
-func (m *Mappings) queryState(ctx context.Context, w Wanted) (state, error) {
-	remote := w.remote
+func (m *Mappings) queryState(ctx context.Context, wanted Wanted) (state, error) {
+	remote := wanted.remote
 	mappings, err := m.List(ctx)
 	if err != nil {
 		return kept, err
@@ -194,14 +195,14 @@ func (m *Mappings) queryState(ctx context.Context, w Wanted) (state, error) {
 	if errors.Is(err, winerr.ErrorAccessDenied) && !remote.IsShare() && m.Probe(ctx, remote) == nil {
 		err = nil
 	}
-	if err == nil && w.Staging {
-		return m.compare(ctx, w)
+	if err == nil && wanted.Staging {
+		return m.compare(ctx, wanted)
 	}
-	if known, _, _ := m.logOns.compare(remote, w.credentials); !known && errors.Is(err, winerr.ErrorAccessDenied) &&
+	if known, _, _ := m.logOns.compare(remote, wanted.credentials); !known && errors.Is(err, winerr.ErrorAccessDenied) &&
 		disconnected(mappings, remote) {
 		return broken, err
 	}
-	return m.judge(w, err)
+	return m.judge(wanted, err)
 }
 
 // disconnected reports whether the mapping of a share had no connection when it was used last.
@@ -214,11 +215,11 @@ func disconnected(mappings []win.SMBMapping, remote unc.Path) bool {
 // compare says whether a working mapping has the credentials of the caller. If an earlier process has
 // made the mapping, only its user may be known, and only if Windows tells it. Then compare may
 // return foreign without an error.
-func (m *Mappings) compare(ctx context.Context, w Wanted) (state, error) {
-	known, sameUser, samePassword := m.logOns.compare(w.remote, w.credentials)
+func (m *Mappings) compare(ctx context.Context, wanted Wanted) (state, error) {
+	known, sameUser, samePassword := m.logOns.compare(wanted.remote, wanted.credentials)
 	if !known {
 		var err error
-		if sameUser, err = m.maybeSameUser(ctx, w); err != nil {
+		if sameUser, err = m.maybeSameUser(ctx, wanted); err != nil {
 			return kept, err
 		}
 	}
@@ -239,8 +240,8 @@ func (m *Mappings) compare(ctx context.Context, w Wanted) (state, error) {
 
 // maybeSameUser reports whether a mapping may be that of the given user. It returns true if the user
 // isn't known, because the node has no connection to the share.
-func (m *Mappings) maybeSameUser(ctx context.Context, w Wanted) (bool, error) {
-	connections, err := m.connections(ctx, w.remote)
+func (m *Mappings) maybeSameUser(ctx context.Context, wanted Wanted) (bool, error) {
+	connections, err := m.connections(ctx, wanted.remote)
 	if err != nil {
 		return false, &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,
@@ -248,7 +249,7 @@ func (m *Mappings) maybeSameUser(ctx context.Context, w Wanted) (bool, error) {
 		}
 	}
 	return len(connections) == 0 || slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
-		return strings.EqualFold(plainName(c.Credential), plainName(w.credentials.Username))
+		return strings.EqualFold(plainName(c.Credential), plainName(wanted.credentials.Username))
 	}), nil
 }
 
@@ -275,7 +276,7 @@ func (m *Mappings) connections(ctx context.Context, remote unc.Path) ([]win.SMBC
 
 // judge returns the state of the wanted mapping by err, that of the query of the share's root. The
 // package comment has the reasons.
-func (m *Mappings) judge(w Wanted, err error) (state, error) {
+func (m *Mappings) judge(wanted Wanted, err error) (state, error) {
 	if err == nil {
 		return working, nil
 	}
@@ -284,7 +285,7 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 	if !ok { // err is no answer of Windows
 		return kept, err
 	}
-	_, sameUser, sameCredentials := m.logOns.compare(w.remote, w.credentials)
+	_, sameUser, sameCredentials := m.logOns.compare(wanted.remote, wanted.credentials)
 	switch errno {
 	case winerr.ErrorNoSuchLogonSession:
 		return broken, err
@@ -310,25 +311,25 @@ func (m *Mappings) judge(w Wanted, err error) (state, error) {
 }
 
 // keptError is the error of a mapping that fails and is kept.
-func keptError(err error, why string) error {
+func keptError(err error, reason string) error {
 	kind := csiproxy.KindOf(err)
 	switch kind {
 	case csiproxy.ErrPermissionDenied, csiproxy.ErrUnauthenticated, csiproxy.ErrFailedPrecondition:
 	default:
 		kind = csiproxy.ErrUnavailable
 	}
-	return &csiproxy.Error{Kind: kind, Detail: "the share is mapped, but " + why, Err: err}
+	return &csiproxy.Error{Kind: kind, Detail: "the share is mapped, but " + reason, Err: err}
 }
 
 // reach checks that the wanted directory on the share can be used. Except for a staging, it may be
 // missing, since somebody may make it later.
-func (m *Mappings) reach(ctx context.Context, w Wanted) error {
-	if w.remote.IsShare() && !w.Staging {
+func (m *Mappings) reach(ctx context.Context, wanted Wanted) error {
+	if wanted.remote.IsShare() && !wanted.Staging {
 		return nil
 	}
-	err := m.Probe(ctx, w.remote)
+	err := m.Probe(ctx, wanted.remote)
 	if errors.Is(err, winerr.ErrorFileNotFound) || errors.Is(err, winerr.ErrorPathNotFound) {
-		if !w.Staging {
+		if !wanted.Staging {
 			return nil
 		}
 		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "the share has no such directory", Err: err}
@@ -342,8 +343,8 @@ func (m *Mappings) reach(ctx context.Context, w Wanted) error {
 // create makes the mapping of a share; with instead, it replaces the one that there is. A mapping for a
 // staged path gets its record first. A mapping that replaces another one has a record only if that
 // had one, so it stays CSI Proxy's or an administrator's.
-func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wanted, instead bool) error {
-	r, err := lockMapping(ctx, server, w.remote)
+func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wanted Wanted, instead bool) error {
+	r, err := lockMapping(ctx, server, wanted.remote)
 	if err != nil {
 		return err
 	}
@@ -356,20 +357,21 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, w Wan
 		}
 	}
 	isNew := false
-	if w.localText != "" && !instead {
+	if wanted.localText != "" && !instead {
 		if isNew, err = m.record(ctx, r.Share); err != nil {
 			return err
 		}
 	}
-	err = m.logOns.logOn(w.remote, w.credentials, w.localText, func() error {
-		return m.sys.CreateSMBGlobalMapping(ctx, w.remote.Root(), win.SMBMappingOptions{
-			Username:       w.credentials.Username,
-			Password:       w.credentials.Password,
+	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error {
+		return m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
+			Username:       wanted.credentials.Username,
+			Password:       wanted.credentials.Password,
 			RequirePrivacy: !m.options.WithoutPrivacy,
 		})
 	})
 	if err == nil {
-		m.options.Logger.Info("mapping made", "remotePath", w.remote.Root(), "requirePrivacy", !m.options.WithoutPrivacy)
+		m.options.Logger.Info("mapping made", "remotePath", wanted.remote.Root(),
+			"requirePrivacy", !m.options.WithoutPrivacy)
 	}
 	if err != nil && isNew && ctx.Err() == nil {
 		if dropErr := m.dropRecord(ctx, r.Share); dropErr != nil {
@@ -401,13 +403,13 @@ func (m *Mappings) unmap(ctx context.Context, r *LockedMapping) error {
 // it removes them. Those of the same user it makes again with the new credentials. Those of
 // another user, or of an earlier process, it doesn't, since the new credentials may give their
 // pods access to more. These are made again when they are next requested.
-func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, w Wanted) error {
-	others, err := m.others(ctx, w.remote)
+func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, wanted Wanted) error {
+	others, err := m.others(ctx, wanted.remote)
 	if err != nil {
 		return err
 	}
 	for _, other := range others {
-		if seen, _ := m.judge(w.of(other), m.Probe(ctx, other)); seen != broken {
+		if seen, _ := m.judge(wanted.of(other), m.Probe(ctx, other)); seen != broken {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -416,9 +418,9 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 	}
 	var again []unc.Path
 	for _, other := range others {
-		_, sameUser, _ := m.logOns.compare(other, w.credentials)
+		_, sameUser, _ := m.logOns.compare(other, wanted.credentials)
 		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.Root(), "other",
-			w.remote.Root())
+			wanted.remote.Root())
 		if err := m.makeWay(ctx, server, other); err != nil {
 			return err
 		}
@@ -426,7 +428,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 			again = append(again, other)
 		}
 	}
-	if err := m.create(ctx, server, w, false); err != nil {
+	if err := m.create(ctx, server, wanted, false); err != nil {
 		if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
 			return &csiproxy.Error{Detail: "the server is in use with other credentials, and Windows allows one user for " +
 				"each server", Err: err}
@@ -434,7 +436,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 		return err
 	}
 	for _, other := range again {
-		if err := m.create(ctx, server, w.of(other), false); err != nil {
+		if err := m.create(ctx, server, wanted.of(other), false); err != nil {
 			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
 		}
 	}

@@ -162,11 +162,11 @@ func (m *Mappings) RefusedLogOns() (accounts int, heldBack uint64) { return m.lo
 func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPath string, c csiproxy.SMBCredentials) (
 	err error) {
 	defer m.options.Runner.Done("NewSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
-	w, err := m.Parse(remotePath, localPath, c)
+	wanted, err := m.Parse(remotePath, localPath, c)
 	if err != nil {
 		return err
 	}
-	return m.Map(ctx, w)
+	return m.Map(ctx, wanted)
 }
 
 // RemoveSMBGlobalMapping implements [published.SMBOperations].

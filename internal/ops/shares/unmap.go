@@ -115,9 +115,9 @@ type requests struct {
 type request int
 
 const (
-	wanted request = iota // the mapping was requested, or there was no request
-	toGo                  // its removal was requested; it stays as long as there are links
-	gone                  // its removal was requested, and it was removed with the last link
+	requested request = iota // the mapping was requested, or there was no request
+	toGo                     // its removal was requested; it stays as long as there are links
+	gone                     // its removal was requested, and it was removed with the last link
 )
 
 func (q *requests) of(remote unc.Path) request {
@@ -130,7 +130,7 @@ func (q *requests) of(remote unc.Path) request {
 func (q *requests) set(r *locks.LockedShare, to request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if to == wanted {
+	if to == requested {
 		delete(q.byRoot, r.Root)
 		return
 	}
@@ -148,7 +148,7 @@ func (m *Mappings) unmapForDriver(ctx context.Context, r *LockedMapping) error {
 		err := m.unmap(ctx, r)
 		switch {
 		case err == nil:
-			m.requests.set(r.Share, wanted)
+			m.requests.set(r.Share, requested)
 			return m.dropRecord(ctx, r.Share)
 		case !errors.Is(err, winerr.ErrorNotConnected):
 			return err

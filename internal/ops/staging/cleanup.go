@@ -100,8 +100,8 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 		return false, err
 	}
 	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context, _ pathpolicy.Link) (bool, error) {
-		why, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
-		return err == nil && why != "", err
+		reason, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
+		return err == nil && reason != "", err
 	})
 }
 
@@ -121,44 +121,44 @@ func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed b
 
 // CheckVolume implements [csiproxy.StorageOperations].
 func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest) (
-	done csiproxy.CheckedVolume, err error) {
+	checked csiproxy.CheckedVolume, err error) {
 	defer s.options.Runner.Done("CheckVolume", "at "+quote.Text(r.Path), time.Now(), &err)
 	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
 	if err != nil {
-		return done, err
+		return checked, err
 	}
 	if r.SpotFix { // before a scan that may take hours
 		links, err := s.Users.LinksToVolume(ctx, id)
 		if err != nil {
-			return done, err
+			return checked, err
 		}
 		if err := refusePublished(links, forSpotFix); err != nil {
-			return done, err
+			return checked, err
 		}
 	}
 	begun := time.Now()
 	if since, busy := s.beginCheck(id, begun); busy {
-		return done, csiproxy.Errorf(csiproxy.ErrUnavailable,
+		return checked, csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"Windows has been checking the volume since %s; try again when that has ended", since.UTC().Format(time.RFC3339))
 	}
 	defer s.endCheck(id)
 	found, err := s.Volumes.Repair(ctx, id, win.RepairScan)
 	if err != nil {
-		return done, err
+		return checked, err
 	}
 	if found && r.SpotFix {
 		if err := s.spotFix(ctx, id); err != nil {
-			return done, err
+			return checked, err
 		}
 		left, err := s.Volumes.Repair(ctx, id, win.RepairScan)
 		if err != nil {
-			return done, err
+			return checked, err
 		}
-		done.Fixed = !left
+		checked.Fixed = !left
 	}
-	done.ErrorsFound = found
-	done.Duration = time.Since(begun)
-	return done, nil
+	checked.ErrorsFound = found
+	checked.Duration = time.Since(begun)
+	return checked, nil
 }
 
 // beginCheck notes that a volume is being checked since now. If it already is, busy is true, and
@@ -181,12 +181,12 @@ func (s *Staging) endCheck(id csiproxy.VolumeID) {
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have
 // happened during the scan.
 func (s *Staging) spotFix(ctx context.Context, id csiproxy.VolumeID) error {
-	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
-	defer d.Release()
-	volume, err := d.LockVolume(ctx, id)
+	defer lockedDisk.Release()
+	volume, err := lockedDisk.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -205,18 +205,18 @@ const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
 // checkUnpublished returns an error if a link leads to a volume. why begins its text.
-func (s *Staging) checkUnpublished(ctx context.Context, volume *locks.LockedVolume, why string) error {
+func (s *Staging) checkUnpublished(ctx context.Context, volume *locks.LockedVolume, reason string) error {
 	links, err := s.Users.LinksToVolume(ctx, volume.ID)
 	if err != nil {
 		return err
 	}
-	return refusePublished(links, why)
+	return refusePublished(links, reason)
 }
 
-func refusePublished(links []string, why string) error {
+func refusePublished(links []string, reason string) error {
 	if len(links) == 0 {
 		return nil
 	}
-	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, why,
+	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, reason,
 		quote.List(links))
 }

@@ -18,27 +18,27 @@ import (
 
 // ExpandVolume implements [csiproxy.StorageOperations].
 func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeRequest) (
-	done csiproxy.ExpandedVolume, err error) {
+	expanded csiproxy.ExpandedVolume, err error) {
 	defer s.options.Runner.Done("ExpandVolume", "at "+quote.Text(r.Path), time.Now(), &err)
 	if r.DiskSizeBytes < 0 {
-		return done, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
+		return expanded, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", r.DiskSizeBytes)
 	}
 	id, err := s.Volumes.GetVolumeIDFromTargetPath(ctx, r.Path)
 	if err != nil {
-		return done, err
+		return expanded, err
 	}
 	var rescan time.Time
 	interval := firstRescan
 	timeout := cmp.Or(r.Wait, csiproxy.DefaultWait)
 	grown, err := operation.Poll(ctx, operation.Polling{Timeout: max(timeout, 0), First: 50 * time.Millisecond},
 		func() (bool, error) {
-			if err = s.growOnce(ctx, id, &done); err != nil {
+			if err = s.growOnce(ctx, id, &expanded); err != nil {
 				return false, err
 			}
 			// Growing has had Windows read the disk's size again.
-			if done.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id); err != nil || done.DiskSizeBytes >= r.DiskSizeBytes ||
-				timeout < 0 {
-				return done.DiskSizeBytes >= r.DiskSizeBytes, err
+			expanded.DiskSizeBytes, err = s.Volumes.DiskBytes(ctx, id)
+			if isLarge := expanded.DiskSizeBytes >= r.DiskSizeBytes; err != nil || isLarge || timeout < 0 {
+				return isLarge, err
 			}
 			if now := time.Now(); !now.Before(rescan) {
 				rescan, interval = now.Add(interval), 2*interval
@@ -48,31 +48,31 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 		})
 	switch {
 	case ctx.Err() != nil:
-		return done, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
-			done.DiskSizeBytes, ctx.Err())
+		return expanded, fmt.Errorf("while waiting for the disk to have %d bytes; it has %d: %w", r.DiskSizeBytes,
+			expanded.DiskSizeBytes, ctx.Err())
 	case err == nil && !grown:
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"the disk has %d bytes after %v, and not the %d that are asked for; try again later",
-			done.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)
+			expanded.DiskSizeBytes, max(timeout, 0), r.DiskSizeBytes)
 	}
-	return done, err
+	return expanded, err
 }
 
-// growOnce grows a volume as far as its disk allows now, and notes the result in done.
-func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, done *csiproxy.ExpandedVolume) error {
-	d, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
+// growOnce grows a volume as far as its disk allows now, and notes the result in expanded.
+func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *csiproxy.ExpandedVolume) error {
+	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
-	defer d.Release()
-	return s.grow(ctx, d, id, extent, &done.SizeBytes, &done.Grown)
+	defer lockedDisk.Release()
+	return s.grow(ctx, lockedDisk, id, extent, &expanded.SizeBytes, &expanded.Grown)
 }
 
 // grow grows a volume as far as its disk allows, and reports that in size and grown. size is 0, or
 // the volume's size before the first attempt: a volume that an earlier attempt has grown before it
 // failed counts as grown, too.
-func (s *Staging) grow(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent, size *int64,
-	grown *bool) error {
+func (s *Staging) grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
+	size *int64, grown *bool) error {
 	if *size == 0 {
 		before, err := s.Volumes.GetVolumeStats(ctx, id)
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *Staging) grow(ctx context.Context, d *locks.LockedDisk, id csiproxy.Vol
 		}
 		*size = before.SizeBytes
 	}
-	if err := s.Volumes.Grow(ctx, d, id, extent, 0); err != nil {
+	if err := s.Volumes.Grow(ctx, lockedDisk, id, extent, 0); err != nil {
 		return err
 	}
 	stats, err := s.Volumes.GetVolumeStats(ctx, id)

@@ -24,7 +24,7 @@ const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and locks it.
 func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration,
-	purpose locks.Purpose) (d *locks.LockedDisk, _ error) {
+	purpose locks.Purpose) (lockedDisk *locks.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		return nil, onDisk(n, err)
 	}
 	defer func() { // also after a panic
-		if d == nil {
+		if lockedDisk == nil {
 			one.Release()
 		}
 	}()
@@ -63,7 +63,7 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 			return false, err
 		}
 		all = hardware
-		matching = slices.DeleteFunc(slices.Clone(all), func(d csiproxy.Disk) bool { return !wanted.Matches(d) })
+		matching = slices.DeleteFunc(slices.Clone(all), func(disk csiproxy.Disk) bool { return !wanted.Matches(disk) })
 		return len(matching) > 0, nil
 	}
 	found, err := ask()
@@ -111,7 +111,7 @@ func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching [
 	if err != nil {
 		return 0, err
 	}
-	others := slices.DeleteFunc(slices.Clone(matching), func(d csiproxy.Disk) bool { return windows[d.Number] != "" })
+	others := slices.DeleteFunc(slices.Clone(matching), func(disk csiproxy.Disk) bool { return windows[disk.Number] != "" })
 	switch len(others) {
 	case 0:
 		return 0, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "Windows runs from the disks with %v: %s", wanted,
@@ -127,21 +127,21 @@ func (s *Staging) only(ctx context.Context, wanted csiproxy.Selector, matching [
 // silentDisk says, for an error, which disk doesn't answer what the selector asks for, and why: it may be
 // the wanted one. It is "" if all disks answer.
 func (s *Staging) silentDisk(wanted csiproxy.Selector, all []csiproxy.Disk) string {
-	for _, d := range all {
-		if d.Error != "" {
-			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", d.Number, d.Error)
+	for _, disk := range all {
+		if disk.Error != "" {
+			return fmt.Sprintf("; it may be disk %d, which can't be asked: %s", disk.Number, disk.Error)
 		}
 	}
 	byNamespace := wanted.AzureLUN != nil || wanted.NVMeNamespace != 0
-	for _, d := range all {
-		if byNamespace && d.Bus == csiproxy.BusNVMe && d.Location.NVMeNamespace == 0 {
+	for _, disk := range all {
+		if byNamespace && disk.Bus == csiproxy.BusNVMe && disk.Location.NVMeNamespace == 0 {
 			return fmt.Sprintf("; it may be disk %d, an NVMe disk whose namespace isn't known, since its driver gives no "+
 				"SCSI address, as the native NVMe driver of Windows Server 2025 may; name the disk by its serial number, "+
-				"or go back to Windows' usual driver", d.Number)
+				"or go back to Windows' usual driver", disk.Number)
 		}
 	}
-	if path, why := s.Disks.Unnumbered(); path != "" {
-		return fmt.Sprintf("; it may be %s, which can't be asked: %s", path, why)
+	if path, reason := s.Disks.Unnumbered(); path != "" {
+		return fmt.Sprintf("; it may be %s, which can't be asked: %s", path, reason)
 	}
 	return ""
 }
@@ -155,8 +155,8 @@ func listed(what string, disks []csiproxy.Disk) string {
 		return what + " no disks"
 	}
 	var names []string
-	for _, d := range disks[:min(len(disks), maxListed)] {
-		names = append(names, d.String())
+	for _, disk := range disks[:min(len(disks), maxListed)] {
+		names = append(names, disk.String())
 	}
 	if more := len(disks) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
@@ -168,28 +168,28 @@ func listed(what string, disks []csiproxy.Disk) string {
 // the selector means the disk. A match in a list isn't enough: meanwhile another disk may have got
 // the number of the one in the list.
 func (s *Staging) isMeant(ctx context.Context, wanted csiproxy.Selector,
-	h *opendisk.Disk) (said csiproxy.Disk, meant bool, _ error) {
-	said, err := s.Disks.HardwareOf(ctx, h, wanted)
+	h *opendisk.Disk) (described csiproxy.Disk, meant bool, _ error) {
+	described, err := s.Disks.HardwareOf(ctx, h, wanted)
 	if err == nil && wanted.ISCSI != nil {
-		one := []csiproxy.Disk{said}
+		one := []csiproxy.Disk{described}
 		err = s.addTargets(ctx, one, s.Initiator.LUNs)
-		said = one[0]
+		described = one[0]
 	}
-	return said, err == nil && wanted.Matches(said), err
+	return described, err == nil && wanted.Matches(described), err
 }
 
 // isAnother reports whether a disk is known not to be the one that a selector means. If a sick
 // disk doesn't answer what the selector compares, that isn't known.
-func isAnother(wanted csiproxy.Selector, d csiproxy.Disk) bool {
-	answered := (wanted.SerialNumber == "" || d.SerialNumber != "") &&
-		(wanted.Identifier == "" || len(d.Identifiers) > 0) &&
-		(wanted.Adapter == nil || d.Location.SCSI != nil) &&
+func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
+	answered := (wanted.SerialNumber == "" || disk.SerialNumber != "") &&
+		(wanted.Identifier == "" || len(disk.Identifiers) > 0) &&
+		(wanted.Adapter == nil || disk.Location.SCSI != nil) &&
 		(wanted.LUN == nil && wanted.AzureLUN == nil && wanted.NVMeNamespace == 0 ||
-			d.Location.SCSI != nil || d.Location.NVMeNamespace != 0) &&
-		(wanted.AzureLUN == nil || d.Vendor != "" || d.Product != "") &&
-		(wanted.Vendor == "" || d.Vendor != "") && (wanted.Product == "" || d.Product != "") &&
-		(wanted.ISCSI == nil || d.Bus != "" && (d.Bus != csiproxy.BusISCSI || d.ISCSI != nil))
-	return answered && !wanted.Matches(d)
+			disk.Location.SCSI != nil || disk.Location.NVMeNamespace != 0) &&
+		(wanted.AzureLUN == nil || disk.Vendor != "" || disk.Product != "") &&
+		(wanted.Vendor == "" || disk.Vendor != "") && (wanted.Product == "" || disk.Product != "") &&
+		(wanted.ISCSI == nil || disk.Bus != "" && (disk.Bus != csiproxy.BusISCSI || disk.ISCSI != nil))
+	return answered && !wanted.Matches(disk)
 }
 
 // isAbsent reports whether err says that what was asked for isn't there for the caller: all disks of the node

@@ -52,9 +52,9 @@ func (s *Staging) GetVolume(ctx context.Context, path string) (_ csiproxy.Volume
 		return s.describeShare(ctx, remote)
 	}
 	if to.ByLink {
-		why, err := s.Paths.ExplainEmpty(ctx, s.Sys, p)
-		if err != nil || why != "" {
-			return csiproxy.Volume{Conditions: notMounted(why)}, err
+		reason, err := s.Paths.ExplainEmpty(ctx, s.Sys, p)
+		if err != nil || reason != "" {
+			return csiproxy.Volume{Conditions: notMounted(reason)}, err
 		}
 	}
 	return csiproxy.Volume{}, notThere
@@ -75,8 +75,8 @@ func (s *Staging) endOf(ctx context.Context, path pathpolicy.Path) (pathpolicy.R
 }
 
 // notMounted is the condition of a link that leads to no volume and no share.
-func notMounted(why string) csiproxy.Conditions {
-	return csiproxy.Conditions{{Reason: csiproxy.ReasonNotMounted, Inaccessible: true, Message: why}}
+func notMounted(reason string) csiproxy.Conditions {
+	return csiproxy.Conditions{{Reason: csiproxy.ReasonNotMounted, Inaccessible: true, Message: reason}}
 }
 
 // describe returns what is known of a volume. Concurrent callers share a query that begins after they
@@ -85,25 +85,26 @@ func notMounted(why string) csiproxy.Conditions {
 func (s *Staging) describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
 	soon, cancel := context.WithTimeout(ctx, silentTimeout)
 	defer cancel()
-	d, err := s.volumes.Do(soon, id,
+	described, err := s.volumes.Do(soon, id,
 		func(ctx context.Context) (csiproxy.Volume, error) { return s.Volumes.Describe(ctx, id) })
 	if isSilent(err) && ctx.Err() == nil {
 		return csiproxy.Volume{VolumeID: id, Conditions: unanswered(csiproxy.ReasonNotAnswering, "it")}, nil
 	}
-	return d, err
+	return described, err
 }
 
 // describeShare is describe for a share.
 func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (csiproxy.Volume, error) {
 	soon, cancel := context.WithTimeout(ctx, silentTimeout)
 	defer cancel()
-	d, err := s.shares.Do(soon, remote.Root(),
+	described, err := s.shares.Do(soon, remote.Root(),
 		func(ctx context.Context) (csiproxy.Volume, error) { return s.Mappings.Describe(ctx, remote) })
 	if isSilent(err) && ctx.Err() == nil {
-		d, err = csiproxy.Volume{Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
+		described, err = csiproxy.Volume{
+			Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
 	}
-	d.Driver = s.options.OwnerOfShare(remote.Root())
-	return d, err
+	described.Driver = s.options.OwnerOfShare(remote.Root())
+	return described, err
 }
 
 // unanswered is the condition of a volume or share that doesn't answer.
@@ -239,10 +240,10 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 	}
 	// The path of a link that lies in a volume doesn't parse. Such a link is the pod's own.
 	if path, err := s.Volumes.Parse(m.Path); err == nil {
-		why, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
+		reason, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
 		switch {
 		case err == nil:
-			m.LeftoverReason = why
+			m.LeftoverReason = reason
 		case !pathpolicy.LeadsOutside(err): // such a link isn't ours
 			m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
 				Message: "where it leads can't be found out: " + err.Error()}}

@@ -25,35 +25,35 @@ import (
 // makes such a link, or counts them, has the share locked meanwhile.
 func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) (err error) {
 	defer s.options.Runner.Done("StageShare", quote.Text(r.RemotePath), time.Now(), &err)
-	w, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
+	wanted, err := s.Mappings.Parse(r.RemotePath, r.StagingPath, r.Credentials)
 	if err != nil {
 		return err
 	}
-	w.Staging = true
+	wanted.Staging = true
 	if _, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath); err != nil {
 		return &csiproxy.Error{Object: "staging path " + quote.Text(r.StagingPath), Err: err}
 	}
-	return s.Mappings.Map(ctx, w)
+	return s.Mappings.Map(ctx, wanted)
 }
 
 // UnstageShare implements [csiproxy.StorageOperations].
 func (s *Staging) UnstageShare(ctx context.Context, r csiproxy.UnstageShareRequest) (
-	done csiproxy.UnstagedShare, err error) {
+	unstaged csiproxy.UnstagedShare, err error) {
 	defer s.options.Runner.Done("UnstageShare", "at "+quote.Text(r.StagingPath), time.Now(), &err)
 	local, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath)
 	if err != nil {
-		return done, err
+		return unstaged, err
 	}
 	if r.RemotePath != "" {
 		remote, err := unc.Parse(r.RemotePath)
 		if err != nil {
-			return done, err
+			return unstaged, err
 		}
 		return s.unstageShare(ctx, unstaging{local: local, remote: remote, named: true})
 	}
 	remote, staged, err := s.stagedAt(ctx, local, refuseOther)
 	if err != nil || !staged {
-		return done, err
+		return unstaged, err
 	}
 	return s.unstageShare(ctx, unstaging{local: local, remote: remote})
 }
@@ -68,42 +68,42 @@ type unstaging struct {
 
 // unstageShare removes the link at a staging path if it leads to the share. It also removes the
 // mapping of the share, unless something else uses that.
-func (s *Staging) unstageShare(ctx context.Context, u unstaging) (done csiproxy.UnstagedShare, _ error) {
+func (s *Staging) unstageShare(ctx context.Context, u unstaging) (unstaged csiproxy.UnstagedShare, _ error) {
 	lockedShare, err := s.Mappings.LockForRemoval(ctx, u.remote)
 	if err != nil {
-		return done, err
+		return unstaged, err
 	}
 	defer lockedShare.Release()
 	links, err := s.Mappings.LinksToShare(ctx, lockedShare.Share)
 	if err != nil {
-		return done, err
+		return unstaged, err
 	}
 	is, linked, err := s.stagedAt(ctx, u.local, acceptOther)
 	staged := linked && is.Equal(u.remote)
 	switch {
 	case err != nil:
-		return done, err
+		return unstaged, err
 	case !linked && !u.named: // somebody else has removed the link
-		return done, nil
+		return unstaged, nil
 	case !linked && links.At(u.local), !staged && !u.named:
-		return done, changedMeanwhile()
+		return unstaged, changedMeanwhile()
 	}
 	if staged {
 		if published := links.By(u.local); len(published) > 0 && !u.force {
-			return done, csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share is published at %s; "+unpublishFirst,
-				quote.List(published))
+			return unstaged, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+				"the share is published at %s; "+unpublishFirst, quote.List(published))
 		}
 		links = links.Except(u.local)
 	}
 	// The mapping is removed first. If the process died after removing only the link, no later
 	// call would know that the mapping was to be removed.
-	if done.Unmapped, err = s.Mappings.RemoveUnused(ctx, lockedShare, links); err != nil {
-		return done, err
+	if unstaged.Unmapped, err = s.Mappings.RemoveUnused(ctx, lockedShare, links); err != nil {
+		return unstaged, err
 	}
 	if staged {
-		done.Unlinked, err = s.unlink(ctx, lockedShare.Share, u.local, u.remote)
+		unstaged.Unlinked, err = s.unlink(ctx, lockedShare.Share, u.local, u.remote)
 	}
-	return done, err
+	return unstaged, err
 }
 
 // stagedAt returns the directory of a share that a path is a link to, and whether it is such a

@@ -58,13 +58,13 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 // That is the usual state when kubelet repeats a request. In any other state, or on an error, it
 // returns false, and the caller does the full sequence.
 func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, id csiproxy.VolumeID,
-	staged *csiproxy.StagedVolume) (done bool) {
-	d, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	staged *csiproxy.StagedVolume) (alreadyStaged bool) {
+	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return false
 	}
-	defer d.Release()
-	volume, err := d.LockVolume(ctx, id)
+	defer lockedDisk.Release()
+	volume, err := lockedDisk.LockVolume(ctx, id)
 	if err != nil {
 		return false
 	}
@@ -72,30 +72,30 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 	if mounted, err := s.Volumes.MountedAtPath(ctx, path); err != nil || !mounted.Equal(id) {
 		return false
 	}
-	if _, meant, err := s.isMeant(ctx, r.Disk, d.Disk); err != nil || !meant {
+	if _, meant, err := s.isMeant(ctx, r.Disk, lockedDisk.Disk); err != nil || !meant {
 		return false
 	}
 	info, formatted, err := s.Volumes.Information(ctx, id)
 	if err != nil || !formatted || otherFileSystem(r.Format, info.FileSystem) {
 		return false
 	}
-	staged.Disk, staged.VolumeID, staged.FileSystem = d.Number, id, info.FileSystem
-	return s.finish(ctx, d, volume, extent, r, staged) == nil
+	staged.Disk, staged.VolumeID, staged.FileSystem = lockedDisk.Number, id, info.FileSystem
+	return s.finish(ctx, lockedDisk, volume, extent, r, staged) == nil
 }
 
 // finish returns an error unless the disk of a mounted volume is read-only or writable, as requested.
 // It grows the volume if that is requested, and fills in its size. A disk that has gone offline gives
 // no size, so finish fails for it.
-func (s *Staging) finish(ctx context.Context, d *locks.LockedDisk, volume *locks.LockedVolume, extent win.DiskExtent,
-	r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
-	attributes, err := d.Attributes(ctx)
+func (s *Staging) finish(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
+	extent win.DiskExtent, r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
+	attributes, err := lockedDisk.Attributes(ctx)
 	switch {
 	case err != nil:
-		return onDisk(d.Number, err)
+		return onDisk(lockedDisk.Number, err)
 	case (attributes&win.DiskReadOnly != 0) != r.ReadOnly:
-		return onDisk(d.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
+		return onDisk(lockedDisk.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
 	case r.Grow && !r.ReadOnly:
-		return s.grow(ctx, d, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
+		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
 	}
 	stats, err := s.Volumes.GetVolumeStats(ctx, volume.ID)
 	staged.SizeBytes = stats.SizeBytes
@@ -117,29 +117,29 @@ func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest
 		}
 		defer endConnecting()
 	}
-	d, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
+	lockedDisk, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
 	if err != nil {
 		return err
 	}
-	defer d.Release()
-	staged.Disk = d.Number
-	if err := s.checkOnDisk(ctx, d, mounted); err != nil {
+	defer lockedDisk.Release()
+	staged.Disk = lockedDisk.Number
+	if err := s.checkOnDisk(ctx, lockedDisk, mounted); err != nil {
 		return err
 	}
-	before, err := d.Attributes(ctx)
+	before, err := lockedDisk.Attributes(ctx)
 	if err != nil {
-		return onDisk(d.Number, err)
+		return onDisk(lockedDisk.Number, err)
 	}
-	for again, now := false, before; ; again = true {
-		id, made, err := s.prepare(ctx, d, r, now)
+	for again, attributes := false, before; ; again = true {
+		id, made, err := s.prepare(ctx, lockedDisk, r, attributes)
 		staged.VolumeID, staged.Partitioned = id, staged.Partitioned || made
 		if err != nil {
-			err = onDisk(d.Number, err)
+			err = onDisk(lockedDisk.Number, err)
 		} else {
-			err = s.stagePrepared(ctx, d, r, path, staged)
+			err = s.stagePrepared(ctx, lockedDisk, r, path, staged)
 		}
 		if disks.IsRefusal(err) {
-			s.Disks.PutBack(ctx, d, before)
+			s.Disks.PutBack(ctx, lockedDisk, before)
 			return err
 		}
 		if err == nil {
@@ -147,20 +147,20 @@ func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest
 		}
 		// Windows may take a disk that has just arrived offline again, also after its volumes came.
 		var attributesErr error
-		if now, attributesErr = d.Attributes(ctx); attributesErr != nil || now&win.DiskOffline == 0 {
+		if attributes, attributesErr = lockedDisk.Attributes(ctx); attributesErr != nil || attributes&win.DiskOffline == 0 {
 			return err
 		}
 		if again {
-			return onDisk(d.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
+			return onDisk(lockedDisk.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
 				Detail: "it went offline again while it was staged; try again later"})
 		}
-		s.options.Logger.Info("disk went offline again while it was staged", "disk", d.Number, "err", err)
+		s.options.Logger.Info("disk went offline again while it was staged", "disk", lockedDisk.Number, "err", err)
 	}
 }
 
 // checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
 // that isn't there may be this disk's, which is offline, and is compared when it has come.
-func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted csiproxy.VolumeID) error {
+func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *locks.LockedDisk, mounted csiproxy.VolumeID) error {
 	if mounted == "" {
 		return nil
 	}
@@ -168,37 +168,37 @@ func (s *Staging) checkOnDisk(ctx context.Context, d *locks.LockedDisk, mounted 
 	switch {
 	case winerr.IsGone(err):
 		return nil
-	case err == nil && extent.DiskNumber != d.Number:
+	case err == nil && extent.DiskNumber != lockedDisk.Number:
 		err = refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
 	}
 	return err
 }
 
 // stagePrepared formats, mounts and measures the volume that prepare has found.
-func (s *Staging) stagePrepared(ctx context.Context, d *locks.LockedDisk, r csiproxy.StageVolumeRequest, path pathpolicy.Path,
-	staged *csiproxy.StagedVolume) error {
+func (s *Staging) stagePrepared(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
+	path pathpolicy.Path, staged *csiproxy.StagedVolume) error {
 	// The volume's id says which one is meant: no other disk has it.
-	volume, err := d.LockVolume(ctx, staged.VolumeID)
+	volume, err := lockedDisk.LockVolume(ctx, staged.VolumeID)
 	if err != nil {
 		return err
 	}
 	defer volume.Release()
 	extent, err := users.Extent(ctx, s.Sys, volume.ID)
-	if err == nil && extent.DiskNumber != d.Number {
+	if err == nil && extent.DiskNumber != lockedDisk.Number {
 		err = opendisk.ErrChanged("its volume lies on another disk")
 	}
 	if err != nil {
 		return err
 	}
-	fileSystem, formatted, err := s.format(ctx, d, volume, extent, r)
+	fileSystem, formatted, err := s.format(ctx, lockedDisk, volume, extent, r)
 	staged.FileSystem, staged.Formatted = fileSystem, staged.Formatted || formatted
 	if err != nil {
 		return err
 	}
-	if err := s.mount(ctx, d, volume, path, r.Format.Writers); err != nil {
+	if err := s.mount(ctx, lockedDisk, volume, path, r.Format.Writers); err != nil {
 		return err
 	}
-	return s.finish(ctx, d, volume, extent, r, staged)
+	return s.finish(ctx, lockedDisk, volume, extent, r, staged)
 }
 
 func onDisk(n csiproxy.DiskNumber, err error) error {
@@ -208,25 +208,25 @@ func onDisk(n csiproxy.DiskNumber, err error) error {
 // prepare brings a disk with some attributes online, makes a data partition if there is none, and
 // returns the volume of the data partition, ready for use. made says whether prepare has made the
 // partition.
-func (s *Staging) prepare(ctx context.Context, d *locks.LockedDisk, r csiproxy.StageVolumeRequest,
+func (s *Staging) prepare(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
 	attributes win.DiskAttributes) (id csiproxy.VolumeID, made bool, err error) {
 	keepClear := win.DiskAttributes(disks.Blocking)
 	if r.ReadOnly {
 		keepClear = win.DiskOffline
-		err = s.makeReadOnly(ctx, d, attributes)
+		err = s.makeReadOnly(ctx, lockedDisk, attributes)
 	} else {
-		made, err = s.makeWritable(ctx, d, attributes)
+		made, err = s.makeWritable(ctx, lockedDisk, attributes)
 	}
 	if err != nil {
 		return "", made, err
 	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, d, keepClear)
+	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, keepClear)
 	if err != nil {
 		return "", made, err
 	}
 	for number, name := range volumes {
 		if number == r.Partition || r.Partition == 0 && len(volumes) == 1 {
-			return csiproxy.VolumeID(name), made, s.Disks.BringVolumeOnline(ctx, d.Number, name)
+			return csiproxy.VolumeID(name), made, s.Disks.BringVolumeOnline(ctx, lockedDisk.Number, name)
 		}
 	}
 	if r.Partition != 0 {
@@ -237,9 +237,10 @@ func (s *Staging) prepare(ctx context.Context, d *locks.LockedDisk, r csiproxy.S
 
 // makeWritable brings a disk online writable, and makes a data partition if there is none. It returns
 // an error if the disk is staged read-only.
-func (s *Staging) makeWritable(ctx context.Context, d *locks.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
+func (s *Staging) makeWritable(ctx context.Context, lockedDisk *locks.LockedDisk, before win.DiskAttributes) (
+	made bool, _ error) {
 	if before&disks.Blocking == win.DiskReadOnly {
-		paths, err := s.Disks.StagedReadOnly(ctx, d)
+		paths, err := s.Disks.StagedReadOnly(ctx, lockedDisk)
 		if err != nil {
 			return false, err
 		}
@@ -248,19 +249,19 @@ func (s *Staging) makeWritable(ctx context.Context, d *locks.LockedDisk, before 
 				", and can't be staged writable too; unstage it there first")
 		}
 	}
-	made, err := s.Disks.EnsurePartition(ctx, d, before)
+	made, err := s.Disks.EnsurePartition(ctx, lockedDisk, before)
 	if err != nil || made {
 		return made, err
 	}
-	return false, s.Disks.Clear(ctx, d, disks.Blocking)
+	return false, s.Disks.Clear(ctx, lockedDisk, disks.Blocking)
 }
 
 // makeReadOnly brings a disk with a data partition online read-only. Windows mounts a file system
 // read-only only if the disk is read-only before. So a disk that is online and writable goes offline
 // first.
-func (s *Staging) makeReadOnly(ctx context.Context, d *locks.LockedDisk, before win.DiskAttributes) error {
+func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before win.DiskAttributes) error {
 	hasPartition := func() error {
-		layout, err := d.Layout(ctx)
+		layout, err := lockedDisk.Layout(ctx)
 		if err == nil && len(opendisk.DataPartitions(layout)) == 0 {
 			err = refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
 		}
@@ -273,7 +274,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *locks.LockedDisk, before 
 		if err := hasPartition(); err != nil {
 			return err
 		}
-		volumes, paths, err := s.Disks.Mounted(ctx, d)
+		volumes, paths, err := s.Disks.Mounted(ctx, lockedDisk)
 		if err != nil {
 			return err
 		}
@@ -281,37 +282,37 @@ func (s *Staging) makeReadOnly(ctx context.Context, d *locks.LockedDisk, before 
 			return refuse("it is staged writable at " + quote.List(paths) +
 				", and can't be staged read-only too; unstage it there first")
 		}
-		if err := s.Disks.TakeOffline(ctx, d, volumes, 0); err != nil {
+		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, 0); err != nil {
 			return err
 		}
 	default:
 		// A copy gets new ids only if it is writable. If the disk shows no table, Windows will keep it offline.
-		if layout, err := d.Layout(ctx); err == nil {
-			err := s.Disks.RefuseCopy(ctx, d, layout, "stage it writable, so that Windows gives it new ids")
+		if layout, err := lockedDisk.Layout(ctx); err == nil {
+			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
 			if err != nil {
 				return err
 			}
 		}
 	}
 	if before&win.DiskReadOnly == 0 {
-		if err := d.Verify(ctx); err != nil {
+		if err := lockedDisk.Verify(ctx); err != nil {
 			return err
 		}
-		if err := d.SetAttributes(ctx, win.DiskReadOnly, win.DiskReadOnly); err != nil {
+		if err := lockedDisk.SetAttributes(ctx, win.DiskReadOnly, win.DiskReadOnly); err != nil {
 			return err
 		}
-		s.options.Logger.Info("disk made read-only", "disk", d.Number)
+		s.options.Logger.Info("disk made read-only", "disk", lockedDisk.Number)
 	}
-	return s.Disks.GoOnline(ctx, d, before, win.DiskOffline, hasPartition)
+	return s.Disks.GoOnline(ctx, lockedDisk, before, win.DiskOffline, hasPartition)
 }
 
-func refuse(why string) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+func refuse(reason string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
 // format formats a volume if it is raw, and returns its file system.
-func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, volume *locks.LockedVolume, extent win.DiskExtent,
-	r csiproxy.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
+func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
+	extent win.DiskExtent, r csiproxy.StageVolumeRequest) (fileSystem string, formatted bool, err error) {
 	info, hasOne, err := s.Volumes.Information(ctx, volume.ID)
 	if err != nil {
 		return "", false, err
@@ -321,7 +322,7 @@ func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, volume *locks
 			return "", false, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 				"volume %s has no file system, and a volume that is staged read-only isn't formatted", volume.ID)
 		}
-		err := s.Volumes.Format(ctx, d, volume, extent, win.FormatOptions{
+		err := s.Volumes.Format(ctx, lockedDisk, volume, extent, win.FormatOptions{
 			FileSystem: string(cmp.Or(r.Format.FileSystem.Canonical(), csiproxy.NTFS)),
 			Label:      r.Format.Label, ClusterSize: r.Format.AllocationUnitBytes,
 			NoShortNames: r.Format.NoShortNames, IntegrityStreams: r.Format.IntegrityStreams,
@@ -347,7 +348,7 @@ func (s *Staging) format(ctx context.Context, d *locks.LockedDisk, volume *locks
 
 // mount mounts a volume at a staging path, unless it is staged at another one. If Windows has given
 // the volume a drive letter, mount removes that.
-func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, volume *locks.LockedVolume, path pathpolicy.Path,
+func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
 	mounted, err := users.MountedAt(ctx, s.Sys, string(volume.ID))
 	if err != nil {
@@ -367,7 +368,7 @@ func (s *Staging) mount(ctx context.Context, d *locks.LockedDisk, volume *locks.
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"volume %s is staged at another path, %s; unstage it there first", volume.ID, quote.Text(elsewhere[0]))
 	}
-	if err := s.Volumes.Mount(ctx, d, volume, path, writers); err != nil {
+	if err := s.Volumes.Mount(ctx, lockedDisk, volume, path, writers); err != nil {
 		return err
 	}
 	for _, letter := range mounted {

@@ -110,29 +110,29 @@ func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []
 	}
 	hardware := wanted
 	hardware.ISCSI = nil
-	all = slices.DeleteFunc(all, func(d csiproxy.Disk) bool { return !hardware.Matches(d) })
+	all = slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !hardware.Matches(disk) })
 	if err := s.addTargets(ctx, all, s.Initiator.LUNs); err != nil {
 		if wanted.ISCSI != nil || ctx.Err() != nil {
 			return nil, err
 		}
 		s.options.Logger.Info("disks are listed without their iSCSI targets", "err", err)
 	}
-	return slices.DeleteFunc(all, func(d csiproxy.Disk) bool { return !wanted.Matches(d) }), nil
+	return slices.DeleteFunc(all, func(disk csiproxy.Disk) bool { return !wanted.Matches(disk) }), nil
 }
 
 // addTargets fills in which disks are logical units of iSCSI targets. It asks the initiator, by
 // ask, only if there are disks on the iSCSI bus: asking starts the initiator's service.
 func (s *Staging) addTargets(ctx context.Context, all []csiproxy.Disk,
 	ask func(context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error)) error {
-	if !slices.ContainsFunc(all, func(d csiproxy.Disk) bool { return d.Bus == csiproxy.BusISCSI }) {
+	if !slices.ContainsFunc(all, func(disk csiproxy.Disk) bool { return disk.Bus == csiproxy.BusISCSI }) {
 		return nil
 	}
 	luns, err := ask(ctx)
 	if err != nil {
 		return err
 	}
-	for i, d := range all {
-		if lun, ok := luns[d.Number]; ok && d.Bus == csiproxy.BusISCSI {
+	for i, disk := range all {
+		if lun, ok := luns[disk.Number]; ok && disk.Bus == csiproxy.BusISCSI {
 			all[i].ISCSI = &lun
 		}
 	}

@@ -17,18 +17,19 @@ import (
 // targetOf returns the target that provides an open disk; "" if none does. If a disk doesn't
 // say on which bus it is, targetOf asks the initiator, too.
 func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (csiproxy.IQN, error) {
-	said := h.Hardware
-	if said.DescriptorErr == nil && said.Descriptor.BusType != win.BusTypeISCSI {
+	hardware := h.Hardware
+	if hardware.DescriptorErr == nil && hardware.Descriptor.BusType != win.BusTypeISCSI {
 		return "", nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
 	return luns[h.Number].IQN, err
 }
 
-// connect makes a portal known, and logs in to its target. Until done is called, logOut doesn't
+// connect makes a portal known, and logs in to its target. Until release is called, logOut doesn't
 // disconnect the target.
-func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csiproxy.ISCSILogin) (done func(), err error) {
-	done, err = s.keepConnected(ctx, t.IQN)
+func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csiproxy.ISCSILogin) (
+	release func(), err error) {
+	release, err = s.keepConnected(ctx, t.IQN)
 	if err != nil {
 		return nil, err
 	}
@@ -36,16 +37,16 @@ func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csipr
 		err = s.Initiator.Connect(ctx, t.Portal, t.IQN, l)
 	}
 	if err != nil {
-		done()
+		release()
 		return nil, err
 	}
-	return done, nil
+	return release, nil
 }
 
-// keepConnected keeps logOut from disconnecting a target until done is called. It is needed while
+// keepConnected keeps logOut from disconnecting a target until release is called. It is needed while
 // a disk of the target is being staged, and isn't online yet. It waits for a logout that is under
 // way.
-func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (done func(), _ error) {
+func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (release func(), _ error) {
 	key := strings.ToLower(string(target))
 	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
 	if err != nil {

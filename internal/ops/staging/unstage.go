@@ -169,18 +169,18 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 // mounted.
 func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, _ error) {
-	d, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
+	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
 	if winerr.IsGone(err) {
 		return "", s.unstageMissing(ctx, request, id, stagingPath, err, result)
 	}
 	if err != nil {
 		return "", err
 	}
-	defer d.Release()
-	if meant, err := s.mayBeMeant(ctx, request.Disk, d); err != nil || !meant {
+	defer lockedDisk.Release()
+	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
 		return "", unavailableIfDiskLeft(err)
 	}
-	volume, err := d.LockVolume(ctx, id)
+	volume, err := lockedDisk.LockVolume(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +193,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 			return "", err
 		}
 	}
-	all, locked, err := s.lockOthers(ctx, d, id, request.Force)
+	all, locked, err := s.lockOthers(ctx, lockedDisk, id, request.Force)
 	if err != nil {
 		return "", err
 	}
@@ -208,8 +208,8 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	result.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
-	if target, err = s.targetOf(ctx, d.Disk); err == nil {
-		result.DiskOffline, err = s.retire(ctx, d, all, locked)
+	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
+		result.DiskOffline, err = s.retire(ctx, lockedDisk, all, locked)
 	}
 	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
 }
@@ -249,21 +249,21 @@ func unavailableIfDiskLeft(err error) error {
 // it. If the request names a disk that is online without the volume, the volume is another disk's,
 // and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
-	stagingPath pathpolicy.Path, why error, result *csiproxy.UnstagedVolume) error {
+	stagingPath pathpolicy.Path, reason error, result *csiproxy.UnstagedVolume) error {
 	lockVolume := func(ctx context.Context, id csiproxy.VolumeID) (*locks.LockedVolume, error) {
 		return s.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
 	}
 	if !request.Disk.IsZero() {
-		d, err := s.named(ctx, request.Disk)
+		lockedDisk, err := s.named(ctx, request.Disk)
 		if err != nil {
 			return unavailableIfDiskLeft(err)
 		}
-		if d != nil {
-			defer d.Release()
-			if isOther, err := s.isOnlineWithout(ctx, d, id); err != nil || isOther {
+		if lockedDisk != nil {
+			defer lockedDisk.Release()
+			if isOther, err := s.isOnlineWithout(ctx, lockedDisk, id); err != nil || isOther {
 				return unavailableIfDiskLeft(err)
 			}
-			lockVolume = d.LockVolume
+			lockVolume = lockedDisk.LockVolume
 		}
 	}
 	volume, err := lockVolume(ctx, id)
@@ -276,13 +276,13 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 	}
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err == nil && !missing {
-		err = why
+		err = reason
 	}
 	if err != nil {
 		return unavailableIfDiskLeft(err)
 	}
 	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
-		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", why)
+		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", reason)
 		return nil
 	})
 	result.Unmounted = err == nil
@@ -294,12 +294,12 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
 // come online, and its volumes haven't arrived, isOnlineWithout waits for them.
-func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID) (bool, error) {
-	attributes, err := d.Attributes(ctx)
+func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID) (bool, error) {
+	attributes, err := lockedDisk.Attributes(ctx)
 	if err != nil || attributes&win.DiskOffline != 0 {
 		return false, err
 	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, d, 0)
+	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, 0)
 	if err != nil {
 		return false, err
 	}
@@ -314,57 +314,57 @@ func (s *Staging) isOnlineWithout(ctx context.Context, d *locks.LockedDisk, id c
 // mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
 // and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
 // mustn't keep its volume mounted for ever.
-func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, d *locks.LockedDisk) (bool, error) {
+func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *locks.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil
 	}
-	said, meant, err := s.isMeant(ctx, wanted, d.Disk)
+	described, meant, err := s.isMeant(ctx, wanted, lockedDisk.Disk)
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case meant:
 		return true, nil
-	case err == nil && isAnother(wanted, said):
+	case err == nil && isAnother(wanted, described):
 		return false, nil
 	}
 	n, err := s.find(ctx, wanted, 0)
 	if isAbsent(err) {
 		return true, nil
 	}
-	return n == d.Number, err
+	return n == lockedDisk.Number, err
 }
 
 // retireNamed takes the disk that a request names offline, if it is in the node.
 func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolumeRequest,
 	result *csiproxy.UnstagedVolume) error {
-	d, err := s.named(ctx, request.Disk)
-	if err != nil || d == nil {
+	lockedDisk, err := s.named(ctx, request.Disk)
+	if err != nil || lockedDisk == nil {
 		return unavailableIfDiskLeft(err)
 	}
-	defer d.Release()
-	attributes, err := d.Attributes(ctx)
+	defer lockedDisk.Release()
+	attributes, err := lockedDisk.Attributes(ctx)
 	if err != nil {
 		return unavailableIfDiskLeft(err)
 	}
 	var all opendisk.Volumes
 	var locked lockedVolumes
 	if attributes&win.DiskOffline == 0 { // otherwise it has no volumes
-		if all, locked, err = s.lockOthers(ctx, d, "", request.Force); err != nil {
+		if all, locked, err = s.lockOthers(ctx, lockedDisk, "", request.Force); err != nil {
 			return err
 		}
 	}
 	defer locked.Close()
-	result.DiskOffline, err = s.retire(ctx, d, all, locked)
+	result.DiskOffline, err = s.retire(ctx, lockedDisk, all, locked)
 	return unavailableIfDiskLeft(err)
 }
 
 // named locks the disk that a request names. It returns nil if that isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.LockedDisk, error) {
-	d, err := s.take(ctx, wanted, 0, locks.ToRelease)
+	lockedDisk, err := s.take(ctx, wanted, 0, locks.ToRelease)
 	if isAbsent(err) {
 		return nil, nil
 	}
-	return d, err
+	return lockedDisk, err
 }
 
 // lockedVolume is a handle that has the lock of a volume, which is written out.
@@ -391,12 +391,12 @@ func (l lockedVolumes) has(_ uint32, name string) bool {
 //
 // A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't
 // locked, and all is nil if the disk doesn't say which volumes it has: then retire queries again.
-func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID, force bool) (
+func (s *Staging) lockOthers(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, force bool) (
 	all opendisk.Volumes, locked lockedVolumes, _ error) {
 	if force {
 		return nil, nil, nil
 	}
-	all, err := s.Disks.Volumes(ctx, d)
+	all, err := s.Disks.Volumes(ctx, lockedDisk)
 	if err != nil {
 		return nil, nil, nil
 	}
@@ -440,9 +440,9 @@ func (s *Staging) lockOthers(ctx context.Context, d *locks.LockedDisk, id csipro
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
-func (s *Staging) retire(ctx context.Context, d *locks.LockedDisk, all opendisk.Volumes,
+func (s *Staging) retire(ctx context.Context, lockedDisk *locks.LockedDisk, all opendisk.Volumes,
 	locked lockedVolumes) (offline bool, _ error) {
-	attributes, err := d.Attributes(ctx)
+	attributes, err := lockedDisk.Attributes(ctx)
 	if err != nil || attributes&disks.Blocking == win.DiskOffline {
 		return false, err
 	}
@@ -451,7 +451,7 @@ func (s *Staging) retire(ctx context.Context, d *locks.LockedDisk, all opendisk.
 	case !offline: // it has no volumes
 		all, locked = nil, nil
 	case all == nil:
-		all, err = s.Disks.Volumes(ctx, d)
+		all, err = s.Disks.Volumes(ctx, lockedDisk)
 	}
 	var paths []string
 	if err == nil {
@@ -466,12 +466,12 @@ func (s *Staging) retire(ctx context.Context, d *locks.LockedDisk, all opendisk.
 		}
 	}
 	maps.DeleteFunc(all, locked.has)
-	err = s.Disks.TakeOffline(ctx, d, all, attributes)
+	err = s.Disks.TakeOffline(ctx, lockedDisk, all, attributes)
 	if err != nil && len(locked) > 0 {
-		s.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked", "disk", d.Number,
-			"err", err)
+		s.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
+			"disk", lockedDisk.Number, "err", err)
 		locked.Close()
-		err = s.Disks.TakeOffline(ctx, d, all, attributes)
+		err = s.Disks.TakeOffline(ctx, lockedDisk, all, attributes)
 	}
 	return offline && err == nil, err
 }

@@ -120,23 +120,23 @@ func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
 	all = slices.CompactFunc(all, func(a, b csiproxy.Disk) bool { return a.Number == b.Number })
 	had := w.has
 	w.has = make(map[csiproxy.DiskNumber]csiproxy.Disk)
-	for _, d := range all {
-		before, known := had[d.Number]
-		if known = known && mayBeSame(before, d); known {
-			d = w.completed(d, before)
+	for _, disk := range all {
+		before, known := had[disk.Number]
+		if known = known && mayBeSame(before, disk); known {
+			disk = w.completed(disk, before)
 		}
-		if !w.wanted.Matches(d) {
+		if !w.wanted.Matches(disk) {
 			continue
 		}
-		w.has[d.Number] = d
+		w.has[disk.Number] = disk
 		switch {
 		case !known:
-			c.Added = append(c.Added, d)
-		case !reflect.DeepEqual(before, d):
-			c.Changed = append(c.Changed, d)
+			c.Added = append(c.Added, disk)
+		case !reflect.DeepEqual(before, disk):
+			c.Changed = append(c.Changed, disk)
 		}
 		if known {
-			delete(had, d.Number)
+			delete(had, disk.Number)
 		}
 	}
 	for _, number := range slices.Sorted(maps.Keys(had)) {
@@ -145,24 +145,24 @@ func (w *watcher) update(all []csiproxy.Disk) (c csiproxy.DiskChanges) {
 	return c
 }
 
-// completed returns d. If d doesn't answer now, its hardware is filled in from before, the same disk
-// in the last list. So d still matches the selector, and isn't confused with another disk that gets
+// completed returns disk. If it doesn't answer now, its hardware is filled in from before, the same disk
+// in the last list. So it still matches the selector, and isn't confused with another disk that gets
 // its number.
-func (w *watcher) completed(d, before csiproxy.Disk) csiproxy.Disk {
-	if d.Error != "" {
-		d.SerialNumber, d.Bus = cmp.Or(d.SerialNumber, before.SerialNumber), cmp.Or(d.Bus, before.Bus)
-		d.Vendor, d.Product = cmp.Or(d.Vendor, before.Vendor), cmp.Or(d.Product, before.Product)
-		if len(d.Identifiers) == 0 {
-			d.Identifiers = before.Identifiers
+func (w *watcher) completed(disk, before csiproxy.Disk) csiproxy.Disk {
+	if disk.Error != "" {
+		disk.SerialNumber, disk.Bus = cmp.Or(disk.SerialNumber, before.SerialNumber), cmp.Or(disk.Bus, before.Bus)
+		disk.Vendor, disk.Product = cmp.Or(disk.Vendor, before.Vendor), cmp.Or(disk.Product, before.Product)
+		if len(disk.Identifiers) == 0 {
+			disk.Identifiers = before.Identifiers
 		}
-		if d.Location == (csiproxy.Location{}) {
-			d.Location = before.Location
+		if disk.Location == (csiproxy.Location{}) {
+			disk.Location = before.Location
 		}
 	}
-	if d.Error != "" || w.withoutTargets {
-		d.ISCSI = cmp.Or(d.ISCSI, before.ISCSI)
+	if disk.Error != "" || w.withoutTargets {
+		disk.ISCSI = cmp.Or(disk.ISCSI, before.ISCSI)
 	}
-	return d
+	return disk
 }
 
 // mayBeSame reports whether a and b, which had the same number one after the other, may be one disk.

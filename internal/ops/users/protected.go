@@ -78,12 +78,12 @@ func (f *Finder) MissingNames(ctx context.Context) (names []string, _ error) {
 // be partitioned or formatted, since it may be one that isn't for volumes and that another program
 // will format: Azure's temporary disk or, as long as a protected volume is missing, the disk that gets it.
 // Then only disks that are known as Azure's data disks may be written to.
-func (f *Finder) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
-	text, err := d.LocationText(ctx)
+func (f *Finder) CheckEmptyDisk(ctx context.Context, disk *opendisk.Disk) error {
+	text, err := disk.LocationText(ctx)
 	if err != nil {
 		return err
 	}
-	if opendisk.IsAzureLocal(d.Hardware.Descriptor, text) {
+	if opendisk.IsAzureLocal(disk.Hardware.Descriptor, text) {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"it is attached as the disk of Windows and the temporary disk are on machines of Azure, and Azure's agent formats "+
 				"that one; name the disk of a volume instead")
@@ -92,7 +92,7 @@ func (f *Finder) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	scsiAddress, err := d.SCSIAddress(ctx)
+	scsiAddress, err := disk.SCSIAddress(ctx)
 	address := &scsiAddress
 	if err != nil {
 		if !errors.As(err, new(winerr.Errno)) || winerr.IsGone(err) || errors.Is(err, winerr.ErrorNotReady) {
@@ -100,7 +100,7 @@ func (f *Finder) CheckEmptyDisk(ctx context.Context, d *opendisk.Disk) error {
 		}
 		address = nil
 	}
-	if opendisk.IsAzureData(d.Hardware.Descriptor, text, address) {
+	if opendisk.IsAzureData(disk.Hardware.Descriptor, text, address) {
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,

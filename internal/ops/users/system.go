@@ -49,9 +49,9 @@ func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]strin
 	if err != nil {
 		return nil, err
 	}
-	for _, why := range found.ignored {
-		if _, logged := f.ignored.LoadOrStore(why.Error(), true); !logged {
-			f.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", why)
+	for _, ignoredErr := range found.ignored {
+		if _, logged := f.ignored.LoadOrStore(ignoredErr.Error(), true); !logged {
+			f.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", ignoredErr)
 		}
 	}
 	return found.disks, nil

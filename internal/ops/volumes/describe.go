@@ -23,7 +23,7 @@ import (
 // Describe returns what is known of a volume. What is wrong with it is among its conditions. The
 // error is ctx's, or csiproxy.ErrNotFound for a volume of another driver.
 func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
-	d := csiproxy.Volume{VolumeID: id}
+	described := csiproxy.Volume{VolumeID: id}
 	var extents []win.DiskExtent
 	h, err := v.open(ctx, id, win.AccessNone)
 	if err == nil {
@@ -31,56 +31,57 @@ func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.
 		extents, err = h.Extents(ctx)
 	}
 	if _, windows := csiproxy.WindowsErrorOf(err); !windows && errors.Is(err, csiproxy.ErrNotFound) {
-		return d, err
+		return described, err
 	}
 	if winerr.IsGone(err) {
-		add(&d, csiproxy.ReasonDiskMissing, true, "its disk has left the node or is offline")
-		return d, nil
+		add(&described, csiproxy.ReasonDiskMissing, true, "its disk has left the node or is offline")
+		return described, nil
 	}
 	diskReadOnly := false
 	if err == nil {
-		diskReadOnly, err = v.describeDisk(ctx, &d, h, extents)
+		diskReadOnly, err = v.describeDisk(ctx, &described, h, extents)
 	}
 	if ctx.Err() != nil {
-		return d, ctx.Err()
+		return described, ctx.Err()
 	}
 	if err != nil {
-		add(&d, csiproxy.ReasonDiskUnreadable, false, "its disk can't be asked: "+err.Error())
+		add(&described, csiproxy.ReasonDiskUnreadable, false, "its disk can't be asked: "+err.Error())
 	}
 	info, formatted, err := v.Information(ctx, id)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, winerr.ErrorNotReady):
-		add(&d, csiproxy.ReasonVolumeOffline, true, "Windows has it offline: "+err.Error())
+		add(&described, csiproxy.ReasonVolumeOffline, true, "Windows has it offline: "+err.Error())
 	case err != nil:
-		add(&d, csiproxy.ReasonUnreadable, true, "Windows can't read it: "+err.Error())
+		add(&described, csiproxy.ReasonUnreadable, true, "Windows can't read it: "+err.Error())
 	case !formatted:
-		d.FileSystem = csiproxy.NoFileSystem
-		add(&d, csiproxy.ReasonNotFormatted, true, "it has no file system")
+		described.FileSystem = csiproxy.NoFileSystem
+		add(&described, csiproxy.ReasonNotFormatted, true, "it has no file system")
 	default:
-		d.FileSystem, d.Label = info.FileSystem, info.Label
-		d.ReadOnly = diskReadOnly || info.Flags&win.FileReadOnlyVolume != 0
-		if d.ReadOnly && !diskReadOnly {
-			add(&d, csiproxy.ReasonReadOnly, false, "it is read-only, though its disk isn't")
+		described.FileSystem, described.Label = info.FileSystem, info.Label
+		described.ReadOnly = diskReadOnly || info.Flags&win.FileReadOnlyVolume != 0
+		if described.ReadOnly && !diskReadOnly {
+			add(&described, csiproxy.ReasonReadOnly, false, "it is read-only, though its disk isn't")
 		}
-		v.describeFileSystem(ctx, &d)
+		v.describeFileSystem(ctx, &described)
 	}
-	return d, ctx.Err()
+	return described, ctx.Err()
 }
 
 // add adds a condition, which says what is wrong with a volume.
-func add(d *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, message string) {
-	d.Conditions = append(d.Conditions, csiproxy.Condition{Reason: reason, Inaccessible: inaccessible, Message: message})
+func add(described *csiproxy.Volume, reason csiproxy.Reason, inaccessible bool, message string) {
+	condition := csiproxy.Condition{Reason: reason, Inaccessible: inaccessible, Message: message}
+	described.Conditions = append(described.Conditions, condition)
 }
 
 // describeDisk fills in what is known of the disk that a volume lies on.
-func (v *Volumes) describeDisk(ctx context.Context, d *csiproxy.Volume, volume device.Handle,
+func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, volume device.Handle,
 	extents []win.DiskExtent) (readOnly bool, _ error) {
 	if len(extents) != 1 {
 		return false, users.ErrSpread(len(extents))
 	}
-	d.Disk = &extents[0].DiskNumber
-	h, err := opendisk.Open(ctx, v.sys, *d.Disk, win.AccessNone)
+	described.Disk = &extents[0].DiskNumber
+	h, err := opendisk.Open(ctx, v.sys, *described.Disk, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
@@ -94,7 +95,7 @@ func (v *Volumes) describeDisk(ctx context.Context, d *csiproxy.Volume, volume d
 	if h.Hardware.DescriptorErr != nil {
 		return false, h.Hardware.DescriptorErr
 	}
-	d.SerialNumber = strings.TrimSpace(h.Hardware.Descriptor.SerialNumber)
+	described.SerialNumber = strings.TrimSpace(h.Hardware.Descriptor.SerialNumber)
 	attributes, err := h.Attributes(ctx)
 	if err != nil {
 		return false, err
@@ -105,41 +106,43 @@ func (v *Volumes) describeDisk(ctx context.Context, d *csiproxy.Volume, volume d
 	}
 	switch layout.Style {
 	case win.StyleGPT:
-		d.DiskID = layout.DiskID.String()
+		described.DiskID = layout.DiskID.String()
 	case win.StyleMBR:
-		d.DiskID = fmt.Sprintf("%08x", layout.Signature)
+		described.DiskID = fmt.Sprintf("%08x", layout.Signature)
 	}
 	readOnly = attributes&win.DiskReadOnly != 0
 	if v.options.OwnerOf != nil {
-		d.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
+		described.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
 	}
 	return readOnly, err
 }
 
 // describeFileSystem fills in the sizes of a file system, and notes whether Windows wants to
 // check it.
-func (v *Volumes) describeFileSystem(ctx context.Context, d *csiproxy.Volume) {
-	space, err := v.sys.DiskFreeSpace(ctx, string(d.VolumeID))
+func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Volume) {
+	space, err := v.sys.DiskFreeSpace(ctx, string(described.VolumeID))
 	if err != nil {
-		add(d, csiproxy.ReasonUnreadable, true, "its size can't be read: "+err.Error())
+		add(described, csiproxy.ReasonUnreadable, true, "its size can't be read: "+err.Error())
 	}
-	d.SizeBytes, d.FreeBytes, d.UsedBytes = int64(space.Total), int64(space.Free), int64(space.Total-space.Free)
-	h, err := v.open(ctx, d.VolumeID, win.GenericRead)
+	described.SizeBytes = int64(space.Total)
+	described.FreeBytes, described.UsedBytes = int64(space.Free), int64(space.Total-space.Free)
+	h, err := v.open(ctx, described.VolumeID, win.GenericRead)
 	if err != nil {
-		add(d, csiproxy.ReasonUnreadable, true, "it can't be opened: "+err.Error())
+		add(described, csiproxy.ReasonUnreadable, true, "it can't be opened: "+err.Error())
 		return
 	}
 	defer h.Close()
-	if data, err := h.FileSystemData(ctx, d.FileSystem); err == nil {
-		d.AllocationUnitBytes = data.BytesPerCluster
+	if data, err := h.FileSystemData(ctx, described.FileSystem); err == nil {
+		described.AllocationUnitBytes = data.BytesPerCluster
 	} // a file system that is neither NTFS nor ReFS has no such data
 	dirty, err := h.IsDirty(ctx)
 	switch {
 	case winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported): // the file system has no such flag
 	case err != nil:
-		add(d, csiproxy.ReasonDirty, false, "whether Windows wants to check its file system isn't known: "+err.Error())
+		add(described, csiproxy.ReasonDirty, false,
+			"whether Windows wants to check its file system isn't known: "+err.Error())
 	case dirty:
-		add(d, csiproxy.ReasonDirty, false, "its file system is to be checked by Windows")
+		add(described, csiproxy.ReasonDirty, false, "its file system is to be checked by Windows")
 	}
 }
 

@@ -34,17 +34,17 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 	if err != nil {
 		return errorAt(targetPath, err)
 	}
-	d, _, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange) // an error if there is no such volume
+	lockedDisk, _, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange) // an error if there is no such volume
 	if err != nil {
 		return err
 	}
-	defer d.Release()
-	lockedVolume, err := d.LockVolume(ctx, id)
+	defer lockedDisk.Release()
+	lockedVolume, err := lockedDisk.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer lockedVolume.Release()
-	return errorAt(targetPath, v.Mount(ctx, d, lockedVolume, path, nil))
+	return errorAt(targetPath, v.Mount(ctx, lockedDisk, lockedVolume, path, nil))
 }
 
 // Mount mounts a volume of a disk at a path, which is made if it is missing. The caller has the disk
@@ -330,8 +330,8 @@ const (
 	isLink        = "there is a link at the path, and a volume is mounted at a directory only"
 )
 
-func notFound(why string) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: why}
+func notFound(reason string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: reason}
 }
 
 // GetClosestVolumeIDFromTargetPath implements [published.VolumeOperations].

@@ -34,18 +34,19 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 	if sizeBytes < 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 	}
-	d, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
-	defer d.Release()
-	return v.Grow(ctx, d, id, extent, sizeBytes)
+	defer lockedDisk.Release()
+	return v.Grow(ctx, lockedDisk, id, extent, sizeBytes)
 }
 
 // Grow grows a volume, which lies at extent of its disk, to a size. With size 0 it grows the
 // volume as far as the disk allows.
-func (v *Volumes) Grow(ctx context.Context, d *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent, sizeBytes int64) error {
-	dv := diskVolume{id, d.Disk, extent}
+func (v *Volumes) Grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
+	sizeBytes int64) error {
+	dv := diskVolume{id, lockedDisk.Disk, extent}
 	info, formatted, err := v.Information(ctx, dv.id)
 	if err != nil {
 		return err

@@ -110,10 +110,10 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 	if err == nil || winerr.IsGone(err) {
 		return h, err
 	}
-	why := "whether it came into use while it was unmounted can't be found out; try again"
+	reason := "whether it came into use while it was unmounted can't be found out; try again"
 	if used := (inUse{}); errors.As(err, &used) {
 		err = used.error // not IsInUse, which says that nothing was changed: a change was made and undone
-		why = "it came into use while it was unmounted" + v.users(inside, id) + orForce
+		reason = "it came into use while it was unmounted" + v.users(inside, id) + orForce
 	}
 	after := "it stays mounted, since "
 	mountErr := directory.Mount(inside, string(id))
@@ -122,7 +122,7 @@ func (v *Volumes) unmountUnlocked(ctx context.Context, id csiproxy.VolumeID, dir
 		after = "it is unmounted and must be staged again, since Windows doesn't mount it again, and "
 	}
 	return h, &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Object: "volume " + string(id),
-		Detail: after + why, Err: err}
+		Detail: after + reason, Err: err}
 }
 
 // Lock opens a volume, flushes it and locks it until the handle is closed. If somebody uses the volume,

@@ -51,7 +51,7 @@ type Options struct {
 	// csiproxy.FormatOptions has them. Default: whom Windows lets.
 	Writers []string
 	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
-	OwnerOf func(ctx context.Context, h device.Handle, said opendisk.Hardware) (driver string, err error)
+	OwnerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
 
 	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
@@ -172,8 +172,8 @@ func (v *Volumes) DataVolumeOfDisk(ctx context.Context, n csiproxy.DiskNumber) (
 	return ids[0], nil
 }
 
-func refuse(why string) error {
-	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: why}
+func refuse(reason string) error {
+	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
 // GetDiskNumberFromVolumeID implements [published.VolumeOperations].
@@ -214,26 +214,26 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (
 // FormatVolume implements [published.VolumeOperations].
 func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
-	d, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
 	if err != nil {
 		return err
 	}
-	defer d.Release()
-	lockedVolume, err := d.LockVolume(ctx, id)
+	defer lockedDisk.Release()
+	lockedVolume, err := lockedDisk.LockVolume(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer lockedVolume.Release()
-	return v.Format(ctx, d, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil)
+	return v.Format(ctx, lockedDisk, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil)
 }
 
 // Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
 // those of the options if there are none. It retries while the volume is in use: virus scanners and the
 // indexer open every new volume for a moment. Before each attempt it checks that the volume is still
 // raw.
-func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, lockedVolume *locks.LockedVolume, extent win.DiskExtent,
-	o win.FormatOptions, writers []string) error {
-	if err := v.options.Users.CheckEmptyDisk(ctx, d.Disk); err != nil {
+func (v *Volumes) Format(ctx context.Context, lockedDisk *locks.LockedDisk, lockedVolume *locks.LockedVolume,
+	extent win.DiskExtent, o win.FormatOptions, writers []string) error {
+	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
 	}
 	timeout := formatTimeout
@@ -243,7 +243,7 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, lockedVolume 
 	var failed error // of the attempt before
 	var updated time.Time
 	err := operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
-		if err := v.checkRaw(ctx, lockedVolume.ID, d.Disk, extent); err != nil {
+		if err := v.checkRaw(ctx, lockedVolume.ID, lockedDisk.Disk, extent); err != nil {
 			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 				return &csiproxy.Error{
 					Kind: csiproxy.ErrUnavailable, Err: failed,
@@ -259,8 +259,8 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, lockedVolume 
 		}
 		failed = v.sys.FormatVolume(ctx, string(lockedVolume.ID), o)
 		if failed == nil {
-			v.options.Logger.Info("volume formatted", "volume", lockedVolume.ID, "disk", d.Number, "fileSystem", o.FileSystem,
-				"took", time.Since(start).Round(time.Millisecond))
+			v.options.Logger.Info("volume formatted", "volume", lockedVolume.ID, "disk", lockedDisk.Number,
+				"fileSystem", o.FileSystem, "took", time.Since(start).Round(time.Millisecond))
 		}
 		return failed
 	})
@@ -271,7 +271,7 @@ func (v *Volumes) Format(ctx context.Context, d *locks.LockedDisk, lockedVolume 
 }
 
 // verify returns an error unless a volume still lies at extent of the disk that is open.
-func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, d *opendisk.Disk, extent win.DiskExtent) error {
+func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
 	extentAfter, err := users.Extent(ctx, v.sys, id)
 	if err != nil {
 		return err
@@ -279,13 +279,13 @@ func (v *Volumes) verify(ctx context.Context, id csiproxy.VolumeID, d *opendisk.
 	if extentAfter != extent {
 		return opendisk.ErrChanged("the volume lies at another place")
 	}
-	return d.Verify(ctx) // if nil, the number in extent was that of this disk
+	return disk.Verify(ctx) // if nil, the number in extent was that of this disk
 }
 
 // checkRaw returns an error unless a volume still lies at extent of the disk that is open and holds
 // nothing. It asks Windows for the file system last, so that the answer is recent: what others make
 // on a raw volume meanwhile is a file system of Windows.
-func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, d *opendisk.Disk, extent win.DiskExtent) error {
+func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *opendisk.Disk, extent win.DiskExtent) error {
 	h, err := v.open(ctx, id, win.GenericRead)
 	if err != nil {
 		return err
@@ -298,7 +298,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, d *opendis
 	if err != nil {
 		return err
 	}
-	geometry, err := d.Geometry(ctx)
+	geometry, err := disk.Geometry(ctx)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, d *opendis
 	if found != "" && !v.options.AllowRecognizedData {
 		return refuse("it holds " + found)
 	}
-	if err := d.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
+	if err := disk.Verify(ctx); err != nil { // if nil, the number in extent was that of this disk
 		return err
 	}
 	info, formatted, err := v.Information(ctx, id)
