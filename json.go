@@ -32,7 +32,7 @@ func (d Disk) MarshalJSON() ([]byte, error) {
 }
 
 // told returns a text that a disk has told; nil if it is empty since the disk has an Error.
-func told[T ~string](d Disk, text T) *T { return known(text, text != "" || d.Error == "") }
+func told[T ~string](disk Disk, text T) *T { return known(text, text != "" || disk.Error == "") }
 
 // MarshalJSON writes what isn't known of a volume as null: all sizes if SizeBytes is 0, and
 // ReadOnly if no file system is known.

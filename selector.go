@@ -108,18 +108,18 @@ func (s ISCSISelector) validate() error {
 }
 
 // Matches reports whether a disk is meant.
-func (s Selector) Matches(d Disk) bool {
-	return (s.Number == nil || *s.Number == d.Number) &&
-		(s.SerialNumber == "" || sameSerial(s.SerialNumber, d)) &&
-		(s.Identifier == "" || hasIdentifier(s.Identifier, d)) &&
-		(s.Adapter == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Adapter) == *s.Adapter) &&
-		(s.Port == nil || d.Location.SCSI != nil && uint32(d.Location.SCSI.Port) == *s.Port) &&
-		(s.LUN == nil || hasLUN(*s.LUN, d) && (s.Adapter != nil || d.Bus != BusFile)) &&
-		(s.AzureLUN == nil || hasAzureLUN(*s.AzureLUN, d)) &&
-		(s.Vendor == "" || sameInquiry(s.Vendor, d.Vendor, 8)) &&
-		(s.Product == "" || sameInquiry(s.Product, d.Product, 16)) &&
-		(s.NVMeNamespace == 0 || s.NVMeNamespace == d.Location.NVMeNamespace) &&
-		(s.ISCSI == nil || d.ISCSI != nil && d.ISCSI.IQN.Equal(s.ISCSI.IQN) && d.ISCSI.LUN == s.ISCSI.LUN)
+func (s Selector) Matches(disk Disk) bool {
+	return (s.Number == nil || *s.Number == disk.Number) &&
+		(s.SerialNumber == "" || sameSerial(s.SerialNumber, disk)) &&
+		(s.Identifier == "" || hasIdentifier(s.Identifier, disk)) &&
+		(s.Adapter == nil || disk.Location.SCSI != nil && uint32(disk.Location.SCSI.Adapter) == *s.Adapter) &&
+		(s.Port == nil || disk.Location.SCSI != nil && uint32(disk.Location.SCSI.Port) == *s.Port) &&
+		(s.LUN == nil || hasLUN(*s.LUN, disk) && (s.Adapter != nil || disk.Bus != BusFile)) &&
+		(s.AzureLUN == nil || hasAzureLUN(*s.AzureLUN, disk)) &&
+		(s.Vendor == "" || sameInquiry(s.Vendor, disk.Vendor, 8)) &&
+		(s.Product == "" || sameInquiry(s.Product, disk.Product, 16)) &&
+		(s.NVMeNamespace == 0 || s.NVMeNamespace == disk.Location.NVMeNamespace) &&
+		(s.ISCSI == nil || disk.ISCSI != nil && disk.ISCSI.IQN.Equal(s.ISCSI.IQN) && disk.ISCSI.LUN == s.ISCSI.LUN)
 }
 
 // fold returns a text without what doesn't count in serial numbers and identifiers.
@@ -132,15 +132,15 @@ func fold(s string) string {
 // Source: https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html (5.2.6.1, VIRTIO_BLK_T_GET_ID)
 const virtioSerial = 20
 
-func sameSerial(wanted string, d Disk) bool {
-	has, want := fold(d.SerialNumber), fold(wanted)
+func sameSerial(wanted string, disk Disk) bool {
+	has, want := fold(disk.SerialNumber), fold(wanted)
 	switch {
 	case has == "":
 		return false
-	case has == want, d.Bus == BusNVMe && withoutNamespace(has) == want:
+	case has == want, disk.Bus == BusNVMe && withoutNamespace(has) == want:
 		return true
 	}
-	trimmed := strings.ToLower(strings.TrimSpace(d.SerialNumber))
+	trimmed := strings.ToLower(strings.TrimSpace(disk.SerialNumber))
 	return len(trimmed) == virtioSerial && strings.HasPrefix(strings.ToLower(strings.TrimSpace(wanted)), trimmed)
 }
 
@@ -163,9 +163,9 @@ func withoutNamespace(serial string) string {
 // Source: SPC-4, 7.8.6.4 (T10 vendor ID based designator format)
 const vendorLength = 8
 
-func hasIdentifier(wanted string, d Disk) bool {
+func hasIdentifier(wanted string, disk Disk) bool {
 	want := fold(wanted)
-	for _, id := range d.Identifiers {
+	for _, id := range disk.Identifiers {
 		if fold(id.Text) == want || id.Kind == IdentifierT10 && len(id.Text) > vendorLength && fold(id.Text[vendorLength:]) == want {
 			return true
 		}
@@ -183,8 +183,8 @@ func sameInquiry(wanted, has string, room int) bool {
 	return strings.EqualFold(cut(wanted), cut(has))
 }
 
-func hasLUN(wanted uint32, d Disk) bool {
-	return d.Location.SCSI != nil && d.Location.NVMeNamespace == 0 && uint32(d.Location.SCSI.LUN) == wanted
+func hasLUN(wanted uint32, disk Disk) bool {
+	return disk.Location.SCSI != nil && disk.Location.NVMeNamespace == 0 && uint32(disk.Location.SCSI.LUN) == wanted
 }
 
 // azureRemoteDisks begin the products through which Azure attaches its disks by NVMe. The first
@@ -210,16 +210,16 @@ func (d Disk) AzureLUN() (lun uint32, ok bool) {
 			return sameInquiry(name, d.Product, len(name)) || sameInquiry(name, d.Vendor, len(name))
 		})
 	}
-	address, said := d.Location.SCSI, place.Parse(d.Location.Text)
-	if address == nil || said.IsAzureLocal() || address.Adapter == 0 && !said.IsAzureData() || d.Bus == BusFile ||
+	address, location := d.Location.SCSI, place.Parse(d.Location.Text)
+	if address == nil || location.IsAzureLocal() || address.Adapter == 0 && !location.IsAzureData() || d.Bus == BusFile ||
 		!sameInquiry("Msft", d.Vendor, 8) || !sameInquiry("Virtual Disk", d.Product, 16) {
 		return 0, false
 	}
 	return uint32(address.LUN), true
 }
 
-func hasAzureLUN(wanted uint32, d Disk) bool {
-	lun, ok := d.AzureLUN()
+func hasAzureLUN(wanted uint32, disk Disk) bool {
+	lun, ok := disk.AzureLUN()
 	return ok && lun == wanted
 }
 

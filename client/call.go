@@ -84,17 +84,17 @@ func (g *group) call(ctx context.Context, op, object string, ways ...way) error 
 		return &csiproxy.Error{Op: op, Object: object, Err: err}
 	}
 	service, _ := api.Service(g.name, version)
-	for _, w := range ways {
-		if !w.isIn(service) {
+	for _, way := range ways {
+		if !way.isIn(service) {
 			continue
 		}
-		if err := g.invoke(ctx, version, w.method, w.request, w.response); err != nil {
-			return failure(op, object, w.request, err)
+		if err := g.invoke(ctx, version, way.method, way.request, way.response); err != nil {
+			return failure(op, object, way.request, err)
 		}
-		if old, ok := w.response.(interface{ GetError() string }); ok && old.GetError() != "" {
+		if old, ok := way.response.(interface{ GetError() string }); ok && old.GetError() != "" {
 			return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrInternal, Detail: old.GetError()}
 		}
-		if err := w.read(); err != nil {
+		if err := way.read(); err != nil {
 			return &csiproxy.Error{Op: op, Object: object, Err: err}
 		}
 		return nil

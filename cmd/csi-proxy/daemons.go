@@ -54,9 +54,9 @@ func newDaemons(ctx context.Context, o options, log *slog.Logger, node *openedNo
 		c.Interceptors = []grpc.UnaryServerInterceptor{metrics.CountCalls(c.Driver)}
 		c.StreamInterceptors = []grpc.StreamServerInterceptor{metrics.CountStreams(c.Driver)}
 		c.GracePeriod = o.gracePeriod
-		var d *daemon.Daemon
-		if d, err = daemon.New(c); err == nil {
-			all = append(all, servedDriver{c.Driver, d})
+		var served *daemon.Daemon
+		if served, err = daemon.New(c); err == nil {
+			all = append(all, servedDriver{c.Driver, served})
 		}
 	}
 	ofNode := daemon.Config{Operations: node.operations, Control: node.control, MaxCalls: o.maxCalls}
@@ -66,9 +66,9 @@ func newDaemons(ctx context.Context, o options, log *slog.Logger, node *openedNo
 		ofNode.Driver = admin.Driver
 		add(claimed.Administrators(), ofNode)
 	}
-	for _, d := range o.drivers.Drivers {
-		add(claimed.GuardedBy(d.PipeSecurity), daemon.Config{Driver: d.Name, MaxCalls: d.MaxCalls,
-			Operations: d.operations(node.ofDriver(d.Name))})
+	for _, driver := range o.drivers.Drivers {
+		add(claimed.GuardedBy(driver.PipeSecurity), daemon.Config{Driver: driver.Name, MaxCalls: driver.MaxCalls,
+			Operations: driver.operations(node.ofDriver(driver.Name))})
 	}
 	if err != nil {
 		stopped, stop := context.WithCancel(ctx)
@@ -84,10 +84,10 @@ func (all daemons) serve(ctx context.Context) error {
 	defer stop()
 	errs := make([]error, len(all))
 	var serving sync.WaitGroup
-	for i, d := range all {
+	for i, driver := range all {
 		serving.Go(func() {
 			defer stop()
-			errs[i] = d.Serve(ctx)
+			errs[i] = driver.Serve(ctx)
 		})
 	}
 	serving.Wait()
@@ -98,8 +98,8 @@ func (all daemons) serve(ctx context.Context) error {
 func (all daemons) drain(ctx context.Context, lasts time.Duration) (running int) {
 	counts := make([]int, len(all))
 	var draining sync.WaitGroup
-	for i, d := range all {
-		draining.Go(func() { counts[i] = d.Drain(ctx, lasts) })
+	for i, driver := range all {
+		draining.Go(func() { counts[i] = driver.Drain(ctx, lasts) })
 	}
 	draining.Wait()
 	for _, n := range counts {
@@ -110,10 +110,10 @@ func (all daemons) drain(ctx context.Context, lasts time.Duration) (running int)
 
 // readiness is exporter.Readiness: the daemon is ready if all drivers' calls are taken.
 func (all daemons) readiness() (missing string, err error) {
-	for _, d := range all {
-		one, err := d.Readiness()
-		if err != nil && d.driver != "" {
-			err = fmt.Errorf("driver %s: %w", d.driver, err)
+	for _, driver := range all {
+		one, err := driver.Readiness()
+		if err != nil && driver.driver != "" {
+			err = fmt.Errorf("driver %s: %w", driver.driver, err)
 		}
 		if err != nil {
 			return "", err
@@ -127,16 +127,16 @@ func (all daemons) readiness() (missing string, err error) {
 
 func (all daemons) connections() (count map[string]int) {
 	count = make(map[string]int)
-	for _, d := range all {
-		count[d.driver] = d.Connections()
+	for _, driver := range all {
+		count[driver.driver] = driver.Connections()
 	}
 	return count
 }
 
 func (all daemons) calls() map[string]server.Calls {
 	calls := make(map[string]server.Calls)
-	for _, d := range all {
-		calls[d.driver] = d.Calls()
+	for _, driver := range all {
+		calls[driver.driver] = driver.Calls()
 	}
 	return calls
 }
@@ -145,9 +145,9 @@ func (all daemons) calls() map[string]server.Calls {
 // aren't, since another process has one of them.
 func (all daemons) served() (versions map[string][]string, missing []string) {
 	versions = make(map[string][]string)
-	for _, d := range all {
-		of, without := d.Served()
-		maps.Copy(versions, of)
+	for _, driver := range all {
+		driverVersions, without := driver.Served()
+		maps.Copy(versions, driverVersions)
 		missing = append(missing, without...)
 	}
 	return versions, missing
@@ -161,8 +161,8 @@ func (o options) endpoints() (names []string, _ error) {
 	} else {
 		byDriver[admin.Driver] = rpc.Operations(uncalled)
 	}
-	for _, d := range o.drivers.Drivers {
-		byDriver[d.Name] = d.operations(uncalled)
+	for _, driver := range o.drivers.Drivers {
+		byDriver[driver.Name] = driver.operations(uncalled)
 	}
 	for driver, operations := range byDriver {
 		services, err := rpc.Services(operations)

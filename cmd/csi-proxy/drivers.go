@@ -205,14 +205,14 @@ func (o *options) loadDrivers() (err error) {
 	if o.drivers, err = readDrivers(o.driversPath); err != nil {
 		return fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
 	}
-	for i, d := range o.drivers.Drivers {
-		own, err := d.scope()
+	for i, driver := range o.drivers.Drivers {
+		own, err := driver.scope()
 		if err != nil {
 			return fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
 		}
 		o.ofDrivers = append(o.ofDrivers, own)
-		o.drivers.Drivers[i].PipeSecurity = cmp.Or(d.PipeSecurity, o.pipeSecurity)
-		o.drivers.Drivers[i].MaxCalls = cmp.Or(d.MaxCalls, o.maxCalls, server.DefaultMaxCalls)
+		o.drivers.Drivers[i].PipeSecurity = cmp.Or(driver.PipeSecurity, o.pipeSecurity)
+		o.drivers.Drivers[i].MaxCalls = cmp.Or(driver.MaxCalls, o.maxCalls, server.DefaultMaxCalls)
 	}
 	return nil
 }

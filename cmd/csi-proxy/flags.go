@@ -178,21 +178,21 @@ func explain(flags *flag.FlagSet, err error) error {
 	if m == nil {
 		return err
 	}
-	why := m[3]
+	reason := m[3]
 	if getter, ok := flags.Lookup(m[2]).Value.(flag.Getter); ok {
 		switch getter.Get().(type) {
 		case time.Duration:
-			why = "it must be a time with a unit, such as 5s or 1m30s"
+			reason = "it must be a time with a unit, such as 5s or 1m30s"
 		case bool:
-			why = "it must be true or false"
+			reason = "it must be true or false"
 		case int, uint64:
-			why = "it must be a whole number"
+			reason = "it must be a whole number"
 		}
 	}
-	if strings.HasPrefix(why, "strconv.") { // klog's flags
-		why = "it must be a whole number"
+	if strings.HasPrefix(reason, "strconv.") { // klog's flags
+		reason = "it must be a whole number"
 	}
-	return fmt.Errorf("-%s=%s: %s", m[2], m[1], why)
+	return fmt.Errorf("-%s=%s: %s", m[2], m[1], reason)
 }
 
 // asksForService reports whether a command line that may be wrong has
@@ -203,8 +203,8 @@ func asksForService(args []string) bool { return asks(args, "windows-service") }
 func asks(args []string, flag string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		name, value, given := strings.Cut(arg, "=")
-		on, err := strconv.ParseBool(value)
-		return (name == "-"+flag || name == "--"+flag) && (!given || err == nil && on)
+		enabled, err := strconv.ParseBool(value)
+		return (name == "-"+flag || name == "--"+flag) && (!given || err == nil && enabled)
 	})
 }
 

@@ -62,18 +62,19 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	if err != nil {
 		return onlyOne(err)
 	}
-	d, err := newDaemons(ctx, o, log, node, claimed, metrics)
+	daemons, err := newDaemons(ctx, o, log, node, claimed, metrics)
 	if err != nil {
 		return errors.Join(err, adminListener.Close())
 	}
 	defer serveOn("administrators", adminListener, log, func(ctx context.Context, l net.Listener) error {
-		return admin.Serve(ctx, l, d.drain, metrics.Admin())
+		return admin.Serve(ctx, l, daemons.drain, metrics.Admin())
 	})()
 	metrics.Register(node.collectors...)
-	metrics.Register(exporter.Connections(d.connections), exporter.Calls(d.calls), exporter.Versions(d.served))
+	metrics.Register(exporter.Connections(daemons.connections), exporter.Calls(daemons.calls),
+		exporter.Versions(daemons.served))
 	metrics.Register(o.driversMetric()...)
 	metrics.SetReadiness(func() (string, error) {
-		missing, err := d.readiness()
+		missing, err := daemons.readiness()
 		if err == nil && missing == "" {
 			missing, _ = o.changedDrivers()
 		}
@@ -90,7 +91,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 		}
 	}()
 	ready()
-	return d.serve(ctx)
+	return daemons.serve(ctx)
 }
 
 // onlyOne says what to do if another daemon of ours runs already. This one doesn't wait for its end, as

@@ -81,25 +81,25 @@ func listDisks(ctx context.Context, disks *client.Disk) (reply, error) {
 	r := reply{header: []string{"DISK", "SIZE", "STATE", "ADAPTER", "BUS", "TARGET", "LUN", "SERIAL NUMBER", "PAGE 83"}}
 	list := []diskJSON{}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
-		d := diskJSON{Number: n, DiskIDs: ids[n]}
+		described := diskJSON{Number: n, DiskIDs: ids[n]}
 		sizeText, state := unknown, unknown
 		if stats, err := disks.GetDiskStats(ctx, n); err == nil {
-			d.SizeBytes, sizeText = &stats.SizeBytes, size(stats.SizeBytes)
+			described.SizeBytes, sizeText = &stats.SizeBytes, size(stats.SizeBytes)
 		} else if err := r.tolerate(err); err != nil {
 			return reply{}, err
 		}
 		if online, err := disks.GetDiskState(ctx, n); err == nil {
-			d.Online, state = &online, onlineOffline(online)
+			described.Online, state = &online, onlineOffline(online)
 		} else if err := r.tolerate(err); err != nil {
 			return reply{}, err
 		}
 		l, located := locations[n]
 		if located {
-			d.Location = &l
+			described.Location = &l
 		}
-		list = append(list, d)
-		r.rows = append(r.rows, []string{n.String(), sizeText, state, l.Adapter, l.Bus, l.Target, l.LUNID, d.SerialNumber,
-			d.Page83})
+		list = append(list, described)
+		r.rows = append(r.rows, []string{n.String(), sizeText, state, l.Adapter, l.Bus, l.Target, l.LUNID, described.SerialNumber,
+			described.Page83})
 	}
 	r.json = list
 	return r, nil

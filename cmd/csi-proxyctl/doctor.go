@@ -96,7 +96,7 @@ func findingsReply(findings []doctor.Finding) reply {
 }
 
 // node returns what can be asked about this node. Call done at the end.
-func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, done func() error) {
+func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, closeNode func() error) {
 	c := p.client(ctx)
 	n = &doctor.Node{
 		System: runtime.GOOS,

@@ -259,16 +259,16 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	}
 	if invalid := new(pflag.InvalidValueError); errors.As(err, &invalid) {
 		f := invalid.GetFlag()
-		why := invalid.Unwrap().Error()
+		reason := invalid.Unwrap().Error()
 		switch f.Value.Type() {
 		case "duration":
-			why = "must be a time with a unit, such as 30s or 1m30s"
+			reason = "must be a time with a unit, such as 30s or 1m30s"
 		case "bool":
-			why = "must be true or false"
+			reason = "must be true or false"
 		case "uint32":
-			why = fmt.Sprintf("must be a whole number from 0 to %d", uint32(math.MaxUint32))
+			reason = fmt.Sprintf("must be a whole number from 0 to %d", uint32(math.MaxUint32))
 		}
-		return fmt.Errorf("--%s=%s: %s", f.Name, quote.Text(invalid.GetValue()), why)
+		return fmt.Errorf("--%s=%s: %s", f.Name, quote.Text(invalid.GetValue()), reason)
 	}
 	return err
 }

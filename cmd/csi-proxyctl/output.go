@@ -85,8 +85,8 @@ var done = reply{}
 var printed = reply{raw: []byte{}}
 
 func (p *program) print(r reply) error {
-	for _, w := range r.warnings {
-		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(w))
+	for _, warning := range r.warnings {
+		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(warning))
 	}
 	switch {
 	case r.raw != nil:

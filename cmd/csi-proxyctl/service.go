@@ -104,7 +104,7 @@ func (p *program) healthy(ctx context.Context, endpoints []string) (err error) {
 
 // changing is a leaf that changes services, with the lock for that.
 func (p *program) changing(use, short string,
-	do func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error)) *cobra.Command {
+	do func(ctx context.Context, deployer *deployment.Deployer, args []string) (reply, error)) *cobra.Command {
 	return p.leaf(use, short, func(ctx context.Context, args []string) (r reply, err error) {
 		unlock, err := winservice.Lock()
 		if err != nil {
@@ -121,7 +121,7 @@ func (p *program) serviceInstall() *cobra.Command {
 	var replace, watch bool
 	var from, drivers string
 	c := p.changing("install DAEMON", "Install the daemon as a service, or change that service",
-		func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
+		func(ctx context.Context, deployer *deployment.Deployer, args []string) (reply, error) {
 			daemon, err := filepath.Abs(args[0])
 			if err != nil {
 				return reply{}, err
@@ -138,11 +138,11 @@ func (p *program) serviceInstall() *cobra.Command {
 				if from, err = filepath.Abs(from); err != nil {
 					return reply{}, err
 				}
-				installed, err = d.ReplaceFrom(ctx, in, from)
+				installed, err = deployer.ReplaceFrom(ctx, in, from)
 			case replace:
-				installed, err = d.Replace(ctx, in)
+				installed, err = deployer.Replace(ctx, in)
 			default:
-				installed, err = d.Install(ctx, in)
+				installed, err = deployer.Install(ctx, in)
 			}
 			return installedReply(installed), err
 		})
@@ -156,12 +156,12 @@ func (p *program) serviceInstall() *cobra.Command {
 			return err
 		}
 		// Without the lock, so that other commands can change the service meanwhile.
-		d := p.deployer()
-		found, err := d.Find(*name)
+		deployer := p.deployer()
+		found, err := deployer.Find(*name)
 		if err != nil {
 			return err
 		}
-		return watchService(cmd.Context(), found, services.Query, d.Log)
+		return watchService(cmd.Context(), found, services.Query, deployer.Log)
 	}
 	c.Use = "install DAEMON [-- FLAG...]"
 	c.Long = `Install csi-proxy.exe as a service. DAEMON is its path. The flags after -- are passed to the
@@ -250,14 +250,14 @@ const (
 // container, it says so and tries again, until ctx ends: a container that ended instead would be
 // restarted ever less often, and come late when the pipes are free.
 func whenReleased(ctx context.Context, log *slog.Logger, install func() error) error {
-	said := ""
+	logged := ""
 	for {
 		err := install()
 		if !errors.Is(err, winservice.ErrHeld) {
 			return err
 		}
-		if err.Error() != said {
-			said = err.Error()
+		if err.Error() != logged {
+			logged = err.Error()
 			log.Warn("waiting until the pipes are free", "err", err)
 		}
 		select {
@@ -272,7 +272,7 @@ func whenReleased(ctx context.Context, log *slog.Logger, install func() error) e
 // service doesn't run for watchTimeout, or is gone, that is an error.
 func watchService(ctx context.Context, name string, query func(string) (winservice.Status, error),
 	log *slog.Logger) error {
-	said := ""
+	logged := ""
 	ran := time.Now()
 	for {
 		status, err := query(name)
@@ -280,9 +280,9 @@ func watchService(ctx context.Context, name string, query func(string) (winservi
 			return err
 		}
 		state := status.State.String()
-		if state != said {
+		if state != logged {
 			log.Info("state of the service", "service", name, "state", state, "process", status.ProcessID)
-			said = state
+			logged = state
 		}
 		if status.State == winservice.Running {
 			ran = time.Now()
@@ -318,8 +318,8 @@ func (p *program) serviceUninstall() *cobra.Command {
 	var name *string
 	var restore, watch bool
 	c := p.changing("uninstall", "Stop and remove the service",
-		func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-			return done, d.Uninstall(ctx, *name, restore)
+		func(ctx context.Context, deployer *deployment.Deployer, _ []string) (reply, error) {
+			return done, deployer.Uninstall(ctx, *name, restore)
 		})
 	uninstall := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -348,8 +348,8 @@ stays.`
 // controlling is a command that starts or stops the service that --name means.
 func (p *program) controlling(use, short, long string, do func(ctx context.Context, name string) error) *cobra.Command {
 	var name *string
-	c := p.changing(use, short, func(ctx context.Context, d *deployment.Deployer, _ []string) (reply, error) {
-		found, err := d.Find(*name)
+	c := p.changing(use, short, func(ctx context.Context, deployer *deployment.Deployer, _ []string) (reply, error) {
+		found, err := deployer.Find(*name)
 		if err != nil {
 			return reply{}, err
 		}
@@ -393,12 +393,12 @@ func (p *program) serviceUpgrade() *cobra.Command {
 	var name *string
 	var mayMiss bool
 	c := p.changing("upgrade NEW", "Put a new program in the place of the service's",
-		func(ctx context.Context, d *deployment.Deployer, args []string) (reply, error) {
+		func(ctx context.Context, deployer *deployment.Deployer, args []string) (reply, error) {
 			path, err := filepath.Abs(args[0])
 			if err != nil {
 				return reply{}, err
 			}
-			u, err := d.Upgrade(ctx, *name, path, mayMiss)
+			u, err := deployer.Upgrade(ctx, *name, path, mayMiss)
 			return line(u, fmt.Sprintf("%s is version %s", u.Program, u.Version)), err
 		})
 	c.Long = `Put a new program in the place of the service's. NEW is its path. The service's path and flags
@@ -443,12 +443,12 @@ func (p *program) serviceStatus() *cobra.Command {
 		if services == nil {
 			return reply{}, winservice.Unsupported("QueryService", cmp.Or(*name, deployment.Names[0]))
 		}
-		d := p.deployer()
-		found, err := d.Find(*name)
+		deployer := p.deployer()
+		found, err := deployer.Find(*name)
 		if err != nil {
 			return reply{}, err
 		}
-		return serviceStatusOf(d, found)
+		return serviceStatusOf(deployer, found)
 	})
 	c.Long = `Show the state of the service. EXIT CODE is the Windows error number with which the service
 last stopped: 1077 if it hasn't been started since the system was started, 1066 with the service's
@@ -458,7 +458,7 @@ says so: run that again.`
 	return c
 }
 
-func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
+func serviceStatusOf(deployer *deployment.Deployer, name string) (reply, error) {
 	s, err := services.Query(name)
 	if err != nil {
 		return reply{}, err
@@ -467,11 +467,11 @@ func serviceStatusOf(d *deployment.Deployer, name string) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	replaced, replacing, err := d.Replaced(name)
+	replaced, replacing, err := deployer.Replaced(name)
 	if err != nil {
 		return reply{}, err
 	}
-	upgrading, err := d.Pending(settings.Daemon())
+	upgrading, err := deployer.Pending(settings.Daemon())
 	if err != nil {
 		return reply{}, err
 	}

@@ -87,17 +87,17 @@ func (p *program) cleanUp() *cobra.Command {
 			leftovers, err := c.Storage.CleanUp(ctx, remove)
 			r := reply{json: leftovers, header: []string{"KIND", "PATH", "TARGET", "WHY", "STATE"}}
 			for _, l := range leftovers.Mounts {
-				why, state := l.LeftoverReason, "still there"
+				reason, state := l.LeftoverReason, "still there"
 				switch {
 				case l.Removed:
 					state = "removed"
 				case l.Error != "":
 					state = "error: " + l.Error
-				case why == "":
-					why = "kubelet has no record (vol_data.json, beside the link) of this mount of pod " + l.ForgottenPod
+				case reason == "":
+					reason = "kubelet has no record (vol_data.json, beside the link) of this mount of pod " + l.ForgottenPod
 					state = "stays; if neither kubelet nor the API server has that pod, run " + unpublishCommand(l.Mount)
 				}
-				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, why, state})
+				r.rows = append(r.rows, []string{string(l.Kind), l.Path, l.Target, reason, state})
 			}
 			if leftovers.IncompleteReason != "" {
 				r.warnings = append(r.warnings,

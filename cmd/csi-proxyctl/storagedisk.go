@@ -24,19 +24,19 @@ type selectorFlags struct {
 }
 
 func (f *selectorFlags) add(cmd *cobra.Command) {
-	flags, w := cmd.Flags(), &f.wanted
-	flags.Var(optionalNumber[csiproxy.DiskNumber]{&w.Number}, "disk", "Windows' `number` of the disk")
-	flags.StringVar(&w.SerialNumber, "serial", "", "serial `number`, such as an EBS volume id")
-	flags.StringVar(&w.Identifier, "identifier", "",
+	flags, wanted := cmd.Flags(), &f.wanted
+	flags.Var(optionalNumber[csiproxy.DiskNumber]{&wanted.Number}, "disk", "Windows' `number` of the disk")
+	flags.StringVar(&wanted.SerialNumber, "serial", "", "serial `number`, such as an EBS volume id")
+	flags.StringVar(&wanted.Identifier, "identifier", "",
 		"`identifier` of page 83, such as vSphere's disk UUID or a GCE disk's name")
-	flags.Var(optionalNumber[uint32]{&w.Adapter}, "adapter", "`number` of the host bus adapter")
-	flags.Var(optionalNumber[uint32]{&w.Port}, "port", "`number` of the adapter's port; only with --adapter")
-	flags.Var(optionalNumber[uint32]{&w.LUN}, "lun", "SCSI `LUN`; only with --adapter, --vendor or --product")
-	flags.Var(optionalNumber[uint32]{&w.AzureLUN}, "azure-lun",
+	flags.Var(optionalNumber[uint32]{&wanted.Adapter}, "adapter", "`number` of the host bus adapter")
+	flags.Var(optionalNumber[uint32]{&wanted.Port}, "port", "`number` of the adapter's port; only with --adapter")
+	flags.Var(optionalNumber[uint32]{&wanted.LUN}, "lun", "SCSI `LUN`; only with --adapter, --vendor or --product")
+	flags.Var(optionalNumber[uint32]{&wanted.AzureLUN}, "azure-lun",
 		"`LUN` with which Azure has attached the disk, by SCSI or by NVMe")
-	flags.StringVar(&w.Vendor, "vendor", "", "`vendor` of the SCSI inquiry")
-	flags.StringVar(&w.Product, "product", "", "`product` of the SCSI inquiry")
-	flags.Uint32Var(&w.NVMeNamespace, "namespace", 0, "`id` of the NVMe namespace; only with another flag")
+	flags.StringVar(&wanted.Vendor, "vendor", "", "`vendor` of the SCSI inquiry")
+	flags.StringVar(&wanted.Product, "product", "", "`product` of the SCSI inquiry")
+	flags.Uint32Var(&wanted.NVMeNamespace, "namespace", 0, "`id` of the NVMe namespace; only with another flag")
 	flags.StringVar(&f.portal, "portal", "", "`address` or address:port of the iSCSI portal")
 	flags.StringVar((*string)(&f.target.IQN), "iqn", "", "`name` of the iSCSI target; with --portal")
 	flags.Uint32Var(&f.target.LUN, "iscsi-lun", 0, "`LUN` of the iSCSI target")
@@ -75,16 +75,16 @@ func describeDisks(ctx context.Context, s *client.Storage, wanted csiproxy.Selec
 	}
 	r := reply{json: list(disks), header: []string{"DISK", "SIZE", "STATE", "BUS", "LUN", "SERIAL NUMBER", "IDENTIFIER",
 		"VOLUMES"}}
-	for _, d := range disks {
+	for _, disk := range disks {
 		known := func(text string) string {
-			if text == "" && d.Error != "" {
+			if text == "" && disk.Error != "" {
 				return unknown
 			}
 			return text
 		}
 		r.rows = append(r.rows, []string{
-			d.Number.String(), knownSize(d.SizeBytes), diskState(d), known(string(d.Bus)), known(lunText(d)),
-			known(d.SerialNumber), known(identifierText(d)), volumesText(d),
+			disk.Number.String(), knownSize(disk.SizeBytes), diskState(disk), known(string(disk.Bus)), known(lunText(disk)),
+			known(disk.SerialNumber), known(identifierText(disk)), volumesText(disk),
 		})
 	}
 	return r, nil
@@ -99,50 +99,50 @@ func knownSize(bytes int64) string {
 }
 
 // diskState is a disk's state in a few words.
-func diskState(d csiproxy.Disk) string {
-	state := onlineOffline(d.Online)
+func diskState(disk csiproxy.Disk) string {
+	state := onlineOffline(disk.Online)
 	switch {
-	case d.Error != "" && !d.Online:
-		return "error: " + d.Error
-	case d.Error != "":
-		state += ", error: " + d.Error
-	case d.SystemReason != "":
+	case disk.Error != "" && !disk.Online:
+		return "error: " + disk.Error
+	case disk.Error != "":
+		state += ", error: " + disk.Error
+	case disk.SystemReason != "":
 		state += ", Windows runs from it"
-	case !d.Online:
-		state += ": " + d.OfflineReason
+	case !disk.Online:
+		state += ": " + disk.OfflineReason
 	}
-	if d.ReadOnly {
+	if disk.ReadOnly {
 		state += ", read-only"
 	}
-	if d.Driver != "" {
-		state += ", of driver " + d.Driver
+	if disk.Driver != "" {
+		state += ", of driver " + disk.Driver
 	}
 	return state
 }
 
-func lunText(d csiproxy.Disk) string {
+func lunText(disk csiproxy.Disk) string {
 	switch {
-	case d.Location.NVMeNamespace != 0:
-		return fmt.Sprintf("namespace %d", d.Location.NVMeNamespace)
-	case d.ISCSI != nil:
-		return strconv.FormatUint(uint64(d.ISCSI.LUN), 10)
-	case d.Location.SCSI != nil:
-		return strconv.FormatUint(uint64(d.Location.SCSI.LUN), 10)
+	case disk.Location.NVMeNamespace != 0:
+		return fmt.Sprintf("namespace %d", disk.Location.NVMeNamespace)
+	case disk.ISCSI != nil:
+		return strconv.FormatUint(uint64(disk.ISCSI.LUN), 10)
+	case disk.Location.SCSI != nil:
+		return strconv.FormatUint(uint64(disk.Location.SCSI.LUN), 10)
 	}
 	return ""
 }
 
-func identifierText(d csiproxy.Disk) string {
-	if len(d.Identifiers) == 0 {
+func identifierText(disk csiproxy.Disk) string {
+	if len(disk.Identifiers) == 0 {
 		return ""
 	}
-	return d.Identifiers[0].Text
+	return disk.Identifiers[0].Text
 }
 
 // volumesText says what is on a disk, and where it is mounted.
-func volumesText(d csiproxy.Disk) string {
+func volumesText(disk csiproxy.Disk) string {
 	var all []string
-	for _, p := range d.Partitions {
+	for _, p := range disk.Partitions {
 		if !p.Data {
 			continue
 		}
@@ -150,7 +150,7 @@ func volumesText(d csiproxy.Disk) string {
 		switch {
 		case p.Error != "":
 			text = p.Error
-		case p.FileSystem == "" && !d.Online:
+		case p.FileSystem == "" && !disk.Online:
 			text = "unknown while the disk is offline"
 		case p.FileSystem == "":
 			text = unknown
@@ -161,7 +161,7 @@ func volumesText(d csiproxy.Disk) string {
 		all = append(all, text)
 	}
 	if len(all) == 0 {
-		return cmp.Or(string(d.Style), unknown)
+		return cmp.Or(string(disk.Style), unknown)
 	}
 	return strings.Join(all, "; ")
 }

@@ -61,7 +61,7 @@ func (p *program) volume() *cobra.Command {
 	resize.Flags().Var(&newSize, "size", "new `size`; 0 for as large as the disk allows")
 
 	var closest bool
-	at := p.call("at PATH", "Show the volume that is mounted at a path",
+	byPath := p.call("at PATH", "Show the volume that is mounted at a path",
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			find := c.Volume.GetVolumeIDFromTargetPath
 			if closest {
@@ -70,7 +70,8 @@ func (p *program) volume() *cobra.Command {
 			id, err := find(ctx, args[0])
 			return line(map[string]csiproxy.VolumeID{"volume_id": id}, string(id)), err
 		})
-	at.Flags().BoolVar(&closest, "closest", false, "if no volume is mounted there, show the volume that the path lies on")
+	byPath.Flags().BoolVar(&closest, "closest", false,
+		"if no volume is mounted there, show the volume that the path lies on")
 
 	return p.group("volume", `Work on volumes, identified by \\?\Volume{guid}\`,
 		list,
@@ -83,7 +84,7 @@ func (p *program) volume() *cobra.Command {
 		p.method("stats VOLUME", "Show the size and use of a volume", (*client.Volume).GetVolumeStats, showVolumeStats),
 		p.method("disk VOLUME", "Show the disk that a volume lies on", (*client.Volume).GetDiskNumberFromVolumeID,
 			answer("disk_number", csiproxy.DiskNumber.String)),
-		at,
+		byPath,
 		p.method("flush VOLUME", "Write a volume's cache to its disk", (*client.Volume).WriteVolumeCache, nil),
 	)
 }

@@ -25,7 +25,7 @@ func (p *program) watchDisks() *cobra.Command {
 			if err != nil {
 				return reply{}, err
 			}
-			first := true
+			isFirst := true
 			for changes, err := range c.Storage.WatchDisks(ctx, selector) {
 				switch {
 				case errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled): // Ctrl-C
@@ -33,10 +33,10 @@ func (p *program) watchDisks() *cobra.Command {
 				case err != nil:
 					return reply{}, err
 				}
-				if err := p.printChanges(changes, first); err != nil {
+				if err := p.printChanges(changes, isFirst); err != nil {
 					return reply{}, err
 				}
-				first = false
+				isFirst = false
 			}
 			return printed, nil
 		})
@@ -54,15 +54,15 @@ code 6.`, csiproxy.WatchInterval)
 }
 
 // printChanges prints what has changed. The first changes of a watch are the list.
-func (p *program) printChanges(c csiproxy.DiskChanges, first bool) error {
+func (p *program) printChanges(c csiproxy.DiskChanges, isFirst bool) error {
 	if p.format == formatJSON {
 		return p.printJSON(c)
 	}
 	added := "added"
-	if first {
+	if isFirst {
 		added = "listed"
 	}
-	if first && len(c.Added) == 0 {
+	if isFirst && len(c.Added) == 0 {
 		_, err := io.WriteString(p.stdout, "listed   no disks\n")
 		return err
 	}
@@ -70,9 +70,9 @@ func (p *program) printChanges(c csiproxy.DiskChanges, first bool) error {
 		what  string
 		disks []csiproxy.Disk
 	}{{"removed", c.Removed}, {added, c.Added}, {"changed", c.Changed}} {
-		for _, d := range part.disks {
-			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, d.Number,
-				quote.Terminal(diskLine(d))); err != nil {
+		for _, disk := range part.disks {
+			if _, err := fmt.Fprintf(p.stdout, "%-8s disk %d: %s\n", part.what, disk.Number,
+				quote.Terminal(diskLine(disk))); err != nil {
 				return err
 			}
 		}
@@ -81,26 +81,26 @@ func (p *program) printChanges(c csiproxy.DiskChanges, first bool) error {
 }
 
 // diskLine is a disk in one line.
-func diskLine(d csiproxy.Disk) string {
+func diskLine(disk csiproxy.Disk) string {
 	var parts []string
 	add := func(before, text string) {
 		if text != "" {
 			parts = append(parts, before+text)
 		}
 	}
-	if d.SizeBytes != 0 {
-		add("", size(d.SizeBytes))
+	if disk.SizeBytes != 0 {
+		add("", size(disk.SizeBytes))
 	}
-	add("", diskState(d))
-	add("", string(d.Bus))
-	if d.Location.NVMeNamespace != 0 {
-		add("", lunText(d))
+	add("", diskState(disk))
+	add("", string(disk.Bus))
+	if disk.Location.NVMeNamespace != 0 {
+		add("", lunText(disk))
 	} else {
-		add("LUN ", lunText(d))
+		add("LUN ", lunText(disk))
 	}
-	add("serial number ", d.SerialNumber)
-	add("identifier ", identifierText(d))
-	if text := volumesText(d); text != unknown { // what isn't known is left out of the line
+	add("serial number ", disk.SerialNumber)
+	add("identifier ", identifierText(disk))
+	if text := volumesText(disk); text != unknown { // what isn't known is left out of the line
 		add("", text)
 	}
 	return strings.Join(parts, ", ")

@@ -296,7 +296,7 @@ func (d *Deployer) config(ctx context.Context, name string,
 
 // checkWriters refuses a directory that others than administrators can write to: they could
 // exchange what SYSTEM runs, or lead its log elsewhere by a link.
-func (d *Deployer) checkWriters(of, dir string) error {
+func (d *Deployer) checkWriters(contents, dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -304,7 +304,7 @@ func (d *Deployer) checkWriters(of, dir string) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return refuse("install service", dir, winservice.WritableText(of, dir, names)+"; "+winservice.WritableAdvice(dir))
+	return refuse("install service", dir, winservice.WritableText(contents, dir, names)+"; "+winservice.WritableAdvice(dir))
 }
 
 // warnWriters warns of a log's directory that others can write to. A replacement keeps the log where

@@ -53,19 +53,19 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (Installed, err
 }
 
 func (r *replacement) replace(ctx context.Context, in Installation) (Installed, error) {
-	d, name := r.Deployer, r.name
-	status, err := d.Services.Query(name)
+	deployer, name := r.Deployer, r.name
+	status, err := deployer.Services.Query(name)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		return r.create(ctx, in)
 	}
 	if err != nil {
 		return Installed{}, err
 	}
-	service, err := d.current(name)
+	service, err := deployer.current(name)
 	if err != nil {
 		return Installed{}, err
 	}
-	if r.record, err = d.record(name); err != nil {
+	if r.record, err = deployer.record(name); err != nil {
 		return Installed{}, err
 	}
 	pending := r.record.Pending
@@ -73,11 +73,11 @@ func (r *replacement) replace(ctx context.Context, in Installation) (Installed, 
 		pending = &before{Settings: service.Settings, Ours: service.origin == Ours && service.Wrapped == "",
 			Ran: status.State != winservice.Stopped}
 	} else {
-		d.Log.Info("an earlier replacement was cut off; going on with it", "service", name)
+		deployer.Log.Info("an earlier replacement was cut off; going on with it", "service", name)
 	}
 	r.before = *pending
 
-	oldProgram, oldArgs, err := d.Services.SplitCommandLine(r.before.Settings.Daemon())
+	oldProgram, oldArgs, err := deployer.Services.SplitCommandLine(r.before.Settings.Daemon())
 	if err != nil {
 		return Installed{}, err
 	}
@@ -88,7 +88,7 @@ func (r *replacement) replace(ctx context.Context, in Installation) (Installed, 
 	case len(in.Args) == 0:
 		in.Args = oldArgs // ours, which keeps its flags
 	case r.record.Replaced != nil: // the same flags again lead to the same command line
-		_, replacedArgs, err := d.Services.SplitCommandLine(r.record.Replaced.Settings.Daemon())
+		_, replacedArgs, err := deployer.Services.SplitCommandLine(r.record.Replaced.Settings.Daemon())
 		if err != nil {
 			return Installed{}, err
 		}
@@ -96,21 +96,21 @@ func (r *replacement) replace(ctx context.Context, in Installation) (Installed, 
 	}
 	in.DisplayName = cmp.Or(in.DisplayName, r.before.Settings.DisplayName)
 	in.Description = cmp.Or(in.Description, r.before.Settings.Description)
-	config, report, err := d.config(ctx, name, in)
+	config, report, err := deployer.config(ctx, name, in)
 	if err != nil {
 		return Installed{}, err
 	}
-	d.warnWriters(report.LogDirectory)
+	deployer.warnWriters(report.LogDirectory)
 	installed := Installed{Name: name, CommandLine: config.CommandLine}
 	if r.before.Ours && r.record.Pending == nil && config.CommandLine == service.CommandLine &&
-		d.works(ctx, name, report.Endpoints) == nil {
-		return installed, d.Services.Install(ctx, config) // it is there already
+		deployer.works(ctx, name, report.Endpoints) == nil {
+		return installed, deployer.Services.Install(ctx, config) // it is there already
 	}
 	if !r.before.Ours {
 		installed.Replaced = r.before.Settings.CommandLine
 	}
 	r.record.Pending = pending
-	if err := d.setRecord(name, r.record); err != nil {
+	if err := deployer.setRecord(name, r.record); err != nil {
 		return Installed{}, err
 	}
 	if err := r.exchange(ctx, config, report.Endpoints); err != nil {

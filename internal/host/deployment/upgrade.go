@@ -67,7 +67,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 			Detail: "the new program can't be copied; nothing was changed", Err: copyErr}
 	}
 	// What isn't CSI Proxy isn't even run.
-	if of, err := d.Programs.Origin(fresh); err != nil || of != Ours {
+	if origin, err := d.Programs.Origin(fresh); err != nil || origin != Ours {
 		return Upgraded{}, errors.Join(&csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
 			Detail: newProgram + " isn't a csi-proxy.exe that can take this one's place, by what its build has recorded; " +
 				"it wasn't run, and nothing was changed", Err: err}, d.Files.Remove(fresh))

@@ -54,7 +54,7 @@ type event struct {
 }
 
 // Parse reads an event. ok is false for events other than 1006.
-func Parse(text string) (d Disk, ok bool, err error) {
+func Parse(text string) (disk Disk, ok bool, err error) {
 	var e event
 	reader := xml.NewDecoder(strings.NewReader(text))
 	reader.Strict = false // evtxexport leaves each "&" of an instance id as it is
@@ -88,19 +88,19 @@ func Parse(text string) (d Disk, ok bool, err error) {
 		}
 		return fields[name]
 	}
-	d = Disk{
+	disk = Disk{
 		Number: uint32(number("DiskNumber")), Capacity: number("Capacity"), Location: named("Location"),
 		Descriptor: win.DeviceDescriptor{BusType: win.BusType(number("BusType")), VendorID: named("Manufacturer"),
 			ProductID: named("Model"), Revision: named("Revision"), SerialNumber: named("SerialNumber")},
 		Layout: octets("PartitionTable"), MBR: octets("Mbr"),
 	}
 	if number("StorageIdCount") > 0 {
-		d.Identifiers = []win.Identifier{{
+		disk.Identifiers = []win.Identifier{{
 			CodeSet: win.CodeSet(number("StorageIdCodeSet")), Type: win.IdentifierType(number("StorageIdType")),
 			Association: win.Association(number("StorageIdAssociation")), ID: octets("StorageId"),
 		}}
 	}
-	return d, true, err
+	return disk, true, err
 }
 
 // Masker takes out of events what names one machine and its disks, and keeps the form: digits stay

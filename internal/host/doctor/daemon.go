@@ -42,12 +42,12 @@ func checkEndpoints(ctx context.Context, n *Node) (string, []Finding, error) {
 			missing = append(missing, name)
 		}
 	}
-	for _, why := range slices.Sorted(maps.Keys(silent)) {
-		who := silent[why][0] + " doesn't"
-		if more := len(silent[why]) - 1; more > 0 {
-			who = fmt.Sprintf("%s and %d more don't", silent[why][0], more)
+	for _, reason := range slices.Sorted(maps.Keys(silent)) {
+		who := silent[reason][0] + " doesn't"
+		if more := len(silent[reason]) - 1; more > 0 {
+			who = fmt.Sprintf("%s and %d more don't", silent[reason][0], more)
 		}
-		faults = append(faults, problem(waitOrRestart, "%s answer: %s", who, why))
+		faults = append(faults, problem(waitOrRestart, "%s answer: %s", who, reason))
 	}
 	switch {
 	case denied:

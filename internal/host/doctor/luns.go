@@ -25,36 +25,36 @@ func checkLUNs(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []F
 	}
 	var faults []Finding
 	byLUN := map[string]csiproxy.Disk{}
-	for _, d := range disks {
-		location, ok := locations[d.Number]
-		if !ok || !isOfAzure(d) {
+	for _, disk := range disks {
+		location, ok := locations[disk.Number]
+		if !ok || !isOfAzure(disk) {
 			continue
 		}
-		temporary, on := n.temporary(ctx, d)
+		temporary, mountPoint := n.temporary(ctx, disk)
 		if temporary {
-			faults = append(faults, warning("start the daemon with -protected-volume="+on+", in the Helm chart "+
+			faults = append(faults, warning("start the daemon with -protected-volume="+mountPoint+", in the Helm chart "+
 				"protectedVolumes, or use a machine size without a temporary disk",
 				"%s is Azure's temporary disk, at %s, with LUN %s: a driver that goes by the LUN alone may take it for a "+
-					"volume's disk", d, on, location.LUNID))
+					"volume's disk", disk, mountPoint, location.LUNID))
 		}
 		first, taken := byLUN[location.LUNID]
 		if !taken {
-			byLUN[location.LUNID] = d
+			byLUN[location.LUNID] = disk
 			continue
 		}
 		faults = append(faults, warning("start the daemon with -protected-volume for the volume of the disk that is no "+
 			"volume's, or attach the other one with another LUN; if the flag is set, see the check protected-volumes; "+
 			"docs/drivers.md#lun-0 has more",
-			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, d, location.LUNID))
+			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, disk, location.LUNID))
 	}
 	return fmt.Sprintf("no two of %d disks have the same LUN where a driver goes by that alone", len(disks)), faults, nil
 }
 
 // isOfAzure reports whether a disk is one as Azure and Hyper-V attach them. Others' adapters
 // all have a LUN 0.
-func isOfAzure(d csiproxy.Disk) bool {
-	hyperV := strings.EqualFold(d.Vendor, "Msft") && strings.EqualFold(d.Product, "Virtual Disk")
-	return hyperV || d.Bus == csiproxy.BusNVMe && strings.HasPrefix(strings.ToLower(d.Product), "msft nvme accele")
+func isOfAzure(disk csiproxy.Disk) bool {
+	hyperV := strings.EqualFold(disk.Vendor, "Msft") && strings.EqualFold(disk.Product, "Virtual Disk")
+	return hyperV || disk.Bus == csiproxy.BusNVMe && strings.HasPrefix(strings.ToLower(disk.Product), "msft nvme accele")
 }
 
 // temporary reports whether a disk is Azure's temporary disk, and the drive on which its
@@ -65,8 +65,8 @@ func isOfAzure(d csiproxy.Disk) bool {
 // Source: https://learn.microsoft.com/azure/virtual-machines/managed-disks-overview#temporary-disk,
 // https://learn.microsoft.com/azure/virtual-machines/enable-nvme-temp-faqs and, for the file, the
 // Azure data source of https://github.com/canonical/cloud-init
-func (n *Node) temporary(ctx context.Context, d csiproxy.Disk) (is bool, on string) {
-	for _, p := range d.Partitions {
+func (n *Node) temporary(ctx context.Context, disk csiproxy.Disk) (is bool, mountPoint string) {
+	for _, p := range disk.Partitions {
 		for _, path := range p.Paths {
 			if len(path) > len(`D:\`) {
 				continue

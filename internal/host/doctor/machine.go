@@ -68,13 +68,14 @@ func checkDirectories(_ context.Context, n *Node, services []Service) (string, [
 		return "", nil, n.needsWindows()
 	}
 	var faults []Finding
-	check := func(of, dir string) error {
+	check := func(contents, dir string) error {
 		if dir == "" {
 			return nil
 		}
 		names, err := n.Writers(dir)
 		if len(names) > 0 {
-			faults = append(faults, warning(winservice.WritableAdvice(dir), "%s", winservice.WritableText(of, dir, names)))
+			faults = append(faults, warning(winservice.WritableAdvice(dir), "%s",
+				winservice.WritableText(contents, dir, names)))
 		}
 		return err
 	}
@@ -226,22 +227,22 @@ func checkClones(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, [
 		"one of them"
 	seen := map[string]csiproxy.Disk{}
 	var unread error
-	for _, d := range disks {
-		if d.Error != "" && d.Style == "" {
-			unread = csiproxy.Errorf(csiproxy.ErrUnavailable, "the id of %s can't be read: %s", d, d.Error)
+	for _, disk := range disks {
+		if disk.Error != "" && disk.Style == "" {
+			unread = csiproxy.Errorf(csiproxy.ErrUnavailable, "the id of %s can't be read: %s", disk, disk.Error)
 		}
-		if d.DiskID == "" || d.Style == csiproxy.PartitionStyleRAW {
+		if disk.DiskID == "" || disk.Style == csiproxy.PartitionStyleRAW {
 			continue
 		}
-		id := strings.ToLower(d.DiskID)
+		id := strings.ToLower(disk.DiskID)
 		first, ok := seen[id]
 		if !ok {
-			seen[id] = d
+			seen[id] = disk
 			continue
 		}
 		faults = append(faults, problem(advice,
-			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, d,
-			d.DiskID))
+			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, disk,
+			disk.DiskID))
 	}
 	return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, unread
 }
@@ -249,12 +250,12 @@ func checkClones(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, [
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
 func checkSilentDisks(_ context.Context, _ *Node, disks []csiproxy.Disk) (string, []Finding, error) {
 	var faults []Finding
-	for _, d := range disks {
-		if d.Error != "" {
+	for _, disk := range disks {
+		if disk.Error != "" {
 			faults = append(faults, problem("look in the System event log for errors of its driver, and at the storage that "+
 				"provides it; detach the disk if it is gone there. For a report, csi-proxyctl support-bundle saves what Windows "+
 				"recorded of each disk, as wevtutil epl "+diskevent.Channel+" disks.evtx does",
-				"%s: %s", d, d.Error))
+				"%s: %s", disk, disk.Error))
 		}
 	}
 	return fmt.Sprintf("all %d disks with a known number answer", len(disks)), faults, nil

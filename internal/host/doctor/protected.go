@@ -36,7 +36,7 @@ func checkProtectedVolumes(_ context.Context, _ *Node, metrics string) (string, 
 						"formatted", quote.Text(volume)))
 			}
 		}
-		if of, value, ok := metric(line, admin.InventoryTimestamp, "of"); ok && of == admin.OfVolumes {
+		if inventory, value, ok := metric(line, admin.InventoryTimestamp, "of"); ok && inventory == admin.OfVolumes {
 			known = value
 		}
 	}

@@ -238,17 +238,17 @@ func extendPreshutdown(name string, atLeast time.Duration) error {
 // at all: one that sc.exe create or WMCO made has none, and would be gone until somebody starts it.
 // Actions that somebody has chosen stay, also the choice to do nothing.
 func addRecovery(name string) error {
-	var now Settings
+	var current Settings
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
 	if err != nil {
 		return err
 	}
 	defer s.Close() // nothing depends on it
-	err = queryRecovery(s, &now)
+	err = queryRecovery(s, &current)
 	if errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 		return nil // this Windows keeps none
 	}
-	if err != nil || len(now.Recovery.Actions) > 0 {
+	if err != nil || len(current.Recovery.Actions) > 0 {
 		return err
 	}
 	change, err := open(name, installRights)

@@ -207,11 +207,11 @@ func setDelayedStart(s *mgr.Service, delayed bool) error {
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
 func setPrivileges(s *mgr.Service, privileges []string) error {
-	var now Settings
-	if err := queryPrivileges(s, &now); err != nil {
+	var current Settings
+	if err := queryPrivileges(s, &current); err != nil {
 		return err
 	}
-	if slices.Equal(now.Privileges, privileges) {
+	if slices.Equal(current.Privileges, privileges) {
 		return nil // an empty list is written only to remove one
 	}
 	list, err := multiString(privileges)

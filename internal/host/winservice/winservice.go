@@ -203,8 +203,8 @@ func word(n uint32, words ...string) string {
 }
 
 // WritableText says who can write to a directory.
-func WritableText(of, dir string, names []string) string {
-	return fmt.Sprintf("others than administrators can write to the directory of %s, %s: %s", of, dir,
+func WritableText(contents, dir string, names []string) string {
+	return fmt.Sprintf("others than administrators can write to the directory of %s, %s: %s", contents, dir,
 		strings.Join(names, ", "))
 }
 

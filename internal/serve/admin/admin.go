@@ -116,11 +116,11 @@ func Drain(ctx context.Context, dir string, wait time.Duration) (running int, er
 	if err != nil {
 		return 0, err
 	}
-	var d drained
-	if err := json.Unmarshal(body, &d); err != nil {
+	var result drained
+	if err := json.Unmarshal(body, &result); err != nil {
 		return 0, fmt.Errorf("drain: %w", err)
 	}
-	return d.Running, nil
+	return result.Running, nil
 }
 
 // Get returns a page of the daemon whose endpoints are in dir. If the daemon isn't ready, Readyz gives

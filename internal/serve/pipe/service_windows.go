@@ -24,13 +24,13 @@ func serviceOf(process uint32) string {
 	var size, n uint32
 	var buffer []byte
 	for range 3 { // services may come between two calls
-		var at *byte
+		var services *byte
 		if size > 0 {
 			buffer = make([]byte, size)
-			at = &buffer[0]
+			services = &buffer[0]
 		}
 		err = windows.EnumServicesStatusEx(manager, windows.SC_ENUM_PROCESS_INFO, windows.SERVICE_WIN32,
-			windows.SERVICE_ACTIVE, at, uint32(len(buffer)), &size, &n, nil, nil)
+			windows.SERVICE_ACTIVE, services, uint32(len(buffer)), &size, &n, nil, nil)
 		if !errors.Is(err, windows.ERROR_MORE_DATA) {
 			break
 		}

@@ -299,9 +299,9 @@ func find[D protoreflect.Descriptor](r resolver, in func(*protoregistry.Files) (
 		var none D
 		return none, err
 	}
-	d, err := in(files)
+	description, err := in(files)
 	if errors.Is(err, protoregistry.NotFound) {
 		return in(protoregistry.GlobalFiles)
 	}
-	return d, err
+	return description, err
 }

@@ -152,8 +152,8 @@ func DecodeReparsePoint(b []byte) (ReparsePoint, error) {
 		r.Relative = le.Uint32(b[16:])&1 != 0
 	}
 	path := b[start:]
-	name := func(at int) (string, error) {
-		offset, length := int(le.Uint16(b[at:])), int(le.Uint16(b[at+2:]))
+	name := func(offset int) (string, error) {
+		offset, length := int(le.Uint16(b[offset:])), int(le.Uint16(b[offset+2:]))
 		if offset+length > len(path) || length%2 != 0 {
 			return "", fmt.Errorf("%s: a name at %d of %d bytes lies outside its %d bytes", what, offset, length, len(path))
 		}

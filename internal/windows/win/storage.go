@@ -161,11 +161,11 @@ func DecodeDeviceDescriptor(b []byte) (DeviceDescriptor, error) {
 	if err != nil {
 		return DeviceDescriptor{}, err
 	}
-	d := DeviceDescriptor{BusType: BusType(le.Uint32(b[28:]))}
-	for _, f := range d.strings() {
+	descriptor := DeviceDescriptor{BusType: BusType(le.Uint32(b[28:]))}
+	for _, f := range descriptor.strings() {
 		*f.value = stringAt(b, le.Uint32(b[f.offset:]))
 	}
-	return d, nil
+	return descriptor, nil
 }
 
 type stringField struct {

@@ -134,13 +134,13 @@ const (
 )
 
 // EncodeNTFSVolumeData returns an NTFS_VOLUME_DATA_BUFFER.
-func EncodeNTFSVolumeData(d FileSystemData) []byte {
+func EncodeNTFSVolumeData(data FileSystemData) []byte {
 	b := make([]byte, ntfsDataSize)
-	le.PutUint64(b[8:], uint64(d.NumberSectors))
-	le.PutUint64(b[16:], uint64(d.TotalClusters))
-	le.PutUint64(b[24:], uint64(d.FreeClusters))
-	le.PutUint32(b[40:], d.BytesPerSector)
-	le.PutUint32(b[44:], d.BytesPerCluster)
+	le.PutUint64(b[8:], uint64(data.NumberSectors))
+	le.PutUint64(b[16:], uint64(data.TotalClusters))
+	le.PutUint64(b[24:], uint64(data.FreeClusters))
+	le.PutUint32(b[40:], data.BytesPerSector)
+	le.PutUint32(b[44:], data.BytesPerCluster)
 	return b
 }
 

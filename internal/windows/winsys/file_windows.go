@@ -115,9 +115,9 @@ func (f *file) Info(ctx context.Context) (info win.FileInfo, err error) {
 		err := windows.GetFileInformationByHandleEx(f.h, windows.FileAttributeTagInfo, (*byte)(unsafe.Pointer(&i)),
 			uint32(unsafe.Sizeof(i)))
 		if err == windows.ERROR_INVALID_PARAMETER { // a file system without reparse points, such as FAT
-			var d windows.ByHandleFileInformation
-			err = windows.GetFileInformationByHandle(f.h, &d)
-			i.attributes = d.FileAttributes
+			var byHandle windows.ByHandleFileInformation
+			err = windows.GetFileInformationByHandle(f.h, &byHandle)
+			i.attributes = byHandle.FileAttributes
 		}
 		info = fileInfo(i.attributes, i.reparseTag)
 		return errno(err)

@@ -314,13 +314,13 @@ var (
 		[]string{"driver", "reason"}, nil)
 )
 
-func collectCalls(driver string, now server.Calls, metrics chan<- prometheus.Metric) {
-	for state, n := range map[string]int{"running": now.Running, "streams": now.Streams} {
+func collectCalls(driver string, calls server.Calls, metrics chan<- prometheus.Metric) {
+	for state, n := range map[string]int{"running": calls.Running, "streams": calls.Streams} {
 		metrics <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(n), driver, state)
 	}
-	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, now.Oldest.Seconds(), driver)
-	metrics <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(now.Limit), driver)
-	for reason, n := range now.Refused {
+	metrics <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, calls.Oldest.Seconds(), driver)
+	metrics <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(calls.Limit), driver)
+	for reason, n := range calls.Refused {
 		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), driver, reason)
 	}
 }

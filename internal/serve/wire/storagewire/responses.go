@@ -23,33 +23,33 @@ func DecodeDisks(m *storagev1alpha1.ListDisksResponse) ([]csiproxy.Disk, error) 
 	return decode(m.Disks, (*decoder).disks)
 }
 
-func encodeDisk(d csiproxy.Disk) *storagev1alpha1.Disk {
+func encodeDisk(disk csiproxy.Disk) *storagev1alpha1.Disk {
 	m := &storagev1alpha1.Disk{
-		Number:         uint32(d.Number),
-		SizeBytes:      d.SizeBytes,
-		SerialNumber:   text(d.SerialNumber),
-		Identifiers:    each(d.Identifiers, encodeIdentifier),
-		Vendor:         text(d.Vendor),
-		Product:        text(d.Product),
-		Bus:            text(d.Bus),
-		Location:       text(d.Location.Text),
-		NvmeNamespace:  d.Location.NVMeNamespace,
-		Online:         d.Online,
-		ReadOnly:       d.ReadOnly,
-		OfflineReason:  text(d.OfflineReason),
-		PartitionStyle: text(d.Style),
-		DiskId:         text(d.DiskID),
-		SystemReason:   text(d.SystemReason),
-		Partitions:     each(d.Partitions, encodePartition),
-		Error:          text(d.Error),
-		Driver:         text(d.Driver),
+		Number:         uint32(disk.Number),
+		SizeBytes:      disk.SizeBytes,
+		SerialNumber:   text(disk.SerialNumber),
+		Identifiers:    each(disk.Identifiers, encodeIdentifier),
+		Vendor:         text(disk.Vendor),
+		Product:        text(disk.Product),
+		Bus:            text(disk.Bus),
+		Location:       text(disk.Location.Text),
+		NvmeNamespace:  disk.Location.NVMeNamespace,
+		Online:         disk.Online,
+		ReadOnly:       disk.ReadOnly,
+		OfflineReason:  text(disk.OfflineReason),
+		PartitionStyle: text(disk.Style),
+		DiskId:         text(disk.DiskID),
+		SystemReason:   text(disk.SystemReason),
+		Partitions:     each(disk.Partitions, encodePartition),
+		Error:          text(disk.Error),
+		Driver:         text(disk.Driver),
 	}
-	if address := d.Location.SCSI; address != nil {
+	if address := disk.Location.SCSI; address != nil {
 		m.ScsiAddress = &storagev1alpha1.SCSIAddress{Adapter: uint32(address.Adapter), Port: uint32(address.Port),
 			Target: uint32(address.Target), Lun: uint32(address.LUN)}
 	}
-	if d.ISCSI != nil {
-		m.Iscsi = &storagev1alpha1.ISCSILUN{Iqn: text(d.ISCSI.IQN), Lun: d.ISCSI.LUN}
+	if disk.ISCSI != nil {
+		m.Iscsi = &storagev1alpha1.ISCSILUN{Iqn: text(disk.ISCSI.IQN), Lun: disk.ISCSI.LUN}
 	}
 	return m
 }
