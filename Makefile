@@ -291,10 +291,6 @@ generate: build-here ## regenerate the generated code, pages and pictures; the C
 	$(GO) -C test/kubernetes/cluster run ./chartreadme <deploy/charts/csi-proxy/values.yaml >bin/chart-readme.md && \
 		mv bin/chart-readme.md deploy/charts/csi-proxy/README.md
 	$(GO) -C test/kubernetes/cluster run ./kustomize ../../../deploy
-	@# What modules apart can't import: they have the libraries of the published client, or their own licence file.
-	cp internal/lab/conformance/drivers/disks.go internal/lab/conformance/drivers/drivers.go \
-		internal/lab/conformance/drivers/names.go test/windows/drivers/
-	cp internal/lab/virtdisk/virtdisk_windows.go test/windows/virtdisk/
 	cp NOTICE driver/compat/csi-proxy/v2/
 	$(GO) generate ./internal/...
 	test/demo >bin/demo.txt

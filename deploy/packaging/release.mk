@@ -22,8 +22,9 @@
 WINTEST_PACKAGES = internal/lab/storagelife internal/host/logfile internal/serve/pipe internal/host/winservice internal/windows/winread internal/windows/winsys internal/windows/winsys/wmi
 # The files of the repository that they read.
 WINTEST_FILES = internal/windows/win/testdata/abi/layout.txt internal/windows/win/testdata/abi/samples.txt
-# Lists the modules of tests, which their programs don't name.
-LIST_MODULES = -deps -test -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}'
+# Lists the modules of tests, which their programs don't name, as they are after replacements; this repository's
+# have no version.
+LIST_MODULES = -deps -test -f '{{with .Module}}{{with or .Replace .}}{{if .Version}}{{.Path}} {{.Version}}{{end}}{{end}}{{end}}'
 
 kubectl-csi-proxy:
 	CGO_ENABLED=0 $(GO) -C cmd/kubectl-csi_proxy build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o ../../bin/kubectl-csi_proxy .

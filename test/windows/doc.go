@@ -8,10 +8,11 @@
 //	go test ./...                 on Windows, as an administrator
 //	../wine/test-windows          on Linux
 //
-// It is a module of its own. Its go.mod requires no newer gRPC and protobuf than the
-// published module did when it was released: an old client has to work with the daemon of
-// today. Nothing of the product is imported. Package published is the same on other
-// systems, with a simulated node.
+// It is a module of its own. Its go.mod replaces gRPC, protobuf and go-winio by the versions
+// that the published client required when it was released: an old client has to work with
+// the daemon of today. Nothing of the product is imported, only the sequences of calls that
+// shipped drivers make, and virtual disks, which need no libraries. Package published is the
+// same on other systems, with a simulated node.
 //
 // The tests use the names of the daemon's pipes, so no other daemon may run on the machine.
 //

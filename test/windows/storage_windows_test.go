@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/windows"
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-proxy/csi-proxy/test/windows/virtdisk"
+	"github.com/csi-proxy/csi-proxy/internal/lab/virtdisk"
 )
 
 // The disk and volume groups against Windows itself, on virtual disks. Windows'
