@@ -43,7 +43,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "kubectl csi-proxy",
-		Short:         "Look after CSI Proxy on the Windows nodes of a cluster",
+		Short:         "Manage CSI Proxy on the Windows nodes of a cluster",
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -199,7 +199,7 @@ func TestRmdirBusy(t *testing.T) {
 	})
 }
 
-// A directory that somebody fills as fast as it is emptied isn't emptied for ever.
+// A directory that somebody fills as fast as it is emptied isn't emptied forever.
 func TestRmdirRace(t *testing.T) {
 	sys := newNode(t)
 	f := newFilesystem(t, sys)

@@ -111,7 +111,7 @@ func TestLinkToShareErrors(t *testing.T) {
 	}
 }
 
-// A link to a share doesn't wait for WMI for ever. However many ask, WMI is asked once.
+// A link to a share doesn't wait for WMI forever. However many ask, WMI is asked once.
 func TestLinkToShareWhileWMIHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newNode(t)

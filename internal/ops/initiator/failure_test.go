@@ -98,7 +98,7 @@ func TestServiceIsStartedAfterAnyError(t *testing.T) {
 	})
 }
 
-// A service that runs and doesn't answer isn't asked for ever.
+// A service that runs and doesn't answer isn't asked forever.
 func TestServiceDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys, i := newNode(t, winsim.Delays{}, target(name, 1))

@@ -123,12 +123,12 @@ func beforeOpens(sys *winsim.System, f func(i int)) {
 	})
 }
 
-// What is there may have gone when it is looked at. Then the link is made, but not for ever.
+// What is there may have gone when it is looked at. Then the link is made, but not forever.
 func TestMakeSymlinkWhereSomebodyRemoves(t *testing.T) {
 	for name, c := range map[string]struct {
 		times int // that somebody makes a directory and removes it
 		want  error
-	}{"at last": {3, nil}, "for ever": {4, csiproxy.ErrUnavailable}} {
+	}{"at last": {3, nil}, "forever": {4, csiproxy.ErrUnavailable}} {
 		t.Run(name, func(t *testing.T) {
 			sys := newNode(t)
 			must(t, sys.MkdirAll(kubelet))
@@ -159,7 +159,7 @@ func TestMakeSymlinkAwaitsAnother(t *testing.T) {
 		"that makes it":      {true, source, nil},
 		"that makes another": {true, kubelet, csiproxy.ErrAlreadyExists},
 		"that fails":         {true, "", csiproxy.ErrAlreadyExists},
-		"for ever":           {false, "", winerr.ErrorSharingViolation},
+		"forever":            {false, "", winerr.ErrorSharingViolation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

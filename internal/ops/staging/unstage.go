@@ -313,7 +313,7 @@ func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *locks.LockedD
 
 // mayBeMeant reports whether an open disk may be the one that a request names. If the disk is sick
 // and doesn't answer what the request compares, it may be, unless another disk matches: a sick disk
-// mustn't keep its volume mounted for ever.
+// mustn't keep its volume mounted forever.
 func (s *Staging) mayBeMeant(ctx context.Context, wanted csiproxy.Selector, lockedDisk *locks.LockedDisk) (bool, error) {
 	if wanted.IsZero() {
 		return true, nil

@@ -79,7 +79,7 @@ func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *locks.LockedV
 }
 
 // flushIfPossible flushes a volume, and logs it if Windows refuses that twice: a broken disk may refuse it
-// for ever.
+// forever.
 func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) error {
 	err := v.flush(ctx, id)
 	if err != nil { // one error proves nothing
@@ -94,7 +94,7 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) err
 
 // mayBeOfLock reports whether err, of the mount manager, may mean that it can't remove the mount
 // point of a locked volume. Whether it can isn't documented. Without the other way, a volume would
-// stay mounted for ever, if it can't; so that stays until it is known from Windows.
+// stay mounted forever, if it can't; so that stays until it is known from Windows.
 func mayBeOfLock(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady)
 }

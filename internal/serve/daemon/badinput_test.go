@@ -240,7 +240,7 @@ func (g *target) send(m method, name string, request []byte) {
 	}
 }
 
-// call makes a call. Of a stream, which may go on for ever, it takes the first response.
+// call makes a call. Of a stream, which may go on forever, it takes the first response.
 func (g *target) call(ctx context.Context, m method, request []byte) (response []byte, _ error) {
 	conn := g.conn(m.group, m.version)
 	if !m.IsStreamingServer() {

@@ -21,7 +21,7 @@ func aligned(n int) []byte {
 }
 
 // growAttempts limits how often a buffer is made larger. The result may grow between
-// two calls, but not for ever.
+// two calls, but not forever.
 const growAttempts = 8
 
 // grown calls f with buffers of increasing size, first with one of size bytes, and

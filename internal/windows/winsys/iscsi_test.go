@@ -304,7 +304,7 @@ func TestISCSIReport(t *testing.T) {
 	}
 }
 
-// One whose need grows with each call isn't asked for ever.
+// One whose need grows with each call isn't asked forever.
 func TestISCSIReportEnds(t *testing.T) {
 	calls := 0
 	_, err := iscsiReport(t.Context(), 1, func(room *uint32, _ []byte) error {

@@ -35,7 +35,7 @@ type call struct {
 	method   string        // such as NodeStageVolume
 	request  proto.Message // as the driver got it, without secrets
 	response proto.Message // empty if it failed
-	patience time.Duration // how long the caller would have waited; 0 if for ever
+	patience time.Duration // how long the caller would have waited; 0 if forever
 	began    time.Time
 	took     time.Duration // 0 while it is under way
 	code     codes.Code
