@@ -10,7 +10,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
@@ -184,6 +187,31 @@ func TestUsers(t *testing.T) {
 	is("a mount is away", awaited, true, err)
 	protected, err = f.ProtectedDisks(t.Context())
 	is("protected", protected, map[csiproxy.DiskNumber]bool{0: true}, err)
+}
+
+// When a node is drained, many calls need the links at once: those that come during a search share the next one.
+func TestSearchesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newUsedNode(t)
+		f := users.Default(n.sim)
+		simtest.Must(t, n.sim.Delay(winsim.Match{Call: win.CallReadDir}, time.Second))
+		listings := func(callers int) int {
+			before := n.sim.Calls()[win.CallReadDir]
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					if _, incomplete, err := f.FindLinks(t.Context()); incomplete != nil || err != nil {
+						t.Error(incomplete, err)
+					}
+				})
+			}
+			wg.Wait()
+			return n.sim.Calls()[win.CallReadDir] - before
+		}
+		if one, all := listings(1), listings(110); one == 0 || all > 2*one {
+			t.Errorf("one call lists %d directories, and 110 at one time %d", one, all)
+		}
+	})
 }
 
 // A link may lead to a volume by way of what isn't searched. What can't be found out is an error,
