@@ -10,35 +10,23 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	diskv1 "github.com/csi-proxy/csi-proxy/api/disk/v1"
-	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/simnode"
 )
 
-const kubelet = `C:\var\lib\kubelet`
-
-func pathExists(ctx context.Context, conn *grpc.ClientConn, path string) error {
-	return conn.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv1.PathExistsRequest{Path: path},
-		new(filesystemv1.PathExistsResponse))
-}
-
 // hangs is a node with a driver that makes 1,000 calls on paths for which Windows never
 // answers, repeats them every second, and sends no deadline; and with other clients.
 type hangs struct {
-	tb           testing.TB
-	sim          grpc.ClientConnInterface
-	driver       *grpc.ClientConn
-	files, disks string
-	path         func(i int) string // of a call of the driver
-	answered     atomic.Int64       // calls of the driver
+	tb                testing.TB
+	driver            *grpc.ClientConn
+	sim, files, disks string
+	path              func(i int) string // of a call of the driver
 }
 
 // hangingPaths are the paths of the driver: one for all its calls, or many.
@@ -50,19 +38,12 @@ var hangingPaths = map[string]func(i int) string{
 func newHangs(tb testing.TB, path func(i int) string) *hangs {
 	node := simnode.New(tb)
 	for i := range hungCalls {
-		if err := node.MkdirAll(fmt.Sprintf(`%s\pods\%d`, kubelet, i)); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, node.MkdirAll(fmt.Sprintf(`%s\pods\%d`, kubelet, i)))
 	}
 	node.AttachDisk(simnode.Disk{SizeBytes: 1 << 30})
-	h := &hangs{
-		tb: tb, path: path,
-		files: filepath.Join(node.EndpointDir(), "csi-proxy-filesystem-v1.sock"),
-		disks: filepath.Join(node.EndpointDir(), "csi-proxy-disk-v1.sock"),
-		sim:   connect(tb, filepath.Join(node.EndpointDir(), simv1.EndpointName+".sock")),
-	}
-	h.driver = connect(tb, h.files)
-	return h
+	endpoint := func(name string) string { return filepath.Join(node.EndpointDir(), name+".sock") }
+	files := endpoint("csi-proxy-filesystem-v1")
+	return &hangs{tb, connect(tb, files), endpoint(simv1.EndpointName), files, endpoint("csi-proxy-disk-v1"), path}
 }
 
 const hungCalls = 1000
@@ -107,7 +88,6 @@ func (h *hangs) besideDriver() []time.Duration {
 					return
 				}
 				_ = pathExists(ctx, h.driver, h.path(i))
-				h.answered.Add(1)
 				wait = time.Second
 			}
 		})
@@ -121,22 +101,19 @@ func (h *hangs) besideDriver() []time.Duration {
 
 // hangRounds measures everybody round by round, as long as more says: on a node on which
 // Windows answers the driver, and on one on which it doesn't.
-func hangRounds(tb testing.TB, path func(i int) string,
-	more func() bool) (answers, silent []time.Duration, repeats int64) {
+func hangRounds(tb testing.TB, path func(i int) string, more func() bool) (answers, silent []time.Duration) {
 	answering, hanging := newHangs(tb, path), newHangs(tb, path)
-	_, err := simv1.Call[simv1.Empty](tb.Context(), hanging.sim, "AddRule", &simv1.Rule{
+	_, err := simv1.Call[simv1.Empty](tb.Context(), connect(tb, hanging.sim), "AddRule", &simv1.Rule{
 		Call: "NtCreateFile", Object: "hangs", Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}, Uncancellable: true,
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for more() { // in turns, since the speed of machines drifts
 		answers = append(answers, answering.besideDriver()...)
 		silent = append(silent, hanging.besideDriver()...)
 	}
 	slices.Sort(answers)
 	slices.Sort(silent)
-	return answers, silent, hanging.answered.Load()
+	return answers, silent
 }
 
 // p99 is the 99th percentile of sorted times.
@@ -148,11 +125,10 @@ func p99(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 func BenchmarkHang(b *testing.B) {
 	for name, path := range hangingPaths {
 		b.Run(name, func(b *testing.B) {
-			answers, silent, repeats := hangRounds(b, path, b.Loop)
+			answers, silent := hangRounds(b, path, b.Loop)
 			b.ReportMetric(float64(p99(silent))/float64(p99(answers)), "x-p99")
 			b.ReportMetric(float64(p99(answers).Microseconds()), "µs/p99-without")
 			b.ReportMetric(float64(p99(silent).Microseconds()), "µs/p99-with")
-			b.ReportMetric(float64(repeats), "repeats-answered")
 		})
 	}
 }
@@ -167,7 +143,7 @@ func TestSoakHang(t *testing.T) {
 	for name, path := range hangingPaths {
 		t.Run(name, func(t *testing.T) {
 			begun := time.Now()
-			answers, silent, _ := hangRounds(t, path,
+			answers, silent := hangRounds(t, path,
 				func() bool { return time.Since(begun) < duration/time.Duration(len(hangingPaths)) })
 			ratio := float64(p99(silent)) / float64(p99(answers))
 			t.Logf("p99 %v with hung calls, %v without: %.1f times; the slowest took %v", p99(silent), p99(answers), ratio,
@@ -176,64 +152,5 @@ func TestSoakHang(t *testing.T) {
 				t.Errorf("the p99 is %.1f times as high, want at most 3 times", ratio)
 			}
 		})
-	}
-}
-
-// BenchmarkClients measures the throughput of PathExists with 32 clients against that
-// with 8: the metric x-8 must not be far below 1. x-8-health is the same for a call that
-// does nothing: what gRPC itself, with the clients in this process, loses to more
-// connections.
-func BenchmarkClients(b *testing.B) {
-	node := simnode.New(b)
-	must(b, node.MkdirAll(kubelet+`\pods`))
-	files := filepath.Join(node.EndpointDir(), "csi-proxy-filesystem-v1.sock")
-	const calls = 1600
-	exists := func(conn *grpc.ClientConn) error { return pathExists(b.Context(), conn, kubelet+`\pods`) }
-	health := func(conn *grpc.ClientConn) error {
-		_, err := healthv1.NewHealthClient(conn).Check(b.Context(), new(healthv1.HealthCheckRequest))
-		return err
-	}
-	dial := func(clients int) (conns []*grpc.ClientConn) {
-		for range clients {
-			conn := connect(b, files)
-			must(b, exists(conn))
-			conns = append(conns, conn)
-		}
-		return conns
-	}
-	run := func(conns []*grpc.ClientConn, call func(*grpc.ClientConn) error) time.Duration {
-		start := time.Now()
-		var wg sync.WaitGroup
-		for _, conn := range conns {
-			wg.Go(func() {
-				for range calls / len(conns) {
-					if err := call(conn); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		return time.Since(start)
-	}
-	few, lots := dial(8), dial(32)
-	var eight, many, healthEight, healthMany time.Duration
-	for b.Loop() { // in turns, since the speed of machines drifts
-		eight += run(few, exists)
-		many += run(lots, exists)
-		healthEight += run(few, health)
-		healthMany += run(lots, health)
-	}
-	b.ReportMetric(float64(eight)/float64(many), "x-8")
-	b.ReportMetric(float64(healthEight)/float64(healthMany), "x-8-health")
-	b.ReportMetric(calls*float64(b.N)/eight.Seconds(), "calls/s-with-8")
-	b.ReportMetric(calls*float64(b.N)/many.Seconds(), "calls/s-with-32")
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
