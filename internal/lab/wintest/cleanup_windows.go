@@ -31,12 +31,11 @@ const patience = time.Minute
 // cleanUp removes what the tests left behind. Each test cleans up after itself; this is
 // for tests that were cut off, in this run or an earlier one.
 func cleanUp(wine bool) error {
-	var errs []error
-	errs = append(errs, cleanUpServices())
+	err := cleanUpServices()
 	if !wine {
-		errs = append(errs, cleanUpByPowershell())
+		err = errors.Join(err, cleanUpByPowershell())
 	}
-	return errors.Join(append(errs, cleanUpDirectories())...)
+	return errors.Join(err, cleanUpDirectories())
 }
 
 // cleanUpServices removes the tests' services, with their processes.
@@ -53,7 +52,7 @@ func cleanUpServices() error {
 	var errs []error
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) || strings.HasPrefix(name, winsysPrefix) {
-			if err := removeService(m, name); err != nil {
+			if err := removeService(m, name); err != nil && !errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
 				errs = append(errs, fmt.Errorf("remove the service %s: %w", name, err))
 			}
 		}
@@ -61,15 +60,12 @@ func cleanUpServices() error {
 	return errors.Join(errs...)
 }
 
-func removeService(m *mgr.Mgr, name string) (err error) {
+func removeService(m *mgr.Mgr, name string) error {
 	s, err := m.OpenService(name)
-	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer s.Close() // nothing depends on it
 	// Otherwise the manager would restart the service. Wine has no such actions.
 	if err := s.ResetRecoveryActions(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 		return err
@@ -79,17 +75,15 @@ func removeService(m *mgr.Mgr, name string) (err error) {
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		status, err := s.Query()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if status.State == svc.Stopped {
-			break
-		}
-		if time.Now().After(deadline) {
+		case status.State == svc.Stopped:
+			return s.Delete()
+		case time.Now().After(deadline):
 			return fmt.Errorf("the service is in state %d and doesn't stop: end process %d", status.State, status.ProcessId)
 		}
 	}
-	return s.Delete()
 }
 
 // leftovers removes mappings, shares, users and targets of the tests.
@@ -126,13 +120,13 @@ func cleanUpDirectories() error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, dir := range dirs {
-		err := os.RemoveAll(dir)
-		for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = os.RemoveAll(dir) {
-			time.Sleep(time.Second)
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Second) {
+		var errs []error
+		for _, dir := range dirs {
+			errs = append(errs, os.RemoveAll(dir))
 		}
-		errs = append(errs, err)
+		if err := errors.Join(errs...); err == nil || time.Now().After(deadline) {
+			return err
+		}
 	}
-	return errors.Join(errs...)
 }

@@ -6,7 +6,7 @@
 package main
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -28,7 +28,11 @@ func main() {
 func update(page string, files []string) error {
 	var reports []Report
 	for _, name := range files {
-		r, err := read(name)
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		r, err := readReport(bytes.NewReader(b))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -43,22 +47,6 @@ func update(page string, files []string) error {
 		return err
 	}
 	return os.WriteFile(page, []byte(updated), 0o644)
-}
-
-func read(name string) (r Report, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	r.Head, r.Lines, err = readReport(f)
-	return r, err
-}
-
-// Report is the report of one machine.
-type Report struct {
-	Head  Head
-	Lines []Line
 }
 
 // results begins the last section of the page, once there are any.

@@ -15,10 +15,10 @@ import (
 
 func TestUpdate(t *testing.T) {
 	var b bytes.Buffer
-	must(t, writeReport(&b, Head{Windows: "10.0.1"}, evaluated(t)))
-	head, lines, err := readReport(&b)
+	must(t, Report{Head{Windows: "10.0.1"}, evaluated(t)}.write(&b))
+	first, err := readReport(&b)
 	must(t, err)
-	reports := []Report{{head, lines}, {Head{Windows: "10.0.2"}, []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}}}
+	reports := []Report{first, {Head{Windows: "10.0.2"}, []Line{{Row: "size", Result: Proven}, {Row: "state", Result: Proven}}}}
 	updated, err := updatePage(samplePage, reports)
 	must(t, err)
 	want := samplePage + `
@@ -43,8 +43,8 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("in a cell it is %q", got)
 	}
 	for name, r := range map[string]Report{
-		"Wine":    {Head{Windows: "10.0.1", Wine: "10.0"}, lines},
-		"unknown": {head, []Line{{Row: "unknown", Result: Proven}}},
+		"Wine":    {Head{Windows: "10.0.1", Wine: "10.0"}, first.Lines},
+		"unknown": {first.Head, []Line{{Row: "unknown", Result: Proven}}},
 	} {
 		if _, err := updatePage(samplePage, []Report{r}); err == nil {
 			t.Errorf("a report of %s is taken", name)

@@ -6,12 +6,11 @@ package main
 import (
 	"archive/zip"
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -24,21 +23,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
-	"golang.org/x/sys/windows/registry"
+	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winread"
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
 var version = "unknown" // set by the linker
-
-// Exit codes.
-const (
-	exitFailed  = 1 // a test failed, or the program could not do its work
-	exitUsage   = 2
-	exitRefused = 3 // the user didn't let it go on
-)
 
 // plan is what the user is asked about.
 const plan = `csi-proxy-wintest %s will, on this machine (%s):
@@ -72,45 +66,41 @@ func main() {
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
-		os.Exit(exitUsage)
+		os.Exit(2)
 	}
-	os.Exit(run(*yes, *iscsi, *report))
+	if err := run(*yes, *iscsi, *report); err != nil {
+		fmt.Fprintln(os.Stderr, "csi-proxy-wintest:", err)
+		os.Exit(1)
+	}
 }
 
-func run(yes, iscsi bool, report string) int {
-	head, err := describe()
-	if err != nil {
-		return failed(err)
-	}
+// run returns an error also if a test fails.
+func run(yes, iscsi bool, report string) error {
+	head := describe()
 	touched := ""
 	if iscsi {
 		touched = planISCSI
 	}
 	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows), touched)
 	if err := check(); err != nil {
-		return failed(err)
+		return err
 	}
 	if !yes && !confirmed() {
-		return exitRefused
+		return errors.New("nothing was done")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
 	dir, err := os.MkdirTemp(`C:\`, prefix)
 	if err != nil {
-		return failed(err)
+		return err
 	}
-	outcomes, err := prove(ctx, dir, iscsi)
+	rows, outcomes, err := prove(ctx, dir, iscsi)
 	// In any case nothing is left behind.
 	if err := errors.Join(err, cleanUp(head.Wine != "")); err != nil {
-		return failed(err)
+		return err
 	}
-	return judge(outcomes, head, report)
-}
-
-func failed(err error) int {
-	fmt.Fprintln(os.Stderr, "csi-proxy-wintest:", err)
-	return exitFailed
+	return judge(outcomes, Report{head, evaluate(rows, outcomes)}, report)
 }
 
 // confirmed asks the user.
@@ -121,9 +111,9 @@ func confirmed() bool {
 }
 
 // describe says which Windows this is.
-func describe() (head Head, err error) {
+func describe() Head {
 	v := windows.RtlGetVersion()
-	head = Head{
+	head := Head{
 		Windows: fmt.Sprintf("%d.%d.%d", v.MajorVersion, v.MinorVersion, v.BuildNumber),
 		Arch:    runtime.GOARCH,
 		Version: version,
@@ -133,32 +123,30 @@ func describe() (head Head, err error) {
 		r, _, _ := wine.Call()
 		head.Wine = windows.BytePtrToString(*(**byte)(unsafe.Pointer(&r)))
 	}
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SOFTWARE\Microsoft\Windows NT\CurrentVersion`, registry.QUERY_VALUE)
-	if err != nil {
-		return head, fmt.Errorf("the version of Windows: %w", err)
-	}
-	defer key.Close()
 	// Neither exists on every Windows, or under Wine.
-	if revision, _, err := key.GetIntegerValue("UBR"); err == nil {
+	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
+	registry, ctx := winread.Windows{}, context.Background()
+	if revision, err := registry.RegistryNumber(ctx, key, "UBR"); err == nil {
 		head.Windows += fmt.Sprintf(".%d", revision)
 	}
-	if name, _, err := key.GetStringValue("ProductName"); err == nil {
-		head.Edition = name
+	if name, err := registry.RegistryStrings(ctx, key, "ProductName"); err == nil {
+		head.Edition = strings.Join(name, " ")
 	}
-	return head, nil
+	return head
 }
 
 // check says why the tests can't run here.
 func check() error {
-	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
+	m, err := mgr.Connect()
 	if err != nil {
 		return fmt.Errorf("this program must run as an administrator; start it from a terminal that was opened as "+
 			"administrator: %w", err)
 	}
-	if err := windows.CloseServiceHandle(m); err != nil {
+	if err := m.Disconnect(); err != nil {
 		return err
 	}
-	if number, err := numberOf(`SYSTEM\CurrentControlSet\Services\MountMgr`, "NoAutoMount"); err == nil && number != 0 {
+	off, err := winread.Windows{}.RegistryNumber(context.Background(), win.RegistryMountManager, win.RegistryNoAutoMount)
+	if err == nil && off != 0 {
 		return errors.New("new volumes stay offline on this machine, which the tests don't expect: run mountvol /E first, " +
 			"and mountvol /N afterwards")
 	}
@@ -174,31 +162,14 @@ func check() error {
 	return nil
 }
 
-// numberOf returns a number of the registry, below HKEY_LOCAL_MACHINE.
-func numberOf(path, value string) (uint64, error) {
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE)
-	if err != nil {
-		return 0, err
-	}
-	defer key.Close()
-	number, _, err := key.GetIntegerValue(value)
-	return number, err
-}
-
-// testTimeout limits the test program of one package.
-const testTimeout = 25 * time.Minute
-
-// prove runs the test programs and returns the outcome of each test.
-func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
+// prove runs the test programs, and returns the rows of the packed page and the outcome of each test.
+func prove(ctx context.Context, dir string, iscsi bool) ([]Row, Outcomes, error) {
 	if err := winservice.EndWithChildren(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := cleanUpServices(); err != nil { // services of an earlier run would keep the pipes
-		return nil, err
-	}
-	tests, err := unpack(dir)
+	rows, packages, err := unpack(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	env := append(os.Environ(),
 		"CSI_PROXY_BIN="+filepath.Join(dir, "csi-proxy.exe"), "CSI_PROXY_SIM_BIN="+filepath.Join(dir, "csi-proxy-sim.exe"),
@@ -209,7 +180,7 @@ func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
 		env = append(env, "CSI_PROXY_TEST_ISCSI=1")
 	}
 	outcomes := Outcomes{}
-	for _, pkg := range tests {
+	for _, pkg := range packages {
 		fmt.Printf("\n%s\n", pkg)
 		runs := []testRun{{pkg, "TestMain", nil}}
 		if pkg == guessing {
@@ -217,23 +188,56 @@ func prove(ctx context.Context, dir string, iscsi bool) (Outcomes, error) {
 				{pkg, "TestGuessMain", []string{"-test.run=^TestGuess"}}}
 		}
 		for _, run := range runs {
+			if err := cleanUpServices(); err != nil { // those of a test that was cut off would keep the pipes
+				return nil, nil, err
+			}
 			if err := run.run(ctx, dir, env, outcomes); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if ctx.Err() != nil {
-				return nil, errors.New("interrupted")
-			}
-			if err := cleanUpServices(); err != nil { // services of a test that was cut off
-				return nil, err
+				return nil, nil, errors.New("interrupted")
 			}
 		}
 	}
-	return outcomes, nil
+	return rows, outcomes, nil
 }
+
+// unpack unpacks the archive at the end of this program, and returns the rows of its page and the packages
+// whose tests are in it.
+func unpack(dir string) (rows []Row, packages []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	archive, err := zip.OpenReader(self)
+	if err != nil {
+		return nil, nil, fmt.Errorf("this program contains no tests; build it with make wintest: %w", err)
+	}
+	defer archive.Close()
+	for _, f := range archive.File {
+		if program, ok := strings.CutPrefix(f.Name, "tests/"); ok {
+			packages = append(packages, strings.TrimSuffix(program, testSuffix))
+		}
+	}
+	page, err := fs.ReadFile(archive, "windows-proof.md")
+	if err != nil {
+		return nil, nil, err
+	}
+	if rows, err = parsePage(string(page)); err != nil {
+		return nil, nil, err
+	}
+	return rows, packages, os.CopyFS(dir, archive)
+}
+
+// testSuffix ends the name of a test program, below the path of its package. A test of WMI looks for it.
+const testSuffix = ".test.exe"
 
 // guessing is the package some of whose tests are guesses about Windows. Those run
 // separately, so that one that hangs doesn't stop the others.
 const guessing = "test/windows"
+
+// testTimeout limits the test program of one package.
+const testTimeout = 25 * time.Minute
 
 // testRun is a run of the test program of a package.
 type testRun struct {
@@ -248,158 +252,86 @@ func (r testRun) run(ctx context.Context, dir string, env []string, outcomes Out
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, programOf(dir, r.pkg),
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests", filepath.FromSlash(r.pkg)+testSuffix),
 		append([]string{"-test.v=test2json", "-test.timeout=" + testTimeout.String()}, r.flags...)...)
 	cmd.Dir, cmd.Env = source, env
-	var log bytes.Buffer
-	output := io.MultiWriter(&log, &progress{out: os.Stdout})
-	cmd.Stdout, cmd.Stderr = output, output // one writer, or they would overwrite each other
-	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	ran := Outcomes{}
-	if err := ran.Add(r.pkg, bytes.NewReader(log.Bytes())); err != nil {
-		return fmt.Errorf("the output of the tests of %s: %w", r.pkg, err)
+	outside, unread := ran.Add(r.pkg, output, os.Stdout)
+	err = cmd.Wait()
+	if unread != nil {
+		return fmt.Errorf("the output of the tests of %s: %w", r.pkg, errors.Join(unread, err))
 	}
 	if len(ran) == 0 || err != nil && len(ran.Failed()) == 0 {
-		ran[Test{Package: r.pkg, Name: r.whole}] = &Outcome{Result: "fail", Output: []string{
-			fmt.Sprintf("the program ended with %v after %d tests", err, len(ran)),
-			log.String(),
-		}}
+		ran[Test{r.pkg, r.whole}] = &Outcome{Result: "fail",
+			Output: append([]string{fmt.Sprintf("the program ended with %v after %d tests", err, len(ran))}, outside...)}
 	}
 	maps.Copy(outcomes, ran)
 	return nil
 }
 
-// progress prints the lines that say how a test ended.
-type progress struct {
-	out  io.Writer
-	rest []byte
-}
+// errTestsFailed says that a test has failed that isn't a guess.
+var errTestsFailed = errors.New("tests have failed")
 
-func (p *progress) Write(b []byte) (int, error) {
-	p.rest = append(p.rest, b...)
-	for {
-		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
-		if !ok {
-			return len(b), nil
-		}
-		p.rest = rest
-		if _, text, ok := bytes.Cut(line, []byte("\x16")); ok && bytes.HasPrefix(bytes.TrimSpace(text), []byte("--- ")) {
-			fmt.Fprintf(p.out, "  %s\n", bytes.TrimSpace(text)[len("--- "):])
-		}
-	}
-}
-
-// programOf is the path to which the test program of a package is unpacked.
-func programOf(dir, pkg string) string {
-	return filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test.exe")
-}
-
-// page is the packed docs/windows-proof.md.
-var page string
-
-// unpack unpacks the archive at the end of this program and returns the packages whose
-// tests are in it.
-func unpack(dir string) (tests []string, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	archive, err := zip.OpenReader(self)
-	if err != nil {
-		return nil, fmt.Errorf("this program contains no tests; build it with make wintest: %w", err)
-	}
-	defer func() { err = errors.Join(err, archive.Close()) }()
-	for _, f := range archive.File {
-		if !filepath.IsLocal(f.Name) {
-			return nil, fmt.Errorf("the archive has a file with an unexpected name, %s", f.Name)
-		}
-		content, err := archive.Open(f.Name)
-		if err != nil {
-			return nil, err
-		}
-		b, err := io.ReadAll(content)
-		if err := errors.Join(err, content.Close()); err != nil {
-			return nil, fmt.Errorf("unpack %s: %w", f.Name, err)
-		}
-		file := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if pkg, ok := strings.CutPrefix(f.Name, "tests/"); ok {
-			tests = append(tests, pkg)
-			file = programOf(dir, pkg)
-		}
-		if f.Name == "windows-proof.md" {
-			page = string(b)
-			continue
-		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, b, 0o700)); err != nil {
-			return nil, err
-		}
-	}
-	return tests, nil
-}
-
-// judge writes the report, prints the tests that have failed, and returns the exit code.
-func judge(outcomes Outcomes, head Head, report string) int {
-	rows, err := parsePage(page)
-	if err != nil {
-		return failed(err)
-	}
-	lines := evaluate(rows, outcomes)
-	host, err := os.Hostname()
-	if err != nil {
-		return failed(err)
-	}
-	withoutNames(lines, []string{host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN")}, serialNumbers())
-	var b bytes.Buffer
-	if err := writeReport(&b, head, lines); err != nil {
-		return failed(err)
-	}
-	counts := map[string]int{}
-	for _, line := range lines {
-		counts[line.Result]++
-	}
-	code := 0
+// judge prints the tests that have failed, and writes the report.
+func judge(outcomes Outcomes, report Report, file string) error {
+	var failed error
 	fmt.Println()
 	for _, test := range outcomes.Failed() {
-		guess := strings.HasPrefix(test.Name, "TestGuess")
-		if !guess {
-			code = exitFailed
+		what := "wrong guess"
+		if !strings.HasPrefix(test.Name, "TestGuess") {
+			what, failed = "failed", errTestsFailed
 		}
-		fmt.Printf("%s %s\n", map[bool]string{true: "wrong guess:", false: "failed:"}[guess], test.Package+"."+test.Name)
+		fmt.Printf("%s: %s\n", what, test)
 		for _, line := range outcomes[test].Output {
 			fmt.Println("   ", line)
 		}
 	}
-	fmt.Printf("\n%d rows proven, %d refuted, %d not run; %d are checked by hand, %d need no Windows\n",
-		counts[Proven], counts[Refuted], counts[NotRun], counts[ByHand], counts[NoNeed])
-	if report == "-" {
-		fmt.Print(b.String())
-		return code
+	counts := map[string]int{}
+	for _, line := range report.Lines {
+		counts[line.Result]++
 	}
-	if err := os.WriteFile(report, b.Bytes(), 0o600); err != nil {
-		return failed(err)
+	fmt.Printf("\n%d rows proven, %d refuted, %d not run; %d are checked by hand\n",
+		counts[Proven], counts[Refuted], counts[NotRun], counts[ByHand])
+
+	host, err := os.Hostname()
+	if err != nil {
+		return err
 	}
-	fmt.Println("report:", report)
-	return code
+	withoutNames(report.Lines, []string{host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN")}, serialNumbers())
+	if file == "-" {
+		return errors.Join(report.write(os.Stdout), failed)
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(report.write(out), out.Close()); err != nil {
+		return err
+	}
+	fmt.Println("report:", file)
+	return failed
 }
 
 // serialNumbers returns those of the machine, of its disks, and their identifiers, as far as
 // Windows tells them: where it doesn't, the tests haven't seen them either.
-func serialNumbers() []string {
-	var all []string
+func serialNumbers() (all []string) {
 	operations, err := node.Open(node.Options{})
 	if err != nil {
 		return nil
 	}
-	if bios, err := operations.System.GetBIOSSerialNumber(context.Background()); err == nil {
+	ctx := context.Background()
+	if bios, err := operations.System.GetBIOSSerialNumber(ctx); err == nil {
 		all = append(all, bios)
 	}
-	disks, err := operations.Storage.ListDisks(context.Background(), csiproxy.Selector{})
-	if err != nil {
-		return all
-	}
+	disks, _ := operations.Storage.ListDisks(ctx, csiproxy.Selector{})
 	for _, d := range disks {
 		all = append(all, d.SerialNumber, d.DiskID)
 		for _, id := range d.Identifiers {

@@ -15,9 +15,8 @@ import (
 // Row is a belief about Windows: a row of a table of docs/windows-proof.md. Its id stays when its text
 // changes.
 type Row struct {
-	ID      string
-	Refuted string // what would refute it, beside the tests
-	Tests   []Pattern
+	ID    string
+	Tests []Pattern
 }
 
 // columns are those of the page's tables of beliefs.
@@ -40,7 +39,7 @@ func parsePage(text string) (rows []Row, err error) {
 			slices.ContainsFunc(rows, func(r Row) bool { return r.ID == cells[0] }):
 			return nil, fmt.Errorf("line %d: %q isn't a row with an id, a belief and its evidence, or comes twice", i+1, line)
 		default:
-			rows = append(rows, Row{cells[0], cells[3], Patterns(cells[4])})
+			rows = append(rows, Row{cells[0], Patterns(cells[4])})
 		}
 	}
 	if len(rows) == 0 {

@@ -60,7 +60,7 @@ func TestParsePage(t *testing.T) {
 	const head = "| id | belief | evidence | what would refute it | test |\n|---|---|---|---|---|\n"
 	const row = "| a-1 | b | c | d | `TestE`, `x/y.TestF/g h`… |\n"
 	rows, err := parsePage("# P\n\n" + head + row + "\n| id | other |\n|---|---|\n| x | y |\n\n" + head + "| b | b | c | | |\n")
-	if err != nil || len(rows) != 2 || rows[0].ID != "a-1" || rows[0].Refuted != "d" || len(rows[0].Tests) != 2 ||
+	if err != nil || len(rows) != 2 || rows[0].ID != "a-1" || len(rows[0].Tests) != 2 ||
 		rows[0].Tests[1] != (Pattern{"x/y", "TestF/g_h*"}) || rows[1].Tests != nil {
 		t.Errorf("%+v, %v", rows, err)
 	}

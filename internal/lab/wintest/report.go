@@ -21,6 +21,8 @@ type Test struct {
 	Name    string // as package testing prints it
 }
 
+func (t Test) String() string { return t.Package + "." + t.Name }
+
 // Outcome is how a test ended.
 type Outcome struct {
 	// Result is "pass", "fail" or "skip". A test that began and didn't end has failed.
@@ -34,16 +36,14 @@ type Outcomes map[Test]*Outcome
 
 var (
 	begins = regexp.MustCompile(`^=== (RUN|NAME|CONT)\s+(\S+)$`)
-	ends   = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+	ends   = regexp.MustCompile(`^\s*--- ((PASS|FAIL|SKIP): (\S+) \(.*)`)
 )
 
-// maxLine limits a line of a test's output.
-const maxLine = 1 << 20
-
-// Add adds what the test program of a package printed with -test.v=test2json, which
-// marks the lines of package testing itself.
-func (o Outcomes) Add(pkg string, log io.Reader) error {
-	var current *Outcome
+// Add adds what the test program of a package prints with -test.v=test2json, which marks the lines of
+// package testing itself. It shows how each test ended, and returns what was printed outside of tests.
+func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []string, err error) {
+	var noTest Outcome
+	current := &noTest
 	find := func(name string) *Outcome {
 		key := Test{pkg, name}
 		if o[key] == nil {
@@ -51,40 +51,40 @@ func (o Outcomes) Add(pkg string, log io.Reader) error {
 		}
 		return o[key]
 	}
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		line := strings.TrimSuffix(lines.Text(), "\r")
-		text, marked := line, false
-		if before, after, ok := strings.Cut(line, "\x16"); ok { // what precedes it is output without a line end
-			if before != "" && current != nil {
-				current.Output = append(current.Output, before)
-			}
-			text, marked = after, true
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadString('\n')
+		if line == "" && err == io.EOF {
+			return noTest.Output, nil
 		}
-		if marked {
-			if m := begins.FindStringSubmatch(text); m != nil {
-				current = find(m[2])
-				continue
-			}
-			if m := ends.FindStringSubmatch(text); m != nil {
-				find(m[2]).Result = strings.ToLower(m[1])
-				continue
-			}
-			if strings.HasPrefix(text, "=== ") { // PAUSE
-				continue
-			}
+		if line == "" {
+			return noTest.Output, err
 		}
-		if current != nil && !isEnd(text) {
-			current.Output = append(current.Output, text)
+		// What precedes the mark is output without a line end.
+		output, mark, marked := strings.Cut(strings.TrimRight(line, "\r\n"), "\x16")
+		if output != "" || !marked {
+			current.Output = append(current.Output, output)
+		}
+		if m := begins.FindStringSubmatch(mark); m != nil {
+			current = find(m[2])
+		} else if m := ends.FindStringSubmatch(mark); m != nil {
+			fmt.Fprintf(show, "  %s\n", m[1])
+			find(m[3]).Result = strings.ToLower(m[2])
+			if current = o[Test{pkg, path.Dir(m[3])}]; current == nil {
+				current = &noTest
+			}
 		}
 	}
-	return lines.Err()
 }
 
-// isEnd reports whether a line is the last one of a test program.
-func isEnd(line string) bool {
-	return line == "PASS" || line == "FAIL" || strings.HasPrefix(line, "exit status ")
+// failedParts returns the parts of a test that have failed.
+func (o Outcomes) failedParts(test Test) (parts []Test) {
+	for other, outcome := range o {
+		if other.Package == test.Package && outcome.Result == "fail" && strings.HasPrefix(other.Name, test.Name+"/") {
+			parts = append(parts, other)
+		}
+	}
+	return parts
 }
 
 // Failed returns the tests that have failed. A test is left out if one of its parts has
@@ -92,23 +92,12 @@ func isEnd(line string) bool {
 func (o Outcomes) Failed() []Test {
 	var failed []Test
 	for test, outcome := range o {
-		if outcome.Result == "fail" && !o.partFailed(test) {
+		if outcome.Result == "fail" && len(o.failedParts(test)) == 0 {
 			failed = append(failed, test)
 		}
 	}
-	slices.SortFunc(failed, func(a, b Test) int {
-		return strings.Compare(a.Package+"."+a.Name, b.Package+"."+b.Name)
-	})
+	slices.SortFunc(failed, func(a, b Test) int { return strings.Compare(a.String(), b.String()) })
 	return failed
-}
-
-func (o Outcomes) partFailed(test Test) bool {
-	for other, outcome := range o {
-		if other.Package == test.Package && outcome.Result == "fail" && strings.HasPrefix(other.Name, test.Name+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // The results of a row.
@@ -118,9 +107,13 @@ const (
 	NotRun  = "not run"
 	// ByHand is the result of a row that has no test.
 	ByHand = "by hand"
-	// NoNeed is the result of a row that nothing on Windows would refute.
-	NoNeed = "needs no Windows"
 )
+
+// Report is what a run on a machine has found out.
+type Report struct {
+	Head  Head
+	Lines []Line
+}
 
 // Head is the first line of a report: where the tests ran.
 type Head struct {
@@ -137,8 +130,7 @@ type Line struct {
 	Row    string `json:"row"`
 	Result string `json:"result"`
 	// Seen is what was seen if the row is refuted, and the reason if it wasn't run.
-	Seen  []string          `json:"seen,omitempty"`
-	Tests map[string]string `json:"tests,omitempty"` // their results
+	Seen []string `json:"seen,omitempty"`
 }
 
 // withoutNames replaces names of the machine and its user, and serial numbers, in what the lines
@@ -171,46 +163,43 @@ func withoutNames(lines []Line, names, serialNumbers []string) {
 func evaluate(rows []Row, o Outcomes) []Line {
 	var lines []Line
 	for _, row := range rows {
-		line := Line{Row: row.ID, Result: NoNeed}
 		facts := Pattern{Test: "TestGuessFacts/" + row.ID + "/*/*"}
-		for test := range o {
-			if facts.Matches(test) {
-				row.Tests = append(row.Tests, facts)
-				break
-			}
+		if len(o.matching(facts)) > 0 {
+			row.Tests = append(row.Tests, facts)
 		}
-		switch {
-		case len(row.Tests) > 0:
-			line.Result, line.Seen, line.Tests = o.evaluate(row.Tests)
-		case row.Refuted != "":
-			line.Result = ByHand
+		line := Line{Row: row.ID, Result: ByHand}
+		if len(row.Tests) > 0 {
+			line.Result, line.Seen = o.evaluate(row.Tests)
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string, results map[string]string) {
-	var refuted, missing []string
-	results = map[string]string{}
-	for _, p := range patterns {
-		found := false
-		for test, outcome := range o {
-			if !p.Matches(test) {
-				continue
-			}
-			found = true
-			name := test.Package + "." + test.Name
-			results[name] = outcome.Result
-			switch outcome.Result {
-			case "fail":
-				refuted = append(refuted, prefixed(name, o.outputOf(test))...)
-			case "skip":
-				missing = append(missing, prefixed(name, outcome.Output)...)
-			}
+// matching returns the tests that a pattern names.
+func (o Outcomes) matching(p Pattern) (tests []Test) {
+	for test := range o {
+		if p.Matches(test) {
+			tests = append(tests, test)
 		}
-		if !found {
+	}
+	return tests
+}
+
+func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string) {
+	var refuted, missing []string
+	for _, p := range patterns {
+		tests := o.matching(p)
+		if len(tests) == 0 {
 			missing = append(missing, p.String()+" was not run")
+		}
+		for _, test := range tests {
+			switch o[test].Result {
+			case "fail":
+				refuted = append(refuted, o.seen(append([]Test{test}, o.failedParts(test)...)))
+			case "skip":
+				missing = append(missing, o.seen([]Test{test}))
+			}
 		}
 		missing = append(missing, o.endedBefore(p)...)
 	}
@@ -218,11 +207,11 @@ func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string, re
 	slices.Sort(missing)
 	switch {
 	case len(refuted) > 0:
-		return Refuted, refuted, results
+		return Refuted, refuted
 	case len(missing) > 0:
-		return NotRun, missing, results
+		return NotRun, missing
 	}
-	return Proven, nil, results
+	return Proven, nil
 }
 
 // endedBefore returns the tests that ended before the part that a pattern names.
@@ -231,66 +220,52 @@ func (o Outcomes) endedBefore(p Pattern) (names []string) {
 	if parent == "" || strings.Contains(part, "*") { // "*" stands for the parts that there were
 		return nil
 	}
-	whole := Pattern{p.Package, strings.TrimSuffix(parent, "/")}
-	for test := range o {
-		if _, ok := o[Test{test.Package, test.Name + "/" + part}]; whole.Matches(test) && !ok {
-			names = append(names, test.Package+"."+test.Name+" ended before "+part)
+	for _, test := range o.matching(Pattern{p.Package, strings.TrimSuffix(parent, "/")}) {
+		if _, ok := o[Test{test.Package, test.Name + "/" + part}]; !ok {
+			names = append(names, test.String()+" ended before "+part)
 		}
 	}
 	return names
 }
 
-// outputOf returns the output of a failed test, or of its parts that failed.
-func (o Outcomes) outputOf(test Test) []string {
-	output := o[test].Output
-	for other, outcome := range o {
-		if other.Package == test.Package && outcome.Result == "fail" && strings.HasPrefix(other.Name, test.Name+"/") {
-			output = append(slices.Clone(output), outcome.Output...)
+// seen is the output of tests in one line, after the name of the first.
+func (o Outcomes) seen(tests []Test) string {
+	var words []string
+	for _, test := range tests {
+		for _, line := range o[test].Output {
+			words = append(words, strings.Fields(line)...)
 		}
 	}
-	return output
-}
-
-// prefixed is output in one line, after the test's name.
-func prefixed(name string, output []string) []string {
-	text := strings.Join(strings.Fields(strings.Join(output, " ")), " ")
-	if text == "" {
-		text = "no output"
+	if len(words) == 0 {
+		words = []string{"no output"}
 	}
-	return []string{name + ": " + text}
+	return tests[0].String() + ": " + strings.Join(words, " ")
 }
 
-// writeReport writes a report: a head, and a line for each row.
-func writeReport(w io.Writer, head Head, lines []Line) error {
+// write writes the report: its head, and a line for each row.
+func (r Report) write(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(head); err != nil {
-		return err
+	err := encoder.Encode(r.Head)
+	for _, line := range r.Lines {
+		err = errors.Join(err, encoder.Encode(line))
 	}
-	for _, line := range lines {
-		if err := encoder.Encode(line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// readReport reads what writeReport wrote.
-func readReport(r io.Reader) (head Head, lines []Line, err error) {
-	decoder := json.NewDecoder(r)
+// readReport reads what write wrote.
+func readReport(from io.Reader) (r Report, err error) {
+	decoder := json.NewDecoder(from)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&head); err != nil {
-		return head, nil, fmt.Errorf("the head of the report: %w", err)
+	if err := decoder.Decode(&r.Head); err != nil {
+		return r, fmt.Errorf("the head of the report: %w", err)
 	}
-	for {
+	for decoder.More() {
 		var line Line
-		err := decoder.Decode(&line)
-		if errors.Is(err, io.EOF) {
-			return head, lines, nil
+		if err := decoder.Decode(&line); err != nil {
+			return r, fmt.Errorf("line %d of the report: %w", len(r.Lines)+2, err)
 		}
-		if err != nil {
-			return head, nil, fmt.Errorf("line %d of the report: %w", len(lines)+2, err)
-		}
-		lines = append(lines, line)
+		r.Lines = append(r.Lines, line)
 	}
+	return r, nil
 }
