@@ -102,13 +102,10 @@ exit 0`
 func cleanUpByPowershell() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "powershell.exe", "-NoProfile", "-NonInteractive", "-Command",
-		leftovers).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("remove mappings, shares, users and targets: %w: %s", err, out)
-	}
-	if text := strings.TrimSpace(string(out)); text != "" {
-		fmt.Println("removing mappings, shares, users and targets:", text)
+	cmd := exec.CommandContext(ctx, "powershell.exe", "-NoProfile", "-NonInteractive", "-Command", leftovers)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("remove mappings, shares, users and targets: %w", err)
 	}
 	return nil
 }

@@ -47,14 +47,12 @@ const plan = `csi-proxy-wintest %s will, on this machine (%s):
   - make local users csi-wintest-* and shares csi-proxy-wintest-* of directories of its
     own, map these for the whole machine, and remove them
   - stop and start the service msiserver (Windows Installer)
-%s
+  - with -iscsi: stop and start the services MSiSCSI and WinTarget, make targets
+    csi-proxy-wintest-* of the iSCSI target server, which other machines can see, log in
+    to them, set the CHAP secret of this machine's initiator, and remove the targets
+
 It takes some minutes and cleans up in the end, also what an earlier run left behind.
 Don't run it on a node that has pods: a daemon that serves already is in the way.
-`
-
-const planISCSI = `  - stop and start the services MSiSCSI and WinTarget, make targets csi-proxy-wintest-*
-    of the iSCSI target server, which other machines can see, log in to them, set the
-    CHAP secret of this machine's initiator, and remove the targets
 `
 
 func main() {
@@ -77,11 +75,7 @@ func main() {
 // run returns an error also if a test fails.
 func run(yes, iscsi bool, report string) error {
 	head := describe()
-	touched := ""
-	if iscsi {
-		touched = planISCSI
-	}
-	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows), touched)
+	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows))
 	if err := check(); err != nil {
 		return err
 	}
@@ -182,16 +176,11 @@ func prove(ctx context.Context, dir string, iscsi bool) ([]Row, Outcomes, error)
 	outcomes := Outcomes{}
 	for _, pkg := range packages {
 		fmt.Printf("\n%s\n", pkg)
-		runs := []testRun{{pkg, "TestMain", nil}}
-		if pkg == guessing {
-			runs = []testRun{{pkg, "TestMain", []string{"-test.skip=^TestGuess"}},
-				{pkg, "TestGuessMain", []string{"-test.run=^TestGuess"}}}
-		}
-		for _, run := range runs {
+		for _, guesses := range []bool{false, true} {
 			if err := cleanUpServices(); err != nil { // those of a test that was cut off would keep the pipes
 				return nil, nil, err
 			}
-			if err := run.run(ctx, dir, env, outcomes); err != nil {
+			if err := outcomes.run(ctx, dir, env, pkg, guesses); err != nil {
 				return nil, nil, err
 			}
 			if ctx.Err() != nil {
@@ -232,28 +221,23 @@ func unpack(dir string) (rows []Row, packages []string, err error) {
 // testSuffix ends the name of a test program, below the path of its package. A test of WMI looks for it.
 const testSuffix = ".test.exe"
 
-// guessing is the package some of whose tests are guesses about Windows. Those run
-// separately, so that one that hangs doesn't stop the others.
-const guessing = "test/windows"
-
-// testTimeout limits the test program of one package.
+// testTimeout limits a run of a test program.
 const testTimeout = 25 * time.Minute
 
-// testRun is a run of the test program of a package.
-type testRun struct {
-	pkg   string
-	whole string // the name of the test that is reported as failed if the program fails
-	flags []string
-}
-
-func (r testRun) run(ctx context.Context, dir string, env []string, outcomes Outcomes) error {
+// run runs the tests of a package, but for its guesses about Windows, or these alone, so that one that hangs
+// doesn't stop the others.
+func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string, guesses bool) error {
+	whole, which := "TestMain", "-test.skip=^TestGuess"
+	if guesses {
+		whole, which = "TestGuessMain", "-test.run=^TestGuess"
+	}
 	// The directory where the tests find the files of their package.
-	source := filepath.Join(dir, "source", filepath.FromSlash(r.pkg))
+	source := filepath.Join(dir, "source", filepath.FromSlash(pkg))
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests", filepath.FromSlash(r.pkg)+testSuffix),
-		append([]string{"-test.v=test2json", "-test.timeout=" + testTimeout.String()}, r.flags...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests", filepath.FromSlash(pkg)+testSuffix),
+		"-test.v=test2json", "-test.timeout="+testTimeout.String(), which)
 	cmd.Dir, cmd.Env = source, env
 	output, err := cmd.StdoutPipe()
 	if err != nil {
@@ -264,16 +248,16 @@ func (r testRun) run(ctx context.Context, dir string, env []string, outcomes Out
 		return err
 	}
 	ran := Outcomes{}
-	outside, unread := ran.Add(r.pkg, output, os.Stdout)
+	outside, unread := ran.Add(pkg, output, os.Stdout)
 	err = cmd.Wait()
 	if unread != nil {
-		return fmt.Errorf("the output of the tests of %s: %w", r.pkg, errors.Join(unread, err))
+		return fmt.Errorf("the output of the tests of %s: %w", pkg, errors.Join(unread, err))
 	}
-	if len(ran) == 0 || err != nil && len(ran.Failed()) == 0 {
-		ran[Test{r.pkg, r.whole}] = &Outcome{Result: "fail",
+	if err != nil && len(ran.Failed()) == 0 {
+		ran[Test{pkg, whole}] = &Outcome{Result: "fail",
 			Output: append([]string{fmt.Sprintf("the program ended with %v after %d tests", err, len(ran))}, outside...)}
 	}
-	maps.Copy(outcomes, ran)
+	maps.Copy(o, ran)
 	return nil
 }
 
