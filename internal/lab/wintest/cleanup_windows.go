@@ -19,11 +19,7 @@ import (
 )
 
 // prefix begins the names of everything that the tests make outside of their directory.
-// The services of internal/windows/winsys have another prefix.
-const (
-	prefix       = "csi-proxy-wintest-"
-	winsysPrefix = "csi-proxy-winsys-test"
-)
+const prefix = "csi-proxy-wintest-"
 
 // patience limits the wait for the service manager and the file system.
 const patience = time.Minute
@@ -51,7 +47,7 @@ func cleanUpServices() error {
 	}
 	var errs []error
 	for _, name := range names {
-		if strings.HasPrefix(name, prefix) || strings.HasPrefix(name, winsysPrefix) {
+		if strings.HasPrefix(name, prefix) {
 			if err := removeService(m, name); err != nil && !errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
 				errs = append(errs, fmt.Errorf("remove the service %s: %w", name, err))
 			}

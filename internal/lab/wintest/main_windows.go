@@ -38,8 +38,8 @@ var version = "unknown" // set by the linker
 const plan = `csi-proxy-wintest %s will, on this machine (%s):
 
   - write to new directories C:\csi-proxy-wintest-*
-  - install, start, stop, kill and remove services csi-proxy-wintest-* and
-    csi-proxy-winsys-test*, which run as LocalSystem and open the named pipes csi-proxy-*
+  - install, start, stop, kill and remove services csi-proxy-wintest-*, which run as
+    LocalSystem and open the named pipes csi-proxy-*
   - make VHDX files of up to 16 GiB (they take up some MB), attach them as disks, and
     partition, format, mount, grow, copy and detach these; one gets a free drive letter
     for a moment; it writes to no other disk

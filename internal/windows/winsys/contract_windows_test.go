@@ -167,7 +167,7 @@ func virtualDisk(t *testing.T) seamtest.Disk {
 // blockedRead returns a read of a pipe that nobody writes to.
 func blockedRead(t *testing.T) func(ctx context.Context) error {
 	t.Helper()
-	const path = `\\.\pipe\csi-proxy-winsys-test-contract`
+	const path = `\\.\pipe\csi-proxy-wintest-winsys-contract`
 	name, err := utf16Ptr(path)
 	must(t, err)
 	server, err := windows.CreateNamedPipe(name, windows.PIPE_ACCESS_DUPLEX, windows.PIPE_WAIT, 1, 512, 512, 0, nil)
@@ -184,7 +184,7 @@ func blockedRead(t *testing.T) func(ctx context.Context) error {
 
 func contractServices(t *testing.T) seamtest.Services {
 	t.Helper()
-	const prefix = "csi-proxy-winsys-test-"
+	const prefix = "csi-proxy-wintest-winsys-"
 	s := seamtest.Services{Plain: prefix + "plain", Disabled: prefix + "disabled",
 		Chain: []string{prefix + "top", prefix + "middle", prefix + "base"}}
 	createService(t, s.Plain, win.ServiceDemandStart, "runs")

@@ -154,7 +154,7 @@ func awaitState(t *testing.T, name string, want win.ServiceState) win.Service {
 }
 
 func TestServiceThatIsNew(t *testing.T) {
-	const name = "csi-proxy-winsys-testservice"
+	const name = "csi-proxy-wintest-winsys"
 	createService(t, name, win.ServiceDemandStart, "runs")
 	// ERROR_SERVICE_NEVER_STARTED
 	want := win.Service{DisplayName: name + " ☃", StartType: win.ServiceDemandStart, State: win.ServiceStopped,
@@ -166,7 +166,7 @@ func TestServiceThatIsNew(t *testing.T) {
 }
 
 func TestServiceThatFails(t *testing.T) {
-	const name = "csi-proxy-winsys-testservicethatfails"
+	const name = "csi-proxy-wintest-winsys-fails"
 	createService(t, name, win.ServiceDemandStart, "fails")
 	s := newSystem(t)
 	must(t, s.StartService(t.Context(), name))
@@ -179,7 +179,7 @@ func TestServiceThatFails(t *testing.T) {
 }
 
 func TestServiceThatDoesNotStop(t *testing.T) {
-	const name = "csi-proxy-winsys-testservicethatdoesnotstop"
+	const name = "csi-proxy-wintest-winsys-does-not-stop"
 	createService(t, name, win.ServiceDemandStart, "does not stop")
 	s := newSystem(t)
 	must(t, s.StartService(t.Context(), name))
