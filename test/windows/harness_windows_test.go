@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run builds the two programs, unless the environment names them, and runs the tests.
+// run builds the programs, unless the environment names their directory, and runs the tests.
 func run(m *testing.M) (code int) {
 	// Windows lets an administrator end a process of LocalSystem only with this.
 	if err := winio.EnableProcessPrivileges([]string{"SeDebugPrivilege"}); err != nil {
@@ -58,19 +58,16 @@ func run(m *testing.M) (code int) {
 			return 1
 		}
 	}
-	daemonProgram, simProgram = os.Getenv("CSI_PROXY_BIN"), os.Getenv("CSI_PROXY_SIM_BIN")
-	ctlProgram, ctlSimProgram = os.Getenv("CSI_PROXYCTL_BIN"), os.Getenv("CSI_PROXYCTL_SIM_BIN")
-	if daemonProgram == "" || simProgram == "" || ctlProgram == "" || ctlSimProgram == "" {
-		dir := filepath.Join(temp, "programs")
-		daemonProgram, simProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxy-sim.exe")
-		ctlProgram, ctlSimProgram = filepath.Join(dir, "csi-proxyctl.exe"), filepath.Join(dir, "csi-proxyctl-sim.exe")
+	dir := os.Getenv("CSI_PROXY_PROGRAMS")
+	if dir == "" {
+		dir = filepath.Join(temp, "programs")
 		for _, args := range [][]string{
-			{"-o", daemonProgram, "./cmd/csi-proxy"},
-			{"-o", simProgram, "-tags", "simulated", "./cmd/csi-proxy"},
-			{"-o", ctlProgram, "./cmd/csi-proxyctl"},
-			{"-o", ctlSimProgram, "-tags", "simulated", "./cmd/csi-proxyctl"},
+			{"csi-proxy.exe", "./cmd/csi-proxy"},
+			{"csi-proxy-sim.exe", "-tags=simulated", "./cmd/csi-proxy"},
+			{"csi-proxyctl.exe", "./cmd/csi-proxyctl"},
+			{"csi-proxyctl-sim.exe", "-tags=simulated", "./cmd/csi-proxyctl"},
 		} {
-			build := exec.Command("go", append([]string{"build"}, args...)...)
+			build := exec.Command("go", append([]string{"build", "-o", filepath.Join(dir, args[0])}, args[1:]...)...)
 			build.Dir = filepath.Join("..", "..")
 			if out, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
@@ -78,15 +75,12 @@ func run(m *testing.M) (code int) {
 			}
 		}
 	}
-	// the service manager has a current directory of its own
-	for _, program := range []*string{&daemonProgram, &simProgram, &ctlProgram, &ctlSimProgram} {
-		absolute, err := filepath.Abs(*program)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		*program = absolute
+	if dir, err = filepath.Abs(dir); err != nil { // the service manager has a current directory of its own
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
+	daemonProgram, simProgram = filepath.Join(dir, "csi-proxy.exe"), filepath.Join(dir, "csi-proxy-sim.exe")
+	ctlProgram, ctlSimProgram = filepath.Join(dir, "csi-proxyctl.exe"), filepath.Join(dir, "csi-proxyctl-sim.exe")
 	return m.Run()
 }
 

@@ -165,11 +165,7 @@ func prove(ctx context.Context, dir string, iscsi bool) ([]Row, Outcomes, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	env := append(os.Environ(),
-		"CSI_PROXY_BIN="+filepath.Join(dir, "csi-proxy.exe"), "CSI_PROXY_SIM_BIN="+filepath.Join(dir, "csi-proxy-sim.exe"),
-		"CSI_PROXYCTL_BIN="+filepath.Join(dir, "csi-proxyctl.exe"),
-		"CSI_PROXYCTL_SIM_BIN="+filepath.Join(dir, "csi-proxyctl-sim.exe"),
-		"TMP="+dir, "TEMP="+dir)
+	env := append(os.Environ(), "CSI_PROXY_PROGRAMS="+dir, "TMP="+dir, "TEMP="+dir)
 	if iscsi {
 		env = append(env, "CSI_PROXY_TEST_ISCSI=1")
 	}
