@@ -16,7 +16,7 @@ import (
 // changes.
 type Row struct {
 	ID    string
-	Tests []Pattern
+	Tests []string // patterns: see matches
 }
 
 // columns are those of the page's tables of beliefs.
@@ -39,7 +39,7 @@ func parsePage(text string) (rows []Row, err error) {
 			slices.ContainsFunc(rows, func(r Row) bool { return r.ID == cells[0] }):
 			return nil, fmt.Errorf("line %d: %q isn't a row with an id, a belief and its evidence, or comes twice", i+1, line)
 		default:
-			rows = append(rows, Row{cells[0], Patterns(cells[4])})
+			rows = append(rows, Row{cells[0], patternsIn(cells[4])})
 		}
 	}
 	if len(rows) == 0 {
@@ -58,39 +58,29 @@ func cellsOf(line string) []string {
 	return cells
 }
 
-// Pattern names tests. A row has patterns in backticks, which decide its result:
+var patternForm = regexp.MustCompile("`((?:[a-z][a-z0-9/]*\\.)?Test[^`]*)`(…?)")
+
+// patternsIn returns the patterns in backticks in a text, which decide the result of a row:
 //
 //	`TestName`               the tests of this name
 //	`internal/x.TestName`    a test of this package
 //	`TestName/step`          a part of a test
 //	`TestName/*/step`        the step of all parts
-//	`TestName…`              all tests whose names begin so
-type Pattern struct {
-	Package string // its directory in the repository; empty for any
-	Test    string // for path.Match, with underscores for spaces as package testing has them
-}
-
-func (p Pattern) String() string {
-	if p.Package == "" {
-		return p.Test
-	}
-	return p.Package + "." + p.Test
-}
-
-var patternForm = regexp.MustCompile("`(?:([a-z][a-z0-9/]*)\\.)?(Test[^`]*)`(…?)")
-
-// Patterns returns the tests that a text names.
-func Patterns(text string) []Pattern {
-	var all []Pattern
+//	`TestName`…              all tests whose names begin so
+func patternsIn(text string) (patterns []string) {
 	for _, m := range patternForm.FindAllStringSubmatch(text, -1) {
-		test := strings.Join(strings.Fields(m[2]+m[3]), "_")
-		all = append(all, Pattern{m[1], strings.ReplaceAll(test, "…", "*")})
+		// Package testing has underscores for spaces.
+		pattern := strings.Join(strings.Fields(m[1]+m[2]), "_")
+		patterns = append(patterns, strings.ReplaceAll(pattern, "…", "*"))
 	}
-	return all
+	return patterns
 }
 
-// Matches reports whether the pattern names a test of a package.
-func (p Pattern) Matches(test Test) bool {
-	ok, err := path.Match(p.Test, test.Name)
-	return err == nil && ok && (p.Package == "" || p.Package == test.Package)
+// matches reports whether a pattern names a test, which has its package.
+func matches(pattern, test string) bool {
+	if strings.HasPrefix(pattern, "Test") {
+		_, test, _ = strings.Cut(test, ".")
+	}
+	ok, err := path.Match(pattern, test)
+	return err == nil && ok
 }

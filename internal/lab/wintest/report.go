@@ -15,14 +15,6 @@ import (
 	"strings"
 )
 
-// Test is a test or a part of one.
-type Test struct {
-	Package string // its directory in the repository
-	Name    string // as package testing prints it
-}
-
-func (t Test) String() string { return t.Package + "." + t.Name }
-
 // Outcome is how a test ended.
 type Outcome struct {
 	// Result is "pass", "fail" or "skip". A test that began and didn't end has failed.
@@ -31,8 +23,8 @@ type Outcome struct {
 	Output []string
 }
 
-// Outcomes are those of a run, of all packages.
-type Outcomes map[Test]*Outcome
+// Outcomes are those of the tests and parts of tests of a run, by their names: internal/x.TestName/part.
+type Outcomes map[string]*Outcome
 
 var (
 	begins = regexp.MustCompile(`^=== (RUN|NAME|CONT)\s+(\S+)$`)
@@ -45,11 +37,10 @@ func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []stri
 	var noTest Outcome
 	current := &noTest
 	find := func(name string) *Outcome {
-		key := Test{pkg, name}
-		if o[key] == nil {
-			o[key] = &Outcome{Result: "fail"}
+		if o[name] == nil {
+			o[name] = &Outcome{Result: "fail"}
 		}
-		return o[key]
+		return o[name]
 	}
 	lines := bufio.NewReader(log)
 	for {
@@ -66,11 +57,12 @@ func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []stri
 			current.Output = append(current.Output, output)
 		}
 		if m := begins.FindStringSubmatch(mark); m != nil {
-			current = find(m[2])
+			current = find(pkg + "." + m[2])
 		} else if m := ends.FindStringSubmatch(mark); m != nil {
 			fmt.Fprintf(show, "  %s\n", m[1])
-			find(m[3]).Result = strings.ToLower(m[2])
-			if current = o[Test{pkg, path.Dir(m[3])}]; current == nil {
+			test := pkg + "." + m[3]
+			find(test).Result = strings.ToLower(m[2])
+			if current = o[path.Dir(test)]; current == nil {
 				current = &noTest
 			}
 		}
@@ -78,9 +70,9 @@ func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []stri
 }
 
 // failedParts returns the parts of a test that have failed.
-func (o Outcomes) failedParts(test Test) (parts []Test) {
+func (o Outcomes) failedParts(test string) (parts []string) {
 	for other, outcome := range o {
-		if other.Package == test.Package && outcome.Result == "fail" && strings.HasPrefix(other.Name, test.Name+"/") {
+		if outcome.Result == "fail" && strings.HasPrefix(other, test+"/") {
 			parts = append(parts, other)
 		}
 	}
@@ -89,14 +81,13 @@ func (o Outcomes) failedParts(test Test) (parts []Test) {
 
 // Failed returns the tests that have failed. A test is left out if one of its parts has
 // failed.
-func (o Outcomes) Failed() []Test {
-	var failed []Test
+func (o Outcomes) Failed() (failed []string) {
 	for test, outcome := range o {
 		if outcome.Result == "fail" && len(o.failedParts(test)) == 0 {
 			failed = append(failed, test)
 		}
 	}
-	slices.SortFunc(failed, func(a, b Test) int { return strings.Compare(a.String(), b.String()) })
+	slices.Sort(failed)
 	return failed
 }
 
@@ -163,7 +154,7 @@ func withoutNames(lines []Line, names, serialNumbers []string) {
 func evaluate(rows []Row, o Outcomes) []Line {
 	var lines []Line
 	for _, row := range rows {
-		facts := Pattern{Test: "TestGuessFacts/" + row.ID + "/*/*"}
+		facts := "TestGuessFacts/" + row.ID + "/*/*"
 		if len(o.matching(facts)) > 0 {
 			row.Tests = append(row.Tests, facts)
 		}
@@ -177,31 +168,31 @@ func evaluate(rows []Row, o Outcomes) []Line {
 }
 
 // matching returns the tests that a pattern names.
-func (o Outcomes) matching(p Pattern) (tests []Test) {
+func (o Outcomes) matching(pattern string) (tests []string) {
 	for test := range o {
-		if p.Matches(test) {
+		if matches(pattern, test) {
 			tests = append(tests, test)
 		}
 	}
 	return tests
 }
 
-func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string) {
+func (o Outcomes) evaluate(patterns []string) (result string, seen []string) {
 	var refuted, missing []string
-	for _, p := range patterns {
-		tests := o.matching(p)
+	for _, pattern := range patterns {
+		tests := o.matching(pattern)
 		if len(tests) == 0 {
-			missing = append(missing, p.String()+" was not run")
+			missing = append(missing, pattern+" was not run")
 		}
 		for _, test := range tests {
 			switch o[test].Result {
 			case "fail":
-				refuted = append(refuted, o.seen(append([]Test{test}, o.failedParts(test)...)))
+				refuted = append(refuted, o.seen(append([]string{test}, o.failedParts(test)...)))
 			case "skip":
-				missing = append(missing, o.seen([]Test{test}))
+				missing = append(missing, o.seen([]string{test}))
 			}
 		}
-		missing = append(missing, o.endedBefore(p)...)
+		missing = append(missing, o.endedBefore(pattern)...)
 	}
 	slices.Sort(refuted)
 	slices.Sort(missing)
@@ -215,21 +206,21 @@ func (o Outcomes) evaluate(patterns []Pattern) (result string, seen []string) {
 }
 
 // endedBefore returns the tests that ended before the part that a pattern names.
-func (o Outcomes) endedBefore(p Pattern) (names []string) {
-	parent, part := path.Split(p.Test)
+func (o Outcomes) endedBefore(pattern string) (names []string) {
+	parent, part := path.Split(pattern)
 	if parent == "" || strings.Contains(part, "*") { // "*" stands for the parts that there were
 		return nil
 	}
-	for _, test := range o.matching(Pattern{p.Package, strings.TrimSuffix(parent, "/")}) {
-		if _, ok := o[Test{test.Package, test.Name + "/" + part}]; !ok {
-			names = append(names, test.String()+" ended before "+part)
+	for _, test := range o.matching(path.Clean(parent)) {
+		if o[test+"/"+part] == nil {
+			names = append(names, test+" ended before "+part)
 		}
 	}
 	return names
 }
 
 // seen is the output of tests in one line, after the name of the first.
-func (o Outcomes) seen(tests []Test) string {
+func (o Outcomes) seen(tests []string) string {
 	var words []string
 	for _, test := range tests {
 		for _, line := range o[test].Output {
@@ -239,7 +230,7 @@ func (o Outcomes) seen(tests []Test) string {
 	if len(words) == 0 {
 		words = []string{"no output"}
 	}
-	return tests[0].String() + ": " + strings.Join(words, " ")
+	return tests[0] + ": " + strings.Join(words, " ")
 }
 
 // write writes the report: its head, and a line for each row.

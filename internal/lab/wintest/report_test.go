@@ -78,7 +78,7 @@ func evaluated(t *testing.T) []Line {
 	if first, _, _ := strings.Cut(shown.String(), "\n"); first != "  FAIL: TestDisk/512/size (0.00s)" {
 		t.Errorf("the first that is shown is %q", first)
 	}
-	want := []Test{{"x/y", "TestCutOff"}, {"x/y", "TestDisk/512/size"}}
+	want := []string{"x/y.TestCutOff", "x/y.TestDisk/512/size"}
 	if diff := cmp.Diff(want, o.Failed()); diff != "" {
 		t.Errorf("failed tests (-want +got):\n%s", diff)
 	}
