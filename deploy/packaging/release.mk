@@ -60,7 +60,7 @@ wintest-%: build-windows-% build-sim-windows-% bin/pack
 		csi-proxy.exe=$(BIN_windows-$*)/csi-proxy.exe csi-proxy-sim.exe=$(BIN_windows-$*)/csi-proxy-sim.exe csi-proxyctl.exe=$(BIN_windows-$*)/csi-proxyctl.exe \
 		csi-proxyctl-sim.exe=$(BIN_windows-$*)/csi-proxyctl-sim.exe \
 		$(foreach f,$(WINTEST_FILES),source/$(f)=$(f)) \
-		$(foreach p,$(WINTEST_PACKAGES) test/windows,tests/$(p).test.exe=bin/.wintest/$*/$(subst /,-,$(p)).exe) \
+		$(foreach p,$(WINTEST_PACKAGES) test/windows,tests/$(p)/csi-proxy.test.exe=bin/.wintest/$*/$(subst /,-,$(p)).exe) \
 		>$(BIN_windows-$*)/csi-proxy-wintest.exe
 	chmod +x $(BIN_windows-$*)/csi-proxy-wintest.exe
 

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/windows"
-	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
+
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
 // prefix begins the names of everything that the tests make outside of their directory.
@@ -34,7 +34,7 @@ func cleanUp(wine bool) error {
 	return errors.Join(err, cleanUpDirectories())
 }
 
-// cleanUpServices removes the tests' services, with their processes.
+// cleanUpServices removes the tests' services, with their processes, as it is done with the product's.
 func cleanUpServices() error {
 	m, err := mgr.Connect()
 	if err != nil {
@@ -45,41 +45,15 @@ func cleanUpServices() error {
 	if err != nil {
 		return fmt.Errorf("list the services: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	var errs []error
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) {
-			if err := removeService(m, name); err != nil && !errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
-				errs = append(errs, fmt.Errorf("remove the service %s: %w", name, err))
-			}
+			errs = append(errs, winservice.Services{}.Uninstall(ctx, name))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func removeService(m *mgr.Mgr, name string) error {
-	s, err := m.OpenService(name)
-	if err != nil {
-		return err
-	}
-	defer s.Close() // nothing depends on it
-	// Otherwise the manager would restart the service. Wine has no such actions.
-	if err := s.ResetRecoveryActions(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
-		return err
-	}
-	if _, err := s.Control(svc.Stop); err != nil && !errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
-		fmt.Printf("the service %s doesn't stop: %v\n", name, err)
-	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		status, err := s.Query()
-		switch {
-		case err != nil:
-			return err
-		case status.State == svc.Stopped:
-			return s.Delete()
-		case time.Now().After(deadline):
-			return fmt.Errorf("the service is in state %d and doesn't stop: end process %d", status.State, status.ProcessId)
-		}
-	}
 }
 
 // leftovers removes mappings, shares, users and targets of the tests.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -201,7 +202,7 @@ func unpack(dir string) (rows []Row, packages []string, err error) {
 	defer archive.Close()
 	for _, f := range archive.File {
 		if program, ok := strings.CutPrefix(f.Name, "tests/"); ok {
-			packages = append(packages, strings.TrimSuffix(program, testSuffix))
+			packages = append(packages, path.Dir(program))
 		}
 	}
 	page, err := fs.ReadFile(archive, "windows-proof.md")
@@ -214,8 +215,9 @@ func unpack(dir string) (rows []Row, packages []string, err error) {
 	return rows, packages, os.CopyFS(dir, archive)
 }
 
-// testSuffix ends the name of a test program, below the path of its package. A test of WMI looks for it.
-const testSuffix = ".test.exe"
+// testProgram is the name of each test program, in a directory with the path of its package. A test of WMI looks
+// for its end; only a service whose program has the name of the product in its own is removed.
+const testProgram = "csi-proxy.test.exe"
 
 // testTimeout limits a run of a test program.
 const testTimeout = 25 * time.Minute
@@ -232,7 +234,7 @@ func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string,
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests", filepath.FromSlash(pkg)+testSuffix),
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests", filepath.FromSlash(pkg), testProgram),
 		"-test.v=test2json", "-test.timeout="+testTimeout.String(), which)
 	cmd.Dir, cmd.Env = source, env
 	output, err := cmd.StdoutPipe()

@@ -26,22 +26,14 @@ type Outcome struct {
 // Outcomes are those of the tests and parts of tests of a run, by their names: internal/x.TestName/part.
 type Outcomes map[string]*Outcome
 
-var (
-	begins = regexp.MustCompile(`^=== (RUN|NAME|CONT)\s+(\S+)$`)
-	ends   = regexp.MustCompile(`^\s*--- ((PASS|FAIL|SKIP): (\S+) \(.*)`)
-)
+// change is what follows the mark where the output of a test begins, or the test ends with a result.
+var change = regexp.MustCompile(`^(?:=== (?:RUN|NAME|CONT)|\s*--- (PASS|FAIL|SKIP):)\s+(\S+)`)
 
 // Add adds what the test program of a package prints with -test.v=test2json, which marks the lines of
 // package testing itself. It shows how each test ended, and returns what was printed outside of tests.
 func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []string, err error) {
 	var noTest Outcome
 	current := &noTest
-	find := func(name string) *Outcome {
-		if o[name] == nil {
-			o[name] = &Outcome{Result: "fail"}
-		}
-		return o[name]
-	}
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadString('\n')
@@ -56,12 +48,18 @@ func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []stri
 		if output != "" || !marked {
 			current.Output = append(current.Output, output)
 		}
-		if m := begins.FindStringSubmatch(mark); m != nil {
-			current = find(pkg + "." + m[2])
-		} else if m := ends.FindStringSubmatch(mark); m != nil {
-			fmt.Fprintf(show, "  %s\n", m[1])
-			test := pkg + "." + m[3]
-			find(test).Result = strings.ToLower(m[2])
+		m := change.FindStringSubmatch(mark)
+		if m == nil {
+			continue
+		}
+		test := pkg + "." + m[2]
+		if o[test] == nil {
+			o[test] = &Outcome{Result: "fail"}
+		}
+		current = o[test]
+		if m[1] != "" {
+			fmt.Fprintf(show, "  %s\n", strings.TrimPrefix(strings.TrimSpace(mark), "--- "))
+			current.Result = strings.ToLower(m[1])
 			if current = o[path.Dir(test)]; current == nil {
 				current = &noTest
 			}
