@@ -80,8 +80,12 @@ func run(yes, iscsi bool, report string) error {
 	if err := check(); err != nil {
 		return err
 	}
-	if !yes && !confirmed() {
-		return errors.New("nothing was done")
+	if !yes {
+		fmt.Print("\nGo on? [y/N] ")
+		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+			return errors.New("nothing was done")
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -96,13 +100,6 @@ func run(yes, iscsi bool, report string) error {
 		return err
 	}
 	return judge(outcomes, Report{head, evaluate(rows, outcomes)}, report)
-}
-
-// confirmed asks the user.
-func confirmed() bool {
-	fmt.Print("\nGo on? [y/N] ")
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	return err == nil && slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
 }
 
 // describe says which Windows this is.
@@ -137,9 +134,7 @@ func check() error {
 		return fmt.Errorf("this program must run as an administrator; start it from a terminal that was opened as "+
 			"administrator: %w", err)
 	}
-	if err := m.Disconnect(); err != nil {
-		return err
-	}
+	defer m.Disconnect()
 	off, err := winread.Windows{}.RegistryNumber(context.Background(), win.RegistryMountManager, win.RegistryNoAutoMount)
 	if err == nil && off != 0 {
 		return errors.New("new volumes stay offline on this machine, which the tests don't expect: run mountvol /E first, " +
@@ -246,34 +241,27 @@ func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string,
 		return err
 	}
 	ran := Outcomes{}
-	outside, unread := ran.Add(pkg, output, os.Stdout)
-	err = cmd.Wait()
-	if unread != nil {
-		return fmt.Errorf("the output of the tests of %s: %w", pkg, errors.Join(unread, err))
-	}
-	if err != nil && len(ran.Failed()) == 0 {
-		ran[pkg+"."+whole] = &Outcome{Result: "fail",
-			Output: append([]string{fmt.Sprintf("the program ended with %v after %d tests", err, len(ran))}, outside...)}
+	outside := ran.Add(pkg, output, os.Stdout)
+	if err := cmd.Wait(); err != nil && len(ran.Failed()) == 0 {
+		text := fmt.Sprintf("the program ended with %v after %d tests\n%s", err, len(ran), outside)
+		ran[pkg+"."+whole] = &Outcome{"fail", text}
 	}
 	maps.Copy(o, ran)
 	return nil
 }
 
-// errTestsFailed says that a test has failed that isn't a guess.
-var errTestsFailed = errors.New("tests have failed")
-
 // judge prints the tests that have failed, and writes the report.
 func judge(outcomes Outcomes, report Report, file string) error {
-	var failed error
+	var failed error // unless only guesses have
 	fmt.Println()
 	for _, test := range outcomes.Failed() {
 		what := "wrong guess"
 		if !strings.Contains(test, ".TestGuess") {
-			what, failed = "failed", errTestsFailed
+			what, failed = "failed", errors.New("tests have failed")
 		}
 		fmt.Printf("%s: %s\n", what, test)
-		for _, line := range outcomes[test].Output {
-			fmt.Println("   ", line)
+		for line := range strings.Lines(outcomes[test].Output) {
+			fmt.Print("    ", line)
 		}
 	}
 	counts := map[string]int{}
@@ -288,18 +276,14 @@ func judge(outcomes Outcomes, report Report, file string) error {
 		return err
 	}
 	withoutNames(report.Lines, []string{host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN")}, serialNumbers())
-	if file == "-" {
-		return errors.Join(report.write(os.Stdout), failed)
+	out := os.Stdout
+	if file != "-" {
+		fmt.Println("report:", file)
+		if out, err = os.Create(file); err != nil {
+			return err
+		}
 	}
-	out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(report.write(out), out.Close()); err != nil {
-		return err
-	}
-	fmt.Println("report:", file)
-	return failed
+	return errors.Join(report.write(out), out.Close(), failed)
 }
 
 // serialNumbers returns those of the machine, of its disks, and their identifiers, as far as

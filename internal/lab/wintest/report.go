@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,8 +20,7 @@ import (
 type Outcome struct {
 	// Result is "pass", "fail" or "skip". A test that began and didn't end has failed.
 	Result string
-	// Output is what the test printed.
-	Output []string
+	Output string
 }
 
 // Outcomes are those of the tests and parts of tests of a run, by their names: internal/x.TestName/part.
@@ -31,22 +31,19 @@ var change = regexp.MustCompile(`^(?:=== (?:RUN|NAME|CONT)|\s*--- (PASS|FAIL|SKI
 
 // Add adds what the test program of a package prints with -test.v=test2json, which marks the lines of
 // package testing itself. It shows how each test ended, and returns what was printed outside of tests.
-func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside []string, err error) {
+func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside string) {
 	var noTest Outcome
 	current := &noTest
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadString('\n')
-		if line == "" && err == io.EOF {
-			return noTest.Output, nil
-		}
-		if line == "" {
-			return noTest.Output, err
+		if err != nil && line == "" { // a test that hasn't ended so far has failed
+			return noTest.Output
 		}
 		// What precedes the mark is output without a line end.
 		output, mark, marked := strings.Cut(strings.TrimRight(line, "\r\n"), "\x16")
 		if output != "" || !marked {
-			current.Output = append(current.Output, output)
+			current.Output += output + "\n"
 		}
 		m := change.FindStringSubmatch(mark)
 		if m == nil {
@@ -219,16 +216,11 @@ func (o Outcomes) endedBefore(pattern string) (names []string) {
 
 // seen is the output of tests in one line, after the name of the first.
 func (o Outcomes) seen(tests []string) string {
-	var words []string
+	output := ""
 	for _, test := range tests {
-		for _, line := range o[test].Output {
-			words = append(words, strings.Fields(line)...)
-		}
+		output += o[test].Output
 	}
-	if len(words) == 0 {
-		words = []string{"no output"}
-	}
-	return tests[0] + ": " + strings.Join(words, " ")
+	return tests[0] + ": " + cmp.Or(strings.Join(strings.Fields(output), " "), "no output")
 }
 
 // write writes the report: its head, and a line for each row.
