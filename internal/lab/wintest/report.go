@@ -238,15 +238,11 @@ func (r Report) write(w io.Writer) error {
 func readReport(from io.Reader) (r Report, err error) {
 	decoder := json.NewDecoder(from)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r.Head); err != nil {
-		return r, fmt.Errorf("the head of the report: %w", err)
-	}
-	for decoder.More() {
+	err = decoder.Decode(&r.Head)
+	for err == nil && decoder.More() {
 		var line Line
-		if err := decoder.Decode(&line); err != nil {
-			return r, fmt.Errorf("line %d of the report: %w", len(r.Lines)+2, err)
-		}
+		err = decoder.Decode(&line)
 		r.Lines = append(r.Lines, line)
 	}
-	return r, nil
+	return r, err
 }
