@@ -54,9 +54,9 @@ func newDaemons(ctx context.Context, o options, log *slog.Logger, node *openedNo
 		c.Interceptors = []grpc.UnaryServerInterceptor{metrics.CountCalls(c.Driver)}
 		c.StreamInterceptors = []grpc.StreamServerInterceptor{metrics.CountStreams(c.Driver)}
 		c.GracePeriod = o.gracePeriod
-		var served *daemon.Daemon
-		if served, err = daemon.New(c); err == nil {
-			all = append(all, servedDriver{c.Driver, served})
+		var added *daemon.Daemon
+		if added, err = daemon.New(c); err == nil {
+			all = append(all, servedDriver{c.Driver, added})
 		}
 	}
 	ofNode := daemon.Config{Operations: node.operations, Control: node.control, MaxCalls: o.maxCalls}
@@ -84,10 +84,10 @@ func (all daemons) serve(ctx context.Context) error {
 	defer stop()
 	errs := make([]error, len(all))
 	var serving sync.WaitGroup
-	for i, driver := range all {
+	for i, served := range all {
 		serving.Go(func() {
 			defer stop()
-			errs[i] = driver.Serve(ctx)
+			errs[i] = served.Serve(ctx)
 		})
 	}
 	serving.Wait()
@@ -98,8 +98,8 @@ func (all daemons) serve(ctx context.Context) error {
 func (all daemons) drain(ctx context.Context, lasts time.Duration) (running int) {
 	counts := make([]int, len(all))
 	var draining sync.WaitGroup
-	for i, driver := range all {
-		draining.Go(func() { counts[i] = driver.Drain(ctx, lasts) })
+	for i, served := range all {
+		draining.Go(func() { counts[i] = served.Drain(ctx, lasts) })
 	}
 	draining.Wait()
 	for _, n := range counts {
@@ -110,10 +110,10 @@ func (all daemons) drain(ctx context.Context, lasts time.Duration) (running int)
 
 // readiness is exporter.Readiness: the daemon is ready if all drivers' calls are taken.
 func (all daemons) readiness() (missing string, err error) {
-	for _, driver := range all {
-		one, err := driver.Readiness()
-		if err != nil && driver.driver != "" {
-			err = fmt.Errorf("driver %s: %w", driver.driver, err)
+	for _, served := range all {
+		one, err := served.Readiness()
+		if err != nil && served.driver != "" {
+			err = fmt.Errorf("driver %s: %w", served.driver, err)
 		}
 		if err != nil {
 			return "", err
@@ -127,16 +127,16 @@ func (all daemons) readiness() (missing string, err error) {
 
 func (all daemons) connections() (count map[string]int) {
 	count = make(map[string]int)
-	for _, driver := range all {
-		count[driver.driver] = driver.Connections()
+	for _, served := range all {
+		count[served.driver] = served.Connections()
 	}
 	return count
 }
 
 func (all daemons) calls() map[string]server.Calls {
 	calls := make(map[string]server.Calls)
-	for _, driver := range all {
-		calls[driver.driver] = driver.Calls()
+	for _, served := range all {
+		calls[served.driver] = served.Calls()
 	}
 	return calls
 }
@@ -145,10 +145,10 @@ func (all daemons) calls() map[string]server.Calls {
 // aren't, since another process has one of them.
 func (all daemons) served() (versions map[string][]string, missing []string) {
 	versions = make(map[string][]string)
-	for _, driver := range all {
-		driverVersions, without := driver.Served()
+	for _, served := range all {
+		driverVersions, driverMissing := served.Served()
 		maps.Copy(versions, driverVersions)
-		missing = append(missing, without...)
+		missing = append(missing, driverMissing...)
 	}
 	return versions, missing
 }

@@ -194,9 +194,9 @@ func TestServiceFails(t *testing.T) {
 		"metrics": {"-windows-service", "-metrics-bind-address=nowhere", "-node=simulated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A name is free again only some time after its service was removed.
+			// The manager may need a moment to free the name of a removed service, so each case has its own.
 			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%s-%d", name, os.Getpid()), program, args...)
-			// Wine answers so if the service has stopped before Wine looks at it.
+			// Wine's StartService looks at the service's state, and fails with 1053 if it has stopped already.
 			if err := s.Start(); !errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT) {
 				must(t, err)
 			}

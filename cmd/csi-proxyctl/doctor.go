@@ -95,7 +95,7 @@ func findingsReply(findings []doctor.Finding) reply {
 	return r
 }
 
-// node returns what can be asked about this node. Call done at the end.
+// node returns what can be asked about this node. Call closeNode at the end.
 func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, closeNode func() error) {
 	c := p.client(ctx)
 	n = &doctor.Node{
