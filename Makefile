@@ -282,7 +282,7 @@ bench: ## measure; only ratios within one run are comparable
 
 ##@ Write it
 
-generate: build-here ## regenerate the generated code, pages and pictures; the C side needs gcc-mingw-w64-x86-64
+generate: build-here ## regenerate the generated code and pages; the C side needs gcc-mingw-w64-x86-64
 	$(FOR_TOOLS) $(GO) -C tools run ./protogen
 	bin/csi-proxy -help 2>&1 | $(GO) run -tags reference ./cmd/csi-proxy
 	$(GO) run -tags reference ./cmd/csi-proxyctl
@@ -293,8 +293,6 @@ generate: build-here ## regenerate the generated code, pages and pictures; the C
 	$(GO) -C test/kubernetes/cluster run ./kustomize ../../../deploy
 	cp NOTICE driver/compat/csi-proxy/v2/
 	$(GO) generate ./internal/...
-	test/demo >bin/demo.txt
-	$(FOR_TOOLS) $(GO) -C tools run ./recording 'make run' <bin/demo.txt >bin/make-run.svg && mv bin/make-run.svg docs/images/
 	@if command -v x86_64-w64-mingw32-gcc >/dev/null; then $(GO) -C internal/windows/win/testdata/abi run print.go; \
 		else echo 'skipped: internal/windows/win/testdata/abi, for lack of x86_64-w64-mingw32-gcc'; fi
 
