@@ -196,7 +196,8 @@ func TestServiceFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// The manager may need a moment to free the name of a removed service, so each case has its own.
 			s := installDaemon(t, fmt.Sprintf("csi-proxy-wintest-fails-%s-%d", name, os.Getpid()), program, args...)
-			// Wine's StartService looks at the service's state, and fails with 1053 if it has stopped already.
+			// Wine's StartService looks at the service's state, and fails with 1053 if it has stopped already:
+			// service_wait_for_startup in its programs/services/services.c.
 			if err := s.Start(); !errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT) {
 				must(t, err)
 			}
