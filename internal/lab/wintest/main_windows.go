@@ -245,7 +245,7 @@ func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string,
 	err = cmd.Wait()
 	ranNone := len(ran) == 0 && !guesses // not every package has guesses
 	if ranNone || err != nil && len(ran.Failed()) == 0 {
-		text := fmt.Sprintf("the program ended with %v after %d tests\n%s", err, len(ran), outside)
+		text := fmt.Sprintf("the program ended with %v after %d tests\n%s", cmd.ProcessState, len(ran), outside)
 		ran[pkg+"."+whole] = &Outcome{"fail", text}
 	}
 	maps.Copy(o, ran)
