@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 )
 
 const kubelet = `C:\var\lib\kubelet`
@@ -26,9 +26,10 @@ func connect(tb testing.TB, socket string) *grpc.ClientConn {
 	return conn
 }
 
+// pathExists calls version 1, whose messages are those of v2alpha1.
 func pathExists(ctx context.Context, conn *grpc.ClientConn, path string) error {
-	return conn.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv1.PathExistsRequest{Path: path},
-		new(filesystemv1.PathExistsResponse))
+	return conn.Invoke(ctx, "/v1.Filesystem/PathExists", &filesystemv2alpha1.PathExistsRequest{Path: path},
+		new(filesystemv2alpha1.PathExistsResponse))
 }
 
 func timed(tb testing.TB, f func() error) time.Duration {

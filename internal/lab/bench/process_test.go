@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
 
-	filesystemv1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
+	filesystemv2alpha1 "github.com/csi-proxy/csi-proxy/api/filesystem/v2alpha1"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 )
@@ -82,8 +82,8 @@ func BenchmarkPathExists(b *testing.B) {
 	defer stopBare()
 
 	conn := connect(b, filepath.Join(dir, "csi-proxy-filesystem-v1.sock"))
-	must(b, conn.Invoke(b.Context(), "/v1.Filesystem/Mkdir", &filesystemv1.MkdirRequest{Path: path},
-		new(filesystemv1.MkdirResponse)))
+	must(b, conn.Invoke(b.Context(), "/v1.Filesystem/Mkdir", &filesystemv2alpha1.MkdirRequest{Path: path},
+		new(filesystemv2alpha1.MkdirResponse)))
 	exists := func() error { return pathExists(b.Context(), conn, path) }
 	health := healthgrpc.NewHealthClient(connect(b, socket))
 	_, err := health.Check(b.Context(), new(healthgrpc.HealthCheckRequest), grpc.WaitForReady(true))
