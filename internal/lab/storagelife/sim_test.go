@@ -8,6 +8,7 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/test/bufconn"
 
@@ -34,7 +35,8 @@ func TestLife(t *testing.T) {
 }
 
 func simulated(t *testing.T) testNode {
-	sys := simtest.Open(t, winsim.Delays{})
+	// A moment, so that it is seen what Windows does by itself later: a copy is online before it goes offline.
+	sys := simtest.Open(t, winsim.Delays{VolumeArrival: 10 * time.Millisecond})
 	ops, err := nodeops.New(sys, nodeops.Options{})
 	simtest.Must(t, err)
 	listeners := map[string]*bufconn.Listener{}
