@@ -400,7 +400,8 @@ func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAtt
 		if attempt == 2 || mask&win.DiskReadOnly == 0 {
 			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
 			return cmp.Or(d.refuseCollision(ctx, h, layout), csiproxy.Errorf(csiproxy.ErrUnavailable,
-				"Windows accepted the request, but the disk is still offline or read-only; try again"))
+				"Windows accepted the request, but the disk is still offline or read-only; try again, and if it stays so, "+
+					"see whether it is a copy of a disk that is online"))
 		}
 	}
 	d.options.Logger.Info("disk brought online", "disk", h.Number,
