@@ -8,10 +8,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +85,7 @@ func readDrivers(path string) (file driversFile, _ error) {
 	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))) // as PowerShell writes it
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
-		return file, err
+		return file, explainJSON(data, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return file, fmt.Errorf("there is more than one JSON object in it")
@@ -97,6 +99,26 @@ func readDrivers(path string) (file driversFile, _ error) {
 		}
 	}
 	return file, nil
+}
+
+// explainJSON says what is wrong with JSON, and where, without Go's types.
+func explainJSON(data []byte, err error) error {
+	line := func(offset int64) int { return 1 + bytes.Count(data[:min(int(offset), len(data))], []byte("\n")) }
+	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "an object", reflect.String: "a text", reflect.Bool: "true or false"}
+	var syntax *json.SyntaxError
+	var other *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty; it must be a JSON object")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it isn't JSON: it ends too soon")
+	case errors.As(err, &syntax):
+		return fmt.Errorf("line %d: it isn't JSON: %w", line(syntax.Offset), err)
+	case errors.As(err, &other):
+		return fmt.Errorf("line %d: %s must be %s, not JSON's %s", line(other.Offset), cmp.Or(other.Field, "the file"),
+			cmp.Or(kinds[other.Type.Kind()], "a whole number, 0 or more"), other.Value)
+	}
+	return err
 }
 
 // maxPipeName is how long Windows lets the name of a pipe be, without \\.\pipe\.
@@ -128,6 +150,9 @@ func (d *driverEntry) complete() error {
 		if len(d.ISCSIPortals) > 0 {
 			d.Groups = append(d.Groups, "iscsi")
 		}
+	}
+	if len(d.Groups) == 0 {
+		return fmt.Errorf("groups is empty, and would leave it no endpoint")
 	}
 	for _, group := range d.Groups {
 		if !slices.Contains(api.Groups(), group) {
@@ -197,24 +222,30 @@ func (d driverEntry) operations(all nodeops.Operations) (own rpc.Operations) {
 // servesAll reports whether the published endpoints are served, at which every driver has the whole node.
 func (o *options) servesAll() bool { return len(o.drivers.Drivers) == 0 || o.drivers.SharedEndpoints }
 
-// loadDrivers reads the file of -drivers, if there is one, into the options.
+// loadDrivers reads the file of -drivers, if there is one, into the options, and checks it.
 func (o *options) loadDrivers() (err error) {
 	if o.driversPath == "" {
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
+		}
+	}()
 	if o.drivers, err = readDrivers(o.driversPath); err != nil {
-		return fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
+		return err
 	}
 	for i, driver := range o.drivers.Drivers {
 		own, err := driver.scope()
 		if err != nil {
-			return fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
+			return err
 		}
 		o.ofDrivers = append(o.ofDrivers, own)
 		o.drivers.Drivers[i].PipeSecurity = cmp.Or(driver.PipeSecurity, o.pipeSecurity)
 		o.drivers.Drivers[i].MaxCalls = cmp.Or(driver.MaxCalls, o.maxCalls, server.DefaultMaxCalls)
 	}
-	return nil
+	_, err = nodeops.New(nil, o.Options, o.ofDrivers...) // which asks the node nothing yet
+	return err
 }
 
 // changedDrivers compares the file of -drivers with what the daemon has read when it started. If they differ,
@@ -225,11 +256,7 @@ func (o options) changedDrivers() (difference string, wrong error) {
 	}
 	next := o
 	next.ofDrivers = nil
-	err := next.loadDrivers()
-	if err == nil {
-		_, err = nodeops.New(nil, next.Options, next.ofDrivers...) // which asks the node nothing yet
-	}
-	switch {
+	switch err := next.loadDrivers(); {
 	case err != nil:
 		return "the daemon can't start again with its file of drivers: " + err.Error(), err
 	case next.drivers.Sum != o.drivers.Sum:

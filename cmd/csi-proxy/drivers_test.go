@@ -95,12 +95,16 @@ func TestDriversFileFaults(t *testing.T) {
 		return `{"drivers": [{"name": "a.example.com", ` + a + `}, {"name": "b.example.com", ` + b + `}]}`
 	}
 	for text, want := range map[string]string{
-		``:                                "EOF",
-		`[]`:                              "cannot unmarshal array",
+		``:                                "it is empty",
+		`[]`:                              "line 1: the file must be an object, not JSON's array",
+		"{\n\"drivers\": {}}":             "line 2: drivers must be a list, not JSON's object",
+		"drivers:\n- name: a":             "line 1: it isn't JSON: invalid character 'd'",
+		"{\n\"drivers\": [],\n}":          "line 3: it isn't JSON: invalid character '}'",
+		`{"drivers": [`:                   "it isn't JSON: it ends too soon",
 		`{}`:                              "it names no driver",
 		`{"drivers": []}`:                 "it names no driver",
 		named(`, "disk": []`):             `unknown field "disk"`,
-		named(`, "disks": [{"bus": 17}]`): "cannot unmarshal number",
+		named(`, "disks": [{"bus": 17}]`): "line 1: drivers.disks.bus must be a text, not JSON's number",
 		named(``) + `{}`:                  "there is more than one JSON object in it",
 		named(``) + `]`:                   "there is more than one JSON object in it",
 		`{"drivers": [{"disks": []}]}`:    `driver "": the name must be that of the CSIDriver`,
@@ -110,6 +114,14 @@ func TestDriversFileFaults(t *testing.T) {
 		`{"drivers": [{"name": "administrators"}]}`:                               `driver "administrators": the name is taken`,
 		`{"drivers": [{"name": "` + strings.Repeat("a", 250) + `"}]}`:             "the name is too long for the name of a pipe",
 		named(`, "groups": ["disks"]`):                                            `driver "a.example.com": there is no group "disks"; did you mean disk?`,
+		named(`, "groups": []`):                                                   `driver "a.example.com": groups is empty`,
+		named(`, "disks": [{"bus": "nvm"}]`):                                      `driver a.example.com: there is no bus nvm; there are 1394, ATA,`,
+		named(`, "disks": [{"serialNumber": "v*1"}]`):                             "v*1: a * stands for any rest, and only at the end",
+		named(`, "disks": [{"iscsiTarget": "**"}]`):                               "a pattern for disks is empty",
+		named(`, "disks": [{"adapter": -1}]`):                                     "drivers.disks.adapter must be a whole number, 0 or more, not JSON's number -1",
+		named(`, "smbServers": ["*.example.com"]`):                                "driver a.example.com: *.example.com isn't a server",
+		named(`, "smbServers": ["\\\\files\\data"]`):                              `isn't a server, as files.example.com, nor the end of several`,
+		named(`, "smbServers": ["..example.com"]`):                                "..example.com isn't a server",
 		named(`, "groups": ["sim"]`):                                              `there is no group "sim"`,
 		named(`, "maxCalls": -1`):                                                 "maxCalls is negative",
 		named(`, "disks": [{}]`):                                                  "a pattern for disks is empty, and would fit all of them",
@@ -121,7 +133,7 @@ func TestDriversFileFaults(t *testing.T) {
 		named(`, "iscsiPortals": [":3260"]`):                                      "the address of a portal is empty",
 		named(`, "iscsiPortals": ["10.0.0.1:x"]`):                                 `portal "10.0.0.1:x": the port is no number from 1 to 65535`,
 		named(`, "iscsiPortals": ["10.0.0.1:65536"]`):                             `portal "10.0.0.1:65536": the port is no number from 1 to 65535`,
-		named(`, "directories": ["D:\\data"]`):                                    `D:\data`,
+		named(`, "directories": ["D:\\data"]`):                                    `driver a.example.com: allow directory D:\data`,
 		named(`, "directories": ["C:\\var\\lib\\kubelet\\..\\.."]`):               `kubelet\..\..`,
 		named(`, "directories": ["C:\\var\\lib\\kubelet-other\\data"]`):           "the path is not inside of",
 		two(`"smbServers": ["files"]`, `"smbServers": ["FILES"]`):                 "driver a.example.com: its servers include FILES of driver b.example.com",
@@ -138,6 +150,8 @@ func TestDriversFileFaults(t *testing.T) {
 		err = o.check()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.200s: %v, want %s", text, err, want)
+		} else if !strings.HasPrefix(err.Error(), "-drivers=") {
+			t.Errorf("%.200s: the file isn't named: %v", text, err)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "none")

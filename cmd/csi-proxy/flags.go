@@ -122,10 +122,15 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			o.VolumeWriters = append(o.VolumeWriters, writer)
 			return nil
 		})
-	flags.StringVar(&o.driversPath, "drivers", "",
-		"the `file` that names the node's drivers: each gets endpoints of its own, at which it sees and touches\n"+
-			"only what is its; the published endpoints, at which every driver has the whole node, are off\n"+
-			"then, unless the file says otherwise")
+	flags.Func("drivers", "the `file` that names the node's drivers: each gets endpoints of its own, at which it sees and touches\n"+
+		"only what is its; the published endpoints, at which every driver has the whole node, are off\n"+
+		"then, unless the file says otherwise", func(path string) error {
+		if path == "" {
+			return errors.New("it must not be empty")
+		}
+		o.driversPath = path
+		return nil
+	})
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
@@ -248,10 +253,10 @@ func (o *options) check() error {
 				o.metricsAddress)
 		}
 	}
-	if err := o.loadDrivers(); err != nil {
+	if _, err := nodeops.New(nil, o.Options); err != nil { // which asks the node nothing yet
 		return err
 	}
-	if _, err := nodeops.New(nil, o.Options, o.ofDrivers...); err != nil { // which asks the node nothing yet
+	if err := o.loadDrivers(); err != nil {
 		return err
 	}
 	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {

@@ -174,7 +174,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", driver.Name))
 		own, paths, err := ofDriver(driver, table.Of(driver.Driver, calls), o, tasks)
 		if err != nil {
-			return nil, err
+			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
 		}
 		n.ofOwn = append(n.ofOwn, calls)
 		for _, other := range others {

@@ -5,6 +5,7 @@ package opendisk
 
 import (
 	"fmt"
+	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -19,6 +20,15 @@ var buses = map[win.BusType]csiproxy.Bus{
 	10: csiproxy.BusSAS, 11: csiproxy.BusSATA, 12: "SD", 13: "MMC", 14: "Virtual", 15: csiproxy.BusFile,
 	16: "Storage Spaces",
 	17: csiproxy.BusNVMe, 18: "SCM", 19: "UFS",
+}
+
+// BusNames returns the names of all buses.
+func BusNames() (names []string) {
+	for _, name := range buses {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Bus names the bus of a disk.

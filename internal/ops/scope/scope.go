@@ -74,16 +74,54 @@ func (p DiskPattern) isZero() bool {
 		!slices.ContainsFunc(texts, func(text string) bool { return strings.Trim(text, " *") != "" })
 }
 
+// validate returns csiproxy.ErrInvalidArgument, with the reason, for a pattern that fits all disks, or can't fit any.
+func (p DiskPattern) validate() error {
+	if p.isZero() {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a pattern for disks is empty, and would fit all of them")
+	}
+	isBus := func(name string) bool { return strings.EqualFold(name, string(p.Bus)) }
+	if names := opendisk.BusNames(); p.Bus != "" && !slices.ContainsFunc(names, isBus) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "there is no bus %s; there are %s", quote.Text(string(p.Bus)),
+			strings.Join(names, ", "))
+	}
+	for _, text := range []string{p.Vendor, p.Product, p.SerialNumber, p.Target} {
+		if strings.Contains(strings.TrimSuffix(strings.TrimSpace(text), "*"), "*") {
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: a * stands for any rest, and only at the end", quote.Text(text))
+		}
+	}
+	return nil
+}
+
+// validateServer returns csiproxy.ErrInvalidArgument, with the reason, for what can't be the name of an SMB server, or
+// the end of such names.
+func validateServer(server string) error {
+	name := strings.TrimPrefix(server, ".")
+	if name == "" {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
+	}
+	if err := unc.CheckServer(name); err != nil {
+		return &csiproxy.Error{Detail: quote.Text(server) + " isn't a server, as files.example.com, nor the end of several, as " +
+			".example.com", Err: err}
+	}
+	return nil
+}
+
 // validate returns csiproxy.ErrInvalidArgument, with the reason, for a driver that can't be told from others.
 func (d Driver) validate() error {
-	switch {
-	case d.Name == "":
+	if d.Name == "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a driver has no name")
-	case slices.ContainsFunc(d.Disks, DiskPattern.isZero):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a pattern for disks is empty, and would fit all of them")
-	case slices.Contains(d.Servers, "") || slices.Contains(d.Servers, "."):
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
-	case slices.ContainsFunc(d.Portals, func(p csiproxy.ISCSIPortal) bool { return p.Address == "" }):
+	}
+	for _, pattern := range d.Disks {
+		if err := pattern.validate(); err != nil {
+			return err
+		}
+	}
+	for _, server := range d.Servers {
+		if err := validateServer(server); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(d.Portals, func(p csiproxy.ISCSIPortal) bool { return p.Address == "" }) {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address of a portal is empty")
 	}
 	return nil
@@ -218,7 +256,7 @@ func (a asked) is(driver Driver) bool {
 }
 
 func (a asked) fits(p DiskPattern) bool {
-	return (p.Bus == "" || opendisk.Bus(a.Descriptor.BusType) == p.Bus) &&
+	return (p.Bus == "" || strings.EqualFold(string(opendisk.Bus(a.Descriptor.BusType)), string(p.Bus))) &&
 		fitsInquiry(p.Vendor, a.Descriptor.VendorID, 8) && fitsInquiry(p.Product, a.Descriptor.ProductID, 16) &&
 		fitsText(p.SerialNumber, a.Descriptor.SerialNumber) && fitsText(p.Target, a.target) &&
 		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)

@@ -57,7 +57,7 @@ func Parse(path string) (Path, error) {
 		return Path{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, `the remote path is not of the form \\server\share`)
 	}
 	p := Path{winname.Lower(names[0]), names[1], names[2:]}
-	if err := checkServer(names[0]); err != nil {
+	if err := CheckServer(names[0]); err != nil {
 		return Path{}, err
 	}
 	if slices.Contains(notFiles, winname.Lower(p.share)) {
@@ -82,8 +82,9 @@ func Parse(path string) (Path, error) {
 // https://learn.microsoft.com/windows/win32/ipc/mailslot-names
 var notFiles = []string{"ipc$", "pipe", "mailslot"}
 
-// checkServer also keeps out \\?\ and \\.\, and server@port, which is WebDAV.
-func checkServer(server string) error {
+// CheckServer returns csiproxy.ErrInvalidArgument for what isn't the name of a server. It also keeps out \\?\ and \\.\, and
+// server@port, which is WebDAV.
+func CheckServer(server string) error {
 	if len(server) > maxServer {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of the server is longer than %d characters", maxServer)
 	}
