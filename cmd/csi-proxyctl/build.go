@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -16,9 +17,17 @@ import (
 // -ldflags "-X main.version=v1.2.3 -X main.commit=0123abc".
 var version, commit string
 
-// currentBuild describes the build of this program, from the linker's values or, if
+// build is a build of this program.
+type build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// currentBuild returns the build of this program, from the linker's values or, if
 // they are empty, from what the go command recorded.
-func currentBuild() string {
+func currentBuild() build {
 	version, commit := version, commit
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = cmp.Or(version, info.Main.Version)
@@ -28,20 +37,16 @@ func currentBuild() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, commit %s, %s, %s/%s", cmp.Or(version, "unknown"), cmp.Or(commit, "unknown"),
-		runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return build{cmp.Or(version, "unknown"), cmp.Or(commit, "unknown"), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+func (b build) String() string {
+	return fmt.Sprintf("%s, commit %s, %s, %s", b.Version, b.Commit, b.Go, b.Platform)
 }
 
 // version is what --version prints, where people look for a command.
 func (p *program) version() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Say which csi-proxyctl this is",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			p.started = true
-			_, err := fmt.Fprintln(p.stdout, "csi-proxyctl", currentBuild())
-			return err
-		},
-	}
+	return p.leaf("version", "Say which csi-proxyctl this is", func(context.Context, []string) (reply, error) {
+		return line(currentBuild(), "csi-proxyctl "+currentBuild().String()), nil
+	})
 }

@@ -24,7 +24,10 @@ func (p *program) doctor() *cobra.Command {
 	var kubeletPath string
 	c := p.leaf("doctor", "Say what is wrong on this node, and what to do",
 		func(ctx context.Context, _ []string) (r reply, err error) {
-			n, closeNode := p.node(ctx, kubeletPath)
+			n, closeNode, err := p.node(ctx, kubeletPath)
+			if err != nil {
+				return reply{}, err
+			}
 			defer func() { err = errors.Join(err, closeNode()) }()
 			findings := doctor.Examine(ctx, n)
 			if err := interrupted(ctx); err != nil {
@@ -96,7 +99,10 @@ func findingsReply(findings []doctor.Finding) reply {
 }
 
 // node returns what can be asked about this node. Call closeNode at the end.
-func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, closeNode func() error) {
+func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, closeNode func() error, _ error) {
+	if p.driver != "" { // its endpoints lack most of what is examined
+		return nil, nil, usageError{errors.New("--driver: this looks at the whole node")}
+	}
 	c := p.client(ctx)
 	n = &doctor.Node{
 		System: runtime.GOOS,
@@ -116,7 +122,7 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 		n.KubeletPath = serviceKubeletPath(ctx, n)
 	}
 	addWindows(n)
-	return n, c.Close
+	return n, c.Close, nil
 }
 
 // serviceKubeletPath returns the kubelet directory that the service's flags name, else the

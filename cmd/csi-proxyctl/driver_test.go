@@ -48,10 +48,19 @@ func TestDriverFlag(t *testing.T) {
 			t.Errorf("%s: %s", args, &stdout)
 		}
 	}
-	var stdout, stderr strings.Builder
-	if code := run(t.Context(), []string{"--endpoint-dir", dir, "--driver", "other.example.com", "disk", "list"}, strings.NewReader(""), &stdout,
-		&stderr); code == 0 {
-		t.Errorf("a driver without endpoints has %s", &stdout)
+	for args, want := range map[string]string{
+		"--driver other.example.com disk list":   "the daemon runs, so see whether its file of drivers has other.example.com",
+		"--driver " + driver + " doctor":         "--driver: this looks at the whole node",
+		"--driver " + driver + " support-bundle": "--driver: this looks at the whole node",
+		"--driver " + driver + " storage stage C:\\var\\lib\\kubelet\\plugins\\" + driver + "\\a --disk 9 --wait 1ms": "no disk has the number 9, after 1ms; driver " + driver +
+			", by its patterns in the file of drivers, has disk 1",
+		"--driver " + driver + " disk stats 9": "there is no disk 9; driver " + driver + ", by its patterns in the file of drivers, has disk 1",
+	} {
+		var stdout, stderr strings.Builder
+		if code := run(t.Context(), append([]string{"--endpoint-dir", dir}, strings.Fields(args)...), strings.NewReader(""), &stdout, &stderr); code == 0 ||
+			!strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d: %s%s", args, code, &stdout, &stderr)
+		}
 	}
 }
 

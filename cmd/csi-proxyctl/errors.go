@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
@@ -91,7 +93,7 @@ var adviceByNumber = map[uint32]string{
 }
 
 // advice says what to do about an error whose text doesn't say it; empty if nothing is known.
-func advice(err error) string {
+func (p *program) advice(ctx context.Context, err error) string {
 	number, _ := csiproxy.WindowsErrorOf(err)
 	if text, ok := adviceByNumber[number]; ok {
 		return text
@@ -100,24 +102,27 @@ func advice(err error) string {
 	if e := new(csiproxy.Error); errors.As(err, &e) {
 		object = e.Object
 	}
+	noEndpoint := statusOf(err).Code() == codes.Unavailable && number == 0 && strings.Contains(err.Error(), " API: no endpoint ")
 	switch code := statusOf(err).Code(); {
-	case code == codes.Unavailable && number == 0 && strings.Contains(err.Error(), " API: no endpoint "):
+	case noEndpoint && p.driver != "" && (p.serves(ctx, "") || p.serves(ctx, admin.Driver)):
+		return "the daemon runs, so see whether its file of drivers has " + p.driver + ", with this group of the API"
+	case noEndpoint:
 		return "csi-proxyctl doctor says why"
 	case code == codes.DeadlineExceeded:
 		return "--timeout allows more time; csi-proxyctl doctor says what doesn't answer"
 	case code == codes.NotFound && strings.HasPrefix(object, "volume "):
 		return "csi-proxyctl volume list DISK lists the volumes of a disk"
-	case code == codes.NotFound && strings.HasPrefix(object, "disk ") && !strings.Contains(err.Error(), "the node has"):
+	case code == codes.NotFound && strings.HasPrefix(object, "disk ") && !strings.Contains(err.Error(), "; the node has") && !strings.Contains(err.Error(), ", has "):
 		return "csi-proxyctl disk list lists the disks"
 	}
 	return ""
 }
 
 // printError prints an error as one line, in text with what to do about it.
-func (p *program) printError(err error) {
+func (p *program) printError(ctx context.Context, err error) {
 	if p.format == formatText {
 		text := err.Error()
-		if next := advice(err); next != "" {
+		if next := p.advice(ctx, err); next != "" {
 			text += "; " + next
 		}
 		fmt.Fprintf(p.stderr, "csi-proxyctl: %s\n", quote.Terminal(text))

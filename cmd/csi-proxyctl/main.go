@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = usageError{err}
 	}
 	if err != nil {
-		p.printError(err)
+		p.printError(ctx, err)
 	}
 	return exitCode(err)
 }
@@ -113,7 +113,7 @@ on standard error.
 
 Exit codes:
 ` + exitCodeHelp()
-	root.Version = currentBuild()
+	root.Version = currentBuild().String()
 	root.SetVersionTemplate("csi-proxyctl {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true // they take several lines
@@ -277,16 +277,15 @@ func explainFlag(cmd *cobra.Command, err error) error {
 // only drivers have some, of the administrators'.
 func (p *program) client(ctx context.Context) *client.Client {
 	driver := p.driver
-	if driver == "" {
-		held := func(driver string) bool {
-			name := api.DriverEndpointName(driver, "disk", "v1")
-			return pipe.Held(ctx, pipe.Address(p.endpointDir, name)) != nil
-		}
-		if !held("") && held(admin.Driver) {
-			driver = admin.Driver
-		}
+	if driver == "" && !p.serves(ctx, "") && p.serves(ctx, admin.Driver) {
+		driver = admin.Driver
 	}
 	return p.clientOf(driver)
+}
+
+// serves reports whether a daemon has endpoints of a driver, "" for the published ones, that has the group disk.
+func (p *program) serves(ctx context.Context, driver string) bool {
+	return pipe.Held(ctx, pipe.Address(p.endpointDir, api.DriverEndpointName(driver, "disk", "v1"))) != nil
 }
 
 // clientOf returns a client of the endpoints of a driver, "" for the published ones.

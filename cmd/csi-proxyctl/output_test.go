@@ -26,7 +26,7 @@ func TestNoControlSequences(t *testing.T) {
 		warnings: []string{evil},
 	})
 	must(t, err)
-	p.printError(&csiproxy.Error{Detail: evil})
+	p.printError(t.Context(), &csiproxy.Error{Detail: evil})
 	if lines := strings.Count(out.String(), "\n"); lines != 2 {
 		t.Errorf("the table %q has %d lines, want 2", out.String(), lines)
 	}

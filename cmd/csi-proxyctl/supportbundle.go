@@ -33,10 +33,13 @@ func (p *program) supportBundle() *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			n, closeNode := p.node(ctx, kubeletPath)
+			n, closeNode, err := p.node(ctx, kubeletPath)
+			if err != nil {
+				return reply{}, err
+			}
 			defer func() { err = errors.Join(err, closeNode()) }()
 			b := doctor.Bundle{
-				Program: "csi-proxyctl " + currentBuild(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
+				Program: "csi-proxyctl " + currentBuild().String(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
 				LogBytes: bundledLogBytes, SerialNumbers: serialNumbers,
 				Page: func(ctx context.Context, page string) (string, error) { return admin.Get(ctx, p.endpointDir, page) },
 			}

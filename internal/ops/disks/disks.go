@@ -116,6 +116,14 @@ func (d *Disks) Of(driver string, sys System, locks *locks.Locker, log *slog.Log
 	return &Disks{sys: sys, options: o, driver: driver, node: d.node}
 }
 
+// Owner says in errors whose disks these are: "the node", or a driver.
+func (d *Disks) Owner() string {
+	if d.driver == "" {
+		return "the node"
+	}
+	return "driver " + d.driver + ", by its patterns in the file of drivers,"
+}
+
 // Node returns all disks of the node.
 func (d *Disks) Node() *Disks { return d.node }
 
@@ -148,7 +156,7 @@ func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error
 			return err
 		}
 	}
-	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; the node has %s", n, enumerate(numbers)), Err: err}
+	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; %s has %s", n, d.Owner(), enumerate(numbers)), Err: err}
 }
 
 // enumerate names disks in a sentence: "no disks", "disk 0", "disks 0, 1 and 2".
