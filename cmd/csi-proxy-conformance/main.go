@@ -169,6 +169,12 @@ func parseFlags(args []string, stdout io.Writer) (s settings, err error) {
 		line, _, _ := strings.Cut(string(text), "\n")
 		*value = csiproxy.NewSecret(strings.TrimSuffix(line, "\r"))
 	}
+	switch {
+	case len(s.Chosen()) == 0:
+		return s, errors.New("--run, --group, --version: no check matches all of them")
+	case s.Share != "" && s.ShareUsername == "":
+		return s, errors.New("--share: it needs --share-username and --share-password-file")
+	}
 	if *plant {
 		s.Node = newPlanter(s.endpointDir)
 	}

@@ -56,6 +56,8 @@ func TestProgram(t *testing.T) {
 				`^filesystem.rmdir-mount-point/v1beta1 +not applicable +it needs a disk .* --disk$.*` +
 				`^\d+ passed, 0 failed, 0 known difference, 3 not applicable$`,
 			errs: `(?m)^1/\d+ filesystem.served/v1beta1: passed$`},
+		{name: "nothing chosen", args: []string{"--group", "disk", "--version", "v2alpha1"}, code: 2, errs: "no check matches all of them"},
+		{name: "no user", args: []string{"--share", `\\nas\data`}, code: 2, errs: "it needs --share-username"},
 		{name: "not confirmed", args: []string{"--disk", "expendable", "--run", "disk.partition"}, code: 2,
 			errs: "confirm that with --erase-disks"},
 		{name: "no such disk", args: []string{"--disk", "other", "--erase-disks", "--run", "disk.partition"}, code: 2},
