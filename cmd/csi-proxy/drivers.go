@@ -82,13 +82,16 @@ func readDrivers(path string) (file driversFile, _ error) {
 		return file, fmt.Errorf("it is longer than %d bytes", maxDriversFile)
 	}
 	file.Sum = sha256.Sum256(data)
-	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))) // as PowerShell writes it
+	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, utf8BOM)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
 		return file, explainJSON(data, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return file, fmt.Errorf("there is more than one JSON object in it")
+	}
+	if err := checkKeys(json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, utf8BOM)))); err != nil {
+		return file, err
 	}
 	if len(file.Drivers) == 0 {
 		return file, fmt.Errorf("it names no driver")
@@ -99,6 +102,37 @@ func readDrivers(path string) (file driversFile, _ error) {
 		}
 	}
 	return file, nil
+}
+
+// utf8BOM is what PowerShell writes before a text.
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// checkKeys returns an error for valid JSON in which an object has a key twice, in whatever case: encoding/json mixes
+// the two values, so that one driver would get what is another's.
+func checkKeys(decoder *json.Decoder) error {
+	token, err := decoder.Token()
+	if err != nil || token != json.Delim('{') && token != json.Delim('[') {
+		return err
+	}
+	keys := map[string]bool{}
+	for decoder.More() {
+		if token == json.Delim('{') {
+			key, err := decoder.Token()
+			if err != nil {
+				return err
+			}
+			name := strings.ToLower(fmt.Sprint(key))
+			if keys[name] {
+				return fmt.Errorf("an object has the key %q twice", key)
+			}
+			keys[name] = true
+		}
+		if err := checkKeys(decoder); err != nil {
+			return err
+		}
+	}
+	_, err = decoder.Token() // the end
+	return err
 }
 
 // explainJSON says what is wrong with JSON, and where, without Go's types.
@@ -135,7 +169,7 @@ func (d *driverEntry) complete() error {
 	switch {
 	case d.Name == "" || strings.ContainsFunc(d.Name, func(r rune) bool { return !isNamePart(r) }):
 		return fmt.Errorf("the name must be that of the CSIDriver, of letters, digits, dots and hyphens")
-	case d.Name == admin.Driver:
+	case strings.EqualFold(d.Name, admin.Driver): // as Windows compares the names of pipes
 		return fmt.Errorf("the name is taken")
 	case len(api.DriverEndpointName(d.Name, "filesystem", "v1alpha1")) > maxPipeName:
 		return fmt.Errorf("the name is too long for the name of a pipe")
