@@ -266,7 +266,7 @@ func (a asked) fits(p DiskPattern) bool {
 // Windows may give more.
 func fitsInquiry(pattern, text string, room int) bool {
 	pattern, text = strings.TrimSpace(pattern), strings.TrimSpace(text)
-	return fitsText(pattern, text) || len(text) == room && len(pattern) > room && fitsText(pattern[:room], text)
+	return fitsText(pattern, text) || len(pattern) > room && fitsText(strings.TrimSpace(pattern[:room]), text)
 }
 
 // fitsText reports whether a text fits a pattern, which fits all if it is empty.

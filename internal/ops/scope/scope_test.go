@@ -39,6 +39,7 @@ func TestDiskPattern(t *testing.T) {
 		{"a product that was cut", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon Elastic B"), true},
 		{"a product that wasn't", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon Elastic Block Store"), true},
 		{"another product of 16 characters", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon Elastic C"), false},
+		{"a product cut at a blank", DiskPattern{Product: "Amazon EC2 NVMe Instance Storage"}, disk("NVMe", "Amazon EC2 NVMe "), true},
 		{"a shorter product", DiskPattern{Product: "Amazon Elastic Block Store"}, disk("NVMe", "Amazon"), false},
 	} {
 		if got := test.disk.fits(test.pattern); got != test.fits {
