@@ -4,6 +4,7 @@
 package pathpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -54,7 +55,7 @@ func (e Entry) MakeSymlink(ctx context.Context, target string, file bool, same f
 	if err := e.CheckReplaceable(); err != nil {
 		return false, err
 	}
-	if err := e.checkLinkTarget(target); err != nil {
+	if err := cmp.Or(e.checkCreation(true), e.checkLinkTarget(target)); err != nil {
 		return false, err
 	}
 	if isUNC(target) {

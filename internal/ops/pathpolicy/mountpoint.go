@@ -22,6 +22,9 @@ import (
 // quicker. Mount first removes the entry of the access list that Unmount has left, since it
 // isn't documented whether that would stop the mount manager.
 func (f *File) Mount(ctx context.Context, volume string) error {
+	if err := f.entry.walk.policy.CheckMountPath(f.entry.path()); err != nil {
+		return err
+	}
 	if err := f.denyCreation(ctx, false); err != nil {
 		return err
 	}
@@ -45,6 +48,9 @@ func (f *File) Mount(ctx context.Context, volume string) error {
 // If the node's disk is full or write-protected, the volume is unmounted without the entry: kubelet
 // releases volumes to get room, and a full disk takes no pod's data.
 func (f *File) Unmount(ctx context.Context) error {
+	if err := f.entry.walk.policy.CheckMountPath(f.entry.path()); err != nil {
+		return err
+	}
 	if err := f.tryToDenyCreation(ctx); err != nil {
 		return err
 	}

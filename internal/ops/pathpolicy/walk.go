@@ -313,6 +313,11 @@ func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenReparsePoint | win.FileOpenForBackup
+	if o.Disposition != win.FileOpen {
+		if err := e.checkCreation(false); err != nil {
+			return nil, err
+		}
+	}
 	f, err := e.walk.hold(ctx, e, func() (win.File, error) {
 		if e.dir == nil {
 			return e.walk.sys.OpenFile(ctx, e.start.String(), o)

@@ -26,8 +26,9 @@ type territory struct {
 // publish volumes.
 //
 // Published paths name no driver: pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. So all drivers may make one.
-// One that is there is the driver's to whose directory, volume or share it leads, by the text of the link: so
-// that holds for a dangling link, too. If it leads to none of these, it is nobody's.
+// One that is there is the driver's to whose directory or share it leads, by the text of the link: so
+// that holds for a dangling link, too. If it leads to none of these, it is nobody's. So is a volume that is
+// mounted there: if it is missing, nobody can tell whose it is. Drivers mount in their own directories.
 type Territory struct {
 	// Driver is the driver's name.
 	Driver string
@@ -58,6 +59,9 @@ func (p *Policy) Within(t Territory) (*Policy, error) {
 		if err == nil && !slices.ContainsFunc(p.roots, l.inside) {
 			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
 		}
+		if err == nil && (l.inside(own.pods) || own.pods.inside(l)) {
+			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the directories of the pods are no driver's")
+		}
 		if err != nil {
 			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
 		}
@@ -80,31 +84,34 @@ func Shared(p, q *Policy) string {
 	return ""
 }
 
+// InOwnDirectory reports whether a path lies, by its text, in the own directories of the driver whose policy it is.
+func (p *Policy) InOwnDirectory(path string) bool {
+	l, err := split(path, "")
+	return err == nil && slices.ContainsFunc(p.territory.dirs, l.inside)
+}
+
 // below returns a directory further down.
 func (l location) below(names ...string) location {
 	return location{l.drive, slices.Concat(l.names, names)}
 }
 
-// has reports whether a path is the driver's by its text: in its directories, or a published path.
+// has reports whether a path is the driver's by its text: in its directories, or a published path. So is the directory
+// that has that path: csi-driver-smb asks for it, and makes it.
 func (t *territory) has(l location) bool {
-	return slices.ContainsFunc(t.dirs, l.inside) || t.isPublished(l)
+	_, isPublished := t.publishedDepth(l)
+	return isPublished || slices.ContainsFunc(t.dirs, l.inside)
 }
 
-// isPublished reports whether a path is one at which kubelet has a driver publish a volume, or below it.
-func (t *territory) isPublished(l location) bool { return t.belowPublished(l) >= 0 }
-
-// belowPublished returns how many elements a path has below one at which kubelet has a driver publish a volume; -1
-// if it isn't there.
-func (t *territory) belowPublished(l location) int {
+// publishedDepth reports whether a path is one at which kubelet has a driver publish a volume, or below it, or the directory
+// that has it, and how many elements it has below such a path: -1 for that directory.
+func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 	if !l.inside(t.pods) {
-		return -1
+		return 0, false
 	}
 	names := l.names[len(t.pods.names):] // UID, volumes, kubernetes.io~csi, VOLUME, mount
-	if len(names) < 5 || !winname.Equal(names[1], "volumes") || !winname.Equal(names[2], "kubernetes.io~csi") ||
-		!winname.Equal(names[4], "mount") {
-		return -1
-	}
-	return len(names) - 5
+	isPublished = len(names) >= 4 && winname.Equal(names[1], "volumes") && winname.Equal(names[2], "kubernetes.io~csi") &&
+		(len(names) == 4 || winname.Equal(names[4], "mount"))
+	return len(names) - 5, isPublished
 }
 
 // owns reports whether a link or mount point at a path is the driver's.
@@ -116,18 +123,42 @@ func (t *territory) owns(ctx context.Context, path Path, link Link) (bool, error
 	return reason == "", err
 }
 
-// mayOwn is owns, but true for any volume.
+// mayOwn is owns, but true for any volume in the driver's own directories.
 func (t *territory) mayOwn(path Path, link Link) bool {
-	below := t.belowPublished(path.full())
+	depth, isPublished := t.publishedDepth(path.full())
 	switch {
-	case path.volume != "" || below > 0 || !t.has(path.full()):
+	case path.volume != "" || !t.has(path.full()) || isPublished && depth != 0:
 		return false
-	case link.Kind == LinkToVolume || below < 0: // or in the driver's own directories
+	case !isPublished:
 		return true
 	case link.Kind == LinkToShare:
 		return t.share(link.Target())
 	}
-	return link.Kind == LinkInside && (link.Path.volume != "" || t.has(link.Path.full()))
+	return link.Kind == LinkInside && slices.ContainsFunc(t.dirs, link.Path.full().inside)
+}
+
+// CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if the policy is a driver's:
+// see [Territory].
+func (p *Policy) CheckMountPath(path Path) error {
+	if p.territory == nil || path.volume != "" || !path.full().inside(p.territory.pods) {
+		return nil
+	}
+	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "driver %s mounts volumes in its own directories only, and "+
+		"publishes them by links", quote.Text(p.territory.driver))
+}
+
+// checkCreation returns csiproxy.ErrPermissionDenied for what nobody could remove: below a published path that is no link,
+// and a link in the place of the directory that has such a path.
+func (e Entry) checkCreation(isLink bool) error {
+	t, path := e.walk.policy.territory, e.path()
+	if t == nil || path.volume != "" {
+		return nil
+	}
+	depth, isPublished := t.publishedDepth(path.full())
+	if isPublished && (depth > 0 || depth < 0 && isLink) {
+		return e.notOwn(t)
+	}
+	return nil
 }
 
 // HasShare reports whether the share of a UNC path is the driver's; true, if the policy isn't a driver's.
@@ -170,7 +201,7 @@ func (f *File) checkDeletion(ctx context.Context) error {
 	if t == nil || path.volume != "" {
 		return nil
 	}
-	if t.belowPublished(path.full()) > 0 {
+	if depth, isPublished := t.publishedDepth(path.full()); isPublished && depth != 0 || !t.has(path.full()) {
 		return f.entry.notOwn(t)
 	}
 	_, link, err := f.Examine(ctx)

@@ -27,7 +27,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	staged csiproxy.StagedVolume, err error) {
 	defer s.options.Runner.Done("StageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
 	// First the checks of the request that don't depend on the state of the node.
-	path, err := s.Volumes.Parse(r.StagingPath)
+	path, err := s.Volumes.ParseToMount(r.StagingPath)
 	if err != nil {
 		return staged, err
 	}

@@ -27,10 +27,19 @@ func (v *Volumes) Parse(path string) (pathpolicy.Path, error) {
 	return v.paths.Parse(strings.ReplaceAll(path, `/`, `\`), pathpolicy.MaxLongPath)
 }
 
+// ParseToMount is Parse for a path at which a volume is to be mounted.
+func (v *Volumes) ParseToMount(path string) (pathpolicy.Path, error) {
+	parsed, err := v.Parse(path)
+	if err == nil {
+		err = v.paths.CheckMountPath(parsed)
+	}
+	return parsed, err
+}
+
 // MountVolume implements [published.VolumeOperations].
 func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetPath string) (err error) {
 	defer v.options.Runner.Done("MountVolume", object(id), time.Now(), &err)
-	path, err := v.Parse(targetPath)
+	path, err := v.ParseToMount(targetPath)
 	if err != nil {
 		return errorAt(targetPath, err)
 	}

@@ -1,0 +1,117 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// A volume that is mounted at a published path is no driver's, since nobody can tell whose a missing one is. No driver
+// mounts one there.
+func TestVolumeMountedAtPublishedPath(t *testing.T) {
+	for name, happen := range map[string]func(w *tenants, d *tenant){
+		"online": func(*tenants, *tenant) {},
+		"offline": func(w *tenants, d *tenant) {
+			w.must(w.sim.SetDiskAttributes(d.number, win.SetDiskAttributes{Attributes: win.DiskOffline, Mask: win.DiskOffline}))
+		},
+		"detached": func(w *tenants, d *tenant) { w.must(w.sim.DetachDisk(d.number)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTenants(t)
+			d := w.own[red]
+			for _, one := range w.own {
+				w.begin(one)
+			}
+			w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+			for what, err := range map[string]error{
+				"MountVolume": d.Volume.MountVolume(t.Context(), d.volume, d.target),
+				"StageVolume": second(d.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+					Disk: csiproxy.Selector{Number: &d.raw}, StagingPath: d.target})),
+			} {
+				simtest.WantErrorOf(t, what, err, csiproxy.ErrPermissionDenied, "in its own directories only")
+			}
+			w.must(w.node.Volume.MountVolume(t.Context(), d.volume, d.target)) // as by the published endpoints before
+			happen(w, d)
+			before := w.state()
+			for driver, ops := range w.own {
+				for what, err := range map[string]error{
+					"Rmdir":         ops.Filesystem.Rmdir(t.Context(), d.target, true),
+					"UnmountVolume": ops.Volume.UnmountVolume(t.Context(), d.volume, d.target),
+					"UnstageVolume": second(ops.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.target})),
+				} {
+					if !errors.Is(err, csiproxy.ErrPermissionDenied) && !errors.Is(err, csiproxy.ErrNotFound) {
+						t.Errorf("%s of %s: %v", what, driver, err)
+					}
+				}
+				if driver == blue {
+					list, err := ops.Storage.ListVolumes(t.Context())
+					w.must(err)
+					if text := fmt.Sprintf("%+v", list); strings.Contains(text, string(d.volume)) || strings.Contains(text, d.target) {
+						t.Errorf("the other driver sees it: %s", text)
+					}
+					w.must(second(ops.Storage.CleanUp(t.Context(), true)))
+				}
+			}
+			simtest.Want(t, "what was changed", w.state(), before)
+			w.must(w.node.Filesystem.Rmdir(t.Context(), d.target, true)) // an administrator may
+		})
+	}
+}
+
+// Nothing can be made below a published path that is no link, where nobody could remove it, and a link to another
+// published path is nobody's.
+func TestPublishedPathStaysRemovable(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[red], w.own[blue]
+	w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+	simtest.WantErrorOf(t, "a directory below", other.Filesystem.Mkdir(t.Context(), d.target+`\x\y`), csiproxy.ErrPermissionDenied,
+		"isn't driver "+blue+"'s")
+	w.must(d.Storage.PublishVolume(t.Context(), d.staging, d.target)) // the empty directory makes way
+	chain := simtest.Kubelet + `\pods\red2\volumes\kubernetes.io~csi\pv-1\mount`
+	w.must(w.sim.MkdirAll(chain[:strings.LastIndex(chain, `\`)]))
+	w.must(w.node.Filesystem.CreateSymlink(t.Context(), d.target, chain)) // by the published endpoints
+	simtest.WantErrorOf(t, "a link to another's", other.Storage.UnpublishVolume(t.Context(), chain), csiproxy.ErrPermissionDenied, "")
+}
+
+// The directory that has a published path can be asked for, and made, as csi-driver-smb does for an inline volume. It
+// stays, with kubelet's files in it.
+func TestDirectoryOfPublishedPath(t *testing.T) {
+	w := newTenants(t)
+	d := w.own[red]
+	w.begin(d)
+	directory := simtest.Kubelet + `\pods\6a1c\volumes\kubernetes.io~csi\inline`
+	exists, err := d.Filesystem.PathExists(t.Context(), directory)
+	w.must(err)
+	simtest.Want(t, "it is there before", exists, false)
+	w.must(d.Filesystem.Mkdir(t.Context(), directory))
+	w.must(w.sim.WriteFile(directory+`\vol_data.json`, []byte("{}")))
+	before := w.state()
+	w.must(d.SMB.NewSMBGlobalMapping(t.Context(), d.share, directory+`\mount`, user))
+	w.must(d.Filesystem.Rmdir(t.Context(), directory+`\mount`, true))
+	linked := simtest.Kubelet + `\pods\6a1c\volumes\kubernetes.io~csi\linked`
+	for what, err := range map[string]error{
+		"Rmdir":               d.Filesystem.Rmdir(t.Context(), directory, false),
+		"Rmdir, force":        d.Filesystem.Rmdir(t.Context(), directory, true),
+		"UnpublishVolume":     d.Storage.UnpublishVolume(t.Context(), directory),
+		"MountVolume":         d.Volume.MountVolume(t.Context(), d.volume, linked),
+		"CreateSymlink":       d.Filesystem.CreateSymlink(t.Context(), d.staging, linked),
+		"NewSMBGlobalMapping": d.SMB.NewSMBGlobalMapping(t.Context(), d.share, linked, user),
+		"kubelet's file":      d.Filesystem.Rmdir(t.Context(), directory+`\vol_data.json`, true),
+	} {
+		if !errors.Is(err, csiproxy.ErrPermissionDenied) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	simtest.Want(t, "what is there", w.state(), before)
+}
