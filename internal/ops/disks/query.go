@@ -359,10 +359,15 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 		return nil, "", err
 	}
 	if d.options.OwnerOf != nil {
-		if driver, err = d.options.OwnerOf(ctx, h, hardware); err != nil {
+		driver, err = d.options.OwnerOf(ctx, h, hardware)
+		switch unknown := hardware.DescriptorErr != nil || err != nil; {
+		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
 			return nil, "", err
+		case unknown: // it has the driver that it had when it said more
+			driver = d.all.last(path).driver
+		default:
+			d.all.note(path, func(t *known) { t.driver = driver })
 		}
-		d.all.note(path, func(t *known) { t.driver = driver })
 	}
 	meant = true
 	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: hardware}, driver, nil

@@ -172,7 +172,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	for _, driver := range drivers {
 		// Calls of its own: those that hang keep no other driver's waiting.
 		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", driver.Name))
-		own, paths, err := ofDriver(driver, table.Of(driver.Driver, calls), o, tasks)
+		own, paths, err := ofDriver(driver, table, calls, o, tasks)
 		if err != nil {
 			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
 		}
@@ -198,10 +198,12 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	return n, nil
 }
 
-// ofDriver returns the operations of a driver, whose sys is, and its paths. node are the tasks of the node, of whose
+// ofDriver returns the operations of a driver, whose calls are, and its paths. node are the tasks of the node, of whose
 // groups it gets its part.
-func ofDriver(driver Driver, sys *scope.System, o Options, node *staging.Staging) (
+func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, node *staging.Staging) (
 	own Operations, _ *pathpolicy.Policy, _ error) {
+	var within *pathpolicy.Policy
+	sys := table.Of(driver.Driver, calls, func(path string) bool { return within.InOwnDirectory(path) })
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", driver.Name)
 	runner := operation.NewRunner(o.OnOperation)
 	within, err := node.Paths.Within(pathpolicy.Territory{

@@ -31,6 +31,7 @@ type ownDevice struct {
 
 	number     csiproxy.DiskNumber // of a disk, when it was opened
 	descriptor win.DeviceDescriptor
+	isSick     bool // the disk doesn't say what it is
 
 	// The following are guarded by sys.mu.
 
@@ -58,7 +59,7 @@ func (o *ownDevice) Control(ctx context.Context, code win.IoctlCode, in, out []b
 	switch code {
 	case win.IoctlDiskSetDiskAttributes, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskCreateDisk:
 		// A copy that is another driver's gets the volumes' names, if it is online while this disk isn't.
-		o.forgetVolumes()
+		o.sys.forgetVolumes()
 	}
 	if err == nil && n >= 0 && n <= len(out) {
 		o.keepAnswer(answer{code, string(in), string(out[:n])})
@@ -142,7 +143,12 @@ func (s *System) askOpenDisk(ctx context.Context, match func(ownDisk *ownDevice)
 			_ = ownDisk.Device.Close()
 		}
 	}()
-	descriptor, err := device.Handle{Device: ownDisk.Device}.Descriptor(ctx)
+	h := device.Handle{Device: ownDisk.Device}
+	if ownDisk.isSick {
+		n, err := h.Number(ctx)
+		return ownDisk, err == nil && n.DeviceNumber == ownDisk.number
+	}
+	descriptor, err := h.Descriptor(ctx)
 	return ownDisk, err == nil && descriptor == ownDisk.descriptor
 }
 
@@ -158,11 +164,13 @@ func (s *System) noteVolume(name string, ownDisk *ownDevice) {
 	}
 }
 
-// forgetVolumes forgets which volumes are on a disk, since they may have become other disks'.
-func (o *ownDevice) forgetVolumes() {
-	o.sys.mu.Lock()
-	defer o.sys.mu.Unlock()
-	clear(o.volumes)
+// forgetVolumes forgets which volumes are on the open disks, since they may have become other disks'.
+func (s *System) forgetVolumes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ownDisk := range s.open {
+		clear(ownDisk.volumes)
+	}
 }
 
 // noteDisk notes an open disk.

@@ -214,6 +214,9 @@ func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, hardware opend
 	}
 	switch len(names) {
 	case 0:
+		if disk.target != "" && len(disk.portals) == 0 { // it may be of any driver with portals
+			return "", csiproxy.Errorf(csiproxy.ErrUnavailable, "the session of the disk's iSCSI target has no connection now")
+		}
 		return "", nil
 	case 1:
 		return names[0], nil

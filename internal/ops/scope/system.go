@@ -4,6 +4,7 @@
 package scope
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,14 +29,16 @@ type System struct {
 	win.System
 	table  *Table
 	driver Driver
+	isOwn  func(path string) bool // whether a path lies in the driver's own directories
 
 	mu   sync.Mutex
 	open []*ownDevice // the disks that are open now
 }
 
-// Of returns the system of a driver. sys is the node's.
-func (t *Table) Of(driver Driver, sys win.System) *System {
-	return &System{System: sys, table: t, driver: driver}
+// Of returns the system of a driver. sys is the node's. isOwn reports whether a path lies in the driver's own
+// directories, where only the driver mounts volumes.
+func (t *Table) Of(driver Driver, sys win.System, isOwn func(path string) bool) *System {
+	return &System{System: sys, table: t, driver: driver, isOwn: isOwn}
 }
 
 // notFound is the error of what isn't the driver's.
@@ -87,22 +90,54 @@ func (s *System) openOwn(ctx context.Context, path string, access win.Access) (*
 	return o, nil
 }
 
-// checkOpenDisk returns csiproxy.ErrNotFound unless an open disk is the driver's.
+// checkOpenDisk returns csiproxy.ErrNotFound unless an open disk is the driver's. A sick one that doesn't say whose it is
+// is the driver's if a volume of it is mounted in the driver's own directories, or was when the disk was opened by a call
+// that still has it open.
 func (s *System) checkOpenDisk(ctx context.Context, o *ownDevice, h device.Handle) error {
+	o.number = numberOf(h.Path)
 	hardware, err := opendisk.AskHardware(ctx, h)
-	if err != nil {
-		return err
+	err = cmp.Or(err, hardware.DescriptorErr)
+	owner := ""
+	if err == nil {
+		owner, err = s.table.OwnerOfDisk(ctx, h, hardware)
 	}
-	owner, err := s.table.OwnerOfDisk(ctx, h, hardware)
+	if err != nil && !winerr.IsGone(err) && s.vouches(ctx, o.number) {
+		owner, o.isSick = s.driver.Name, true
+		_, err = h.Number(ctx) // a disk that is still there had the number when its volume said that it lies there
+	}
 	if err != nil {
 		return err
 	}
 	if owner != s.driver.Name {
 		return s.notFound("disk")
 	}
-	o.number, o.descriptor = numberOf(h.Path), hardware.Descriptor
+	o.descriptor = hardware.Descriptor
 	s.noteDisk(o)
 	return nil
+}
+
+// vouches reports whether a sick disk is the driver's by what else is known: see checkOpenDisk. What doesn't answer
+// says nothing.
+func (s *System) vouches(ctx context.Context, n csiproxy.DiskNumber) bool {
+	if _, isThere := s.askOpenDisk(ctx, func(ownDisk *ownDevice) bool { return ownDisk.number == n }); isThere {
+		return true
+	}
+	names, _ := s.System.FindVolumes(ctx)
+	return slices.ContainsFunc(names, func(name string) bool {
+		paths, _ := s.System.VolumePathNames(ctx, name)
+		return slices.ContainsFunc(paths, s.isOwn) && s.liesOn(ctx, name, n)
+	})
+}
+
+// liesOn reports whether a volume lies on a disk, and on no other.
+func (s *System) liesOn(ctx context.Context, name string, n csiproxy.DiskNumber) bool {
+	h, err := device.Open(ctx, s.System, device.VolumePath(name), win.AccessNone)
+	if err != nil {
+		return false
+	}
+	defer h.Close()
+	extents, err := h.Extents(ctx)
+	return err == nil && len(extents) == 1 && extents[0].DiskNumber == n
 }
 
 // checkOpenVolume returns csiproxy.ErrNotFound unless all disks that an open volume lies on are the driver's. The error

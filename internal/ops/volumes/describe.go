@@ -113,6 +113,9 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	readOnly = attributes&win.DiskReadOnly != 0
 	if v.options.OwnerOf != nil {
 		described.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
+		if err != nil && ctx.Err() == nil && !winerr.IsGone(err) { // it isn't known now
+			err = nil
+		}
 	}
 	return readOnly, err
 }

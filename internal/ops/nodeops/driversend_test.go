@@ -1,0 +1,165 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// A driver ends what it has on a disk that doesn't say any more whose it is.
+func TestDriverEndsUseOfSickDisk(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, d *tenant) error{
+		"UnstageVolume": func(ctx context.Context, d *tenant) error {
+			return second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging}))
+		},
+		"UnmountVolume": func(ctx context.Context, d *tenant) error { return d.Volume.UnmountVolume(ctx, d.volume, d.staging) },
+		"Rmdir":         func(ctx context.Context, d *tenant) error { return d.Filesystem.Rmdir(ctx, d.staging, true) },
+	} {
+		for _, refusal := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorAccessDenied, winerr.ErrorNotReady} {
+			if name == "UnstageVolume" && refusal == winerr.ErrorNotReady {
+				continue // it is tried again, as by the node's own operations
+			}
+			t.Run(fmt.Sprint(name, refusal), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newTenants(t)
+					d, other := w.own[red], w.own[blue]
+					w.begin(d)
+					w.begin(other)
+					w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+					w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
+						Object: fmt.Sprintf("PhysicalDrive%d ", d.number)}, refusal))
+					before := w.state()
+					for what, err := range map[string]error{
+						"UnmountVolume": other.Volume.UnmountVolume(t.Context(), d.volume, d.staging),
+						"MountVolume":   other.Volume.MountVolume(t.Context(), d.volume, other.staging+"-new"),
+						"FormatVolume":  other.Volume.FormatVolume(t.Context(), d.volume),
+						"SetDiskState":  other.Disk.SetDiskState(t.Context(), d.number, false),
+					} {
+						if err == nil {
+							t.Errorf("the other driver's %s succeeds", what)
+						}
+					}
+					simtest.Want(t, "what the other driver changed", w.state(), before)
+					w.must(end(t.Context(), d))
+					simtest.Want(t, "the volume that is mounted", w.volumeAt(d.staging), "")
+				})
+			})
+		}
+	}
+}
+
+// sessions is a node whose iSCSI sessions are as broken makes them; as they are if it is nil.
+type sessions struct {
+	*winsim.System
+	broken func(all []win.ISCSISession) ([]win.ISCSISession, error)
+}
+
+func (s *sessions) ISCSISessions(ctx context.Context) ([]win.ISCSISession, error) {
+	all, err := s.System.ISCSISessions(ctx)
+	if s.broken != nil && err == nil {
+		return s.broken(all)
+	}
+	return all, err
+}
+
+// A driver ends what it has on a disk whose iSCSI session, by which the disk is the driver's, has no connection, or isn't
+// known.
+func TestDriverEndsUseOfDisconnectedDisk(t *testing.T) {
+	for name, broken := range map[string]func(all []win.ISCSISession) ([]win.ISCSISession, error){
+		"no connection": func(all []win.ISCSISession) ([]win.ISCSISession, error) {
+			for i := range all {
+				all[i].Portals = nil
+			}
+			return all, nil
+		},
+		"not known": func([]win.ISCSISession) ([]win.ISCSISession, error) { return nil, winerr.Errno(0xEFFF003F) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTenants(t)
+			sys := &sessions{System: w.sim}
+			d := w.own[red]
+			node, err := nodeops.New(sys, nodeops.Options{},
+				nodeops.Driver{Driver: scope.Driver{Name: red, Portals: []csiproxy.ISCSIPortal{d.portal}}},
+				nodeops.Driver{Driver: scope.Driver{Name: blue, Portals: []csiproxy.ISCSIPortal{w.own[blue].portal}}})
+			w.must(err)
+			ops := node.Driver(red)
+			w.must(second(ops.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{StagingPath: d.staging,
+				Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: d.portal, IQN: d.iqn}}})))
+			sys.broken = broken
+			w.must(ops.Volume.UnmountVolume(t.Context(), csiproxy.VolumeID(w.volumeAt(d.staging)), d.staging))
+			simtest.Want(t, "the volume that is mounted", w.volumeAt(d.staging), "")
+		})
+	}
+}
+
+// volumeAt returns the volume that is mounted at a path; "" if none is.
+func (w *tenants) volumeAt(path string) string {
+	name, err := w.sim.VolumeNameForMountPoint(context.Background(), path+`\`)
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// A sick disk stays in its driver's list.
+func TestSickDiskStaysInDriversList(t *testing.T) {
+	w := newTenants(t)
+	d := w.own[red]
+	w.begin(d)
+	lists := func(ops nodeops.Operations) bool {
+		numbers, err := ops.Disk.ListDiskIDs(t.Context())
+		w.must(err)
+		disks, err := ops.Storage.ListDisks(t.Context(), csiproxy.Selector{})
+		w.must(err)
+		_, ok := numbers[d.number]
+		return ok && slices.ContainsFunc(disks, func(one csiproxy.Disk) bool { return one.Number == d.number })
+	}
+	simtest.Want(t, "its driver lists it", lists(d.Operations), true)
+	w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
+		Object: fmt.Sprintf("PhysicalDrive%d ", d.number)}, winerr.ErrorIODevice))
+	simtest.Want(t, "its driver lists it when it is sick", lists(d.Operations), true)
+	simtest.Want(t, "another driver lists it then", lists(w.own[blue].Operations), false)
+}
+
+// Which volumes are on an open disk is forgotten by all calls that have it open, once the disk goes offline.
+func TestVolumesOfOpenDiskAreForgotten(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[red], w.own[blue]
+	n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: d.serial})
+	w.sim.Settle()
+	w.must(stageOf(t, d.Operations, d))
+	volume := csiproxy.VolumeID(w.sim.VolumesOfDisk(n)[0])
+	held, release := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	w.sim.OnCall(func(call winsim.Call) {
+		if call.Name == win.IoctlDiskGetDriveLayoutEx.String() && once.CompareAndSwap(false, true) {
+			close(held)
+			<-release
+		}
+	})
+	ended := make(chan error)
+	go func() { ended <- second(d.Storage.GetVolume(context.WithoutCancel(t.Context()), d.staging)) }()
+	<-held
+	w.must(second(d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})))
+	_, err := w.sim.CloneDisk(n, winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Serial: "copy"})
+	w.must(err)
+	w.sim.Settle()
+	simtest.WantError(t, second(d.Volume.GetVolumeStats(t.Context(), volume)), csiproxy.ErrNotFound)
+	simtest.WantError(t, d.Volume.WriteVolumeCache(t.Context(), volume), csiproxy.ErrNotFound)
+	close(release)
+	<-ended // how it ends is another test's
+}
