@@ -91,7 +91,7 @@ func TestWatchDisks(t *testing.T) {
 	}
 
 	simtest.Attach(t, d.sys, winsim.DiskSpec{Serial: "a\x1b[31m", Offline: true})
-	all.want(`added    disk 1: 10 GiB, offline: by the SAN policy or by an administrator, SAS, LUN 0, serial number a\\x1b\[31m, identifier .*, raw`)
+	all.want(`added    disk 1: 10 GiB, offline: reason unknown, often the SAN policy or an administrator, SAS, LUN 0, serial number a\\x1b\[31m, identifier .*, raw`)
 	if c := changes(); len(c.Added) != 1 || c.Added[0].Number != 1 {
 		t.Errorf("what has come is %+v", c)
 	}

@@ -303,7 +303,7 @@ func (d *Disks) explainOffline(ctx context.Context, all []csiproxy.Disk, wanted 
 		if s.Online || s.Error != "" || !wanted.Matches(*s) {
 			continue
 		}
-		s.OfflineReason = "by the SAN policy or by an administrator"
+		s.OfflineReason = "reason unknown, often the SAN policy or an administrator"
 		original := "" // what errors call it
 		if wanted.IsZero() {
 			for _, other := range all {

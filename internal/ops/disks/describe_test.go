@@ -74,7 +74,7 @@ func TestDescribe(t *testing.T) {
 			LocationError: winerr.ErrorInvalidFunction, SCSIAddressError: winerr.ErrorInvalidFunction, Offline: true, ReadOnly: true},
 			func(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber) { plant(t, sim, n, 0, mbr(7)) }, csiproxy.Disk{
 				SerialNumber: "c", Vendor: "v", Product: "p", Bus: "bus type 99", ReadOnly: true,
-				OfflineReason: "by the SAN policy or by an administrator", Style: csiproxy.PartitionStyleMBR, DiskID: "44332211",
+				OfflineReason: "reason unknown, often the SAN policy or an administrator", Style: csiproxy.PartitionStyleMBR, DiskID: "44332211",
 				Partitions: []csiproxy.Partition{{Number: 1, OffsetBytes: 1 << 20, SizeBytes: gibibyte / 2, Data: true}},
 			}},
 	} {
