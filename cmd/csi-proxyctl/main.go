@@ -238,8 +238,12 @@ func checkArgs(cmd *cobra.Command, args []string) error {
 	if len(names) > 0 {
 		takes = strings.Join(names, " ")
 	}
-	if len(args) > 0 {
+	switch len(args) {
+	case 0:
+	case 1:
 		given = fmt.Sprintf("%q was given", args)
+	default:
+		given = fmt.Sprintf("%q were given", args)
 	}
 	return fmt.Errorf("%s takes %s, and %s", cmd.CommandPath(), takes, given)
 }

@@ -47,7 +47,8 @@ func checkLUNs(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []F
 			"docs/drivers.md#lun-0 has more",
 			"%s and %s have the same LUN, %s: a driver that goes by the LUN alone takes either", first, disk, location.LUNID))
 	}
-	return fmt.Sprintf("no two of %d disks have the same LUN where a driver goes by that alone", len(disks)), faults, nil
+	fine := fmt.Sprintf("no two disks have the same LUN where a driver goes by that alone (disks: %d)", len(disks))
+	return fine, faults, nil
 }
 
 // isOfAzure reports whether a disk is one as Azure and Hyper-V attach them. Others' adapters

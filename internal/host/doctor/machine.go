@@ -216,7 +216,7 @@ func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding,
 				"BitLocker has locked the volume %s", name))
 		}
 	}
-	return fmt.Sprintf("BitLocker has locked none of %d volumes", len(names)), faults, nil
+	return fmt.Sprintf("BitLocker has locked no volume (volumes: %d)", len(names)), faults, nil
 }
 
 // checkClones looks for disks with the ids of another one, of which Windows keeps one
@@ -244,7 +244,7 @@ func checkClones(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, [
 			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, disk,
 			disk.DiskID))
 	}
-	return fmt.Sprintf("no two of %d disks have the same id", len(disks)), faults, unread
+	return fmt.Sprintf("no two disks have the same id (disks: %d)", len(disks)), faults, unread
 }
 
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
@@ -258,5 +258,5 @@ func checkSilentDisks(_ context.Context, _ *Node, disks []csiproxy.Disk) (string
 				"%s: %s", disk, disk.Error))
 		}
 	}
-	return fmt.Sprintf("all %d disks with a known number answer", len(disks)), faults, nil
+	return fmt.Sprintf("all disks with a known number answer (disks: %d)", len(disks)), faults, nil
 }

@@ -44,7 +44,7 @@ func faultsOfMounts(n *Node, fine string, fault func(csiproxy.Mount) Finding) (s
 
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
 func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
-	return faultsOfMounts(n, "no volume among %d mounts and links has a fault", func(m csiproxy.Mount) Finding {
+	return faultsOfMounts(n, "no mounted volume has a fault (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return Finding{}
 		}
@@ -60,7 +60,7 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 // checkMappings looks for shares that are mapped and linked, and can't be used.
 func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 	known := map[string]bool{}
-	return faultsOfMounts(n, "no share among %d mounts and links has a fault", func(m csiproxy.Mount) Finding {
+	return faultsOfMounts(n, "no linked share has a fault (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if !m.Volume.Abnormal() || m.Volume.Share == "" || known[m.Volume.Share] {
 			return Finding{}
 		}
@@ -92,7 +92,7 @@ func checkMappingRecords(_ context.Context, _ *Node, metrics string) (string, []
 
 // checkLeftovers looks for what nobody needs any more.
 func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
-	return faultsOfMounts(n, "none of %d mounts and links is a leftover", func(m csiproxy.Mount) Finding {
+	return faultsOfMounts(n, "nothing is a leftover (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason == "" && m.ForgottenPod != "" {
 			return warning("if neither kubelet nor the API server has that pod any more, run csi-proxyctl storage unpublish "+m.Path,
 				"kubelet has no record (vol_data.json, beside the link) of the mount %s of pod %s, so its volume can't be unstaged",

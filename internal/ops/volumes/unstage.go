@@ -213,7 +213,7 @@ var remedies = map[string]string{
 
 const (
 	endPod     = "end the pod or container that has the volume still (crictl pods, hcsdiag list)"
-	endProcess = "end the process, or the pod whose it is"
+	endProcess = "end the process, or the pod that it belongs to"
 	askFilters = "a driver has it open, such as that of a backup agent or a virus scanner (fltmc instances): stop that on the volume"
 )
 

@@ -119,9 +119,10 @@ func TestUnmountUnused(t *testing.T) {
 					use(s)
 				}
 				simtest.WantError(t, err, csiproxy.ErrFailedPrecondition,
-					"it is in use by process 2000 ("+image+"); end the process, or the pod whose it is, or force the unmount")
+					"it is in use by process 2000 ("+image+"); end the process, or the pod that it belongs to, or force "+
+						"the unmount")
 				simtest.WantError(t, s.volumes.InUse(t.Context(), err), csiproxy.ErrFailedPrecondition,
-					"process 2036 ("+image+"), 2 more; end the process, or the pod whose it is, or force")
+					"process 2036 ("+image+"), 2 more; end the process, or the pod that it belongs to, or force")
 			}
 		})
 	}
