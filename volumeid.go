@@ -35,6 +35,9 @@ func (id VolumeID) Validate() error {
 	if ok {
 		_, ok = winid.ParseGUID(inner)
 	}
+	if _, lacks := cut(string(id) + `\`); !ok && lacks {
+		return Errorf(ErrInvalidArgument, `the backslash at the end of the id is missing`)
+	}
 	if !ok {
 		return Errorf(ErrInvalidArgument, `the id is not of the form \\?\Volume{guid}\`)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/wire"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
@@ -85,7 +87,7 @@ var adviceByNumber = map[uint32]string{
 	53:         "check the server's name, and that this node reaches its port 445",
 	67:         "the server is there, but has no such share: check the share's name",
 	86:         "check the password",
-	1060:       "csi-proxyctl service install DAEMON makes CSI Proxy's; Get-Service lists the installed ones",
+	1060:       "Get-Service lists the installed ones",
 	1326:       "check the password, and whether the user's name needs a domain, as in DOMAIN\\name",
 	0xEFFF0003: "check the portal's address, and that this node reaches its port",
 	0xEFFF0029: "check the target's name, and make its portal known with csi-proxyctl iscsi portal add",
@@ -95,12 +97,18 @@ var adviceByNumber = map[uint32]string{
 // advice says what to do about an error whose text doesn't say it; empty if nothing is known.
 func (p *program) advice(ctx context.Context, err error) string {
 	number, _ := csiproxy.WindowsErrorOf(err)
-	if text, ok := adviceByNumber[number]; ok {
-		return text
-	}
 	object := ""
 	if e := new(csiproxy.Error); errors.As(err, &e) {
 		object = e.Object
+	}
+	if number == 1060 && slices.Contains(deployment.Names, strings.TrimPrefix(object, "service ")) {
+		return "csi-proxyctl service install DAEMON makes it"
+	}
+	if runtime.GOOS != "windows" && looksUnquoted(err.Error()) {
+		return "in a Unix shell, a path needs single quotes"
+	}
+	if text, ok := adviceByNumber[number]; ok {
+		return text
 	}
 	noEndpoint := statusOf(err).Code() == codes.Unavailable && number == 0 && strings.Contains(err.Error(), " API: no endpoint ")
 	switch code := statusOf(err).Code(); {
@@ -110,12 +118,20 @@ func (p *program) advice(ctx context.Context, err error) string {
 		return "csi-proxyctl doctor says why"
 	case code == codes.DeadlineExceeded:
 		return "--timeout allows more time; csi-proxyctl doctor says what doesn't answer"
+	case code == codes.NotFound && strings.HasPrefix(err.Error(), "rule: no call "):
+		return "csi-proxyctl sim calls --all lists the calls"
 	case code == codes.NotFound && strings.HasPrefix(object, "volume "):
 		return "csi-proxyctl volume list DISK lists the volumes of a disk"
 	case code == codes.NotFound && strings.HasPrefix(object, "disk ") && !strings.Contains(err.Error(), "; the node has") && !strings.Contains(err.Error(), ", has "):
 		return "csi-proxyctl disk list lists the disks"
 	}
 	return ""
+}
+
+// looksUnquoted reports whether an error is one of a Windows path whose backslashes a shell has taken away.
+func looksUnquoted(text string) bool {
+	return strings.Contains(text, "is not an absolute Windows path") || strings.Contains(text, `is not of the form \\`) ||
+		strings.Contains(text, "(Windows error 123)") // no valid name
 }
 
 // printError prints an error as one line, in text with what to do about it.

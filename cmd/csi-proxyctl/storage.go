@@ -357,7 +357,11 @@ func (p *program) unstageShare() *cobra.Command {
 		func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 			r.StagingPath = args[0]
 			result, err := c.Storage.UnstageShare(ctx, r)
-			return line(result, doneText("nothing was staged there",
+			otherwise := "nothing was staged there"
+			if r.RemotePath != "" {
+				otherwise = "that share wasn't staged there; if another is, it stays"
+			}
+			return line(result, doneText(otherwise,
 				map[string]bool{"link removed": result.Unlinked, "mapping removed": result.Unmapped})), err
 		})
 	cmd.Long = `Remove the link to a share at PATH. If no other link leads to the share, its mapping is removed too.

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -28,6 +27,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -365,11 +365,5 @@ func flushHandle(ctx context.Context, h device.Handle) error {
 	return err
 }
 
-// object names the volume in errors. A text that is no volume id may hold anything, so
-// it is quoted.
-func object(id csiproxy.VolumeID) string {
-	if id.Validate() != nil {
-		return "volume " + strconv.Quote(string(id))
-	}
-	return "volume " + string(id)
-}
+// object names the volume in errors. A text that is no volume id may hold anything.
+func object(id csiproxy.VolumeID) string { return "volume " + quote.Text(string(id)) }

@@ -288,7 +288,7 @@ func (m *Manager) Detach(number csiproxy.DiskNumber) error {
 	return m.on("detach", number, func(d *Disk) error {
 		switch {
 		case d.System:
-			return winerr.ErrorAccessDenied
+			return refusal.New(winerr.ErrorAccessDenied, "Windows runs from it")
 		case d.Target != "": // it comes and goes with the session
 			return fmt.Errorf("it is a LUN of the iSCSI target %s: %w", d.Target, winerr.ErrorNotSupported)
 		}

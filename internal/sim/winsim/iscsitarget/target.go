@@ -130,7 +130,9 @@ func (t Target) check() error {
 		return len(t.IQN) > len(prefix) && strings.EqualFold(t.IQN[:len(prefix)], prefix)
 	})
 	switch {
-	case !named || len(t.IQN) > maxName || strings.ContainsFunc(t.IQN, bad):
+	case !named:
+		return fmt.Errorf("its name must begin with iqn., eui. or naa.: %w", winerr.ErrorInvalidParameter)
+	case len(t.IQN) > maxName || strings.ContainsFunc(t.IQN, bad):
 		return fmt.Errorf("its name: %w", winerr.ErrorInvalidParameter)
 	case len(t.Portals) == 0:
 		return fmt.Errorf("it has no portal: %w", winerr.ErrorInvalidParameter)
