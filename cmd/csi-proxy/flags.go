@@ -161,10 +161,21 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 		return options{}, explain(flags, err)
 	}
 	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unknown argument %q: csi-proxy takes flags only; csi-proxyctl has the commands",
-			flags.Arg(0))
+		return options{}, fmt.Errorf("unknown argument %q: %s", flags.Arg(0), insteadOf(flags, args))
 	}
 	return o, nil
+}
+
+// insteadOf says what to write in place of the first argument that belongs to no flag.
+func insteadOf(flags *flag.FlagSet, args []string) string {
+	value := flags.Arg(0)
+	if before := len(args) - flags.NArg() - 1; before >= 0 && (value == "true" || value == "false") {
+		name := strings.TrimLeft(args[before], "-")
+		if name != args[before] && flags.Lookup(name) != nil {
+			return "write -" + name + "=" + value
+		}
+	}
+	return "csi-proxy takes flags only; csi-proxyctl has the commands"
 }
 
 var (
@@ -190,8 +201,10 @@ func explain(flags *flag.FlagSet, err error) error {
 			reason = "it must be a time with a unit, such as 5s or 1m30s"
 		case bool:
 			reason = "it must be true or false"
-		case int, uint64:
+		case int:
 			reason = "it must be a whole number"
+		case uint64:
+			reason = "it must be a whole number, 0 or more"
 		}
 	}
 	if strings.HasPrefix(reason, "strconv.") { // klog's flags

@@ -96,16 +96,20 @@ func TestParseFlags(t *testing.T) {
 // What is wrong with a flag says what was given, and what is possible.
 func TestFlagErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"-grace-period=5":     `-grace-period="5": it must be a time with a unit, such as 5s or 1m30s`,
-		"-v=abc":              `-v="abc": it must be a whole number`,
-		"-max-calls=many":     `-max-calls="many": it must be a whole number`,
-		"-require-privacy=of": `-require-privacy="of": it must be true or false`,
-		"-kubelet-pth=C":      "unknown flag -kubelet-pth; did you mean -kubelet-path?",
-		"-nothing-like-it":    "unknown flag -nothing-like-it",
-		"-working-dir=":       `-working-dir="": it must not be empty`,
-		"start":               `unknown argument "start": csi-proxy takes flags only; csi-proxyctl has the commands`,
+		"-grace-period=5":        `-grace-period="5": it must be a time with a unit, such as 5s or 1m30s`,
+		"-v=abc":                 `-v="abc": it must be a whole number`,
+		"-max-calls=many":        `-max-calls="many": it must be a whole number`,
+		"-require-privacy=of":    `-require-privacy="of": it must be true or false`,
+		"-kubelet-pth=C":         "unknown flag -kubelet-pth; did you mean -kubelet-path?",
+		"-nothing-like-it":       "unknown flag -nothing-like-it",
+		"-working-dir=":          `-working-dir="": it must not be empty`,
+		"start":                  `unknown argument "start": csi-proxy takes flags only; csi-proxyctl has the commands`,
+		"-log_file_max_size=-1":  `-log_file_max_size="-1": it must be a whole number, 0 or more`,
+		"-require-privacy false": `unknown argument "false": write -require-privacy=false`,
+		"-log_dir x true":        `unknown argument "true": csi-proxy takes flags only; csi-proxyctl has the commands`,
+		"true":                   `unknown argument "true": csi-proxy takes flags only; csi-proxyctl has the commands`,
 	} {
-		if _, err := parseFlags([]string{args}, io.Discard); err == nil || err.Error() != want {
+		if _, err := parseFlags(strings.Fields(args), io.Discard); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}
 	}
