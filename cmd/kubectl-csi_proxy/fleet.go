@@ -50,7 +50,7 @@ Exit codes: 0 if no node has a problem; 1 if one has; 2 if the cluster can't be 
 		Example: `  kubectl csi-proxy status
   kubectl csi-proxy status --watch
   kubectl csi-proxy status -l pool=storage -o json`,
-		Args: cobra.NoArgs,
+		Args: takes(0),
 	}
 	r.add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status again each time it changes, until Ctrl-C")
@@ -96,7 +96,7 @@ known, such as for lack of rights.`,
 
   # In a pipeline: give the rollout of the drivers ten minutes.
   timeout 10m sh -c 'until kubectl csi-proxy check; do sleep 10; done'`,
-		Args: cobra.NoArgs,
+		Args: takes(0),
 	}
 	r.add(cmd)
 	cmd.Flags().StringSliceVar(&check.Drivers, "driver", nil, "a CSI `driver` that each node must have; may be repeated")

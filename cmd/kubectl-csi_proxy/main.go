@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
@@ -54,6 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.AddCommand(statusCommand(c), disksCommand(c), volumesCommand(c), doctorCommand(c), logsCommand(c),
 		sysdumpCommand(c), checkCommand(c), whyCommand(c))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if invalid := new(pflag.InvalidValueError); errors.As(err, &invalid) {
+			f := invalid.GetFlag()
+			if must, ok := values[f.Value.Type()]; ok {
+				err = fmt.Errorf("--%s=%s: it must be %s", f.Name, invalid.GetValue(), must)
+			}
+		}
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
 	root.SetArgs(args)
@@ -74,5 +82,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "kubectl csi-proxy: %s\n", quote.Terminal(line))
 		}
 		return exitUnknown
+	}
+}
+
+// values says what the value of a flag must be, by its type.
+var values = map[string]string{
+	"bool":     "true or false",
+	"duration": "a time with a unit, such as 30s or 1m30s",
+	"int":      "a whole number",
+}
+
+// takes checks that a command has n arguments, which its usage names.
+func takes(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		_, names, _ := strings.Cut(cmd.Use, " ")
+		got := "none"
+		if len(args) > 0 {
+			got = fmt.Sprintf("%q", args)
+		}
+		return fmt.Errorf("%s takes %s, but got %s", cmd.Name(), cmp.Or(names, "no arguments"), got)
 	}
 }

@@ -80,7 +80,12 @@ func TestMistakes(t *testing.T) {
 	for args, want := range map[string]string{
 		"statsu":                   "unknown command \"statsu\" for \"kubectl csi-proxy\"; did you mean status?\n",
 		"status --wach":            "unknown flag: --wach; kubectl csi-proxy status --help lists the flags\n",
-		"disks --node-timeout=5":   "missing unit in duration \"5\"; kubectl csi-proxy disks --help lists the flags\n",
+		"disks --node-timeout=5":   "--node-timeout=5: it must be a time with a unit, such as 30s or 1m30s; kubectl csi-proxy disks --help lists the flags\n",
+		"logs --tail=x":            "kubectl csi-proxy: --tail=x: it must be a whole number; kubectl csi-proxy logs --help lists the flags\n",
+		"status -w=maybe":          "--watch=maybe: it must be true or false; kubectl csi-proxy status --help lists the flags\n",
+		"why":                      "kubectl csi-proxy: why takes POD | pvc/CLAIM, but got none\n",
+		"why a b":                  "kubectl csi-proxy: why takes POD | pvc/CLAIM, but got [\"a\" \"b\"]\n",
+		"status extra":             "kubectl csi-proxy: status takes no arguments, but got [\"extra\"]\n",
 		"doctor --node-timeout=0s": "--node-timeout=0s: it must be more than 0\n",
 	} {
 		var stdout, stderr bytes.Buffer

@@ -37,7 +37,7 @@ Exit codes: 0 if nothing is wrong, or something is under way; 1 if a link is bro
 the claim can't be read, or nothing is wrong as far as could be read.`,
 		Example: `  kubectl csi-proxy why web-0
   kubectl csi-proxy why -n shop pvc/data-web-0 -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 	}
 	// -n is the pod's namespace, as for kubectl. It hides the flag of the other commands.
 	cmd.Flags().StringVarP(&namespace, clientcmd.FlagNamespace, "n", "",
