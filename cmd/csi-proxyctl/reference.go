@@ -30,7 +30,10 @@ func init() {
 
 func reference() string {
 	root := (&program{stdout: io.Discard, stderr: io.Discard, format: formatText}).root()
-	root.PersistentFlags().Lookup("endpoint-dir").DefValue = "/run/csi-proxy" // root's, whoever runs this
+	endpointDir := root.PersistentFlags().Lookup("endpoint-dir") // of whoever runs this
+	endpointDir.DefValue = ""
+	endpointDir.Usage += ". Default: /run/csi-proxy\nfor root, for others csi-proxy in $XDG_RUNTIME_DIR, or else " +
+		"csi-proxy-UID in $TMPDIR or /tmp"
 	var b strings.Builder
 	b.WriteString("# The commands of csi-proxyctl\n\n`csi-proxyctl COMMAND --help` prints one with all its flags. `make " +
 		"generate` writes this page.\n\n" + secretHelp + "\n\n")
