@@ -39,6 +39,10 @@ func TestErrorAtEachCall(t *testing.T) {
 			to, err := p.Resolve(ctx, sys, mustParse(t, p, chain+`\sub`))
 			return []any{to.Kind, to.ByLink, to.InVolume}, err
 		}, ""},
+		"first volume": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
+			volume, err := p.FirstVolume(ctx, sys, mustParse(t, p, chain+`\sub`))
+			return volume != "", err
+		}, "true: <nil>"},
 		"lookup": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
 			to, err := p.Lookup(ctx, sys, mustParse(t, p, mounted))
 			return []any{to.Kind, to.Volume != ""}, err

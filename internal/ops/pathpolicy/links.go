@@ -32,8 +32,8 @@ const (
 	// plugins\kubernetes.io\csi\DRIVER\VOLUME\globalmount and
 	// pods\POD\volumes\PLUGIN\VOLUME\mount.
 	maxLinkDepth = 8
-	// maxLinkEntries bounds how many entries of directories are checked: in the directory of each pod,
-	// and elsewhere.
+	// maxLinkEntries bounds how many entries of directories are checked: in the directory of each pod, in
+	// each own directory of a driver, and elsewhere.
 	maxLinkEntries = 200_000
 )
 
@@ -159,12 +159,17 @@ func isPodData(name string) bool {
 // Links returns the links and mount points in the allowed directories, down to maxLinkDepth, and in the
 // directories of pods only where kubelet has volumes. Links to files aren't among them, since no volume
 // or share is used by one. They aren't followed. If some may be missing, incomplete says why: a
-// directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too many entries.
+// directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too many entries. What of
+// that matters to a driver is known to OwnIncomplete of its policy.
 func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
-	s := &linkSearch{left: maxLinkEntries}
+	s := &linkSearch{policy: p, left: p.linkEntries}
 	for _, root := range p.roots {
+		top := Path{root: root}
 		err := p.walk(sys, func(w *walk) error {
-			dir, err := w.enter(ctx, Path{root: root}, win.FileOpen)
+			if p.isDriversDir(top) {
+				defer s.countApart(w)()
+			}
+			dir, err := w.enter(ctx, top, win.FileOpen)
 			if err != nil {
 				return err
 			}
@@ -173,31 +178,82 @@ func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomp
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		s.note(err)
+		s.note(top, err)
 	}
-	return s.found, s.incomplete, nil
+	if len(s.gaps) > 0 {
+		incomplete = s.gaps
+	}
+	return s.found, incomplete, nil
+}
+
+// gaps are why something may be missing from what Links has found: the first reason in the own directories of each
+// driver, and the first elsewhere, in the order in which they came up. As an error, it is the first one.
+type gaps []gap
+
+// gap is one of these reasons.
+type gap struct {
+	at  Path
+	err error
+}
+
+func (g gaps) Error() string { return g[0].err.Error() }
+func (g gaps) Unwrap() error { return g[0].err }
+
+// OwnIncomplete returns the first of Links' reasons that matters to the policy. To a driver, those in another driver's
+// own directories don't: see IsAnothers.
+func (p *Policy) OwnIncomplete(incomplete error) error {
+	var all gaps
+	if !errors.As(incomplete, &all) {
+		return incomplete
+	}
+	for _, g := range all {
+		if !p.IsAnothers(g.at) {
+			return g.err
+		}
+	}
+	return nil
 }
 
 type linkSearch struct {
-	found      []FoundLink
-	incomplete error // the first reason why something may be missing
-	left       int   // how many more entries may be checked
+	policy *Policy
+	found  []FoundLink
+	gaps   gaps
+	left   int // how many more entries may be checked
 }
 
-// note keeps an error, unless it says that an entry was removed meanwhile.
-func (s *linkSearch) note(err error) {
-	if err != nil && !Missing(err) && s.incomplete == nil {
-		s.incomplete = err
+// note keeps an error at a path, unless it says that an entry was removed meanwhile.
+func (s *linkSearch) note(at Path, err error) {
+	if err == nil || Missing(err) {
+		return
+	}
+	driver := s.policy.driverOf(at)
+	if !slices.ContainsFunc(s.gaps, func(known gap) bool { return s.policy.driverOf(known.at) == driver }) {
+		s.gaps = append(s.gaps, gap{at, err})
 	}
 }
 
-// mayGoOn counts an entry, and reports whether it may be checked.
-func (s *linkSearch) mayGoOn() bool {
+// mayGoOn counts an entry of dir, and reports whether it may be checked.
+func (s *linkSearch) mayGoOn(dir Entry) bool {
 	if s.left--; s.left < 0 {
-		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted, "the allowed directories have more than %d entries",
-			maxLinkEntries))
+		s.note(dir.path(), csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+			"the allowed directories have more than %d entries", s.policy.linkEntries))
 	}
 	return s.left >= 0
+}
+
+// countApart begins the search of a driver's own directory, whose entries count apart: neither these nor who has
+// something open there may keep the search from other directories. The caller calls end after the search.
+func (s *linkSearch) countApart(w *walk) (end func()) {
+	left, waitLeft := s.left, w.waitLeft
+	s.left = s.policy.linkEntries
+	return func() { s.left, w.waitLeft = left, waitLeft }
+}
+
+// isDriversDir reports whether a path is one of the own directories of a driver.
+func (p *Policy) isDriversDir(path Path) bool {
+	depth := len(path.root.names) + len(path.names)
+	isDir := func(dir location) bool { return len(dir.names) == depth && path.full().inside(dir) }
+	return slices.ContainsFunc(p.drivers, func(dirs []location) bool { return slices.ContainsFunc(dirs, isDir) })
 }
 
 // search searches an open directory and those below. It returns an error of the directory itself,
@@ -221,7 +277,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 		}
 		for _, e := range entries {
 			known = known || winname.Equal(e.Name, csiData) && e.Size > 0
-			if !s.mayGoOn() {
+			if !s.mayGoOn(dir.entry) {
 				return nil
 			}
 			if err := s.entry(ctx, dir.Entry(e.Name), e.FileInfo, depth); err != nil {
@@ -244,9 +300,8 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 		return ctx.Err()
 	}
 	if err != nil {
-		err = e.failed(err)
+		s.note(e.path(), e.failed(err))
 	}
-	s.note(err)
 	return nil
 }
 
@@ -280,6 +335,9 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 	if depth == maxLinkDepth || !isPod && isPodsOwn(append(names, csiMount)) {
 		return nil // nothing in it is searched
 	}
+	if e.walk.policy.isDriversDir(path) {
+		defer s.countApart(e.walk)()
+	}
 	dir, err := e.openPlain(ctx)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) {
 		return s.link(ctx, e)
@@ -307,7 +365,7 @@ func (e Entry) openPlain(ctx context.Context) (*File, error) {
 // pod searches the directory of a pod where kubelet has volumes. It doesn't list it.
 func (s *linkSearch) pod(ctx context.Context, dir *File, depth int) error {
 	elsewhere := s.left
-	s.left = maxLinkEntries
+	s.left = s.policy.linkEntries
 	defer func() { s.left = elsewhere }()
 	for _, name := range []string{volumesDirectory, subpathsDirectory} {
 		if err := s.entry(ctx, dir.Entry(name), win.FileInfo{Attributes: win.AttributeDirectory}, depth); err != nil {

@@ -25,6 +25,9 @@ type Policy struct {
 	ofTheNode VolumeCheck
 	territory *territory // of the one driver that may touch nothing else; nil for all of the node
 
+	drivers     [][]location // the directories of each driver of the node that has its own
+	linkEntries int          // maxLinkEntries, but in tests
+
 	deniesCreation bool // after an unmount
 	log            *slog.Logger
 }
@@ -44,6 +47,7 @@ func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
 	p := &Policy{
 		protected:      []string{"C:"}, // where Windows is
 		deniesCreation: true,
+		linkEntries:    maxLinkEntries,
 		log:            slog.New(slog.DiscardHandler),
 	}
 	for _, dir := range append([]string{kubeletPath}, workingDirs...) {

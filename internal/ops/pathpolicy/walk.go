@@ -34,6 +34,7 @@ type walk struct {
 	links    int           // how many were followed
 	waitLeft time.Duration // how long the operation may still wait for others
 	filtered bool          // a bind filter answers relative opens: see openAt
+	staysOut bool          // no volume is entered, or asked whether it is protected: see FirstVolume
 }
 
 const (

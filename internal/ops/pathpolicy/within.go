@@ -45,31 +45,53 @@ type Territory struct {
 // driver's is protected. A walk still begins at the allowed directory, since others than the administrator may
 // write between that and the driver's.
 func (p *Policy) Within(t Territory) (*Policy, error) {
+	dirs, err := p.dirsOf(t.Driver, t.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	q := *p
+	q.territory = &territory{driver: t.Driver, dirs: dirs, volume: t.Volume, share: t.Share,
+		pods: p.allowed[0].below("pods")}
+	return &q, nil
+}
+
+// Divide returns the same policy for a node with one more driver that has directories of its own. Links searches
+// them with bounds of their own, so that one driver doesn't use up what another needs. dirs are Territory.Dirs.
+func (p *Policy) Divide(driver string, dirs []string) (*Policy, error) {
+	all, err := p.dirsOf(driver, dirs)
+	if err != nil {
+		return nil, err
+	}
+	q := *p
+	q.drivers = append(slices.Clone(p.drivers), all)
+	return &q, nil
+}
+
+// dirsOf returns the own directories of a driver: those that kubelet has for it, and further ones.
+func (p *Policy) dirsOf(driver string, further []string) ([]location, error) {
+	if err := checkName(driver); err != nil {
+		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(driver), Err: err}
+	}
 	kubelet := p.allowed[0]
-	own := &territory{driver: t.Driver, volume: t.Volume, share: t.Share, pods: kubelet.below("pods")}
-	if err := checkName(t.Driver); err != nil {
-		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(t.Driver), Err: err}
+	pods := kubelet.below(podsDirectory)
+	dirs := []location{
+		kubelet.below("plugins", driver),
+		kubelet.below("plugins", "kubernetes.io", "csi", driver),
 	}
-	own.dirs = []location{
-		kubelet.below("plugins", t.Driver),
-		kubelet.below("plugins", "kubernetes.io", "csi", t.Driver),
-	}
-	for _, dir := range t.Dirs {
+	for _, dir := range further {
 		l, err := split(dir, "")
 		if err == nil && !slices.ContainsFunc(p.roots, l.inside) {
 			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
 		}
-		if err == nil && (l.inside(own.pods) || own.pods.inside(l)) {
+		if err == nil && (l.inside(pods) || pods.inside(l)) {
 			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the directories of the pods are no driver's")
 		}
 		if err != nil {
 			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
 		}
-		own.dirs = append(own.dirs, l)
+		dirs = append(dirs, l)
 	}
-	q := *p
-	q.territory = own
-	return &q, nil
+	return dirs, nil
 }
 
 // Shared returns a directory in which the directories of two drivers' policies overlap; "" if they don't.
@@ -190,6 +212,23 @@ func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 		}
 	}
 	return own
+}
+
+// driverOf returns in which driver's own directories a path lies: an index into p.drivers; -1 if in none's.
+func (p *Policy) driverOf(path Path) int {
+	if path.volume != "" {
+		return -1
+	}
+	isOwn := path.full().inside
+	return slices.IndexFunc(p.drivers, func(dirs []location) bool { return slices.ContainsFunc(dirs, isOwn) })
+}
+
+// IsAnothers reports whether a path lies in the own directories of another driver than the policy's. That driver
+// decides what can be read and followed there. So links that are found there count, but what can't be known there is
+// no use of this driver's: the other one makes no links to that (see checkLinkTarget), only an administrator or a
+// caller of the shared endpoints can.
+func (p *Policy) IsAnothers(path Path) bool {
+	return p.territory != nil && p.driverOf(path) >= 0 && !slices.ContainsFunc(p.territory.dirs, path.full().inside)
 }
 
 // checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its
