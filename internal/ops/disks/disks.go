@@ -110,9 +110,9 @@ func New(sys System, o Options) *Disks {
 // Of returns the disks of a driver, which Options.OwnerOf tells. sys is the driver's, as are locks and log. The
 // queries of all disks are made once for all drivers. Where a disk is compared with others, as with the
 // original of a clone, these are all of the node.
-func (d *Disks) Of(driver string, sys System, locks *locks.Locker, log *slog.Logger) *Disks {
+func (d *Disks) Of(driver string, sys System, locks *locks.Locker, users *users.Finder, log *slog.Logger) *Disks {
 	o := d.options
-	o.Locks, o.Logger = locks, log
+	o.Locks, o.Users, o.Logger = locks, users, log
 	return &Disks{sys: sys, options: o, driver: driver, node: d.node}
 }
 

@@ -133,6 +133,11 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	if paths, err = paths.Protect(o.ProtectedVolumes, users.SystemVolumes(calls)); err != nil {
 		return nil, err
 	}
+	for _, driver := range drivers {
+		if paths, err = paths.Divide(driver.Name, driver.Dirs); err != nil {
+			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
+		}
+	}
 	log, runner := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), operation.NewRunner(o.OnOperation)
 	finder := users.New(calls, paths, log)
 	locker := locks.New(calls, paths, finder, log)
@@ -219,16 +224,16 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 	if err != nil {
 		return own, nil, err
 	}
-	g := staging.Groups{Sys: sys, Paths: within.Log(log), Users: node.Users}
+	g := staging.Groups{Sys: sys, Paths: within.Log(log), Users: node.Users.Of(within)}
 	g.Locks = node.Locks.Of(sys, g.Paths, sys.CheckVolume, log)
-	g.Disks = node.Disks.Of(driver.Name, sys, g.Locks, log)
+	g.Disks = node.Disks.Of(driver.Name, sys, g.Locks, g.Users, log)
 	g.Volumes = volumes.New(sys, g.Paths, volumes.Options{
 		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
 		// No other driver's disk can be opened.
 		OwnerOf: func(context.Context, device.Handle, opendisk.Hardware) (string, error) { return driver.Name, nil },
 		Logger:  log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
-	g.Mappings = node.Mappings.Of(sys, g.Paths, g.Locks, log)
+	g.Mappings = node.Mappings.Of(sys, g.Paths, g.Locks, g.Users, log)
 	g.Files = files.New(sys, g.Paths, g.Mappings, files.Options{Logger: log, Runner: runner, Locks: g.Locks})
 	g.Initiator = node.Initiator.Of(sys, log)
 	return Operations{

@@ -144,9 +144,10 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 
 // Of returns the mappings of a driver, whose are sys, paths, locks and log. What is known of log-ons and requests
 // is the node's, as are the records.
-func (m *Mappings) Of(sys System, paths *pathpolicy.Policy, locks *locks.Locker, log *slog.Logger) *Mappings {
+func (m *Mappings) Of(sys System, paths *pathpolicy.Policy, locks *locks.Locker, users *users.Finder,
+	log *slog.Logger) *Mappings {
 	o := m.options
-	o.Locks, o.Logger = locks, log
+	o.Locks, o.Users, o.Logger = locks, users, log
 	own := New(sys, paths, o)
 	own.node, own.logOns, own.requests = m.node, m.logOns, m.requests
 	return own

@@ -26,18 +26,28 @@ type System interface {
 type Finder struct {
 	sys   System
 	paths *pathpolicy.Policy
+	own   *pathpolicy.Policy // of the driver that asks, or paths
 	log   *slog.Logger
 
 	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
-	// concurrent calls share one walk of the allowed directories.
-	links operation.NextRun[struct{}, linkSearch]
+	// concurrent calls, of all drivers, share one walk of the allowed directories.
+	links *operation.NextRun[struct{}, linkSearch]
 
-	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
+	ignored *sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }
 
 // New returns the finder for the node sys, whose volumes are used by links and mount points that paths allows.
 func New(sys System, paths *pathpolicy.Policy, log *slog.Logger) *Finder {
-	return &Finder{sys: sys, paths: paths, log: log}
+	return &Finder{sys: sys, paths: paths, own: paths, log: log,
+		links: new(operation.NextRun[struct{}, linkSearch]), ignored: new(sync.Map)}
+}
+
+// Of returns the finder for a driver, whose paths own is. It finds the users on all of the node. But what can't be
+// found out in other drivers' own directories is no error, since these drivers may cause that at will.
+func (f *Finder) Of(own *pathpolicy.Policy) *Finder {
+	of := *f
+	of.own = own
+	return &of
 }
 
 // Default returns the finder for a node whose only allowed directory is kubelet's.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -69,15 +70,24 @@ func (f *Finder) Allowed(ctx context.Context, paths []string) ([]string, error) 
 	return f.paths.Inside(ctx, f.sys, paths)
 }
 
-// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. If
-// not all of these can be read, it returns true, since there may be one.
+// Bounds of what other drivers' own directories may cost a driver.
+const (
+	// othersTimeout is how long a volume that is mounted there may take to answer.
+	othersTimeout = time.Second
+	// maxOthersFollowed is how many links through them are followed for one volume that don't lead straight to what
+	// the search has found. None that a driver makes can lead to another's volume.
+	maxOthersFollowed = 1000
+)
+
+// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories, or for a driver in
+// those that aren't another's. If not all of these can be read, it returns true, since there may be one.
 func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	links, incomplete, err := f.FindLinks(ctx)
 	if err != nil || incomplete != nil {
 		return true, err
 	}
 	for _, l := range links.All {
-		if !l.Link.IsMountPoint() {
+		if !l.Link.IsMountPoint() || f.own.IsAnothers(l.Path) {
 			continue
 		}
 		if _, err := Extent(ctx, f.sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
@@ -133,7 +143,7 @@ func (f *Finder) FindLinks(ctx context.Context) (_ FoundLinks, incomplete, err e
 		all, incomplete, err := f.paths.Links(ctx, f.sys)
 		return linkSearch{NewFoundLinks(all), incomplete}, err
 	})
-	return found.FoundLinks, found.incomplete, err
+	return found.FoundLinks, f.own.OwnIncomplete(found.incomplete), err
 }
 
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
@@ -147,8 +157,12 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		extents, err := f.extentsIfThere(ctx, csiproxy.VolumeID(l.Link.Volume))
-		if err != nil {
+		isAnothers := f.own.IsAnothers(l.Path)
+		extents, err := f.extentsOfMount(ctx, csiproxy.VolumeID(l.Link.Volume), isAnothers)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil && !isAnothers {
 			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
 		}
 		if slices.ContainsFunc(extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
@@ -156,6 +170,16 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 		}
 	}
 	return paths, nil
+}
+
+// extentsOfMount is extentsIfThere, but doesn't wait long for a volume in another driver's directory.
+func (f *Finder) extentsOfMount(ctx context.Context, id csiproxy.VolumeID, isAnothers bool) ([]win.DiskExtent, error) {
+	if isAnothers {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, othersTimeout)
+		defer cancel()
+	}
+	return f.extentsIfThere(ctx, id)
 }
 
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
@@ -186,11 +210,12 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 
 // LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
 func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
+	followed := 0 // of the ways through other drivers' directories
 	for _, l := range all.All {
 		if l.Link.IsMountPoint() {
 			continue
 		}
-		leads, err := f.leadsTo(ctx, l, id, all)
+		leads, err := f.leadsTo(ctx, l, id, all, &followed)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -214,8 +239,13 @@ func unknownLinks(err error) error {
 // leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
 // the way from all. It reads others only where the way leads through none of these: what is in another
 // volume or share is its pods' own, and no use of this one.
-func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
+//
+// Where another driver may have made the way, it is no error if that can't be followed. followed counts such ways.
+func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks,
+	followed *int) (bool, error) {
+	isAnothers := false
 	for range len(all.All) + 1 {
+		isAnothers = isAnothers || f.own.IsAnothers(l.Path)
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
 			return id.Equal(csiproxy.VolumeID(l.Link.Volume)), nil
@@ -226,7 +256,14 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiprox
 		to := l.Link.Path
 		next, ok := all.FirstOn(to.String())
 		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
-			return f.resolvesTo(ctx, to, id)
+			if !isAnothers && !f.own.IsAnothers(to) {
+				return f.resolvesTo(ctx, to, id)
+			}
+			if *followed++; *followed > maxOthersFollowed {
+				return false, nil
+			}
+			first, err := f.paths.FirstVolume(ctx, f.sys, to)
+			return err == nil && id.Equal(csiproxy.VolumeID(first)), nil
 		}
 		l = next
 	}

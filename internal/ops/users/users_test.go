@@ -22,6 +22,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -187,6 +188,77 @@ func TestUsers(t *testing.T) {
 	is("a mount is away", awaited, true, err)
 	protected, err = f.ProtectedDisks(t.Context())
 	is("protected", protected, map[csiproxy.DiskNumber]bool{0: true}, err)
+}
+
+// A volume that another driver has mounted in its own directory and that doesn't answer is no error for a driver. What
+// is mounted there all the same counts.
+func TestMountsInAnothersDirectories(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, n node, id string){
+		"broken": func(t *testing.T, n node, id string) {
+			simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: device.VolumePath(id)}, winerr.ErrorIODevice))
+		},
+		"hangs": func(t *testing.T, n node, id string) {
+			simtest.Must(t, n.sim.Delay(winsim.Match{Call: win.CallOpen, Object: device.VolumePath(id)}, time.Hour))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			const others, own = simtest.Kubelet + `\plugins\blue\`, simtest.Kubelet + `\plugins\red\mount`
+			id, _ := simtest.Volume(t, n.sim)
+			for path, id := range map[string]string{
+				others + "a": string(n.id), others + "b": id, others + "c": string(n.id), own: string(n.id)} {
+				simtest.Must(t, n.sim.MkdirAll(path))
+				simtest.Mount(t, n.sim, path, id)
+			}
+			paths, err := pathpolicy.Default().Divide("red", nil)
+			simtest.Must(t, err)
+			paths, err = paths.Divide("blue", nil)
+			simtest.Must(t, err)
+			red, err := paths.Within(pathpolicy.Territory{Driver: "red"})
+			simtest.Must(t, err)
+			all := users.New(n.sim, paths, slog.New(slog.DiscardHandler))
+			begin(t, n, id)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			mounts, err := all.Of(red).MountsOf(ctx, n.number)
+			simtest.Must(t, err)
+			slices.Sort(mounts)
+			simtest.Want(t, name+": mounts", fmt.Sprint(mounts), fmt.Sprint([]string{others + "a", others + "c", own}))
+			awaited, err := all.Of(red).MountsMissingVolume(ctx)
+			simtest.Must(t, err)
+			simtest.Want(t, name+": a mount is away", awaited, false)
+			if mounts, err := all.MountsOf(ctx, n.number); err == nil {
+				t.Errorf("%s: the mounts on all of the node are %q", name, mounts)
+			}
+		})
+	}
+}
+
+// However many links another driver makes in its own directory, following them takes a driver a bounded number of calls.
+func TestManyLinksInAnothersDirectory(t *testing.T) {
+	n := newNode(t)
+	const others = simtest.Kubelet + `\plugins\blue\`
+	simtest.Must(t, n.sim.MkdirAll(others+"plain"))
+	paths, err := pathpolicy.Default().Divide("blue", nil)
+	simtest.Must(t, err)
+	red, err := paths.Within(pathpolicy.Territory{Driver: "red"})
+	simtest.Must(t, err)
+	f := users.New(n.sim, paths, slog.New(slog.DiscardHandler)).Of(red)
+	var calls []int
+	for links := range 1200 {
+		simtest.Must(t, n.sim.Symlink(fmt.Sprint(others, links), others+`plain\x`, true))
+		if links+1 != 1000 && links+1 != 1200 {
+			continue
+		}
+		all, incomplete, err := f.FindLinks(t.Context())
+		simtest.Must(t, errors.Join(incomplete, err))
+		before := n.sim.Calls()[win.CallOpenAt]
+		leading, err := f.LinksToVolumeAmong(t.Context(), all, n.id)
+		simtest.Must(t, err)
+		simtest.Want(t, "links that lead to the volume", len(leading), 0)
+		calls = append(calls, n.sim.Calls()[win.CallOpenAt]-before)
+	}
+	simtest.Want(t, "calls for 1200 links", calls[1], calls[0])
 }
 
 // When a node is drained, many calls need the links at once: those that come during a search share the next one.
