@@ -13,9 +13,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -449,4 +451,26 @@ func TestBrokenMappingIsRemovedFirst(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Of a chain of links to a share, those count that can be followed to its end.
+func TestLongChainOfLinks(t *testing.T) {
+	sys, m := newMapped(t)
+	data, err := unc.Parse(`\\server\data`)
+	must(t, err)
+	target := `\\server\data\`
+	for i := range 2 * users.MaxWay {
+		link := fmt.Sprint(kubelet, `\plugins\`, i)
+		must(t, sys.Symlink(link, target, true))
+		target = link
+	}
+	r, err := m.LockForRemoval(t.Context(), data)
+	must(t, err)
+	defer r.Release()
+	links, err := m.LinksToShare(t.Context(), r.Share)
+	must(t, errors.Join(err, links.Incomplete))
+	simtest.Want(t, "links", len(links.Paths()), users.MaxWay)
+	removed, err := m.RemoveUnused(t.Context(), r, links)
+	must(t, err)
+	simtest.Want(t, "removed", removed, false)
 }

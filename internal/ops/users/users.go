@@ -97,6 +97,11 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
+// MaxWay is how many links and mount points a way to a volume or share leads through at most: as many as Windows
+// follows in one open. Of a longer chain the links that are nearer to the end count. Without a bound, a chain of some
+// thousand links would take minutes, since each of them is followed.
+const MaxWay = 63
+
 // FoundLinks are links and mount points that were found in one walk of the allowed directories.
 type FoundLinks struct {
 	All    []pathpolicy.FoundLink
@@ -244,7 +249,7 @@ func unknownLinks(err error) error {
 func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks,
 	followed *int) (bool, error) {
 	isAnothers := false
-	for range len(all.All) + 1 {
+	for range MaxWay {
 		isAnothers = isAnothers || f.own.IsAnothers(l.Path)
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
@@ -267,7 +272,7 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiprox
 		}
 		l = next
 	}
-	return false, nil // a circle
+	return false, nil // a circle, or too long
 }
 
 // resolvesTo reports whether a path leads to a volume or into it.

@@ -358,3 +358,18 @@ func TestLinksToVolume(t *testing.T) {
 		}
 	}
 }
+
+// Of a chain of links to a volume, those count that can be followed to its end.
+func TestLongChainOfLinks(t *testing.T) {
+	n := newNode(t)
+	simtest.Mount(t, n.sim, mountPath, string(n.id))
+	target := mountPath
+	for i := range 2 * users.MaxWay {
+		link := fmt.Sprint(simtest.Kubelet, `\`, i)
+		simtest.Must(t, n.sim.Symlink(link, target, true))
+		target = link
+	}
+	links, err := users.Default(n.sim).LinksToVolume(t.Context(), n.id)
+	simtest.Must(t, err)
+	simtest.Want(t, "links", len(links), users.MaxWay-1) // and the mount point
+}
