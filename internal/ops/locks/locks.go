@@ -48,7 +48,8 @@ func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, log *s
 }
 
 // Of returns a locker for one driver, whose locks exclude those of l. sys and paths are the driver's: it locks
-// what it can open with them, and volumes that check allows.
+// what it can open with them, volumes that check allows, and shares of the driver's servers. The right comes before the
+// lock, so that no driver holds another's calls up, nor waits for them.
 func (l *Locker) Of(sys users.System, paths *pathpolicy.Policy, check VolumeCheck, log *slog.Logger) *Locker {
 	return &Locker{sys: sys, paths: paths, users: l.users, log: log, check: check, held: l.held}
 }
@@ -253,6 +254,9 @@ func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*Lock
 
 // LockServer locks the server of remote.
 func (l *Locker) LockServer(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedServer, error) {
+	if err := l.paths.CheckShare(remote.Root()); err != nil {
+		return nil, err
+	}
 	r, err := l.take(ctx, serverLock, remote.Server(), purpose)
 	if err != nil {
 		return nil, err
@@ -271,6 +275,9 @@ func (l *Locker) LockShareAlone(ctx context.Context, remote unc.Path) (*LockedSh
 }
 
 func (l *Locker) lockShare(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedShare, error) {
+	if err := l.paths.CheckShare(remote.Root()); err != nil {
+		return nil, err
+	}
 	r, err := l.take(ctx, shareLock, remote.Root(), purpose)
 	if err != nil {
 		return nil, err
