@@ -43,9 +43,12 @@ type Options struct {
 
 // Initiator is the node's iSCSI initiator. All methods may be called concurrently.
 type Initiator struct {
-	sys     System
-	options Options
-	// locks serialises logging in and out, by target in lower case.
+	sys      System
+	options  Options
+	isDriver bool // sys has the sessions of one driver only
+	// locks serialises logging in and out, by target in lower case. Those of a driver are a part of the node's: a
+	// driver has no session but through its own portals, so it needn't wait for another driver that names the
+	// same target. The node's own calls see all sessions, and exclude all drivers'.
 	locks *operation.Locks[string]
 
 	mu        sync.Mutex
@@ -63,7 +66,7 @@ func (i *Initiator) Of(sys System, log *slog.Logger) *Initiator {
 	o := i.options
 	o.Logger = log
 	own := New(sys, o)
-	own.locks = i.locks
+	own.locks, own.isDriver = i.locks.Part(), true
 	return own
 }
 

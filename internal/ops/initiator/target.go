@@ -82,11 +82,30 @@ func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csi
 		if errors.Is(err, winerr.ISDSCTargetNotFound) {
 			err = i.discoverAndLogin(ctx, login)
 		}
-		if err != nil && !winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists) {
+		switch {
+		case winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists):
+			if err := i.checkConnected(ctx, portal, iqn, err); err != nil {
+				return err
+			}
+		case err != nil:
 			return err
 		}
 	}
 	_, err = i.awaitDisks(ctx, portal, iqn)
+	return err
+}
+
+// checkConnected returns an error if a driver has no session with a target that Windows says is connected, by loginErr:
+// another driver has just connected it. The locks of drivers don't exclude each other.
+func (i *Initiator) checkConnected(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN, loginErr error) error {
+	if !i.isDriver {
+		return nil
+	}
+	sessions, err := i.sessions(ctx, p, iqn)
+	if err == nil && len(sessions) == 0 {
+		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: loginErr,
+			Detail: "somebody else has connected the target, and there is no session through the portal; try again"}
+	}
 	return err
 }
 

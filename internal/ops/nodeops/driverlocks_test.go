@@ -10,7 +10,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -59,4 +61,84 @@ func TestAnothersShareIsntLocked(t *testing.T) {
 	w.must(other.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: other.share,
 		StagingPath: other.shareStaging, Credentials: user}))
 	simtest.Want(t, "the share was mapped", happened(), true)
+}
+
+// A driver that logs in to another's target, through a portal of its own that doesn't answer, keeps nobody waiting.
+func TestAnothersTargetIsntLocked(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[blue], w.own[red]
+	for _, d := range w.own {
+		w.must(d.ISCSI.AddTargetPortal(t.Context(), d.portal))
+	}
+	happened := w.during(win.CallLoginISCSITarget, d.portal.Address, func(ctx context.Context) {
+		_, err := other.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: other.staging,
+			Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: other.portal, IQN: other.iqn}}})
+		w.must(err)
+		w.must(other.ISCSI.DisconnectTarget(ctx, other.portal, other.iqn))
+	})
+	_ = d.ISCSI.ConnectTarget(t.Context(), d.portal, other.iqn, csiproxy.ISCSIAuthentication{})
+	simtest.Want(t, "the driver has logged in", happened(), true)
+}
+
+// A target stays connected while the driver stages a disk of it, or the node's own tasks do, or, for these, anybody.
+func TestWhoseStagingKeepsTargetConnected(t *testing.T) {
+	const node = "the node"
+	for _, c := range []struct {
+		stages, unstages string
+		loggedOut        bool
+	}{
+		{blue, red, true},
+		{red, red, false},
+		{node, red, false},
+		{red, node, false},
+		{blue, node, false},
+	} {
+		t.Run(c.stages+" and "+c.unstages, func(t *testing.T) {
+			w := newTenants(t)
+			d := w.own[red]
+			operations := func(name string) nodeops.Operations {
+				if name == node {
+					return w.node.Operations
+				}
+				return w.own[name].Operations
+			}
+			wanted := csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: d.portal, IQN: d.iqn}}
+			_, err := d.Storage.StageVolume(t.Context(),
+				csiproxy.StageVolumeRequest{StagingPath: d.staging, Disk: wanted})
+			w.must(err)
+			again := csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Disk: wanted, Wait: -1}
+			if c.stages == blue {
+				other := w.own[blue]
+				again.StagingPath = other.staging
+				again.Disk.ISCSI = &csiproxy.ISCSISelector{Portal: other.portal, IQN: d.iqn}
+			}
+			happened := w.during(win.CallISCSIPortals, "", func(ctx context.Context) {
+				unstaged, err := operations(c.unstages).Storage.UnstageVolume(ctx,
+					csiproxy.UnstageVolumeRequest{StagingPath: d.staging, Disk: wanted})
+				w.must(err)
+				simtest.Want(t, "logged out", unstaged.LoggedOut, c.loggedOut)
+			})
+			_, _ = operations(c.stages).Storage.StageVolume(t.Context(), again)
+			simtest.Want(t, "a disk was being staged", happened(), true)
+		})
+	}
+}
+
+// A driver whose login comes when another one has just connected the target isn't told that it is connected.
+func TestAnothersTargetIsConnectedMeanwhile(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[blue], w.own[red]
+	const atBoth = csiproxy.IQN("iqn.2026-01.com.example:both")
+	w.must(w.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(atBoth),
+		Portals: []win.ISCSIPortal{win.ISCSIPortal(d.portal), win.ISCSIPortal(other.portal)}},
+		winsim.DiskSpec{SizeBytes: 1 << 30}))
+	for _, d := range w.own {
+		w.must(d.ISCSI.AddTargetPortal(t.Context(), d.portal))
+	}
+	happened := w.during(win.CallLoginISCSITarget, d.portal.Address, func(ctx context.Context) {
+		w.must(other.ISCSI.ConnectTarget(ctx, other.portal, atBoth, csiproxy.ISCSIAuthentication{}))
+	})
+	err := d.ISCSI.ConnectTarget(t.Context(), d.portal, atBoth, csiproxy.ISCSIAuthentication{})
+	simtest.WantErrorOf(t, "the driver's login", err, csiproxy.ErrUnavailable)
+	simtest.Want(t, "the driver has logged in", happened(), true)
 }

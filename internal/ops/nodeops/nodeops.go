@@ -239,6 +239,6 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(sys, machine.Options{Logger: log, Runner: runner}),
-		Storage: node.Of(g, log),
+		Storage: node.Of(driver.Name, g, log),
 	}, g.Paths, nil
 }

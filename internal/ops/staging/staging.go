@@ -61,6 +61,10 @@ type Staging struct {
 	Groups
 	options Options
 	*underWay
+	driver string // whose tasks they are; "" for the node's
+	// targets serialises logging out of a target, by its name in lower case. Those of a driver are a part of the
+	// node's, as the locks of package initiator are.
+	targets *operation.Locks[string]
 
 	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
 	shares  operation.NextRun[string, csiproxy.Volume] // by root
@@ -69,13 +73,13 @@ type Staging struct {
 
 // underWay is what the node's tasks know of each other.
 type underWay struct {
-	// targets serialises logging out of a target, by its name in lower case.
-	targets operation.Locks[string]
-
 	mu         sync.Mutex                      // guards the fields below
-	connecting map[string]int                  // how many disks of a target are being staged
+	connecting map[connection]int              // how many disks are being staged by it
 	checking   map[csiproxy.VolumeID]time.Time // since when volumes are being checked
 }
+
+// connection is to a target, by its name in lower case, for a driver, or for the node's own tasks.
+type connection struct{ driver, target string }
 
 // New returns the tasks of one node, which use the operations in g.
 func New(g Groups, o Options) *Staging {
@@ -83,18 +87,18 @@ func New(g Groups, o Options) *Staging {
 	if o.OwnerOfShare == nil {
 		o.OwnerOfShare = func(string) string { return "" }
 	}
-	s := &Staging{Groups: g, options: o, underWay: &underWay{connecting: make(map[string]int),
-		checking: make(map[csiproxy.VolumeID]time.Time)}}
+	s := &Staging{Groups: g, options: o, targets: new(operation.Locks[string]),
+		underWay: &underWay{connecting: make(map[connection]int), checking: make(map[csiproxy.VolumeID]time.Time)}}
 	s.luns.Timeout = silentTimeout
 	return s
 }
 
 // Of returns the tasks of a driver, whose are g and log.
-func (s *Staging) Of(g Groups, log *slog.Logger) *Staging {
+func (s *Staging) Of(driver string, g Groups, log *slog.Logger) *Staging {
 	o := s.options
 	o.Logger = log
 	own := New(g, o)
-	own.underWay = s.underWay
+	own.underWay, own.driver, own.targets = s.underWay, driver, s.targets.Part()
 	return own
 }
 

@@ -53,19 +53,31 @@ func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (relea
 		return nil, err
 	}
 	defer unlock()
-	s.addConnecting(key, 1)
-	return func() { s.addConnecting(key, -1) }, nil
+	own := connection{s.driver, key}
+	s.addConnecting(own, 1)
+	return func() { s.addConnecting(own, -1) }, nil
 }
 
-// addConnecting adds n to the number of disks of a target that are being staged, and returns the sum.
-func (s *Staging) addConnecting(key string, n int) int {
+// addConnecting adds n to the number of disks that are being staged by a connection.
+func (s *Staging) addConnecting(c connection, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	count := s.connecting[key] + n
-	if s.connecting[key] = count; count == 0 {
-		delete(s.connecting, key)
+	if s.connecting[c] += n; s.connecting[c] == 0 {
+		delete(s.connecting, c)
 	}
-	return count
+}
+
+// isConnecting reports whether disks of a target are being staged. A driver may name any target, and has only those at
+// its own portals. So one driver's staging says nothing of another's target. The node's may be of either.
+func (s *Staging) isConnecting(target string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.connecting {
+		if c.target == target && (s.driver == "" || c.driver == "" || c.driver == s.driver) {
+			return true
+		}
+	}
+	return false
 }
 
 // logOut logs out of a target if none of its disks is online or being staged, and reports
@@ -77,7 +89,7 @@ func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error)
 		return false, err
 	}
 	defer unlock()
-	if s.addConnecting(key, 0) > 0 {
+	if s.isConnecting(key) {
 		return false, nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
