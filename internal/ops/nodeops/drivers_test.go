@@ -42,6 +42,8 @@ type tenant struct {
 	staging, target string // of the volume
 	share           string
 	shareStaging    string
+	podVolume       string // a published path at which a test mounts the volume itself
+	podShare        string // a published path that a test makes a link to the share
 	portal          csiproxy.ISCSIPortal
 	iqn             csiproxy.IQN
 	service         string
@@ -60,9 +62,11 @@ func newTenants(t testing.TB) *tenants {
 	for i, name := range []string{red, blue} {
 		color, _, _ := strings.Cut(name, ".")
 		d := &tenant{name: name, vendor: strings.ToUpper(color), serial: color + "-1", service: []string{"example", "needs-example"}[i],
-			staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\` + name + `\1\globalmount`,
-			target:  simtest.Kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\pv-1\mount`,
-			share:   `\\` + []string{"server", "other"}[i] + `\data`, shareStaging: simtest.Kubelet + `\plugins\` + name + `\share`,
+			staging:   simtest.Kubelet + `\plugins\kubernetes.io\csi\` + name + `\1\globalmount`,
+			target:    simtest.Kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\pv-1\mount`,
+			podVolume: simtest.Kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\volume\mount`,
+			podShare:  simtest.Kubelet + `\pods\` + color + `\volumes\kubernetes.io~csi\share\mount`,
+			share:     `\\` + []string{"server", "other"}[i] + `\data`, shareStaging: simtest.Kubelet + `\plugins\` + name + `\share`,
 			portal: []csiproxy.ISCSIPortal{portal, {Address: "10.0.0.2", Port: 3260}}[i],
 			iqn:    []csiproxy.IQN{iqn, "iqn.2026-01.com.example:vol-2"}[i],
 		}
@@ -208,11 +212,30 @@ type attempt struct {
 	name string
 	// pods says that it names a path where all drivers publish. That something is there may be seen.
 	pods bool
-	call func(ctx context.Context, d, other *tenant) (seen any, err error)
+	// named is what of the other's the call names, so that its error may do so.
+	named func(other *tenant) []string
+	call  func(ctx context.Context, d, other *tenant) (seen any, err error)
+}
+
+// tells returns what an error tells of the other's that the call hasn't named; "" if nothing.
+func (a attempt) tells(err error, other *tenant) string {
+	text := fmt.Sprint(err)
+	for _, name := range a.named(other) {
+		text = strings.NewReplacer(strconv.Quote(name), "", quote.Text(name), "").Replace(text)
+	}
+	guid := strings.TrimPrefix(string(other.volume), `\\?\Volume`)
+	for _, secret := range []string{other.name, guid, `\pods\red`, other.share, other.serial, other.page83, string(other.iqn),
+		other.portal.Address} {
+		if strings.Contains(strings.ToLower(text), strings.ToLower(secret)) {
+			return secret
+		}
+	}
+	return ""
 }
 
 func attempts() []attempt {
 	none := func(err error) (any, error) { return nil, err }
+	volume := func(other *tenant) []string { return []string{string(other.volume)} }
 	byPath := func(path func(other *tenant) string) []attempt {
 		return []attempt{
 			{name: "PathExists", call: func(ctx context.Context, d, other *tenant) (any, error) {
@@ -231,21 +254,24 @@ func attempts() []attempt {
 				return none(d.Filesystem.RmdirContents(ctx, path(other)))
 			}},
 			{name: "CreateSymlink to it", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.CreateSymlink(ctx, path(other), d.target+"-new"))
+				return none(d.Filesystem.CreateSymlink(ctx, path(other), strings.Replace(d.target, "pv-1", "new", 1)))
 			}},
 			{name: "CreateSymlink at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(d.Filesystem.CreateSymlink(ctx, d.staging, path(other)))
 			}},
 			{name: "IsSymlink", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Filesystem.IsSymlink(ctx, path(other))))
+				if is, err := d.Filesystem.IsSymlink(ctx, path(other)); err != nil || !is {
+					return none(err)
+				}
+				return "a link", nil
 			}},
 			{name: "MountVolume of its own", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(d.Volume.MountVolume(ctx, d.volume, path(other)))
 			}},
-			{name: "MountVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			{name: "MountVolume", named: volume, call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(d.Volume.MountVolume(ctx, other.volume, path(other)))
 			}},
-			{name: "UnmountVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			{name: "UnmountVolume", named: volume, call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(d.Volume.UnmountVolume(ctx, other.volume, path(other)))
 			}},
 			{name: "GetVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
@@ -266,8 +292,11 @@ func attempts() []attempt {
 			{name: "UnstageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
 			}},
+			{name: "UnmountVolume of a missing one", call: func(ctx context.Context, d, other *tenant) (any, error) {
+				return none(d.Volume.UnmountVolume(ctx, `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, path(other)))
+			}},
 			{name: "PublishVolume of it", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Storage.PublishVolume(ctx, path(other), d.target+"-new"))
+				return none(d.Storage.PublishVolume(ctx, path(other), strings.Replace(d.target, "pv-1", "new", 1)))
 			}},
 			{name: "PublishVolume at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
 				return none(d.Storage.PublishVolume(ctx, d.staging, path(other)))
@@ -299,6 +328,8 @@ func attempts() []attempt {
 		"its staging path of a share":          func(other *tenant) string { return other.shareStaging },
 		"its directory":                        func(other *tenant) string { return simtest.Kubelet + `\plugins\` + other.name },
 		"its published path":                   func(other *tenant) string { return other.target },
+		"its published path of a volume":       func(other *tenant) string { return other.podVolume },
+		"its published path of a share":        func(other *tenant) string { return other.podShare },
 		"a directory below its published path": func(other *tenant) string { return other.target + `\directory` },
 		"the directory of a pod":               func(other *tenant) string { return simtest.Kubelet + `\pods\red` },
 	}
@@ -306,6 +337,14 @@ func attempts() []attempt {
 		for _, a := range byPath(path) {
 			a.name += " by " + what
 			a.pods = strings.Contains(what, "published")
+			names := a.named
+			a.named = func(other *tenant) []string {
+				named := []string{path(other) + `\made`, path(other), strings.TrimSuffix(path(other), `\directory`)}
+				if names != nil {
+					named = append(named, names(other)...)
+				}
+				return named
+			}
 			all = append(all, a)
 		}
 	}
@@ -353,7 +392,7 @@ func attempts() []attempt {
 		return second(d.Volume.DataVolumeOfDisk(ctx, n))
 	})
 	byVolume := func(name string, call func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error) {
-		all = append(all, attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.volume)) }})
+		all = append(all, attempt{name: name, named: volume, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.volume)) }})
 	}
 	byVolume("IsVolumeFormatted", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return second(d.Volume.IsVolumeFormatted(ctx, id))
@@ -436,6 +475,14 @@ func attempts() []attempt {
 				Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: other.portal, IQN: other.iqn}}, Login: csiproxy.ISCSILogin{ISCSIAuthentication: csiproxy.ISCSIAuthentication{Secret: csiproxy.NewSecret("")}}})))
 		}},
 	)
+	for i := range all {
+		if all[i].named == nil {
+			all[i].named = func(other *tenant) []string {
+				return []string{other.share, strings.ToUpper(other.share) + `\`, other.serial, other.page83, string(other.iqn),
+					other.portal.String()}
+			}
+		}
+	}
 	return all
 }
 
@@ -447,27 +494,56 @@ func TestDriverNamesWhatIsAnothers(t *testing.T) {
 	for _, d := range w.own {
 		w.begin(d)
 	}
-	w.must(w.sim.MkdirAll(w.own[red].staging + `\directory`))
+	d, other := w.own[blue], w.own[red]
+	w.must(w.sim.MkdirAll(other.staging + `\directory`))
+	w.must(w.node.Volume.MountVolume(t.Context(), other.volume, other.podVolume))
+	w.must(w.sim.MkdirAll(other.podShare[:strings.LastIndex(other.podShare, `\`)]))
+	w.must(other.SMB.NewSMBGlobalMapping(t.Context(), other.share, other.podShare, user))
 	before := w.state()
 	for _, a := range attempts() {
-		d, other := w.own[blue], w.own[red]
 		seen, err := a.call(t.Context(), d, other)
 		switch kind := csiproxy.KindOf(err); {
 		case seen != nil:
 			t.Errorf("%s: %v", a.name, seen)
+		case a.name == "IsSymlink by its published path of a share": // it answers no, as if nothing were there
 		case a.pods && (strings.HasPrefix(a.name, "PathExists ") || kind == csiproxy.ErrFailedPrecondition):
 		case err == nil && !strings.HasPrefix(a.name, "UnstageShare"): // nothing to do is no error
 			t.Errorf("%s: succeeds", a.name)
 		case err != nil && kind != csiproxy.ErrNotFound && kind != csiproxy.ErrPermissionDenied:
 			t.Errorf("%s: %v", a.name, err)
 		}
+		if secret := a.tells(err, other); secret != "" {
+			t.Errorf("%s: tells %s: %v", a.name, secret, err)
+		}
 		if diff := cmp.Diff(before, w.state()); diff != "" {
 			t.Fatalf("%s: the node has changed (-before +after):\n%s", a.name, diff)
 		}
 	}
 	// The other driver's own calls go on.
-	w.end(w.own[red])
-	w.end(w.own[blue])
+	w.must(w.node.Volume.UnmountVolume(t.Context(), other.volume, other.podVolume))
+	w.must(other.Filesystem.Rmdir(t.Context(), other.podShare, false))
+	w.end(other)
+	w.end(d)
+}
+
+// So it is if the other one mounts its volume at a published path while a driver unstages there.
+func TestAnothersVolumeIsMountedMeanwhile(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[blue], w.own[red]
+	w.must(d.Disk.SetDiskState(t.Context(), d.raw, true))
+	happened := w.during(win.IoctlDiskSetDiskAttributes.String(), "PhysicalDrive"+d.raw.String(), func(ctx context.Context) {
+		w.must(w.node.Volume.MountVolume(ctx, other.volume, other.podVolume))
+	})
+	_, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: other.podVolume,
+		Disk: csiproxy.Selector{Number: &d.raw}})
+	simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "another volume is mounted there")
+	if strings.Contains(err.Error(), string(other.volume)[len(`\\?\Volume`):]) {
+		t.Errorf("it tells the volume: %v", err)
+	}
+	simtest.Want(t, "the volume was mounted", happened(), true)
 }
 
 // A disk that fits the patterns of two drivers is neither's.

@@ -107,7 +107,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *
 			}
 		}
 		if !mounted.Equal(lockedVolume.ID) {
-			return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
+			return refuseOther(ctx, e, mounted)
 		}
 		return nil
 	})
@@ -185,6 +185,17 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.Volume
 		return "", refuse(isLink)
 	}
 	return csiproxy.VolumeID(link.Volume), nil
+}
+
+// refuseOther is the error of an entry at which another volume is mounted. A driver isn't told which, if that isn't its
+// own.
+func refuseOther(ctx context.Context, e pathpolicy.Entry, mounted csiproxy.VolumeID) error {
+	const reason = "another volume is mounted there"
+	link := pathpolicy.Link{Kind: pathpolicy.LinkToVolume, Volume: string(mounted)}
+	if e.CheckOwn(ctx, link) != nil {
+		return refuse(reason)
+	}
+	return refuse(fmt.Sprintf("%s: %s", reason, mounted))
 }
 
 // MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
@@ -299,7 +310,7 @@ func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path p
 			return err
 		}
 		if !mounted.Equal(id) {
-			return refuse(fmt.Sprintf("another volume is mounted there: %s", mounted))
+			return refuseOther(ctx, e, mounted)
 		}
 		if err := unmount(directory); err != nil {
 			return err
