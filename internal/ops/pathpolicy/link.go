@@ -291,29 +291,6 @@ func (p *Policy) OutsideDetail(link Link) string {
 	return "it is a link out of the allowed directories, to " + quote.Text(link.Target())
 }
 
-// CheckOwn returns csiproxy.ErrPermissionDenied, without what a link or mount point at the entry leads to, if that isn't
-// the driver's.
-func (e Entry) CheckOwn(ctx context.Context, link Link) error {
-	t := e.walk.policy.territory
-	if t == nil || e.path().volume != "" {
-		return nil
-	}
-	owns, err := t.owns(ctx, e.path(), link)
-	if err == nil && !owns {
-		err = e.notOwn(t)
-	}
-	return err
-}
-
-// CheckShare returns csiproxy.ErrPermissionDenied for a share, given by a UNC path, that isn't the driver's.
-func (p *Policy) CheckShare(path string) error {
-	if p.HasShare(path) {
-		return nil
-	}
-	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the server isn't one of driver %s's",
-		quote.Text(p.territory.driver))
-}
-
 // checkVolume returns an error if a link leads to a volume that is protected.
 func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
 	if w.staysOut {

@@ -186,6 +186,15 @@ func (e Entry) checkCreation(isLink bool) error {
 // HasShare reports whether the share of a UNC path is the driver's; true, if the policy isn't a driver's.
 func (p *Policy) HasShare(path string) bool { return p.territory == nil || p.territory.share(path) }
 
+// CheckShare returns csiproxy.ErrPermissionDenied for a share, given by a UNC path, that isn't the driver's.
+func (p *Policy) CheckShare(path string) error {
+	if p.HasShare(path) {
+		return nil
+	}
+	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the server isn't one of driver %s's",
+		quote.Text(p.territory.driver))
+}
+
 // checkLinkTarget returns csiproxy.ErrPermissionDenied for a link that is to be made to what isn't in a driver's own
 // directories or shares. No driver needs one; where all publish, it could lead a pod to what is another's.
 func (e Entry) checkLinkTarget(target string) error {
@@ -247,9 +256,19 @@ func (f *File) checkDeletion(ctx context.Context) error {
 	if err != nil || link == nil {
 		return err
 	}
-	owns, err := t.owns(ctx, path, *link)
+	return f.entry.CheckOwn(ctx, *link)
+}
+
+// CheckOwn returns csiproxy.ErrPermissionDenied, without what a link or mount point at the entry leads to, if that isn't
+// the driver's.
+func (e Entry) CheckOwn(ctx context.Context, link Link) error {
+	t := e.walk.policy.territory
+	if t == nil || e.path().volume != "" {
+		return nil
+	}
+	owns, err := t.owns(ctx, e.path(), link)
 	if err == nil && !owns {
-		err = f.entry.notOwn(t)
+		err = e.notOwn(t)
 	}
 	return err
 }

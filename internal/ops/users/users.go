@@ -100,6 +100,8 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 // MaxWay is how many links and mount points a way to a volume or share leads through at most: as many as Windows
 // follows in one open. Of a longer chain the links that are nearer to the end count. Without a bound, a chain of some
 // thousand links would take minutes, since each of them is followed.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/reparse-points
 const MaxWay = 63
 
 // FoundLinks are links and mount points that were found in one walk of the allowed directories.
