@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,34 @@ func TestDriverEndsUseOfSickDisk(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// One driver's sick disk costs another driver nothing.
+func TestSickDiskOfAnotherDriver(t *testing.T) {
+	for _, refusal := range []winerr.Errno{winerr.ErrorIODevice, winerr.ErrorAccessDenied, winerr.ErrorNotReady} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				d, other := w.own[red], w.own[blue]
+				w.begin(d)
+				w.begin(other)
+				w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
+					Object: fmt.Sprintf("PhysicalDrive%d ", d.number)}, refusal))
+				if stats, err := other.Volume.GetVolumeStats(t.Context(), d.volume); err == nil {
+					t.Errorf("the volume has %+v", stats)
+				}
+				list, err := other.Storage.ListVolumes(t.Context())
+				w.must(err)
+				if text := fmt.Sprintf("%+v", list); strings.Contains(text, string(d.volume)) {
+					t.Errorf("it sees the volume: %s", text)
+				}
+				w.must(second(other.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+					Disk: csiproxy.Selector{Number: &other.raw}, StagingPath: other.staging + "-raw"})))
+				w.must(second(other.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: other.staging + "-raw"})))
+				w.end(other)
+			})
+		})
 	}
 }
 
