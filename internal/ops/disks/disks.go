@@ -116,8 +116,8 @@ func (d *Disks) Of(driver string, sys System, locks *locks.Locker, users *users.
 	return &Disks{sys: sys, options: o, driver: driver, node: d.node}
 }
 
-// Owner says in errors whose disks these are: "the node", or a driver.
-func (d *Disks) Owner() string {
+// OwnerText says in errors whose disks these are: "the node", or a driver.
+func (d *Disks) OwnerText() string {
 	if d.driver == "" {
 		return "the node"
 	}
@@ -156,7 +156,7 @@ func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error
 			return err
 		}
 	}
-	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; %s has %s", n, d.Owner(), enumerate(numbers)), Err: err}
+	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; %s has %s", n, d.OwnerText(), enumerate(numbers)), Err: err}
 }
 
 // enumerate names disks in a sentence: "no disks", "disk 0", "disks 0, 1 and 2".
@@ -408,8 +408,8 @@ func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAtt
 		if attempt == 2 || mask&win.DiskReadOnly == 0 {
 			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
 			return cmp.Or(d.refuseCollision(ctx, h, layout), csiproxy.Errorf(csiproxy.ErrUnavailable,
-				"Windows accepted the request, but the disk is still offline or read-only; try again, and if it stays so, "+
-					"see whether it is a copy of a disk that is online"))
+				"Windows accepted the request, but the disk is still offline or read-only; try again; if it stays so, "+
+					"check whether it is a copy of a disk that is online"))
 		}
 	}
 	d.options.Logger.Info("disk brought online", "disk", h.Number,

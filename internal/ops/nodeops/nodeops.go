@@ -134,7 +134,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 		return nil, err
 	}
 	for _, driver := range drivers {
-		if paths, err = paths.Divide(driver.Name, driver.Dirs); err != nil {
+		if paths, err = paths.WithDriver(driver.Name, driver.Dirs); err != nil {
 			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
 		}
 	}
@@ -177,10 +177,7 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	for _, driver := range drivers {
 		// Calls of its own: those that hang keep no other driver's waiting.
 		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", driver.Name))
-		own, paths, err := ofDriver(driver, table, calls, o, tasks)
-		if err != nil {
-			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
-		}
+		own, paths := ofDriver(driver, table, calls, o, tasks)
 		n.ofOwn = append(n.ofOwn, calls)
 		for _, other := range others {
 			if dir := pathpolicy.Shared(paths, other); dir != "" {
@@ -206,13 +203,13 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 // ofDriver returns the operations of a driver, whose calls are, and its paths. node are the tasks of the node, of whose
 // groups it gets its part.
 func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, node *staging.Staging) (
-	own Operations, _ *pathpolicy.Policy, _ error) {
+	Operations, *pathpolicy.Policy) {
 	var within *pathpolicy.Policy
 	sys := table.Of(driver.Driver, calls, func(path string) bool { return within.InOwnDirectory(path) })
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", driver.Name)
 	runner := operation.NewRunner(o.OnOperation)
-	within, err := node.Paths.Within(pathpolicy.Territory{
-		Driver: driver.Name, Dirs: driver.Dirs, Share: driver.HasShare,
+	within = node.Paths.Within(pathpolicy.Territory{
+		Driver: driver.Name, Share: driver.HasShare,
 		Volume: func(ctx context.Context, name string) (string, error) {
 			err := sys.CheckVolume(ctx, csiproxy.VolumeID(name))
 			if errors.Is(err, csiproxy.ErrNotFound) {
@@ -221,9 +218,6 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 			return "", err
 		},
 	})
-	if err != nil {
-		return own, nil, err
-	}
 	g := staging.Groups{Sys: sys, Paths: within.Log(log), Users: node.Users.Of(within)}
 	g.Locks = node.Locks.Of(sys, g.Paths, sys.CheckVolume, log)
 	g.Disks = node.Disks.Of(driver.Name, sys, g.Locks, g.Users, log)
@@ -240,5 +234,5 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(sys, machine.Options{Logger: log, Runner: runner}),
 		Storage: node.Of(driver.Name, g, log),
-	}, g.Paths, nil
+	}, g.Paths
 }

@@ -23,16 +23,11 @@ func twoDrivers(t *testing.T) (node, red, blue *Policy) {
 	t.Helper()
 	node = mustPolicy(t, kubelet, `C:\work`)
 	node.linkEntries = 10
-	furtherOfRed := []string{`C:\work`}
-	node, err := node.Divide("red", furtherOfRed)
+	node, err := node.WithDriver("red", []string{`C:\work`})
 	simtest.Must(t, err)
-	node, err = node.Divide("blue", nil)
+	node, err = node.WithDriver("blue", nil)
 	simtest.Must(t, err)
-	red, err = node.Within(Territory{Driver: "red", Dirs: furtherOfRed})
-	simtest.Must(t, err)
-	blue, err = node.Within(Territory{Driver: "blue"})
-	simtest.Must(t, err)
-	return node, red, blue
+	return node, node.Within(Territory{Driver: "red"}), node.Within(Territory{Driver: "blue"})
 }
 
 // Where a driver has too many entries in its own directories, all links elsewhere are found. That some may be missing

@@ -253,7 +253,12 @@ func (s *linkSearch) countApart(w *walk) (end func()) {
 func (p *Policy) isDriversDir(path Path) bool {
 	depth := len(path.root.names) + len(path.names)
 	isDir := func(dir location) bool { return len(dir.names) == depth && path.full().inside(dir) }
-	return slices.ContainsFunc(p.drivers, func(dirs []location) bool { return slices.ContainsFunc(dirs, isDir) })
+	for _, dirs := range p.drivers {
+		if slices.ContainsFunc(dirs, isDir) {
+			return true
+		}
+	}
+	return false
 }
 
 // search searches an open directory and those below. It returns an error of the directory itself,

@@ -25,8 +25,8 @@ type Policy struct {
 	ofTheNode VolumeCheck
 	territory *territory // of the one driver that may touch nothing else; nil for all of the node
 
-	drivers     [][]location // the directories of each driver of the node that has its own
-	linkEntries int          // maxLinkEntries, but in tests
+	drivers     map[string][]location // the directories of each driver of the node that has its own
+	linkEntries int                   // maxLinkEntries, but in tests
 
 	deniesCreation bool // after an unmount
 	log            *slog.Logger

@@ -5,6 +5,7 @@ package pathpolicy
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,11 +31,8 @@ type territory struct {
 // that holds for a dangling link, too. If it leads to none of these, it is nobody's. So is a volume that is
 // mounted there: if it is missing, nobody can tell whose it is. Drivers mount in their own directories.
 type Territory struct {
-	// Driver is the driver's name.
+	// Driver is the driver's name, as WithDriver was given it.
 	Driver string
-	// Dirs are further directories, beside those that kubelet has for the driver by its name: absolute paths in
-	// the allowed directories.
-	Dirs []string
 	// Volume says why a volume, \\?\Volume{guid}\, isn't the driver's; "" if it is.
 	Volume VolumeCheck
 	// Share reports whether a share, given by a UNC path, is the driver's.
@@ -44,31 +42,17 @@ type Territory struct {
 // Within returns the same policy for one driver: only paths in t are allowed, and a volume that isn't the
 // driver's is protected. A walk still begins at the allowed directory, since others than the administrator may
 // write between that and the driver's.
-func (p *Policy) Within(t Territory) (*Policy, error) {
-	dirs, err := p.dirsOf(t.Driver, t.Dirs)
-	if err != nil {
-		return nil, err
-	}
+func (p *Policy) Within(t Territory) *Policy {
 	q := *p
-	q.territory = &territory{driver: t.Driver, dirs: dirs, volume: t.Volume, share: t.Share,
-		pods: p.allowed[0].below("pods")}
-	return &q, nil
+	q.territory = &territory{driver: t.Driver, dirs: p.drivers[t.Driver], volume: t.Volume, share: t.Share,
+		pods: p.allowed[0].below(podsDirectory)}
+	return &q
 }
 
-// Divide returns the same policy for a node with one more driver that has directories of its own. Links searches
-// them with bounds of their own, so that one driver doesn't use up what another needs. dirs are Territory.Dirs.
-func (p *Policy) Divide(driver string, dirs []string) (*Policy, error) {
-	all, err := p.dirsOf(driver, dirs)
-	if err != nil {
-		return nil, err
-	}
-	q := *p
-	q.drivers = append(slices.Clone(p.drivers), all)
-	return &q, nil
-}
-
-// dirsOf returns the own directories of a driver: those that kubelet has for it, and further ones.
-func (p *Policy) dirsOf(driver string, further []string) ([]location, error) {
+// WithDriver returns the same policy for a node with one more driver that has directories of its own: those that kubelet
+// has for it by its name, and further ones, which are absolute paths in the allowed directories. Links searches each with
+// bounds of its own, so that one driver doesn't use up what another needs.
+func (p *Policy) WithDriver(driver string, further []string) (*Policy, error) {
 	if err := checkName(driver); err != nil {
 		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(driver), Err: err}
 	}
@@ -91,7 +75,13 @@ func (p *Policy) dirsOf(driver string, further []string) ([]location, error) {
 		}
 		dirs = append(dirs, l)
 	}
-	return dirs, nil
+	q := *p
+	q.drivers = maps.Clone(p.drivers)
+	if q.drivers == nil {
+		q.drivers = make(map[string][]location)
+	}
+	q.drivers[driver] = dirs
+	return &q, nil
 }
 
 // Shared returns a directory in which the directories of two drivers' policies overlap; "" if they don't.
@@ -223,13 +213,17 @@ func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 	return own
 }
 
-// driverOf returns in which driver's own directories a path lies: an index into p.drivers; -1 if in none's.
-func (p *Policy) driverOf(path Path) int {
+// driverOf returns the driver in whose own directories a path lies; "" if it lies in none's.
+func (p *Policy) driverOf(path Path) string {
 	if path.volume != "" {
-		return -1
+		return ""
 	}
-	isOwn := path.full().inside
-	return slices.IndexFunc(p.drivers, func(dirs []location) bool { return slices.ContainsFunc(dirs, isOwn) })
+	for driver, dirs := range p.drivers {
+		if slices.ContainsFunc(dirs, path.full().inside) {
+			return driver
+		}
+	}
+	return ""
 }
 
 // IsAnothers reports whether a path lies in the own directories of another driver than the policy's. That driver
@@ -237,7 +231,8 @@ func (p *Policy) driverOf(path Path) int {
 // no use of this driver's: the other one makes no links to that (see checkLinkTarget), only an administrator or a
 // caller of the shared endpoints can.
 func (p *Policy) IsAnothers(path Path) bool {
-	return p.territory != nil && p.driverOf(path) >= 0 && !slices.ContainsFunc(p.territory.dirs, path.full().inside)
+	driver := p.driverOf(path)
+	return p.territory != nil && driver != "" && driver != p.territory.driver
 }
 
 // checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its

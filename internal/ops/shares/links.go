@@ -153,7 +153,7 @@ func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (
 // wayToShare returns the root of the share that a link leads to, and the links on the way. root
 // is "" if the link leads to no share.
 func wayToShare(l pathpolicy.FoundLink, all users.FoundLinks) (chain []string, root string) {
-	for len(chain) < users.MaxWay { // or it is a circle, or too long
+	for len(chain) < users.MaxLinksFollowed { // or it is a circle, or too long
 		chain = append(chain, l.Path.String())
 		if remote, ok := ShareOf(l.Link); ok {
 			return chain, remote.Root()

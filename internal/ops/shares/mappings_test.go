@@ -459,7 +459,7 @@ func TestLongChainOfLinks(t *testing.T) {
 	data, err := unc.Parse(`\\server\data`)
 	must(t, err)
 	target := `\\server\data\`
-	for i := range 2 * users.MaxWay {
+	for i := range 2 * users.MaxLinksFollowed {
 		link := fmt.Sprint(kubelet, `\plugins\`, i)
 		must(t, sys.Symlink(link, target, true))
 		target = link
@@ -469,7 +469,7 @@ func TestLongChainOfLinks(t *testing.T) {
 	defer r.Release()
 	links, err := m.LinksToShare(t.Context(), r.Share)
 	must(t, errors.Join(err, links.Incomplete))
-	simtest.Want(t, "links", len(links.Paths()), users.MaxWay)
+	simtest.Want(t, "links", len(links.Paths()), users.MaxLinksFollowed)
 	removed, err := m.RemoveUnused(t.Context(), r, links)
 	must(t, err)
 	simtest.Want(t, "removed", removed, false)

@@ -97,7 +97,7 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		return 0, err
 	case !found:
 		return 0, csiproxy.Errorf(csiproxy.ErrNotFound, "no disk has %v, after %v; %s%s", wanted, max(timeout, 0),
-			listed(s.Disks.Owner()+" has", all), s.silentDisk(wanted, all))
+			listed(s.Disks.OwnerText()+" has", all), s.silentDisk(wanted, all))
 	}
 	if len(matching) > 1 {
 		return s.only(ctx, wanted, matching)

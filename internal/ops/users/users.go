@@ -97,12 +97,12 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// MaxWay is how many links and mount points a way to a volume or share leads through at most: as many as Windows
+// MaxLinksFollowed is how many links and mount points a way to a volume or share leads through at most: as many as Windows
 // follows in one open. Of a longer chain the links that are nearer to the end count. Without a bound, a chain of some
 // thousand links would take minutes, since each of them is followed.
 //
 // Source: https://learn.microsoft.com/windows/win32/fileio/reparse-points
-const MaxWay = 63
+const MaxLinksFollowed = 63
 
 // FoundLinks are links and mount points that were found in one walk of the allowed directories.
 type FoundLinks struct {
@@ -251,7 +251,7 @@ func unknownLinks(err error) error {
 func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks,
 	followed *int) (bool, error) {
 	isAnothers := false
-	for range MaxWay {
+	for range MaxLinksFollowed {
 		isAnothers = isAnothers || f.own.IsAnothers(l.Path)
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:

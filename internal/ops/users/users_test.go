@@ -210,12 +210,11 @@ func TestMountsInAnothersDirectories(t *testing.T) {
 				simtest.Must(t, n.sim.MkdirAll(path))
 				simtest.Mount(t, n.sim, path, id)
 			}
-			paths, err := pathpolicy.Default().Divide("red", nil)
+			paths, err := pathpolicy.Default().WithDriver("red", nil)
 			simtest.Must(t, err)
-			paths, err = paths.Divide("blue", nil)
+			paths, err = paths.WithDriver("blue", nil)
 			simtest.Must(t, err)
-			red, err := paths.Within(pathpolicy.Territory{Driver: "red"})
-			simtest.Must(t, err)
+			red := paths.Within(pathpolicy.Territory{Driver: "red"})
 			all := users.New(n.sim, paths, slog.New(slog.DiscardHandler))
 			begin(t, n, id)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -239,10 +238,9 @@ func TestManyLinksInAnothersDirectory(t *testing.T) {
 	n := newNode(t)
 	const others = simtest.Kubelet + `\plugins\blue\`
 	simtest.Must(t, n.sim.MkdirAll(others+"plain"))
-	paths, err := pathpolicy.Default().Divide("blue", nil)
+	paths, err := pathpolicy.Default().WithDriver("blue", nil)
 	simtest.Must(t, err)
-	red, err := paths.Within(pathpolicy.Territory{Driver: "red"})
-	simtest.Must(t, err)
+	red := paths.Within(pathpolicy.Territory{Driver: "red"})
 	f := users.New(n.sim, paths, slog.New(slog.DiscardHandler)).Of(red)
 	var calls []int
 	for links := range 1200 {
@@ -364,12 +362,12 @@ func TestLongChainOfLinks(t *testing.T) {
 	n := newNode(t)
 	simtest.Mount(t, n.sim, mountPath, string(n.id))
 	target := mountPath
-	for i := range 2 * users.MaxWay {
+	for i := range 2 * users.MaxLinksFollowed {
 		link := fmt.Sprint(simtest.Kubelet, `\`, i)
 		simtest.Must(t, n.sim.Symlink(link, target, true))
 		target = link
 	}
 	links, err := users.Default(n.sim).LinksToVolume(t.Context(), n.id)
 	simtest.Must(t, err)
-	simtest.Want(t, "links", len(links), users.MaxWay-1) // and the mount point
+	simtest.Want(t, "links", len(links), users.MaxLinksFollowed-1) // and the mount point
 }
