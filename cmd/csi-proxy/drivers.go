@@ -138,7 +138,8 @@ func checkKeys(decoder *json.Decoder) error {
 // explainJSON says what is wrong with JSON, and where, without Go's types.
 func explainJSON(data []byte, err error) error {
 	line := func(offset int64) int { return 1 + bytes.Count(data[:min(int(offset), len(data))], []byte("\n")) }
-	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "an object", reflect.String: "a text", reflect.Bool: "true or false"}
+	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "an object", reflect.String: "a text",
+		reflect.Bool: "true or false"}
 	var syntax *json.SyntaxError
 	var other *json.UnmarshalTypeError
 	switch {
@@ -149,7 +150,7 @@ func explainJSON(data []byte, err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("line %d: it isn't JSON: %w", line(syntax.Offset), err)
 	case errors.As(err, &other):
-		return fmt.Errorf("line %d: %s must be %s, not JSON's %s", line(other.Offset), cmp.Or(other.Field, "the file"),
+		return fmt.Errorf("line %d: %s must be %s, not a JSON %s", line(other.Offset), cmp.Or(other.Field, "the file"),
 			cmp.Or(kinds[other.Type.Kind()], "a whole number, 0 or more"), other.Value)
 	}
 	return err

@@ -101,7 +101,7 @@ func findingsReply(findings []doctor.Finding) reply {
 // node returns what can be asked about this node. Call closeNode at the end.
 func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node, closeNode func() error, _ error) {
 	if p.driver != "" { // its endpoints lack most of what is examined
-		return nil, nil, usageError{errors.New("--driver: this looks at the whole node")}
+		return nil, nil, usageError{errors.New("--driver: leave it out, since this command looks at the whole node")}
 	}
 	c := p.client(ctx)
 	n = &doctor.Node{

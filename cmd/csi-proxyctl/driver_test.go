@@ -49,9 +49,9 @@ func TestDriverFlag(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--driver other.example.com disk list":   "the daemon runs, so see whether its file of drivers has other.example.com",
-		"--driver " + driver + " doctor":         "--driver: this looks at the whole node",
-		"--driver " + driver + " support-bundle": "--driver: this looks at the whole node",
+		"--driver other.example.com disk list":   "the daemon runs: check that its file of drivers has other.example.com",
+		"--driver " + driver + " doctor":         "--driver: leave it out",
+		"--driver " + driver + " support-bundle": "--driver: leave it out",
 		"--driver " + driver + " storage stage C:\\var\\lib\\kubelet\\plugins\\" + driver + "\\a --disk 9 --wait 1ms": "no disk has the number 9, after 1ms; driver " + driver +
 			", by its patterns in the file of drivers, has disk 1",
 		"--driver " + driver + " disk stats 9": "there is no disk 9; driver " + driver + ", by its patterns in the file of drivers, has disk 1",

@@ -110,10 +110,13 @@ func (p *program) advice(ctx context.Context, err error) string {
 	if text, ok := adviceByNumber[number]; ok {
 		return text
 	}
-	noEndpoint := statusOf(err).Code() == codes.Unavailable && number == 0 && strings.Contains(err.Error(), " API: no endpoint ")
-	switch code := statusOf(err).Code(); {
+	code := statusOf(err).Code()
+	noEndpoint := code == codes.Unavailable && number == 0 && strings.Contains(err.Error(), " API: no endpoint ")
+	// Such an error names the disks that there are.
+	listsDisks := strings.Contains(err.Error(), "; the node has") || strings.Contains(err.Error(), ", has ")
+	switch {
 	case noEndpoint && p.driver != "" && (p.serves(ctx, "") || p.serves(ctx, admin.Driver)):
-		return "the daemon runs, so see whether its file of drivers has " + p.driver + ", with this group of the API"
+		return "the daemon runs: check that its file of drivers has " + p.driver + ", with this group of the API"
 	case noEndpoint:
 		return "csi-proxyctl doctor says why"
 	case code == codes.DeadlineExceeded:
@@ -122,7 +125,7 @@ func (p *program) advice(ctx context.Context, err error) string {
 		return "csi-proxyctl sim calls --all lists the calls"
 	case code == codes.NotFound && strings.HasPrefix(object, "volume "):
 		return "csi-proxyctl volume list DISK lists the volumes of a disk"
-	case code == codes.NotFound && strings.HasPrefix(object, "disk ") && !strings.Contains(err.Error(), "; the node has") && !strings.Contains(err.Error(), ", has "):
+	case code == codes.NotFound && strings.HasPrefix(object, "disk ") && !listsDisks:
 		return "csi-proxyctl disk list lists the disks"
 	}
 	return ""

@@ -166,7 +166,7 @@ func TestCloneWhoseTableNeverShows(t *testing.T) {
 			}
 		})
 		err := ops.SetDiskState(t.Context(), copied, true)
-		simtest.WantErrorOf(t, "a copy that is never seen online", err, csiproxy.ErrUnavailable, "whether it is a copy of")
+		simtest.WantErrorOf(t, "a copy that is never seen online", err, csiproxy.ErrUnavailable, "check whether it is a copy of")
 	}
 }
 

@@ -86,7 +86,7 @@ func (p DiskPattern) validate() error {
 	}
 	for _, text := range []string{p.Vendor, p.Product, p.SerialNumber, p.Target} {
 		if strings.Contains(strings.TrimSuffix(strings.TrimSpace(text), "*"), "*") {
-			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: a * stands for any rest, and only at the end", quote.Text(text))
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: a * may only be the last character", quote.Text(text))
 		}
 	}
 	return nil
@@ -100,8 +100,8 @@ func validateServer(server string) error {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
 	}
 	if err := unc.CheckServer(name); err != nil {
-		return &csiproxy.Error{Detail: quote.Text(server) + " isn't a server, as files.example.com, nor the end of several, as " +
-			".example.com", Err: err}
+		return &csiproxy.Error{Detail: quote.Text(server) + " can't be a server: name one, as files.example.com, or the end of " +
+			"several names, as .example.com", Err: err}
 	}
 	return nil
 }
