@@ -104,6 +104,21 @@ func runReadOnly(t *testing.T, r *oracleRun, s OracleStep) error {
 	return nil
 }
 
+func runWrite(t *testing.T, r *oracleRun, s OracleStep) error {
+	r.f.WriteFile(t, r.path(t, s.Args[0]), s.Args[1])
+	return nil
+}
+
+// runBegins reads so many bytes from the beginning of an open file, and compares them.
+func runBegins(t *testing.T, r *oracleRun, s OracleStep) error {
+	p := make([]byte, number(t, s.Args[1]))
+	n, err := r.file(t, s.Args[0]).Read(t.Context(), p)
+	if err == nil && string(p[:n]) != s.Args[2] {
+		t.Errorf("%s: it begins with %q", s, p[:n])
+	}
+	return err
+}
+
 func runClose(t *testing.T, r *oracleRun, s OracleStep) error {
 	h, ok := r.handles[s.Args[0]].(interface{ Close() error })
 	if !ok {

@@ -38,6 +38,8 @@ func init() { // the functions below look verbs up
 		"attr":     {method: "Files.FileAttributes", args: 1, more: true, needs: []need{aDirectory}, run: runAttr},
 		"is":       {method: "File.Info", args: 2, needs: []need{aDirectory}, run: runIs},
 		"list":     {method: "File.ReadDir", args: 1, needs: []need{aDirectory}, run: runList},
+		"write":    {args: 2, needs: []need{aDirectory, aWriter}, run: runWrite},
+		"begins":   {method: "File.Read", args: 3, needs: []need{aDirectory}, run: runBegins},
 		"listed":   {method: "File.ReadDir", args: 2, more: true, needs: []need{aDirectory}, run: runListed},
 		"unlisted": {method: "File.ReadDir", args: 2, needs: []need{aDirectory}, run: runListed},
 		"delete":   {method: "File.Delete", args: 1, needs: []need{aDirectory}, run: runDelete},

@@ -32,6 +32,8 @@ type Fixture struct {
 	Directory string
 	// SetReadOnly sets or clears the read-only attribute of a file.
 	SetReadOnly func(t *testing.T, path string, readOnly bool)
+	// WriteFile makes a file with contents.
+	WriteFile func(t *testing.T, path, contents string)
 	// Settle waits until all is done that has been begun. Without it rows ask again until
 	// it is, for half a minute at most.
 	Settle func()
@@ -107,6 +109,7 @@ type need string
 const (
 	aDirectory need = "a directory"
 	aReadOnly  need = "a way to make files read-only"
+	aWriter    need = "a way to make files with contents"
 	aDisk      need = "an expendable disk"
 	aBlocked   need = "a call that doesn't end"
 	services   need = "services"
@@ -120,6 +123,8 @@ func (f *Fixture) has(n need) bool {
 		return f.Directory != ""
 	case aReadOnly:
 		return f.SetReadOnly != nil
+	case aWriter:
+		return f.WriteFile != nil
 	case aDisk:
 		return f.NewDisk != nil
 	case aBlocked:

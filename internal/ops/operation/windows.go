@@ -365,6 +365,10 @@ func (f *file) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error
 		func() ([]win.DirEntry, error) { return f.File.ReadDir(ctx, restart) })
 }
 
+func (f *file) Read(ctx context.Context, p []byte) (int, error) {
+	return get(ctx, f.sys, win.CallRead, pathObject(f.path), func() (int, error) { return f.File.Read(ctx, p) })
+}
+
 func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
 	return get(ctx, f.sys, code.String(), pathObject(f.path),
 		func() (int, error) { return f.File.Control(ctx, code, in, out) })

@@ -43,6 +43,10 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 				simtest.Must(t, sys.SetFileAttributes(path, a))
 			}
 		},
+		WriteFile: func(t *testing.T, path, contents string) {
+			t.Helper()
+			simtest.Must(t, sys.WriteFile(path, []byte(contents)))
+		},
 		NewDisk: func(t *testing.T) seamtest.Disk {
 			t.Helper()
 			n := simtest.Attach(t, sys, winsim.DiskSpec{SizeBytes: 1 << 30})

@@ -124,6 +124,14 @@ func (f *file) ReadDir(ctx context.Context, restart bool) ([]win.DirEntry, error
 	return askOf(ctx, f.handle, win.CallReadDir, func() ([]win.DirEntry, error) { return f.file.ReadDir(restart) })
 }
 
+// Read implements [win.File].
+func (f *file) Read(ctx context.Context, p []byte) (int, error) {
+	return askOf(ctx, f.handle, win.CallRead, func() (int, error) {
+		contents, err := f.file.Contents()
+		return copy(p, contents), err
+	})
+}
+
 // Control implements [win.File].
 func (f *file) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
 	err = f.call(ctx, controlName(code), func() error {

@@ -155,6 +155,12 @@ type File interface {
 	// some at a time, and when each was made; after the last it returns ErrorNoMoreFiles. With restart
 	// it begins again (FileFullDirectoryRestartInfo). The handle needs FileListDirectory.
 	ReadDir(ctx context.Context, restart bool) ([]DirEntry, error)
+	// Read reads the beginning of this file into p, and returns how many bytes that are: fewer than
+	// len(p) if the file has fewer. The handle needs FileListDirectory, which is FILE_READ_DATA. A
+	// directory gives ErrorInvalidFunction.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile
+	Read(ctx context.Context, p []byte) (int, error)
 	// Control is DeviceIoControl on the file: reparse data are read and set with
 	// it. FsctlGetReparsePoint and FsctlDeleteReparsePoint give ErrorNotAReparsePoint
 	// where there is none. FsctlSetReparsePoint gives ErrorDirNotEmpty for a directory

@@ -133,6 +133,12 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 				t.Fatal(err)
 			}
 		},
+		WriteFile: func(t *testing.T, path, contents string) {
+			t.Helper()
+			if err := os.WriteFile(path, []byte(contents), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Blocked:      blockedRead,
 		NewServices:  contractServices,
 		StringsValue: [2]string{`SOFTWARE\Microsoft\Windows NT\CurrentVersion`, "ProductName"},

@@ -185,6 +185,19 @@ func (f *file) ReadDir(ctx context.Context, restart bool) (entries []win.DirEntr
 	return entries, nil
 }
 
+// Read implements [win.File].
+//
+// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile
+func (f *file) Read(ctx context.Context, p []byte) (int, error) {
+	var n uint32
+	var start windows.Overlapped // the handle is synchronous, so this is the offset only
+	err := interruptible(ctx, func() error { return errno(windows.ReadFile(f.h, p, &n, &start)) })
+	if err == winerr.ErrorHandleEOF {
+		err = nil
+	}
+	return int(n), err
+}
+
 // Delete implements [win.File]. SetFileInformationByHandle would do the same, but its error is
 // the same for a file that was deleted as for one that mustn't be.
 //
