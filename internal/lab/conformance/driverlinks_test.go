@@ -77,7 +77,7 @@ func TestDriversLinkWhereLinksAreSearched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys, made := simtest.Open(t, winsim.Delays{}), new(linkRecorder)
-			paths, err := pathpolicy.New(simtest.Kubelet)
+			paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet})
 			simtest.Must(t, err)
 			driver := newDriver(made)
 			simtest.Must(t, driver.Stage(staging))

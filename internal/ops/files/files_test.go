@@ -371,7 +371,7 @@ func TestCreateSymlinkTwiceAtOneTime(t *testing.T) {
 
 func TestErrorsAndObserver(t *testing.T) {
 	sys := newNode(t)
-	p, err := pathpolicy.New(kubelet)
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	var heard []string
 	f := files.New(sys, p, shares.New(sys, p, shares.Options{}), files.Options{Runner: operation.NewRunner(func(name string, _ time.Duration, _ error) {

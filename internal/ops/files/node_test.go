@@ -38,14 +38,14 @@ func newNode(t *testing.T) *winsim.System {
 // directories allowed.
 func newFilesystem(t *testing.T, sys shares.System, workingDirs ...string) *files.Filesystem {
 	t.Helper()
-	p, err := pathpolicy.New(kubelet, workingDirs...)
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: workingDirs})
 	must(t, err)
 	return files.New(sys, p, shares.New(sys, p, shares.Options{}), files.Options{})
 }
 
 // parse parses a path in the kubelet directory.
 func parse(path string) pathpolicy.Path {
-	p, err := pathpolicy.New(kubelet)
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	if err == nil {
 		var parsed pathpolicy.Path
 		if parsed, err = p.Parse(path, pathpolicy.MaxPath); err == nil {

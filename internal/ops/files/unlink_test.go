@@ -90,7 +90,7 @@ func newUnmapped(t *testing.T, log *slog.Logger) (*winsim.System, func() bool, *
 	newShares(t, sys, "server")
 	must(t, sys.MkdirAll(kubelet+`\dir`))
 	must(t, sys.Symlink(kubelet+`\share`, `\\server\data\sub`, true))
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	m := shares.New(sys, paths, shares.Options{Logger: log})
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
@@ -137,7 +137,7 @@ func TestRmdirOfALinkThatCannotBeRead(t *testing.T) {
 func newLocked(t *testing.T) (*winsim.System, *locks.Locker, *files.Filesystem) {
 	t.Helper()
 	sys := newNode(t)
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	locker := locks.New(sys, paths, users.New(sys, paths, log), log)

@@ -31,7 +31,7 @@ func newUsedNode(t *testing.T) node {
 
 func parse(t *testing.T, path string) pathpolicy.Path {
 	t.Helper()
-	paths, err := pathpolicy.New(simtest.Kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet})
 	simtest.Must(t, err)
 	parsed, err := paths.Parse(path, pathpolicy.MaxPath)
 	simtest.Must(t, err)

@@ -26,7 +26,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/staging"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/published"
@@ -116,39 +115,28 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	if err := (csiproxy.FormatOptions{Writers: o.VolumeWriters}).Validate(); err != nil {
 		return nil, err
 	}
-	if o.KubeletPath == "" {
-		o.KubeletPath = DefaultKubeletPath
-	}
 	calls := operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
-	paths, err := pathpolicy.New(o.KubeletPath, o.WorkingDirs...)
+	var owners []scope.Driver
+	var directories []pathpolicy.Driver
+	for _, driver := range drivers {
+		owners = append(owners, driver.Driver)
+		directories = append(directories, pathpolicy.Driver{Name: driver.Name, Dirs: driver.Dirs})
+	}
+	table, err := scope.New(calls, owners, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}
-	if o.WritableMountPoints {
-		paths = paths.AllowCreation()
-	}
-	if o.Logger != nil {
-		paths = paths.Log(o.Logger)
-	}
-	if paths, err = paths.Protect(o.ProtectedVolumes, users.SystemVolumes(calls)); err != nil {
+	paths, err := pathpolicy.New(pathpolicy.Options{
+		KubeletPath: o.KubeletPath, WorkingDirs: o.WorkingDirs, Drivers: directories,
+		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: users.SystemVolumes(calls),
+		WritableMountPoints: o.WritableMountPoints, Logger: o.Logger,
+	})
+	if err != nil {
 		return nil, err
-	}
-	for _, driver := range drivers {
-		if paths, err = paths.WithDriver(driver.Name, driver.Dirs); err != nil {
-			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
-		}
 	}
 	log, runner := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), operation.NewRunner(o.OnOperation)
 	finder := users.New(calls, paths, log)
 	locker := locks.New(calls, paths, finder, log)
-	var owners []scope.Driver
-	for _, driver := range drivers {
-		owners = append(owners, driver.Driver)
-	}
-	table, err := scope.New(calls, owners, log)
-	if err != nil {
-		return nil, err
-	}
 	allDisks := disks.New(calls, disks.Options{
 		OwnerOf:             table.OwnerOfDisk,
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones,
@@ -173,20 +161,11 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	tasks := staging.New(groups, staging.Options{Logger: log, Runner: runner, OwnerOfShare: table.OwnerOfShare})
 	n := &Node{calls: calls, paths: paths, locks: locker, users: finder,
 		disks: allDisks, shares: mappings, staging: tasks, drivers: make(map[string]Operations)}
-	var others []*pathpolicy.Policy
 	for _, driver := range drivers {
 		// Calls of its own: those that hang keep no other driver's waiting.
 		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", driver.Name))
-		own, paths := ofDriver(driver, table, calls, o, tasks)
 		n.ofOwn = append(n.ofOwn, calls)
-		for _, other := range others {
-			if dir := pathpolicy.Shared(paths, other); dir != "" {
-				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(driver.Name),
-					Detail: "another driver's directory holds its directory " + quote.Text(dir) + ", or lies in it"}
-			}
-		}
-		others = append(others, paths)
-		n.drivers[driver.Name] = own
+		n.drivers[driver.Name] = ofDriver(driver, table, calls, o, tasks)
 	}
 	n.Operations = Operations{
 		Disk:       allDisks,
@@ -200,16 +179,14 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	return n, nil
 }
 
-// ofDriver returns the operations of a driver, whose calls are, and its paths. node are the tasks of the node, of whose
+// ofDriver returns the operations of a driver, whose calls are. node are the tasks of the node, of whose
 // groups it gets its part.
-func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, node *staging.Staging) (
-	Operations, *pathpolicy.Policy) {
-	var within *pathpolicy.Policy
-	sys := table.Of(driver.Driver, calls, func(path string) bool { return within.InOwnDirectory(path) })
+func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, node *staging.Staging) Operations {
+	sys := table.Of(driver.Driver, calls, func(path string) bool { return node.Paths.IsInDirectoryOf(driver.Name, path) })
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", driver.Name)
 	runner := operation.NewRunner(o.OnOperation)
-	within = node.Paths.Within(pathpolicy.Territory{
-		Driver: driver.Name, Share: driver.HasShare,
+	within := node.Paths.Within(pathpolicy.Territory{
+		Driver: driver.Name, Share: driver.HasShare, Logger: log,
 		Volume: func(ctx context.Context, name string) (string, error) {
 			err := sys.CheckVolume(ctx, csiproxy.VolumeID(name))
 			if errors.Is(err, csiproxy.ErrNotFound) {
@@ -218,7 +195,7 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 			return "", err
 		},
 	})
-	g := staging.Groups{Sys: sys, Paths: within.Log(log), Users: node.Users.Of(within)}
+	g := staging.Groups{Sys: sys, Paths: within, Users: node.Users.Of(within)}
 	g.Locks = node.Locks.Of(sys, g.Paths, sys.CheckVolume, log)
 	g.Disks = node.Disks.Of(driver.Name, sys, g.Locks, g.Users, log)
 	g.Volumes = volumes.New(sys, g.Paths, volumes.Options{
@@ -234,5 +211,5 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
 		System:  machine.New(sys, machine.Options{Logger: log, Runner: runner}),
 		Storage: node.Of(driver.Name, g, log),
-	}, g.Paths
+	}
 }

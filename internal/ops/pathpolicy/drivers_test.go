@@ -21,12 +21,10 @@ import (
 // twoDrivers returns the policy of a node with the drivers red and blue, and their policies. red also has C:\work.
 func twoDrivers(t *testing.T) (node, red, blue *Policy) {
 	t.Helper()
-	node = mustPolicy(t, kubelet, `C:\work`)
+	node, err := New(Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`},
+		Drivers: []Driver{{"red", []string{`C:\work`}}, {Name: "blue"}}})
+	simtest.Must(t, err)
 	node.linkEntries = 10
-	node, err := node.WithDriver("red", []string{`C:\work`})
-	simtest.Must(t, err)
-	node, err = node.WithDriver("blue", nil)
-	simtest.Must(t, err)
 	return node, node.Within(Territory{Driver: "red"}), node.Within(Territory{Driver: "blue"})
 }
 

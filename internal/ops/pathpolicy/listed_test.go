@@ -24,7 +24,7 @@ func TestInside(t *testing.T) {
 	must(t, sys.Junction(kubelet, `D:\kubelet`))
 	bare, _ := newVolume(t, sys)
 	simtest.Mount(t, sys, `C:\work`, bare)
-	p, err := pathpolicy.New(kubelet, `C:\work`, `C:\none`)
+	p, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `C:\none`}})
 	must(t, err)
 
 	inside, err := p.Inside(t.Context(), nil, []string{`\VAR\lib\kubelet\x\`, kubelet, `C:\none\y`, `C:\`, `D:\`, `x`})

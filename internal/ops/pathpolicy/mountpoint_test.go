@@ -277,7 +277,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			unmountThere()
 			must(t, sys.Remove(path))
 
-			p = p.AllowCreation()
+			p = mustNew(t, pathpolicy.Options{WritableMountPoints: true})
 			mountThere()
 			unmountThere()
 			must(t, sys.WriteFile(path+`\x`, nil))
@@ -305,7 +305,7 @@ func TestUnmountWithoutRoomForTheEntry(t *testing.T) {
 		mount(t, sys, path, volume)
 		must(t, sys.Fail(winsim.Match{Call: win.CallSetSecurity}, errno))
 		var log strings.Builder
-		p := newPolicy(t).Log(slog.New(slog.NewTextHandler(&log, nil)))
+		p := mustNew(t, pathpolicy.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		err := p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 			dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 			must(t, err)
@@ -409,7 +409,7 @@ func TestUnmountFailures(t *testing.T) {
 // nothing else that is there.
 func TestUnmountOfLostRecords(t *testing.T) {
 	const path, gone = kubelet + `\mnt`, `\\?\Volume{01234567-89ab-cdef-0123-456789abcdef}\`
-	sys, p := newNode(t), newPolicy(t).AllowCreation()
+	sys, p := newNode(t), mustNew(t, pathpolicy.Options{WritableMountPoints: true})
 	must(t, sys.SetSettings(winsim.Settings{GoneMountPoint: winerr.ErrorFileNotFound}))
 	again := func(r win.ReparsePoint) {
 		_ = sys.Remove(path)

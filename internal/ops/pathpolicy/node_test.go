@@ -31,7 +31,12 @@ func mustParse(t *testing.T, p *pathpolicy.Policy, path string) pathpolicy.Path 
 
 func newPolicy(t *testing.T, workingDirs ...string) *pathpolicy.Policy {
 	t.Helper()
-	p, err := pathpolicy.New(kubelet, workingDirs...)
+	return mustNew(t, pathpolicy.Options{WorkingDirs: workingDirs})
+}
+
+func mustNew(t *testing.T, o pathpolicy.Options) *pathpolicy.Policy {
+	t.Helper()
+	p, err := pathpolicy.New(o)
 	must(t, err)
 	return p
 }

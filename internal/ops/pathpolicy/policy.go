@@ -4,6 +4,7 @@
 package pathpolicy
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"strings"
@@ -32,25 +33,53 @@ type Policy struct {
 	log            *slog.Logger
 }
 
+// Options say what a policy allows and protects. The zero value allows kubelet's usual directory.
+type Options struct {
+	// KubeletPath is the directory that kubelet uses: an absolute path with a drive letter. It needn't exist yet.
+	// Default: DefaultKubeletPath.
+	KubeletPath string
+	// WorkingDirs are further allowed directories, given likewise.
+	WorkingDirs []string
+	// Drivers are the drivers of the node that have directories of their own. None of these may lie in another's. Links
+	// searches each with bounds of its own, so that one driver doesn't use up what another needs.
+	Drivers []Driver
+	// ProtectedVolumes are those that the administrator names, each by a drive letter, such as D or D:, or a volume id.
+	ProtectedVolumes []string
+	// OfTheNode is the check for other volumes, such as those that Windows runs from. Default: none is protected.
+	OfTheNode VolumeCheck
+	// WritableMountPoints keeps Unmount from changing the access list of the directory: anybody with the rights can make
+	// files there. See [File.Unmount].
+	WritableMountPoints bool
+	// Logger gets failed steps without which an operation goes on. Default: none.
+	Logger *slog.Logger
+}
+
+// Driver is a driver that has directories of its own: those that kubelet has for it by its name, and Dirs, which are
+// absolute paths in the allowed directories.
+type Driver struct {
+	Name string
+	Dirs []string
+}
+
 // Default returns the policy whose only allowed directory is kubelet's.
 func Default() *Policy {
-	paths, err := New(DefaultKubeletPath)
+	paths, err := New(Options{})
 	if err != nil {
 		panic(err) // of a constant
 	}
 	return paths
 }
 
-// New returns the policy that allows the kubelet directory and the working
-// directories: absolute paths with a drive letter. They needn't exist yet.
-func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
+// New returns a policy. The error is csiproxy.ErrInvalidArgument.
+func New(o Options) (*Policy, error) {
 	p := &Policy{
 		protected:      []string{"C:"}, // where Windows is
-		deniesCreation: true,
+		ofTheNode:      o.OfTheNode,
+		deniesCreation: !o.WritableMountPoints,
 		linkEntries:    maxLinkEntries,
-		log:            slog.New(slog.DiscardHandler),
+		log:            cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
-	for _, dir := range append([]string{kubeletPath}, workingDirs...) {
+	for _, dir := range append([]string{cmp.Or(o.KubeletPath, DefaultKubeletPath)}, o.WorkingDirs...) {
 		l, err := split(dir, "")
 		if err != nil {
 			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
@@ -67,22 +96,14 @@ func New(kubeletPath string, workingDirs ...string) (*Policy, error) {
 		p.roots = slices.DeleteFunc(p.roots, func(r location) bool { return r.inside(l) })
 		p.roots = append(p.roots, l)
 	}
-	return p, nil
-}
-
-// AllowCreation returns the same policy, but Unmount doesn't change the access list of the
-// directory: anybody with the rights can make files there. See [File.Unmount].
-func (p *Policy) AllowCreation() *Policy {
-	q := *p
-	q.deniesCreation = false
-	return &q
-}
-
-// Log returns the same policy, but it logs failed steps without which an operation goes on.
-func (p *Policy) Log(log *slog.Logger) *Policy {
-	q := *p
-	q.log = log
-	return &q
+	for _, name := range o.ProtectedVolumes {
+		volume, err := protectedVolume(name)
+		if err != nil {
+			return nil, err
+		}
+		p.protected = append(p.protected, volume)
+	}
+	return p, p.addDrivers(o.Drivers)
 }
 
 // Path is a path that lies inside of the policy's directories or, if a link has led

@@ -21,7 +21,7 @@ const kubelet = `C:\var\lib\kubelet`
 
 func mustPolicy(t testing.TB, dirs ...string) *Policy {
 	t.Helper()
-	p, err := New(dirs[0], dirs[1:]...)
+	p, err := New(Options{KubeletPath: dirs[0], WorkingDirs: dirs[1:]})
 	simtest.Must(t, err)
 	return p
 }
@@ -140,7 +140,7 @@ func TestParseLength(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for _, dir := range []string{"", `\var\lib\kubelet`, `var`, `\\server\share`, `C:\a\..`, `C:/var/lib/kubelet`, `[:\a`} {
-		if _, err := New(kubelet, dir); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if _, err := New(Options{KubeletPath: kubelet, WorkingDirs: []string{dir}}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("New with %q: %v", dir, err)
 		}
 	}

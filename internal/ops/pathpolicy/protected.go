@@ -20,31 +20,21 @@ import (
 // VolumeCheck says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't.
 type VolumeCheck func(ctx context.Context, volume string) (reason string, err error)
 
-// Protect returns a policy of the same directories that protects more volumes. volumes are
-// those that the administrator names, each by a drive letter, such as D or D:, or a volume
-// id. ofTheNode, which may be nil, is the check for others, such as those that Windows runs
-// from.
-func (p *Policy) Protect(volumes []string, ofTheNode VolumeCheck) (*Policy, error) {
-	protecting := *p
-	protecting.protected = slices.Clone(p.protected)
-	protecting.ofTheNode = ofTheNode
-	for _, v := range volumes {
-		if drive, ok := driveLetter(strings.TrimSuffix(v, `\`)); ok {
-			v = drive
-		} else if root, ok := volumeRoot(v); ok {
-			v = root
-		} else {
-			return nil, &csiproxy.Error{
-				Op: "protect volume", Object: quote.Text(v), Kind: csiproxy.ErrInvalidArgument,
-				Detail: `it is neither a drive letter, such as D:, nor a volume id, \\?\Volume{guid}\`,
-			}
-		}
-		protecting.protected = append(protecting.protected, v)
+// protectedVolume returns the drive or volume that a name of Options.ProtectedVolumes means.
+func protectedVolume(name string) (string, error) {
+	if drive, ok := driveLetter(strings.TrimSuffix(name, `\`)); ok {
+		return drive, nil
 	}
-	return &protecting, nil
+	if root, ok := volumeRoot(name); ok {
+		return root, nil
+	}
+	return "", &csiproxy.Error{
+		Op: "protect volume", Object: quote.Text(name), Kind: csiproxy.ErrInvalidArgument,
+		Detail: `it is neither a drive letter, such as D:, nor a volume id, \\?\Volume{guid}\`,
+	}
 }
 
-// ProtectedByName returns the names of the volumes that were given to Protect: drive letters, such as D:, and
+// ProtectedByName returns the names of the volumes in Options.ProtectedVolumes: drive letters, such as D:, and
 // volume ids.
 func (p *Policy) ProtectedByName() []string { return p.protected[1:] } // the first is that of C:
 
@@ -59,8 +49,8 @@ func (p *Policy) VolumeNamed(ctx context.Context, sys System, name string) (stri
 
 // Protects says why a volume, \\?\Volume{guid}\, is protected; "" if it isn't. Operations don't
 // mount a protected volume, and don't follow a mount point of one: anybody who can create a
-// directory can make it a mount point of any volume. Protected are the volume of C:, those given
-// to Protect, and those that hold an allowed directory.
+// directory can make it a mount point of any volume. Protected are the volume of C:, those in
+// Options.ProtectedVolumes, and those that hold an allowed directory.
 func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reason string, _ error) {
 	if p.ofTheNode != nil {
 		if reason, err := p.ofTheNode(ctx, volume); reason != "" || err != nil {

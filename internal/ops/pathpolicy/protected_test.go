@@ -75,7 +75,7 @@ func TestProtects(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, bad := range []string{"", "DD:", `D:\x`, `\\?\Volume{1}\`, "-"} {
-		if _, err := newPolicy(t).Protect([]string{bad}, nil); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if _, err := pathpolicy.New(pathpolicy.Options{ProtectedVolumes: []string{bad}}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestProtects(t *testing.T) {
 
 func protect(t *testing.T, check pathpolicy.VolumeCheck, volumes ...string) *pathpolicy.Policy {
 	t.Helper()
-	p, err := newPolicy(t).Protect(volumes, check)
+	p, err := pathpolicy.New(pathpolicy.Options{ProtectedVolumes: volumes, OfTheNode: check})
 	must(t, err)
 	return p
 }

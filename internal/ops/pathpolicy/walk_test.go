@@ -280,7 +280,7 @@ func TestReachRefusesVolumeOfWorkingDir(t *testing.T) {
 	must(t, err)
 	must(t, sys.MkdirAll(`E:\work\mnt`))
 	must(t, sys.SetReparsePoint(`E:\work\mnt`, win.NewMountPoint(system)))
-	onE, err := pathpolicy.New(`E:\work`)
+	onE, err := pathpolicy.New(pathpolicy.Options{KubeletPath: `E:\work`})
 	must(t, err)
 	if _, err := reach(t, sys, onE, `E:\work\mnt\Windows\x`); !errors.Is(err, csiproxy.ErrPermissionDenied) {
 		t.Errorf("through a mount point of C:: %v", err)

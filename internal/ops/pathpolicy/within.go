@@ -4,8 +4,9 @@
 package pathpolicy
 
 import (
+	"cmp"
 	"context"
-	"maps"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -31,12 +32,14 @@ type territory struct {
 // that holds for a dangling link, too. If it leads to none of these, it is nobody's. So is a volume that is
 // mounted there: if it is missing, nobody can tell whose it is. Drivers mount in their own directories.
 type Territory struct {
-	// Driver is the driver's name, as WithDriver was given it.
+	// Driver is the name of one of Options.Drivers.
 	Driver string
 	// Volume says why a volume, \\?\Volume{guid}\, isn't the driver's; "" if it is.
 	Volume VolumeCheck
 	// Share reports whether a share, given by a UNC path, is the driver's.
 	Share func(path string) bool
+	// Logger is that of the driver's operations. Default: that of the policy.
+	Logger *slog.Logger
 }
 
 // Within returns the same policy for one driver: only paths in t are allowed, and a volume that isn't the
@@ -44,25 +47,46 @@ type Territory struct {
 // write between that and the driver's.
 func (p *Policy) Within(t Territory) *Policy {
 	q := *p
+	q.log = cmp.Or(t.Logger, p.log)
 	q.territory = &territory{driver: t.Driver, dirs: p.drivers[t.Driver], volume: t.Volume, share: t.Share,
 		pods: p.allowed[0].below(podsDirectory)}
 	return &q
 }
 
-// WithDriver returns the same policy for a node with one more driver that has directories of its own: those that kubelet
-// has for it by its name, and further ones, which are absolute paths in the allowed directories. Links searches each with
-// bounds of its own, so that one driver doesn't use up what another needs.
-func (p *Policy) WithDriver(driver string, further []string) (*Policy, error) {
-	if err := checkName(driver); err != nil {
-		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(driver), Err: err}
+// addDrivers adds the directories of the node's drivers to a policy.
+func (p *Policy) addDrivers(drivers []Driver) error {
+	p.drivers = make(map[string][]location)
+	for _, driver := range drivers {
+		dirs, err := p.directoriesOf(driver)
+		if err != nil {
+			return &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
+		}
+		for _, dir := range dirs {
+			overlaps := func(other location) bool { return dir.inside(other) || other.inside(dir) }
+			for _, others := range p.drivers {
+				if slices.ContainsFunc(others, overlaps) {
+					return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(driver.Name),
+						Detail: "another driver's directory holds its directory " + quote.Text(dir.String()) + ", or lies in it"}
+				}
+			}
+		}
+		p.drivers[driver.Name] = dirs
+	}
+	return nil
+}
+
+// directoriesOf returns a driver's own directories.
+func (p *Policy) directoriesOf(driver Driver) ([]location, error) {
+	if err := checkName(driver.Name); err != nil {
+		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(driver.Name), Err: err}
 	}
 	kubelet := p.allowed[0]
 	pods := kubelet.below(podsDirectory)
 	dirs := []location{
-		kubelet.below("plugins", driver),
-		kubelet.below("plugins", "kubernetes.io", "csi", driver),
+		kubelet.below("plugins", driver.Name),
+		kubelet.below("plugins", "kubernetes.io", "csi", driver.Name),
 	}
-	for _, dir := range further {
+	for _, dir := range driver.Dirs {
 		l, err := split(dir, "")
 		if err == nil && !slices.ContainsFunc(p.roots, l.inside) {
 			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
@@ -75,31 +99,13 @@ func (p *Policy) WithDriver(driver string, further []string) (*Policy, error) {
 		}
 		dirs = append(dirs, l)
 	}
-	q := *p
-	q.drivers = maps.Clone(p.drivers)
-	if q.drivers == nil {
-		q.drivers = make(map[string][]location)
-	}
-	q.drivers[driver] = dirs
-	return &q, nil
+	return dirs, nil
 }
 
-// Shared returns a directory in which the directories of two drivers' policies overlap; "" if they don't.
-func Shared(p, q *Policy) string {
-	for _, a := range p.territory.dirs {
-		for _, b := range q.territory.dirs {
-			if a.inside(b) || b.inside(a) {
-				return a.String()
-			}
-		}
-	}
-	return ""
-}
-
-// InOwnDirectory reports whether a path lies, by its text, in the own directories of the driver whose policy it is.
-func (p *Policy) InOwnDirectory(path string) bool {
+// IsInDirectoryOf reports whether a path lies, by its text, in the own directories of a driver.
+func (p *Policy) IsInDirectoryOf(driver, path string) bool {
 	l, err := split(path, "")
-	return err == nil && slices.ContainsFunc(p.territory.dirs, l.inside)
+	return err == nil && slices.ContainsFunc(p.drivers[driver], l.inside)
 }
 
 // below returns a directory further down.

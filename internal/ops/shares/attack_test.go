@@ -99,7 +99,7 @@ func TestLinkToShareIsNotFollowed(t *testing.T) {
 	m := newMappings(t, sys, shares.Options{})
 	must(t, m.NewSMBGlobalMapping(t.Context(), `\\localhost\C$`, stage, alice))
 	must(t, sys.WriteFile(stage+`\kept`, nil))
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	f := files.New(sys, paths, m, files.Options{})
 	for name, err := range map[string]error{

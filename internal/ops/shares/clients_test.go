@@ -19,7 +19,7 @@ import (
 // and https://github.com/democratic-csi/democratic-csi/blob/master/src/utils/csi_proxy_client.js
 func TestTextsThatClientsLookFor(t *testing.T) {
 	sys, m := newNode(t)
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	f := files.New(sys, paths, m, files.Options{})
 	_, relative := f.PathExists(t.Context(), `staging\path`)

@@ -65,7 +65,7 @@ func newMapped(t *testing.T) (*winsim.System, *shares.Mappings) {
 
 func newMappings(t *testing.T, sys shares.System, o shares.Options) *shares.Mappings {
 	t.Helper()
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	must(t, err)
 	return shares.New(sys, paths, o)
 }

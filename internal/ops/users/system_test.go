@@ -110,7 +110,7 @@ func TestFileThatIsNotThere(t *testing.T) {
 	sim := simtest.Open(t, winsim.Delays{})
 	name, number := simtest.Volume(t, sim)
 	simtest.Must(t, sim.SetVolumeMountPoint(t.Context(), `P:\`, name))
-	paths, err := pathpolicy.New(pathpolicy.DefaultKubeletPath)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: pathpolicy.DefaultKubeletPath})
 	simtest.Must(t, err)
 	for _, key := range [][2]string{{win.RegistryCrashControl, win.RegistryDedicatedDumpFile},
 		{win.RegistryMemoryManagement, win.RegistryExistingPageFiles}} {

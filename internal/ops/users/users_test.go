@@ -133,9 +133,7 @@ func detach(t *testing.T, n node) {
 // protecting returns the finder for a node whose administrator protects volumes.
 func protecting(t *testing.T, n node, volumes ...string) *users.Finder {
 	t.Helper()
-	paths, err := pathpolicy.New(simtest.Kubelet)
-	simtest.Must(t, err)
-	paths, err = paths.Protect(volumes, nil)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet, ProtectedVolumes: volumes})
 	simtest.Must(t, err)
 	return users.New(n.sim, paths, slog.New(slog.DiscardHandler))
 }
@@ -210,20 +208,18 @@ func TestMountsInAnothersDirectories(t *testing.T) {
 				simtest.Must(t, n.sim.MkdirAll(path))
 				simtest.Mount(t, n.sim, path, id)
 			}
-			paths, err := pathpolicy.Default().WithDriver("red", nil)
+			paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
 			simtest.Must(t, err)
-			paths, err = paths.WithDriver("blue", nil)
-			simtest.Must(t, err)
-			red := paths.Within(pathpolicy.Territory{Driver: "red"})
 			all := users.New(n.sim, paths, slog.New(slog.DiscardHandler))
+			red := all.Of(paths.Within(pathpolicy.Territory{Driver: "red"}))
 			begin(t, n, id)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			mounts, err := all.Of(red).MountsOf(ctx, n.number)
+			mounts, err := red.MountsOf(ctx, n.number)
 			simtest.Must(t, err)
 			slices.Sort(mounts)
 			simtest.Want(t, name+": mounts", fmt.Sprint(mounts), fmt.Sprint([]string{others + "a", others + "c", own}))
-			awaited, err := all.Of(red).MountsMissingVolume(ctx)
+			awaited, err := red.MountsMissingVolume(ctx)
 			simtest.Must(t, err)
 			simtest.Want(t, name+": a mount is away", awaited, false)
 			if mounts, err := all.MountsOf(ctx, n.number); err == nil {
@@ -238,10 +234,9 @@ func TestManyLinksInAnothersDirectory(t *testing.T) {
 	n := newNode(t)
 	const others = simtest.Kubelet + `\plugins\blue\`
 	simtest.Must(t, n.sim.MkdirAll(others+"plain"))
-	paths, err := pathpolicy.Default().WithDriver("blue", nil)
+	paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "blue"}}})
 	simtest.Must(t, err)
-	red := paths.Within(pathpolicy.Territory{Driver: "red"})
-	f := users.New(n.sim, paths, slog.New(slog.DiscardHandler)).Of(red)
+	f := users.New(n.sim, paths, slog.New(slog.DiscardHandler)).Of(paths.Within(pathpolicy.Territory{Driver: "red"}))
 	var calls []int
 	for links := range 1200 {
 		simtest.Must(t, n.sim.Symlink(fmt.Sprint(others, links), others+`plain\x`, true))
@@ -334,7 +329,7 @@ func TestLinksToVolume(t *testing.T) {
 			simtest.Must(t, sim.Symlink(simtest.Kubelet+`\found`, mount, true))
 		}
 		simtest.Must(t, sim.Symlink(link, c.target, true))
-		paths, err := pathpolicy.New(simtest.Kubelet)
+		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet})
 		simtest.Must(t, err)
 		found, incomplete, err := paths.Links(t.Context(), sim)
 		simtest.Must(t, errors.Join(incomplete, err))

@@ -304,7 +304,7 @@ func TestMountUnderAttack(t *testing.T) {
 // An administrator may allow a whole drive, also one that isn't there.
 func TestClosestVolumeOfADrive(t *testing.T) {
 	n := newNode(t)
-	paths, err := pathpolicy.New(`C:\`, `X:\`)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: `C:\`, WorkingDirs: []string{`X:\`}})
 	n.do(err)
 	n.do(n.sim.Symlink(`C:\link`, `X:\missing`, true))
 	_, err = volumes.New(n.sim, paths, volumes.Options{}).GetClosestVolumeIDFromTargetPath(t.Context(), `C:\link`)
@@ -344,9 +344,8 @@ func TestMountRefusesProtectedVolumes(t *testing.T) {
 	n.do(n.sim.SetVolumeMountPoint(ctx, `E:\`, string(work)))
 	n.do(n.sim.SetVolumeMountPoint(ctx, `F:\`, string(lettered)))
 	n.do(n.sim.MkdirAll(`E:\work`))
-	paths, err := pathpolicy.New(kubelet, `E:\work`)
-	n.do(err)
-	paths, err = paths.Protect([]string{"D:"}, nil)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, WorkingDirs: []string{`E:\work`},
+		ProtectedVolumes: []string{"D:"}})
 	n.do(err)
 	v := volumes.New(n.sim, paths, volumes.Options{})
 	for id, want := range map[csiproxy.VolumeID]error{
@@ -399,7 +398,7 @@ func TestMountOnReFS(t *testing.T) {
 	_, host := n.attach(winsim.DiskSpec{})
 	n.do(n.sim.FormatVolume(t.Context(), string(host), win.FormatOptions{FileSystem: "ReFS"}))
 	n.do(n.sim.SetVolumeMountPoint(t.Context(), `D:\`, string(host)))
-	paths, err := pathpolicy.New(`D:\kubelet`)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: `D:\kubelet`})
 	n.do(err)
 	_, id := n.formatted(winsim.DiskSpec{})
 	err = volumes.New(n.sim, paths, volumes.Options{}).MountVolume(t.Context(), id, `D:\kubelet\x`)

@@ -82,7 +82,7 @@ func TestListVolumesWithSearch(t *testing.T) {
 	n := newNode(t)
 	a, idA := n.attach(winsim.DiskSpec{})
 	b, idB := n.attach(winsim.DiskSpec{})
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "GLOBALROOT"}, winerr.ErrorInvalidName))
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func TestFormatVolumeOfARenumberedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		locker := locks.Default(n.sim)
-		paths, err := pathpolicy.New(kubelet)
+		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 		n.do(err)
 		ops := volumes.New(n.sim, paths, volumes.Options{Locks: locker})
 		number, id := n.attach(winsim.DiskSpec{Serial: "ours"})
@@ -222,7 +222,7 @@ func TestFormatVolumeUpdatesTheListAgain(t *testing.T) {
 		n := newNode(t)
 		_, id := n.attach(winsim.DiskSpec{})
 		late := &lateList{System: n.sim}
-		paths, err := pathpolicy.New(kubelet)
+		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 		n.do(err)
 		n.do(volumes.New(late, paths, volumes.Options{Locks: n.locks}).FormatVolume(t.Context(), id))
 		if late.updates != 2 || late.formats < 10 {
@@ -293,7 +293,7 @@ func TestResizeVolumeThatHasMoved(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	now := false
 	n.sim.OnCall(func(c winsim.Call) { now = now || c.Name == win.IoctlDiskGrowPartition.String() })
@@ -312,7 +312,7 @@ func TestFormatVolumeThatHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		_, id := n.attach(winsim.DiskSpec{})
-		paths, err := pathpolicy.New(kubelet)
+		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 		n.do(err)
 		n.do(n.sim.Fail(winsim.Match{Call: win.CallFormatVolume, Count: 1}, winerr.ErrorGenFailure))
 		now := false
@@ -453,7 +453,7 @@ func TestResizeVolumeThatCannotGrow(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	ops := volumes.New(exFAT{n.sim}, paths, volumes.Options{})
 	n.do(ops.ResizeVolume(t.Context(), id, 0))
@@ -467,7 +467,7 @@ func TestResizeVolumeOnADynamicDisk(t *testing.T) {
 	n := newNode(t)
 	number, id := n.formatted(winsim.DiskSpec{})
 	n.do(n.sim.GrowDisk(number, 20*gibibyte))
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	ops := volumes.New(dynamic(n.sim), paths, volumes.Options{})
 	simtest.WantError(t, ops.ResizeVolume(t.Context(), id, 0), csiproxy.ErrFailedPrecondition)
@@ -498,7 +498,7 @@ func dynamic(sim *winsim.System) simtest.Controlled {
 func TestSpreadVolume(t *testing.T) {
 	n := newNode(t)
 	_, id := n.attach(winsim.DiskSpec{})
-	paths, err := pathpolicy.New(kubelet)
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet})
 	n.do(err)
 	ops := volumes.New(spread(n.sim, device.VolumePath(string(id))), paths, volumes.Options{})
 	for name, change := range map[string]func() error{

@@ -51,10 +51,7 @@ func (n *node) restart() { n.with(volumes.Options{}) }
 
 func (n *node) with(o volumes.Options) {
 	n.t.Helper()
-	paths, err := pathpolicy.New(kubelet)
-	if err == nil {
-		paths, err = paths.Protect(nil, users.SystemVolumes(n.sim))
-	}
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, OfTheNode: users.SystemVolumes(n.sim)})
 	simtest.Must(n.t, err)
 	n.locks = locks.Default(n.sim)
 	o.Locks = n.locks

@@ -159,9 +159,8 @@ func TestWritersOfAProtectedVolume(t *testing.T) {
 // protect gives the node operations with writers, for which a volume is protected.
 func (n *node) protect(id csiproxy.VolumeID) {
 	n.t.Helper()
-	paths, err := pathpolicy.New(kubelet)
-	n.do(err)
-	paths, err = paths.Protect([]string{string(id)}, users.SystemVolumes(n.sim))
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, ProtectedVolumes: []string{string(id)},
+		OfTheNode: users.SystemVolumes(n.sim)})
 	n.do(err)
 	n.volumes = volumes.New(n.sim, paths, volumes.Options{Writers: []string{"Users"}})
 }
