@@ -68,7 +68,7 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	if len(ids) == 0 {
 		return "", "", nil
 	}
-	others, err := eachDisk(ctx, d.node, &d.node.queries.idsIfOnline, struct{}{}, idsIfOnline)
+	others, err := eachDisk(ctx, d.shared, "", &d.shared.queries.idsIfOnline, struct{}{}, idsIfOnline)
 	if err != nil {
 		return "", "", err
 	}
@@ -85,8 +85,8 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 // name names a disk of the node in errors, given the driver that has it. A driver isn't told the numbers of disks
 // that aren't its own.
 func (d *Disks) name(n csiproxy.DiskNumber, driver string) string {
-	if d.driver != "" && d.driver != driver {
-		return "a disk that isn't driver " + quote.Text(d.driver) + "'s"
+	if own := d.options.Driver; own != "" && own != driver {
+		return "a disk that isn't driver " + quote.Text(own) + "'s"
 	}
 	return object(n)
 }

@@ -28,9 +28,9 @@ func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d, &d.node.queries.hardware, asked,
+	answers, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.hardware, asked,
 		func(ctx context.Context, h *opendisk.Disk) (csiproxy.Disk, error) {
-			return d.node.hardware(ctx, h, asked)
+			return d.shared.hardware(ctx, h, asked)
 		})
 	if err != nil {
 		return nil, err
@@ -90,18 +90,18 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d, &d.node.queries.descriptions, wanted.String(),
+	answers, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.descriptions, wanted.String(),
 		func(ctx context.Context, h *opendisk.Disk) (csiproxy.Disk, error) {
-			s, err := d.node.hardware(ctx, h, asked)
+			s, err := d.shared.hardware(ctx, h, asked)
 			if err != nil || !wanted.Matches(s) {
 				return s, err
 			}
 			if asked != everything {
-				if s, err = d.node.hardware(ctx, h, everything); err != nil {
+				if s, err = d.shared.hardware(ctx, h, everything); err != nil {
 					return s, err
 				}
 			}
-			err = d.node.contents(ctx, &s, h)
+			err = d.shared.contents(ctx, &s, h)
 			return s, err
 		})
 	if err != nil {
@@ -116,11 +116,11 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 
 // HardwareOf is Hardware for an open disk.
 func (d *Disks) HardwareOf(ctx context.Context, h *opendisk.Disk, wanted csiproxy.Selector) (csiproxy.Disk, error) {
-	return d.hardware(ctx, h, detailsFor(wanted))
+	return d.shared.hardware(ctx, h, detailsFor(wanted))
 }
 
 // hardware describes a disk by its descriptor, and asks it for some details.
-func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (csiproxy.Disk, error) {
+func (shared *Shared) hardware(ctx context.Context, h *opendisk.Disk, asked details) (csiproxy.Disk, error) {
 	s := csiproxy.Disk{Number: h.Number}
 	hardware := &h.Hardware
 	if asked.identifiers {
@@ -137,7 +137,7 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 	s.Identifiers = identifiers(descriptor.BusType, hardware.Identifiers)
 	if asked.text {
 		location, err := h.Location(ctx)
-		if err := d.tolerate(h.Number, "location", err); err != nil {
+		if err := shared.tolerate(h.Number, "location", err); err != nil {
 			return s, err
 		}
 		s.Location.Text = location.Text
@@ -145,7 +145,7 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 	if !asked.address {
 		return s, nil
 	}
-	address, namespace, err := d.address(ctx, h)
+	address, namespace, err := shared.address(ctx, h)
 	if err != nil {
 		return s, err
 	}
@@ -153,16 +153,16 @@ func (d *Disks) hardware(ctx context.Context, h *opendisk.Disk, asked details) (
 		s.Location.SCSI = &csiproxy.SCSIAddress{Adapter: address.PortNumber, Port: address.PathID, Target: address.TargetID, LUN: address.LUN}
 	}
 	if s.Location.NVMeNamespace = namespace; namespace != 0 {
-		return s, d.addNamespace(ctx, &s, h)
+		return s, shared.addNamespace(ctx, &s, h)
 	}
 	return s, nil
 }
 
 // addNamespace adds the identifiers of an NVMe namespace that aren't in page 83.
-func (d *Disks) addNamespace(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
+func (shared *Shared) addNamespace(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	namespace, err := h.NVMeNamespace(ctx, s.Location.NVMeNamespace)
 	if err != nil {
-		return d.tolerate(s.Number, "NVMe namespace", err)
+		return shared.tolerate(s.Number, "NVMe namespace", err)
 	}
 	for _, id := range []struct {
 		kind  csiproxy.IdentifierKind
@@ -216,7 +216,7 @@ func kindOf(busType win.BusType, id win.Identifier) csiproxy.IdentifierKind {
 
 // contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
 // query, contents notes that as the disk's Error.
-func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
+func (shared *Shared) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err := noted(&s.Error, err); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 		described := csiproxy.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
 			Data: opendisk.IsDataPartition(p)}
 		if described.Data && s.Online {
-			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
+			if err := shared.describeVolume(ctx, s.Number, &described); err != nil {
 				return err
 			}
 		}
@@ -259,8 +259,8 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 }
 
 // describeVolume fills in what is on a partition.
-func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
-	name, err := d.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
+func (shared *Shared) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
+	name, err := shared.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
 	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil
@@ -269,12 +269,12 @@ func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *cs
 		return noted(&p.Error, err)
 	}
 	p.VolumeID = csiproxy.VolumeID(name)
-	if p.Paths, err = users.MountedAt(ctx, d.sys, name); err != nil {
+	if p.Paths, err = users.MountedAt(ctx, shared.sys, name); err != nil {
 		if err := noted(&p.Error, err); err != nil {
 			return err
 		}
 	}
-	info, err := d.sys.VolumeInformation(ctx, name)
+	info, err := shared.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
 		p.FileSystem = csiproxy.NoFileSystem
 		return nil

@@ -51,15 +51,10 @@ type Options struct {
 	// RefuseClones refuses to bring a disk online that has the ids of a disk which is online, such
 	// as a snapshot next to its original. Default: Windows gives it new ids.
 	RefuseClones bool
-	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
-	// answer. Default: DefaultSilentDiskTimeout.
-	SilentDiskTimeout time.Duration
-	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
-	// these don't answer or answer with errors, whenever that number changes. Default: none.
-	OnSkippedDisks func(count int)
-
-	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
-	OwnerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+	// Driver is the name of the driver to whose disks the system is limited. Default: it has those of the node.
+	Driver string
+	// Shared is what the operations on the disks of a node and of its drivers share. Default: one of its own.
+	Shared *Shared
 
 	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
@@ -75,12 +70,12 @@ type Options struct {
 // DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
 
-// Disks are the disks of a node, or those of one driver. All methods may be called concurrently.
-type Disks struct {
+// Shared is what the operations on the disks of a node and of its drivers share: the queries of all disks, which are
+// made once for all drivers, and what is known from them.
+type Shared struct {
 	sys     System
-	options Options
-	driver  string // whose they are; "" if they are the node's
-	node    *Disks // all of the node, which has the fields below
+	log     *slog.Logger
+	ownerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
 
 	rescans operation.NextRun[bool, struct{}] // by whether Windows re-enumerates the whole device tree
 
@@ -89,43 +84,59 @@ type Disks struct {
 	queries  queries // of both
 }
 
-// New returns the operations on the disks of sys.
-func New(sys System, o Options) *Disks {
-	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	paths := pathpolicy.Default()
-	o.Users = cmp.Or(o.Users, users.New(sys, paths, o.Logger))
-	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, o.Logger))
+// SharedOptions change how all disks are queried. The zero value is the default.
+type SharedOptions struct {
+	// SilentDiskTimeout is how long the calls on all disks wait for one that does not
+	// answer. Default: DefaultSilentDiskTimeout.
+	SilentDiskTimeout time.Duration
+	// OnSkippedDisks is called with how many disks the calls on all disks pass over, since
+	// these don't answer or answer with errors, whenever that number changes. Default: none.
+	OnSkippedDisks func(count int)
+
+	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
+	OwnerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+	// Logger gets the disks that the queries pass over. Default: none.
+	Logger *slog.Logger
+}
+
+// NewShared returns what the operations on the disks of the node sys share.
+func NewShared(sys System, o SharedOptions) *Shared {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.SilentDiskTimeout <= 0 {
 		o.SilentDiskTimeout = DefaultSilentDiskTimeout
 	}
-	d := &Disks{sys: sys, options: o,
+	shared := &Shared{sys: sys, log: o.Logger, ownerOf: o.OwnerOf,
 		all:      newDevices(sys, win.InterfaceClassDisk, o, o.OnSkippedDisks),
 		adapters: newDevices(sys, win.InterfaceClassStoragePort, o, nil)}
-	d.node = d
-	d.rescans.Timeout = scanTimeout(o.SilentDiskTimeout)
-	d.queries.init(d.all, d.adapters)
-	return d
+	shared.rescans.Timeout = scanTimeout(o.SilentDiskTimeout)
+	shared.queries.init(shared.all, shared.adapters)
+	return shared
 }
 
-// Of returns the disks of a driver, which Options.OwnerOf tells. sys is the driver's, as are locks and log. The
-// queries of all disks are made once for all drivers. Where a disk is compared with others, as with the
-// original of a clone, these are all of the node.
-func (d *Disks) Of(driver string, sys System, locks *locks.Locker, users *users.Finder, log *slog.Logger) *Disks {
-	o := d.options
-	o.Locks, o.Users, o.Logger = locks, users, log
-	return &Disks{sys: sys, options: o, driver: driver, node: d.node}
+// Disks are the disks of a node, or those of one driver. All methods may be called concurrently.
+type Disks struct {
+	sys     System
+	options Options
+	shared  *Shared
+}
+
+// New returns the operations on the disks of sys. Where a driver's disk is compared with others, as with the original of
+// a clone, these are all disks of the node.
+func New(sys System, o Options) *Disks {
+	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
+	paths := pathpolicy.Default()
+	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, o.Logger), paths))
+	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
+	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewShared(sys, SharedOptions{Logger: o.Logger}))}
 }
 
 // OwnerText says in errors whose disks these are: "the node", or a driver.
 func (d *Disks) OwnerText() string {
-	if d.driver == "" {
+	if d.options.Driver == "" {
 		return "the node"
 	}
-	return "driver " + d.driver + ", by its patterns in the file of drivers,"
+	return "driver " + d.options.Driver + ", by its patterns in the file of drivers,"
 }
-
-// Node returns all disks of the node.
-func (d *Disks) Node() *Disks { return d.node }
 
 // scanTimeout returns how long a rescan or a query may take, from the timeout for one silent disk. A
 // rescan waits for adapters that don't answer, and then for such disks. One that takes longer than that
@@ -208,6 +219,17 @@ func (d *Disks) GetDiskStats(ctx context.Context, n csiproxy.DiskNumber) (stats 
 func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online bool, err error) {
 	defer d.options.Runner.Done("GetDiskState", object(n), time.Now(), &err)
 	h, err := d.open(ctx, n, win.AccessNone)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	attributes, err := h.Attributes(ctx)
+	return err == nil && attributes&win.DiskOffline == 0, err
+}
+
+// IsOnline reports whether a disk of the node is online. For a driver it may be another driver's.
+func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, error) {
+	h, err := opendisk.Open(ctx, d.shared.sys, n, win.AccessNone)
 	if err != nil {
 		return false, err
 	}

@@ -27,10 +27,10 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[csiproxy.DiskNumber]publ
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
-	all, err := eachDisk(ctx, d, &d.node.queries.ids, struct{}{},
+	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.ids, struct{}{},
 		func(ctx context.Context, h *opendisk.Disk) (published.DiskIDs, error) {
 			page83, err := page83(ctx, h)
-			if err := d.tolerate(h.Number, "page 83", err); err != nil {
+			if err := d.shared.tolerate(h.Number, "page 83", err); err != nil {
 				return published.DiskIDs{}, err
 			}
 			return published.DiskIDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}, nil
@@ -79,7 +79,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	if err != nil {
 		return nil, err
 	}
-	all, err := eachDisk(ctx, d, &d.node.queries.locations, struct{}{}, d.node.location)
+	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.locations, struct{}{}, d.shared.location)
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	for _, a := range all {
 		_, runsWindows := windows[a.number]
@@ -121,10 +121,10 @@ type location struct {
 
 // location asks for the text in which Windows says where a disk is attached. Only if the text is of no
 // known form, or missing, the SCSI address counts: a disk whose text has no LUN has none of use.
-func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
+func (shared *Shared) location(ctx context.Context, h *opendisk.Disk) (l location, _ error) {
 	descriptor := h.Hardware.Descriptor
 	if descriptor.BusType == win.BusTypeNVMe {
-		namespaceLocation, err := d.namespaceLocation(ctx, h)
+		namespaceLocation, err := shared.namespaceLocation(ctx, h)
 		return location{namespaceLocation, namespaceLocation != nil}, err
 	}
 	text, err := h.LocationText(ctx)
@@ -136,7 +136,7 @@ func (d *Disks) location(ctx context.Context, h *opendisk.Disk) (l location, _ e
 		l.at = &published.DiskLocation{Adapter: p.Adapter, Bus: p.Bus, Target: p.Target, LUNID: p.LUN}
 		l.azureData = opendisk.IsAzureData(descriptor, text, nil)
 	case p == place.Place{} && hasLUNs(descriptor.BusType):
-		address, _, err := d.address(ctx, h)
+		address, _, err := shared.address(ctx, h)
 		if err != nil || address == nil {
 			return l, err
 		}
@@ -170,8 +170,8 @@ func hasLUNs(bus win.BusType) bool {
 // namespaceLocation is the location of an NVMe disk. The location text has no namespace. Only one
 // cloud's driver looks disks up by their locations: that of Azure, by LUNID alone. Other NVMe disks
 // have no location.
-func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*published.DiskLocation, error) {
-	address, namespace, err := d.address(ctx, h)
+func (shared *Shared) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*published.DiskLocation, error) {
+	address, namespace, err := shared.address(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -195,10 +195,10 @@ func (d *Disks) namespaceLocation(ctx context.Context, h *opendisk.Disk) (*publi
 // Windows' usual NVMe driver presents the namespace n as SCSI LUN n-1. Under the native driver of Server
 // 2025, which an administrator may choose, a disk has no SCSI layer. If it refuses the query, the
 // namespace isn't known.
-func (d *Disks) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddress, namespace uint32, _ error) {
+func (shared *Shared) address(ctx context.Context, h *opendisk.Disk) (_ *win.SCSIAddress, namespace uint32, _ error) {
 	address, err := h.SCSIAddress(ctx)
 	if err != nil {
-		return nil, 0, d.tolerate(h.Number, "SCSI address", err)
+		return nil, 0, shared.tolerate(h.Number, "SCSI address", err)
 	}
 	if h.Hardware.Descriptor.BusType == win.BusTypeNVMe {
 		namespace = uint32(address.LUN) + 1

@@ -53,7 +53,7 @@ const scratchTimeout = 10 * time.Minute
 
 // newDevices returns the devices of a class. Whenever the number of devices that queries leave out
 // changes, it is passed to onSkipped, which may be nil.
-func newDevices(sys System, class winid.GUID, o Options, onSkipped func(count int)) *devices {
+func newDevices(sys System, class winid.GUID, o SharedOptions, onSkipped func(count int)) *devices {
 	if onSkipped == nil {
 		onSkipped = func(int) {}
 	}
@@ -248,12 +248,13 @@ func skipped(devices map[string]known) (count int) {
 // Unnumbered returns a device that is missing from the lists of disks, and why. It doesn't answer, and
 // has never answered with its number. path is "" if there is none.
 func (d *Disks) Unnumbered() (path, reason string) {
-	if d.driver != "" {
+	if d.options.Driver != "" {
 		return "", "" // it may be another driver's
 	}
-	d.all.mu.Lock()
-	defer d.all.mu.Unlock()
-	for devicePath, t := range d.all.known {
+	all := d.shared.all
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for devicePath, t := range all.known {
 		if t.reason != "" && t.number == nil && (path == "" || devicePath < path) {
 			path, reason = devicePath, t.reason
 		}
@@ -290,10 +291,10 @@ type answer[T any] struct {
 }
 
 // askDisks asks all disks by ask.
-func askDisks[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *answer[T]], key K,
+func askDisks[K comparable, T any](ctx context.Context, shared *Shared, q *query[K, *answer[T]], key K,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result[*answer[T]], error) {
 	return q.all(ctx, key, func(ctx context.Context, path string) (*answer[T], error) {
-		h, driver, err := d.node.openPath(ctx, path)
+		h, driver, err := shared.openPath(ctx, path)
 		if err != nil || h == nil {
 			return nil, err
 		}
@@ -304,37 +305,37 @@ func askDisks[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *a
 }
 
 // eachDisk asks all disks of the node by ask, which callers of all drivers share, and returns the answers of
-// those that d has. It returns no answer for a disk that leaves meanwhile, nor for one
+// those that a driver has; of all, if driver is "". It returns no answer for a disk that leaves meanwhile, nor for one
 // that is skipped and has never answered with its number, nor for a container's scratch disk.
-func eachDisk[K comparable, T any](ctx context.Context, d *Disks, q *query[K, *answer[T]], key K,
+func eachDisk[K comparable, T any](ctx context.Context, shared *Shared, driver string, q *query[K, *answer[T]], key K,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]answer[T], error) {
-	results, err := askDisks(ctx, d, q, key, ask)
-	return answersOf(d, results), err
+	results, err := askDisks(ctx, shared, q, key, ask)
+	return answersOf(shared, driver, results), err
 }
 
 // answersOf returns the answers of eachDisk. A disk that doesn't answer has the driver that it had when it did.
-func answersOf[T any](d *Disks, results []result[*answer[T]]) (all []answer[T]) {
+func answersOf[T any](shared *Shared, driver string, results []result[*answer[T]]) (all []answer[T]) {
 	for _, r := range results {
 		switch {
 		case deviceLeftOrUnready(r.err):
 		case r.value != nil:
 			all = append(all, *r.value)
 		case r.err != nil:
-			if last := d.node.all.last(r.path); last.number != nil {
+			if last := shared.all.last(r.path); last.number != nil {
 				all = append(all, answer[T]{number: *last.number, driver: last.driver, err: r.err})
 			}
 		}
 	}
-	if d.driver == "" {
+	if driver == "" {
 		return all
 	}
-	return slices.DeleteFunc(all, func(a answer[T]) bool { return a.driver != d.driver })
+	return slices.DeleteFunc(all, func(a answer[T]) bool { return a.driver != driver })
 }
 
 // openPath opens the disk at path for queries, and says whose it is. It returns nil if the device is none that operations are
 // for: a path below a multipath disk, or a container's scratch disk.
-func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
-	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Disk, driver string, _ error) {
+	h, err := device.Open(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {
 		return nil, "", err
 	}
@@ -348,25 +349,25 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 	if err != nil || !isDisk(n) {
 		return nil, "", err
 	}
-	d.all.note(path, func(t *known) {
+	shared.all.note(path, func(t *known) {
 		if t.number == nil || *t.number != n.DeviceNumber {
 			t.driver = "" // perhaps another disk
 		}
 		t.number = &n.DeviceNumber
 	})
-	hardware, scratch, err := d.askScratch(ctx, path, h)
+	hardware, scratch, err := shared.askScratch(ctx, path, h)
 	if err != nil || scratch {
 		return nil, "", err
 	}
-	if d.options.OwnerOf != nil {
-		driver, err = d.options.OwnerOf(ctx, h, hardware)
+	if shared.ownerOf != nil {
+		driver, err = shared.ownerOf(ctx, h, hardware)
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
 		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
 			return nil, "", err
 		case unknown: // it has the driver that it had when it said more
-			driver = d.all.last(path).driver
+			driver = shared.all.last(path).driver
 		default:
-			d.all.note(path, func(t *known) { t.driver = driver })
+			shared.all.note(path, func(t *known) { t.driver = driver })
 		}
 	}
 	meant = true
@@ -375,14 +376,14 @@ func (d *Disks) openPath(ctx context.Context, path string) (_ *opendisk.Disk, dr
 
 // askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's
 // scratch disk. It notes if it is.
-func (d *Disks) askScratch(ctx context.Context, path string,
+func (shared *Shared) askScratch(ctx context.Context, path string,
 	h device.Handle) (hardware opendisk.Hardware, scratch bool, err error) {
 	if hardware, err = opendisk.AskHardware(ctx, h); err != nil {
 		return hardware, false, err
 	}
 	scratch, err = opendisk.IsScratch(ctx, h, hardware.Descriptor)
 	if scratch {
-		d.all.note(path, func(t *known) { t.scratch = time.Now() })
+		shared.all.note(path, func(t *known) { t.scratch = time.Now() })
 	}
 	return hardware, scratch, err
 }
@@ -395,7 +396,7 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ error) {
-	all, err := eachDisk(ctx, d, &d.node.queries.numbers, struct{}{},
+	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.numbers, struct{}{},
 		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)
@@ -412,10 +413,10 @@ func deviceLeftOrUnready(err error) bool {
 // tolerate logs err and returns nil if a disk can't answer one query. A virtual bus may
 // refuse any query, and that must not hide the disk's other answers. If the disk has left
 // or the caller's context has ended, tolerate returns err.
-func (d *Disks) tolerate(n csiproxy.DiskNumber, what string, err error) error {
+func (shared *Shared) tolerate(n csiproxy.DiskNumber, what string, err error) error {
 	if !errors.As(err, new(winerr.Errno)) || deviceLeftOrUnready(err) {
 		return err
 	}
-	d.options.Logger.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)
+	shared.log.Debug("a disk doesn't answer a query", "disk", n, "query", what, "err", err)
 	return nil
 }

@@ -33,8 +33,8 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 
 // sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
-	_, err := d.node.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, d.node.scan(ctx, tree)
+	_, err := d.shared.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, d.shared.scan(ctx, tree)
 	})
 	return err
 }
@@ -42,39 +42,39 @@ func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
 // scan has Windows search for new disks. With tree, if the adapters find nothing, Windows re-enumerates
 // the whole device tree: a new disk may come with an adapter of its own, as NVMe disks do. That costs
 // more, and also starts devices that the administrator left unstarted.
-func (d *Disks) scan(ctx context.Context, tree bool) error {
-	before, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+func (shared *Shared) scan(ctx context.Context, tree bool) error {
+	before, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	if err != nil {
 		return err
 	}
 	slices.Sort(before)
-	if err := d.ReenumerateAdapters(ctx); err != nil {
+	if err := shared.ReenumerateAdapters(ctx); err != nil {
 		return err
 	}
-	after, err := d.settle(ctx)
+	after, err := shared.settle(ctx)
 	if err != nil {
 		return err
 	}
 	if tree && slices.Equal(before, after) {
-		if err := d.sys.ReenumerateDevice(ctx, ""); err != nil {
+		if err := shared.sys.ReenumerateDevice(ctx, ""); err != nil {
 			return err
 		}
-		if _, err := d.settle(ctx); err != nil {
+		if _, err := shared.settle(ctx); err != nil {
 			return err
 		}
 	}
 	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
 	// end the scan.
-	_, err = d.queries.refreshes.all(ctx, struct{}{}, d.refresh)
+	_, err = shared.queries.refreshes.all(ctx, struct{}{}, shared.refresh)
 	return err
 }
 
 // ReenumerateAdapters has Windows re-enumerate each storage adapter, which asks its bus again. That
 // finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
 // doesn't keep the others from it. If all refuse, the error is that of one of them.
-func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
-	asked, err := d.node.queries.reenumerations.all(ctx, struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
-		return struct{}{}, d.node.sys.ReenumerateDevice(ctx, path)
+func (shared *Shared) ReenumerateAdapters(ctx context.Context) error {
+	asked, err := shared.queries.reenumerations.all(ctx, struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
+		return struct{}{}, shared.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
@@ -89,12 +89,12 @@ func (d *Disks) ReenumerateAdapters(ctx context.Context) error {
 
 // settle waits until the list of disks doesn't change any more, and returns it sorted. It is
 // needed because re-enumeration returns before the disks that it found have started.
-func (d *Disks) settle(ctx context.Context) ([]string, error) {
+func (shared *Shared) settle(ctx context.Context) ([]string, error) {
 	var last []string
 	isFirst := true
 	_, err := operation.Poll(ctx, operation.Polling{Timeout: settleTimeout, First: settleInterval,
 		Longest: settleInterval}, func() (bool, error) {
-		interfaces, err := d.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
+		interfaces, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 		if err != nil {
 			return false, err
 		}
@@ -107,12 +107,12 @@ func (d *Disks) settle(ctx context.Context) ([]string, error) {
 }
 
 // refresh makes Windows read the size and the partitions of a disk again.
-func (d *Disks) refresh(ctx context.Context, path string) (none struct{}, _ error) {
+func (shared *Shared) refresh(ctx context.Context, path string) (none struct{}, _ error) {
 	// Asked again, since the disk at this path may be another one than in the last list.
-	if scratch, err := d.isScratch(ctx, path); err != nil || scratch {
+	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
 		return none, err
 	}
-	h, err := device.Open(ctx, d.sys, path, win.GenericRead|win.GenericWrite)
+	h, err := device.Open(ctx, shared.sys, path, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return none, err
 	}
@@ -121,12 +121,12 @@ func (d *Disks) refresh(ctx context.Context, path string) (none struct{}, _ erro
 }
 
 // isScratch is askScratch for a disk that isn't open.
-func (d *Disks) isScratch(ctx context.Context, path string) (bool, error) {
-	h, err := device.Open(ctx, d.sys, path, win.AccessNone)
+func (shared *Shared) isScratch(ctx context.Context, path string) (bool, error) {
+	h, err := device.Open(ctx, shared.sys, path, win.AccessNone)
 	if err != nil {
 		return false, err
 	}
 	defer h.Close()
-	_, scratch, err := d.askScratch(ctx, path, h)
+	_, scratch, err := shared.askScratch(ctx, path, h)
 	return scratch, err
 }

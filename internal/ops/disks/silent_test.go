@@ -50,10 +50,11 @@ func TestSilentDisks(t *testing.T) {
 				sim := simtest.Open(t, winsim.Delays{})
 				var log bytes.Buffer
 				var counts []int
-				ops := disks.New(operation.NewWindows(sim, nil, nil), disks.Options{
+				sys := operation.NewWindows(sim, nil, nil)
+				ops := disks.New(sys, disks.Options{Shared: disks.NewShared(sys, disks.SharedOptions{
 					SilentDiskTimeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					OnSkippedDisks: func(count int) { counts = append(counts, count) },
-				})
+				})})
 				healthy := attach(t, sim, winsim.DiskSpec{Serial: "healthy"})
 				var silent []csiproxy.DiskNumber
 				for range 3 {

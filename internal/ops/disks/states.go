@@ -13,7 +13,7 @@ import (
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	results, err := d.askAttributes(ctx)
-	for _, a := range answersOf(d, results) {
+	for _, a := range answersOf(d.shared, d.options.Driver, results) {
 		switch {
 		case a.err != nil:
 		case a.value&win.DiskOffline == 0:
@@ -42,6 +42,6 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 
 // askAttributes asks all disks for their attributes.
 func (d *Disks) askAttributes(ctx context.Context) ([]result[*answer[win.DiskAttributes]], error) {
-	return askDisks(ctx, d, &d.node.queries.attributes, struct{}{},
+	return askDisks(ctx, d.shared, &d.shared.queries.attributes, struct{}{},
 		func(ctx context.Context, h *opendisk.Disk) (win.DiskAttributes, error) { return h.Attributes(ctx) })
 }

@@ -39,17 +39,17 @@ type Options struct {
 	// disks of an iSCSI target are awaited. Default: they don't, and Windows finds the disks by
 	// itself.
 	ReenumerateAdapters func(context.Context) error
+	// Driver is the name of the driver to whose sessions the system is limited. Default: it has those of the node.
+	Driver string
+	// Targets serialise logging in and out. The initiators of a node and of its drivers share them. Default: those of
+	// the initiator alone.
+	Targets *TargetLocks
 }
 
-// Initiator is the node's iSCSI initiator. All methods may be called concurrently.
+// Initiator is the iSCSI initiator of a node, or what of it is one driver's. All methods may be called concurrently.
 type Initiator struct {
-	sys      System
-	options  Options
-	isDriver bool // sys has the sessions of one driver only
-	// locks serialises logging in and out, by target in lower case. Those of a driver are a part of the node's: a
-	// driver has no session but through its own portals, so it needn't wait for another driver that names the
-	// same target. The node's own calls see all sessions, and exclude all drivers'.
-	locks *operation.Locks[string]
+	sys     System
+	options Options
 
 	mu        sync.Mutex
 	ofDrivers map[string]bool // targets that a driver has connected by ConnectTarget, by name in lower case
@@ -58,16 +58,8 @@ type Initiator struct {
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	return &Initiator{sys: sys, options: o, locks: new(operation.Locks[string]), ofDrivers: make(map[string]bool)}
-}
-
-// Of returns the initiator of a driver, whose are sys and log.
-func (i *Initiator) Of(sys System, log *slog.Logger) *Initiator {
-	o := i.options
-	o.Logger = log
-	own := New(sys, o)
-	own.locks, own.isDriver = i.locks.Part(), true
-	return own
+	o.Targets = cmp.Or(o.Targets, new(TargetLocks))
+	return &Initiator{sys: sys, options: o, ofDrivers: make(map[string]bool)}
 }
 
 // SetMutualCHAPSecret implements [published.ISCSIOperations].

@@ -48,7 +48,7 @@ func newNode(t *testing.T, delays winsim.Delays, targets ...testTarget) (*winsim
 		target.Portals = append(target.Portals, win.ISCSIPortal{Address: portal.Address, Port: 3260})
 		must(t, sys.ISCSI().AddTarget(target.Target, target.LUNs...))
 	}
-	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: disks.New(sys, disks.Options{}).ReenumerateAdapters})
+	return sys, initiator.New(sys, initiator.Options{ReenumerateAdapters: disks.NewShared(sys, disks.SharedOptions{}).ReenumerateAdapters})
 }
 
 // testTarget is a target with its LUNs.

@@ -98,7 +98,7 @@ func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csi
 // checkConnected returns an error if a driver has no session with a target that Windows says is connected, by loginErr:
 // another driver has just connected it. The locks of drivers don't exclude each other.
 func (i *Initiator) checkConnected(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN, loginErr error) error {
-	if !i.isDriver {
+	if i.options.Driver == "" {
 		return nil
 	}
 	sessions, err := i.sessions(ctx, p, iqn)
@@ -352,7 +352,7 @@ func portalList(portals []win.ISCSIPortal) string {
 }
 
 func (i *Initiator) lock(ctx context.Context, iqn csiproxy.IQN) (unlock func(), err error) {
-	return i.locks.Lock(ctx, strings.ToLower(string(iqn)), targetObject(iqn))
+	return i.options.Targets.Lock(ctx, i.options.Driver, iqn)
 }
 
 // targetObject names the target in errors.

@@ -49,7 +49,7 @@ func byteOf(k kind, name string) int64 {
 func (l *Locker) exclude(ctx context.Context, k kind, offset int64, purpose Purpose) (win.File, error) {
 	file, err := l.openLockFile(ctx)
 	if purpose == ToRelease && winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect) {
-		l.log.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
+		l.options.Logger.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
 		return nil, nil
 	}
 	if err != nil {

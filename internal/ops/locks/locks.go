@@ -10,6 +10,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -26,37 +27,38 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// Locker locks what is on one node. The groups of one node share it: without that they don't
-// exclude each other within the process. All methods may be called concurrently.
+// Options change what a Locker locks. The zero value is the default.
+type Options struct {
+	// Logger gets what an operation passes over without failing. Default: none.
+	Logger *slog.Logger
+	// Held are the locks that are held in this process, by the bytes that stand for objects. The lockers of a node and
+	// of its drivers share them. Default: those of the locker alone.
+	Held *operation.Locks[int64]
+	// CheckVolume returns an error for a volume that must not be locked. The right comes before the lock, so that
+	// no driver holds another's calls up, nor waits for them. Default: all volumes may be locked.
+	CheckVolume func(ctx context.Context, id csiproxy.VolumeID) error
+}
+
+// Locker locks what is on one node, or what of it is one driver's. The groups of one node share it: without that they
+// don't exclude each other within the process. All methods may be called concurrently.
 type Locker struct {
-	sys   users.System
-	paths *pathpolicy.Policy
-	users *users.Finder
-	log   *slog.Logger
-	check VolumeCheck // nil for none
-
-	held *operation.Locks[int64] // by the bytes that stand for objects
+	sys     users.System
+	paths   *pathpolicy.Policy
+	users   *users.Finder
+	options Options
 }
 
-// VolumeCheck returns an error for a volume that must not be locked.
-type VolumeCheck func(ctx context.Context, id csiproxy.VolumeID) error
-
-// New returns the locker of the node sys. Paths at which volumes and shares are mounted are those that paths
-// allows. The disks that Windows runs from, which only users knows, can't be locked.
-func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, log *slog.Logger) *Locker {
-	return &Locker{sys: sys, paths: paths, users: users, log: log, held: new(operation.Locks[int64])}
-}
-
-// Of returns a locker for one driver, whose locks exclude those of l. sys and paths are the driver's: it locks
-// what it can open with them, volumes that check allows, and shares of the driver's servers. The right comes before the
-// lock, so that no driver holds another's calls up, nor waits for them.
-func (l *Locker) Of(sys users.System, paths *pathpolicy.Policy, check VolumeCheck, log *slog.Logger) *Locker {
-	return &Locker{sys: sys, paths: paths, users: l.users, log: log, check: check, held: l.held}
+// New returns the locker of the node sys, or of a driver. It locks what can be opened with sys, volumes and shares mounted
+// at paths that paths allows, and shares of the servers that paths allows. The disks that Windows runs from, which only
+// users knows, can't be locked.
+func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, o Options) *Locker {
+	o.Logger, o.Held = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Held, new(operation.Locks[int64]))
+	return &Locker{sys, paths, users, o}
 }
 
 // Default returns the locker of a node whose only allowed directory is kubelet's.
 func Default(sys users.System) *Locker {
-	return New(sys, pathpolicy.Default(), users.Default(sys), slog.New(slog.DiscardHandler))
+	return New(sys, pathpolicy.Default(), users.Default(sys), Options{})
 }
 
 // Purpose is what an object is locked for.
@@ -119,7 +121,7 @@ func (k *lock) Release() {
 // take takes both locks of an object, given by its kind and its name.
 func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose) (taken *lock, _ error) {
 	offset := byteOf(k, name)
-	unlock, err := l.held.Lock(ctx, offset, kinds[k]+" "+quote.Text(name))
+	unlock, err := l.options.Held.Lock(ctx, offset, kinds[k]+" "+quote.Text(name))
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +224,8 @@ func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purp
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
-	if l.check != nil {
-		if err := l.check(ctx, id); err != nil {
+	if l.options.CheckVolume != nil {
+		if err := l.options.CheckVolume(ctx, id); err != nil {
 			return nil, err
 		}
 	}

@@ -447,3 +447,25 @@ func TestLoadHasCallsOfDrivers(t *testing.T) {
 	w.must(second(w.own[red].Filesystem.PathExists(t.Context(), w.own[red].staging)))
 	simtest.Want(t, "calls that run", running, 1)
 }
+
+// A driver's list drops the stale records of its own shares, and leaves those of other drivers' shares to them.
+func TestRecordsOfAnothersShares(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+		w.must(w.sim.RemoveSMBGlobalMapping(t.Context(), d.share))
+	}
+	records := func() (names []string) {
+		entries, err := w.sim.ReadDir(`C:\Windows\csi-proxy-mappings`)
+		w.must(err)
+		for _, e := range entries {
+			names = append(names, e.Name)
+		}
+		return names
+	}
+	simtest.Want(t, "records", len(records()), 2)
+	w.must(second(w.own[red].Storage.ListVolumes(t.Context())))
+	simtest.Want(t, "records after one driver's list", fmt.Sprint(records()), "[other+data]")
+	w.must(second(w.node.Storage.ListVolumes(t.Context())))
+	simtest.Want(t, "records after the node's list", len(records()), 0)
+}

@@ -16,7 +16,7 @@ import (
 // DiskStates returns how many disks are online and offline, of those that answer. Disks
 // that don't answer are passed to Options.OnSkippedDisks.
 func (n *Node) DiskStates(ctx context.Context) (map[string]int, error) {
-	online, offline, err := n.disks.States(ctx)
+	online, offline, err := n.groups.Disks.States(ctx)
 	return map[string]int{"online": online, "offline": offline}, err
 }
 
@@ -35,7 +35,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		inside, err := n.paths.Inside(ctx, n.calls, paths)
+		inside, err := n.groups.Paths.Inside(ctx, n.calls, paths)
 		if err != nil {
 			return 0, err
 		}
@@ -50,7 +50,7 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 // volume was unmounted, and the paths of the others that kubelet has lost track of, sorted. If not
 // all are known, it has an error.
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
-	links, incomplete, err := n.paths.Links(ctx, n.calls)
+	links, incomplete, err := n.groups.Paths.Links(ctx, n.calls)
 	if err == nil {
 		err = incomplete
 	}
@@ -59,7 +59,7 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 	}
 	for _, l := range links {
 		if l.Link.Kind == pathpolicy.LinkInside {
-			reason, err := n.paths.ExplainEmpty(ctx, n.calls, l.Path)
+			reason, err := n.groups.Paths.ExplainEmpty(ctx, n.calls, l.Path)
 			if ctx.Err() != nil {
 				return 0, nil, ctx.Err()
 			}
@@ -84,7 +84,7 @@ func (n *Node) ForeignRecords(ctx context.Context) (int, error) {
 
 // MissingVolumes says of each volume of Options.ProtectedVolumes whether no disk of the node has it.
 func (n *Node) MissingVolumes(ctx context.Context) (map[string]bool, error) {
-	return n.users.MissingVolumes(ctx)
+	return n.groups.Users.MissingVolumes(ctx)
 }
 
 // mappingStates names the states of mappings.
@@ -100,7 +100,7 @@ var mappingStates = map[win.SMBMappingStatus]string{
 // MappingStates returns how many SMB global mappings there are, by the state that Windows
 // tells. That is how they were when they were used last.
 func (n *Node) MappingStates(ctx context.Context) (map[string]int, error) {
-	mappings, err := n.shares.List(ctx)
+	mappings, err := n.groups.Mappings.List(ctx)
 	if err != nil {
 		return nil, err
 	}

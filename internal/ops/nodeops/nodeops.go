@@ -76,13 +76,8 @@ type Operations struct {
 // Node is the operations with what bears them.
 type Node struct {
 	Operations
+	groups  staging.Groups // of the whole node
 	calls   *operation.Windows
-	paths   *pathpolicy.Policy
-	locks   *locks.Locker
-	users   *users.Finder
-	disks   *disks.Disks
-	shares  *shares.Mappings
-	staging *staging.Staging
 	drivers map[string]Operations
 	ofOwn   []*operation.Windows // the calls of each driver
 }
@@ -102,27 +97,61 @@ func (n *Node) Load() operation.Load {
 // RefusedLogOns returns how many accounts SMB servers have refused lately, and how many log-ons
 // weren't made because of that.
 func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
-	return n.shares.RefusedLogOns()
+	return n.groups.Mappings.RefusedLogOns()
 }
 
 // MakeLockFile makes the file that keeps processes of CSI Proxy from each other, if it is missing.
 // Without it, the first operation that needs the file makes it.
-func (n *Node) MakeLockFile(ctx context.Context) error { return n.locks.MakeLockFile(ctx) }
+func (n *Node) MakeLockFile(ctx context.Context) error { return n.groups.Locks.MakeLockFile(ctx) }
 
 // New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for
 // bad options, and for drivers that can't be told apart.
 func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
+	common, err := newShared(sys, o, drivers)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
+	n.Operations, n.groups = common.newGroups(common.whole())
+	for _, driver := range drivers {
+		own := common.partOf(driver.Driver)
+		n.drivers[driver.Name], _ = common.newGroups(own)
+		n.ofOwn = append(n.ofOwn, own.calls)
+	}
+	return n, nil
+}
+
+// shared is what the operations of the node and of its drivers have in common. It is made once for each node.
+type shared struct {
+	sys     win.System
+	options Options
+	calls   *operation.Windows // the node's own calls of sys
+	paths   *pathpolicy.Policy
+	owners  *scope.Table
+	runner  *operation.Runner
+
+	held     *operation.Locks[int64]
+	users    *users.Shared
+	disks    *disks.Shared
+	mappings *shares.Shared
+	targets  *initiator.TargetLocks
+	tasks    *staging.Shared
+}
+
+func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	if err := (csiproxy.FormatOptions{Writers: o.VolumeWriters}).Validate(); err != nil {
 		return nil, err
 	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	calls := operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
+	var names []string
 	var owners []scope.Driver
 	var directories []pathpolicy.Driver
 	for _, driver := range drivers {
-		owners = append(owners, driver.Driver)
+		names, owners = append(names, driver.Name), append(owners, driver.Driver)
 		directories = append(directories, pathpolicy.Driver{Name: driver.Name, Dirs: driver.Dirs})
 	}
-	table, err := scope.New(calls, owners, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
+	table, err := scope.New(calls, owners, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -134,59 +163,45 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, runner := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), operation.NewRunner(o.OnOperation)
-	finder := users.New(calls, paths, log)
-	locker := locks.New(calls, paths, finder, log)
-	allDisks := disks.New(calls, disks.Options{
-		OwnerOf:             table.OwnerOfDisk,
-		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones,
-		SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks,
-		Logger: log, Runner: runner, Locks: locker, Users: finder,
-	})
-	allVolumes := volumes.New(calls, paths, volumes.Options{
-		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: table.OwnerOfDisk,
-		Logger: log, Runner: runner, Locks: locker, Users: finder,
-	})
-	mappings := shares.New(calls, paths, shares.Options{
-		WithoutPrivacy: o.SMBWithoutPrivacy, Logger: log, Runner: runner, Locks: locker, Users: finder,
-	})
-	allFiles := files.New(calls, paths, mappings, files.Options{Logger: log, Runner: runner, Locks: locker})
-	targets := initiator.New(calls, initiator.Options{
-		Logger: log, Runner: runner, ReenumerateAdapters: allDisks.ReenumerateAdapters,
-	})
-	groups := staging.Groups{
-		Sys: calls, Paths: paths, Locks: locker, Users: finder, Disks: allDisks, Volumes: allVolumes, Files: allFiles,
-		Mappings: mappings, Initiator: targets,
-	}
-	tasks := staging.New(groups, staging.Options{Logger: log, Runner: runner, OwnerOfShare: table.OwnerOfShare})
-	n := &Node{calls: calls, paths: paths, locks: locker, users: finder,
-		disks: allDisks, shares: mappings, staging: tasks, drivers: make(map[string]Operations)}
-	for _, driver := range drivers {
-		// Calls of its own: those that hang keep no other driver's waiting.
-		calls := operation.NewWindows(sys, o.OnWindowsCall, log.With("driver", driver.Name))
-		n.ofOwn = append(n.ofOwn, calls)
-		n.drivers[driver.Name] = ofDriver(driver, table, calls, o, tasks)
-	}
-	n.Operations = Operations{
-		Disk:       allDisks,
-		Volume:     allVolumes,
-		Filesystem: allFiles,
-		SMB:        mappings,
-		ISCSI:      targets,
-		System:     machine.New(calls, machine.Options{Logger: log, Runner: runner}),
-		Storage:    tasks,
-	}
-	return n, nil
+	return &shared{
+		sys: sys, options: o, calls: calls, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
+		held:  new(operation.Locks[int64]),
+		users: users.NewShared(calls, paths, o.Logger),
+		disks: disks.NewShared(calls, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
+			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
+		mappings: shares.NewShared(o.Logger),
+		targets:  initiator.NewTargetLocks(names),
+		tasks:    staging.NewShared(names),
+	}, nil
 }
 
-// ofDriver returns the operations of a driver, whose calls are. node are the tasks of the node, of whose
-// groups it gets its part.
-func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, node *staging.Staging) Operations {
-	sys := table.Of(driver.Driver, calls, func(path string) bool { return node.Paths.IsInDirectoryOf(driver.Name, path) })
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("driver", driver.Name)
-	runner := operation.NewRunner(o.OnOperation)
-	within := node.Paths.Within(pathpolicy.Territory{
-		Driver: driver.Name, Share: driver.HasShare, Logger: log,
+// part is what of a node its operations touch: all, or what is one driver's.
+type part struct {
+	driver string // "" for the whole node
+	calls  *operation.Windows
+	sys    win.System // made of calls
+	paths  *pathpolicy.Policy
+	log    *slog.Logger
+	// checkVolume returns an error for a volume that must not be locked; nil for the whole node.
+	checkVolume func(ctx context.Context, id csiproxy.VolumeID) error
+	ownerOfDisk func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+}
+
+// whole is the whole node.
+func (s *shared) whole() part {
+	return part{calls: s.calls, sys: s.calls, paths: s.paths, log: s.options.Logger, ownerOfDisk: s.owners.OwnerOfDisk}
+}
+
+// partOf is what is one driver's.
+func (s *shared) partOf(driver scope.Driver) part {
+	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
+	// Calls of its own: those that hang keep no other driver's waiting.
+	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
+	sys := scope.NewSystem(p.calls, s.owners, driver,
+		func(path string) bool { return s.paths.IsInDirectoryOf(driver.Name, path) })
+	p.sys, p.checkVolume = sys, sys.CheckVolume
+	p.paths = s.paths.Within(pathpolicy.Territory{
+		Driver: driver.Name, Share: driver.HasShare, Logger: p.log,
 		Volume: func(ctx context.Context, name string) (string, error) {
 			err := sys.CheckVolume(ctx, csiproxy.VolumeID(name))
 			if errors.Is(err, csiproxy.ErrNotFound) {
@@ -195,21 +210,36 @@ func ofDriver(driver Driver, table *scope.Table, calls win.System, o Options, no
 			return "", err
 		},
 	})
-	g := staging.Groups{Sys: sys, Paths: within, Users: node.Users.Of(within)}
-	g.Locks = node.Locks.Of(sys, g.Paths, sys.CheckVolume, log)
-	g.Disks = node.Disks.Of(driver.Name, sys, g.Locks, g.Users, log)
-	g.Volumes = volumes.New(sys, g.Paths, volumes.Options{
-		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters,
-		// No other driver's disk can be opened.
-		OwnerOf: func(context.Context, device.Handle, opendisk.Hardware) (string, error) { return driver.Name, nil },
-		Logger:  log, Runner: runner, Locks: g.Locks, Users: g.Users,
+	p.ownerOfDisk = func(context.Context, device.Handle, opendisk.Hardware) (string, error) {
+		return driver.Name, nil // no other driver's disk can be opened
+	}
+	return p
+}
+
+// newGroups returns the operations on a part of the node.
+func (s *shared) newGroups(p part) (Operations, staging.Groups) {
+	o, runner := s.options, s.runner
+	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: users.New(s.users, p.paths)}
+	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Held: s.held, CheckVolume: p.checkVolume})
+	g.Disks = disks.New(p.sys, disks.Options{
+		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
+		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
-	g.Mappings = node.Mappings.Of(sys, g.Paths, g.Locks, g.Users, log)
-	g.Files = files.New(sys, g.Paths, g.Mappings, files.Options{Logger: log, Runner: runner, Locks: g.Locks})
-	g.Initiator = node.Initiator.Of(sys, log)
+	g.Volumes = volumes.New(p.sys, p.paths, volumes.Options{
+		AllowRecognizedData: o.AllowRecognizedData, Writers: o.VolumeWriters, OwnerOf: p.ownerOfDisk,
+		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
+	})
+	g.Mappings = shares.New(p.sys, p.paths, shares.Options{
+		WithoutPrivacy: o.SMBWithoutPrivacy, Shared: s.mappings,
+		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
+	})
+	g.Files = files.New(p.sys, p.paths, g.Mappings, files.Options{Logger: p.log, Runner: runner, Locks: g.Locks})
+	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, Targets: s.targets,
+		Logger: p.log, Runner: runner, ReenumerateAdapters: s.disks.ReenumerateAdapters})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
-		System:  machine.New(sys, machine.Options{Logger: log, Runner: runner}),
-		Storage: node.Of(driver.Name, g, log),
-	}
+		System: machine.New(p.sys, machine.Options{Logger: p.log, Runner: runner}),
+		Storage: staging.New(g, staging.Options{Driver: p.driver, Shared: s.tasks, OwnerOfShare: s.owners.OwnerOfShare,
+			Logger: p.log, Runner: runner}),
+	}, g
 }

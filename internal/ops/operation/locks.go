@@ -6,7 +6,6 @@ package operation
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -14,19 +13,8 @@ import (
 // Locks is a set of locks, one for each key in use: a disk, a server, a target. The zero
 // value is ready.
 type Locks[K comparable] struct {
-	mu    sync.Mutex // guards all below, and what is in the locks
-	held  map[K]*lock
-	parts []*Locks[K]
-}
-
-// Part returns locks of which each excludes that of l with the same key, but none of another part of l: who has a part
-// only doesn't wait for who has another one. Who takes a lock of l waits for all parts, one after the other.
-func (l *Locks[K]) Part() *Locks[K] {
-	part := new(Locks[K])
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.parts = append(l.parts, part)
-	return part
+	mu   sync.Mutex // guards all below, and what is in the locks
+	held map[K]*lock
 }
 
 type lock struct {
@@ -40,27 +28,6 @@ type lock struct {
 // name the locked object by object, such as "disk 3". If ctx ends first, Lock returns ctx's error:
 // its text names the operation that holds the lock, and the Windows call which that waits for.
 func (l *Locks[K]) Lock(ctx context.Context, key K, object string) (unlock func(), err error) {
-	unlock, err = l.lockWhole(ctx, key, object)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	parts := slices.Clone(l.parts)
-	l.mu.Unlock()
-	for _, part := range parts {
-		unlockPart, err := part.Lock(ctx, key, object)
-		if err != nil {
-			unlock()
-			return nil, err
-		}
-		unlockOthers := unlock
-		unlock = func() { unlockPart(); unlockOthers() }
-	}
-	return unlock, nil
-}
-
-// lockWhole is Lock without the parts.
-func (l *Locks[K]) lockWhole(ctx context.Context, key K, object string) (unlock func(), err error) {
 	k := l.enter(key)
 	select {
 	case <-k.free:

@@ -6,7 +6,6 @@ package operation
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,40 +123,3 @@ func TestHolderIsNamed(t *testing.T) {
 type hanging struct{ win.System }
 
 func (hanging) ReenumerateDevice(context.Context, string) error { time.Sleep(time.Hour); return nil }
-
-// Parts exclude the whole, and the whole excludes them, but no part another.
-func TestPartsOfLocks(t *testing.T) {
-	var whole Locks[string]
-	red, blue := whole.Part(), whole.Part()
-	late, cancel := context.WithCancel(t.Context())
-	cancel()
-	all := map[string]*Locks[string]{"whole": &whole, "red": red, "blue": blue}
-	for holder, excluded := range map[string][]string{
-		"whole": {"whole", "red", "blue"}, "red": {"whole", "red"}, "blue": {"whole", "blue"},
-	} {
-		unlock, err := all[holder].Lock(t.Context(), "a", "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, locks := range all {
-			unlockOther, err := locks.Lock(late, "a", "a")
-			if err == nil {
-				unlockOther()
-			}
-			if got, want := err != nil, slices.Contains(excluded, name); got != want {
-				t.Errorf("%s is locked: %s is excluded: %v, want %v", holder, name, got, want)
-			}
-			if unlockOther, err = locks.Lock(late, "b", "b"); err != nil {
-				t.Errorf("%s is locked: another key of %s: %v", holder, name, err)
-			} else {
-				unlockOther()
-			}
-		}
-		unlock()
-	}
-	for name, locks := range all {
-		if len(locks.held) != 0 {
-			t.Errorf("%s: %d locks are left behind", name, len(locks.held))
-		}
-	}
-}

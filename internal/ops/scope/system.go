@@ -35,10 +35,10 @@ type System struct {
 	open []*ownDevice // the disks that are open now
 }
 
-// Of returns the system of a driver. sys is the node's. isOwn reports whether a path lies in the driver's own
+// NewSystem returns the system of a driver. sys is the node's. isOwn reports whether a path lies in the driver's own
 // directories, where only the driver mounts volumes.
-func (t *Table) Of(driver Driver, sys win.System, isOwn func(path string) bool) *System {
-	return &System{System: sys, table: t, driver: driver, isOwn: isOwn}
+func NewSystem(sys win.System, table *Table, driver Driver, isOwn func(path string) bool) *System {
+	return &System{System: sys, table: table, driver: driver, isOwn: isOwn}
 }
 
 // notFound is the error of what isn't the driver's.

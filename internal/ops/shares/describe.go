@@ -17,7 +17,7 @@ func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.node.dropStaleRecords(ctx); err != nil {
+	if err := m.dropStaleRecords(ctx); err != nil {
 		m.options.Logger.Info("records of SMB mappings can't be read", "err", err)
 	}
 	for _, mapping := range mapped {

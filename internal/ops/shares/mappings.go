@@ -113,49 +113,47 @@ type Options struct {
 	Locks *locks.Locker
 	// Users finds who uses disks and volumes. Default: one of its own.
 	Users *users.Finder
+	// Shared is what is known of the node's mappings. The groups of a node and of its drivers share it. Default: one of
+	// its own.
+	Shared *Shared
 }
 
-// Mappings are the SMB global mappings of a node. All methods may be called
-// concurrently. The groups of one node share one, so that they share its queries and what it
-// knows of log-ons.
-type Mappings struct {
-	sys      System
-	paths    *pathpolicy.Policy
-	options  Options
-	node     *Mappings // all of the node
+// Shared is what is known of a node's mappings, for the node and its drivers: requests, and log-ons.
+type Shared struct {
 	requests *requests
 	logOns   *logOns
-	probes   operation.NextRun[string, struct{}] // by folded path
-	lists    operation.NextRun[struct{}, []win.SMBMapping]
+}
+
+// NewShared returns what is known of the mappings of a node: nothing. The logger gets each log-on that is refused.
+func NewShared(log *slog.Logger) *Shared {
+	return &Shared{&requests{byRoot: make(map[string]request)}, newLogOns(log)}
+}
+
+// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the
+// answer of an earlier log-on because of that.
+func (s *Shared) RefusedLogOns() (accounts int, heldBack uint64) { return s.logOns.refused() }
+
+// Mappings are the SMB global mappings of a node, or those of one driver. All methods may be called
+// concurrently. The groups of one node share one, so that they share its queries.
+type Mappings struct {
+	*Shared
+	sys     System
+	paths   *pathpolicy.Policy
+	options Options
+	probes  operation.NextRun[string, struct{}] // by folded path
+	lists   operation.NextRun[struct{}, []win.SMBMapping]
 }
 
 // New returns the operations on the mappings of sys. Local paths are those that
 // paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	o.Users = cmp.Or(o.Users, users.New(sys, paths, o.Logger))
-	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, o.Logger))
-	m := &Mappings{sys: sys, paths: paths, options: o, logOns: newLogOns(o.Logger),
-		requests: &requests{byRoot: make(map[string]request)}}
-	m.node = m
+	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, o.Logger), paths))
+	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
+	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger)), sys: sys, paths: paths, options: o}
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout
 	return m
 }
-
-// Of returns the mappings of a driver, whose are sys, paths, locks and log. What is known of log-ons and requests
-// is the node's, as are the records.
-func (m *Mappings) Of(sys System, paths *pathpolicy.Policy, locks *locks.Locker, users *users.Finder,
-	log *slog.Logger) *Mappings {
-	o := m.options
-	o.Locks, o.Users, o.Logger = locks, users, log
-	own := New(sys, paths, o)
-	own.node, own.logOns, own.requests = m.node, m.logOns, m.requests
-	return own
-}
-
-// RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the
-// answer of an earlier log-on because of that.
-func (m *Mappings) RefusedLogOns() (accounts int, heldBack uint64) { return m.logOns.refused() }
 
 // NewSMBGlobalMapping implements [published.SMBOperations].
 //

@@ -174,7 +174,7 @@ func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others [
 }
 
 // dropStaleRecords drops the records of shares that aren't mapped, such as after a restart of
-// Windows. Otherwise such a record would count for a mapping that somebody else makes later.
+// Windows. A driver drops those of its own shares. Otherwise such a record would count for a mapping that somebody else makes later.
 func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	shares, others, err := records(ctx, m.sys)
 	if err != nil {
@@ -189,7 +189,7 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 			"names", quote.List(others), "count", len(others))
 	}
 	for _, remote := range shares {
-		if remote.MappedBy(mapped) {
+		if remote.MappedBy(mapped) || !m.paths.HasShare(remote.Root()) {
 			continue
 		}
 		if err := m.dropIfStale(ctx, remote); err != nil {

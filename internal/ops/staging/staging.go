@@ -54,25 +54,16 @@ type Options struct {
 	// OwnerOfShare returns the name of the driver that has the server of a UNC path; "" if none has. Default: none
 	// has any.
 	OwnerOfShare func(path string) (driver string)
+	// Driver is the name of the driver whose tasks they are. Default: they are the node's.
+	Driver string
+	// Shared is what the tasks of a node and of its drivers know of each other. Default: they know of no others.
+	Shared *Shared
 }
 
-// Staging is the tasks on one node. All methods may be called concurrently.
-type Staging struct {
-	Groups
-	options Options
-	*underWay
-	driver string // whose tasks they are; "" for the node's
-	// targets serialises logging out of a target, by its name in lower case. Those of a driver are a part of the
-	// node's, as the locks of package initiator are.
-	targets *operation.Locks[string]
+// Shared is what the tasks of a node and of its drivers know of each other.
+type Shared struct {
+	logOuts *initiator.TargetLocks // serialises logging out of a target
 
-	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
-	shares  operation.NextRun[string, csiproxy.Volume] // by root
-	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]csiproxy.ISCSILUN]
-}
-
-// underWay is what the node's tasks know of each other.
-type underWay struct {
 	mu         sync.Mutex                      // guards the fields below
 	connecting map[connection]int              // how many disks are being staged by it
 	checking   map[csiproxy.VolumeID]time.Time // since when volumes are being checked
@@ -81,25 +72,32 @@ type underWay struct {
 // connection is to a target, by its name in lower case, for a driver, or for the node's own tasks.
 type connection struct{ driver, target string }
 
-// New returns the tasks of one node, which use the operations in g.
+// NewShared returns what the tasks of a node share with those of its drivers.
+func NewShared(drivers []string) *Shared {
+	return &Shared{logOuts: initiator.NewTargetLocks(drivers),
+		connecting: make(map[connection]int), checking: make(map[csiproxy.VolumeID]time.Time)}
+}
+
+// Staging is the tasks on one node, or those of one driver. All methods may be called concurrently.
+type Staging struct {
+	Groups
+	*Shared
+	options Options
+
+	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
+	shares  operation.NextRun[string, csiproxy.Volume] // by root
+	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]csiproxy.ISCSILUN]
+}
+
+// New returns the tasks which use the operations in g.
 func New(g Groups, o Options) *Staging {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	if o.OwnerOfShare == nil {
 		o.OwnerOfShare = func(string) string { return "" }
 	}
-	s := &Staging{Groups: g, options: o, targets: new(operation.Locks[string]),
-		underWay: &underWay{connecting: make(map[connection]int), checking: make(map[csiproxy.VolumeID]time.Time)}}
+	s := &Staging{Groups: g, Shared: cmp.Or(o.Shared, NewShared(nil)), options: o}
 	s.luns.Timeout = silentTimeout
 	return s
-}
-
-// Of returns the tasks of a driver, whose are g and log.
-func (s *Staging) Of(driver string, g Groups, log *slog.Logger) *Staging {
-	o := s.options
-	o.Logger = log
-	own := New(g, o)
-	own.underWay, own.driver, own.targets = s.underWay, driver, s.targets.Part()
-	return own
 }
 
 // ListDisks implements [csiproxy.StorageOperations].

@@ -5,12 +5,10 @@ package staging
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -47,13 +45,12 @@ func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csipr
 // a disk of the target is being staged, and isn't online yet. It waits for a logout that is under
 // way.
 func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (release func(), _ error) {
-	key := strings.ToLower(string(target))
-	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
+	unlock, err := s.logOuts.Lock(ctx, s.options.Driver, target)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	own := connection{s.driver, key}
+	own := connection{s.options.Driver, strings.ToLower(string(target))}
 	s.addConnecting(own, 1)
 	return func() { s.addConnecting(own, -1) }, nil
 }
@@ -69,11 +66,12 @@ func (s *Staging) addConnecting(c connection, n int) {
 
 // isConnecting reports whether disks of a target are being staged. A driver may name any target, and has only those at
 // its own portals. So one driver's staging says nothing of another's target. The node's may be of either.
-func (s *Staging) isConnecting(target string) bool {
+func (s *Staging) isConnecting(target csiproxy.IQN) bool {
+	driver := s.options.Driver
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.connecting {
-		if c.target == target && (s.driver == "" || c.driver == "" || c.driver == s.driver) {
+		if target.Equal(csiproxy.IQN(c.target)) && (driver == "" || c.driver == "" || c.driver == driver) {
 			return true
 		}
 	}
@@ -83,13 +81,12 @@ func (s *Staging) isConnecting(target string) bool {
 // logOut logs out of a target if none of its disks is online or being staged, and reports
 // whether it has.
 func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error) {
-	key := strings.ToLower(string(target))
-	unlock, err := s.targets.Lock(ctx, key, "target "+quote.Text(string(target)))
+	unlock, err := s.logOuts.Lock(ctx, s.options.Driver, target)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	if s.isConnecting(key) {
+	if s.isConnecting(target) {
 		return false, nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
@@ -101,9 +98,9 @@ func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error)
 			continue
 		}
 		// Also of a disk that isn't the caller's: it would lose it.
-		online, err := s.Disks.Node().GetDiskState(ctx, n)
-		if errors.Is(err, csiproxy.ErrNotFound) { // one answer proves nothing
-			if online, err = s.Disks.Node().GetDiskState(ctx, n); errors.Is(err, csiproxy.ErrNotFound) {
+		online, err := s.Disks.IsOnline(ctx, n)
+		if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // one answer proves nothing
+			if online, err = s.Disks.IsOnline(ctx, n); csiproxy.KindOf(err) == csiproxy.ErrNotFound {
 				continue
 			}
 		}

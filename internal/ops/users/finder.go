@@ -21,36 +21,38 @@ type System interface {
 	pathpolicy.System
 }
 
-// Finder finds the users on one node. The groups of one node share it. All methods may be called
-// concurrently.
-type Finder struct {
+// Shared is what the finders of a node and of its drivers have in common: where they search, and the search itself.
+type Shared struct {
 	sys   System
 	paths *pathpolicy.Policy
-	own   *pathpolicy.Policy // of the driver that asks, or paths
 	log   *slog.Logger
 
 	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
 	// concurrent calls, of all drivers, share one walk of the allowed directories.
-	links *operation.NextRun[struct{}, linkSearch]
+	links operation.NextRun[struct{}, linkSearch]
 
-	ignored *sync.Map // the files of Windows that were logged as on no disk, with the reasons
+	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }
 
-// New returns the finder for the node sys, whose volumes are used by links and mount points that paths allows.
-func New(sys System, paths *pathpolicy.Policy, log *slog.Logger) *Finder {
-	return &Finder{sys: sys, paths: paths, own: paths, log: log,
-		links: new(operation.NextRun[struct{}, linkSearch]), ignored: new(sync.Map)}
+// NewShared returns what the finders for the node sys share. Its volumes are used by links and mount points that paths
+// allows.
+func NewShared(sys System, paths *pathpolicy.Policy, log *slog.Logger) *Shared {
+	return &Shared{sys: sys, paths: paths, log: log}
 }
 
-// Of returns the finder for a driver, whose paths own is. It finds the users on all of the node. But what can't be
-// found out in other drivers' own directories is no error, since these drivers may cause that at will.
-func (f *Finder) Of(own *pathpolicy.Policy) *Finder {
-	of := *f
-	of.own = own
-	return &of
+// Finder finds the users on one node. The groups of one node share it. All methods may be called
+// concurrently.
+type Finder struct {
+	*Shared
+	own *pathpolicy.Policy // of the driver that asks, or that of the node
 }
+
+// New returns the finder for the node, or for a driver, whose paths own is. It finds the users on all of the node. But what
+// a driver can't find out in other drivers' own directories is no error, since these drivers may cause that at will.
+func New(shared *Shared, own *pathpolicy.Policy) *Finder { return &Finder{shared, own} }
 
 // Default returns the finder for a node whose only allowed directory is kubelet's.
 func Default(sys System) *Finder {
-	return New(sys, pathpolicy.Default(), slog.New(slog.DiscardHandler))
+	paths := pathpolicy.Default()
+	return New(NewShared(sys, paths, slog.New(slog.DiscardHandler)), paths)
 }

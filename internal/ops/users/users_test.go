@@ -135,7 +135,7 @@ func protecting(t *testing.T, n node, volumes ...string) *users.Finder {
 	t.Helper()
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet, ProtectedVolumes: volumes})
 	simtest.Must(t, err)
-	return users.New(n.sim, paths, slog.New(slog.DiscardHandler))
+	return users.New(users.NewShared(n.sim, paths, slog.New(slog.DiscardHandler)), paths)
 }
 
 // What is known of a volume that comes and goes.
@@ -210,8 +210,8 @@ func TestMountsInAnothersDirectories(t *testing.T) {
 			}
 			paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
 			simtest.Must(t, err)
-			all := users.New(n.sim, paths, slog.New(slog.DiscardHandler))
-			red := all.Of(paths.Within(pathpolicy.Territory{Driver: "red"}))
+			shared := users.NewShared(n.sim, paths, slog.New(slog.DiscardHandler))
+			red := users.New(shared, paths.Within(pathpolicy.Territory{Driver: "red"}))
 			begin(t, n, id)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -222,7 +222,7 @@ func TestMountsInAnothersDirectories(t *testing.T) {
 			awaited, err := red.MountsMissingVolume(ctx)
 			simtest.Must(t, err)
 			simtest.Want(t, name+": a mount is away", awaited, false)
-			if mounts, err := all.MountsOf(ctx, n.number); err == nil {
+			if mounts, err := users.New(shared, paths).MountsOf(ctx, n.number); err == nil {
 				t.Errorf("%s: the mounts on all of the node are %q", name, mounts)
 			}
 		})
@@ -236,7 +236,8 @@ func TestManyLinksInAnothersDirectory(t *testing.T) {
 	simtest.Must(t, n.sim.MkdirAll(others+"plain"))
 	paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "blue"}}})
 	simtest.Must(t, err)
-	f := users.New(n.sim, paths, slog.New(slog.DiscardHandler)).Of(paths.Within(pathpolicy.Territory{Driver: "red"}))
+	f := users.New(users.NewShared(n.sim, paths, slog.New(slog.DiscardHandler)),
+		paths.Within(pathpolicy.Territory{Driver: "red"}))
 	var calls []int
 	for links := range 1200 {
 		simtest.Must(t, n.sim.Symlink(fmt.Sprint(others, links), others+`plain\x`, true))
