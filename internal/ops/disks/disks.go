@@ -70,14 +70,14 @@ type Options struct {
 // DefaultSilentDiskTimeout is the default of Options.SilentDiskTimeout.
 const DefaultSilentDiskTimeout = 5 * time.Second
 
-// Shared is what the operations on the disks of a node and of its drivers share: the queries of all disks, which are
-// made once for all drivers, and what is known from them.
+// Shared is what the operations on the disks of a node and of its drivers share: the queries of all disks, and what is
+// known from them.
 type Shared struct {
 	sys     System
 	log     *slog.Logger
 	ownerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
 
-	rescans operation.NextRun[bool, struct{}] // by whether Windows re-enumerates the whole device tree
+	rescans operation.NextRun[keyOf[bool], struct{}] // by whether Windows re-enumerates the whole device tree
 
 	all      *devices // the disks
 	adapters *devices

@@ -29,6 +29,8 @@ type devices struct {
 	log       *slog.Logger
 	onSkipped func(count int)
 
+	unawaited sync.Map // the interface paths that are being asked by askAnothers
+
 	mu    sync.Mutex
 	known map[string]known // by interface path, of the devices of the last query
 }
@@ -38,8 +40,11 @@ type known struct {
 	// number is the disk's number, nil if the disk has never answered with it. A disk keeps its number
 	// until it leaves. So a disk that doesn't answer is still listed, and not reported to a watcher as gone.
 	number *csiproxy.DiskNumber
-	driver string // whose disk it is
-	reason string // why the last query left it out; "" if it didn't
+	// driver is whose disk it is, "" if no driver's, and isOwnerKnown whether the disk has told. Only a disk that may
+	// be a driver's keeps that driver waiting: see askEach.
+	driver       string
+	isOwnerKnown bool
+	reason       string // why the last query left it out; "" if it didn't
 	// scratch is when the device said that it is a container's scratch disk. It isn't opened again until
 	// scratchTimeout later.
 	scratch time.Time
@@ -88,12 +93,18 @@ func (q *queries) init(disks, adapters *devices) {
 }
 
 // query asks each device of a class the same at the same time, so that one which doesn't answer, or
-// answers with an error, hides no other. T is what a device gives. Callers who ask with the same key at
+// answers with an error, hides no other. T is what a device gives. Callers of one driver who ask with the same key at
 // the same time share the results, so the key must say all that a caller may ask differently.
 type query[K comparable, T any] struct {
 	devices *devices
 	timeout time.Duration
-	runs    operation.NextRun[K, []result[T]]
+	runs    operation.NextRun[keyOf[K], []result[T]]
+}
+
+// keyOf is a key of a driver, or of the node if driver is "".
+type keyOf[K comparable] struct {
+	driver string
+	key    K
 }
 
 func (q *query[K, T]) init(devices *devices, timeout time.Duration) {
@@ -110,23 +121,26 @@ type result[T any] struct {
 // othersTimeout is the timeout of a query of all disks for a call that is about one of them.
 const othersTimeout = 200 * time.Millisecond
 
-// errSlow is the result of a device that hasn't answered before the timeout.
-var errSlow = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
+// The results of a device that hasn't answered.
+var (
+	errSlow     = csiproxy.Errorf(csiproxy.ErrUnavailable, "it has not answered in time")
+	errAnothers = csiproxy.Errorf(csiproxy.ErrUnavailable, "another driver's disk has not answered") // nobody has waited
+)
 
-// all asks all devices by ask. It returns when each has answered, or when the timeout is over. It
-// returns an error if Windows gives no list of devices, or if ctx ends.
+// all asks all devices by ask, for a driver or, if driver is "", for the node. It returns when each that matters to it
+// has answered, or when the timeout is over. It returns an error if Windows gives no list of devices, or if ctx ends.
 //
 // Callers share results, but only of a query that begins after all was called: the caller may have
 // changed a device right before.
-func (q *query[K, T]) all(ctx context.Context, key K,
+func (q *query[K, T]) all(ctx context.Context, driver string, key K,
 	ask func(ctx context.Context, path string) (T, error)) ([]result[T], error) {
-	return q.runs.Do(ctx, key, func(ctx context.Context) ([]result[T], error) {
+	return q.runs.Do(ctx, keyOf[K]{driver, key}, func(ctx context.Context) ([]result[T], error) {
 		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err
 		}
 		paths, scratch := q.devices.withoutScratch(paths)
-		results := q.askEach(ctx, paths, ask)
+		results := q.askEach(ctx, driver, paths, ask)
 		q.report(results, scratch)
 		return results, ctx.Err()
 	})
@@ -150,7 +164,10 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 
 // askEach asks the devices at paths. If a device doesn't answer, its goroutine stays until Windows ends
 // the call. Until then package operation refuses the same call on that device.
-func (q *query[K, T]) askEach(ctx context.Context, paths []string,
+//
+// A driver waits for the disks that may be its own. Once they have answered, the disks of others get a fifth of the time
+// that took: see askAnothers.
+func (q *query[K, T]) askEach(ctx context.Context, driver string, paths []string,
 	ask func(ctx context.Context, path string) (T, error)) []result[T] {
 	type ended struct {
 		i       int
@@ -159,23 +176,37 @@ func (q *query[K, T]) askEach(ctx context.Context, paths []string,
 	outcomes := make(chan ended, len(paths))
 	results := make([]result[T], len(paths))
 	trackers := make([]*operation.Tracker, len(paths))
+	begun, awaited := time.Now(), make(map[int]bool)
 	for i, path := range paths {
-		results[i] = result[T]{path: path, err: errSlow}
+		results[i] = result[T]{path: path, err: errAnothers}
+		if q.devices.last(path).mayBeOf(driver) {
+			results[i].err, awaited[i] = errSlow, true
+		}
+		askThis := ask
+		if !awaited[i] {
+			askThis = func(ctx context.Context, path string) (T, error) { return q.askAnothers(ctx, path, ask) }
+		}
 		whole := operation.TrackerOf(ctx)
 		ctx, tracker := operation.WithTracker(ctx)
 		trackers[i] = tracker
 		go func() {
 			defer whole.WaitFor(tracker)()
-			outcomes <- ended{i, operation.Catch(func() (T, error) { return ask(ctx, path) })}
+			outcomes <- ended{i, operation.Catch(func() (T, error) { return askThis(ctx, path) })}
 		}()
 	}
 	timeout := time.NewTimer(q.timeout)
 	defer timeout.Stop()
+	isEnding := false
 	for range paths {
+		if len(awaited) == 0 && !isEnding {
+			timeout.Reset(time.Since(begun) / 5)
+			isEnding = true
+		}
 		select {
 		case e := <-outcomes:
 			value, err := e.outcome.Get()
 			results[e.i].value, results[e.i].err = value, refusal(err)
+			delete(awaited, e.i)
 		case <-timeout.C:
 			for i, tracker := range trackers {
 				if c, ok := tracker.Oldest(); ok && results[i].err == errSlow && q.timeout >= q.devices.timeout {
@@ -188,6 +219,20 @@ func (q *query[K, T]) askEach(ctx context.Context, paths []string,
 		}
 	}
 	return results
+}
+
+// askAnothers asks a disk that was another driver's, or no driver's, when it last told. Since then the driver's own disk may
+// have come to its path. So the disk is asked until it tells, also after the query has ended, and the next query knows. An
+// earlier query may still be at it.
+func (q *query[K, T]) askAnothers(ctx context.Context, path string,
+	ask func(ctx context.Context, path string) (T, error)) (none T, _ error) {
+	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
+		return none, errAnothers
+	}
+	defer q.devices.unawaited.Delete(path)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
+	defer cancel()
+	return ask(ctx, path)
 }
 
 // refusal strips the name of the query from err if err says that an earlier call hangs. So a device
@@ -211,7 +256,7 @@ func (q *query[K, T]) report(results []result[T], scratch map[string]known) {
 	for _, r := range results {
 		state := before[r.path]
 		switch wasSkipped := state.reason != ""; {
-		case r.err == errSlow && q.timeout < devices.timeout: // after so short a time it doesn't count as skipped
+		case r.err == errAnothers, r.err == errSlow && q.timeout < devices.timeout: // nobody has waited, or not for long
 		case r.err != nil && !deviceLeftOrUnready(r.err):
 			state.reason = r.err.Error()
 			if !wasSkipped {
@@ -226,6 +271,11 @@ func (q *query[K, T]) report(results []result[T], scratch map[string]known) {
 	if count := skipped(devices.known); count != skipped(before) {
 		devices.onSkipped(count)
 	}
+}
+
+// mayBeOf reports whether a disk may be a driver's, or, if driver is "", one of the node.
+func (t known) mayBeOf(driver string) bool {
+	return driver == "" || !t.isOwnerKnown || t.driver == driver
 }
 
 // LogValue is the number of the disk.
@@ -290,26 +340,29 @@ type answer[T any] struct {
 	err    error // why the disk, whose last number this is, is skipped
 }
 
-// askDisks asks all disks by ask.
-func askDisks[K comparable, T any](ctx context.Context, shared *Shared, q *query[K, *answer[T]], key K,
+// askDisks asks all disks by ask or, if driver isn't "", that driver's. Of the others it asks whose they are.
+func askDisks[K comparable, T any](ctx context.Context, shared *Shared, driver string, q *query[K, *answer[T]], key K,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result[*answer[T]], error) {
-	return q.all(ctx, key, func(ctx context.Context, path string) (*answer[T], error) {
-		h, driver, err := shared.openPath(ctx, path)
+	return q.all(ctx, driver, key, func(ctx context.Context, path string) (*answer[T], error) {
+		h, owner, err := shared.openPath(ctx, path)
 		if err != nil || h == nil {
 			return nil, err
 		}
 		defer h.Close()
-		value, err := ask(ctx, h)
-		return &answer[T]{h.Number, driver, value, refusal(err)}, err
+		found := &answer[T]{number: h.Number, driver: owner}
+		if driver == "" || driver == owner {
+			found.value, err = ask(ctx, h)
+			found.err = refusal(err)
+		}
+		return found, err
 	})
 }
 
-// eachDisk asks all disks of the node by ask, which callers of all drivers share, and returns the answers of
-// those that a driver has; of all, if driver is "". It returns no answer for a disk that leaves meanwhile, nor for one
+// eachDisk is askDisks, and returns the answers. It returns no answer for a disk that leaves meanwhile, nor for one
 // that is skipped and has never answered with its number, nor for a container's scratch disk.
 func eachDisk[K comparable, T any](ctx context.Context, shared *Shared, driver string, q *query[K, *answer[T]], key K,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]answer[T], error) {
-	results, err := askDisks(ctx, shared, q, key, ask)
+	results, err := askDisks(ctx, shared, driver, q, key, ask)
 	return answersOf(shared, driver, results), err
 }
 
@@ -351,7 +404,7 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 	}
 	shared.all.note(path, func(t *known) {
 		if t.number == nil || *t.number != n.DeviceNumber {
-			t.driver = "" // perhaps another disk
+			t.driver, t.isOwnerKnown = "", false // perhaps another disk
 		}
 		t.number = &n.DeviceNumber
 	})
@@ -367,7 +420,7 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 		case unknown: // it has the driver that it had when it said more
 			driver = shared.all.last(path).driver
 		default:
-			shared.all.note(path, func(t *known) { t.driver = driver })
+			shared.all.note(path, func(t *known) { t.driver, t.isOwnerKnown = driver, true })
 		}
 	}
 	meant = true

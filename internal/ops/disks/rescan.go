@@ -33,16 +33,16 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 
 // sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
-	_, err := d.shared.rescans.Do(ctx, tree, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, d.shared.scan(ctx, tree)
+	_, err := d.shared.rescans.Do(ctx, keyOf[bool]{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, d.shared.scan(ctx, d.options.Driver, tree)
 	})
 	return err
 }
 
 // scan has Windows search for new disks. With tree, if the adapters find nothing, Windows re-enumerates
 // the whole device tree: a new disk may come with an adapter of its own, as NVMe disks do. That costs
-// more, and also starts devices that the administrator left unstarted.
-func (shared *Shared) scan(ctx context.Context, tree bool) error {
+// more, and also starts devices that the administrator left unstarted. A driver waits for its own disks only.
+func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error {
 	before, err := shared.sys.DeviceInterfaces(ctx, win.InterfaceClassDisk)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (shared *Shared) scan(ctx context.Context, tree bool) error {
 	}
 	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
 	// end the scan.
-	_, err = shared.queries.refreshes.all(ctx, struct{}{}, shared.refresh)
+	_, err = shared.queries.refreshes.all(ctx, driver, struct{}{}, shared.refresh)
 	return err
 }
 
@@ -73,7 +73,7 @@ func (shared *Shared) scan(ctx context.Context, tree bool) error {
 // finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
 // doesn't keep the others from it. If all refuse, the error is that of one of them.
 func (shared *Shared) ReenumerateAdapters(ctx context.Context) error {
-	asked, err := shared.queries.reenumerations.all(ctx, struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
+	asked, err := shared.queries.reenumerations.all(ctx, "", struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
 		return struct{}{}, shared.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {

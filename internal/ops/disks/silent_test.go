@@ -15,9 +15,11 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/published"
@@ -312,4 +314,34 @@ func TestRescanWithoutThePrivilege(t *testing.T) {
 	simtest.Must(t, ops.Rescan(t.Context()))
 	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallReenumerateDevice}, winerr.ErrorAccessDenied))
 	simtest.WantError(t, ops.Rescan(t.Context()), csiproxy.ErrPermissionDenied)
+}
+
+// A disk that was another driver's is asked without waiting. If a driver's own disk has come to its path, that is found by
+// the next list.
+func TestDiskInPlaceOfAnothers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		attach(t, sim, winsim.DiskSpec{Serial: "own"})
+		n := attach(t, sim, winsim.DiskSpec{Serial: "replaced"})
+		owners := map[string]string{"own": "red", "replaced": "blue"}
+		sys := operation.NewWindows(sim, nil, nil)
+		red := disks.New(sys, disks.Options{Driver: "red", Shared: disks.NewShared(sys, disks.SharedOptions{
+			OwnerOf: func(_ context.Context, _ device.Handle, hardware opendisk.Hardware) (string, error) {
+				return owners[strings.TrimSpace(hardware.Descriptor.SerialNumber)], nil
+			}})})
+		lists := func(what string, want int) {
+			begun := time.Now()
+			ids, err := red.ListDiskIDs(t.Context())
+			simtest.Must(t, err)
+			simtest.Want(t, "disks "+what, len(ids), want)
+			simtest.Want(t, "time "+what, time.Since(begun) > 0, want > 1)
+			time.Sleep(time.Second)
+		}
+		lists("before", 1)
+		owners["replaced"] = "red"
+		simtest.Must(t, sim.Delay(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
+			Object: fmt.Sprintf("PhysicalDrive%d ", n)}, 100*time.Millisecond))
+		lists("right after", 1)
+		lists("afterwards", 2)
+	})
 }

@@ -25,14 +25,17 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	return online, offline, err
 }
 
-// AllOnline reports whether all disks of the node are online. If a disk doesn't answer, it may be
-// offline, and AllOnline returns its error.
+// AllOnline reports whether all disks are online: those of the node, or those that may be the driver's. If a disk doesn't
+// answer, it may be offline, and AllOnline returns its error.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 	results, err := d.askAttributes(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, r := range results {
+		if !d.shared.all.last(r.path).mayBeOf(d.options.Driver) {
+			continue
+		}
 		if r.err != nil || r.value != nil && r.value.value&win.DiskOffline != 0 {
 			return false, r.err
 		}
@@ -42,6 +45,6 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 
 // askAttributes asks all disks for their attributes.
 func (d *Disks) askAttributes(ctx context.Context) ([]result[*answer[win.DiskAttributes]], error) {
-	return askDisks(ctx, d.shared, &d.shared.queries.attributes, struct{}{},
+	return askDisks(ctx, d.shared, d.options.Driver, &d.shared.queries.attributes, struct{}{},
 		func(ctx context.Context, h *opendisk.Disk) (win.DiskAttributes, error) { return h.Attributes(ctx) })
 }

@@ -38,7 +38,8 @@ type tenant struct {
 	raw             csiproxy.DiskNumber // of a blank disk
 	serial, page83  string
 	volume          csiproxy.VolumeID
-	staging, target string // of the volume
+	rawVolume       csiproxy.VolumeID // of the blank disk, once that is partitioned
+	staging, target string            // of the volume
 	share           string
 	shareStaging    string
 	podVolume       string // a published path at which a test mounts the volume itself
@@ -54,8 +55,11 @@ const (
 	blue = "blue.csi.example.com"
 )
 
-func newTenants(t testing.TB) *tenants {
-	r := newRig(t)
+func newTenants(t testing.TB) *tenants { return newSlowTenants(t, winsim.Delays{}) }
+
+// newSlowTenants is newTenants on a node whose calls and arrivals take time.
+func newSlowTenants(t testing.TB, delays winsim.Delays) *tenants {
+	r := newSlowRig(t, delays)
 	w := &tenants{rig: r, own: map[string]*tenant{}}
 	var drivers []nodeops.Driver
 	for i, name := range []string{red, blue} {

@@ -14,8 +14,8 @@
 //   - services: by name
 //
 // What must see the whole node keeps the node's own system: who uses a volume, which disks Windows runs
-// from, the original of a clone, the records of mappings. Queries of all disks are made once for all drivers,
-// and each driver gets its part of the answer.
+// from, the original of a clone. Queries of all disks ask each disk of the node whose it is, and don't wait for those
+// that are known to be other drivers'.
 package scope
 
 import (

@@ -82,8 +82,8 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	return err == nil, err
 }
 
-// volumeLeftNode reports whether a volume isn't on the node. If some disk is offline or doesn't answer,
-// the volume may be on it, and volumeLeftNode returns false.
+// volumeLeftNode reports whether a volume isn't on the node. If some disk that may have it is offline or doesn't answer,
+// the volume may be on that, and volumeLeftNode returns false.
 func (s *Staging) volumeLeftNode(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err != nil || !missing {

@@ -1,0 +1,307 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// ownCall is a call of a driver about what it owns.
+type ownCall struct {
+	name string
+	call func(ctx context.Context, d *tenant) error
+	want error         // its class; nil for success
+	more time.Duration // how much longer it may take beside a disk that doesn't answer
+}
+
+// ownCalls are all calls of a driver, in the order of a life, which ends as it began.
+func ownCalls() []ownCall {
+	var all []ownCall
+	add := func(name string, call func(ctx context.Context, d *tenant) error) {
+		all = append(all, ownCall{name: name, call: call})
+	}
+	rawStaging := func(d *tenant) string { return d.staging + "-raw" }
+	rawTarget := func(d *tenant) string { return strings.Replace(d.target, "pv-1", "raw", 1) }
+	byNumber := func(n csiproxy.DiskNumber) csiproxy.Selector { return csiproxy.Selector{Number: &n} }
+	target := func(d *tenant) csiproxy.Selector {
+		return csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: d.portal, IQN: d.iqn}}
+	}
+
+	add("ListDiskIDs", func(ctx context.Context, d *tenant) error { return second(d.Disk.ListDiskIDs(ctx)) })
+	add("ListDiskLocations", func(ctx context.Context, d *tenant) error { return second(d.Disk.ListDiskLocations(ctx)) })
+	add("FindDiskByPage83", func(ctx context.Context, d *tenant) error { return second(d.Disk.FindDiskByPage83(ctx, d.page83)) })
+	add("GetDiskStats", func(ctx context.Context, d *tenant) error { return second(d.Disk.GetDiskStats(ctx, d.number)) })
+	add("GetDiskState", func(ctx context.Context, d *tenant) error { return second(d.Disk.GetDiskState(ctx, d.number)) })
+	add("Rescan", func(ctx context.Context, d *tenant) error { return d.Disk.Rescan(ctx) })
+	add("PartitionDisk", func(ctx context.Context, d *tenant) error { return d.Disk.PartitionDisk(ctx, d.raw) })
+	add("ListVolumesOnDisk", func(ctx context.Context, d *tenant) error {
+		return second(d.Volume.ListVolumesOnDisk(ctx, d.raw, 0))
+	})
+	add("DataVolumeOfDisk", func(ctx context.Context, d *tenant) (err error) {
+		d.rawVolume, err = d.Volume.DataVolumeOfDisk(ctx, d.raw)
+		return err
+	})
+	add("IsVolumeFormatted", func(ctx context.Context, d *tenant) error {
+		return second(d.Volume.IsVolumeFormatted(ctx, d.rawVolume))
+	})
+	add("FormatVolume", func(ctx context.Context, d *tenant) error { return d.Volume.FormatVolume(ctx, d.rawVolume) })
+	add("MountVolume", func(ctx context.Context, d *tenant) error {
+		return d.Volume.MountVolume(ctx, d.rawVolume, rawStaging(d))
+	})
+	add("GetVolumeStats", func(ctx context.Context, d *tenant) error { return second(d.Volume.GetVolumeStats(ctx, d.rawVolume)) })
+	add("GetDiskNumberFromVolumeID", func(ctx context.Context, d *tenant) error {
+		return second(d.Volume.GetDiskNumberFromVolumeID(ctx, d.rawVolume))
+	})
+	add("GetVolumeIDFromTargetPath", func(ctx context.Context, d *tenant) error {
+		return second(d.Volume.GetVolumeIDFromTargetPath(ctx, rawStaging(d)))
+	})
+	add("GetClosestVolumeIDFromTargetPath", func(ctx context.Context, d *tenant) error {
+		return second(d.Volume.GetClosestVolumeIDFromTargetPath(ctx, rawStaging(d)))
+	})
+	add("WriteVolumeCache", func(ctx context.Context, d *tenant) error { return d.Volume.WriteVolumeCache(ctx, d.rawVolume) })
+	add("ResizeVolume", func(ctx context.Context, d *tenant) error { return d.Volume.ResizeVolume(ctx, d.rawVolume, 0) })
+	add("UnmountVolume", func(ctx context.Context, d *tenant) error {
+		return d.Volume.UnmountVolume(ctx, d.rawVolume, rawStaging(d))
+	})
+	add("SetDiskState offline", func(ctx context.Context, d *tenant) error { return d.Disk.SetDiskState(ctx, d.raw, false) })
+	add("ListDisks", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.ListDisks(ctx, csiproxy.Selector{}))
+	})
+	add("ListDisks of one", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.ListDisks(ctx, csiproxy.Selector{SerialNumber: d.serial}))
+	})
+	add("ListDisks of an offline one", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.ListDisks(ctx, byNumber(d.raw)))
+	})
+	all[len(all)-1].more = 200 * time.Millisecond // a copy of it may be any disk of the node
+	add("WatchDisks", func(ctx context.Context, d *tenant) error {
+		for _, err := range d.Storage.WatchDisks(ctx, csiproxy.Selector{}) {
+			return err
+		}
+		return errors.New("no disks")
+	})
+	add("SetDiskState online", func(ctx context.Context, d *tenant) error { return d.Disk.SetDiskState(ctx, d.raw, true) })
+	add("StageVolume", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: byNumber(d.raw), StagingPath: rawStaging(d)}))
+	})
+	add("StageVolume again", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: byNumber(d.raw), StagingPath: rawStaging(d)}))
+	})
+	add("StageVolume of a missing disk", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-none",
+			Disk: csiproxy.Selector{SerialNumber: "none"}, Wait: 3 * time.Second}))
+	})
+	all[len(all)-1].want = csiproxy.ErrNotFound
+	add("PublishVolume", func(ctx context.Context, d *tenant) error {
+		return d.Storage.PublishVolume(ctx, rawStaging(d), rawTarget(d))
+	})
+	add("GetVolume", func(ctx context.Context, d *tenant) error { return second(d.Storage.GetVolume(ctx, rawTarget(d))) })
+	add("ExpandVolume", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: rawTarget(d)}))
+	})
+	add("CheckVolume", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: rawTarget(d)}))
+	})
+	add("ListVolumes", func(ctx context.Context, d *tenant) error { return second(d.Storage.ListVolumes(ctx)) })
+	add("CleanUp", func(ctx context.Context, d *tenant) error { return second(d.Storage.CleanUp(ctx, true)) })
+	add("UnpublishVolume", func(ctx context.Context, d *tenant) error { return d.Storage.UnpublishVolume(ctx, rawTarget(d)) })
+	add("UnstageVolume", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: rawStaging(d)}))
+	})
+	add("UnstageVolume again", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{Disk: byNumber(d.raw), StagingPath: rawStaging(d)}))
+	})
+	dir := func(d *tenant) string { return simtest.Kubelet + `\plugins\` + d.name + `\made` }
+	add("Mkdir", func(ctx context.Context, d *tenant) error { return d.Filesystem.Mkdir(ctx, dir(d)) })
+	add("PathExists", func(ctx context.Context, d *tenant) error { return second(d.Filesystem.PathExists(ctx, dir(d))) })
+	add("CreateSymlink", func(ctx context.Context, d *tenant) error {
+		return d.Filesystem.CreateSymlink(ctx, d.staging, dir(d)+`\link`)
+	})
+	add("IsSymlink", func(ctx context.Context, d *tenant) error {
+		return second(d.Filesystem.IsSymlink(ctx, dir(d)+`\link`))
+	})
+	add("RmdirContents", func(ctx context.Context, d *tenant) error { return d.Filesystem.RmdirContents(ctx, dir(d)) })
+	add("Rmdir", func(ctx context.Context, d *tenant) error { return d.Filesystem.Rmdir(ctx, dir(d), false) })
+	add("StageShare", func(ctx context.Context, d *tenant) error {
+		return d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: d.shareStaging + "-new",
+			Credentials: user})
+	})
+	add("UnstageShare", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: d.shareStaging + "-new"}))
+	})
+	add("NewSMBGlobalMapping", func(ctx context.Context, d *tenant) error {
+		return d.SMB.NewSMBGlobalMapping(ctx, d.share, d.shareStaging+"-new", user)
+	})
+	add("RemoveSMBGlobalMapping", func(ctx context.Context, d *tenant) error { return d.SMB.RemoveSMBGlobalMapping(ctx, d.share) })
+	add("StageVolume of a target", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-iscsi", Disk: target(d)}))
+	})
+	add("UnstageVolume of a target", func(ctx context.Context, d *tenant) error {
+		return second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging + "-iscsi", Disk: target(d)}))
+	})
+	add("GetTargetDisks", func(ctx context.Context, d *tenant) error {
+		return second(d.ISCSI.GetTargetDisks(ctx, d.portal, d.iqn))
+	})
+	add("DisconnectTarget", func(ctx context.Context, d *tenant) error { return d.ISCSI.DisconnectTarget(ctx, d.portal, d.iqn) })
+	add("ListTargetPortals", func(ctx context.Context, d *tenant) error { return second(d.ISCSI.ListTargetPortals(ctx)) })
+	add("RemoveTargetPortal", func(ctx context.Context, d *tenant) error { return d.ISCSI.RemoveTargetPortal(ctx, d.portal) })
+	add("AddTargetPortal", func(ctx context.Context, d *tenant) error { return d.ISCSI.AddTargetPortal(ctx, d.portal) })
+	add("DiscoverTargetPortal", func(ctx context.Context, d *tenant) error {
+		return second(d.ISCSI.DiscoverTargetPortal(ctx, d.portal))
+	})
+	add("ConnectTarget", func(ctx context.Context, d *tenant) error {
+		return d.ISCSI.ConnectTarget(ctx, d.portal, d.iqn, csiproxy.ISCSIAuthentication{})
+	})
+	add("SetMutualCHAPSecret", func(ctx context.Context, d *tenant) error {
+		return d.ISCSI.SetMutualCHAPSecret(ctx, csiproxy.NewSecret("0123456789abcdef"))
+	})
+	add("GetBIOSSerialNumber", func(ctx context.Context, d *tenant) error { return second(d.System.GetBIOSSerialNumber(ctx)) })
+	add("GetService", func(ctx context.Context, d *tenant) error { return second(d.System.GetService(ctx, d.service)) })
+	add("StartService", func(ctx context.Context, d *tenant) error { return d.System.StartService(ctx, d.service) })
+	add("StopService", func(ctx context.Context, d *tenant) error { return d.System.StopService(ctx, d.service, true) })
+	return all
+}
+
+// The list of calls is whole.
+func TestOwnCallsAreAll(t *testing.T) {
+	all := ownCalls()
+	groups := reflect.TypeFor[nodeops.Operations]()
+	for i := range groups.NumField() {
+		group := groups.Field(i).Type
+		for j := range group.NumMethod() {
+			name := group.Method(j).Name
+			isOf := func(c ownCall) bool { return c.name == name || strings.HasPrefix(c.name, name+" ") }
+			if !slices.ContainsFunc(all, isOf) {
+				t.Errorf("%s isn't called", name)
+			}
+		}
+	}
+}
+
+// diskTroubles are what can be wrong with a disk or volume that all calls on an object reach.
+var diskTroubles = map[string]func(sys *winsim.System, m winsim.Match) error{
+	"hangs":       func(sys *winsim.System, m winsim.Match) error { return sys.DelayUncancellable(m, 24*time.Hour) },
+	"is slow":     func(sys *winsim.System, m winsim.Match) error { return sys.DelayUncancellable(m, 900*time.Millisecond) },
+	"fails":       func(sys *winsim.System, m winsim.Match) error { return sys.Fail(m, winerr.ErrorIODevice) },
+	"is refused":  func(sys *winsim.System, m winsim.Match) error { return sys.Fail(m, winerr.ErrorAccessDenied) },
+	"isn't ready": func(sys *winsim.System, m winsim.Match) error { return sys.Fail(m, winerr.ErrorNotReady) },
+	"has left":    func(sys *winsim.System, m winsim.Match) error { return sys.Fail(m, winerr.ErrorFileNotFound) },
+}
+
+// begin lets the trouble begin at calls on an object: at all of them, or at one.
+func beginTrouble(sys *winsim.System, trouble func(*winsim.System, winsim.Match) error, call, object string) error {
+	if call != "" {
+		return trouble(sys, winsim.Match{Call: call, Object: object})
+	}
+	for _, name := range win.CallNames() {
+		if err := trouble(sys, winsim.Match{Call: name, Object: object}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timesOfOwnCalls returns how long each of a driver's calls takes while another driver is in trouble.
+func timesOfOwnCalls(t *testing.T, trouble func(w *tenants, other *tenant)) (times []time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSlowTenants(t, winsim.RealisticDelays())
+		d, other := w.own[red], w.own[blue]
+		w.begin(d)
+		w.begin(other)
+		w.must(w.sim.MkdirAll(simtest.Kubelet + `\pods\red\volumes\kubernetes.io~csi\raw`))
+		w.must(second(d.Disk.ListDiskIDs(t.Context())))
+		if trouble != nil {
+			trouble(w, other)
+		}
+		for _, c := range ownCalls() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			begun := time.Now()
+			err := c.call(ctx, d)
+			times = append(times, time.Since(begun))
+			if cancel(); csiproxy.KindOf(err) != c.want {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+		w.sim.ResetRules()
+		time.Sleep(24 * time.Hour)
+	})
+	return times
+}
+
+// Whatever is wrong with another driver's disk or volume, each of a driver's calls takes at most a fifth longer. What
+// explains why a disk is offline looks at all disks of the node for the disk's original.
+func TestNoWaitForAnothersDisk(t *testing.T) {
+	healthy := timesOfOwnCalls(t, nil)
+	objects := map[string]func(other *tenant) string{
+		"disk":       func(other *tenant) string { return fmt.Sprintf("PhysicalDrive%d ", other.number) },
+		"blank disk": func(other *tenant) string { return fmt.Sprintf("PhysicalDrive%d ", other.raw) },
+		"volume":     func(other *tenant) string { return strings.TrimSuffix(string(other.volume), `\`) },
+	}
+	for object, of := range objects {
+		for trouble, begin := range diskTroubles {
+			for _, call := range []string{"", win.IoctlStorageQueryProperty.String()} {
+				if call != "" && object == "volume" {
+					continue
+				}
+				t.Run(strings.TrimSpace(object+" "+trouble+" "+call), func(t *testing.T) {
+					times := timesOfOwnCalls(t, func(w *tenants, other *tenant) { w.must(beginTrouble(w.sim, begin, call, of(other))) })
+					for i, c := range ownCalls() {
+						if times[i] > healthy[i]+healthy[i]/5+c.more {
+							t.Errorf("%s takes %v, and %v without the trouble", c.name, times[i], healthy[i])
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Another driver's disk that is offline, or doesn't answer, doesn't keep a driver from finding its leftovers.
+func TestLeftoverBesideAnothersDisk(t *testing.T) {
+	for name, trouble := range map[string]func(w *tenants, other *tenant){
+		"offline": func(w *tenants, other *tenant) {
+			w.must(other.Disk.SetDiskState(context.Background(), other.raw, false))
+		},
+		"hangs": func(w *tenants, other *tenant) {
+			w.must(beginTrouble(w.sim, diskTroubles["hangs"], "", fmt.Sprintf("PhysicalDrive%d ", other.raw)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				d, other := w.own[red], w.own[blue]
+				w.begin(d)
+				w.begin(other)
+				w.must(second(d.Disk.ListDiskIDs(t.Context())))
+				w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+				trouble(w, other)
+				w.must(w.sim.DetachDisk(d.number))
+				found, err := d.Storage.CleanUp(t.Context(), true)
+				w.must(err)
+				var paths []string
+				for _, leftover := range found.Mounts {
+					paths = append(paths, leftover.Path)
+				}
+				simtest.Want(t, "leftovers", fmt.Sprint(paths), fmt.Sprint([]string{d.staging}))
+				w.sim.ResetRules()
+				time.Sleep(24 * time.Hour)
+			})
+		})
+	}
+}
