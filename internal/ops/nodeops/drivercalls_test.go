@@ -29,11 +29,11 @@ var lifeOfDriver = []struct {
 	{"PathExists", 0, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return second(ops.Filesystem.PathExists(tb.Context(), d.staging))
 	}},
-	{"PublishVolume", 10, publishOf}, // no disk is open
+	{"PublishVolume", 12, publishOf}, // no disk is open
 	{"GetVolume", 11, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return second(ops.Storage.GetVolume(tb.Context(), d.staging))
 	}},
-	{"ListVolumes", 6, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
+	{"ListVolumes", 13, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
 		return second(ops.Storage.ListVolumes(tb.Context()))
 	}},
 	{"ListDisks", 0, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
@@ -42,12 +42,12 @@ var lifeOfDriver = []struct {
 	{"ListDiskIDs", 0, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
 		return second(ops.Disk.ListDiskIDs(tb.Context()))
 	}},
-	{"UnpublishVolume", 4, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
+	{"UnpublishVolume", 6, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return ops.Storage.UnpublishVolume(tb.Context(), d.target)
 	}},
-	{"UnstageVolume", 8, unstageOf},
+	{"UnstageVolume", 15, unstageOf},
 	{"StageVolume-of-an-offline-disk", 9, stageOf},
-	{"UnstageVolume-again", 8, unstageOf},
+	{"UnstageVolume-again", 15, unstageOf},
 }
 
 func stageOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {

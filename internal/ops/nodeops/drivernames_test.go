@@ -338,7 +338,7 @@ func TestDriverNamesWhatIsAnothers(t *testing.T) {
 	w.end(d)
 }
 
-// So it is if the other one mounts its volume at a published path while a driver unstages there.
+// So it is if somebody mounts another driver's volume in a driver's directory while the driver unstages there.
 func TestAnothersVolumeIsMountedMeanwhile(t *testing.T) {
 	w := newTenants(t)
 	for _, d := range w.own {
@@ -347,9 +347,9 @@ func TestAnothersVolumeIsMountedMeanwhile(t *testing.T) {
 	d, other := w.own[blue], w.own[red]
 	w.must(d.Disk.SetDiskState(t.Context(), d.raw, true))
 	happened := w.during(win.IoctlDiskSetDiskAttributes.String(), "PhysicalDrive"+d.raw.String(), func(ctx context.Context) {
-		w.must(w.node.Volume.MountVolume(ctx, other.volume, other.podVolume))
+		w.must(w.node.Volume.MountVolume(ctx, other.volume, d.staging+"-2"))
 	})
-	_, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: other.podVolume,
+	_, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging + "-2",
 		Disk: csiproxy.Selector{Number: &d.raw}})
 	simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrFailedPrecondition, "another volume is mounted there")
 	if strings.Contains(err.Error(), string(other.volume)[len(`\\?\Volume`):]) {

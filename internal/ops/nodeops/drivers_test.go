@@ -87,8 +87,24 @@ func newSlowTenants(t testing.TB, delays winsim.Delays) *tenants {
 	r.must(err)
 	for name, d := range w.own {
 		d.Operations = w.node.Driver(name)
+		r.must(d.have(r.sim, d.target, d.podVolume, d.podShare))
 	}
 	return w
+}
+
+// have has kubelet prepare published paths for a driver: it makes the directories, with its file.
+func (d *tenant) have(sys *winsim.System, published ...string) error {
+	for _, path := range published {
+		directory := strings.TrimSuffix(path, `\mount`)
+		if err := sys.MkdirAll(directory); err != nil {
+			return err
+		}
+		data := fmt.Sprintf(`{"driverName":%q,"volumeHandle":"volume","volumeLifecycleMode":"Persistent"}`, d.name)
+		if err := sys.WriteFile(directory+`\vol_data.json`, []byte(data)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begin has a driver stage and publish all that it has.
@@ -273,7 +289,6 @@ func TestAnothersShare(t *testing.T) {
 	w.begin(other)
 	published := simtest.Kubelet + `\pods\red\volumes\kubernetes.io~csi\share\mount`
 	nothing := strings.Replace(published, `\red\`, `\other\`, 1)
-	w.must(w.sim.MkdirAll(published[:strings.LastIndex(published, `\`)]))
 	w.must(other.SMB.NewSMBGlobalMapping(t.Context(), other.share, published, user))
 	w.must(w.sim.MkdirAll(nothing[:strings.LastIndex(nothing, `\`)]))
 	for name, ask := range map[string]func(path string) error{
@@ -284,14 +299,15 @@ func TestAnothersShare(t *testing.T) {
 		"GetVolumeIDFromTargetPath":        func(path string) error { return second(d.Volume.GetVolumeIDFromTargetPath(t.Context(), path)) },
 		"GetClosestVolumeIDFromTargetPath": func(path string) error { return second(d.Volume.GetClosestVolumeIDFromTargetPath(t.Context(), path)) },
 	} {
-		text := func(path string) string {
+		text := func(path string, want error) string {
 			err := ask(path)
-			simtest.WantErrorOf(t, name+" at "+path, err, csiproxy.ErrNotFound)
+			simtest.WantErrorOf(t, name+" at "+path, err, want)
 			return strings.NewReplacer(quote.Text(path), "PATH", strconv.Quote(path), "PATH").Replace(fmt.Sprint(err))
 		}
-		simtest.Want(t, name+" where it is published", text(published), text(nothing))
+		simtest.Want(t, name+" where it is published", text(published, csiproxy.ErrPermissionDenied),
+			text(nothing, csiproxy.ErrPermissionDenied))
 		if name == "GetVolume" {
-			simtest.Want(t, name+" by its name", text(other.share), text(nothing))
+			simtest.Want(t, name+" by its name", text(other.share, csiproxy.ErrNotFound), text(`\\nobody\data`, csiproxy.ErrNotFound))
 		}
 	}
 }
@@ -303,14 +319,14 @@ func TestLinksOfDriver(t *testing.T) {
 		w.begin(d)
 	}
 	d, other := w.own[blue], w.own[red]
-	pod := func(volume string) string {
-		dir := simtest.Kubelet + `\pods\pod\volumes\kubernetes.io~csi\` + volume
-		w.must(w.sim.MkdirAll(dir))
-		return dir + `\mount`
+	pod := func(d *tenant, volume string) string {
+		path := simtest.Kubelet + `\pods\pod\volumes\kubernetes.io~csi\` + volume + `\mount`
+		w.must(d.have(w.sim, path))
+		return path
 	}
-	published, target := pod("share"), pod("target")
+	published, target := pod(other, "share"), pod(d, "target")
 	w.must(other.SMB.NewSMBGlobalMapping(t.Context(), other.share, published, user))
-	for _, source := range []string{published, other.target, d.target, pod("nothing")} {
+	for _, source := range []string{published, other.target, d.target, pod(d, "nothing")} {
 		simtest.WantErrorOf(t, "link to "+source, d.Filesystem.CreateSymlink(t.Context(), source, target), csiproxy.ErrPermissionDenied)
 	}
 	w.must(d.Filesystem.CreateSymlink(t.Context(), d.staging, target))

@@ -66,8 +66,8 @@ func TestVolumeMountedAtPublishedPath(t *testing.T) {
 	}
 }
 
-// Nothing can be made below a published path that is no link, where nobody could remove it, and a link to another
-// published path is nobody's.
+// Nothing can be made below a published path that is no link, where nobody could remove it. Kubelet's file decides whose a
+// published path is, wherever a link there leads.
 func TestPublishedPathStaysRemovable(t *testing.T) {
 	w := newTenants(t)
 	for _, d := range w.own {
@@ -75,13 +75,48 @@ func TestPublishedPathStaysRemovable(t *testing.T) {
 	}
 	d, other := w.own[red], w.own[blue]
 	w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
-	simtest.WantErrorOf(t, "a directory below", other.Filesystem.Mkdir(t.Context(), d.target+`\x\y`), csiproxy.ErrPermissionDenied,
-		"isn't driver "+blue+"'s")
+	w.must(d.Filesystem.Mkdir(t.Context(), d.target))
+	simtest.WantErrorOf(t, "a directory below", d.Filesystem.Mkdir(t.Context(), d.target+`\x\y`), csiproxy.ErrPermissionDenied,
+		"isn't driver "+red+"'s")
 	w.must(d.Storage.PublishVolume(t.Context(), d.staging, d.target)) // the empty directory makes way
-	chain := simtest.Kubelet + `\pods\red2\volumes\kubernetes.io~csi\pv-1\mount`
-	w.must(w.sim.MkdirAll(chain[:strings.LastIndex(chain, `\`)]))
-	w.must(w.node.Filesystem.CreateSymlink(t.Context(), d.target, chain)) // by the published endpoints
-	simtest.WantErrorOf(t, "a link to another's", other.Storage.UnpublishVolume(t.Context(), chain), csiproxy.ErrPermissionDenied, "")
+	for target, by := range map[string]string{other.staging: "another's volume", d.target: "a published path"} {
+		w.must(d.Storage.UnpublishVolume(t.Context(), d.podShare))
+		w.must(w.node.Filesystem.CreateSymlink(t.Context(), target, d.podShare)) // by the published endpoints
+		simtest.WantErrorOf(t, "a link to "+by+", of another driver", other.Storage.UnpublishVolume(t.Context(), d.podShare),
+			csiproxy.ErrPermissionDenied, "vol_data.json in the volume's directory doesn't name driver "+blue)
+	}
+	w.must(d.Storage.UnpublishVolume(t.Context(), d.podShare))
+}
+
+// Where kubelet has no volume of the driver, the driver makes nothing: no path of another driver, of a driver without
+// endpoints of its own, of a pod that doesn't exist, or where kubelet's file has gone.
+func TestNothingIsMadeWhereKubeletHasNone(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d, other := w.own[blue], w.own[red]
+	shared := &tenant{name: "shared.csi.example.com"}
+	pods := simtest.Kubelet + `\pods\`
+	w.must(shared.have(w.sim, pods+`shared\volumes\kubernetes.io~csi\pv-1\mount`))
+	w.must(w.sim.MkdirAll(pods + `lost\volumes\kubernetes.io~csi\pv-1`))
+	w.must(other.Storage.UnpublishVolume(t.Context(), other.target))
+	before := w.state()
+	for _, path := range []string{other.target, pods + `shared\volumes\kubernetes.io~csi\pv-1\mount`,
+		pods + `lost\volumes\kubernetes.io~csi\pv-1\mount`, pods + `none\volumes\kubernetes.io~csi\pv-1\mount`} {
+		for what, err := range map[string]error{
+			"Mkdir":               d.Filesystem.Mkdir(t.Context(), path),
+			"Mkdir of the parent": d.Filesystem.Mkdir(t.Context(), path[:strings.LastIndex(path, `\`)]),
+			"CreateSymlink":       d.Filesystem.CreateSymlink(t.Context(), d.staging, path),
+			"PublishVolume":       d.Storage.PublishVolume(t.Context(), d.staging, path),
+			"NewSMBGlobalMapping": d.SMB.NewSMBGlobalMapping(t.Context(), d.share, path, user),
+			"StageShare": d.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: path,
+				Credentials: user}),
+		} {
+			simtest.WantErrorOf(t, what+" at "+path, err, csiproxy.ErrPermissionDenied, "vol_data.json")
+		}
+	}
+	simtest.Want(t, "what is there", w.state(), before)
 }
 
 // The directory that has a published path can be asked for, and made, as csi-driver-smb does for an inline volume. It
@@ -91,15 +126,15 @@ func TestDirectoryOfPublishedPath(t *testing.T) {
 	d := w.own[red]
 	w.begin(d)
 	directory := simtest.Kubelet + `\pods\6a1c\volumes\kubernetes.io~csi\inline`
+	linked := simtest.Kubelet + `\pods\6a1c\volumes\kubernetes.io~csi\linked`
+	w.must(d.have(w.sim, directory+`\mount`, linked+`\mount`))
 	exists, err := d.Filesystem.PathExists(t.Context(), directory)
 	w.must(err)
-	simtest.Want(t, "it is there before", exists, false)
+	simtest.Want(t, "it is there", exists, true)
 	w.must(d.Filesystem.Mkdir(t.Context(), directory))
-	w.must(w.sim.WriteFile(directory+`\vol_data.json`, []byte("{}")))
 	before := w.state()
 	w.must(d.SMB.NewSMBGlobalMapping(t.Context(), d.share, directory+`\mount`, user))
 	w.must(d.Filesystem.Rmdir(t.Context(), directory+`\mount`, true))
-	linked := simtest.Kubelet + `\pods\6a1c\volumes\kubernetes.io~csi\linked`
 	for what, err := range map[string]error{
 		"Rmdir":               d.Filesystem.Rmdir(t.Context(), directory, false),
 		"Rmdir, force":        d.Filesystem.Rmdir(t.Context(), directory, true),

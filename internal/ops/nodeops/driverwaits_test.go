@@ -224,7 +224,7 @@ func timesOfOwnCalls(t *testing.T, trouble func(w *tenants, other *tenant)) (tim
 		d, other := w.own[red], w.own[blue]
 		w.begin(d)
 		w.begin(other)
-		w.must(w.sim.MkdirAll(simtest.Kubelet + `\pods\red\volumes\kubernetes.io~csi\raw`))
+		w.must(d.have(w.sim, simtest.Kubelet+`\pods\red\volumes\kubernetes.io~csi\raw\mount`))
 		w.must(second(d.Disk.ListDiskIDs(t.Context())))
 		if trouble != nil {
 			trouble(w, other)

@@ -50,14 +50,14 @@ func (n *Node) StagedVolumes(ctx context.Context) (int, error) {
 // volume was unmounted, and the paths of the others that kubelet has lost track of, sorted. If not
 // all are known, it has an error.
 func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ error) {
-	links, incomplete, err := n.groups.Paths.Links(ctx, n.calls)
+	links, incomplete, err := n.groups.Users.AllLinks(ctx)
 	if err == nil {
 		err = incomplete
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, l := range links {
+	for _, l := range links.All {
 		if l.Link.Kind == pathpolicy.LinkInside {
 			reason, err := n.groups.Paths.ExplainEmpty(ctx, n.calls, l.Path)
 			if ctx.Err() != nil {

@@ -166,7 +166,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	return &shared{
 		sys: sys, options: o, calls: calls, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
 		held:  new(operation.Locks[int64]),
-		users: users.NewShared(calls, paths, o.Logger),
+		users: users.NewShared(calls, paths, table, o.Logger),
 		disks: disks.NewShared(calls, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
 		mappings: shares.NewShared(o.Logger),
@@ -219,7 +219,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 // newGroups returns the operations on a part of the node.
 func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	o, runner := s.options, s.runner
-	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: users.New(s.users, p.paths)}
+	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: users.New(s.users, p.driver)}
 	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Held: s.held, CheckVolume: p.checkVolume})
 	g.Disks = disks.New(p.sys, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
@@ -238,8 +238,7 @@ func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 		Logger: p.log, Runner: runner, ReenumerateAdapters: s.disks.ReenumerateAdapters})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,
-		System: machine.New(p.sys, machine.Options{Logger: p.log, Runner: runner}),
-		Storage: staging.New(g, staging.Options{Driver: p.driver, Shared: s.tasks, OwnerOfShare: s.owners.OwnerOfShare,
-			Logger: p.log, Runner: runner}),
+		System:  machine.New(p.sys, machine.Options{Logger: p.log, Runner: runner}),
+		Storage: staging.New(g, staging.Options{Driver: p.driver, Shared: s.tasks, Logger: p.log, Runner: runner}),
 	}, g
 }

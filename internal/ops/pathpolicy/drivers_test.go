@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,96 +25,137 @@ func twoDrivers(t *testing.T) (node, red, blue *Policy) {
 	node, err := New(Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`},
 		Drivers: []Driver{{"red", []string{`C:\work`}}, {Name: "blue"}}})
 	simtest.Must(t, err)
-	node.linkEntries = 10
+	node.linkEntries = 20
 	return node, node.Within(Territory{Driver: "red"}), node.Within(Territory{Driver: "blue"})
 }
 
-// Where a driver has too many entries in its own directories, all links elsewhere are found. That some may be missing
-// is known to it and to administrators. Entries elsewhere are everybody's.
-func TestLinkEntriesOfDrivers(t *testing.T) {
-	places := map[string]string{ // with the drivers whose they are
+// A search covers the own directories of the driver that is named, and else those that are no driver's. So what is
+// crowded in one driver's directories is incomplete there only.
+func TestLinksOfDrivers(t *testing.T) {
+	places := map[string]string{ // with the drivers to which they belong
 		kubelet + `\plugins\red`: "red", kubelet + `\plugins\RED\below`: "red",
 		kubelet + `\plugins\kubernetes.io\csi\blue`: "blue", kubelet + `\plugins\blue`: "blue", `C:\work`: "red",
 		kubelet + `\plugins`: "", kubelet + `\plugins\redder`: "", kubelet + `\else`: "",
 	}
 	for crowded, owner := range places {
 		sys := simtest.Open(t, winsim.Delays{})
-		node, red, blue := twoDrivers(t)
+		node, _, _ := twoDrivers(t)
 		simtest.Must(t, sys.MkdirAll(kubelet+`\target`))
 		for place := range places {
 			simtest.Must(t, sys.MkdirAll(place))
 		}
-		for _, place := range []string{kubelet + `\plugins\red`, kubelet + `\plugins\blue`, `C:\work`} {
-			simtest.Must(t, sys.Symlink(place+`\a-link`, kubelet+`\target`, true))
+		links := map[string][]string{
+			"":     {kubelet + `\plugins\redder\a-link`},
+			"red":  {kubelet + `\plugins\red\a-link`, `C:\work\a-link`},
+			"blue": {kubelet + `\plugins\blue\a-link`},
+		}
+		for _, paths := range links {
+			for _, path := range paths {
+				simtest.Must(t, sys.Symlink(path, kubelet+`\target`, true))
+			}
 		}
 		for i := range node.linkEntries + 1 {
 			simtest.Must(t, sys.MkdirAll(fmt.Sprint(crowded, `\d`, i)))
 		}
-		found, incomplete, err := node.Links(t.Context(), sys)
-		simtest.Must(t, err)
-		for name, p := range map[string]*Policy{"red": red, "blue": blue, "": node} {
-			want := csiproxy.ErrResourceExhausted
-			if name != "" && owner != "" && name != owner {
-				want = nil
+		for driver, want := range links {
+			found, incomplete, err := node.Links(t.Context(), sys, driver)
+			simtest.Must(t, err)
+			if isOwner := driver == owner; isOwner != errors.Is(incomplete, csiproxy.ErrResourceExhausted) || !isOwner && incomplete != nil {
+				t.Errorf("%s is crowded: the search for %q is incomplete by %v", crowded, driver, incomplete)
 			}
-			if err := p.OwnIncomplete(incomplete); !errors.Is(err, want) || want == nil && err != nil {
-				t.Errorf("%s is crowded: to %q it is incomplete by %v", crowded, name, err)
+			var paths []string
+			for _, l := range found {
+				paths = append(paths, l.Path.String())
 			}
-		}
-		if owner != "" && len(found) != 3 {
-			t.Errorf("%s is crowded: found %v", crowded, found)
+			if owner != driver && !slices.Equal(paths, want) {
+				t.Errorf("%s is crowded: the search for %q finds %q, want %q", crowded, driver, paths, want)
+			}
 		}
 	}
 }
 
-// Who keeps a driver's own directory open doesn't use up the time for which the search waits elsewhere.
-func TestLinksWaitOutsideOfDriversDirectories(t *testing.T) {
+// The own directory of a driver may be a link, which its pod could make of an empty one: the link is found, and not followed.
+func TestDirectoryOfDriverIsLink(t *testing.T) {
+	sys := simtest.Open(t, winsim.Delays{})
+	node, _, _ := twoDrivers(t)
+	simtest.Must(t, sys.MkdirAll(kubelet+`\plugins\blue`))
+	simtest.Must(t, sys.Symlink(kubelet+`\plugins\blue\below`, kubelet+`\plugins`, true))
+	simtest.Must(t, sys.Symlink(kubelet+`\plugins\red`, kubelet+`\plugins\blue`, true))
+	for driver, want := range map[string]int{"": 0, "red": 1, "blue": 1} {
+		found, incomplete, err := node.Links(t.Context(), sys, driver)
+		simtest.Must(t, errors.Join(incomplete, err))
+		simtest.Want(t, "links found for "+driver, len(found), want)
+	}
+}
+
+// What a driver keeps open in its own directories delays no search but its own.
+func TestLinksWaitForOwnDirectoriesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := simtest.Open(t, winsim.Delays{})
-		node, red, blue := twoDrivers(t)
+		node, _, _ := twoDrivers(t)
 		for _, dir := range []string{kubelet + `\plugins\blue`, kubelet + `\plugins\red\busy`} {
 			simtest.Must(t, sys.MkdirAll(dir))
 		}
 		simtest.Must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Object: `plugins\blue`}, winerr.ErrorSharingViolation))
 		simtest.Must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Object: `busy`, Count: 3}, winerr.ErrorSharingViolation))
-		begun := time.Now()
-		_, incomplete, err := node.Links(t.Context(), sys)
-		simtest.Must(t, err)
-		if took := time.Since(begun); took > 2*waitLimit {
-			t.Errorf("the search took %v", took)
+		for driver, wait := range map[string]time.Duration{"": 0, "red": 15 * time.Millisecond, "blue": waitLimit} {
+			begun := time.Now()
+			_, incomplete, err := node.Links(t.Context(), sys, driver)
+			simtest.Must(t, err)
+			simtest.Want(t, "wait for "+driver, time.Since(begun), wait)
+			if (driver == "blue") != errors.Is(incomplete, winerr.ErrorSharingViolation) {
+				t.Errorf("the search for %q is incomplete by %v", driver, incomplete)
+			}
 		}
-		simtest.Must(t, red.OwnIncomplete(incomplete))
-		simtest.WantError(t, blue.OwnIncomplete(incomplete), winerr.ErrorSharingViolation)
 	})
 }
 
-// FirstVolume follows links as far as to a volume, and asks nothing of that.
-func TestFirstVolume(t *testing.T) {
-	sys, p := simtest.Open(t, winsim.Delays{}), mustPolicy(t, kubelet)
-	id, _ := simtest.Volume(t, sys)
-	for _, dir := range []string{`\plain`, `\mount`} {
-		simtest.Must(t, sys.MkdirAll(kubelet+dir))
-	}
-	simtest.Mount(t, sys, kubelet+`\mount`, id)
-	simtest.Must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mount\x`, true))
-	simtest.Must(t, sys.Symlink(kubelet+`\share`, `\\server\share\`, true))
-	simtest.Must(t, sys.Symlink(kubelet+`\outside`, `C:\Windows`, true))
-	simtest.Must(t, sys.Symlink(kubelet+`\circle`, kubelet+`\circle`, true))
-	sys.OnCall(func(c winsim.Call) {
-		if strings.Contains(strings.ToLower(c.Object), strings.ToLower(strings.TrimSuffix(id, `\`))) {
-			t.Errorf("%v", c)
-		}
-	})
-	for path, want := range map[string]string{
-		`\mount`: id, `\mount\x\y`: id, `\link`: id, `\link\y`: id, `\plain`: "", `\plain\none\x`: "", `\share`: "",
-		`\outside`: "error", `\circle`: "error",
+// Kubelet's file says which driver may use a published path. Whoever isn't named there gets the same answer as where
+// nothing is.
+func TestPublishedPathOfKubelet(t *testing.T) {
+	const directory = kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv`
+	long := `{"driverName":"red","volumeHandle":"` + strings.Repeat("v", maxVolumeData) + `"}`
+	for contents, want := range map[string]string{
+		`{"attachmentID":"csi-0","driverName":"red","volumeHandle":"v","volumeLifecycleMode":"Persistent"}` + "\n": "red",
+		`{"driverName":"RED"} and more`: "red",
+		`{"driverName":"blue"}`:         "blue",
+		`{"driverName":"redder"}`:       "", `{"driverName":""}`: "", `{}`: "", ``: "", "\x00\x00": "", `{"driverName":"red"`: "",
+		`{"driverName":["red"]}`: "", `{"driverName":"red","volumeHandle":1}`: "", `"red"`: "", "\ufeff" + `{"driverName":"red"}`: "",
+		long: "", "missing": "", "a link": "",
 	} {
-		parsed, err := p.Parse(kubelet+path, MaxPath)
-		simtest.Must(t, err)
-		got, err := p.FirstVolume(t.Context(), sys, parsed)
-		if err != nil {
-			got = "error"
+		sys := simtest.Open(t, winsim.Delays{})
+		node, red, blue := twoDrivers(t)
+		simtest.Must(t, sys.MkdirAll(directory))
+		switch data := directory + `\vol_data.json`; contents {
+		case "missing":
+		case "a link":
+			simtest.Must(t, sys.WriteFile(kubelet+`\planted`, []byte(`{"driverName":"red"}`)))
+			simtest.Must(t, sys.Symlink(data, kubelet+`\planted`, false))
+		default:
+			simtest.Must(t, sys.WriteFile(data, []byte(contents)))
 		}
-		simtest.Want(t, path, got, want)
+		var texts []string
+		for _, p := range []*Policy{red, blue, node} {
+			path, err := p.Parse(directory+`\mount`, MaxPath)
+			simtest.Must(t, err)
+			_, readErr := p.Exists(t.Context(), sys, path)
+			makeErr := p.ReachOrMake(t.Context(), sys, path, func(Entry) error { return nil })
+			simtest.Want(t, contents+": reading and making", fmt.Sprint(makeErr), fmt.Sprint(readErr))
+			switch {
+			case p == node || p.territory.driver == want:
+				simtest.Must(t, readErr)
+			default:
+				simtest.WantError(t, readErr, csiproxy.ErrPermissionDenied)
+				texts = append(texts, strings.ReplaceAll(readErr.Error(), p.territory.driver, "DRIVER"))
+			}
+		}
+		for _, text := range texts {
+			simtest.Want(t, contents+": the answer", text, "kubelet's vol_data.json in the volume's directory doesn't name driver DRIVER")
+		}
+		none, err := red.Parse(kubelet+`\pods\none\volumes\kubernetes.io~csi\pv\mount`, MaxPath)
+		simtest.Must(t, err)
+		_, err = red.Exists(t.Context(), sys, none)
+		simtest.Want(t, "the answer where nothing is", fmt.Sprint(err),
+			"kubelet's vol_data.json in the volume's directory doesn't name driver red")
 	}
 }

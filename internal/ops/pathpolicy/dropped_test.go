@@ -20,6 +20,8 @@ func TestErrorAtEachCall(t *testing.T) {
 		shallow = dir + `\link`
 		mounted = kubelet + `\mount`
 		chain   = kubelet + `\chain`
+
+		published = kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv`
 	)
 	type run = func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error)
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
@@ -28,7 +30,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		want string
 	}{
 		"links": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
-			all, incomplete, err := p.Links(ctx, sys)
+			all, incomplete, err := p.Links(ctx, sys, "")
 			var paths []string
 			for _, l := range all {
 				paths = append(paths, strings.TrimPrefix(l.Path.String(), kubelet))
@@ -39,10 +41,12 @@ func TestErrorAtEachCall(t *testing.T) {
 			to, err := p.Resolve(ctx, sys, mustParse(t, p, chain+`\sub`))
 			return []any{to.Kind, to.ByLink, to.InVolume}, err
 		}, ""},
-		"first volume": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
-			volume, err := p.FirstVolume(ctx, sys, mustParse(t, p, chain+`\sub`))
-			return volume != "", err
-		}, "true: <nil>"},
+		"published": {func(ctx context.Context, sys *winsim.System, _ *pathpolicy.Policy) (any, error) {
+			node, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, Drivers: []pathpolicy.Driver{{Name: "red"}}})
+			must(t, err)
+			red := node.Within(pathpolicy.Territory{Driver: "red"})
+			return red.Exists(ctx, sys, mustParse(t, red, published+`\mount`))
+		}, "false: <nil>"},
 		"lookup": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
 			to, err := p.Lookup(ctx, sys, mustParse(t, p, mounted))
 			return []any{to.Kind, to.Volume != ""}, err
@@ -65,6 +69,8 @@ func TestErrorAtEachCall(t *testing.T) {
 			must(t, sys.Symlink(chain, mounted, true))
 			must(t, sys.MkdirAll(dir))
 			must(t, sys.Symlink(shallow, kubelet+`\staged`, true))
+			must(t, sys.MkdirAll(published))
+			must(t, sys.WriteFile(published+`\vol_data.json`, []byte(`{"driverName":"red"}`)))
 			p := newPolicy(t)
 			return simtest.Attempt{Sys: sys, Want: test.want,
 				Run: func(ctx context.Context) (any, error) { return test.run(ctx, sys, p) }}

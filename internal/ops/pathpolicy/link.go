@@ -293,9 +293,6 @@ func (p *Policy) OutsideDetail(link Link) string {
 
 // checkVolume returns an error if a link leads to a volume that is protected.
 func (w *walk) checkVolume(ctx context.Context, link Link, e Entry) error {
-	if w.staysOut {
-		return errAtVolume{link.Volume}
-	}
 	reason, err := w.policy.Protects(ctx, w.sys, link.Volume)
 	if err != nil || reason == "" {
 		return err

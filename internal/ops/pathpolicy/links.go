@@ -33,7 +33,7 @@ const (
 	// pods\POD\volumes\PLUGIN\VOLUME\mount.
 	maxLinkDepth = 8
 	// maxLinkEntries bounds how many entries of directories are checked: in the directory of each pod, in
-	// each own directory of a driver, and elsewhere.
+	// the own directories of each driver, and elsewhere.
 	maxLinkEntries = 200_000
 )
 
@@ -156,109 +156,76 @@ func isPodData(name string) bool {
 	return slices.ContainsFunc(podData, func(data string) bool { return winname.Equal(name, data) })
 }
 
-// Links returns the links and mount points in the allowed directories, down to maxLinkDepth, and in the
-// directories of pods only where kubelet has volumes. Links to files aren't among them, since no volume
-// or share is used by one. They aren't followed. If some may be missing, incomplete says why: a
-// directory couldn't be read or, with csiproxy.ErrResourceExhausted, there are too many entries. What of
-// that matters to a driver is known to OwnIncomplete of its policy.
-func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
-	s := &linkSearch{policy: p, left: p.linkEntries}
-	for _, root := range p.roots {
-		top := Path{root: root}
-		err := p.walk(sys, func(w *walk) error {
-			if p.isDriversDir(top) {
-				defer s.countApart(w)()
-			}
-			dir, err := w.enter(ctx, top, win.FileOpen)
-			if err != nil {
-				return err
-			}
-			return s.search(ctx, dir, 0)
-		})
+// Links returns the links and mount points in the allowed directories, down to maxLinkDepth. In the directories of pods it
+// searches only where kubelet has volumes. Links to files aren't among them, since no volume or share is used by one. Links
+// aren't followed.
+//
+// The own directories of a driver (see WithDriver) are searched only if the driver is named, and then nothing else is. So
+// what one driver has there, and how long Windows takes to read it, is nothing to the others.
+//
+// If some links may be missing, incomplete says why: a directory couldn't be read or, with csiproxy.ErrResourceExhausted,
+// there are too many entries.
+func (p *Policy) Links(ctx context.Context, sys System, driver string) (all []FoundLink, incomplete, _ error) {
+	s := &linkSearch{policy: p, driver: driver, left: p.linkEntries}
+	tops := p.drivers[driver]
+	if driver == "" {
+		tops = p.roots
+	}
+	for _, dir := range tops {
+		top, ok := p.locate(dir)
+		if !ok || p.DriverOf(top) != driver {
+			continue
+		}
+		err := p.walk(sys, func(w *walk) error { return s.top(ctx, w, top) })
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		s.note(top, err)
+		s.note(err)
 	}
-	if len(s.gaps) > 0 {
-		incomplete = s.gaps
-	}
-	return s.found, incomplete, nil
-}
-
-// gaps are why something may be missing from what Links has found: the first reason in the own directories of each
-// driver, and the first elsewhere, in the order in which they came up. As an error, it is the first one.
-type gaps []gap
-
-// gap is one of these reasons.
-type gap struct {
-	at  Path
-	err error
-}
-
-func (g gaps) Error() string { return g[0].err.Error() }
-func (g gaps) Unwrap() error { return g[0].err }
-
-// OwnIncomplete returns the first of Links' reasons that matters to the policy. To a driver, those in another driver's
-// own directories don't: see IsAnothers.
-func (p *Policy) OwnIncomplete(incomplete error) error {
-	var all gaps
-	if !errors.As(incomplete, &all) {
-		return incomplete
-	}
-	for _, g := range all {
-		if !p.IsAnothers(g.at) {
-			return g.err
-		}
-	}
-	return nil
+	return s.found, s.incomplete, nil
 }
 
 type linkSearch struct {
-	policy *Policy
-	found  []FoundLink
-	gaps   gaps
-	left   int // how many more entries may be checked
+	policy     *Policy
+	driver     string // whose directories are searched; "" for those that are no driver's
+	found      []FoundLink
+	incomplete error // the first reason
+	left       int   // how many more entries may be checked
 }
 
-// note keeps an error at a path, unless it says that an entry was removed meanwhile.
-func (s *linkSearch) note(at Path, err error) {
-	if err == nil || Missing(err) {
-		return
-	}
-	driver := s.policy.driverOf(at)
-	if !slices.ContainsFunc(s.gaps, func(known gap) bool { return s.policy.driverOf(known.at) == driver }) {
-		s.gaps = append(s.gaps, gap{at, err})
+// note keeps the first error, unless it says that an entry was removed meanwhile.
+func (s *linkSearch) note(err error) {
+	if s.incomplete == nil && !Missing(err) {
+		s.incomplete = err
 	}
 }
 
-// mayGoOn counts an entry of dir, and reports whether it may be checked.
-func (s *linkSearch) mayGoOn(dir Entry) bool {
+// mayGoOn counts an entry, and reports whether it may be checked.
+func (s *linkSearch) mayGoOn() bool {
 	if s.left--; s.left < 0 {
-		s.note(dir.path(), csiproxy.Errorf(csiproxy.ErrResourceExhausted,
+		s.note(csiproxy.Errorf(csiproxy.ErrResourceExhausted,
 			"the allowed directories have more than %d entries", s.policy.linkEntries))
 	}
 	return s.left >= 0
 }
 
-// countApart begins the search of a driver's own directory, whose entries count apart: neither these nor who has
-// something open there may keep the search from other directories. The caller calls end after the search.
-func (s *linkSearch) countApart(w *walk) (end func()) {
-	left, waitLeft := s.left, w.waitLeft
-	s.left = s.policy.linkEntries
-	return func() { s.left, w.waitLeft = left, waitLeft }
-}
-
-// isDriversDir reports whether a path is one of the own directories of a driver.
-func (p *Policy) isDriversDir(path Path) bool {
-	depth := len(path.root.names) + len(path.names)
-	isDir := func(dir location) bool { return len(dir.names) == depth && path.full().inside(dir) }
-	for _, dirs := range p.drivers {
-		if slices.ContainsFunc(dirs, isDir) {
-			return true
+// top searches an allowed directory or the own directory of a driver.
+func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
+	dir, err := w.enter(ctx, top, win.FileOpen)
+	if err != nil {
+		return err
+	}
+	if len(top.names) == 0 {
+		return s.search(ctx, dir, 0)
+	}
+	last := len(top.names) - 1
+	for _, name := range top.names[:last] {
+		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {
+			return err
 		}
 	}
-	return false
+	aDirectory := win.FileInfo{Attributes: win.AttributeDirectory}
+	return s.entry(ctx, dir.Entry(top.names[last]), aDirectory, s.policy.depth(top)-1)
 }
 
 // search searches an open directory and those below. It returns an error of the directory itself,
@@ -282,7 +249,7 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 		}
 		for _, e := range entries {
 			known = known || winname.Equal(e.Name, csiData) && e.Size > 0
-			if !s.mayGoOn(dir.entry) {
+			if !s.mayGoOn() {
 				return nil
 			}
 			if err := s.entry(ctx, dir.Entry(e.Name), e.FileInfo, depth); err != nil {
@@ -294,6 +261,9 @@ func (s *linkSearch) search(ctx context.Context, dir *File, depth int) error {
 
 // entry checks one entry. Its only error is ctx's.
 func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, depth int) error {
+	if s.policy.DriverOf(e.path()) != s.driver {
+		return nil
+	}
 	var err error
 	switch {
 	case info.IsReparsePoint() && info.IsDir():
@@ -305,7 +275,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 		return ctx.Err()
 	}
 	if err != nil {
-		s.note(e.path(), e.failed(err))
+		s.note(e.failed(err))
 	}
 	return nil
 }
@@ -339,9 +309,6 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 	isPod := ok && len(names) == 1
 	if depth == maxLinkDepth || !isPod && isPodsOwn(append(names, csiMount)) {
 		return nil // nothing in it is searched
-	}
-	if e.walk.policy.isDriversDir(path) {
-		defer s.countApart(e.walk)()
 	}
 	dir, err := e.openPlain(ctx)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) {

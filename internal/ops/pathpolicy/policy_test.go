@@ -215,17 +215,17 @@ func TestIsOfKubelet(t *testing.T) {
 // A search for links that ends early says why: the first reason counts, and what has gone
 // meanwhile is none.
 func TestLinkSearchSaysWhatIsMissing(t *testing.T) {
-	s, at := &linkSearch{policy: Default(), left: 1}, Entry{}
-	s.note(at.path(), nil)
-	s.note(at.path(), missing{winerr.ErrorFileNotFound})
-	if !s.mayGoOn(at) || len(s.gaps) > 0 {
-		t.Errorf("the last entry isn't taken: %v", s.gaps)
+	s := &linkSearch{policy: Default(), left: 1}
+	s.note(nil)
+	s.note(missing{winerr.ErrorFileNotFound})
+	if !s.mayGoOn() || s.incomplete != nil {
+		t.Errorf("the last entry isn't taken: %v", s.incomplete)
 	}
-	if s.mayGoOn(at) || !errors.Is(s.gaps, csiproxy.ErrResourceExhausted) {
-		t.Errorf("one entry more than may be looked at: %v", s.gaps)
+	if s.mayGoOn() || !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
+		t.Errorf("one entry more may be looked at: %v", s.incomplete)
 	}
-	if s.note(at.path(), winerr.ErrorAccessDenied); len(s.gaps) != 1 || !errors.Is(s.gaps, csiproxy.ErrResourceExhausted) {
-		t.Errorf("a later reason takes the place of the first: %v", s.gaps)
+	if s.note(winerr.ErrorAccessDenied); !errors.Is(s.incomplete, csiproxy.ErrResourceExhausted) {
+		t.Errorf("a later reason takes the place of the first: %v", s.incomplete)
 	}
 }
 

@@ -5,7 +5,6 @@ package pathpolicy
 
 import (
 	"context"
-	"errors"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -73,26 +72,6 @@ func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Re
 	})
 	return r, volume, err
 }
-
-// FirstVolume returns the first volume, \\?\Volume{guid}\, that a path leads to or into; "" if there is none. Unlike
-// ResolveVolume it opens nothing in a volume, asks none, and waits for nobody, so what is sick doesn't keep it.
-func (p *Policy) FirstVolume(ctx context.Context, sys System, path Path) (volume string, _ error) {
-	err := p.walk(sys, func(w *walk) error {
-		w.staysOut, w.waitLeft = true, 0
-		_, _, err := w.resolve(ctx, path)
-		return err
-	})
-	var at errAtVolume
-	if errors.As(err, &at) {
-		return at.volume, nil
-	}
-	return "", err
-}
-
-// errAtVolume ends a walk that stays out of volumes at one.
-type errAtVolume struct{ volume string }
-
-func (e errAtVolume) Error() string { return "the path leads to the volume " + e.volume }
 
 // resolve also returns the path behind the last link, or path itself.
 func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, err error) {

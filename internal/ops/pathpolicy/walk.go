@@ -34,7 +34,6 @@ type walk struct {
 	links    int           // how many were followed
 	waitLeft time.Duration // how long the operation may still wait for others
 	filtered bool          // a bind filter answers relative opens: see openAt
-	staysOut bool          // no volume is entered, or asked whether it is protected: see FirstVolume
 }
 
 const (
@@ -171,6 +170,9 @@ func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition
 		return nil, start.failed(err)
 	}
 	w.at, w.filtered = dir, false
+	if err := w.checkPublished(ctx, dir, path); err != nil {
+		return nil, err
+	}
 	return dir, nil
 }
 

@@ -4,14 +4,19 @@
 package pathpolicy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -24,13 +29,10 @@ type territory struct {
 	share  func(path string) bool
 }
 
-// Territory is what of the allowed directories is one driver's: its directories, and where kubelet has it
-// publish volumes.
-//
-// Published paths name no driver: pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. So all drivers may make one.
-// One that is there is the driver's to whose directory or share it leads, by the text of the link: so
-// that holds for a dangling link, too. If it leads to none of these, it is nobody's. So is a volume that is
-// mounted there: if it is missing, nobody can tell whose it is. Drivers mount in their own directories.
+// Territory is what of the allowed directories is one driver's: its directories, and the paths at which kubelet has it
+// publish volumes, pods\UID\volumes\kubernetes.io~csi\VOLUME\mount. Kubelet says whose these are: before it has a driver
+// publish there, it writes the name of the driver to vol_data.json beside the path, and it removes the file after the
+// driver has unpublished (see checkPublished). Drivers publish by links, and mount volumes in their own directories.
 type Territory struct {
 	// Driver is the name of one of Options.Drivers.
 	Driver string
@@ -127,21 +129,76 @@ func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 		return 0, false
 	}
 	names := l.names[len(t.pods.names):] // UID, volumes, kubernetes.io~csi, VOLUME, mount
-	isPublished = len(names) >= 4 && winname.Equal(names[1], "volumes") && winname.Equal(names[2], "kubernetes.io~csi") &&
-		(len(names) == 4 || winname.Equal(names[4], "mount"))
-	return len(names) - 5, isPublished
+	isPublished = len(names) >= podVolumeNames && winname.Equal(names[1], volumesDirectory) &&
+		winname.Equal(names[2], csiVolumes) && (len(names) == podVolumeNames || winname.Equal(names[podVolumeNames], csiMount))
+	return len(names) - podVolumeNames - 1, isPublished
 }
 
-// owns reports whether a link or mount point at a path is the driver's.
+// maxVolumeData is how long kubelet's file may be. It has four names of at most 253 characters, two ids of 68, and the
+// driver's handle of the volume.
+const maxVolumeData = 64 << 10
+
+// checkPublished returns csiproxy.ErrPermissionDenied for a path below kubelet's directory of the pods, in root, if kubelet
+// doesn't have the driver publish a volume there. What isn't there gives the same error as what belongs to another driver.
+//
+// Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/volume/csi/csi_mounter.go (SetUpAt, TearDownAt), and
+// csi_plugin.go at v1.24.0 (NewMounter)
+func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error {
+	t := w.policy.territory
+	if t == nil || path.volume != "" || !path.full().inside(t.pods) {
+		return nil
+	}
+	names := path.names[:len(t.pods.names)+podVolumeNames-len(path.root.names)]
+	data := root.Entry(strings.Join(append(slices.Clone(names), csiData), `\`))
+	driver, err := data.driverOfVolume(ctx)
+	switch {
+	case Missing(err) || winerr.IsAny(err, winerr.ErrorReparsePointEncountered, winerr.ErrorDirectory): // a link or a file on the way
+	case err != nil:
+		return data.failed(err)
+	case winname.Equal(driver, t.driver):
+		return nil
+	}
+	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "kubelet's %s in the volume's directory doesn't name driver %s",
+		csiData, quote.Text(t.driver))
+}
+
+// driverOfVolume returns the driver that kubelet's file names; "" if the file has no such contents, which are a JSON object
+// of texts.
+func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
+	o := win.OpenOptions{
+		Access:  win.FileListDirectory | win.FileReadAttributes | win.Synchronize, // the first is FILE_READ_DATA
+		Share:   win.ShareRead | win.ShareWrite | win.ShareDelete,                 // kubelet may replace or remove it meanwhile
+		Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint | win.FileOpenForBackup, Disposition: win.FileOpen,
+	}
+	f, err := e.walk.hold(ctx, e, func() (win.File, error) { return e.openAt(ctx, o) })
+	if err != nil {
+		return "", err
+	}
+	defer f.CloseInto(&err)
+	contents := make([]byte, maxVolumeData)
+	n, err := f.handle.Read(ctx, contents)
+	if err != nil {
+		return "", err
+	}
+	var data map[string]string
+	if err := json.NewDecoder(bytes.NewReader(contents[:n])).Decode(&data); err != nil {
+		return "", nil
+	}
+	return data["driverName"], nil
+}
+
+// owns reports whether a link or mount point at a path is the driver's. At a published path, which checkPublished has
+// allowed, it is.
 func (t *territory) owns(ctx context.Context, path Path, link Link) (bool, error) {
-	if !t.mayOwn(path, link) || link.Kind != LinkToVolume {
-		return t.mayOwn(path, link), nil
+	if link.Kind != LinkToVolume || path.full().inside(t.pods) {
+		return t.has(path.full()), nil
 	}
 	reason, err := t.volume(ctx, link.Volume)
 	return reason == "", err
 }
 
-// mayOwn is owns, but true for any volume in the driver's own directories.
+// mayOwn reports whether a link that a search has found may be the driver's, by the texts of its path and its target: all in
+// the driver's own directories, and at published paths those to the driver's directories or shares.
 func (t *territory) mayOwn(path Path, link Link) bool {
 	depth, isPublished := t.publishedDepth(path.full())
 	switch {
@@ -156,7 +213,7 @@ func (t *territory) mayOwn(path Path, link Link) bool {
 }
 
 // CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if the policy is a driver's:
-// see [Territory].
+// if a volume that is mounted there were missing, nobody could tell whose it was.
 func (p *Policy) CheckMountPath(path Path) error {
 	if p.territory == nil || path.volume != "" || !path.full().inside(p.territory.pods) {
 		return nil
@@ -219,31 +276,26 @@ func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 	return own
 }
 
-// driverOf returns the driver in whose own directories a path lies; "" if it lies in none's.
-func (p *Policy) driverOf(path Path) string {
-	if path.volume != "" {
+// Drivers returns the drivers that have directories of their own, sorted.
+func (p *Policy) Drivers() []string { return slices.Sorted(maps.Keys(p.drivers)) }
+
+// DriverOf returns the driver in whose own directories a path lies; "" if it lies in none of them.
+func (p *Policy) DriverOf(path Path) string {
+	if len(p.drivers) == 0 || path.volume != "" {
 		return ""
 	}
+	l := path.full()
 	for driver, dirs := range p.drivers {
-		if slices.ContainsFunc(dirs, path.full().inside) {
+		if slices.ContainsFunc(dirs, l.inside) {
 			return driver
 		}
 	}
 	return ""
 }
 
-// IsAnothers reports whether a path lies in the own directories of another driver than the policy's. That driver
-// decides what can be read and followed there. So links that are found there count, but what can't be known there is
-// no use of this driver's: the other one makes no links to that (see checkLinkTarget), only an administrator or a
-// caller of the shared endpoints can.
-func (p *Policy) IsAnothers(path Path) bool {
-	driver := p.driverOf(path)
-	return p.territory != nil && driver != "" && driver != p.territory.driver
-}
-
-// checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its
-// own directories and volumes all is, but for a mount point of another's volume. Where kubelet has all drivers
-// publish volumes, it is a link to what is the driver's, or an empty directory.
+// checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its own
+// directories and volumes everything is, except a mount point of another driver's volume. Where kubelet has the driver
+// publish a volume, it is what is at that path, but nothing below it.
 func (f *File) checkDeletion(ctx context.Context) error {
 	t := f.entry.walk.policy.territory
 	path := f.entry.path()

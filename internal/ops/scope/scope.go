@@ -230,6 +230,20 @@ func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, hardware opend
 	return "", nil
 }
 
+// OwnerOfNumber is OwnerOfDisk of the disk that has a number now.
+func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name string, err error) {
+	h, err := device.Open(ctx, t.sys, win.PhysicalDrive(n), win.AccessNone)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	hardware, err := opendisk.AskHardware(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	return t.OwnerOfDisk(ctx, h, hardware)
+}
+
 // isAnswer reports whether an error is the disk's answer to a query that it doesn't know.
 func isAnswer(err error) bool {
 	return errors.As(err, new(winerr.Errno)) && !winerr.IsGone(err) && !errors.Is(err, winerr.ErrorNotReady)

@@ -137,7 +137,8 @@ type ShareLinks struct {
 
 // LinksToShare returns the links that lead to a share.
 func (m *Mappings) LinksToShare(ctx context.Context, share *locks.LockedShare) (to ShareLinks, _ error) {
-	all, incomplete, err := m.options.Users.FindLinks(ctx)
+	finder := m.options.Users
+	all, incomplete, err := finder.Links(ctx, finder.OwnerOfShare(share.Root))
 	if err != nil {
 		return to, err
 	}

@@ -103,7 +103,7 @@ func (s *Staging) describeShare(ctx context.Context, remote unc.Path) (csiproxy.
 		described, err = csiproxy.Volume{
 			Share: remote.Root(), Conditions: unanswered(csiproxy.ReasonShareUnreachable, "its server")}, nil
 	}
-	described.Driver = s.options.OwnerOfShare(remote.Root())
+	described.Driver = s.Users.OwnerOfShare(remote.Root())
 	return described, err
 }
 
@@ -129,7 +129,7 @@ func (s *Staging) ListVolumes(ctx context.Context) (_ csiproxy.VolumeList, err e
 // list is ListVolumes. With leftovers, the list also counts as incomplete if it isn't known of some
 // mount whether it is a leftover.
 func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.VolumeList, _ error) {
-	links, incomplete, err := s.Users.FindLinks(ctx)
+	links, incomplete, err := s.Users.AllLinks(ctx)
 	if err != nil {
 		return list, err
 	}

@@ -51,9 +51,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Runner runs and observes the operations. Default: one of its own.
 	Runner *operation.Runner
-	// OwnerOfShare returns the name of the driver that has the server of a UNC path; "" if none has. Default: none
-	// has any.
-	OwnerOfShare func(path string) (driver string)
 	// Driver is the name of the driver whose tasks they are. Default: they are the node's.
 	Driver string
 	// Shared is what the tasks of a node and of its drivers know of each other. Default: they know of no others.
@@ -92,9 +89,6 @@ type Staging struct {
 // New returns the tasks which use the operations in g.
 func New(g Groups, o Options) *Staging {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	if o.OwnerOfShare == nil {
-		o.OwnerOfShare = func(string) string { return "" }
-	}
 	s := &Staging{Groups: g, Shared: cmp.Or(o.Shared, NewShared(nil)), options: o}
 	s.luns.Timeout = silentTimeout
 	return s

@@ -6,12 +6,16 @@
 package users
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"sync"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // System has the Windows calls that this package and package locks make.
@@ -23,36 +27,83 @@ type System interface {
 
 // Shared is what the finders of a node and of its drivers have in common: where they search, and the search itself.
 type Shared struct {
-	sys   System
-	paths *pathpolicy.Policy
-	log   *slog.Logger
+	sys    System
+	paths  *pathpolicy.Policy
+	owners Owners
+	log    *slog.Logger
 
-	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So
-	// concurrent calls, of all drivers, share one walk of the allowed directories.
-	links operation.NextRun[struct{}, linkSearch]
+	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So concurrent calls share
+	// one search of the directories that are no driver's, and one of those of each driver.
+	links, linksOfDrivers operation.NextRun[string, linkSearch]
 
 	ignored sync.Map // the files of Windows that were logged as on no disk, with the reasons
 }
 
-// NewShared returns what the finders for the node sys share. Its volumes are used by links and mount points that paths
-// allows.
-func NewShared(sys System, paths *pathpolicy.Policy, log *slog.Logger) *Shared {
-	return &Shared{sys: sys, paths: paths, log: log}
+// Owners say which driver owns what, as the file of drivers has it; "" stands for none.
+type Owners interface {
+	// OwnerOfNumber returns the driver of the disk that has a number now.
+	OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (driver string, err error)
+	// OwnerOfShare returns the driver of a share, given by a UNC path.
+	OwnerOfShare(path string) (driver string)
 }
 
-// Finder finds the users on one node. The groups of one node share it. All methods may be called
-// concurrently.
+// nobody are the owners on a node without drivers that have endpoints of their own.
+type nobody struct{}
+
+func (nobody) OwnerOfNumber(context.Context, csiproxy.DiskNumber) (string, error) { return "", nil }
+func (nobody) OwnerOfShare(string) string                                         { return "" }
+
+// NewShared returns what the finders for the node sys share. Its volumes are used by links and mount points that paths
+// allows. owners may be nil.
+func NewShared(sys System, paths *pathpolicy.Policy, owners Owners, log *slog.Logger) *Shared {
+	if owners == nil {
+		owners = nobody{}
+	}
+	s := &Shared{sys: sys, paths: paths, owners: owners, log: log}
+	s.linksOfDrivers.Timeout = searchTimeout
+	return s
+}
+
+// Finder finds the users on one node. All methods may be called concurrently.
 type Finder struct {
 	*Shared
-	own *pathpolicy.Policy // of the driver that asks, or that of the node
+	driver string // that asks; "" for the node
 }
 
-// New returns the finder for the node, or for a driver, whose paths own is. It finds the users on all of the node. But what
-// a driver can't find out in other drivers' own directories is no error, since these drivers may cause that at will.
-func New(shared *Shared, own *pathpolicy.Policy) *Finder { return &Finder{shared, own} }
+// New returns the finder for a driver or, if that is "", for the node. That of a driver finds the users on all of the node,
+// except in the own directories of other drivers.
+func New(shared *Shared, driver string) *Finder { return &Finder{shared, driver} }
+
+// ownerOfDisk returns the driver of a disk, and "" if the disk isn't there.
+func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string, error) {
+	if f.driver != "" || len(f.paths.Drivers()) == 0 {
+		return f.driver, nil
+	}
+	owner, err := f.owners.OwnerOfNumber(ctx, n)
+	if winerr.IsGone(err) {
+		return "", nil
+	}
+	return owner, err
+}
+
+// ownerOfVolume returns the driver of the disk on which a volume lies, and "" if the volume is missing.
+func (f *Finder) ownerOfVolume(ctx context.Context, id csiproxy.VolumeID) (string, error) {
+	if f.driver != "" || len(f.paths.Drivers()) == 0 {
+		return f.driver, nil
+	}
+	extents, err := f.extentsIfThere(ctx, id)
+	if err != nil || len(extents) == 0 {
+		return "", err
+	}
+	return f.ownerOfDisk(ctx, extents[0].DiskNumber)
+}
+
+// OwnerOfShare returns the driver of a share, given by a UNC path.
+func (f *Finder) OwnerOfShare(path string) string {
+	return cmp.Or(f.driver, f.owners.OwnerOfShare(path))
+}
 
 // Default returns the finder for a node whose only allowed directory is kubelet's.
 func Default(sys System) *Finder {
-	paths := pathpolicy.Default()
-	return New(NewShared(sys, paths, slog.New(slog.DiscardHandler)), paths)
+	return New(NewShared(sys, pathpolicy.Default(), nil, slog.New(slog.DiscardHandler)), "")
 }

@@ -70,24 +70,15 @@ func (f *Finder) Allowed(ctx context.Context, paths []string) ([]string, error) 
 	return f.paths.Inside(ctx, f.sys, paths)
 }
 
-// Bounds of what other drivers' own directories may cost a driver.
-const (
-	// othersTimeout is how long a volume that is mounted there may take to answer.
-	othersTimeout = time.Second
-	// maxOthersFollowed is how many links through them are followed for one volume that don't lead straight to what
-	// the search has found. None that a driver makes can lead to another's volume.
-	maxOthersFollowed = 1000
-)
-
-// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories, or for a driver in
-// those that aren't another's. If not all of these can be read, it returns true, since there may be one.
+// MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. To a driver, only its own
+// directories and those of no driver matter. If not all of these can be read, it returns true, since there may be one.
 func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
-	links, incomplete, err := f.FindLinks(ctx)
+	links, incomplete, err := f.AllLinks(ctx)
 	if err != nil || incomplete != nil {
 		return true, err
 	}
 	for _, l := range links.All {
-		if !l.Link.IsMountPoint() || f.own.IsAnothers(l.Path) {
+		if !l.Link.IsMountPoint() {
 			continue
 		}
 		if _, err := Extent(ctx, f.sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
@@ -104,19 +95,21 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 // Source: https://learn.microsoft.com/windows/win32/fileio/reparse-points
 const MaxLinksFollowed = 63
 
-// FoundLinks are links and mount points that were found in one walk of the allowed directories.
+// FoundLinks are links and mount points that were found in one search of the allowed directories.
 type FoundLinks struct {
 	All    []pathpolicy.FoundLink
 	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as winname.Lower makes it
+
+	drivers []string // whose own directories were searched, too
 }
 
-// NewFoundLinks returns the links of one walk.
-func NewFoundLinks(all []pathpolicy.FoundLink) FoundLinks {
+// newFoundLinks returns the links of a search that included the own directories of drivers.
+func newFoundLinks(all []pathpolicy.FoundLink, drivers []string) FoundLinks {
 	byPath := make(map[string]pathpolicy.FoundLink, len(all))
 	for _, l := range all {
 		byPath[winname.Lower(l.Path.String())] = l
 	}
-	return FoundLinks{all, byPath}
+	return FoundLinks{all, byPath, drivers}
 }
 
 // FirstOn returns the first link on a path: at a directory above, or the path itself.
@@ -137,26 +130,68 @@ func (l FoundLinks) FirstOn(path string) (first pathpolicy.FoundLink, ok bool) {
 	return first, ok
 }
 
-// linkSearch are the links and mount points in the allowed directories. incomplete is why some may be
-// missing, or nil.
+// linkSearch is what a search has found. incomplete is why some links may be missing, or nil.
 type linkSearch struct {
-	FoundLinks
+	all        []pathpolicy.FoundLink
 	incomplete error
 }
 
-// FindLinks returns the links and mount points in the allowed directories, and why some may be missing.
-func (f *Finder) FindLinks(ctx context.Context) (_ FoundLinks, incomplete, err error) {
-	found, err := f.links.Do(ctx, struct{}{}, func(ctx context.Context) (linkSearch, error) {
-		all, incomplete, err := f.paths.Links(ctx, f.sys)
-		return linkSearch{NewFoundLinks(all), incomplete}, err
+// searchTimeout is how long a search of the own directories of a driver may take.
+const searchTimeout = 10 * time.Second
+
+// Links returns the links and mount points in the own directories of a driver, and in those that are no driver's. incomplete
+// is why some may be missing, or nil. Of a driver's finder, the driver is always its own.
+func (f *Finder) Links(ctx context.Context, driver string) (_ FoundLinks, incomplete, err error) {
+	return f.findLinks(ctx, []string{cmp.Or(f.driver, driver)})
+}
+
+// AllLinks is Links with the own directories of all drivers. Of a driver's finder, it is Links.
+func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err error) {
+	if f.driver != "" {
+		return f.Links(ctx, f.driver)
+	}
+	return f.findLinks(ctx, f.paths.Drivers())
+}
+
+func (f *Finder) findLinks(ctx context.Context, drivers []string) (_ FoundLinks, incomplete, err error) {
+	found, err := f.search(ctx, "")
+	if err != nil {
+		return FoundLinks{}, nil, err
+	}
+	all, incomplete := slices.Clone(found.all), found.incomplete
+	for _, driver := range drivers {
+		if driver == "" {
+			continue
+		}
+		found, err := f.search(ctx, driver)
+		if ctx.Err() != nil {
+			return FoundLinks{}, nil, ctx.Err()
+		}
+		all, incomplete = append(all, found.all...), cmp.Or(incomplete, err, found.incomplete)
+	}
+	return newFoundLinks(all, drivers), incomplete, nil
+}
+
+// search searches the own directories of a driver or, if that is "", those of no driver. Concurrent callers share a search.
+func (f *Finder) search(ctx context.Context, driver string) (linkSearch, error) {
+	searches := &f.links
+	if driver != "" {
+		searches = &f.linksOfDrivers
+	}
+	return searches.Do(ctx, driver, func(ctx context.Context) (linkSearch, error) {
+		all, incomplete, err := f.paths.Links(ctx, f.sys, driver)
+		return linkSearch{all, incomplete}, err
 	})
-	return found.FoundLinks, f.own.OwnIncomplete(found.incomplete), err
 }
 
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
 // directories, and doesn't ask the disk. It returns an error unless it has found all mounts.
 func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []string, _ error) {
-	links, incomplete, err := f.FindLinks(ctx)
+	owner, err := f.ownerOfDisk(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	links, incomplete, err := f.Links(ctx, owner)
 	if err = cmp.Or(err, incomplete); err != nil {
 		return nil, err
 	}
@@ -164,12 +199,11 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		isAnothers := f.own.IsAnothers(l.Path)
-		extents, err := f.extentsOfMount(ctx, csiproxy.VolumeID(l.Link.Volume), isAnothers)
+		extents, err := f.extentsIfThere(ctx, csiproxy.VolumeID(l.Link.Volume))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err != nil && !isAnothers {
+		if err != nil {
 			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
 		}
 		if slices.ContainsFunc(extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
@@ -177,16 +211,6 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 		}
 	}
 	return paths, nil
-}
-
-// extentsOfMount is extentsIfThere, but doesn't wait long for a volume in another driver's directory.
-func (f *Finder) extentsOfMount(ctx context.Context, id csiproxy.VolumeID, isAnothers bool) ([]win.DiskExtent, error) {
-	if isAnothers {
-		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, othersTimeout)
-		defer cancel()
-	}
-	return f.extentsIfThere(ctx, id)
 }
 
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
@@ -203,9 +227,14 @@ func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]wi
 }
 
 // LinksToVolume returns the links in the allowed directories that lead to a volume, also by way of
-// other links. It returns an error unless it has found all of them.
+// other links. Those in the own directories of another driver than the volume's don't count. It returns an error unless it
+// has found all of them.
 func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links []string, _ error) {
-	all, incomplete, err := f.FindLinks(ctx)
+	owner, err := f.ownerOfVolume(ctx, id)
+	if err != nil {
+		return nil, unknownLinks(err)
+	}
+	all, incomplete, err := f.Links(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -217,12 +246,11 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 
 // LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
 func (f *Finder) LinksToVolumeAmong(ctx context.Context, all FoundLinks, id csiproxy.VolumeID) (links []string, _ error) {
-	followed := 0 // of the ways through other drivers' directories
 	for _, l := range all.All {
 		if l.Link.IsMountPoint() {
 			continue
 		}
-		leads, err := f.leadsTo(ctx, l, id, all, &followed)
+		leads, err := f.leadsTo(ctx, l, id, all)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -245,14 +273,10 @@ func unknownLinks(err error) error {
 
 // leadsTo reports whether a link leads to a volume or into it. It takes the links and mount points on
 // the way from all. It reads others only where the way leads through none of these: what is in another
-// volume or share is its pods' own, and no use of this one.
-//
-// Where another driver may have made the way, it is no error if that can't be followed. followed counts such ways.
-func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks,
-	followed *int) (bool, error) {
-	isAnothers := false
+// volume or share is its pods' own, and no use of this one. A way through the own directories of a driver that weren't
+// searched is no use either.
+func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiproxy.VolumeID, all FoundLinks) (bool, error) {
 	for range MaxLinksFollowed {
-		isAnothers = isAnothers || f.own.IsAnothers(l.Path)
 		switch l.Link.Kind {
 		case pathpolicy.LinkToVolume:
 			return id.Equal(csiproxy.VolumeID(l.Link.Volume)), nil
@@ -261,16 +285,12 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiprox
 			return false, nil
 		}
 		to := l.Link.Path
+		if driver := f.paths.DriverOf(to); driver != "" && !slices.Contains(all.drivers, driver) {
+			return false, nil
+		}
 		next, ok := all.FirstOn(to.String())
 		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
-			if !isAnothers && !f.own.IsAnothers(to) {
-				return f.resolvesTo(ctx, to, id)
-			}
-			if *followed++; *followed > maxOthersFollowed {
-				return false, nil
-			}
-			first, err := f.paths.FirstVolume(ctx, f.sys, to)
-			return err == nil && id.Equal(csiproxy.VolumeID(first)), nil
+			return f.resolvesTo(ctx, to, id)
 		}
 		l = next
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/disks"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -135,7 +134,7 @@ func protecting(t *testing.T, n node, volumes ...string) *users.Finder {
 	t.Helper()
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet, ProtectedVolumes: volumes})
 	simtest.Must(t, err)
-	return users.New(users.NewShared(n.sim, paths, slog.New(slog.DiscardHandler)), paths)
+	return users.New(users.NewShared(n.sim, paths, nil, slog.New(slog.DiscardHandler)), "")
 }
 
 // What is known of a volume that comes and goes.
@@ -188,71 +187,74 @@ func TestUsers(t *testing.T) {
 	is("protected", protected, map[csiproxy.DiskNumber]bool{0: true}, err)
 }
 
-// A volume that another driver has mounted in its own directory and that doesn't answer is no error for a driver. What
-// is mounted there all the same counts.
-func TestMountsInAnothersDirectories(t *testing.T) {
-	for name, begin := range map[string]func(t *testing.T, n node, id string){
-		"broken": func(t *testing.T, n node, id string) {
-			simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: device.VolumePath(id)}, winerr.ErrorIODevice))
+// owners has the disks of a node, and their drivers.
+type owners map[csiproxy.DiskNumber]string
+
+func (o owners) OwnerOfNumber(_ context.Context, n csiproxy.DiskNumber) (string, error) {
+	return o[n], nil
+}
+func (o owners) OwnerOfShare(string) string { return "" }
+
+// What is in the own directories of one driver is no use of what another driver has, whoever asks: neither links and mount
+// points there, nor the ways through them, nor what can't be read.
+func TestDirectoriesOfAnotherDriver(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, n node){
+		"nothing": func(*testing.T, node) {},
+		"unreadable": func(t *testing.T, n node) {
+			simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallReadDir, Object: `plugins\blue`}, winerr.ErrorIODevice))
 		},
-		"hangs": func(t *testing.T, n node, id string) {
-			simtest.Must(t, n.sim.Delay(winsim.Match{Call: win.CallOpen, Object: device.VolumePath(id)}, time.Hour))
+		"hangs": func(t *testing.T, n node) {
+			simtest.Must(t, n.sim.Delay(winsim.Match{Call: win.CallReadDir, Object: `plugins\blue`}, time.Hour))
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t)
-			const others, own = simtest.Kubelet + `\plugins\blue\`, simtest.Kubelet + `\plugins\red\mount`
-			id, _ := simtest.Volume(t, n.sim)
-			for path, id := range map[string]string{
-				others + "a": string(n.id), others + "b": id, others + "c": string(n.id), own: string(n.id)} {
+			const (
+				blue   = simtest.Kubelet + `\plugins\blue\`
+				own    = simtest.Kubelet + `\plugins\red\mount`
+				of     = simtest.Kubelet + `\pods\uid\volumes\kubernetes.io~csi\`
+				direct = of + `direct\mount`
+			)
+			for _, path := range []string{blue + "mount", own} {
 				simtest.Must(t, n.sim.MkdirAll(path))
-				simtest.Mount(t, n.sim, path, id)
+				simtest.Mount(t, n.sim, path, string(n.id))
+			}
+			simtest.Must(t, n.sim.MkdirAll(blue+`plain`))
+			for link, target := range map[string]string{
+				blue + `link`: own, blue + `plain\deep`: own, direct: own,
+				of + `by-link\mount`: blue + `link`, of + `by-mount\mount`: blue + `mount\x`, of + `deep\mount`: blue + `plain\deep\x`,
+			} {
+				simtest.Must(t, n.sim.MkdirAll(link[:strings.LastIndex(link, `\`)]))
+				simtest.Must(t, n.sim.Symlink(link, target, true))
 			}
 			paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
 			simtest.Must(t, err)
-			shared := users.NewShared(n.sim, paths, slog.New(slog.DiscardHandler))
-			red := users.New(shared, paths.Within(pathpolicy.Territory{Driver: "red"}))
-			begin(t, n, id)
+			paths, err = paths.WithDriver("blue", nil)
+			simtest.Must(t, err)
+			shared := users.NewShared(n.sim, paths, owners{n.number: "red"}, slog.New(slog.DiscardHandler))
+			all := users.New(shared, "")
+			begin(t, n)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			mounts, err := red.MountsOf(ctx, n.number)
-			simtest.Must(t, err)
-			slices.Sort(mounts)
-			simtest.Want(t, name+": mounts", fmt.Sprint(mounts), fmt.Sprint([]string{others + "a", others + "c", own}))
-			awaited, err := red.MountsMissingVolume(ctx)
-			simtest.Must(t, err)
-			simtest.Want(t, name+": a mount is away", awaited, false)
-			if mounts, err := users.New(shared, paths).MountsOf(ctx, n.number); err == nil {
-				t.Errorf("%s: the mounts on all of the node are %q", name, mounts)
+			for who, f := range map[string]*users.Finder{"the driver": users.New(shared, "red"), "the node": all} {
+				begun := time.Now()
+				mounts, err := f.MountsOf(ctx, n.number)
+				simtest.Must(t, err)
+				simtest.Want(t, name+": mounts, to "+who, fmt.Sprint(mounts), fmt.Sprint([]string{own}))
+				links, err := f.LinksToVolume(ctx, n.id)
+				simtest.Must(t, err)
+				simtest.Want(t, name+": links, to "+who, fmt.Sprint(links), fmt.Sprint([]string{direct}))
+				simtest.Want(t, name+": how long it takes "+who, time.Since(begun), 0)
 			}
+			begun := time.Now()
+			_, incomplete, err := all.AllLinks(ctx)
+			simtest.Must(t, err)
+			if took := time.Since(begun); took > 10*time.Second || (incomplete == nil) != (name == "nothing") {
+				t.Errorf("%s: the search of all takes %v, and is incomplete by %v", name, took, incomplete)
+			}
+			time.Sleep(2 * time.Minute) // of the bubble: until the search that hangs has ended
 		})
 	}
-}
-
-// However many links another driver makes in its own directory, following them takes a driver a bounded number of calls.
-func TestManyLinksInAnothersDirectory(t *testing.T) {
-	n := newNode(t)
-	const others = simtest.Kubelet + `\plugins\blue\`
-	simtest.Must(t, n.sim.MkdirAll(others+"plain"))
-	paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "blue"}}})
-	simtest.Must(t, err)
-	f := users.New(users.NewShared(n.sim, paths, slog.New(slog.DiscardHandler)),
-		paths.Within(pathpolicy.Territory{Driver: "red"}))
-	var calls []int
-	for links := range 1200 {
-		simtest.Must(t, n.sim.Symlink(fmt.Sprint(others, links), others+`plain\x`, true))
-		if links+1 != 1000 && links+1 != 1200 {
-			continue
-		}
-		all, incomplete, err := f.FindLinks(t.Context())
-		simtest.Must(t, errors.Join(incomplete, err))
-		before := n.sim.Calls()[win.CallOpenAt]
-		leading, err := f.LinksToVolumeAmong(t.Context(), all, n.id)
-		simtest.Must(t, err)
-		simtest.Want(t, "links that lead to the volume", len(leading), 0)
-		calls = append(calls, n.sim.Calls()[win.CallOpenAt]-before)
-	}
-	simtest.Want(t, "calls for 1200 links", calls[1], calls[0])
 }
 
 // When a node is drained, many calls need the links at once: those that come during a search share the next one.
@@ -266,7 +268,7 @@ func TestSearchesAreShared(t *testing.T) {
 			var wg sync.WaitGroup
 			for range callers {
 				wg.Go(func() {
-					if _, incomplete, err := f.FindLinks(t.Context()); incomplete != nil || err != nil {
+					if _, incomplete, err := f.AllLinks(t.Context()); incomplete != nil || err != nil {
 						t.Error(incomplete, err)
 					}
 				})
@@ -332,9 +334,8 @@ func TestLinksToVolume(t *testing.T) {
 		simtest.Must(t, sim.Symlink(link, c.target, true))
 		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet})
 		simtest.Must(t, err)
-		found, incomplete, err := paths.Links(t.Context(), sim)
+		all, incomplete, err := users.New(users.NewShared(sim, paths, nil, slog.New(slog.DiscardHandler)), "").AllLinks(t.Context())
 		simtest.Must(t, errors.Join(incomplete, err))
-		all := users.NewFoundLinks(found)
 		if c.errno != 0 {
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))
 		}

@@ -116,6 +116,11 @@ func newTenant(t testing.TB, sys *winsim.System, color string, number csiproxy.D
 		d.serials = append(d.serials, serial)
 	}
 	d.raw = d.numbers[1]
+	for _, path := range []string{d.published, d.publishedShare} {
+		directory := strings.TrimSuffix(path, `\mount`)
+		simtest.Must(t, sys.MkdirAll(directory))
+		simtest.Must(t, sys.WriteFile(directory+`\vol_data.json`, fmt.Appendf(nil, `{"driverName":%q}`, name)))
+	}
 	for _, share := range []string{"data", "left"} {
 		simtest.Must(t, sys.SMB().AddShare(smbserver.Share{Server: color + "-files", Name: share}))
 	}
