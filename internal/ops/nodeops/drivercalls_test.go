@@ -17,23 +17,23 @@ import (
 )
 
 // lifeOfDriver are the operations of a volume's life, and how many more calls to Windows each makes at most for a driver
-// that has operations of its own. The door asks once which disk a volume lies on: three or four calls. As long as that
-// disk is open, it asks the disk whether it is there still, right before each call that names the volume: one each.
+// that has operations of its own. Each call that opens a volume or takes its name costs five more: the door opens the volume,
+// asks where it lies, opens that disk, asks what it is, and asks again where the volume lies. An opened disk costs one more.
 var lifeOfDriver = []struct {
 	name  string
 	extra int
 	do    func(tb testing.TB, ops nodeops.Operations, d *tenant) error
 }{
-	{"StageVolume", 13, stageOf},
-	{"StageVolume-again", 7, stageOf},
+	{"StageVolume", 53, stageOf},
+	{"StageVolume-again", 25, stageOf},
 	{"PathExists", 0, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return second(ops.Filesystem.PathExists(tb.Context(), d.staging))
 	}},
-	{"PublishVolume", 12, publishOf}, // no disk is open
-	{"GetVolume", 11, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
+	{"PublishVolume", 12, publishOf},
+	{"GetVolume", 25, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return second(ops.Storage.GetVolume(tb.Context(), d.staging))
 	}},
-	{"ListVolumes", 13, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
+	{"ListVolumes", 27, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
 		return second(ops.Storage.ListVolumes(tb.Context()))
 	}},
 	{"ListDisks", 0, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
@@ -45,9 +45,9 @@ var lifeOfDriver = []struct {
 	{"UnpublishVolume", 6, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return ops.Storage.UnpublishVolume(tb.Context(), d.target)
 	}},
-	{"UnstageVolume", 15, unstageOf},
-	{"StageVolume-of-an-offline-disk", 9, stageOf},
-	{"UnstageVolume-again", 15, unstageOf},
+	{"UnstageVolume", 33, unstageOf},
+	{"StageVolume-of-an-offline-disk", 36, stageOf},
+	{"UnstageVolume-again", 33, unstageOf},
 }
 
 func stageOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {
@@ -155,7 +155,11 @@ func TestAnothersCopyAtEachCall(t *testing.T) {
 						var since atomic.Int64
 						w.sim.OnCall(func(c winsim.Call) {
 							i := since.Add(1)
-							if most, ok := between[c.Name]; ok && i > most {
+							most, ok := between[c.Name]
+							if keepHandles && c.Name == win.CallFormatVolume {
+								most++ // the door's last question is about the volume
+							}
+							if ok && i > most {
 								t.Errorf("%s on %q is call %d after the disk has become another driver's", c.Name, c.Object, i)
 							}
 						})

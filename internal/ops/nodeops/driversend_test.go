@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -162,33 +161,4 @@ func TestSickDiskStaysInDriversList(t *testing.T) {
 		Object: fmt.Sprintf("PhysicalDrive%d ", d.number)}, winerr.ErrorIODevice))
 	simtest.Want(t, "its driver lists it when it is sick", lists(d.Operations), true)
 	simtest.Want(t, "another driver lists it then", lists(w.own[blue].Operations), false)
-}
-
-// Which volumes are on an open disk is forgotten by all calls that have it open, once the disk goes offline.
-func TestVolumesOfOpenDiskAreForgotten(t *testing.T) {
-	w := newTenants(t)
-	d, other := w.own[red], w.own[blue]
-	n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: d.serial})
-	w.sim.Settle()
-	w.must(stageOf(t, d.Operations, d))
-	volume := csiproxy.VolumeID(w.sim.VolumesOfDisk(n)[0])
-	held, release := make(chan struct{}), make(chan struct{})
-	var once atomic.Bool
-	w.sim.OnCall(func(call winsim.Call) {
-		if call.Name == win.IoctlDiskGetDriveLayoutEx.String() && once.CompareAndSwap(false, true) {
-			close(held)
-			<-release
-		}
-	})
-	ended := make(chan error)
-	go func() { ended <- second(d.Storage.GetVolume(context.WithoutCancel(t.Context()), d.staging)) }()
-	<-held
-	w.must(second(d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})))
-	_, err := w.sim.CloneDisk(n, winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Serial: "copy"})
-	w.must(err)
-	w.sim.Settle()
-	simtest.WantError(t, second(d.Volume.GetVolumeStats(t.Context(), volume)), csiproxy.ErrNotFound)
-	simtest.WantError(t, d.Volume.WriteVolumeCache(t.Context(), volume), csiproxy.ErrNotFound)
-	close(release)
-	<-ended // how it ends is another test's
 }

@@ -4,185 +4,128 @@
 package scope
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// ownDevice is an open disk or volume that is the driver's.
-//
-// The door's own questions are asked on the same handle right before those of the operation, which mostly asks the
-// same. So the door's answers are its, once.
-//
-// While a disk is open, it also says whose the volumes are that were found on it: a handle names one disk for good,
-// and a disk keeps its number while it is there, and its volumes while it is online. So if it says that it still is the same disk, they
-// needn't be looked up again. Nothing is known longer than the handle is open.
-type ownDevice struct {
-	win.Device
-	sys   *System
-	disks []*ownDevice // on which the volume lies, open as long as the volume
+// errNotOwn is the error of what belongs to another driver, or to nobody. Operations see it as what is missing, with the
+// same number of Windows and the same text.
+var errNotOwn = fmt.Errorf("%w", winerr.ErrorFileNotFound)
 
-	number     csiproxy.DiskNumber // of a disk, when it was opened
-	descriptor win.DeviceDescriptor
-	isSick     bool // the disk doesn't say what it is
-
-	// The following are guarded by sys.mu.
-
-	volumes map[string]bool // on the disk, by their names in lower case
-	users   int             // who ask the disk whether it is there
-	closed  bool            // the last of users closes the handle
-
-	mu      sync.Mutex // guards the following
-	asking  bool       // the door does
-	answers []answer   // to the door
+// hide returns err, of a disk, a volume or a share, named by object. If that is missing or isn't the driver's, the error
+// is the same for both.
+func (s *System) hide(err error, object string) error {
+	switch {
+	case errors.Is(err, errNotOwn):
+		err = errNotOwn
+	case errors.Is(err, fs.ErrNotExist):
+		err = winerr.ErrorFileNotFound
+	default:
+		return err
+	}
+	return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Err: err,
+		Detail: "driver " + quote.Text(s.driver.Name) + " has no " + object}
 }
 
-// answer is what a device answered to a control call.
-type answer struct {
-	code    win.IoctlCode
-	in, out string
+// closeUnless closes what a function has opened unless it returns that. It is deferred, since the daemon survives panics.
+func closeUnless(isReturned *bool, opened io.Closer) {
+	if !*isReturned {
+		_ = opened.Close()
+	}
 }
 
-// Control is that of win.Device, and answers first what the door has asked.
-func (o *ownDevice) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
-	if known, ok := o.takeAnswer(code, in); ok && len(known) <= len(out) && ctx.Err() == nil {
-		return copy(out, known), nil
+// openDisk opens a disk that the driver owns. A handle names one disk for good, so the disk is asked for its owner on
+// the handle.
+func (s *System) openDisk(ctx context.Context, path string, access win.Access) (_ win.Device, err error) {
+	h, err := device.Open(ctx, s.System, path, access)
+	if err != nil {
+		return nil, err
 	}
-	n, err := o.Device.Control(ctx, code, in, out)
-	switch code {
-	case win.IoctlDiskSetDiskAttributes, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskCreateDisk:
-		// A copy that is another driver's gets the volumes' names, if it is online while this disk isn't.
-		o.sys.forgetVolumes()
+	isOwn := false
+	defer closeUnless(&isOwn, h)
+	hardware, err := opendisk.AskHardware(ctx, h)
+	err = cmp.Or(err, hardware.DescriptorErr)
+	owner := ""
+	if err == nil {
+		owner, err = s.table.OwnerOfDisk(ctx, h, hardware)
 	}
-	if err == nil && n >= 0 && n <= len(out) {
-		o.keepAnswer(answer{code, string(in), string(out[:n])})
+	isSick := err != nil && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
+	if isSick {
+		owner = s.driver.Name
+		_, err = h.Number(ctx) // a disk that is still there had the number when its volume said that it lies there
 	}
-	return n, err
+	switch {
+	case err != nil:
+		return nil, err
+	case owner != s.driver.Name:
+		return nil, errNotOwn
+	}
+	isOwn = true
+	if !isSick {
+		return h.Device, nil
+	}
+	sick := &sickDisk{h, numberOf(path), s}
+	s.sick.Store(sick, nil)
+	return sick, nil
 }
 
-// takeAnswer returns the answer that the door got. Each is given once, and none after the operation has asked
-// something else than the number: then time may have passed.
-func (o *ownDevice) takeAnswer(code win.IoctlCode, in []byte) (out string, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.asking {
-		return "", false
-	}
-	for i, a := range o.answers {
-		if a.code == code && a.in == string(in) {
-			o.answers = slices.Delete(o.answers, i, i+1)
-			return a.out, true
+// sickDisk is an open disk that doesn't say any more what it is, and belongs to the driver. As long as it is open, its
+// driver can open it again: a call that has unmounted its volume takes it offline then.
+type sickDisk struct {
+	device.Handle
+	number csiproxy.DiskNumber
+	sys    *System
+}
+
+// Close is that of win.Device.
+func (d *sickDisk) Close() error {
+	d.sys.sick.Delete(d)
+	return d.Handle.Close()
+}
+
+// ownsSickDisk reports whether a disk that doesn't say what it is belongs to the driver: its driver must be able to end
+// the use of the disk. It does if one of its volumes is mounted in the driver's own directories, and at no others, or was
+// so when a disk was opened that is still open. What doesn't answer proves nothing.
+func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
+	isOpen := false
+	s.sick.Range(func(key, _ any) bool {
+		disk := key.(*sickDisk)
+		if disk.number == n {
+			current, err := disk.Number(ctx)
+			isOpen = err == nil && current.DeviceNumber == n
 		}
+		return !isOpen
+	})
+	if isOpen {
+		return true
 	}
-	if code != win.IoctlStorageGetDeviceNumber {
-		o.answers = nil
-	}
-	return "", false
-}
-
-// keepAnswer keeps an answer to the door, the last one to the same question.
-func (o *ownDevice) keepAnswer(got answer) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.asking {
-		return
-	}
-	o.answers = slices.DeleteFunc(o.answers, func(a answer) bool { return a.code == got.code && a.in == got.in })
-	o.answers = append(o.answers, got)
-}
-
-// endAsking says that the door has asked all.
-func (o *ownDevice) endAsking() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.asking = false
-}
-
-// Close is that of win.Device. Somebody who asks the disk closes it afterwards.
-func (o *ownDevice) Close() error {
-	for _, ownDisk := range o.disks {
-		_ = ownDisk.Close()
-	}
-	o.sys.mu.Lock()
-	o.sys.open = slices.DeleteFunc(o.sys.open, func(other *ownDevice) bool { return other == o })
-	wasClosed := o.closed
-	o.closed = true
-	isUsed := o.users > 0
-	o.sys.mu.Unlock()
-	if isUsed || wasClosed {
-		return nil
-	}
-	return o.Device.Close()
-}
-
-// askOpenDisk returns an open disk of which match is true, and whether it says that it still is there. match is called
-// with s.mu locked.
-func (s *System) askOpenDisk(ctx context.Context, match func(ownDisk *ownDevice) bool) (ownDisk *ownDevice, isThere bool) {
-	s.mu.Lock()
-	i := slices.IndexFunc(s.open, match)
-	if i < 0 {
-		s.mu.Unlock()
-		return nil, false
-	}
-	ownDisk = s.open[i]
-	ownDisk.users++
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		ownDisk.users--
-		closes := ownDisk.closed && ownDisk.users == 0
-		s.mu.Unlock()
-		if closes {
-			_ = ownDisk.Device.Close()
+	names, _ := s.System.FindVolumes(ctx)
+	return slices.ContainsFunc(names, func(name string) bool {
+		paths, _ := s.System.VolumePathNames(ctx, name)
+		directories := slices.DeleteFunc(paths, func(path string) bool { return len(path) <= len(`C:\`) })
+		isElsewhere := func(path string) bool { return !s.isOwn(path) }
+		if len(directories) == 0 || slices.ContainsFunc(directories, isElsewhere) {
+			return false
 		}
-	}()
-	h := device.Handle{Device: ownDisk.Device}
-	if ownDisk.isSick {
-		n, err := h.Number(ctx)
-		return ownDisk, err == nil && n.DeviceNumber == ownDisk.number
-	}
-	descriptor, err := h.Descriptor(ctx)
-	return ownDisk, err == nil && descriptor == ownDisk.descriptor
+		extents, err := device.ExtentsOf(ctx, s.System, device.VolumePath(name))
+		return err == nil && len(extents) == 1 && extents[0].DiskNumber == n
+	})
 }
-
-// noteVolume notes that a volume is on an open disk, or on none if ownDisk is nil.
-func (s *System) noteVolume(name string, ownDisk *ownDevice) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, other := range s.open {
-		delete(other.volumes, volumeKey(name))
-	}
-	if ownDisk != nil && !ownDisk.closed {
-		ownDisk.volumes[volumeKey(name)] = true
-	}
-}
-
-// forgetVolumes forgets which volumes are on the open disks, since they may have become other disks'.
-func (s *System) forgetVolumes() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, ownDisk := range s.open {
-		clear(ownDisk.volumes)
-	}
-}
-
-// noteDisk notes an open disk.
-func (s *System) noteDisk(ownDisk *ownDevice) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ownDisk.volumes = make(map[string]bool)
-	s.open = append(s.open, ownDisk)
-}
-
-// volumeKey is the name of a volume, or the path of its device, as a key.
-func volumeKey(name string) string { return winname.Lower(strings.TrimSuffix(name, `\`)) }
 
 // numberOf returns the number of a disk that is opened by it.
 func numberOf(path string) csiproxy.DiskNumber {
@@ -191,4 +134,124 @@ func numberOf(path string) csiproxy.DiskNumber {
 		return win.NoNumber
 	}
 	return csiproxy.DiskNumber(n)
+}
+
+// openVolume opens a volume, given by a path that begins with its name, without access, so that the handle takes no part
+// in sharing. Meanwhile it calls use, which may take the name. It fails unless the driver owns all disks on which the
+// volume lies.
+//
+// A handle names one volume for good. A disk keeps its number while it is there, and the mount manager gives a volume's
+// name to no other one while the volume is there. So if the handle says after all calls that the volume lies where it lay,
+// the disks that were asked by their numbers, and what use has reached by the name, were those of this volume.
+func (s *System) openVolume(ctx context.Context, path string, use func() error) (_ win.Device, err error) {
+	name, _, _ := cutVolume(path)
+	h, err := device.Open(ctx, s.System, name, win.AccessNone)
+	if err != nil {
+		return nil, s.hide(err, suchVolume)
+	}
+	isOwn := false
+	defer closeUnless(&isOwn, h)
+	extents, err := h.Extents(ctx)
+	if err == nil && len(extents) == 0 {
+		err = errNotOwn
+	}
+	for _, e := range extents {
+		if err == nil {
+			err = s.checkDisk(ctx, e.DiskNumber)
+		}
+	}
+	if err != nil {
+		return nil, s.hide(err, suchVolume)
+	}
+	if err := use(); err != nil {
+		return nil, err
+	}
+	after, err := h.Extents(ctx)
+	if err == nil && !slices.Equal(after, extents) {
+		err = opendisk.ErrChanged("the volume lies at another place")
+	}
+	if err != nil {
+		return nil, s.hide(err, suchVolume)
+	}
+	isOwn = true
+	return h.Device, nil
+}
+
+// suchVolume names a volume in errors. It isn't its name, since a caller who has given a path may not know that.
+const suchVolume = "such volume"
+
+// checkDisk returns errNotOwn unless the driver owns a disk.
+func (s *System) checkDisk(ctx context.Context, n csiproxy.DiskNumber) error {
+	disk, err := s.openDisk(ctx, win.PhysicalDrive(n), win.AccessNone)
+	if err != nil {
+		return err
+	}
+	return disk.Close()
+}
+
+// nothing is called where a volume isn't used.
+func nothing() error { return nil }
+
+// whileOwn returns the answer of call, which takes a path. If that is in a volume, or is one, call is made in openVolume; if
+// call has opened something, and the volume isn't the driver's, that is closed. If the path is on a share, the driver must own the
+// share. Package pathpolicy checks paths on drives.
+func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T, error)) (answer T, _ error) {
+	if isUNC(path) && !s.driver.HasShare(path) {
+		return answer, s.hide(errNotOwn, "such share")
+	}
+	if !isVolume(path) {
+		return call()
+	}
+	var unverified T
+	isOwn := false
+	defer func() {
+		if opened, ok := any(unverified).(io.Closer); ok {
+			closeUnless(&isOwn, opened)
+		}
+	}()
+	volume, err := s.openVolume(ctx, path, func() (err error) {
+		unverified, err = call()
+		return err
+	})
+	if err != nil {
+		return answer, err
+	}
+	isOwn = true
+	_ = volume.Close()
+	return unverified, nil
+}
+
+// actWhileOwn is whileOwn for a call without an answer.
+func (s *System) actWhileOwn(ctx context.Context, path string, call func() error) error {
+	_, err := whileOwn(ctx, s, path, func() (struct{}, error) { return struct{}{}, call() })
+	return err
+}
+
+// checkVolume returns an error unless the driver owns a volume.
+func (s *System) checkVolume(ctx context.Context, name string) error {
+	volume, err := s.openVolume(ctx, name, nothing)
+	if err != nil {
+		return err
+	}
+	return volume.Close()
+}
+
+// isUNC reports whether a path is on a share: no device, and not on a drive.
+func isUNC(path string) bool {
+	return strings.HasPrefix(path, `\\`) && !strings.HasPrefix(path, `\\?\`) && !strings.HasPrefix(path, `\\.\`)
+}
+
+// cutVolume cuts a path that begins with a volume's name, \\?\Volume{guid}, after that. rest has no backslash at its
+// beginning.
+func cutVolume(path string) (name, rest string, isVolume bool) {
+	end := strings.IndexByte(path, '}') + 1
+	if end == 0 || !strings.HasPrefix(winname.Lower(path), `\\?\volume{`) {
+		return path, "", false
+	}
+	return path[:end], strings.TrimPrefix(path[end:], `\`), true
+}
+
+func isVolume(path string) bool {
+	_, _, isVolume := cutVolume(path)
+	return isVolume
 }

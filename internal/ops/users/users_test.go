@@ -229,8 +229,6 @@ func TestDirectoriesOfAnotherDriver(t *testing.T) {
 			}
 			paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
 			simtest.Must(t, err)
-			paths, err = paths.WithDriver("blue", nil)
-			simtest.Must(t, err)
 			shared := users.NewShared(n.sim, paths, owners{n.number: "red"}, slog.New(slog.DiscardHandler))
 			all := users.New(shared, "")
 			begin(t, n)
