@@ -167,7 +167,11 @@ func (d *Disks) noSuchDisk(ctx context.Context, n csiproxy.DiskNumber, err error
 			return err
 		}
 	}
-	return &csiproxy.Error{Detail: fmt.Sprintf("there is no disk %d; %s has %s", n, d.OwnerText(), enumerate(numbers)), Err: err}
+	has := d.OwnerText() + " has " + enumerate(numbers)
+	if d.options.Driver == "" { // the error of a driver's system says the rest
+		has = fmt.Sprintf("there is no disk %d; %s", n, has)
+	}
+	return &csiproxy.Error{Detail: has, Err: err}
 }
 
 // enumerate names disks in a sentence: "no disks", "disk 0", "disks 0, 1 and 2".

@@ -318,6 +318,7 @@ func TestDriverNamesWhatIsAnothers(t *testing.T) {
 		case seen != nil:
 			t.Errorf("%s: %v", a.name, seen)
 		case strings.HasPrefix(a.name, "IsSymlink by its published path of a"): // it answers no, as if nothing were there
+		case a.name == "UnmountVolume in its own directory" && kind == csiproxy.ErrFailedPrecondition: // another one is there
 		case a.pods && (strings.HasPrefix(a.name, "PathExists ") || kind == csiproxy.ErrFailedPrecondition):
 		case err == nil && !strings.HasPrefix(a.name, "UnstageShare"): // nothing to do is no error
 			t.Errorf("%s: succeeds", a.name)

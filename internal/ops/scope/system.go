@@ -221,13 +221,17 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 	if err != nil {
 		return id, err
 	}
-	// If the target were connected already, that would count as a success.
+	// If another driver has connected the target, that would count as a success.
 	if slices.ContainsFunc(all, func(one win.ISCSISession) bool {
 		return strings.EqualFold(one.Target, l.Target) && len(one.Portals) > 0 && !slices.ContainsFunc(one.Portals, s.driver.hasPortal)
 	}) {
-		return id, s.refused("the target, connected through another portal,")
+		return id, winerr.ISDSCTargetNotFound
 	}
-	return s.System.LoginISCSITarget(ctx, l)
+	id, err = s.System.LoginISCSITarget(ctx, l)
+	if errors.Is(err, winerr.ISDSCNotFound) { // another driver's portal has made the target known, and this one hasn't it
+		err = winerr.ISDSCTargetNotFound
+	}
+	return id, err
 }
 
 // ISCSISessions returns the sessions through a portal of the driver's. One that has lost its portal for a

@@ -192,9 +192,8 @@ func isAnother(wanted csiproxy.Selector, disk csiproxy.Disk) bool {
 	return answered && !wanted.Matches(disk)
 }
 
-// isAbsent reports whether err says that what was asked for isn't there for the caller: all disks of the node
-// were listed, and none matches, or a volume is another driver's. An error number of Windows never says
-// that, even if its class is csiproxy.ErrNotFound.
+// isAbsent reports whether err says that the disk that was asked for isn't there for the caller: all disks were listed, and
+// none matches. An error number of Windows never says that, even if its class is csiproxy.ErrNotFound.
 func isAbsent(err error) bool {
 	_, windows := csiproxy.WindowsErrorOf(err)
 	return !windows && errors.Is(err, csiproxy.ErrNotFound)

@@ -134,26 +134,15 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 		return list, err
 	}
 	found := s.Paths.Own(links.All)
-	described, isOwn := make([]csiproxy.Mount, len(found)), make([]bool, len(found))
+	mounts := make([]csiproxy.Mount, len(found))
 	err = operation.Each(len(found), listedAtOnce, func(i int) (err error) {
-		described[i], err = s.mounted(ctx, found[i], links)
-		isOwn[i] = err == nil
-		if isAbsent(err) { // a volume of another driver
-			return nil
-		}
+		mounts[i], err = s.mounted(ctx, found[i], links)
 		return err
 	})
 	if err != nil {
 		return list, err
 	}
-	var own []pathpolicy.FoundLink
-	var mounts []csiproxy.Mount
-	for i := range found {
-		if isOwn[i] {
-			own, mounts = append(own, found[i]), append(mounts, described[i])
-		}
-	}
-	undecided, err := s.markGone(ctx, mounts, own, links, incomplete == nil)
+	undecided, err := s.markGone(ctx, mounts, found, links, incomplete == nil)
 	if err != nil {
 		return list, err
 	}

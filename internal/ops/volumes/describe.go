@@ -21,7 +21,7 @@ import (
 )
 
 // Describe returns what is known of a volume. What is wrong with it is among its conditions. The
-// error is ctx's, or csiproxy.ErrNotFound for a volume of another driver.
+// error is ctx's.
 func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.Volume, error) {
 	described := csiproxy.Volume{VolumeID: id}
 	var extents []win.DiskExtent
@@ -29,9 +29,6 @@ func (v *Volumes) Describe(ctx context.Context, id csiproxy.VolumeID) (csiproxy.
 	if err == nil {
 		defer h.Close()
 		extents, err = h.Extents(ctx)
-	}
-	if _, windows := csiproxy.WindowsErrorOf(err); !windows && errors.Is(err, csiproxy.ErrNotFound) {
-		return described, err
 	}
 	if winerr.IsGone(err) {
 		add(&described, csiproxy.ReasonDiskMissing, true, "its disk has left the node or is offline")

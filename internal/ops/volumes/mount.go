@@ -256,6 +256,10 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targe
 		return errorAt(targetPath, err)
 	}
 	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		// Another driver's volume looks like a missing one: what is mounted at the path decides.
+		return errorAt(targetPath, v.whereMounted(ctx, id, path, func(*pathpolicy.File) error { return err }))
+	}
 	if err != nil {
 		return err
 	}
