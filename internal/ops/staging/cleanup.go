@@ -5,6 +5,7 @@ package staging
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -132,7 +133,7 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 		if err != nil {
 			return checked, err
 		}
-		if err := refusePublished(links, forSpotFix); err != nil {
+		if err := s.refusePublished(ctx, links, forSpotFix); err != nil {
 			return checked, err
 		}
 	}
@@ -204,19 +205,43 @@ const forSpotFix = "a spot fix takes the volume offline for a moment, and "
 // unpublishFirst is the advice of errors about a volume that is published.
 const unpublishFirst = "unpublish it first; csi-proxyctl storage unpublish PATH removes the link of a pod that is gone"
 
-// checkUnpublished returns an error if a link leads to a volume. why begins its text.
+// checkUnpublished returns an error if a link leads to a volume. reason begins its text.
 func (s *Staging) checkUnpublished(ctx context.Context, volume *locks.LockedVolume, reason string) error {
 	links, err := s.Users.LinksToVolume(ctx, volume.ID)
 	if err != nil {
 		return err
 	}
-	return refusePublished(links, reason)
+	return s.refusePublished(ctx, links, reason)
 }
 
-func refusePublished(links []string, reason string) error {
+// refusePublished returns an error if there are links to a volume. To a driver it names its own links only: those of others
+// have the UIDs of their pods.
+func (s *Staging) refusePublished(ctx context.Context, links []string, reason string) error {
 	if len(links) == 0 {
 		return nil
 	}
+	if s.options.Driver != "" {
+		links = slices.DeleteFunc(links, func(link string) bool { return !s.isOwnLink(ctx, link) })
+	}
+	if len(links) == 0 {
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sa link that isn't driver %s's leads to it; an administrator "+
+			"finds it with csi-proxyctl storage volumes", reason, quote.Text(s.options.Driver))
+	}
 	return csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%sit is published at %s; "+unpublishFirst, reason,
 		quote.List(links))
+}
+
+// isOwnLink reports whether a link belongs to the driver whose tasks these are.
+func (s *Staging) isOwnLink(ctx context.Context, path string) bool {
+	parsed, err := s.Paths.Parse(path, pathpolicy.MaxLongPath)
+	if err != nil {
+		return false
+	}
+	return s.Paths.Reach(ctx, s.Sys, parsed, func(e pathpolicy.Entry) error {
+		link, err := e.Link(ctx)
+		if err != nil {
+			return err
+		}
+		return e.CheckOwn(ctx, link)
+	}) == nil
 }
