@@ -45,94 +45,98 @@ func (a attempt) tells(err error, other *tenant) string {
 	return ""
 }
 
-func attempts() []attempt {
-	none := func(err error) (any, error) { return nil, err }
-	volume := func(other *tenant) []string { return []string{string(other.volume)} }
-	byPath := func(path func(other *tenant) string) []attempt {
-		return []attempt{
-			{name: "PathExists", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Filesystem.PathExists(ctx, path(other))))
-			}},
-			{name: "Mkdir", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.Mkdir(ctx, path(other)+`\made`))
-			}},
-			{name: "Rmdir", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.Rmdir(ctx, path(other), false))
-			}},
-			{name: "Rmdir with force", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.Rmdir(ctx, path(other), true))
-			}},
-			{name: "RmdirContents", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.RmdirContents(ctx, path(other)))
-			}},
-			{name: "CreateSymlink to it", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.CreateSymlink(ctx, path(other), strings.Replace(d.target, "pv-1", "new", 1)))
-			}},
-			{name: "CreateSymlink at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Filesystem.CreateSymlink(ctx, d.staging, path(other)))
-			}},
-			{name: "IsSymlink", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				if is, err := d.Filesystem.IsSymlink(ctx, path(other)); err != nil || !is {
-					return none(err)
-				}
-				return "a link", nil
-			}},
-			{name: "MountVolume of its own", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Volume.MountVolume(ctx, d.volume, path(other)))
-			}},
-			{name: "MountVolume", named: volume, call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Volume.MountVolume(ctx, other.volume, path(other)))
-			}},
-			{name: "UnmountVolume", named: volume, call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Volume.UnmountVolume(ctx, other.volume, path(other)))
-			}},
-			{name: "GetVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Volume.GetVolumeIDFromTargetPath(ctx, path(other))))
-			}},
-			{name: "GetClosestVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Volume.GetClosestVolumeIDFromTargetPath(ctx, path(other))))
-			}},
-			{name: "NewSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.SMB.NewSMBGlobalMapping(ctx, d.share, path(other), user))
-			}},
-			{name: "StageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: path(other), Disk: csiproxy.Selector{SerialNumber: d.serial}, Wait: -1})))
-			}},
-			{name: "StageVolume of its blank disk", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: path(other), Disk: csiproxy.Selector{Number: &d.raw}})))
-			}},
-			{name: "UnstageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
-			}},
-			{name: "UnmountVolume of a missing one", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Volume.UnmountVolume(ctx, `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, path(other)))
-			}},
-			{name: "PublishVolume of it", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Storage.PublishVolume(ctx, path(other), strings.Replace(d.target, "pv-1", "new", 1)))
-			}},
-			{name: "PublishVolume at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Storage.PublishVolume(ctx, d.staging, path(other)))
-			}},
-			{name: "UnpublishVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Storage.UnpublishVolume(ctx, path(other)))
-			}},
-			{name: "ExpandVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: path(other)})))
-			}},
-			{name: "GetVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.GetVolume(ctx, path(other))))
-			}},
-			{name: "CheckVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: path(other), SpotFix: true})))
-			}},
-			{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: path(other), Credentials: user}))
-			}},
-			{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path(other)})))
-			}},
-		}
+func noAnswer(err error) (any, error) { return nil, err }
+
+func namesVolume(other *tenant) []string { return []string{string(other.volume)} }
+
+// attemptsAt are the calls that take a path.
+func attemptsAt(path func(other *tenant) string) []attempt {
+	return []attempt{
+		{name: "PathExists", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Filesystem.PathExists(ctx, path(other))))
+		}},
+		{name: "Mkdir", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Filesystem.Mkdir(ctx, path(other)+`\made`))
+		}},
+		{name: "Rmdir", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Filesystem.Rmdir(ctx, path(other), false))
+		}},
+		{name: "Rmdir with force", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Filesystem.Rmdir(ctx, path(other), true))
+		}},
+		{name: "RmdirContents", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Filesystem.RmdirContents(ctx, path(other)))
+		}},
+		{name: "CreateSymlink to it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Filesystem.CreateSymlink(ctx, path(other), strings.Replace(d.target, "pv-1", "new", 1)))
+		}},
+		{name: "CreateSymlink at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Filesystem.CreateSymlink(ctx, d.staging, path(other)))
+		}},
+		{name: "IsSymlink", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			if is, err := d.Filesystem.IsSymlink(ctx, path(other)); err != nil || !is {
+				return noAnswer(err)
+			}
+			return "a link", nil
+		}},
+		{name: "MountVolume of its own", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Volume.MountVolume(ctx, d.volume, path(other)))
+		}},
+		{name: "MountVolume", named: namesVolume, call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Volume.MountVolume(ctx, other.volume, path(other)))
+		}},
+		{name: "UnmountVolume", named: namesVolume, call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Volume.UnmountVolume(ctx, other.volume, path(other)))
+		}},
+		{name: "GetVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Volume.GetVolumeIDFromTargetPath(ctx, path(other))))
+		}},
+		{name: "GetClosestVolumeIDFromTargetPath", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Volume.GetClosestVolumeIDFromTargetPath(ctx, path(other))))
+		}},
+		{name: "NewSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.SMB.NewSMBGlobalMapping(ctx, d.share, path(other), user))
+		}},
+		{name: "StageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: path(other), Disk: csiproxy.Selector{SerialNumber: d.serial}, Wait: -1})))
+		}},
+		{name: "StageVolume of its blank disk", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: path(other), Disk: csiproxy.Selector{Number: &d.raw}})))
+		}},
+		{name: "UnstageVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: path(other), Force: true})))
+		}},
+		{name: "UnmountVolume of a missing one", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Volume.UnmountVolume(ctx, `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, path(other)))
+		}},
+		{name: "PublishVolume of it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Storage.PublishVolume(ctx, path(other), strings.Replace(d.target, "pv-1", "new", 1)))
+		}},
+		{name: "PublishVolume at it", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Storage.PublishVolume(ctx, d.staging, path(other)))
+		}},
+		{name: "UnpublishVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Storage.UnpublishVolume(ctx, path(other)))
+		}},
+		{name: "ExpandVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: path(other)})))
+		}},
+		{name: "GetVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.GetVolume(ctx, path(other))))
+		}},
+		{name: "CheckVolume", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: path(other), SpotFix: true})))
+		}},
+		{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: path(other), Credentials: user}))
+		}},
+		{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
+			return noAnswer(second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{StagingPath: path(other)})))
+		}},
 	}
+}
+
+func attempts() []attempt {
 	var all []attempt
 	paths := map[string]func(other *tenant) string{
 		"its staging path":                     func(other *tenant) string { return other.staging },
@@ -146,7 +150,7 @@ func attempts() []attempt {
 		"the directory of a pod":               func(other *tenant) string { return simtest.Kubelet + `\pods\red` },
 	}
 	for what, path := range paths {
-		for _, a := range byPath(path) {
+		for _, a := range attemptsAt(path) {
 			a.name += " by " + what
 			a.pods = strings.Contains(what, "published")
 			names := a.named
@@ -169,7 +173,7 @@ func attempts() []attempt {
 	} {
 		all = append(all,
 			attempt{name: "StageVolume by " + what, call: func(ctx context.Context, d, other *tenant) (any, error) {
-				return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Disk: selector(other), Wait: -1})))
+				return noAnswer(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Disk: selector(other), Wait: -1})))
 			}},
 			attempt{name: "ListDisks by " + what, call: func(ctx context.Context, d, other *tenant) (any, error) {
 				list, err := d.Storage.ListDisks(ctx, selector(other))
@@ -181,8 +185,8 @@ func attempts() []attempt {
 	}
 	byDisk := func(name string, call func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error) {
 		all = append(all,
-			attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.number)) }},
-			attempt{name: name + " of a blank one", call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.raw)) }})
+			attempt{name: name, call: func(ctx context.Context, d, other *tenant) (any, error) { return noAnswer(call(ctx, d, other.number)) }},
+			attempt{name: name + " of a blank one", call: func(ctx context.Context, d, other *tenant) (any, error) { return noAnswer(call(ctx, d, other.raw)) }})
 	}
 	byDisk("PartitionDisk", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error { return d.Disk.PartitionDisk(ctx, n) })
 	byDisk("GetDiskStats", func(ctx context.Context, d *tenant, n csiproxy.DiskNumber) error {
@@ -204,7 +208,7 @@ func attempts() []attempt {
 		return second(d.Volume.DataVolumeOfDisk(ctx, n))
 	})
 	byVolume := func(name string, call func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error) {
-		all = append(all, attempt{name: name, named: volume, call: func(ctx context.Context, d, other *tenant) (any, error) { return none(call(ctx, d, other.volume)) }})
+		all = append(all, attempt{name: name, named: namesVolume, call: func(ctx context.Context, d, other *tenant) (any, error) { return noAnswer(call(ctx, d, other.volume)) }})
 	}
 	byVolume("IsVolumeFormatted", func(ctx context.Context, d *tenant, id csiproxy.VolumeID) error {
 		return second(d.Volume.IsVolumeFormatted(ctx, id))
@@ -232,58 +236,58 @@ func attempts() []attempt {
 	})
 	all = append(all,
 		attempt{name: "FindDiskByPage83", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.Disk.FindDiskByPage83(ctx, other.page83)))
+			return noAnswer(second(d.Disk.FindDiskByPage83(ctx, other.page83)))
 		}},
 		attempt{name: "NewSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.SMB.NewSMBGlobalMapping(ctx, other.share, "", user))
+			return noAnswer(d.SMB.NewSMBGlobalMapping(ctx, other.share, "", user))
 		}},
 		attempt{name: "NewSMBGlobalMapping in its own directory", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.SMB.NewSMBGlobalMapping(ctx, other.share, d.shareStaging+"-new", user))
+			return noAnswer(d.SMB.NewSMBGlobalMapping(ctx, other.share, d.shareStaging+"-new", user))
 		}},
 		attempt{name: "RemoveSMBGlobalMapping", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.SMB.RemoveSMBGlobalMapping(ctx, other.share))
+			return noAnswer(d.SMB.RemoveSMBGlobalMapping(ctx, other.share))
 		}},
 		attempt{name: "RemoveSMBGlobalMapping by another spelling", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.SMB.RemoveSMBGlobalMapping(ctx, strings.ToUpper(other.share)+`\`))
+			return noAnswer(d.SMB.RemoveSMBGlobalMapping(ctx, strings.ToUpper(other.share)+`\`))
 		}},
 		attempt{name: "StageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new", Credentials: user}))
+			return noAnswer(d.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new", Credentials: user}))
 		}},
 		attempt{name: "UnstageShare", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new"})))
+			return noAnswer(second(d.Storage.UnstageShare(ctx, csiproxy.UnstageShareRequest{RemotePath: other.share, StagingPath: d.shareStaging + "-new"})))
 		}},
 		attempt{name: "GetVolume of a share", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.Storage.GetVolume(ctx, other.share)))
+			return noAnswer(second(d.Storage.GetVolume(ctx, other.share)))
 		}},
 		attempt{name: "AddTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.ISCSI.AddTargetPortal(ctx, other.portal))
+			return noAnswer(d.ISCSI.AddTargetPortal(ctx, other.portal))
 		}},
 		attempt{name: "DiscoverTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.ISCSI.DiscoverTargetPortal(ctx, other.portal)))
+			return noAnswer(second(d.ISCSI.DiscoverTargetPortal(ctx, other.portal)))
 		}},
 		attempt{name: "RemoveTargetPortal", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.ISCSI.RemoveTargetPortal(ctx, other.portal))
+			return noAnswer(d.ISCSI.RemoveTargetPortal(ctx, other.portal))
 		}},
 		attempt{name: "ConnectTarget", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.ISCSI.ConnectTarget(ctx, other.portal, other.iqn, csiproxy.ISCSIAuthentication{}))
+			return noAnswer(d.ISCSI.ConnectTarget(ctx, other.portal, other.iqn, csiproxy.ISCSIAuthentication{}))
 		}},
 		attempt{name: "ConnectTarget by its own portal", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.ISCSI.ConnectTarget(ctx, d.portal, other.iqn, csiproxy.ISCSIAuthentication{}))
+			return noAnswer(d.ISCSI.ConnectTarget(ctx, d.portal, other.iqn, csiproxy.ISCSIAuthentication{}))
 		}},
 		attempt{name: "GetService", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.System.GetService(ctx, other.service)))
+			return noAnswer(second(d.System.GetService(ctx, other.service)))
 		}},
 		attempt{name: "StartService", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.System.StartService(ctx, other.service))
+			return noAnswer(d.System.StartService(ctx, other.service))
 		}},
 		attempt{name: "StopService", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.System.StopService(ctx, other.service, true))
+			return noAnswer(d.System.StopService(ctx, other.service, true))
 		}},
 		attempt{name: "StopService of the initiator", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(d.System.StopService(ctx, "msiscsi", false))
+			return noAnswer(d.System.StopService(ctx, "msiscsi", false))
 		}},
 		attempt{name: "StageVolume of a target", call: func(ctx context.Context, d, other *tenant) (any, error) {
-			return none(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Wait: -1,
+			return noAnswer(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: d.staging + "-new", Wait: -1,
 				Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: other.portal, IQN: other.iqn}}, Login: csiproxy.ISCSILogin{ISCSIAuthentication: csiproxy.ISCSIAuthentication{Secret: csiproxy.NewSecret("")}}})))
 		}},
 	)

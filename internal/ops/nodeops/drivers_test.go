@@ -28,6 +28,8 @@ type tenants struct {
 	*rig
 	node *nodeops.Node
 	own  map[string]*tenant
+
+	clone csiproxy.DiskNumber // of the other's disk, which is the driver's own
 }
 
 // tenant is one of the drivers, with what is its.
