@@ -26,8 +26,9 @@ import (
 // tenants is a node with two drivers, each with a disk, a staged and published volume, a share and a target.
 type tenants struct {
 	*rig
-	node *nodeops.Node
-	own  map[string]*tenant
+	node    *nodeops.Node
+	drivers []nodeops.Driver
+	own     map[string]*tenant
 
 	clone csiproxy.DiskNumber // of the other's disk, which is the driver's own
 }
@@ -63,7 +64,6 @@ func newTenants(t testing.TB) *tenants { return newSlowTenants(t, winsim.Delays{
 func newSlowTenants(t testing.TB, delays winsim.Delays) *tenants {
 	r := newSlowRig(t, delays)
 	w := &tenants{rig: r, own: map[string]*tenant{}}
-	var drivers []nodeops.Driver
 	for i, name := range []string{red, blue} {
 		color, _, _ := strings.Cut(name, ".")
 		d := &tenant{name: name, vendor: strings.ToUpper(color), serial: color + "-1", service: []string{"example", "needs-example"}[i],
@@ -76,7 +76,7 @@ func newSlowTenants(t testing.TB, delays winsim.Delays) *tenants {
 			iqn:    []csiproxy.IQN{iqn, "iqn.2026-01.com.example:vol-2"}[i],
 		}
 		w.own[name] = d
-		drivers = append(drivers, nodeops.Driver{Driver: scope.Driver{Name: name,
+		w.drivers = append(w.drivers, nodeops.Driver{Driver: scope.Driver{Name: name,
 			Disks:    []scope.DiskPattern{{Vendor: d.vendor, Product: "Disk*"}},
 			Servers:  []string{[]string{"server", "other"}[i]},
 			Portals:  []csiproxy.ISCSIPortal{d.portal},
@@ -85,7 +85,7 @@ func newSlowTenants(t testing.TB, delays winsim.Delays) *tenants {
 	r.must(r.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: "iqn.2026-01.com.example:vol-2",
 		Portals: []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}}, winsim.DiskSpec{SizeBytes: 1 << 30}))
 	var err error
-	w.node, err = nodeops.New(r.sim, nodeops.Options{}, drivers...)
+	w.node, err = nodeops.New(r.sim, nodeops.Options{}, w.drivers...)
 	r.must(err)
 	for name, d := range w.own {
 		d.Operations = w.node.Driver(name)
