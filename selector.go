@@ -26,7 +26,10 @@ type Selector struct {
 	// of a longer one, as virtio has, matches with these 20.
 	SerialNumber string
 	// Identifier is one of the identifiers of page 83, or of an NVMe namespace. Case and
-	// hyphens don't count, nor does the vendor's name before an identifier of type T10.
+	// hyphens don't count, nor does the vendor's name before an identifier of type T10. An
+	// EUI-64 or NGUID may be bare digits, begin with eui., as Linux and page 83 have it, or
+	// be in groups, as Windows' serial number. The zeros behind the 16 digits of GCE's may be
+	// left out.
 	Identifier string
 	// Adapter and Port are where the disk is attached, as in Disk.Location.SCSI. Windows may
 	// number adapters in another way when the node starts again. Each adapter has a port 0, so
@@ -164,13 +167,33 @@ func withoutNamespace(serial string) string {
 const vendorLength = 8
 
 func hasIdentifier(wanted string, disk Disk) bool {
-	want := fold(wanted)
+	want, wantEUI := fold(wanted), euiDigits(wanted)
 	for _, id := range disk.Identifiers {
-		if fold(id.Text) == want || id.Kind == IdentifierT10 && len(id.Text) > vendorLength && fold(id.Text[vendorLength:]) == want {
+		if fold(id.Text) == want || wantEUI != "" && euiDigits(id.Text) == wantEUI ||
+			id.Kind == IdentifierT10 && len(id.Text) > vendorLength && fold(id.Text[vendorLength:]) == want {
 			return true
 		}
 	}
-	return false
+	// A driver of Windows that knows no query for identifiers still has the namespace's in the serial number.
+	return wantEUI != "" && disk.Bus == BusNVMe && euiDigits(disk.SerialNumber) == wantEUI
+}
+
+// euiDigits returns the hexadecimal digits of an EUI-64 or NGUID, without the prefixes and separators that Windows,
+// Linux and page 83 have, and without eight zero bytes behind the first eight. It returns "" for any other text.
+//
+// Source: https://github.com/kubernetes-sigs/gcp-compute-persistent-disk-csi-driver 08a69a91,
+// pkg/mount-manager/safe-mounter-v1_windows.go (convertSerialToEUI: 10CC_9636_B6E3_CE3B_0000_0000_0000_0000.),
+// https://github.com/canonical/cloud-init/issues/4598 (by-id/nvme-eui.381e69dc168a4101b7c0f7db5a9b0001)
+func euiDigits(text string) string {
+	digits := strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "nvme-"), "eui.")
+	digits = strings.NewReplacer("_", "", "-", "").Replace(strings.TrimSuffix(digits, "."))
+	const eui64, nguid = 16, 32
+	isDigit := func(r rune) bool { return '0' <= r && r <= '9' || 'a' <= r && r <= 'f' }
+	if len(digits) != eui64 && len(digits) != nguid || strings.Trim(digits, "0") == "" ||
+		strings.ContainsFunc(digits, func(r rune) bool { return !isDigit(r) }) {
+		return ""
+	}
+	return strings.TrimSuffix(digits, strings.Repeat("0", nguid-eui64))
 }
 
 // sameInquiry compares a vendor or product of the SCSI inquiry, which has room for so many

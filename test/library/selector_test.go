@@ -38,7 +38,7 @@ func TestSelectorOfEachCloud(t *testing.T) {
 		},
 		"EBS on Xen": {
 			csiproxy.Selector{SerialNumber: "vol-0abc1234def567890"},
-			csiproxy.Disk{Bus: csiproxy.BusSCSI, SerialNumber: "vol0abc1234def567890", Vendor: "AMAZON", Product: "PVDISK",
+			csiproxy.Disk{Bus: csiproxy.BusSCSI, SerialNumber: "vol0abc1234def567890", Vendor: "AWS", Product: "PVDISK",
 				Location: lun(0)},
 			[]csiproxy.Disk{{Bus: csiproxy.BusSCSI, SerialNumber: "vol0abc1234def567891"}},
 		},
@@ -125,6 +125,26 @@ func TestSelectorOfEachCloud(t *testing.T) {
 			[]csiproxy.Disk{{Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierT10, Text: "Other   pvc-6a1c2d3e"}}}},
 		},
 		"GCE by NVMe": {
+			csiproxy.Selector{Identifier: "eui.10cc9636b6e3ce3b"},
+			csiproxy.Disk{Bus: csiproxy.BusNVMe, SerialNumber: "10CC_9636_B6E3_CE3B_0000_0000_0000_0000."},
+			[]csiproxy.Disk{
+				{Bus: csiproxy.BusNVMe, SerialNumber: "10CC_9636_B6E3_CE3B_0000_0000_0000_0001."},
+				{Bus: csiproxy.BusNVMe, SerialNumber: "10CC_9636_B6E3_CE3C_0000_0000_0000_0000."},
+				{SerialNumber: "10CC_9636_B6E3_CE3B_0000_0000_0000_0000."},
+				{Bus: csiproxy.BusNVMe, Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierEUI64, Text: "10cc9636b6e3ce3"}}},
+			},
+		},
+		"GCE by NVMe, in page 83": {
+			csiproxy.Selector{Identifier: "10CC_9636_B6E3_CE3B_0000_0000_0000_0000."},
+			csiproxy.Disk{Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierSCSIName, Text: "eui.10CC9636B6E3CE3B0000000000000000"}}},
+			[]csiproxy.Disk{{Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierNGUID, Text: "00000000000000000000000000000000"}}}, {}},
+		},
+		"an EUI of zeros": {
+			csiproxy.Selector{Identifier: "eui.0000000000000001"},
+			csiproxy.Disk{Identifiers: []csiproxy.Identifier{{Kind: csiproxy.IdentifierEUI64, Text: "0000000000000001"}}},
+			[]csiproxy.Disk{{Bus: csiproxy.BusNVMe, SerialNumber: "0000_0000_0000_0000."}, {Bus: csiproxy.BusNVMe}},
+		},
+		"by NVMe, the controller's serial number": {
 			csiproxy.Selector{SerialNumber: "pvc-6a1c2d3e"},
 			csiproxy.Disk{Bus: csiproxy.BusNVMe, SerialNumber: "pvc-6a1c2d3e_00000003.", Location: namespace(3)},
 			[]csiproxy.Disk{{Bus: csiproxy.BusNVMe, SerialNumber: "pvc-6a1c2d3e_x."}, {Bus: csiproxy.BusNVMe, SerialNumber: "pvc"},
