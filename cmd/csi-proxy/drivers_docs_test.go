@@ -47,7 +47,7 @@ func TestDriversOfDocs(t *testing.T) {
 	}{
 		{"ebs.csi.aws.com", "NVMe", "Amazon Elastic B", win.BusTypeNVMe},
 		{"ebs.csi.aws.com", "NVMe", "Amazon Elastic Block Store", win.BusTypeNVMe},
-		{"ebs.csi.aws.com", "AMAZON  ", "PVDISK          ", win.BusTypeSCSI},
+		{"ebs.csi.aws.com", "AWS     ", "PVDISK          ", win.BusTypeSCSI},
 		{"", "NVMe", "Amazon EC2 NVMe ", win.BusTypeNVMe}, // a local disk
 		{"disk.csi.azure.com", "Msft    ", "Virtual Disk    ", win.BusTypeSAS},
 		{"disk.csi.azure.com", "NVMe", "MSFT NVMe Accele", win.BusTypeNVMe},
