@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
+	"github.com/csi-proxy/csi-proxy/internal/lab/drivers"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	smbv1 "github.com/kubernetes-csi/csi-proxy/client/api/smb/v1"
 	volumev1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
+	"github.com/csi-proxy/csi-proxy/internal/lab/drivers"
 )
 
 // stubs are the generated clients of the versions that drivers use most.

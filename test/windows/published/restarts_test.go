@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
+	"github.com/csi-proxy/csi-proxy/internal/lab/drivers"
 )
 
 // The daemon is killed and started again before every call of a driver, and the driver doesn't

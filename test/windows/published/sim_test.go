@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
+	"github.com/csi-proxy/csi-proxy/internal/lab/drivers"
 )
 
 // What the cloud, the pods and the power supply do to the simulated node, and what

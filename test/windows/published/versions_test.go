@@ -40,7 +40,7 @@ import (
 	volumev1beta3 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v1beta3"
 	volumev2alpha1 "github.com/kubernetes-csi/csi-proxy/client/api/volume/v2alpha1"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
+	"github.com/csi-proxy/csi-proxy/internal/lab/drivers"
 )
 
 // version is one version of a group in the published module.

@@ -1,14 +1,14 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package conformance_test
+package drivers_test
 
 import (
 	"context"
 	"io/fs"
 	"testing"
 
-	"github.com/csi-proxy/csi-proxy/internal/lab/conformance/drivers"
+	"github.com/csi-proxy/csi-proxy/internal/lab/drivers"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
