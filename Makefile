@@ -125,7 +125,7 @@ ifdef PAIRS
 else ifdef SOAK
 	$(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 else
-	$(GO) test -timeout 40m ./internal/ops/... ./internal/sim/winsim/...
+	$(GO) test -timeout 40m ./internal/ops/... ./internal/sim/winsim/... ./internal/lab/drivers
 	$(GO) test -run '^TestDriver' ./internal/serve/daemon
 	$(GO) -C test/windows test -count=1 -timeout 20m ./...
 endif
@@ -211,8 +211,7 @@ RUN_ebs-library = $(EBS_LAB) -in-process -driver "$$driver node --windows-host-p
 kubelet-with-%: FORCE
 	driver=$$(test/kubernetes/kubelet/drivers/build $* $(SOURCE_$*)) && $(RUN_$*) || [ $$? = 77 ]
 
-# The programs, the example driver's beside the daemon on a simulated node, and our daemon and the
-# published one against the wire contract.
+# The programs, and the example driver's beside the daemon on a simulated node.
 #
 # OWN=1: instead SMB's and EBS' drivers, as for test-kubelet, side by side, each with endpoints of its own. Every
 # night: building the drivers takes ten minutes once.
@@ -223,7 +222,6 @@ ifdef OWN
 else
 	test/wine/test-windows
 	test/driver/lab/test
-	test/wine/conformance
 endif
 
 # MODULES=1: the modules apart from the product instead: what they need must not become its own.

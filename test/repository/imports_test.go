@@ -49,13 +49,12 @@ var importRules = []struct {
 	},
 	{
 		"google.golang.org/grpc", []string{"api/...", "client", "cmd/...", "internal/serve/daemon", "internal/serve/rpc", "internal/serve/wire",
-			"internal/serve/server/...", "internal/sim/simcontrol", "internal/lab/conformance", "internal/lab/bench/bare", "simnode"},
+			"internal/serve/server/...", "internal/sim/simcontrol", "internal/lab/bench/bare", "simnode"},
 		"the operations on the node are a library that drivers use without gRPC",
 	},
 	{
 		"google.golang.org/grpc/codes",
-		[]string{"api/...", "client", "cmd/...", "internal/serve/rpc", "internal/serve/wire", "internal/serve/server/...",
-			"internal/lab/conformance"},
+		[]string{"api/...", "client", "cmd/...", "internal/serve/rpc", "internal/serve/wire", "internal/serve/server/..."},
 		"errors have classes of their own, and one package says which code a class has",
 	},
 	{
@@ -175,8 +174,7 @@ func TestRooms(t *testing.T) {
 var simulated = map[string]string{
 	"cmd/csi-proxy": "where there is no Windows, the daemon runs on a simulated node; on Windows it does with the " +
 		"tag simulated",
-	"cmd/csi-proxyctl":          "its sim commands control that node",
-	"cmd/csi-proxy-conformance": "it plants links and data there",
+	"cmd/csi-proxyctl": "its sim commands control that node",
 }
 
 // simulator are the packages of the simulated node.

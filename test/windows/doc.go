@@ -16,6 +16,6 @@
 //
 // The tests use the names of the daemon's pipes, so no other daemon may run on the machine.
 //
-// What each method does is checked by internal/lab/conformance. These tests show that all
-// versions work through the pipes of a service.
+// What each method does is tested on the simulated node. These tests show that all versions work
+// through the pipes of a service.
 package windows

@@ -12,7 +12,7 @@ import (
 )
 
 // The published client of each version finds the pipe of that version, and gets an answer. What
-// each method does is checked by internal/lab/conformance, through pipes as well.
+// each method does is tested on the simulated node.
 func TestGroups(t *testing.T) {
 	installSimulated(t).start()
 	for group, call := range map[string]struct {

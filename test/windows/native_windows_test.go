@@ -13,8 +13,8 @@ import (
 )
 
 // The filesystem group against Windows itself: what the newest version does is
-// looked at with the os package, and the other way round. Which paths are refused is checked by
-// internal/lab/conformance, in test/wine/conformance as well.
+// looked at with the os package, and the other way round. Which paths are refused is tested in
+// internal/ops/pathpolicy.
 func TestNativeFilesystem(t *testing.T) {
 	kubelet := kubeletDirectory(t)
 	s := install(t, "-kubelet-path="+kubelet)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -16,8 +15,8 @@ import (
 // Tests of all versions are written once. They name methods as the newest version does, and
 // fields by the words below.
 
-// OlderMethods are the names that methods have in older versions.
-var OlderMethods = map[string]string{
+// olderMethods are the names that methods have in older versions.
+var olderMethods = map[string]string{
 	"GetDiskStats":              "DiskStats",
 	"SetDiskState":              "SetAttachState",
 	"GetDiskState":              "GetAttachState",
@@ -33,25 +32,15 @@ var OlderMethods = map[string]string{
 // may also be given by its name.
 var fieldNames = map[string][]string{
 	"disk":      {"disk_number", "diskID", "disk_id", "diskNumber"},
-	"disks":     {"diskIDs"},
-	"locations": {"disk_locations"},
 	"online":    {"is_online", "isOnline"},
 	"partition": {"partition_number"},
 	"volume":    {"volume_id"},
-	"volumes":   {"volume_ids"},
 	"path":      {"path", "target_path", "mount"},
 	"source":    {"source_path"},
 	"target":    {"target_path"},
 	"size":      {"size_bytes", "size"},
 	"total":     {"total_bytes", "diskSize", "volumeSize"},
-	"used":      {"used_bytes", "volumeUsedSize"},
 	"isLink":    {"is_symlink", "is_mount_point"},
-	"remote":    {"remote_path"},
-	"local":     {"local_path"},
-	"portal":    {"target_portal"},
-	"address":   {"target_address"},
-	"port":      {"target_port"},
-	"portals":   {"target_portals"},
 	"secret":    {"MutualChapSecret"},
 }
 
@@ -60,7 +49,7 @@ func MethodOf(service protoreflect.ServiceDescriptor, newest string) protoreflec
 	if m := service.Methods().ByName(protoreflect.Name(newest)); m != nil {
 		return m
 	}
-	return service.Methods().ByName(protoreflect.Name(OlderMethods[newest]))
+	return service.Methods().ByName(protoreflect.Name(olderMethods[newest]))
 }
 
 // FieldOf returns a message's field by its word, or by its name; nil if it has none.
@@ -74,10 +63,8 @@ func FieldOf(message protoreflect.MessageDescriptor, word string) protoreflect.F
 }
 
 // Fields are the fields of a request, by their words or names. A message in it is Fields again, a
-// list of them []Fields. A secret has a method that reveals it, as csiproxy.Secret has.
+// list of them []Fields.
 type Fields map[string]any
-
-type hidden interface{ Reveal() string }
 
 // With returns the fields with one more.
 func (f Fields) With(word string, value any) Fields {
@@ -85,33 +72,6 @@ func (f Fields) With(word string, value any) Fields {
 	maps.Copy(all, f)
 	all[word] = value
 	return all
-}
-
-// String is without secrets.
-func (f Fields) String() string {
-	var parts []string
-	for _, word := range slices.Sorted(maps.Keys(f)) {
-		value := f[word]
-		switch v := value.(type) {
-		case string:
-			if value = strconv.Quote(shortened(v)); strconv.CanBackquote(v) {
-				value = `"` + shortened(v) + `"` // backslashes as they are
-			}
-		case hidden:
-			value = "…"
-		}
-		parts = append(parts, fmt.Sprintf("%s: %v", word, value))
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// shortened bounds a text that goes into a result.
-func shortened(s string) string {
-	const limit = 100
-	if len(s) > limit {
-		return s[:limit/2] + "…" + s[len(s)-limit/2:]
-	}
-	return s
 }
 
 // Encode fills a message with fields.
@@ -150,9 +110,6 @@ func Encode(message protoreflect.Message, f Fields) error {
 // the field is text, as disk numbers are in older versions.
 func valueOf(field protoreflect.FieldDescriptor, value any) (protoreflect.Value, error) {
 	text := fmt.Sprint(value)
-	if s, ok := value.(hidden); ok {
-		text = s.Reveal()
-	}
 	var v any
 	var err error
 	switch field.Kind() {

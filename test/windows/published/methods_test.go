@@ -35,7 +35,7 @@ type use struct {
 }
 
 // Each method of each version succeeds and fails through the generated client of that version.
-// What else methods do is checked by internal/lab/conformance, with descriptors that are the same.
+// What else methods do is tested in internal/ops and internal/serve, with descriptors that are the same.
 func TestEveryMethod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -14,7 +14,7 @@ import (
 // notice: not in a volume's life, whose data a pod has to find again, and not in the next one.
 //
 // What is within a call, and the other drivers, is for internal/ops/nodeops (TestDeathAtEachCall,
-// TestShareDrivers) and internal/lab/conformance (drivers.*).
+// TestShareDrivers) and internal/lab/drivers.
 func TestDriverRestartedThroughout(t *testing.T) {
 	t.Parallel()
 	const (
