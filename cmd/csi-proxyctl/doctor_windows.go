@@ -24,7 +24,6 @@ func addWindows(n *doctor.Node) {
 	n.Windows = winread.Windows{}
 	n.Writers = services.Writers
 	n.LogFile = logfile.Check
-	n.Events = winread.Events
 	n.Service = windowsService
 	n.Privileges = win.Privileges()
 }

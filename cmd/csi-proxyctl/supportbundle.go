@@ -25,7 +25,6 @@ const bundledLogBytes = 32 << 20
 func (p *program) supportBundle() *cobra.Command {
 	var kubeletPath string
 	var logs []string
-	var serialNumbers bool
 	c := p.leaf("support-bundle", "Put all that support needs to know of this node into a zip",
 		func(ctx context.Context, args []string) (r reply, err error) {
 			now := time.Now()
@@ -40,8 +39,8 @@ func (p *program) supportBundle() *cobra.Command {
 			defer func() { err = errors.Join(err, closeNode()) }()
 			b := doctor.Bundle{
 				Program: "csi-proxyctl " + currentBuild().String(), Time: now, Logs: append(serviceLogs(ctx, n), logs...),
-				LogBytes: bundledLogBytes, SerialNumbers: serialNumbers,
-				Page: func(ctx context.Context, page string) (string, error) { return admin.Get(ctx, p.endpointDir, page) },
+				LogBytes: bundledLogBytes,
+				Page:     func(ctx context.Context, page string) (string, error) { return admin.Get(ctx, p.endpointDir, page) },
 			}
 			if path == "-" {
 				return printed, cmp.Or(doctor.WriteBundle(ctx, p.stdout, n, b), interrupted(ctx))
@@ -56,8 +55,8 @@ func (p *program) supportBundle() *cobra.Command {
 	c.Use = "support-bundle [FILE]"
 	c.ValidArgsFunction = nil // files
 	c.Long = `Write one zip for support, and print its name: the findings of csi-proxyctl doctor, versions, the
-service with the daemon's flags, disks, volumes, mounts, the daemon's metrics and goroutines, the
-Windows event log of the last days, and the end of the daemon's log files.
+service with the daemon's flags, disks, volumes, mounts, the daemon's metrics and goroutines, and the
+end of the daemon's log files.
 Without FILE the zip is csi-proxy-support-TIME.zip in the current directory, with - it goes to
 standard output. A file that exists is an error.
 
@@ -65,15 +64,10 @@ The daemon needn't run, but disks and mounts are its answers. What can't be read
 are those that the service's flags name, 32 MiB of each at most; --log adds others.
 
 No passwords are in the zip. But it has names of disks, servers, directories and pods: read it
-before you send it to others. What Windows has recorded of each disk that came or went is in
-events/Microsoft-Windows-Partition-Diagnostic.xml, with its partition table. That file alone answers
-most questions about a disk that can't be staged. Serial numbers and ids in it are masked, unless
---serial-numbers is given.`
+before you send it to others.`
 	kubeletPathFlag(c, &kubeletPath)
 	c.Flags().StringArrayVar(&logs, "log", nil, "another log `file`; may be repeated")
 	completeFiles(c, "log")
-	c.Flags().BoolVar(&serialNumbers, "serial-numbers", false,
-		"keep the serial numbers and ids in the events of disks that came or went")
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 	"archive/zip"
 	"bufio"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/mask"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
@@ -38,14 +36,11 @@ type Bundle struct {
 	LogBytes int64
 	// Page asks the daemon for a page: one of those of package admin.
 	Page func(ctx context.Context, page string) (string, error)
-	// SerialNumbers keeps the serial numbers and ids of disks in the events of their arrival.
-	SerialNumbers bool
 }
 
 // WriteBundle writes a zip with all that support needs to know of the node: the findings, also as a
 // first page for people, the endpoints, the services with their flags, disks, volumes, mounts,
-// the daemon's metrics and goroutines, the Windows event log, the logs, and the errors and
-// warnings in them. What can't be found out is listed in missing.txt,
+// the daemon's metrics and goroutines, the logs, and the errors and warnings in them. What can't be found out is listed in missing.txt,
 // and keeps nothing else from the zip. Passwords are in none of the sources; where a text
 // looks as if it gave one, it is masked all the same, since the text may be another
 // program's.
@@ -73,14 +68,6 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 	} {
 		got, err := inTime(ctx, func() (any, error) { return part.get(ctx, n) })
 		z.json(part.name, got, err)
-	}
-	serials := diskevent.Masker{Key: []byte(rand.Text())}
-	for _, c := range eventChannels(ctx, n) {
-		got, err := inTime(ctx, func() (string, error) { return c.read(ctx, n) })
-		if c.name == diskevent.Channel && !b.SerialNumbers {
-			got = serials.Event(got)
-		}
-		z.found(c.file(), got, err)
 	}
 	for _, page := range []struct{ name, path string }{{"metrics.txt", admin.Metrics}, {"daemon.txt", admin.Debug}} {
 		got, err := inTime(ctx, func() (string, error) { return b.Page(ctx, page.path) })
@@ -122,17 +109,16 @@ volumes.json    the volumes that Windows knows, with their file systems
 mounts.json     what is mounted where: volumes, links, shares, and what is left over
 metrics.txt     the daemon's metrics
 daemon.txt      the daemon's flags, and what each of its goroutines does
-events/         the Windows event log of the last 7 days: errors and warnings about disks, volumes,
-                SMB, iSCSI and services, and all that the daemon's service says. In
-                Microsoft-Windows-Partition-Diagnostic.xml is each disk that has come or gone since the log was
-                last cleared: what it is, where it is connected, and its partition table; of a disk without a
-                GPT also which bytes of its first sector are zero. Serial numbers, ids and signatures are
-                masked there, unless --serial-numbers was given; equal ones stay equal
 log/            the end of the daemon's logs
 errors.txt      the last errors and warnings in them
 missing.txt     what is not here, and why
 
-Passwords are in none of these, nor are the names of their users but in the Windows event log.
+Passwords are in none of these, nor are the names of their users.
+
+The Windows event log isn't here. These commands save what it has of disks:
+
+    wevtutil epl System system.evtx
+    wevtutil epl Microsoft-Windows-Partition/Diagnostic disks.evtx
 `
 
 // bundle is a zip that is being written.

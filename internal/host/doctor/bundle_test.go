@@ -19,7 +19,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
-	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -55,24 +54,6 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// events are the same in all channels.
-func (f *fixture) events(_ context.Context, channel, query string, _ int) ([]string, error) {
-	var events []string
-	for _, source := range []string{"Disk", "Microsoft-Windows-DNS-Client", "csi-proxy"} {
-		events = append(events, "<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>"+
-			"<Provider Name='"+source+"'/></System><EventData><Data>"+f.eventText+"</Data></EventData></Event>")
-	}
-	if channel == diskevent.Channel && query == "*" {
-		return []string{"<Event xmlns='http://schemas.microsoft.com/win/2004/08/events/event'><System>" +
-			"<Provider Name='Microsoft-Windows-Partition'/><EventID>1006</EventID></System><EventData>" +
-			"<Data Name='Model'>Fast</Data><Data Name='SerialNumber'>QWERTZ7</Data></EventData></Event>"}, nil
-	}
-	if strings.HasSuffix(channel, "Security") {
-		return events[:1], errors.New("the channel broke off")
-	}
-	return events, nil
-}
-
 func bundleOf(t *testing.T, n *doctor.Node, logs ...string) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
@@ -86,20 +67,6 @@ func bundleOf(t *testing.T, n *doctor.Node, logs ...string) map[string]string {
 		},
 	}))
 	return unzipped(t, b.Bytes())
-}
-
-// The serial numbers of disks that came and went are masked, unless they are asked for.
-func TestBundleMasksSerialNumbers(t *testing.T) {
-	f := newFixture(t)
-	for _, asked := range []bool{false, true} {
-		var b bytes.Buffer
-		simtest.Must(t, doctor.WriteBundle(t.Context(), &b, f.Node, doctor.Bundle{SerialNumbers: asked,
-			Page: func(context.Context, string) (string, error) { return "", nil }}))
-		events := unzipped(t, b.Bytes())["events/Microsoft-Windows-Partition-Diagnostic.xml"]
-		if got := strings.Contains(events, "QWERTZ7"); got != asked || !strings.Contains(events, "Fast") {
-			t.Errorf("asked for: %v, have: %s", asked, events)
-		}
-	}
 }
 
 // The bundle has what support asks for.
@@ -119,23 +86,12 @@ func TestBundle(t *testing.T) {
 			t.Errorf("%s turns the reader's text: %s", name, files[name])
 		}
 	}
-	if missing := files["missing.txt"]; !strings.Contains(missing, "metrics.txt: no daemon answers") ||
-		!strings.Contains(missing, "events/Microsoft-Windows-SmbClient-Security.xml: the channel broke off") {
+	if missing := files["missing.txt"]; !strings.Contains(missing, "metrics.txt: no daemon answers") {
 		t.Errorf("missing are %s", missing)
-	}
-	if strings.Contains(files["events/System.xml"], "DNS") || strings.Contains(files["events/System.xml"], "csi-proxy") ||
-		strings.Count(files["events/Microsoft-Windows-SmbClient-Security.xml"], "<Event ") != 1 {
-		t.Errorf("events of the wrong sources: %s", files["events/System.xml"])
 	}
 	for name, want := range map[string]string{
 		"about.txt":         "by csi-proxyctl v1.2.3.\n\nWhat csi-proxyctl doctor found wrong",
 		"daemon.txt":        "goroutine 1 of /debug/daemon",
-		"events/System.xml": "<Provider Name='Disk'/>",
-
-		"events/Microsoft-Windows-Partition-Diagnostic.xml": "<Data Name='Model'>Fast</Data><Data Name='SerialNumber'>",
-
-		"events/Application-csi-proxy.xml":              "<Provider Name='csi-proxy'/>",
-		"events/Microsoft-Windows-Ntfs-Operational.xml": "DNS",
 		"findings.json":     `"check": "silent-disks"`,
 		"windows.json":      "Windows Server 2025 Datacenter",
 		"endpoints.json":    `"Program": "C:\\k\\csi-proxy.exe"`,
@@ -165,7 +121,7 @@ func TestBundle(t *testing.T) {
 // Nothing that fails keeps the rest from the bundle.
 func TestBundleWithoutAnything(t *testing.T) {
 	files := bundleOf(t, &doctor.Node{System: "linux"})
-	for _, name := range []string{"events/System.xml", "windows.json", "endpoints.json", "services.json",
+	for _, name := range []string{"windows.json", "endpoints.json", "services.json",
 		"programs.json", "disks.json", "volumes.json", "mounts.json", "log"} {
 		if !strings.Contains(files["missing.txt"], name+": ") {
 			t.Errorf("nobody says why %s is missing:\n%s", name, files["missing.txt"])
@@ -214,7 +170,6 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		"-v=2", "-kubelet-path=kept", "--api-token", mark(), "-proxy-password=" + mark(),
 		"-proxy=http://user:" + mark() + "@example.com/kept", "-v=2",
 	}
-	f.eventText = `password="` + mark() + `"`
 	f.endpoints = append(f.endpoints,
 		client.Endpoint{Group: "smb", Version: "v1", Address: "smb-v1",
 			Err: errors.New(`refused: password="` + mark() + `" kept`)})

@@ -105,9 +105,6 @@ type Node struct {
 	Writers func(dir string) ([]string, error)
 	// LogFile returns nil if a log file is there.
 	LogFile func(path string) error
-	// Events returns the newest events of a channel of the Windows event log, as XML, that an
-	// XPath query selects.
-	Events func(ctx context.Context, channel, query string, most int) ([]string, error)
 	// Privileges are those that the daemon needs on Windows.
 	Privileges []string
 	// Metrics returns the daemon's metrics, as Prometheus reads them.

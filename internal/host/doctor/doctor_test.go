@@ -39,7 +39,6 @@ type fixture struct {
 	service   []doctor.Service
 	writers   map[string][]string // of directories
 	logFile   error
-	eventText string
 }
 
 const (
@@ -95,7 +94,6 @@ func newFixture(t *testing.T) *fixture {
 		Writers:     func(dir string) ([]string, error) { return f.writers[dir], nil },
 		Metrics:     func(context.Context) (string, error) { return protecting("", 0), nil },
 		LogFile:     func(string) error { return f.logFile },
-		Events:      f.events,
 		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
 		Daemon:      doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
 		KubeletPath: simtest.Kubelet,

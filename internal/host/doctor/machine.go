@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -253,8 +252,8 @@ func checkSilentDisks(_ context.Context, _ *Node, disks []csiproxy.Disk) (string
 	for _, disk := range disks {
 		if disk.Error != "" {
 			faults = append(faults, problem("look in the System event log for errors of its driver, and at the storage that "+
-				"provides it; detach the disk if it is gone there. For a report, csi-proxyctl support-bundle saves what Windows "+
-				"recorded of each disk, as wevtutil epl "+diskevent.Channel+" disks.evtx does",
+				"provides it; detach the disk if it is gone there. For a report, \"wevtutil epl Microsoft-Windows-Partition/Diagnostic "+
+				"disks.evtx\" saves what Windows recorded of each disk",
 				"%s: %s", disk, disk.Error))
 		}
 	}

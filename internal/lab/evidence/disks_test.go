@@ -1,26 +1,59 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package evidence
 
 import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/diskevent"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
+
+// Row is what Windows said of one disk.
+type Row struct {
+	Name    string     `json:"name"`
+	Source  string     `json:"source"`  // where it was published
+	Windows string     `json:"windows"` // its version
+	Size    int64      `json:"size,omitempty"`
+	Bus     uint32     `json:"bus"`
+	Vendor  string     `json:"vendor,omitempty"`
+	Product string     `json:"product,omitempty"`
+	Serial  string     `json:"serial,omitempty"`
+	Place   string     `json:"location,omitempty"`
+	Path    string     `json:"path,omitempty"` // the device interface's
+	IDs     []RowID    `json:"ids,omitempty"`
+	Layout  string     `json:"layout,omitempty"` // hex
+	MBR     string     `json:"mbr,omitempty"`    // hex, without zeros at its beginning
+	Want    RowMeaning `json:"want"`
+}
+
+// RowID is a designator of page 83.
+type RowID struct {
+	CodeSet     uint32 `json:"codeSet"`
+	Type        uint32 `json:"type"`
+	Association uint32 `json:"association"`
+	ID          string `json:"id"` // hex
+}
+
+// RowMeaning is what a row means, as far as the source says it.
+type RowMeaning struct {
+	NoTable    bool   `json:"noTable,omitempty"` // nobody has partitioned it
+	Partitions []int  `json:"partitions,omitempty"`
+	LUN        string `json:"lun,omitempty"`
+	Page83     string `json:"page83,omitempty"`
+	Scratch    bool   `json:"scratch,omitempty"` // of a container
+}
 
 // knownDisks are what Windows said of disks, of which testdata/disks.json has the values. Serial
 // numbers and ids are masked.
@@ -180,28 +213,6 @@ func TestKnownNVMeSerials(t *testing.T) {
 	}
 	if tried == 0 {
 		t.Error("no row has an NVMe disk")
-	}
-}
-
-// A file of events becomes rows: each disk once, masked unless that isn't wanted.
-func TestRows(t *testing.T) {
-	event := func(serial string) string {
-		return `<Event xmlns="x"><System><Provider Name="Microsoft-Windows-Partition"/><EventID>1006</EventID></System><EventData>` +
-			`<Data Name="Capacity">1</Data><Data Name="BusType">15</Data><Data Name="SerialNumber">` + serial + `</Data>` +
-			`<Data Name="PartitionTable">` + strings.Repeat("00", 48) + `</Data><Data Name="Mbr">0000</Data></EventData></Event>`
-	}
-	text := "evtxexport 20181227\n\n" + event("QWERTZ7") + "\n" + event("QWERTZ7") + event("ANOTHER8") + "<Event half"
-	for _, unmasked := range []bool{false, true} {
-		var out strings.Builder
-		simtest.Must(t, rows(&out, text, diskevent.Masker{}, unmasked))
-		var got []Row
-		simtest.Must(t, json.Unmarshal([]byte("["+strings.TrimSuffix(out.String(), ",\n")+"]"), &got))
-		if len(got) != 2 || got[0].Bus != 15 || len(got[0].Layout) != 96 || got[0].MBR != "" || (got[0].Serial == "QWERTZ7") != unmasked {
-			t.Errorf("unmasked: %v: %+v", unmasked, got)
-		}
-	}
-	if err := rows(io.Discard, strings.Replace(event("1"), ">15<", ">many<", 1), diskevent.Masker{}, true); err == nil {
-		t.Error("a bus without a number is read")
 	}
 }
 

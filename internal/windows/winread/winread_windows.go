@@ -17,8 +17,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-//go:generate go run golang.org/x/sys/windows/mkwinsyscall -output zsyscall_windows.go events_windows.go
-
 // Windows is this node's. What its methods return is described in package win.
 type Windows struct{}
 
