@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"runtime"
@@ -36,30 +35,36 @@ func (p *program) doctor() *cobra.Command {
 			if err := p.print(findingsReply(findings)); err != nil {
 				return reply{}, err
 			}
-			if problems := doctor.Problems(findings); problems > 0 {
-				return reply{}, problemsFound(problems, len(findings))
-			}
-			return printed, nil
+			return printed, problemsFound(findings)
 		})
-	c.Long = `Look for what keeps CSI Proxy from working on this node: who has the endpoints, the service and
-its account, the kubelet directory, Windows' settings, and disks and shares that can't be used.
+	c.Long = `Look for what keeps CSI Proxy from working on this node: who has the endpoints, the service, the
+kubelet directory, Windows' settings, and disks and shares that can't be used.
 Each finding comes with what to do about it; docs/troubleshooting.md has more on each. Nothing is changed.
 
 The daemon is asked for disks, mounts and shares. Where none runs, as where drivers use the library,
 the other checks are made all the same, and these say that they can't be. Run it as an administrator.
 All take 20 seconds at most.
 
-The exit code is 1 if there is a problem, and 0 if there are none: warnings may be meant so.`
+Exits 1 if there are problems. Warnings do not affect the exit code.`
 	kubeletPathFlag(c, &kubeletPath)
 	return c
 }
 
-// problemsFound says how many findings are problems.
-func problemsFound(problems, findings int) error {
-	if problems == 1 {
-		return fmt.Errorf("1 of %d findings is a problem", findings)
+// problemsFound says how many findings are problems; nil if none is.
+func problemsFound(findings []doctor.Finding) error {
+	problems := 0
+	for _, f := range findings {
+		if f.Verdict == doctor.Problem {
+			problems++
+		}
 	}
-	return fmt.Errorf("%d of %d findings are problems", problems, findings)
+	switch problems {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 of %d findings is a problem", len(findings))
+	}
+	return fmt.Errorf("%d of %d findings are problems", problems, len(findings))
 }
 
 // interrupted returns an error if the user has interrupted the command: what wasn't asked by then would
@@ -112,9 +117,8 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 			return c.Endpoints(ctx)
 		},
 		Server:      pipe.Server,
-		Build:       buildinfo.ReadFile,
 		Metrics:     func(ctx context.Context) (string, error) { return admin.Get(ctx, p.endpointDir, admin.Metrics) },
-		Daemon:      doctor.Operations{Disk: c.Disk, Storage: c.Storage, System: c.System},
+		Storage:     c.Storage,
 		KubeletPath: kubeletPath,
 	}
 	n.Services = installedServices

@@ -10,38 +10,14 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
-	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winread"
-	"github.com/csi-proxy/csi-proxy/published"
 )
 
 func init() { services = winservice.Services{} }
 
 // addWindows adds what is read of Windows itself.
-func addWindows(n *doctor.Node) {
-	n.Windows = winread.Windows{}
-	n.Writers = services.Writers
-	n.LogFile = logfile.Check
-	n.Service = windowsService
-	n.Privileges = win.Privileges()
-}
-
-// windowsService returns the state of a service of Windows.
-func windowsService(_ context.Context, name string) (s published.Service, _ error) {
-	status, err := services.Query(name)
-	if err != nil {
-		return s, err
-	}
-	if status.Start == winservice.Disabled {
-		s.StartType = published.StartTypeDisabled
-	}
-	if status.State == winservice.Running {
-		s.Status = published.ServiceRunning
-	}
-	return s, nil
-}
+func addWindows(n *doctor.Node) { n.Windows = winread.Windows{} }
 
 // installedServices returns the services that run the daemon, under any of its names.
 func installedServices(context.Context) ([]doctor.Service, error) {
@@ -75,11 +51,9 @@ func installedServices(context.Context) ([]doctor.Service, error) {
 			ExitCode:         status.ExitCode,
 			SpecificExitCode: status.SpecificExitCode,
 			Account:          status.Account,
-			Privileges:       settings.Privileges,
 			Program:          program,
 			Args:             args,
 			Log:              winservice.OnSystemDrive(logFile(args)),
-			Drivers:          winservice.OnSystemDrive(flagValue(args, "drivers")),
 		})
 	}
 	return found, nil

@@ -39,7 +39,7 @@ func TestDoctorAsksWindows(t *testing.T) {
 	}
 	findings := examine(kubelet)
 	// Not those of services: Wine's service manager confuses questions asked at the same time.
-	for _, check := range []string{"automatic-mounting", "san-policy", "bitlocker", "kubelet-directory", "pipe-owner"} {
+	for _, check := range []string{"san-policy", "bitlocker", "kubelet-directory", "pipe-owner"} {
 		if f := findings[check]; f.Verdict == doctor.Unknown {
 			t.Errorf("%+v", f)
 		}
@@ -56,7 +56,7 @@ func TestSupportBundleOfWindows(t *testing.T) {
 	z, err := zip.OpenReader(path)
 	must(t, err)
 	defer z.Close()
-	for _, name := range []string{"findings.json", "windows.json", "services.json", "volumes.json"} {
+	for _, name := range []string{"findings.json", "windows.json", "services.json"} {
 		if !slices.ContainsFunc(z.File, func(f *zip.File) bool { return f.Name == name }) {
 			t.Errorf("it lacks %s", name)
 		}

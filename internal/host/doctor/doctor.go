@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +19,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // Verdict is what a check thinks of what it has found.
@@ -49,18 +47,9 @@ type Windows interface {
 	RegistryNumber(ctx context.Context, key, value string) (uint32, error)
 	FindVolumes(ctx context.Context) ([]string, error)
 	VolumeInformation(ctx context.Context, volume string) (win.VolumeInformation, error)
-	DiskFreeSpace(ctx context.Context, volume string) (win.DiskSpace, error)
-	VolumePathNames(ctx context.Context, volume string) ([]string, error)
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
 	// VolumeOf returns the volume that a directory is on.
 	VolumeOf(ctx context.Context, directory string) (string, error)
-}
-
-// Operations are those that the checks use.
-type Operations struct {
-	Disk    published.DiskOperations
-	Storage csiproxy.StorageOperations
-	System  published.SystemOperations
 }
 
 // Service is a Windows service that runs the daemon.
@@ -75,12 +64,9 @@ type Service struct {
 	ExitCode         uint32
 	SpecificExitCode uint32
 	Account          string
-	// Privileges are those that it is limited to; empty for no limit.
-	Privileges []string
-	Program    string
-	Args       []string
-	// Log is the log file that the arguments name; empty for none. So is Drivers, the file of drivers.
-	Log, Drivers string
+	Program          string
+	Args             []string
+	Log              string // the file that the arguments name; empty for none
 }
 
 // Node is what the checks ask. A field may be nil: what can only be found out with it
@@ -95,27 +81,14 @@ type Node struct {
 	// Server returns the process that listens at an endpoint's address, and its program; 0
 	// and "" are not known.
 	Server func(ctx context.Context, address string) (process uint32, program string, err error)
-	// Build returns what a program was built of, by its path.
-	Build func(program string) (*debug.BuildInfo, error)
-	// Service returns a service of Windows, by its name. If it is nil, the daemon is asked.
-	Service func(ctx context.Context, name string) (published.Service, error)
 	// Services returns the services that run the daemon: one, if all is well.
 	Services func(ctx context.Context) ([]Service, error)
-	// Writers returns who can write to a directory, beside SYSTEM and administrators.
-	Writers func(dir string) ([]string, error)
-	// LogFile returns nil if a log file is there.
-	LogFile func(path string) error
-	// Privileges are those that the daemon needs on Windows.
-	Privileges []string
 	// Metrics returns the daemon's metrics, as Prometheus reads them.
 	Metrics func(ctx context.Context) (string, error)
-	// Daemon is the operations that the daemon serves.
-	Daemon Operations
+	// Storage is the storage API that the daemon serves.
+	Storage csiproxy.StorageOperations
 	// KubeletPath is the directory that the daemon allows drivers' paths in.
 	KubeletPath string
-
-	listed  func() ([]csiproxy.Disk, error) // disks, asked for once
-	mounted func() (csiproxy.VolumeList, error)
 }
 
 // timeout is how long a check may take.
@@ -125,19 +98,7 @@ const timeout = 20 * time.Second
 // the error that kept it from looking.
 type check struct {
 	name string
-	run  func(ctx context.Context, n *Node) (fine string, faults []Finding, err error)
-}
-
-// with is what a check looks at that needs something of the node, and can't be made without it.
-func with[T any](get func(*Node, context.Context) (T, error), run func(context.Context, *Node, T) (string, []Finding,
-	error)) func(context.Context, *Node) (string, []Finding, error) {
-	return func(ctx context.Context, n *Node) (string, []Finding, error) {
-		got, err := get(n, ctx)
-		if err != nil {
-			return "", nil, err
-		}
-		return run(ctx, n, got)
-	}
+	run  func(ctx context.Context, n *asked) (fine string, faults []Finding, err error)
 }
 
 // checks are all checks, in the order in which they are shown.
@@ -145,23 +106,14 @@ func checks() []check {
 	return []check{
 		{"endpoints", checkEndpoints},
 		{"pipe-owner", checkPipeOwner},
-		{"service", with((*Node).services, checkService)},
-		{"account", with((*Node).services, checkAccount)},
-		{"directories", with((*Node).services, checkDirectories)},
-		{"log-file", with((*Node).services, checkLogFile)},
-		{"kubelet-directory", with((*Node).windows, checkKubeletDirectory)},
-		{"iscsi-service", checkISCSIService},
-		{"automatic-mounting", with((*Node).windows, checkAutomaticMounting)},
-		{"san-policy", with((*Node).windows, checkSANPolicy)},
-		{"bitlocker", with((*Node).windows, checkBitLocker)},
-		{"clones", with((*Node).disks, checkClones)},
-		{"protected-volumes", with((*Node).metrics, checkProtectedVolumes)},
-		{"drivers-file", with((*Node).metrics, checkDriversFile)},
-		{"luns", with((*Node).disks, checkLUNs)},
-		{"silent-disks", with((*Node).disks, checkSilentDisks)},
+		{"service", checkService},
+		{"kubelet-directory", checkKubeletDirectory},
+		{"san-policy", checkSANPolicy},
+		{"bitlocker", checkBitLocker},
+		{"protected-volumes", checkProtectedVolumes},
+		{"silent-disks", checkSilentDisks},
 		{"mounted-volumes", checkMountedVolumes},
 		{"smb-mappings", checkMappings},
-		{"mapping-records", with((*Node).metrics, checkMappingRecords)},
 		{"leftovers", checkLeftovers},
 	}
 }
@@ -180,13 +132,12 @@ func Names() []string {
 func Examine(ctx context.Context, n *Node) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	n = n.asked(ctx)
-	all := checks()
+	all, questions := checks(), n.asked(ctx)
 	findings := make([][]Finding, len(all))
 	var made sync.WaitGroup
 	for i, c := range all {
 		made.Go(func() {
-			found, err := inTime(ctx, func() ([]Finding, error) { return c.findings(ctx, n), nil })
+			found, err := inTime(ctx, func() ([]Finding, error) { return c.findings(ctx, questions), nil })
 			if err != nil {
 				found = []Finding{c.unknown(err)}
 			}
@@ -215,36 +166,32 @@ func inTime[T any](ctx context.Context, get func() (T, error)) (got T, err error
 }
 
 // asked is a node of which each question that several checks have is asked once.
-func (n *Node) asked(ctx context.Context) *Node {
-	once := *n
-	if n.Endpoints != nil {
-		get := sync.OnceValue(func() []client.Endpoint { return n.Endpoints(ctx) })
-		once.Endpoints = func(context.Context) []client.Endpoint { return get() }
-	}
-	if n.Services != nil {
-		get := sync.OnceValues(func() ([]Service, error) { return n.Services(ctx) })
-		once.Services = func(context.Context) ([]Service, error) { return get() }
-	}
-	if n.Metrics != nil {
-		get := sync.OnceValues(func() (string, error) { return n.Metrics(ctx) })
-		once.Metrics = func(context.Context) (string, error) { return get() }
-	}
-	once.listed = sync.OnceValues(func() ([]csiproxy.Disk, error) {
-		if n.Daemon.Storage == nil {
-			return nil, n.needsWindows()
-		}
-		return n.Daemon.Storage.ListDisks(ctx, csiproxy.Selector{})
-	})
-	once.mounted = sync.OnceValues(func() (csiproxy.VolumeList, error) {
-		if n.Daemon.Storage == nil {
-			return csiproxy.VolumeList{}, n.needsWindows()
-		}
-		return n.Daemon.Storage.ListVolumes(ctx)
-	})
-	return &once
+type asked struct {
+	*Node
+	services func() ([]Service, error)
+	disks    func() ([]csiproxy.Disk, error)
+	mounts   func() (csiproxy.VolumeList, error)
 }
 
-func (c check) findings(ctx context.Context, n *Node) []Finding {
+func (n *Node) asked(ctx context.Context) *asked {
+	return &asked{n,
+		once(n, n.Services != nil, func() ([]Service, error) { return n.Services(ctx) }),
+		once(n, n.Storage != nil, func() ([]csiproxy.Disk, error) { return n.Storage.ListDisks(ctx, csiproxy.Selector{}) }),
+		once(n, n.Storage != nil, func() (csiproxy.VolumeList, error) { return n.Storage.ListVolumes(ctx) }),
+	}
+}
+
+// once asks once, if the node can be asked.
+func once[T any](n *Node, can bool, ask func() (T, error)) func() (T, error) {
+	return sync.OnceValues(func() (answer T, err error) {
+		if !can {
+			return answer, n.needsWindows()
+		}
+		return ask()
+	})
+}
+
+func (c check) findings(ctx context.Context, n *asked) []Finding {
 	fine, faults, err := c.run(ctx, n)
 	for i := range faults {
 		faults[i].Check = c.name
@@ -266,56 +213,8 @@ func (c check) unknown(err error) Finding {
 	return f
 }
 
-// Problems returns how many findings are problems.
-func Problems(findings []Finding) int {
-	return len(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Verdict != Problem }))
-}
-
-// windows returns the node's Windows, or why there is none.
-func (n *Node) windows(context.Context) (Windows, error) {
-	if n.Windows == nil {
-		return nil, n.needsWindows()
-	}
-	return n.Windows, nil
-}
-
-// services returns the services that run the daemon.
-func (n *Node) services(ctx context.Context) ([]Service, error) {
-	if n.Services == nil {
-		return nil, n.needsWindows()
-	}
-	return n.Services(ctx)
-}
-
 func (n *Node) needsWindows() error {
 	return csiproxy.Errorf(csiproxy.ErrUnimplemented, "this check asks Windows itself, and this system is %s", n.System)
-}
-
-// metrics returns the daemon's metrics.
-func (n *Node) metrics(ctx context.Context) (string, error) {
-	if n.Metrics == nil {
-		return "", n.needsWindows()
-	}
-	page, err := n.Metrics(ctx)
-	if err != nil {
-		return "", fmt.Errorf("read the daemon's metrics: %w", err)
-	}
-	return page, nil
-}
-
-// disks returns all disks.
-func (n *Node) disks(context.Context) ([]csiproxy.Disk, error) { return n.listed() }
-
-// service returns a service of Windows. The daemon is asked only where Windows can't be: it
-// knows no more, and the published one doesn't tell a service that doesn't exist.
-func (n *Node) service(ctx context.Context, name string) (published.Service, error) {
-	switch {
-	case n.Service != nil:
-		return n.Service(ctx, name)
-	case n.Daemon.System != nil:
-		return n.Daemon.System.GetService(ctx, name)
-	}
-	return published.Service{}, n.needsWindows()
 }
 
 func problem(advice, format string, a ...any) Finding {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/client"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
-	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -37,8 +34,6 @@ type fixture struct {
 	endpoints []client.Endpoint
 	owners    map[string]uint32 // of endpoints; 4000 if not here
 	service   []doctor.Service
-	writers   map[string][]string // of directories
-	logFile   error
 }
 
 const (
@@ -67,8 +62,7 @@ func newFixture(t *testing.T) *fixture {
 		owners: map[string]uint32{},
 		service: []doctor.Service{{
 			Name: "csi-proxy", Running: true, State: "running", ProcessID: daemonProcess, Account: "LocalSystem",
-			Privileges: []string{"SeBackupPrivilege", "SeRestorePrivilege"},
-			Program:    `C:\k\csi-proxy.exe`, Log: `C:\log\csi-proxy.log`,
+			Program: `C:\k\csi-proxy.exe`, Log: `C:\log\csi-proxy.log`,
 		}},
 	}
 	f.Node = &doctor.Node{
@@ -80,22 +74,9 @@ func newFixture(t *testing.T) *fixture {
 			}
 			return daemonProcess, `C:\k\csi-proxy.exe`, nil
 		},
-		Build: func(program string) (*debug.BuildInfo, error) {
-			module := "github.com/csi-proxy/csi-proxy"
-			if strings.Contains(program, "old") {
-				module = "github.com/kubernetes-csi/csi-proxy/v2"
-			}
-			return &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Path: module, Version: "v1.2.3"},
-				Settings: []debug.BuildSetting{
-					{Key: "-ldflags", Value: "-X main.version=v1.2.3"}, {Key: "GOOS", Value: "windows"},
-				}}, nil
-		},
 		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
-		Writers:     func(dir string) ([]string, error) { return f.writers[dir], nil },
 		Metrics:     func(context.Context) (string, error) { return protecting("", 0), nil },
-		LogFile:     func(string) error { return f.logFile },
-		Privileges:  []string{"SeRestorePrivilege", "SeBackupPrivilege"},
-		Daemon:      doctor.Operations{Disk: n.Disk, Storage: n.Storage, System: n.System},
+		Storage:     n.Storage,
 		KubeletPath: simtest.Kubelet,
 	}
 	return f
@@ -120,8 +101,7 @@ func (s simulated) VolumeOf(ctx context.Context, directory string) (string, erro
 // name; missing is 1 if it isn't there.
 func protecting(volume string, missing int) string {
 	page := fmt.Sprintf("csi_proxy_inventory_timestamp_seconds{of=\"disks\"} 1\n"+
-		"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} %v\n"+
-		"csi_proxy_foreign_mapping_records 0\n", float64(time.Now().Unix()))
+		"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} %v\n", float64(time.Now().Unix()))
 	if volume != "" {
 		page = fmt.Sprintf("csi_proxy_protected_volume_missing{volume=%q} %d\n", volume, missing) + page
 	}
@@ -133,27 +113,6 @@ func metrics(page string, err error) func(*fixture) {
 	return func(f *fixture) {
 		f.Metrics = func(context.Context) (string, error) { return page, err }
 	}
-}
-
-// driversFile is the metrics of a daemon with a file of drivers.
-func driversFile(state int) func(*fixture) {
-	return metrics(fmt.Sprintf("%s{file=%q} %d\n", admin.DriversFile, `C:\k\drivers.json`, state)+protecting("", 0), nil)
-}
-
-// azure attaches a disk with LUN 1 and a volume as Azure does, with a file if it has a name, and
-// returns its drive.
-func (f *fixture) azure(serial, name string) (letter string) {
-	f.t.Helper()
-	_, _, letter = simtest.Lettered(f.t, f.sim, winsim.DiskSpec{Serial: serial, SCSI: f.onItsOwnBus()})
-	if name != "" {
-		f.must(f.sim.WriteFile(letter+name, nil))
-	}
-	return letter[:2]
-}
-
-// onItsOwnBus is an address with LUN 1 on a bus that has no other disk.
-func (f *fixture) onItsOwnBus() *win.SCSIAddress {
-	return &win.SCSIAddress{PortNumber: uint8(10 + len(f.sim.Disks())), LUN: 1}
 }
 
 func (f *fixture) must(err error) { f.t.Helper(); simtest.Must(f.t, err) }
@@ -174,16 +133,6 @@ func registered(key, value string, number uint32) func(*fixture) {
 
 func sanPolicy(p win.SANPolicy) func(*fixture) {
 	return registered(win.RegistryPartitionManager, win.RegistrySANPolicy, uint32(p))
-}
-
-// cloned is a clone of the volume's disk.
-func cloned(settings winsim.Settings) func(*fixture) {
-	return func(f *fixture) {
-		f.must(f.sim.SetSettings(settings))
-		_, err := f.sim.CloneDisk(1, winsim.DiskSpec{Serial: "clone", ReadOnly: true})
-		f.must(err)
-		f.sim.Settle()
-	}
 }
 
 // withoutLayout is a disk that doesn't tell its partitions.
@@ -214,20 +163,16 @@ func TestFaults(t *testing.T) {
 			eachEndpoint(fs.ErrPermission)},
 		"an older daemon": {"endpoints", warns, "storage v1alpha1", "",
 			func(f *fixture) { f.endpoints[1].Served = false }},
-		"a daemon that hangs": {"endpoints", problem, "disk-v1 doesn't answer: no answer", "",
-			func(f *fixture) { f.endpoints[0].Served, f.endpoints[0].Err = false, errors.New("no answer") }},
-		"a daemon that is drained": {"endpoints", problem, "disk-v1 and 1 more don't answer: it stops", "",
+		"a daemon that hangs": {"endpoints", problem, "no answer at disk-v1: it hangs", "",
+			func(f *fixture) { f.endpoints[0].Served, f.endpoints[0].Err = false, errors.New("it hangs") }},
+		"a daemon that is drained": {"endpoints", problem, "no answer at disk-v1 and 1 more: it stops", "",
 			eachEndpoint(errors.New("it stops"))},
-		"the published daemon has the pipes": {"pipe-owner", problem, `the published CSI Proxy, process 5000 ` +
-			`(C:\etc\csi-proxy-old.exe), serves the endpoints, in the place of the service csi-proxy, process 4000`, "endpoints",
+		"the published daemon has the pipes": {"pipe-owner", problem, `process 5000 ` +
+			`(C:\etc\csi-proxy-old.exe) serves the endpoints, in the place of the service csi-proxy, process 4000`, "endpoints",
 			func(f *fixture) {
 				f.endpoints[1].Served = false
 				f.owners["disk-v1"] = otherProcess
 			}},
-		"the daemon waits for the pipes": {"pipe-owner", problem, `process 4000 (C:\k\csi-proxy.exe) serves only the storage ` +
-			`API, and waits for the published endpoints: the published CSI Proxy, process 5000 ` +
-			`(C:\etc\csi-proxy-old.exe), has disk-v1`, "",
-			func(f *fixture) { f.owners["disk-v1"] = otherProcess }},
 		"another daemon has a pipe": {"pipe-owner", problem, `process 5000 (C:\etc\csi-proxy-old.exe) has disk-v2`, "",
 			func(f *fixture) {
 				f.owners["disk-v2"] = otherProcess
@@ -260,34 +205,6 @@ func TestFaults(t *testing.T) {
 			func(f *fixture) {
 				f.service = append(f.service, doctor.Service{Name: "csiproxy", Running: true, Account: "LocalSystem"})
 			}},
-		"another account": {"account", warns, `runs as .\csi`, "", func(f *fixture) { f.service[0].Account = `.\csi` }},
-		"too few privileges": {"account", problem, "that the daemon needs: SeRestorePrivilege", "",
-			func(f *fixture) { f.service[0].Privileges = []string{"sebackupprivilege"} }},
-		"a program that all users can exchange": {"directories", warns,
-			`the program of the service csi-proxy, C:\k: Everyone`, "",
-			func(f *fixture) { f.writers = map[string][]string{`C:\k`: {"Everyone"}} }},
-		"a log that all users can lead elsewhere": {"directories", warns,
-			`the log of the service csi-proxy, C:\log: Everyone`, "",
-			func(f *fixture) { f.writers = map[string][]string{`C:\log`: {"Everyone"}} }},
-		"a file of drivers elsewhere that all users can exchange": {"directories", warns,
-			`the directory of the file of drivers of the service csi-proxy, C:\data: Everyone`, "",
-			func(f *fixture) {
-				f.service[0].Drivers = `C:\data\drivers.json`
-				f.writers = map[string][]string{`C:\data`: {"Everyone"}}
-			}},
-		"a file of drivers that all users can change": {"directories", warns,
-			`the file of drivers of the service csi-proxy, C:\k\drivers.json: Everyone`, "",
-			func(f *fixture) {
-				f.service[0].Drivers = `C:\k\drivers.json`
-				f.writers = map[string][]string{`C:\k\drivers.json`: {"Everyone"}}
-			}},
-		"a file of drivers as the daemon has read it": {"", "", "", "", driversFile(admin.DriversFileAsRead)},
-		"a file of drivers that has changed": {"drivers-file", warns, `C:\k\drivers.json has changed since`, "",
-			driversFile(admin.DriversFileChanged)},
-		"a file of drivers that is gone": {"drivers-file", problem, `C:\k\drivers.json is missing or wrong`, "",
-			driversFile(admin.DriversFileWrong)},
-		"no log file": {"log-file", problem, "no log file, and its lines are lost: file does not exist", "",
-			func(f *fixture) { f.logFile = fs.ErrNotExist }},
 		"no kubelet directory": {"kubelet-directory", problem, `there is no C:\var\lib\other`, "",
 			func(f *fixture) { f.KubeletPath = `C:\var\lib\other` }},
 		"the kubelet directory is a link": {"kubelet-directory", warns, `C:\kubelet is a link`, "",
@@ -314,19 +231,9 @@ func TestFaults(t *testing.T) {
 				f.must(f.sim.MkdirAll(`C:\data\kubelet`))
 				f.KubeletPath = `C:\data\kubelet\`
 			}},
-		"MSiSCSI disabled": {"iscsi-service", warns, "is disabled", "",
-			func(f *fixture) {
-				f.must(f.sim.Services().Remove(services.ISCSIInitiator))
-				f.must(f.sim.Services().Add(services.Spec{Name: services.ISCSIInitiator, StartType: win.ServiceDisabled}))
-			}},
-		"no MSiSCSI": {"iscsi-service", warns, "there is no service MSiSCSI", "",
-			func(f *fixture) { f.must(f.sim.Services().Remove(services.ISCSIInitiator)) }},
-		"automatic mounting off": {"automatic-mounting", warns, "automatic mounting is off", "",
-			func(f *fixture) { f.must(f.sim.SetSettings(winsim.Settings{NoAutomount: true})) }},
 		"SAN policy OfflineAll":      {"san-policy", warns, "OfflineAll", "", sanPolicy(win.SANOfflineAll)},
 		"SAN policy OfflineInternal": {"san-policy", warns, "OfflineInternal", "", sanPolicy(win.SANOfflineInternal)},
 		"SAN policy OfflineShared":   {"", "", "", "", sanPolicy(win.SANOfflineShared)},
-		"a SAN policy of the future": {"san-policy", unknown, "9", "", sanPolicy(9)},
 		"BitLocker has locked a volume": {"bitlocker", problem, "locked the volume", "",
 			func(f *fixture) {
 				volume, _ := simtest.Volume(f.t, f.sim)
@@ -334,48 +241,20 @@ func TestFaults(t *testing.T) {
 			}},
 		"BitLocker's policy denies writing": {"bitlocker", problem, "read-only", "",
 			registered(win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess, 1)},
-		"a clone":                          {"clones", problem, "have the same id", "", cloned(winsim.Settings{})},
 		"a protected volume that is there": {"", "", "", "", metrics(protecting("D:", 0), nil)},
 		"a protected drive letter that no volume has": {"protected-volumes", warns, "names X:, ", "",
 			metrics(protecting("X:", 1), nil)},
 		"a protected volume that isn't there": {"protected-volumes", warns, `names \\?\Volume{1}\, `, "",
 			metrics(protecting(`\\?\Volume{1}\`, 1), nil)},
 		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't answer that", "",
-			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+"csi_proxy_foreign_mapping_records 0\n"+
+			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+
 				"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} 1.7e+09\n", nil)},
-		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "mapping-records drivers-file",
+		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "",
 			metrics("", errors.New("no daemon answers"))},
-		"two disks with one LUN": {"luns", warns, "have the same LUN, 1: ", "",
-			func(f *fixture) {
-				f.azure("data-1", "")
-				f.azure("data-2", "")
-			}},
-		"two disks with one LUN where no driver looks at that": {"", "", "", "",
-			func(f *fixture) {
-				for _, serial := range []string{"one", "two"} {
-					simtest.Attach(f.t, f.sim, winsim.DiskSpec{Serial: serial, VendorID: "VMware", SCSI: f.onItsOwnBus()})
-				}
-			}},
-		"Azure's temporary disk": {"luns", warns, "is Azure's temporary disk, at ", "",
-			func(f *fixture) { f.azure("temporary", "DATALOSS_WARNING_README.txt") }},
-		"Azure's temporary disk that is protected, and a data disk with its LUN": {"", "", "", "",
-			func(f *fixture) {
-				letter := f.azure("temporary", "DATALOSS_WARNING_README.txt")
-				f.azure("data", "")
-				n, err := nodeops.New(f.sim, nodeops.Options{ProtectedVolumes: []string{letter}})
-				f.must(err)
-				f.Daemon.Disk = n.Disk
-			}},
-		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes clones", withoutLayout},
-		"a disk of which it isn't known whether it is a clone": {"clones", unknown, "can't be read",
-			"mounted-volumes silent-disks", withoutLayout},
+		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes", withoutLayout},
 		"the server of a mapping is gone": {"smb-mappings", problem,
 			`the share \\filer\data, at C:\var\lib\kubelet\share: `, "",
 			func(f *fixture) { f.must(f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true})) }},
-		"files of others among the records of mappings": {"mapping-records", warns, "no records of mappings: 2", "",
-			metrics(strings.Replace(protecting("", 0), "records 0", "records 2", 1), nil)},
-		"records of mappings that can't be read": {"mapping-records", unknown, "can't read the records", "",
-			metrics(strings.Replace(protecting("", 0), "csi_proxy_foreign_mapping_records 0\n", "", 1), nil)},
 		"a volume that needs a repair": {"mounted-volumes", problem, `the volume at C:\var\lib\kubelet\plugins\volume: `, "",
 			func(f *fixture) { f.must(f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true)) }},
 		"a link to nothing": {"leftovers", warns,
@@ -444,10 +323,10 @@ func TestNothingToAsk(t *testing.T) {
 func TestWithoutDaemon(t *testing.T) {
 	for _, kind := range []error{csiproxy.ErrUnavailable, csiproxy.ErrUnimplemented, csiproxy.ErrPermissionDenied} {
 		f := newFixture(t)
-		f.Daemon = doctor.Operations{Storage: refusing{f.Daemon.Storage, kind}, System: f.Daemon.System}
+		f.Storage = refusing{f.Storage, kind}
 		for _, got := range doctor.Examine(t.Context(), f.Node) {
 			switch got.Check {
-			case "clones", "luns", "silent-disks":
+			case "silent-disks":
 				if got.Verdict != doctor.Unknown || !strings.Contains(got.Text, "refused") {
 					t.Errorf("%v: %+v", kind, got)
 				}

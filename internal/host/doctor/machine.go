@@ -7,18 +7,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
-	"github.com/csi-proxy/csi-proxy/published"
 )
 
 // checkKubeletDirectory looks whether the kubelet directory is there, is no link and lies
 // on NTFS.
-func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []Finding, error) {
+func checkKubeletDirectory(ctx context.Context, n *asked) (string, []Finding, error) {
+	w := n.Windows
+	if w == nil {
+		return "", nil, n.needsWindows()
+	}
 	path := strings.TrimRight(n.KubeletPath, `\`)
 	var faults []Finding
 	for i := range len(path) + 1 {
@@ -60,144 +67,37 @@ func checkKubeletDirectory(ctx context.Context, n *Node, w Windows) (string, []F
 	return fmt.Sprintf("%s is a directory on %s", path, info.FileSystem), faults, nil
 }
 
-// checkDirectories looks whether others than administrators can exchange a service's program or its file
-// of drivers, or lead its log elsewhere.
-func checkDirectories(_ context.Context, n *Node, services []Service) (string, []Finding, error) {
-	if n.Writers == nil {
-		return "", nil, n.needsWindows()
+// number returns a value of the registry; 0 if it isn't set.
+func number(ctx context.Context, n *asked, key, value string) (uint32, error) {
+	if n.Windows == nil {
+		return 0, n.needsWindows()
 	}
-	var faults []Finding
-	check := func(contents, dir string) error {
-		if dir == "" {
-			return nil
-		}
-		names, err := n.Writers(dir)
-		if len(names) > 0 {
-			faults = append(faults, warning(winservice.WritableAdvice(dir), "%s",
-				winservice.WritableText(contents, dir, names)))
-		}
-		return err
+	number, err := n.Windows.RegistryNumber(ctx, key, value)
+	if err != nil && !errors.Is(err, winerr.ErrorFileNotFound) {
+		return 0, fmt.Errorf(`read HKLM\%s\%s: %w`, key, value, err)
 	}
-	var errs []error
-	for _, s := range services {
-		errs = append(errs, check("the program of the service "+s.Name, directoryOf(s.Program)),
-			check("the log of the service "+s.Name, directoryOf(s.Log)))
-		if directoryOf(s.Drivers) != directoryOf(s.Program) {
-			errs = append(errs, check("the file of drivers of the service "+s.Name, directoryOf(s.Drivers)))
-		}
-		if s.Drivers == "" {
-			continue
-		}
-		names, err := n.Writers(s.Drivers)
-		if len(names) > 0 {
-			faults = append(faults, warning(fmt.Sprintf(`icacls "%s" /setowner *S-1-5-32-544, then icacls "%[1]s" /reset`, s.Drivers),
-				"others than administrators can write to the file of drivers of the service %s, %s: %s", s.Name, s.Drivers,
-				strings.Join(names, ", ")))
-		}
-		errs = append(errs, err)
-	}
-	return "only administrators can write to the service's program, log and file of drivers", faults,
-		errors.Join(errs...)
-}
-
-// checkLogFile looks whether a daemon that runs has its log file. It starts without it.
-func checkLogFile(_ context.Context, n *Node, services []Service) (string, []Finding, error) {
-	if n.LogFile == nil {
-		return "", nil, n.needsWindows()
-	}
-	fine := "no service that runs has a log file"
-	var faults []Finding
-	for _, s := range services {
-		if !s.Running || s.Log == "" {
-			continue
-		}
-		fine = "the log is in " + s.Log
-		if err := n.LogFile(s.Log); err != nil {
-			faults = append(faults, problem("make the place of the log file one that LocalSystem can write to, or give the "+
-				"service another -log_file; the daemon makes the file as soon as it can",
-				"the service %s has no log file, and its lines are lost: %v", s.Name, err))
-		}
-	}
-	return fine, faults, nil
-}
-
-// iscsiService is the service of the iSCSI initiator.
-const iscsiService = "MSiSCSI"
-
-// checkISCSIService looks whether the iSCSI initiator can be used.
-func checkISCSIService(ctx context.Context, n *Node) (string, []Finding, error) {
-	s, err := n.service(ctx, iscsiService)
-	switch {
-	case errors.Is(err, csiproxy.ErrNotFound):
-		return "", []Finding{warning("install the iSCSI initiator, if a driver on this node uses iSCSI",
-			"there is no service %s", iscsiService)}, nil
-	case err != nil:
-		return "", nil, err
-	case s.StartType == published.StartTypeDisabled:
-		return "", []Finding{warning("if a driver on this node uses iSCSI: sc.exe config MSiSCSI start= auto, then "+
-			"csi-proxyctl system service start MSiSCSI",
-			"the service %s is disabled: no iSCSI target can be used", iscsiService)}, nil
-	case s.Status != published.ServiceRunning:
-		return fmt.Sprintf("the service %s is stopped, and can be started", iscsiService), nil, nil
-	}
-	return fmt.Sprintf("the service %s is running", iscsiService), nil, nil
-}
-
-// number returns a value of the registry; set is false if there is none.
-func number(ctx context.Context, w Windows, key, value string) (number uint32, set bool, err error) {
-	number, err = w.RegistryNumber(ctx, key, value)
-	if errors.Is(err, winerr.ErrorFileNotFound) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf(`read HKLM\%s\%s: %w`, key, value, err)
-	}
-	return number, true, nil
-}
-
-// checkAutomaticMounting looks whether Windows mounts volumes that it sees for the first
-// time.
-func checkAutomaticMounting(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
-	off, _, err := number(ctx, w, win.RegistryMountManager, win.RegistryNoAutoMount)
-	if err != nil {
-		return "", nil, err
-	}
-	if off != 0 {
-		return "", []Finding{warning("mountvol /E",
-			"automatic mounting is off, so a new volume stays offline until somebody brings it online. "+
-				"CSI Proxy does; other tools may not")}, nil
-	}
-	return "automatic mounting is on", nil, nil
+	return number, nil
 }
 
 // checkSANPolicy looks which disks come online when they arrive.
-func checkSANPolicy(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
-	policy, set, err := number(ctx, w, win.RegistryPartitionManager, win.RegistrySANPolicy)
+func checkSANPolicy(ctx context.Context, n *asked) (string, []Finding, error) {
+	policy, err := number(ctx, n, win.RegistryPartitionManager, win.RegistrySANPolicy)
 	if err != nil {
 		return "", nil, err
 	}
-	const advice = `if a driver doesn't bring its disks online itself: diskpart, then "san policy=OnlineAll" on a node whose disks no other node uses, else "san policy=OfflineShared"`
-	switch p := win.SANPolicy(policy); {
-	case !set:
-		return "the SAN policy isn't set: it is that of this edition of Windows", nil, nil
-	case p == win.SANOnlineAll:
-		return "the SAN policy is OnlineAll: all disks come online when they arrive", nil, nil
-	case p == win.SANOfflineShared:
-		return "the SAN policy is OfflineShared, as on a new Windows Server: disks on a shared bus, such as iSCSI, " +
-			"arrive offline, and the driver brings them online", nil, nil
-	case p == win.SANOfflineAll:
-		return "", []Finding{warning(advice, "the SAN policy is OfflineAll: all disks arrive offline")}, nil
-	case p == win.SANOfflineInternal:
-		return "", []Finding{warning(advice,
-			"the SAN policy is OfflineInternal: disks on a bus that isn't shared arrive offline")}, nil
+	offline := map[win.SANPolicy]string{win.SANOfflineAll: "OfflineAll: all disks",
+		win.SANOfflineInternal: "OfflineInternal: disks on a bus that isn't shared"}[win.SANPolicy(policy)]
+	if offline == "" {
+		return "the SAN policy is OnlineAll, OfflineShared or the default", nil, nil
 	}
-	return "", nil, fmt.Errorf("the SAN policy is %d, which isn't known", policy)
+	return "", []Finding{warning(`if a driver doesn't bring its disks online itself: diskpart, then "san policy=OnlineAll" on a `+
+		`node whose disks no other node uses, else "san policy=OfflineShared"`, "the SAN policy is %s arrive offline", offline)}, nil
 }
 
 // checkBitLocker looks for volumes that BitLocker keeps from being used.
-func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding, error) {
+func checkBitLocker(ctx context.Context, n *asked) (string, []Finding, error) {
 	var faults []Finding
-	deny, _, err := number(ctx, w, win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess)
+	deny, err := number(ctx, n, win.RegistryBitLockerPolicy, win.RegistryDenyWriteAccess)
 	if err != nil {
 		return "", nil, err
 	}
@@ -205,12 +105,12 @@ func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding,
 		faults = append(faults, problem(`exempt this node from the group policy "Deny write access to fixed drives not protected by BitLocker"`,
 			"a group policy makes volumes read-only if BitLocker doesn't protect them, so those that CSI Proxy formats, too"))
 	}
-	names, err := w.FindVolumes(ctx)
+	names, err := n.Windows.FindVolumes(ctx)
 	if err != nil {
 		return "", faults, fmt.Errorf("list volumes: %w", err)
 	}
 	for _, name := range names {
-		if _, err := w.VolumeInformation(ctx, name); errors.Is(err, winerr.FVELockedVolume) {
+		if _, err := n.Windows.VolumeInformation(ctx, name); errors.Is(err, winerr.FVELockedVolume) {
 			faults = append(faults, problem("manage-bde -unlock, and -autounlock -enable so that it stays so after a restart",
 				"BitLocker has locked the volume %s", name))
 		}
@@ -218,36 +118,12 @@ func checkBitLocker(ctx context.Context, _ *Node, w Windows) (string, []Finding,
 	return fmt.Sprintf("BitLocker has locked no volume (volumes: %d)", len(names)), faults, nil
 }
 
-// checkClones looks for disks with the ids of another one, of which Windows keeps one
-// offline.
-func checkClones(ctx context.Context, n *Node, disks []csiproxy.Disk) (string, []Finding, error) {
-	var faults []Finding
-	const advice = "Windows gives a clone new ids when it goes online and is writable; if it stays offline, detach " +
-		"one of them"
-	seen := map[string]csiproxy.Disk{}
-	var unread error
-	for _, disk := range disks {
-		if disk.Error != "" && disk.Style == "" {
-			unread = csiproxy.Errorf(csiproxy.ErrUnavailable, "the id of %s can't be read: %s", disk, disk.Error)
-		}
-		if disk.DiskID == "" || disk.Style == csiproxy.PartitionStyleRAW {
-			continue
-		}
-		id := strings.ToLower(disk.DiskID)
-		first, ok := seen[id]
-		if !ok {
-			seen[id] = disk
-			continue
-		}
-		faults = append(faults, problem(advice,
-			"%s and %s have the same id, %s: one is a copy of the other, and Windows can't have both online", first, disk,
-			disk.DiskID))
-	}
-	return fmt.Sprintf("no two disks have the same id (disks: %d)", len(disks)), faults, unread
-}
-
 // checkSilentDisks looks for disks that don't answer, or answer with errors.
-func checkSilentDisks(_ context.Context, _ *Node, disks []csiproxy.Disk) (string, []Finding, error) {
+func checkSilentDisks(_ context.Context, n *asked) (string, []Finding, error) {
+	disks, err := n.disks()
+	if err != nil {
+		return "", nil, err
+	}
 	var faults []Finding
 	for _, disk := range disks {
 		if disk.Error != "" {
@@ -258,4 +134,59 @@ func checkSilentDisks(_ context.Context, _ *Node, disks []csiproxy.Disk) (string
 		}
 	}
 	return fmt.Sprintf("all disks with a known number answer (disks: %d)", len(disks)), faults, nil
+}
+
+// knownFor is how old what the daemon knows of the protected volumes may be: it looks at them
+// when its metrics are read, at most every 30 seconds.
+const knownFor = time.Minute
+
+// checkProtectedVolumes looks for a -protected-volume that isn't there. The daemon is asked,
+// by its metrics: a container's flags stand in no service.
+func checkProtectedVolumes(ctx context.Context, n *asked) (string, []Finding, error) {
+	if n.Metrics == nil {
+		return "", nil, n.needsWindows()
+	}
+	metrics, err := n.Metrics(ctx)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the daemon's metrics: %w", err)
+	}
+	var faults []Finding
+	known, volumes := 0.0, 0
+	for line := range strings.Lines(metrics) {
+		name, label, value, ok := metric(line)
+		switch {
+		case !ok:
+		case name == admin.InventoryTimestamp && label == admin.OfVolumes:
+			known = value
+		case name == admin.MissingVolume:
+			volumes++
+			if value != 0 {
+				faults = append(faults, warning("look up the drive letter or the id with mountvol, and start the daemon with that, in "+
+					"the Helm chart protectedVolumes. If the volume's disk isn't attached yet, or this kind of machine has "+
+					"none, do nothing; docs/drivers.md#lun-0 has more",
+					"-protected-volume names %s, and no disk has that: until it comes, only data disks of Azure are partitioned and "+
+						"formatted", quote.Text(label)))
+			}
+		}
+	}
+	if time.Since(time.UnixMilli(int64(known*1000))) > knownFor {
+		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
+			"the daemon doesn't know whether the volumes of -protected-volume are there: Windows doesn't answer that, or it is older "+
+				"than this csi-proxyctl; its log has more")
+	}
+	return fmt.Sprintf("all volumes of -protected-volume are there: %d", volumes), faults, nil
+}
+
+// aMetric is a line of metrics with one label.
+var aMetric = regexp.MustCompile(`^(\w+)\{\w+=("(?:[^"\\]|\\.)*")\} (\S+)`)
+
+// metric reads a line of metrics that has one label.
+func metric(line string) (name, label string, value float64, ok bool) {
+	parts := aMetric.FindStringSubmatch(line)
+	if parts == nil {
+		return "", "", 0, false
+	}
+	label, labelErr := strconv.Unquote(parts[2])
+	value, valueErr := strconv.ParseFloat(parts[3], 64)
+	return parts[1], label, value, labelErr == nil && valueErr == nil
 }

@@ -7,10 +7,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 )
 
 // mostMounts is how many mounts a check names; the last finding says how many more there
@@ -20,8 +18,8 @@ const mostMounts = 20
 // faultsOfMounts returns the faults of mounts, cut to mostMounts, or what is fine in words
 // of how many there are. A mount without a fault has no verdict. A list that isn't complete is
 // an error beside them.
-func faultsOfMounts(n *Node, fine string, fault func(csiproxy.Mount) Finding) (string, []Finding, error) {
-	list, err := n.mounted()
+func faultsOfMounts(n *asked, fine string, fault func(csiproxy.Mount) Finding) (string, []Finding, error) {
+	list, err := n.mounts()
 	if err != nil {
 		return "", nil, err
 	}
@@ -43,7 +41,7 @@ func faultsOfMounts(n *Node, fine string, fault func(csiproxy.Mount) Finding) (s
 }
 
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
-func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) {
+func checkMountedVolumes(_ context.Context, n *asked) (string, []Finding, error) {
 	return faultsOfMounts(n, "no mounted volume has a fault (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason != "" || !m.Volume.Abnormal() || m.Volume.Share != "" {
 			return Finding{}
@@ -58,7 +56,7 @@ func checkMountedVolumes(_ context.Context, n *Node) (string, []Finding, error) 
 }
 
 // checkMappings looks for shares that are mapped and linked, and can't be used.
-func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
+func checkMappings(_ context.Context, n *asked) (string, []Finding, error) {
 	known := map[string]bool{}
 	return faultsOfMounts(n, "no linked share has a fault (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if !m.Volume.Abnormal() || m.Volume.Share == "" || known[m.Volume.Share] {
@@ -71,27 +69,8 @@ func checkMappings(_ context.Context, n *Node) (string, []Finding, error) {
 	})
 }
 
-// checkMappingRecords looks for what is no record among the records of mappings.
-func checkMappingRecords(_ context.Context, _ *Node, metrics string) (string, []Finding, error) {
-	for line := range strings.Lines(metrics) {
-		text, ok := strings.CutPrefix(line, admin.ForeignRecords+" ")
-		if !ok {
-			continue
-		}
-		if text = strings.TrimSpace(text); text == "0" {
-			return "all records of mappings can be read", nil, nil
-		}
-		return "", []Finding{warning("the daemon's log names them. If nobody else needs them, remove them: CSI Proxy passes them "+
-			"over and never removes them. If one was a damaged record, the mapping stays after the last volume on its share, and "+
-			"csi-proxyctl storage clean-up doesn't remove it: Remove-SmbGlobalMapping does",
-			`files in C:\Windows\csi-proxy-mappings that are no records of mappings: %s`, text)}, nil
-	}
-	return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "the daemon can't read the records of mappings, or is older than "+
-		"this csi-proxyctl; its log has more")
-}
-
 // checkLeftovers looks for what nobody needs any more.
-func checkLeftovers(_ context.Context, n *Node) (string, []Finding, error) {
+func checkLeftovers(_ context.Context, n *asked) (string, []Finding, error) {
 	return faultsOfMounts(n, "nothing is a leftover (mounts and links: %d)", func(m csiproxy.Mount) Finding {
 		if m.LeftoverReason == "" && m.ForgottenPod != "" {
 			return warning("if neither kubelet nor the API server has that pod any more, run csi-proxyctl storage unpublish "+m.Path,

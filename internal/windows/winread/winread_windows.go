@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"unicode/utf16"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
@@ -19,9 +18,6 @@ import (
 
 // Windows is this node's. What its methods return is described in package win.
 type Windows struct{}
-
-// growAttempts is how often a call is made whose answer is longer than the buffer.
-const growAttempts = 5
 
 // errno makes an error number of Windows one of package win.
 func errno(err error) error {
@@ -96,40 +92,6 @@ func (Windows) VolumeInformation(_ context.Context, volume string) (win.VolumeIn
 		FileSystem: windows.UTF16ToString(fileSystem[:]), Label: windows.UTF16ToString(label[:]), Serial: serial,
 		Flags: win.FileSystemFlags(flags),
 	}, errno(err)
-}
-
-// DiskFreeSpace returns the size of a volume, and what is free.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getdiskfreespaceexw
-func (Windows) DiskFreeSpace(_ context.Context, volume string) (space win.DiskSpace, _ error) {
-	root, err := windows.UTF16PtrFromString(directoryPath(volume))
-	if err != nil {
-		return space, err
-	}
-	err = windows.GetDiskFreeSpaceEx(root, &space.Available, &space.Total, &space.Free)
-	return space, errno(err)
-}
-
-// VolumePathNames returns where a volume is mounted.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumepathnamesforvolumenamew
-func (Windows) VolumePathNames(_ context.Context, volume string) ([]string, error) {
-	name, err := windows.UTF16PtrFromString(directoryPath(volume))
-	if err != nil {
-		return nil, err
-	}
-	needed := uint32(windows.MAX_PATH + 1)
-	for range growAttempts {
-		names := make([]uint16, needed)
-		err = windows.GetVolumePathNamesForVolumeName(name, &names[0], uint32(len(names)), &needed)
-		if err == nil {
-			return strings.FieldsFunc(string(utf16.Decode(names)), func(r rune) bool { return r == 0 }), nil
-		}
-		if err != windows.ERROR_MORE_DATA {
-			break
-		}
-	}
-	return nil, errno(err)
 }
 
 // FileAttributes returns the attributes of a file, a directory, or a link itself.

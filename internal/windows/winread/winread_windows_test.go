@@ -5,7 +5,6 @@ package winread
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,17 +19,6 @@ func TestVolumes(t *testing.T) {
 	if err != nil || len(names) == 0 {
 		t.Fatalf("volumes %q, %v", names, err)
 	}
-	found := false
-	for _, name := range names {
-		paths, err := w.VolumePathNames(t.Context(), name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		found = found || slices.Contains(paths, `C:\`)
-	}
-	if !found {
-		t.Errorf(`none of %q is mounted at C:\`, names)
-	}
 	root, err := w.VolumeOf(t.Context(), t.TempDir())
 	if err != nil || !strings.HasSuffix(root, `\`) {
 		t.Errorf("root %q, %v", root, err)
@@ -38,9 +26,6 @@ func TestVolumes(t *testing.T) {
 	for _, volume := range []string{`C:`, root} {
 		if info, err := w.VolumeInformation(t.Context(), volume); err != nil || info.FileSystem == "" {
 			t.Errorf("%s: %+v, %v", volume, info, err)
-		}
-		if space, err := w.DiskFreeSpace(t.Context(), volume); err != nil || space.Total == 0 || space.Free > space.Total {
-			t.Errorf("%s: %+v, %v", volume, space, err)
 		}
 	}
 	if info, err := w.VolumeInformation(t.Context(), `\\?\Volume{00000000-0000-0000-0000-000000000000}\`); err == nil {
