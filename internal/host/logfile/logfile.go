@@ -1,29 +1,24 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logfile writes a log to a file and rotates it. The current file always has
-// the same name, since log collectors know only that name.
+// Package logfile writes a log to a file and bounds its size. The current file always has the same
+// name, since log collectors know only that name. A file that is full is renamed NAME.1, in place
+// of the previous one, and the log continues in a new file. If somebody else renames or removes the
+// file, the log notices within a second and makes a new one. Nothing is buffered, so a crash loses
+// no line.
 //
-// When the file would exceed its limit, it is renamed name.1, the previous name.1
-// becomes name.2, and so on up to a number of old files. The log continues in a new
-// file. If somebody else renames or removes the file, the log notices within a second
-// and makes a new one. Nothing is buffered, so a crash loses no line.
-//
-// A log must not end the program that writes it. Lines that can't be written, on a
-// full disk for example, are lost. When writing works again, the log first gets a
-// line that says how many writes were lost and why. That is so from the start: a file that
-// can't be opened yet is opened by a later write.
+// A log must not end the program that writes it. A write that fails loses its lines, and the next
+// write opens the file again. That is so from the start: a file that can't be opened yet, on a full
+// disk for example, is opened by a later write.
 package logfile
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -39,8 +34,6 @@ type Config struct {
 	// MaxBytes limits the size of the file; 0 means no limit. A single write that is
 	// larger gets a file of its own.
 	MaxBytes int64
-	// OldFiles is how many old files are kept, at least 1.
-	OldFiles int
 	// CrashOutput also sends what the Go runtime prints when it ends the program,
 	// such as the trace of a panic, to the log. A service has no other output for
 	// it. At most one log of a process may set it.
@@ -48,131 +41,79 @@ type Config struct {
 	// Header returns the lines, with their ends, that each file begins with. They come with
 	// the first line of the log. Default: none.
 	Header func() []byte
-	// Report returns the line, with its end, that says after a problem since when there was
-	// one, how many writes were lost, and what the first cause was. Default: plain text.
-	Report func(since time.Time, lost int, err error) []byte
 }
 
 // File is a log file. Its methods may be called concurrently.
 type File struct {
 	config Config
 
-	mu       sync.Mutex // guards the fields below
-	file     *os.File   // nil if closed, or not yet opened again
-	size     int64      // of file
-	rotateAt int64      // the size above which the file is rotated
-	checked  time.Time  // when file was last known to have its name
-	torn     bool       // the file ends with a part of a line
-	trouble  trouble    // not yet reported in the log
-	lost     int        // writes, since the log was opened
-	closed   bool
-}
-
-// trouble is what has failed since the log last reported it.
-type trouble struct {
-	err   error // the first cause
-	since time.Time
-	lost  int // writes
+	mu      sync.Mutex  // guards the fields below
+	file    *os.File    // nil if it isn't open
+	opened  fs.FileInfo // of file
+	size    int64       // of file
+	checked time.Time   // when file was last known to have its name
+	err     error       // of opening the file, or of the last write
 }
 
 // Open opens the log, and makes its file and directory if they are missing. It appends
 // to an existing file. Only a wrong Config is an error: if the file can't be opened, Err
 // says why, and each write tries again.
 func Open(config Config) (*File, error) {
-	switch {
-	case config.Name == "":
-		return nil, errors.New("open log file: it has no name")
-	case config.MaxBytes < 0:
-		return nil, fmt.Errorf("open log file %s: the size limit %d is negative", config.Name, config.MaxBytes)
-	case config.OldFiles < 1:
-		return nil, fmt.Errorf("open log file %s: the number of old files to keep is %d, must be at least 1", config.Name,
-			config.OldFiles)
-	}
-	if config.Report == nil {
-		config.Report = plainReport
+	if config.Name == "" || config.MaxBytes < 0 {
+		return nil, fmt.Errorf("open log file %q: it needs a name, and a size limit of at least 0 (it is %d)", config.Name,
+			config.MaxBytes)
 	}
 	f := &File{config: config}
-	f.blame(f.open())
+	f.err = f.open()
 	return f, nil
 }
 
-// Check returns nil if a log file is there. It changes nothing.
-func Check(name string) error {
-	info, err := os.Stat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s isn't a regular file", name)
-	}
-	return err
-}
-
-// Err returns the first cause of the problem that the log has; nil if there is none.
+// Err returns why the log can't be written; nil if the last write succeeded.
 func (f *File) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.trouble.err
-}
-
-// Lost returns how many writes were lost since the log was opened.
-func (f *File) Lost() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lost
+	return f.err
 }
 
 // Write appends p, which consists of whole lines, to the log. After an error p is lost,
-// wholly or in part; later writes may succeed. After Close the error is fs.ErrClosed.
-func (f *File) Write(p []byte) (int, error) {
+// wholly or in part; later writes may succeed.
+func (f *File) Write(p []byte) (n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return 0, fmt.Errorf("write log file %s: %w", f.config.Name, fs.ErrClosed)
-	}
-	n, err := f.write(p)
-	if err != nil {
-		f.blame(err)
-		f.trouble.lost++
-		f.lost++
-	}
-	return n, err
+	n, f.err = f.write(p)
+	return n, f.err
 }
 
-// Close closes the file. Closing again does nothing.
+// Close closes the file. A later write opens it again.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed = true
 	return f.release()
 }
 
 func (f *File) write(p []byte) (int, error) {
-	if f.file != nil && (f.full(p) || time.Since(f.checked) >= checkInterval) {
-		f.check()
+	var err error
+	if f.full(p) || time.Since(f.checked) >= checkInterval {
+		err = f.check()
 	}
-	if f.file != nil && f.full(p) {
-		f.rotate()
+	if err == nil && f.full(p) {
+		err = f.rotate()
 	}
-	if f.file == nil {
-		if err := f.open(); err != nil {
-			return 0, err
-		}
+	if err == nil && f.file == nil {
+		err = f.open()
 	}
-	if f.size == 0 && f.config.Header != nil {
-		if _, err := f.append(f.config.Header()); err != nil {
-			return 0, err
-		}
+	if err == nil && f.size == 0 && f.config.Header != nil {
+		_, err = f.append(f.config.Header())
 	}
-	if f.trouble.err != nil {
-		if _, err := f.append(f.confession()); err != nil {
-			return 0, err
-		}
-		f.trouble = trouble{}
+	if err != nil {
+		return 0, err
 	}
 	return f.append(p)
 }
 
 // full reports whether the file has no room for p.
 func (f *File) full(p []byte) bool {
-	return f.config.MaxBytes > 0 && f.size > 0 && f.size+int64(len(p)) > f.rotateAt
+	return f.file != nil && f.config.MaxBytes > 0 && f.size > 0 && f.size+int64(len(p)) > f.config.MaxBytes
 }
 
 // append writes p to the open file. After an error it closes the file, so that the next
@@ -180,12 +121,10 @@ func (f *File) full(p []byte) bool {
 func (f *File) append(p []byte) (int, error) {
 	n, err := f.file.Write(p)
 	f.size += int64(n)
-	if err == nil {
-		f.torn = false
-		return n, nil
+	if err != nil {
+		err = errors.Join(fmt.Errorf("write log file: %w", err), f.release())
 	}
-	f.torn = f.torn || n > 0
-	return n, errors.Join(fmt.Errorf("write log file: %w", err), f.release())
+	return n, err
 }
 
 // open opens the file of the log's name.
@@ -198,20 +137,16 @@ func (f *File) open() error {
 		return fmt.Errorf("open log file: %w", err)
 	}
 	info, err := file.Stat()
-	switch {
-	case err != nil:
-		err = fmt.Errorf("open log file: %w", err)
-	case !info.Mode().IsRegular(): // a device must not be renamed
-		err = fmt.Errorf("open log file: %s isn't a regular file", f.config.Name)
-	case f.config.CrashOutput:
-		if err = debug.SetCrashOutput(file, debug.CrashOptions{}); err != nil {
-			err = fmt.Errorf("send crash output to log file: %w", err)
-		}
+	if err == nil && !info.Mode().IsRegular() { // a device must not be renamed
+		err = fmt.Errorf("%s isn't a regular file", f.config.Name)
+	}
+	if err == nil && f.config.CrashOutput {
+		err = debug.SetCrashOutput(file, debug.CrashOptions{})
 	}
 	if err != nil {
-		return errors.Join(err, file.Close())
+		return errors.Join(fmt.Errorf("open log file: %w", err), file.Close())
 	}
-	f.file, f.size, f.rotateAt, f.checked = file, info.Size(), f.config.MaxBytes, time.Now()
+	f.file, f.opened, f.size, f.checked = file, info, info.Size(), time.Now()
 	return nil
 }
 
@@ -231,97 +166,27 @@ func (f *File) release() error {
 }
 
 // check closes the file if it no longer has the log's name.
-func (f *File) check() {
-	info, err := f.file.Stat()
-	if err == nil {
-		var named fs.FileInfo
-		if named, err = os.Stat(f.config.Name); err == nil && os.SameFile(named, info) {
-			f.size, f.checked = info.Size(), time.Now() // somebody may have emptied it
-			return
+func (f *File) check() error {
+	if named, err := os.Stat(f.config.Name); f.file != nil && err == nil && os.SameFile(named, f.opened) {
+		f.size, f.checked = named.Size(), time.Now() // somebody may have emptied it
+		return nil
+	}
+	// Opening the file again finds any problem. On Windows, a removed file may keep its name, unusable,
+	// until nobody has it open.
+	return f.release()
+}
+
+// rotate makes the file the old one, and closes it. A reader that doesn't share deletion keeps
+// Windows from renaming the file, or the old one in its way. Then the file grows on, and is emptied
+// when it has twice its limit.
+func (f *File) rotate() error {
+	if err := os.Rename(f.config.Name, f.config.Name+".1"); err != nil {
+		if f.size < 2*f.config.MaxBytes {
+			return nil
+		}
+		if err := os.Truncate(f.config.Name, 0); err != nil {
+			return fmt.Errorf("empty log file: %w", err)
 		}
 	}
-	// err needn't be looked at: opening the file again finds the problem. On Windows,
-	// a removed file may keep its name, unusable, until nobody has it open.
-	f.blame(f.release())
-}
-
-// rotate turns the file into an old one and closes it. Then a new file, or the same
-// one emptied, is to be opened. If rotation fails, the file keeps growing, and is
-// rotated again when it has grown by an eighth of its limit.
-func (f *File) rotate() {
-	// On Windows, an old file that somebody has open may be impossible to rename.
-	// Then one of the old files is lost, but never a line of the current file.
-	free := 1
-	for free < f.config.OldFiles && exists(f.oldName(free)) {
-		free++
-	}
-	for i := free; i > 1; i-- {
-		if err := os.Rename(f.oldName(i-1), f.oldName(i)); err != nil {
-			f.blame(fmt.Errorf("rotate old log file: %w", err))
-		}
-	}
-	// Readers that don't share deletion keep Windows from renaming the file.
-	if renamed := os.Rename(f.config.Name, f.oldName(1)); renamed != nil {
-		if err := f.copyAndEmpty(); err != nil {
-			f.blame(fmt.Errorf("rotate log file: %w", errors.Join(renamed, err)))
-			f.rotateAt = f.size + f.config.MaxBytes/8
-			return
-		}
-	}
-	f.blame(f.release())
-}
-
-// copyAndEmpty copies the file to the name of the newest old one, and empties it.
-func (f *File) copyAndEmpty() error {
-	from, err := os.Open(f.config.Name)
-	if err != nil {
-		return err
-	}
-	defer from.Close() // nothing was written
-	// A link there would lead the copy elsewhere.
-	if info, err := os.Lstat(f.oldName(1)); err == nil && !info.Mode().IsRegular() {
-		if err := os.Remove(f.oldName(1)); err != nil {
-			return err
-		}
-	}
-	to, err := openItself(f.oldName(1))
-	if err != nil {
-		return err
-	}
-	if err = to.Truncate(0); err == nil {
-		_, err = io.Copy(to, from)
-	}
-	if err = errors.Join(err, to.Close()); err != nil {
-		return errors.Join(err, os.Remove(to.Name()))
-	}
-	return os.Truncate(f.config.Name, 0)
-}
-
-func exists(name string) bool {
-	_, err := os.Lstat(name)
-	return err == nil
-}
-
-func (f *File) oldName(i int) string { return f.config.Name + "." + strconv.Itoa(i) }
-
-// blame keeps err to be reported in the log. Of several errors it keeps the first.
-func (f *File) blame(err error) {
-	if err != nil && f.trouble.err == nil {
-		f.trouble.err, f.trouble.since = err, time.Now()
-	}
-}
-
-// confession returns the line that reports the trouble.
-func (f *File) confession() []byte {
-	var line []byte
-	if f.torn {
-		line = append(line, '\n')
-	}
-	return append(line, f.config.Report(f.trouble.since, f.trouble.lost, f.trouble.err)...)
-}
-
-// plainReport is the default of Config.Report.
-func plainReport(since time.Time, lost int, err error) []byte {
-	return fmt.Appendf(nil, "log file: problems since %s, %d writes were lost: %q\n", since.UTC().Format(time.RFC3339),
-		lost, err)
+	return f.release()
 }

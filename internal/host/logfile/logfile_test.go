@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func crash(name string) {
-	f, err := Open(Config{Name: name, MaxBytes: 1, OldFiles: 1, CrashOutput: true})
+	f, err := Open(Config{Name: name, MaxBytes: 1, CrashOutput: true})
 	if err != nil {
 		panic(err)
 	}
@@ -97,21 +97,17 @@ func wantMatch(t *testing.T, got, pattern string) {
 func TestRotation(t *testing.T) {
 	for name, test := range map[string]struct {
 		maxBytes int64
-		oldFiles int
 		before   string
 		lines    string
 		want     map[string]string
 	}{
-		"no bound":               {0, 1, "", "aaa bbb ccc", map[string]string{"log": "aaa bbb ccc "}},
-		"just filled":            {8, 1, "", "aaa bbb", map[string]string{"log": "aaa bbb "}},
-		"one byte too many":      {7, 1, "", "aaa bbb", map[string]string{"log": "bbb ", "log.1": "aaa "}},
-		"fewer than kept":        {4, 3, "", "a b c", map[string]string{"log": "c ", "log.1": "a b "}},
-		"as many as kept":        {2, 2, "", "a b c", map[string]string{"log": "c ", "log.1": "b ", "log.2": "a "}},
-		"more than kept":         {2, 2, "", "a b c d e", map[string]string{"log": "e ", "log.1": "d ", "log.2": "c "}},
-		"one kept":               {2, 1, "", "a b c d e", map[string]string{"log": "e ", "log.1": "d "}},
-		"line larger than bound": {2, 3, "", "aaa bbb", map[string]string{"log": "bbb ", "log.1": "aaa "}},
-		"continued":              {8, 1, "old\n", "aaa", map[string]string{"log": "old aaa "}},
-		"full when opened":       {2, 1, "old\n", "a", map[string]string{"log": "a ", "log.1": "old "}},
+		"no bound":               {0, "", "aaa bbb ccc", map[string]string{"log": "aaa bbb ccc "}},
+		"just filled":            {8, "", "aaa bbb", map[string]string{"log": "aaa bbb "}},
+		"one byte too many":      {7, "", "aaa bbb", map[string]string{"log": "bbb ", "log.1": "aaa "}},
+		"twice":                  {2, "", "a b c d e", map[string]string{"log": "e ", "log.1": "d "}},
+		"line larger than bound": {2, "", "aaa bbb", map[string]string{"log": "bbb ", "log.1": "aaa "}},
+		"continued":              {8, "old\n", "aaa", map[string]string{"log": "old aaa "}},
+		"full when opened":       {2, "old\n", "a", map[string]string{"log": "a ", "log.1": "old "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -119,30 +115,18 @@ func TestRotation(t *testing.T) {
 			if test.before != "" {
 				must(t, os.WriteFile(file, []byte(test.before), 0o600))
 			}
-			f := openTest(t, Config{Name: file, MaxBytes: test.maxBytes, OldFiles: test.oldFiles})
+			f := openTest(t, Config{Name: file, MaxBytes: test.maxBytes})
 			write(t, f, strings.Fields(test.lines)...)
 			wantFiles(t, dir, test.want)
 		})
 	}
 }
 
-// Room is made by moving as few old files as possible, so that a rotation that
-// fails time and again pushes none of them out.
-func TestRotationFillsGap(t *testing.T) {
-	dir := t.TempDir()
-	for _, old := range []string{"log.2", "log.3"} {
-		must(t, os.WriteFile(filepath.Join(dir, old), []byte(old), 0o600))
-	}
-	f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: 2, OldFiles: 3})
-	write(t, f, "a", "b")
-	wantFiles(t, dir, map[string]string{"log": "b ", "log.1": "a ", "log.2": "log.2", "log.3": "log.3"})
-}
-
 func TestHeader(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "log")
 	headers := 0
-	config := Config{Name: name, MaxBytes: 12, OldFiles: 1, Header: func() []byte {
+	config := Config{Name: name, MaxBytes: 12, Header: func() []byte {
 		headers++
 		return fmt.Appendf(nil, "header%d\n", headers)
 	}}
@@ -158,7 +142,7 @@ func TestHeader(t *testing.T) {
 
 func TestOpenMakesDirectory(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a", "b", "log")
-	write(t, openTest(t, Config{Name: name, OldFiles: 1}), "line")
+	write(t, openTest(t, Config{Name: name}), "line")
 	if got := read(t, name); got != "line\n" {
 		t.Errorf("the log holds %q", got)
 	}
@@ -169,9 +153,8 @@ func TestOpenRefuses(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	for name, config := range map[string]Config{
-		"no name":        {OldFiles: 1},
-		"negative bound": {Name: file, MaxBytes: -1, OldFiles: 1},
-		"no old files":   {Name: file},
+		"no name":        {},
+		"negative bound": {Name: file, MaxBytes: -1},
 	} {
 		if f, err := Open(config); err == nil {
 			t.Errorf("%s: no error", name)
@@ -197,20 +180,19 @@ func TestOpensLater(t *testing.T) {
 			must(t, os.Mkdir(dir, 0o700))
 			unblock, err := block(filepath.Join(dir, "log"))
 			must(t, err)
-			f := openTest(t, Config{Name: filepath.Join(dir, "log"), OldFiles: 1})
+			f := openTest(t, Config{Name: filepath.Join(dir, "log")})
 			if f.Err() == nil {
 				t.Error("no error")
 			}
-			if _, err := f.Write([]byte("lost\n")); err == nil || f.Lost() != 1 {
-				t.Errorf("Write: %v, %d writes are lost", err, f.Lost())
+			if _, err := f.Write([]byte("lost\n")); err == nil {
+				t.Error("Write succeeds")
 			}
 			must(t, unblock())
 			write(t, f, "after")
-			if err := f.Err(); err != nil || f.Lost() != 1 {
-				t.Errorf("afterwards: %v, %d writes are lost", err, f.Lost())
+			must(t, f.Err())
+			if got := read(t, f.config.Name); got != "after\n" {
+				t.Errorf("the log holds %q", got)
 			}
-			must(t, Check(f.config.Name))
-			wantMatch(t, read(t, f.config.Name), `^log file: problems since \S+Z, 1 writes were lost: ".+"\nafter\n$`)
 		})
 	}
 }
@@ -218,8 +200,8 @@ func TestOpensLater(t *testing.T) {
 // What is no file is never written to.
 func TestNoFile(t *testing.T) {
 	for _, name := range []string{os.DevNull, filepath.Join(t.TempDir(), "log\x00")} {
-		f := openTest(t, Config{Name: name, OldFiles: 1})
-		if n, err := f.Write([]byte("line\n")); n != 0 || err == nil || Check(name) == nil {
+		f := openTest(t, Config{Name: name})
+		if n, err := f.Write([]byte("line\n")); n != 0 || err == nil {
 			t.Errorf("%q: Write = %d, %v", name, n, err)
 		}
 	}
@@ -261,7 +243,7 @@ func TestChangedUnderneath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: test.maxBytes, OldFiles: 1})
+				f := openTest(t, Config{Name: filepath.Join(dir, "log"), MaxBytes: test.maxBytes})
 				write(t, f, "before")
 				must(t, test.change(dir))
 				if _, err := os.Stat(f.config.Name); err == nil && name == "removed" {
@@ -275,76 +257,40 @@ func TestChangedUnderneath(t *testing.T) {
 	}
 }
 
-// A log that can't be opened again loses lines and says so, and goes on when
-// it can.
-func TestTellsLostLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "dir")
-		f := openTest(t, Config{Name: filepath.Join(dir, "log"), OldFiles: 1})
-		// The directory makes place for a file.
-		must(t, os.Rename(f.config.Name, dir+".log"))
-		must(t, os.Remove(dir))
-		must(t, os.WriteFile(dir, nil, 0o600))
-		time.Sleep(checkInterval)
-		for range 2 {
-			if n, err := f.Write([]byte("lost\n")); n != 0 || err == nil {
-				t.Errorf("Write = %d, %v", n, err)
-			}
-		}
-		must(t, os.Remove(dir))
-		write(t, f, "after", "the trouble")
-		wantMatch(t, read(t, f.config.Name), `^log file: problems since \S+Z, 2 writes were lost: ".+"\nafter\nthe trouble\n$`)
-	})
-}
-
 // A handle that stops working, like that of a volume that was dismounted, is
 // replaced.
 func TestBrokenHandle(t *testing.T) {
-	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
+	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log")})
 	must(t, f.file.Close())
 	if _, err := f.Write([]byte("lost\n")); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("Write = %v", err)
 	}
 	write(t, f, "after")
-	wantMatch(t, read(t, f.config.Name), `^log file: problems since \S+Z, 1 writes were lost: ".+"\nafter\n$`)
-}
-
-func TestRotationInTheWay(t *testing.T) {
-	dir := t.TempDir()
-	name := filepath.Join(dir, "log")
-	inTheWay := filepath.Join(name+".1", "precious")
-	must(t, os.MkdirAll(inTheWay, 0o700))
-	f := openTest(t, Config{Name: name, MaxBytes: 8000, OldFiles: 1})
-	line := strings.Repeat("x", 7999)
-	write(t, f, line, "more", "and more")
-	wantMatch(t, read(t, name), `^x+\nlog file: problems since \S+Z, 0 writes were lost: ".+"\nmore\nand more\n$`)
-
-	must(t, os.RemoveAll(name+".1"))
-	write(t, f, line)
-	if got, want := read(t, name), line+"\n"; got != want {
+	if got := read(t, f.config.Name); got != "after\n" {
 		t.Errorf("the log holds %q", got)
 	}
-	wantMatch(t, read(t, name+".1"), `and more\n$`)
 }
 
-// The copy of a file that can't be renamed follows no link, so nobody else's file is overwritten.
-func TestCopyFollowsNoLink(t *testing.T) {
-	dir := t.TempDir()
-	victim := filepath.Join(dir, "victim")
-	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
-	f := openTest(t, Config{Name: filepath.Join(dir, "log"), OldFiles: 1})
-	write(t, f, "line")
-	if err := os.Symlink(victim, f.oldName(1)); err != nil {
-		t.Skip(err) // an account without the privilege, or Wine
-	}
-	must(t, f.copyAndEmpty())
-	wantFiles(t, dir, map[string]string{"log": "", "log.1": "line ", "victim": "precious"})
+// What can't be made the old file grows to twice its limit, and is then emptied.
+func TestRotationInTheWay(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log")
+	must(t, os.MkdirAll(filepath.Join(name+".1", "precious"), 0o700))
+	f := openTest(t, Config{Name: name, MaxBytes: 4})
+	write(t, f, "aaa", "bbb")
+	wantMatch(t, read(t, name), `^aaa\nbbb\n$`)
+	write(t, f, "ccc")
+	wantMatch(t, read(t, name), `^ccc\n$`)
+
+	must(t, os.RemoveAll(name+".1"))
+	write(t, f, "ddd")
+	wantMatch(t, read(t, name), `^ddd\n$`)
+	wantMatch(t, read(t, name+".1"), `^ccc\n$`)
 }
 
 func TestConcurrentWrites(t *testing.T) {
-	const writers, lines = 5, 20
+	const writers, lines, maxBytes = 5, 20, 1200 // all lines fit into the file and the old one
 	name := filepath.Join(t.TempDir(), "log")
-	f := openTest(t, Config{Name: name, MaxBytes: 100, OldFiles: writers * lines})
+	f := openTest(t, Config{Name: name, MaxBytes: maxBytes})
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
@@ -360,7 +306,7 @@ func TestConcurrentWrites(t *testing.T) {
 	must(t, err)
 	for _, file := range files {
 		content := read(t, file)
-		if len(content) > 100 {
+		if len(content) > maxBytes {
 			t.Errorf("%s has %d bytes", file, len(content))
 		}
 		for line := range strings.Lines(content) {
@@ -375,16 +321,6 @@ func TestConcurrentWrites(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-}
-
-func TestClose(t *testing.T) {
-	f := openTest(t, Config{Name: filepath.Join(t.TempDir(), "log"), OldFiles: 1})
-	for range 2 {
-		must(t, f.Close())
-	}
-	if n, err := f.Write([]byte("late\n")); n != 0 || !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("Write after Close = %d, %v", n, err)
 	}
 }
 

@@ -21,8 +21,3 @@ func openAppend(name string) (*os.File, error) {
 	}
 	return file, err
 }
-
-// openItself opens a file for writing, and makes it if it is missing. A link isn't followed.
-func openItself(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640)
-}

@@ -25,20 +25,11 @@ const (
 // https://learn.microsoft.com/en-us/windows/win32/api/fileapi/nf-fileapi-createfilew
 // https://learn.microsoft.com/en-us/windows/win32/fileio/file-access-rights-constants
 func openAppend(name string) (*os.File, error) {
-	return open(name, syscall.FILE_APPEND_DATA|fileReadAttributes|syscall.SYNCHRONIZE)
-}
-
-// openItself opens a file for writing, and makes it if it is missing. A link is opened itself.
-func openItself(name string) (*os.File, error) {
-	return open(name, syscall.GENERIC_WRITE|fileReadAttributes)
-}
-
-func open(name string, access uint32) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	handle, err := syscall.CreateFile(path, access,
+	handle, err := syscall.CreateFile(path, syscall.FILE_APPEND_DATA|fileReadAttributes|syscall.SYNCHRONIZE,
 		syscall.FILE_SHARE_READ|syscall.FILE_SHARE_WRITE|syscall.FILE_SHARE_DELETE,
 		nil, // not inherited
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL|fileOpenReparsePoint, 0)
