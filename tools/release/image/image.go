@@ -6,7 +6,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/base64"
+	_ "embed"
 	"fmt"
 	"io"
 	"time"
@@ -16,9 +16,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/csi-proxy/csi-proxy/tools/release/hive"
-	"github.com/csi-proxy/csi-proxy/tools/release/security"
 )
 
 const source = "https://github.com/csi-proxy/csi-proxy"
@@ -36,10 +33,22 @@ type description struct {
 }
 
 // hives are the files without which Windows doesn't unpack a layer that has no other
-// below it. Since Windows Server 2025 they must be valid registry hives.
+// below it. Since Windows Server 2025 they must be valid registry hives. As in Microsoft's base image,
+// which has such constants too, the name of the root key doesn't matter.
 //
 // https://github.com/microsoft/windows-host-process-containers-base-image
 var hives = []string{"DEFAULT", "SAM", "SECURITY", "SOFTWARE", "SYSTEM"}
+
+// emptyHive has one key, the root, without values: O:BAG:SYD:(A;CI;KA;;;BA)(A;CI;KA;;;SY).
+//
+//go:embed empty.hive
+var emptyHive []byte
+
+// programAccess is a binary security descriptor: only SYSTEM and the Administrators may replace the
+// programs, and the users of the node may run them. In SDDL it is
+// O:BAG:BAD:(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU).
+const programAccess = "AQAEgGAAAABwAAAAAAAAABQAAAACAEwAAwAAAAADFAD/AR8AAQEAAAAAAAUSAAAAAAMYAP8BHwABAgAAAAAABSAAAAAgAgAA" +
+	"AAMYAKkAEgABAgAAAAAABSAAAAAhAgAAAQIAAAAAAAUgAAAAIAIAAAECAAAAAAAFIAAAACACAAA="
 
 // entryPoint is the program, by the name that every containerd has for the place of the
 // container's volume. Before version 1.7 that place is another for each container.
@@ -124,7 +133,7 @@ func baseEntries() []entry {
 	entries := []entry{{name: "Files"}, {name: "Files/Windows"}, {name: "Files/Windows/System32"},
 		{name: "Files/Windows/System32/config"}}
 	for _, name := range hives {
-		entries = append(entries, entry{name: "Files/Windows/System32/config/" + name, contents: hive.Empty(name)})
+		entries = append(entries, entry{name: "Files/Windows/System32/config/" + name, contents: emptyHive})
 	}
 	return entries
 }
@@ -144,27 +153,14 @@ func linuxEntries(files []file) []entry {
 // The names of the extended records are those of Microsoft's hcsshim, which unpacks the
 // layer: https://github.com/microsoft/go-winio/blob/main/backuptar/tar.go
 func windowsEntries(files []file) []entry {
-	// Only SYSTEM and the Administrators may replace the programs; who works on the node
-	// may run them.
-	const inherit = security.ObjectInherit | security.ContainerInherit
-	sd := base64.StdEncoding.EncodeToString(security.Descriptor(security.Administrators, security.Administrators,
-		security.Entry{Account: security.System, Rights: fileAllAccess, Inherit: inherit},
-		security.Entry{Account: security.Administrators, Rights: fileAllAccess, Inherit: inherit},
-		security.Entry{Account: security.Users, Rights: fileReadAndExecute, Inherit: inherit}))
-	directory := map[string]string{"MSWINDOWS.fileattr": "16", "MSWINDOWS.rawsd": sd}
-	regular := map[string]string{"MSWINDOWS.fileattr": "32", "MSWINDOWS.rawsd": sd}
+	directory := map[string]string{"MSWINDOWS.fileattr": "16", "MSWINDOWS.rawsd": programAccess}
+	regular := map[string]string{"MSWINDOWS.fileattr": "32", "MSWINDOWS.rawsd": programAccess}
 	entries := []entry{{name: "Files", extended: directory}, {name: "Hives", extended: directory}}
 	for _, f := range files {
 		entries = append(entries, entry{"Files/" + f.name, f.contents, regular})
 	}
 	return entries
 }
-
-// Rights to files.
-const (
-	fileAllAccess      = 0x1f01ff
-	fileReadAndExecute = 0x1200a9
-)
 
 func newLayer(entries []entry) (v1.Layer, error) {
 	var b bytes.Buffer

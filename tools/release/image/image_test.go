@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,8 +29,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
-
-	"github.com/csi-proxy/csi-proxy/tools/release/hive"
 )
 
 // builtImage builds an image of two files and returns its archive.
@@ -135,7 +134,7 @@ func TestLayers(t *testing.T) {
 		t.Errorf("the first layer (- want, + got):\n%s", diff)
 	}
 	for _, e := range base[4:] {
-		if !bytes.Equal(e.contents, hive.Empty(filepath.Base(e.header.Name))) {
+		if !bytes.Equal(e.contents, emptyHive) {
 			t.Errorf("%s isn't the empty hive", e.header.Name)
 		}
 	}
@@ -155,10 +154,15 @@ func TestLayers(t *testing.T) {
 		}
 		sd, err := base64.StdEncoding.DecodeString(e.header.PAXRecords["MSWINDOWS.rawsd"])
 		must(t, err)
-		// The users' entry: read and execute, nothing else.
-		if users := "00031800" + "a9001200" + "01020000000000052000000021020000"; strings.Count(hex.EncodeToString(sd),
-			users) != 1 {
-			t.Errorf("%s has the security descriptor %x", e.header.Name, sd)
+		// The bytes are those of [MS-DTYP] for the text at programAccess.
+		want := "01000480" + "60000000" + "70000000" + "00000000" + "14000000" + // header
+			"02004c00" + "03000000" + // access list: size, entries
+			"00031400" + "ff011f00" + "010100000000000512000000" +
+			"00031800" + "ff011f00" + "01020000000000052000000020020000" +
+			"00031800" + "a9001200" + "01020000000000052000000021020000" +
+			"01020000000000052000000020020000" + "01020000000000052000000020020000" // owner, group
+		if got := hex.EncodeToString(sd); got != want {
+			t.Errorf("%s has the security descriptor %s", e.header.Name, got)
 		}
 	}
 	if string(programs[2].contents) != "the daemon" || string(programs[3].contents) != "the command line" {
@@ -337,4 +341,40 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Programs of others read the hive: libhivex and reglookup, from Debian.
+func TestEmptyHive(t *testing.T) {
+	t.Run("hivexml", func(t *testing.T) {
+		out := output(t, "hivexml", "empty.hive")
+		if !strings.Contains(out, `<node name="SYSTEM" root="1">`) || strings.Count(out, "<node") != 1 || strings.Contains(out, "<value") {
+			t.Errorf("it must have the root key only:\n%s", out)
+		}
+	})
+	t.Run("reglookup", func(t *testing.T) {
+		all := "QRY_VAL SET_VAL CREATE_KEY ENUM_KEYS NOTIFY CREATE_LNK DELETE R_CONT W_DAC W_OWNER:CI"
+		want := "/,KEY,,1970-01-01 00:00:00,S-1-5-32-544,S-1-5-18,,S-1-5-32-544:ALLOW:" + all + "|S-1-5-18:ALLOW:" + all + ","
+		if out := strings.TrimSpace(output(t, "reglookup", "-H", "-s", "empty.hive")); out != want {
+			t.Errorf("it has\n%s\nwant\n%s", out, want)
+		}
+	})
+}
+
+// output returns what a program prints, and fails if it complains.
+func output(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		if os.Getenv("SKIPPED") != "" {
+			t.Fatal(err) // CI, which installs them
+		}
+		t.Skip("needs Debian's libhivex-bin and reglookup: ", err)
+	}
+	var stderr strings.Builder
+	cmd := exec.Command(program, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%s: %v\n%s", program, err, &stderr)
+	}
+	return string(out)
 }
