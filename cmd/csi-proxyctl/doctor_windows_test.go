@@ -56,7 +56,7 @@ func TestSupportBundleOfWindows(t *testing.T) {
 	z, err := zip.OpenReader(path)
 	must(t, err)
 	defer z.Close()
-	for _, name := range []string{"findings.json", "windows.json", "services.json"} {
+	for _, name := range []string{"findings.json", "services.json"} {
 		if !slices.ContainsFunc(z.File, func(f *zip.File) bool { return f.Name == name }) {
 			t.Errorf("it lacks %s", name)
 		}

@@ -53,7 +53,6 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 		name string
 		get  func(ctx context.Context, n *asked) (any, error)
 	}{
-		{"windows.json", windowsVersion},
 		{"services.json", servicesWithFlags},
 		{"disks.json", func(_ context.Context, n *asked) (any, error) { return n.disks() }},
 		{"mounts.json", mountedVolumes},
@@ -71,7 +70,6 @@ func WriteBundle(ctx context.Context, w io.Writer, n *Node, b Bundle) error {
 }
 
 const about = `findings.json   what csi-proxyctl doctor found, and what to do about it
-windows.json    the version of Windows
 services.json   the services that run the daemon, with the daemon's flags
 disks.json      the disks, with their partitions, volumes, and where these are mounted
 mounts.json     what is mounted where: volumes, links, shares, and what is left over
@@ -185,25 +183,6 @@ func (z *bundle) log(name, path string, most int64) error {
 			return err
 		}
 	}
-}
-
-// windowsVersion reads which Windows this is.
-func windowsVersion(ctx context.Context, n *asked) (any, error) {
-	w := n.Windows
-	if w == nil {
-		return nil, n.needsWindows()
-	}
-	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
-	version := map[string]string{}
-	var errs []error
-	for _, value := range []string{"ProductName", "EditionID", "DisplayVersion", "CurrentBuildNumber", "InstallationType"} {
-		texts, err := w.RegistryStrings(ctx, key, value)
-		errs = append(errs, err)
-		version[value] = strings.Join(texts, " ")
-	}
-	revision, err := w.RegistryNumber(ctx, key, "UBR")
-	version["UBR"] = fmt.Sprint(revision)
-	return version, errors.Join(append(errs, err)...)
 }
 
 func servicesWithFlags(_ context.Context, n *asked) (any, error) {

@@ -43,7 +43,6 @@ type Finding struct {
 
 // Windows is what the checks read of Windows itself. Package win describes the calls.
 type Windows interface {
-	RegistryStrings(ctx context.Context, key, value string) ([]string, error)
 	RegistryNumber(ctx context.Context, key, value string) (uint32, error)
 	FindVolumes(ctx context.Context) ([]string, error)
 	VolumeInformation(ctx context.Context, volume string) (win.VolumeInformation, error)

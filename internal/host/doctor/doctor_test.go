@@ -75,7 +75,7 @@ func newFixture(t *testing.T) *fixture {
 			return daemonProcess, `C:\k\csi-proxy.exe`, nil
 		},
 		Services:    func(context.Context) ([]doctor.Service, error) { return f.service, nil },
-		Metrics:     func(context.Context) (string, error) { return protecting("", 0), nil },
+		Metrics:     func(context.Context) (string, error) { return "", nil },
 		Storage:     n.Storage,
 		KubeletPath: simtest.Kubelet,
 	}
@@ -97,15 +97,9 @@ func (s simulated) VolumeOf(ctx context.Context, directory string) (string, erro
 	return volume, errors.Join(err, f.Close())
 }
 
-// protecting is the metrics of a daemon that has just looked for a protected volume, if it has a
-// name; missing is 1 if it isn't there.
+// protecting is the metrics of a daemon with a protected volume; missing is 1 if it isn't there.
 func protecting(volume string, missing int) string {
-	page := fmt.Sprintf("csi_proxy_inventory_timestamp_seconds{of=\"disks\"} 1\n"+
-		"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} %v\n", float64(time.Now().Unix()))
-	if volume != "" {
-		page = fmt.Sprintf("csi_proxy_protected_volume_missing{volume=%q} %d\n", volume, missing) + page
-	}
-	return page
+	return fmt.Sprintf("csi_proxy_disks 1\ncsi_proxy_protected_volume_missing{volume=%q} %d\n", volume, missing)
 }
 
 // metrics are those that the daemon answers with.
@@ -246,9 +240,6 @@ func TestFaults(t *testing.T) {
 			metrics(protecting("X:", 1), nil)},
 		"a protected volume that isn't there": {"protected-volumes", warns, `names \\?\Volume{1}\, `, "",
 			metrics(protecting(`\\?\Volume{1}\`, 1), nil)},
-		"a daemon whose Windows doesn't tell the volumes": {"protected-volumes", unknown, "Windows doesn't answer that", "",
-			metrics("csi_proxy_protected_volume_missing{volume=\"D:\"} 0\n"+
-				"csi_proxy_inventory_timestamp_seconds{of=\"protected-volumes\"} 1.7e+09\n", nil)},
 		"a daemon that tells no metrics": {"protected-volumes", unknown, "no daemon answers", "",
 			metrics("", errors.New("no daemon answers"))},
 		"a disk that answers with errors": {"silent-disks", problem, "disk 1", "mounted-volumes", withoutLayout},
@@ -260,12 +251,6 @@ func TestFaults(t *testing.T) {
 		"a link to nothing": {"leftovers", warns,
 			`the link C:\var\lib\kubelet\dangling, to C:\var\lib\kubelet\none: it leads to nothing`, "",
 			func(f *fixture) { f.must(f.sim.Symlink(simtest.Kubelet+`\dangling`, simtest.Kubelet+`\none`, true)) }},
-		"many links to nothing": {"leftovers", warns, "5 more: csi-proxyctl storage volumes", "",
-			func(f *fixture) {
-				for i := range 25 {
-					f.must(f.sim.Symlink(fmt.Sprintf(simtest.Kubelet+`\dangling-%d`, i), simtest.Kubelet+`\none`, true))
-				}
-			}},
 		"a mount of a disk that has left": {"leftovers", warns,
 			`the mount point C:\var\lib\kubelet\plugins\volume, to `, "",
 			func(f *fixture) { f.must(f.sim.DetachDisk(1)) }},

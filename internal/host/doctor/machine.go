@@ -10,9 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -136,9 +134,8 @@ func checkSilentDisks(_ context.Context, n *asked) (string, []Finding, error) {
 	return fmt.Sprintf("all disks with a known number answer (disks: %d)", len(disks)), faults, nil
 }
 
-// knownFor is how old what the daemon knows of the protected volumes may be: it looks at them
-// when its metrics are read, at most every 30 seconds.
-const knownFor = time.Minute
+// missingVolume is a line of the daemon's metrics, with the volume and 1 if it is missing.
+var missingVolume = regexp.MustCompile(`(?m)^` + admin.MissingVolume + `\{volume=("(?:[^"\\]|\\.)*")\} ([01])`)
 
 // checkProtectedVolumes looks for a -protected-volume that isn't there. The daemon is asked,
 // by its metrics: a container's flags stand in no service.
@@ -151,42 +148,19 @@ func checkProtectedVolumes(ctx context.Context, n *asked) (string, []Finding, er
 		return "", nil, fmt.Errorf("read the daemon's metrics: %w", err)
 	}
 	var faults []Finding
-	known, volumes := 0.0, 0
-	for line := range strings.Lines(metrics) {
-		name, label, value, ok := metric(line)
-		switch {
-		case !ok:
-		case name == admin.InventoryTimestamp && label == admin.OfVolumes:
-			known = value
-		case name == admin.MissingVolume:
-			volumes++
-			if value != 0 {
-				faults = append(faults, warning("look up the drive letter or the id with mountvol, and start the daemon with that, in "+
-					"the Helm chart protectedVolumes. If the volume's disk isn't attached yet, or this kind of machine has "+
-					"none, do nothing; docs/drivers.md#lun-0 has more",
-					"-protected-volume names %s, and no disk has that: until it comes, only data disks of Azure are partitioned and "+
-						"formatted", quote.Text(label)))
-			}
+	lines := missingVolume.FindAllStringSubmatch(metrics, -1)
+	for _, line := range lines {
+		volume, err := strconv.Unquote(line[1])
+		if err != nil {
+			return "", faults, fmt.Errorf("read the daemon's metrics: %s: %w", line[1], err)
+		}
+		if line[2] == "1" {
+			faults = append(faults, warning("look up the drive letter or the id with mountvol, and start the daemon with that, in "+
+				"the Helm chart protectedVolumes. If the volume's disk isn't attached yet, or this kind of machine has "+
+				"none, do nothing; docs/drivers.md#lun-0 has more",
+				"-protected-volume names %s, and no disk has that: until it comes, only data disks of Azure are partitioned and "+
+					"formatted", quote.Text(volume)))
 		}
 	}
-	if time.Since(time.UnixMilli(int64(known*1000))) > knownFor {
-		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable,
-			"the daemon doesn't know whether the volumes of -protected-volume are there: Windows doesn't answer that, or it is older "+
-				"than this csi-proxyctl; its log has more")
-	}
-	return fmt.Sprintf("all volumes of -protected-volume are there: %d", volumes), faults, nil
-}
-
-// aMetric is a line of metrics with one label.
-var aMetric = regexp.MustCompile(`^(\w+)\{\w+=("(?:[^"\\]|\\.)*")\} (\S+)`)
-
-// metric reads a line of metrics that has one label.
-func metric(line string) (name, label string, value float64, ok bool) {
-	parts := aMetric.FindStringSubmatch(line)
-	if parts == nil {
-		return "", "", 0, false
-	}
-	label, labelErr := strconv.Unquote(parts[2])
-	value, valueErr := strconv.ParseFloat(parts[3], 64)
-	return parts[1], label, value, labelErr == nil && valueErr == nil
+	return fmt.Sprintf("all volumes of -protected-volume are there: %d", len(lines)), faults, nil
 }

@@ -11,13 +11,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// mostMounts is how many mounts a check names; the last finding says how many more there
-// are.
-const mostMounts = 20
-
-// faultsOfMounts returns the faults of mounts, cut to mostMounts, or what is fine in words
-// of how many there are. A mount without a fault has no verdict. A list that isn't complete is
-// an error beside them.
+// faultsOfMounts returns the faults of mounts, or what is fine in words of how many there are. A mount
+// without a fault has no verdict. A list that isn't complete is an error beside them.
 func faultsOfMounts(n *asked, fine string, fault func(csiproxy.Mount) Finding) (string, []Finding, error) {
 	list, err := n.mounts()
 	if err != nil {
@@ -32,12 +27,7 @@ func faultsOfMounts(n *asked, fine string, fault func(csiproxy.Mount) Finding) (
 			faults = append(faults, f)
 		}
 	}
-	if more := len(faults) - mostMounts; more > 0 {
-		last := faults[mostMounts]
-		last.Text = fmt.Sprintf("%d more: csi-proxyctl storage volumes lists them all", more)
-		faults = append(faults[:mostMounts], last)
-	}
-	return fmt.Sprintf(fine, len(list.Mounts)), slices.Clip(faults), err
+	return fmt.Sprintf(fine, len(list.Mounts)), faults, err
 }
 
 // checkMountedVolumes looks for volumes that are mounted and can't be used.
