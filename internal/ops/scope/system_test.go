@@ -1,0 +1,402 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// node is a node with a disk of each of two drivers. Each disk has a mounted volume with a file and a directory.
+type node struct {
+	*winsim.System
+	disks   map[string]csiproxy.DiskNumber // by the driver's name
+	volumes map[string]string
+}
+
+const ownDir, otherDir = simtest.Kubelet + `\plugins\own`, simtest.Kubelet + `\plugins\other`
+
+func newNode(t testing.TB) *node {
+	n := &node{simtest.OpenNode(t, winsim.Config{}), make(map[string]csiproxy.DiskNumber), make(map[string]string)}
+	for name, dir := range map[string]string{"own": ownDir, "other": otherDir} {
+		number := simtest.Attach(t, n.System, winsim.DiskSpec{VendorID: name, Serial: name})
+		simtest.Partition(t, n.System, number, 1)
+		n.Settle()
+		volume := n.VolumesOfDisk(number)[0]
+		simtest.Must(t, n.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}))
+		simtest.Mount(t, n.System, dir, volume)
+		simtest.Must(t, n.WriteFile(dir+`\file`, []byte("data")))
+		simtest.Must(t, n.MkdirAll(dir+`\directory`))
+		simtest.Must(t, n.FlushFile(dir+`\file`))
+		n.disks[name], n.volumes[name] = number, volume
+	}
+	return n
+}
+
+// of returns the system of the driver "own" on sys, which is the node or has it.
+func (n *node) of(t testing.TB, sys win.System) *System {
+	drivers := []Driver{{Name: "own", Disks: []DiskPattern{{Vendor: "own"}}, Servers: []string{"own.example.com"}},
+		{Name: "other", Disks: []DiskPattern{{Vendor: "other"}}, Servers: []string{"other.example.com"}}}
+	table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
+	simtest.Must(t, err)
+	return table.Of(drivers[0], sys, func(path string) bool { return strings.HasPrefix(path, ownDir) })
+}
+
+// calls are all calls that take a volume's name or a path in it. Those of changes leave nothing to undo.
+var calls = map[string]func(ctx context.Context, s *System, volume string) error{
+	"open to ask": func(ctx context.Context, s *System, volume string) error {
+		return closed(s.OpenDevice(ctx, device.VolumePath(volume), win.AccessNone))
+	},
+	"open for writing": func(ctx context.Context, s *System, volume string) error {
+		return closed(s.OpenDevice(ctx, device.VolumePath(volume), win.GenericRead|win.GenericWrite))
+	},
+	"VolumePathNames": func(ctx context.Context, s *System, volume string) error {
+		return second(s.VolumePathNames(ctx, volume))
+	},
+	"VolumeNameForMountPoint": func(ctx context.Context, s *System, volume string) error {
+		return second(s.VolumeNameForMountPoint(ctx, volume))
+	},
+	"VolumeInformation": func(ctx context.Context, s *System, volume string) error {
+		return second(s.VolumeInformation(ctx, volume))
+	},
+	"DiskFreeSpace": func(ctx context.Context, s *System, volume string) error { return second(s.DiskFreeSpace(ctx, volume)) },
+	"FileAttributes": func(ctx context.Context, s *System, volume string) error {
+		return second(s.FileAttributes(ctx, volume+"file"))
+	},
+	"FormatVolume": func(ctx context.Context, s *System, volume string) error {
+		return s.FormatVolume(ctx, volume, win.FormatOptions{FileSystem: "NTFS"})
+	},
+	"RepairVolume": func(ctx context.Context, s *System, volume string) error {
+		return second(s.RepairVolume(ctx, volume, win.RepairScan))
+	},
+	"SetVolumeMountPoint": func(ctx context.Context, s *System, volume string) error {
+		return s.SetVolumeMountPoint(ctx, mountPoint, volume)
+	},
+	"SetVolumeMountPoint in it": func(ctx context.Context, s *System, volume string) error {
+		return s.SetVolumeMountPoint(ctx, volume+`directory\`, volume)
+	},
+	"open its root": func(ctx context.Context, s *System, volume string) error {
+		return closed(s.OpenFile(ctx, volume, win.OpenOptions{Access: win.FileListDirectory | win.Synchronize, Disposition: win.FileOpenIf,
+			Share: win.ShareRead | win.ShareWrite, Options: win.FileDirectoryFile}))
+	},
+	"make a file": func(ctx context.Context, s *System, volume string) error {
+		return closed(s.OpenFile(ctx, volume+`directory\made`, win.OpenOptions{Access: win.Delete | win.Synchronize,
+			Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}))
+	},
+	"delete a file": func(ctx context.Context, s *System, volume string) error {
+		return closed(s.OpenFile(ctx, volume+`file`, win.OpenOptions{Access: win.Delete | win.Synchronize, Disposition: win.FileOpen,
+			Options: win.FileNonDirectoryFile | win.FileDeleteOnClose}))
+	},
+}
+
+const mountPoint = simtest.Kubelet + `\plugins\new\`
+
+func second[T any](_ T, err error) error { return err }
+
+func closed[T interface{ Close() error }](opened T, err error) error {
+	if err == nil {
+		err = opened.Close()
+	}
+	return err
+}
+
+// A volume of another driver is missing: each call has the error of a volume that doesn't exist, and makes no call of its own.
+func TestAnothersVolumeIsMissing(t *testing.T) {
+	for name, call := range calls {
+		n := newNode(t)
+		s := n.of(t, n.System)
+		simtest.Must(t, n.MkdirAll(mountPoint))
+		made := 0
+		n.OnCall(func(c winsim.Call) {
+			if c.Name != win.IoctlVolumeGetVolumeDiskExtents.String() && c.Name != win.IoctlStorageQueryProperty.String() &&
+				(c.Name != win.CallOpen || strings.HasSuffix(c.Object, `\`)) {
+				made++
+			}
+		})
+		err := call(t.Context(), s, n.volumes["other"])
+		missing := call(t.Context(), s, `\\?\Volume{00000000-0000-0000-0000-000000000001}\`)
+		n.OnCall(nil)
+		simtest.WantErrorOf(t, name, err, winerr.ErrorFileNotFound)
+		simtest.Want(t, name+": the error of another driver's volume", fmt.Sprint(err), fmt.Sprint(missing))
+		simtest.Want(t, name+": calls beside those of the door", made, 0)
+		if err := call(t.Context(), s, n.volumes["own"]); err != nil && !errors.Is(err, winerr.ErrorDirNotEmpty) &&
+			!strings.Contains(name, "FormatVolume") { // which is mounted already, and in use
+			t.Errorf("%s of its own: %v", name, err)
+		}
+	}
+	n := newNode(t)
+	s := n.of(t, n.System)
+	found, err := s.FindVolumes(t.Context())
+	simtest.Must(t, err)
+	simtest.Want(t, "its volumes", found, []string{n.volumes["own"]})
+	simtest.WantError(t, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["other"]), win.AccessNone)), csiproxy.ErrNotFound,
+		fmt.Sprintf("driver own has no disk %d", n.disks["other"]))
+	simtest.WantError(t, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(77), win.AccessNone)), csiproxy.ErrNotFound,
+		"driver own has no disk 77")
+	simtest.WantError(t, s.CheckVolume(t.Context(), csiproxy.VolumeID(n.volumes["other"])), csiproxy.ErrNotFound, "has no such volume")
+	simtest.Must(t, s.CheckVolume(t.Context(), `\\?\Volume{00000000-0000-0000-0000-000000000001}\`))
+}
+
+// When a volume changes places with another driver's clone in the middle of a call, that call fails, and changes nothing of it.
+func TestCloneTakesThePlace(t *testing.T) {
+	for name, call := range calls {
+		if name == "FormatVolume" || name == "RepairVolume" { // Windows makes these by no handle
+			continue
+		}
+		simtest.AtEachCall(t, func(t *testing.T, before func(*winsim.System, func(winsim.Call))) {
+			n := newNode(t)
+			s := n.of(t, n.System)
+			simtest.Must(t, n.MkdirAll(mountPoint))
+			clone, err := n.CloneDisk(n.disks["own"], winsim.DiskSpec{VendorID: "other", Serial: "clone", Offline: true})
+			simtest.Must(t, err)
+			n.Settle()
+			happened := false
+			before(n.System, func(c winsim.Call) {
+				happened = c.Name != win.CallOpenAt // a file in the volume that has left
+				simtest.Must(t, n.DetachDisk(n.disks["own"]))
+				simtest.Must(t, n.SetDiskAttributes(clone, win.SetDiskAttributes{Mask: win.DiskOffline}))
+				n.Settle()
+			})
+			err = call(t.Context(), s, n.volumes["own"])
+			n.OnCall(nil)
+			if happened && err == nil {
+				t.Errorf("%s succeeds", name)
+			}
+			if !happened {
+				return
+			}
+			data, err := n.ReadFile(ownDir + `\file`)
+			simtest.Must(t, err)
+			simtest.Want(t, name+": the clone's file", string(data), "data")
+			entries, err := n.ReadDir(ownDir + `\directory`)
+			simtest.Must(t, err)
+			simtest.Want(t, name+": what is in the clone's directory", len(entries), 0)
+			if link, _ := n.ReadLink(ownDir + `\directory`); link != "" {
+				t.Errorf("%s: the clone's directory leads to %s", name, link)
+			}
+			for _, mount := range n.MountPoints() { // the record of one in the volume that has left may stay
+				if isLeft := strings.HasPrefix(mount.Path, `\\?\`); !isLeft && mount.Path != ownDir && mount.Path != otherDir && len(mount.Path) > 3 {
+					t.Errorf("%s: mounted at %s", name, mount.Path)
+				}
+			}
+		})
+	}
+}
+
+// A volume belongs to a driver if all disks that it lies on do.
+func TestExtentsOfVolume(t *testing.T) {
+	n := newNode(t)
+	own, other := n.disks["own"], n.disks["other"]
+	part := func(disk csiproxy.DiskNumber, at int64) win.DiskExtent {
+		return win.DiskExtent{DiskNumber: disk, StartingOffset: at, Length: 1}
+	}
+	for name, test := range map[string]struct {
+		before, after []win.DiskExtent
+		want          error
+	}{
+		"two parts of its disk":       {[]win.DiskExtent{part(own, 1), part(own, 2)}, []win.DiskExtent{part(own, 1), part(own, 2)}, nil},
+		"its disk and another's":      {[]win.DiskExtent{part(own, 1), part(other, 2)}, []win.DiskExtent{part(own, 1), part(other, 2)}, csiproxy.ErrNotFound},
+		"another's disk and its own":  {[]win.DiskExtent{part(other, 1), part(own, 2)}, []win.DiskExtent{part(other, 1), part(own, 2)}, csiproxy.ErrNotFound},
+		"no disk":                     {nil, nil, csiproxy.ErrNotFound},
+		"its disk, and then another":  {[]win.DiskExtent{part(own, 1)}, []win.DiskExtent{part(other, 1)}, csiproxy.ErrUnavailable},
+		"its disk, and then no other": {[]win.DiskExtent{part(own, 1)}, nil, csiproxy.ErrUnavailable},
+	} {
+		asked := 0
+		s := n.of(t, simtest.Controlled{System: n.System, Answer: func(_ string, code win.IoctlCode, out []byte, do func() (int, error)) (int, error) {
+			if code != win.IoctlVolumeGetVolumeDiskExtents {
+				return do()
+			}
+			if asked++; asked == 1 {
+				return copy(out, win.EncodeDiskExtents(test.before)), nil
+			}
+			return copy(out, win.EncodeDiskExtents(test.after)), nil
+		}})
+		simtest.WantErrorOf(t, name, s.CheckVolume(t.Context(), csiproxy.VolumeID(n.volumes["own"])), test.want)
+	}
+}
+
+// A disk that doesn't say what it is belongs to the driver that has its volume mounted in its own directories, and nowhere else.
+func TestSickDisk(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(n *node) error
+		extents func(n *node) []win.DiskExtent // nil as they are
+		gone    bool                           // the disk has left by the second question
+		isOwn   bool
+	}{
+		"mounted":               {isOwn: true},
+		"mounted with a letter": {isOwn: true, prepare: func(n *node) error { return n.SetVolumeLetter(n.volumes["own"], "X:") }},
+		"not mounted":           {prepare: func(n *node) error { return n.DeleteVolumeMountPoint(context.Background(), ownDir+`\`) }},
+		"mounted elsewhere, too": {prepare: func(n *node) error {
+			return errors.Join(n.MkdirAll(mountPoint), n.SetVolumeMountPoint(context.Background(), mountPoint, n.volumes["own"]))
+		}},
+		"on two disks": {extents: func(n *node) []win.DiskExtent {
+			return []win.DiskExtent{{DiskNumber: n.disks["own"]}, {DiskNumber: n.disks["other"]}}
+		}},
+		"on another disk": {extents: func(n *node) []win.DiskExtent { return []win.DiskExtent{{DiskNumber: n.disks["other"]}} }},
+		"gone meanwhile":  {gone: true},
+	} {
+		n := newNode(t)
+		if test.prepare != nil {
+			simtest.Must(t, test.prepare(n))
+		}
+		s := n.of(t, simtest.Controlled{System: n.System, Answer: func(path string, code win.IoctlCode, out []byte, do func() (int, error)) (int, error) {
+			switch {
+			case code == win.IoctlStorageQueryProperty && path == win.PhysicalDrive(n.disks["own"]):
+				return 0, winerr.ErrorIODevice
+			case code == win.IoctlStorageGetDeviceNumber && test.gone:
+				return 0, winerr.ErrorNoSuchDevice
+			case code == win.IoctlVolumeGetVolumeDiskExtents && test.extents != nil:
+				return copy(out, win.EncodeDiskExtents(test.extents(n))), nil
+			}
+			return do()
+		}})
+		open := func() (win.Device, error) {
+			return s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["own"]), win.AccessNone)
+		}
+		disk, err := open()
+		simtest.Want(t, name+": it is the driver's", err == nil, test.isOwn)
+		if err != nil {
+			continue
+		}
+		simtest.Must(t, n.DeleteVolumeMountPoint(t.Context(), ownDir+`\`))
+		again, err := open()
+		simtest.Must(t, err) // while it is open
+		simtest.Must(t, errors.Join(disk.Close(), again.Close()))
+		_, err = open()
+		simtest.WantErrorOf(t, name+": once it is closed", err, winerr.ErrorIODevice)
+	}
+}
+
+// iscsiSessions is a node whose disks are all those of one session.
+type iscsiSessions struct {
+	*winsim.System
+	portal  win.ISCSIPortal
+	devices []win.ISCSIDevice
+}
+
+func (s iscsiSessions) ISCSISessions(context.Context) ([]win.ISCSISession, error) {
+	return []win.ISCSISession{{Target: "iqn.example:1", Portals: []win.ISCSIPortal{s.portal}}}, nil
+}
+
+func (s iscsiSessions) ISCSISessionDevices(context.Context, win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	return s.devices, nil
+}
+
+// answers is a disk that answers questions for its number one after the other, and says that it is one of iSCSI.
+type answers struct {
+	win.Device
+	numbers []csiproxy.DiskNumber
+}
+
+func (a *answers) Control(_ context.Context, code win.IoctlCode, _, out []byte) (int, error) {
+	if code != win.IoctlStorageGetDeviceNumber {
+		return copy(out, win.DeviceDescriptor{BusType: win.BusTypeISCSI}.Encode()), nil
+	}
+	if len(a.numbers) == 0 {
+		return 0, winerr.ErrorNoSuchDevice
+	}
+	n := a.numbers[0]
+	a.numbers = a.numbers[1:]
+	return copy(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: n}.Encode()), nil
+}
+
+func (a *answers) Close() error { return nil }
+
+func (a *answers) OpenDevice(context.Context, string, win.Access) (win.Device, error) { return a, nil }
+
+// diskOf is a node with one disk.
+type diskOf struct {
+	iscsiSessions
+	disk *answers
+}
+
+func (d diskOf) OpenDevice(context.Context, string, win.Access) (win.Device, error) {
+	return d.disk, nil
+}
+
+// A disk belongs to the driver of its session's portal, if it has the number that the session gives it before and after.
+func TestDiskOfSession(t *testing.T) {
+	portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+	for name, test := range map[string]struct {
+		numbers []csiproxy.DiskNumber
+		portal  win.ISCSIPortal
+		want    error
+	}{
+		"its session":         {[]csiproxy.DiskNumber{5, 5}, portal, nil},
+		"another's session":   {[]csiproxy.DiskNumber{5, 5}, win.ISCSIPortal{Address: "10.0.0.2", Port: 3260}, csiproxy.ErrNotFound},
+		"no session":          {[]csiproxy.DiskNumber{6, 6}, portal, csiproxy.ErrNotFound},
+		"it leaves meanwhile": {[]csiproxy.DiskNumber{5}, portal, winerr.ErrorNoSuchDevice},
+	} {
+		sys := diskOf{iscsiSessions{nil, test.portal, []win.ISCSIDevice{{Device: win.DeviceNumber{DeviceNumber: 5}}}}, &answers{numbers: test.numbers}}
+		drivers := []Driver{{Name: "own", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}}}
+		table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
+		simtest.Must(t, err)
+		s := table.Of(drivers[0], sys, func(string) bool { return false })
+		simtest.WantErrorOf(t, name, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(5), win.AccessNone)), test.want)
+	}
+}
+
+// Paths on another driver's server are missing, in all calls that take paths.
+func TestAnothersServer(t *testing.T) {
+	n := newNode(t)
+	s := n.of(t, n.System)
+	for name, call := range map[string]func(path string) error{
+		"DiskFreeSpace":  func(path string) error { return second(s.DiskFreeSpace(t.Context(), path)) },
+		"FileAttributes": func(path string) error { return second(s.FileAttributes(t.Context(), path)) },
+		"OpenFile": func(path string) error {
+			return closed(s.OpenFile(t.Context(), path, win.OpenOptions{Disposition: win.FileOpen}))
+		},
+	} {
+		for server, own := range map[string]bool{"own.example.com": true, "other.example.com": false, "evilown.example.com": false} {
+			made := 0
+			n.OnCall(func(winsim.Call) { made++ })
+			err := call(`\\` + server + `\share\`)
+			n.OnCall(nil)
+			simtest.Want(t, name+" on "+server+": calls to Windows", made > 0, own)
+			if err == nil || !own && !strings.Contains(err.Error(), "driver own has no such share") {
+				t.Errorf("%s on %s: %v", name, server, err)
+			}
+		}
+	}
+}
+
+// Servers compare without regard to case, and only names that begin with a dot stand for others.
+func TestHasServer(t *testing.T) {
+	d := Driver{Servers: []string{"Files.Example.com", ".corp.example.com"}}
+	for server, own := range map[string]bool{
+		"files.example.com": true, "evilfiles.example.com": false, "a.files.example.com": false, "example.com": false,
+		"a.corp.example.com": true, "a.b.corp.example.com": true, "corp.example.com": false, "evilcorp.example.com": false,
+	} {
+		simtest.Want(t, server, d.HasShare(`\\`+server+`\share`), own)
+	}
+	simtest.Want(t, "another spelling", d.HasShare(`\\FILES.example.COM\share`), true)
+}
+
+func TestServices(t *testing.T) {
+	n := newNode(t)
+	s := n.of(t, n.System)
+	s.driver.Services, s.driver.Portals = []string{"Own"}, []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}
+	refused := func(err error) bool { return errors.Is(err, csiproxy.ErrPermissionDenied) }
+	var got []string
+	for _, service := range []string{"OWN", "other", "msiscsi"} {
+		got = append(got, fmt.Sprint(service, ": ", refused(second(s.QueryService(t.Context(), service))), refused(s.StartService(t.Context(), service)),
+			refused(s.StopService(t.Context(), service))))
+	}
+	simtest.Want(t, "refused are the query, the start and the stop", got,
+		[]string{"OWN: false false false", "other: true true true", "msiscsi: false false true"})
+	if s.driver.Portals = nil; !refused(second(s.QueryService(t.Context(), "msiscsi"))) {
+		t.Error("a driver without portals asks for the initiator's service")
+	}
+}
