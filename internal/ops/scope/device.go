@@ -79,7 +79,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access) (
 	if !isSick {
 		return h.Device, nil
 	}
-	sick := &sickDisk{h, numberOf(path), s}
+	sick := &sickDisk{h, s}
 	s.sick.Store(sick, nil)
 	return sick, nil
 }
@@ -88,8 +88,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access) (
 // driver can open it again: a call that has unmounted its volume takes it offline then.
 type sickDisk struct {
 	device.Handle
-	number csiproxy.DiskNumber
-	sys    *System
+	sys *System
 }
 
 // Close is that of win.Device.
@@ -104,11 +103,8 @@ func (d *sickDisk) Close() error {
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	isOpen := false
 	s.sick.Range(func(key, _ any) bool {
-		disk := key.(*sickDisk)
-		if disk.number == n {
-			current, err := disk.Number(ctx)
-			isOpen = err == nil && current.DeviceNumber == n
-		}
+		current, err := key.(*sickDisk).Number(ctx)
+		isOpen = err == nil && current.DeviceNumber == n
 		return !isOpen
 	})
 	if isOpen {

@@ -4,6 +4,7 @@
 package scope
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,6 +139,16 @@ func TestAnothersVolumeIsMissing(t *testing.T) {
 	}
 	n := newNode(t)
 	s := n.of(t, n.System)
+	simtest.WantErrorOf(t, "its own volume mounted in the other one",
+		s.SetVolumeMountPoint(t.Context(), n.volumes["other"]+`directory\`, n.volumes["own"]), winerr.ErrorFileNotFound)
+	simtest.WantErrorOf(t, "a mount point removed in the other one",
+		s.DeleteVolumeMountPoint(t.Context(), n.volumes["other"]+`directory\`), winerr.ErrorFileNotFound)
+	root := func(o win.OpenOptions) error { return closed(s.OpenFile(t.Context(), n.volumes["own"], o)) }
+	simtest.WantErrorOf(t, "a root made", root(win.OpenOptions{Disposition: win.FileCreate}), winerr.ErrorAlreadyExists)
+	simtest.WantErrorOf(t, "a root deleted", root(win.OpenOptions{Disposition: win.FileOpen, Options: win.FileDeleteOnClose}), winerr.ErrorAccessDenied)
+	formatted := simtest.Counted(n.System, win.CallFormatVolume)
+	_ = s.FormatVolume(t.Context(), n.volumes["own"], win.FormatOptions{FileSystem: "NTFS"})
+	simtest.Want(t, "formats", formatted()[0], 1)
 	found, err := s.FindVolumes(t.Context())
 	simtest.Must(t, err)
 	simtest.Want(t, "its volumes", found, []string{n.volumes["own"]})
@@ -279,72 +290,96 @@ func TestSickDisk(t *testing.T) {
 	}
 }
 
-// iscsiSessions is a node whose disks are all those of one session.
-type iscsiSessions struct {
-	*winsim.System
-	portal  win.ISCSIPortal
-	devices []win.ISCSIDevice
-}
-
-func (s iscsiSessions) ISCSISessions(context.Context) ([]win.ISCSISession, error) {
-	return []win.ISCSISession{{Target: "iqn.example:1", Portals: []win.ISCSIPortal{s.portal}}}, nil
-}
-
-func (s iscsiSessions) ISCSISessionDevices(context.Context, win.ISCSISessionID) ([]win.ISCSIDevice, error) {
-	return s.devices, nil
-}
-
-// answers is a disk that answers questions for its number one after the other, and says that it is one of iSCSI.
-type answers struct {
+// disk is one that answers questions for its number one after the other, and for what it is by descriptor or error.
+type disk struct {
 	win.Device
-	numbers []csiproxy.DiskNumber
+	numbers    []csiproxy.DiskNumber
+	descriptor win.DeviceDescriptor
+	refusal    error // of the descriptor
+	address    error // of the SCSI address; it has none if nil
 }
 
-func (a *answers) Control(_ context.Context, code win.IoctlCode, _, out []byte) (int, error) {
-	if code != win.IoctlStorageGetDeviceNumber {
-		return copy(out, win.DeviceDescriptor{BusType: win.BusTypeISCSI}.Encode()), nil
-	}
-	if len(a.numbers) == 0 {
+func (d *disk) Control(_ context.Context, code win.IoctlCode, _, out []byte) (int, error) {
+	switch {
+	case code == win.IoctlScsiGetAddress:
+		return 0, cmp.Or[error](d.address, winerr.ErrorInvalidFunction)
+	case code != win.IoctlStorageGetDeviceNumber && d.refusal != nil:
+		return 0, d.refusal
+	case code != win.IoctlStorageGetDeviceNumber:
+		return copy(out, d.descriptor.Encode()), nil
+	case len(d.numbers) == 0:
 		return 0, winerr.ErrorNoSuchDevice
 	}
-	n := a.numbers[0]
-	a.numbers = a.numbers[1:]
+	n := d.numbers[0]
+	d.numbers = d.numbers[1:]
 	return copy(out, win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: n}.Encode()), nil
 }
 
-func (a *answers) Close() error { return nil }
+func (d *disk) Close() error { return nil }
 
-func (a *answers) OpenDevice(context.Context, string, win.Access) (win.Device, error) { return a, nil }
-
-// diskOf is a node with one disk.
+// diskOf is a node with one disk, and sessions at portals that have disk 5.
 type diskOf struct {
-	iscsiSessions
-	disk *answers
+	*winsim.System
+	disk    *disk
+	portals []win.ISCSIPortal
+	devices error // of the question for the disks of a session
 }
 
 func (d diskOf) OpenDevice(context.Context, string, win.Access) (win.Device, error) {
 	return d.disk, nil
 }
 
-// A disk belongs to the driver of its session's portal, if it has the number that the session gives it before and after.
-func TestDiskOfSession(t *testing.T) {
+func (d diskOf) ISCSISessions(context.Context) ([]win.ISCSISession, error) {
+	return []win.ISCSISession{{Target: "iqn.example:1", Portals: d.portals}}, nil
+}
+
+func (d diskOf) ISCSISessionDevices(context.Context, win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	return []win.ISCSIDevice{{Device: win.DeviceNumber{DeviceNumber: 5}}}, d.devices
+}
+
+func (d diskOf) FindVolumes(context.Context) ([]string, error) { return nil, nil }
+
+func (d diskOf) LoginISCSITarget(context.Context, win.ISCSILogin) (id win.ISCSISessionID, _ error) {
+	return id, winerr.ISDSCNotFound
+}
+
+// A disk belongs to the one driver that it fits, and to the driver of its session's portal if it has the number that the session
+// gives it before and after.
+func TestOwnerOfDisk(t *testing.T) {
 	portal := win.ISCSIPortal{Address: "10.0.0.1", Port: 3260}
+	ofISCSI, adapter := win.DeviceDescriptor{BusType: win.BusTypeISCSI}, uint32(3)
 	for name, test := range map[string]struct {
-		numbers []csiproxy.DiskNumber
-		portal  win.ISCSIPortal
+		disk    disk
+		portals []win.ISCSIPortal
+		devices error
 		want    error
 	}{
-		"its session":         {[]csiproxy.DiskNumber{5, 5}, portal, nil},
-		"another's session":   {[]csiproxy.DiskNumber{5, 5}, win.ISCSIPortal{Address: "10.0.0.2", Port: 3260}, csiproxy.ErrNotFound},
-		"no session":          {[]csiproxy.DiskNumber{6, 6}, portal, csiproxy.ErrNotFound},
-		"it leaves meanwhile": {[]csiproxy.DiskNumber{5}, portal, winerr.ErrorNoSuchDevice},
+		"its session":         {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, nil},
+		"another's session":   {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}, nil, csiproxy.ErrNotFound},
+		"no session":          {disk{numbers: []csiproxy.DiskNumber{6, 6}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, csiproxy.ErrNotFound},
+		"a lost connection":   {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, nil, nil, csiproxy.ErrUnavailable},
+		"a session that ends": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ISDSCInvalidSessionID, csiproxy.ErrNotFound},
+		"a session without an answer": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ErrorIODevice,
+			winerr.ErrorIODevice},
+		"it leaves meanwhile":      {disk{numbers: []csiproxy.DiskNumber{5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, winerr.ErrorNoSuchDevice},
+		"its vendor":               {disk{descriptor: win.DeviceDescriptor{VendorID: "own"}}, nil, nil, nil},
+		"its vendor and another's": {disk{descriptor: win.DeviceDescriptor{VendorID: "own", SerialNumber: "shared"}}, nil, nil, csiproxy.ErrNotFound},
+		"no address yet":           {disk{descriptor: win.DeviceDescriptor{VendorID: "own"}, address: winerr.ErrorNotReady}, nil, nil, winerr.ErrorNotReady},
+		"gone at the address":      {disk{descriptor: win.DeviceDescriptor{VendorID: "own"}, address: winerr.ErrorNoSuchDevice}, nil, nil, winerr.ErrorNoSuchDevice},
+		"no descriptor":            {disk{refusal: winerr.ErrorIODevice}, nil, nil, winerr.ErrorIODevice},
 	} {
-		sys := diskOf{iscsiSessions{nil, test.portal, []win.ISCSIDevice{{Device: win.DeviceNumber{DeviceNumber: 5}}}}, &answers{numbers: test.numbers}}
-		drivers := []Driver{{Name: "own", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}}}
+		sys := diskOf{nil, &test.disk, test.portals, test.devices}
+		drivers := []Driver{{Name: "own", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}, Disks: []DiskPattern{{Vendor: "own"}}},
+			{Name: "other", Disks: []DiskPattern{{SerialNumber: "shared"}, {Adapter: &adapter}}}}
 		table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
 		s := table.Of(drivers[0], sys, func(string) bool { return false })
 		simtest.WantErrorOf(t, name, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(5), win.AccessNone)), test.want)
+		if test.portals == nil {
+			continue
+		}
+		_, err = s.LoginISCSITarget(t.Context(), win.ISCSILogin{Portal: portal, Target: "IQN.example:1"})
+		simtest.WantErrorOf(t, name+": a login", err, winerr.ISDSCTargetNotFound)
 	}
 }
 
