@@ -262,9 +262,9 @@ func TestSickDisk(t *testing.T) {
 		if test.prepare != nil {
 			simtest.Must(t, test.prepare(n))
 		}
-		s := n.of(t, simtest.Controlled{System: n.System, Answer: func(path string, code win.IoctlCode, out []byte, do func() (int, error)) (int, error) {
+		s := n.of(t, simtest.Controlled{System: n.System, Answer: func(_ string, code win.IoctlCode, out []byte, do func() (int, error)) (int, error) {
 			switch {
-			case code == win.IoctlStorageQueryProperty && path == win.PhysicalDrive(n.disks["own"]):
+			case code == win.IoctlStorageQueryProperty: // of all disks
 				return 0, winerr.ErrorIODevice
 			case code == win.IoctlStorageGetDeviceNumber && test.gone:
 				return 0, winerr.ErrorNoSuchDevice
@@ -284,6 +284,8 @@ func TestSickDisk(t *testing.T) {
 		simtest.Must(t, n.DeleteVolumeMountPoint(t.Context(), ownDir+`\`))
 		again, err := open()
 		simtest.Must(t, err) // while it is open
+		_, err = s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["other"]), win.AccessNone)
+		simtest.WantErrorOf(t, name+": another's sick disk", err, winerr.ErrorIODevice)
 		simtest.Must(t, errors.Join(disk.Close(), again.Close()))
 		_, err = open()
 		simtest.WantErrorOf(t, name+": once it is closed", err, winerr.ErrorIODevice)
@@ -358,7 +360,7 @@ func TestOwnerOfDisk(t *testing.T) {
 		"another's session":   {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{{Address: "10.0.0.2", Port: 3260}}, nil, csiproxy.ErrNotFound},
 		"no session":          {disk{numbers: []csiproxy.DiskNumber{6, 6}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, csiproxy.ErrNotFound},
 		"a lost connection":   {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, nil, nil, csiproxy.ErrUnavailable},
-		"a session that ends": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ISDSCInvalidSessionID, csiproxy.ErrNotFound},
+		"a session that ends": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ISDSCInvalidSessionID, errNotOwn},
 		"a session without an answer": {disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, winerr.ErrorIODevice,
 			winerr.ErrorIODevice},
 		"it leaves meanwhile":      {disk{numbers: []csiproxy.DiskNumber{5}, descriptor: ofISCSI}, []win.ISCSIPortal{portal}, nil, winerr.ErrorNoSuchDevice},
