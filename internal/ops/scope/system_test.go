@@ -52,7 +52,7 @@ func (n *node) of(t testing.TB, sys win.System) *System {
 		{Name: "other", Disks: []DiskPattern{{Vendor: "other"}}, Servers: []string{"other.example.com"}}}
 	table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 	simtest.Must(t, err)
-	return table.Of(drivers[0], sys, func(path string) bool { return strings.HasPrefix(path, ownDir) })
+	return NewSystem(sys, table, drivers[0], func(path string) bool { return strings.HasPrefix(path, ownDir) })
 }
 
 // calls are all calls that take a volume's name or a path in it. Those of changes leave nothing to undo.
@@ -375,7 +375,7 @@ func TestOwnerOfDisk(t *testing.T) {
 			{Name: "other", Disks: []DiskPattern{{SerialNumber: "shared"}, {Adapter: &adapter}}}}
 		table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
-		s := table.Of(drivers[0], sys, func(string) bool { return false })
+		s := NewSystem(sys, table, drivers[0], func(string) bool { return false })
 		simtest.WantErrorOf(t, name, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(5), win.AccessNone)), test.want)
 		if test.portals == nil {
 			continue
