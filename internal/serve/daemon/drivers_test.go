@@ -346,8 +346,10 @@ func (d *tenant) check(m method, r request, values []string, code codes.Code) {
 	case codes.NotFound, codes.PermissionDenied, codes.InvalidArgument: // the last where a request is wrong for all drivers
 		return
 	case codes.FailedPrecondition, codes.AlreadyExists:
-		// The second answer is about the driver's own target, which is connected by another portal.
-		if r.atPods || m.group == "iscsi" && strings.HasPrefix(r.what, "target_portal") {
+		// The second answer is about the driver's own target, which is connected by another portal; the third about its own
+		// volume, which is mounted where another's, like a missing one, would be unmounted.
+		if r.atPods || m.group == "iscsi" && strings.HasPrefix(r.what, "target_portal") ||
+			strings.HasPrefix(r.what, "volume_id") && slices.Contains([]protoreflect.Name{"UnmountVolume", "DismountVolume"}, m.Name()) {
 			return
 		}
 	case codes.OK:
