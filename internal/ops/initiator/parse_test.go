@@ -4,39 +4,11 @@
 package initiator
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
-	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
-
-func TestCheckPortal(t *testing.T) {
-	for p, want := range map[csiproxy.ISCSIPortal]win.ISCSIPortal{
-		{Address: "10.0.0.1", Port: 0}:                      {Address: "10.0.0.1", Port: 3260},
-		{Address: "10.0.0.1", Port: 860}:                    {Address: "10.0.0.1", Port: 860},
-		{Address: "Storage-1.example.com", Port: 3260}:      {Address: "Storage-1.example.com", Port: 3260},
-		{Address: "host_1", Port: 65535}:                    {Address: "host_1", Port: 65535},
-		{Address: "2001:DB8:0:0::1", Port: 0}:               {Address: "2001:db8::1", Port: 3260},
-		{Address: "[2001:db8::1]", Port: 3260}:              {Address: "2001:db8::1", Port: 3260},
-		{Address: "fe80::1%12", Port: 0}:                    {Address: "fe80::1%12", Port: 3260},
-		{Address: strings.Repeat("a.", 127) + "a", Port: 0}: {Address: strings.Repeat("a.", 127) + "a", Port: 3260},
-	} {
-		if got, err := checkPortal(p); err != nil || got != want {
-			t.Errorf("%+v is %+v, %v", p, got, err)
-		}
-	}
-	for _, address := range []string{
-		"", " ", "a b", "10.0.0.1 ", "host\x00", "host\n", "host:3260", "[10.0.0.1]", "[host]", "[2001:db8::1",
-		"2001:db8::1]", "::g",
-		"fe80::1%a b", "fe80::1%\x00", "fe80::1%ü", "höst", `\\host`, "*", "a*", strings.Repeat("a", 256),
-	} {
-		if got, err := checkPortal(csiproxy.ISCSIPortal{Address: address}); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-			t.Errorf("%q is taken as %+v, %v", address, got, err)
-		}
-	}
-}
 
 func TestParseMechanism(t *testing.T) {
 	for text, want := range map[string]win.ISCSIPortal{
@@ -61,49 +33,13 @@ func TestParseMechanism(t *testing.T) {
 	}
 }
 
-func TestSamePortal(t *testing.T) {
-	at := func(address string) win.ISCSIPortal { return win.ISCSIPortal{Address: address, Port: 3260} }
-	for _, same := range [][2]string{{"10.0.0.1", "10.0.0.1"}, {"HOST", "host"}, {"2001:DB8::1", "[2001:db8:0::1]"}} {
-		if !samePortal(at(same[0]), at(same[1])) {
-			t.Errorf("%q aren't the same", same)
-		}
-	}
-	for _, other := range [][2]string{{"10.0.0.1", "10.0.0.10"}, {"host", "host2"}, {"2001:db8::1", "2001:db8::2"}} {
-		if samePortal(at(other[0]), at(other[1])) {
-			t.Errorf("%q are the same", other)
-		}
-	}
-	if samePortal(at("host"), win.ISCSIPortal{Address: "host", Port: 860}) {
-		t.Error("two ports are the same")
-	}
-}
-
 func FuzzParseMechanism(f *testing.F) {
 	f.Add(`SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0`)
 	f.Add("SendTargets:*[::1] 1 x")
 	f.Fuzz(func(t *testing.T, s string) {
 		p, ok := parseMechanism(s)
-		if ok && (p.Address == "" || p.Port == 0 || !samePortal(p, p)) || !ok && p != (win.ISCSIPortal{}) {
+		if ok && (p.Address == "" || p.Port == 0 || !targetportal.Same(p, p)) || !ok && p != (win.ISCSIPortal{}) {
 			t.Fatalf("%q is %+v, %v", s, p, ok)
-		}
-	})
-}
-
-func FuzzCheckPortal(f *testing.F) {
-	for _, s := range []string{"10.0.0.1", "[::1]", "host.example.com", "fe80::1%eth0"} {
-		f.Add(s, uint16(0))
-	}
-	f.Fuzz(func(t *testing.T, address string, port uint16) {
-		p, err := checkPortal(csiproxy.ISCSIPortal{Address: address, Port: port})
-		if err != nil {
-			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
-				t.Fatalf("%q: %v", address, err)
-			}
-			return
-		}
-		again, err := checkPortal(csiproxy.ISCSIPortal(p))
-		if err != nil || again != p || p.Port == 0 || strings.ContainsAny(p.Address, " \x00[]") || len(p.Address) > 255 {
-			t.Fatalf("%q is %+v, and that %+v, %v", address, p, again, err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ package initiator
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -23,7 +23,7 @@ import (
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-addiscsisendtargetportalw
 func (i *Initiator) AddTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
 	defer i.options.Runner.Done("AddTargetPortal", portalObject(p), time.Now(), &err)
-	want, err := checkPortal(p)
+	want, err := targetportal.Parse(p)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (i *Initiator) rediscover(ctx context.Context, p win.ISCSIPortal) {
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
 func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (_ []csiproxy.IQN, err error) {
 	defer i.options.Runner.Done("DiscoverTargetPortal", portalObject(p), time.Now(), &err)
-	want, err := checkPortal(p)
+	want, err := targetportal.Parse(p)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 		if err != nil {
 			return nil, &csiproxy.Error{Object: "target " + target, Err: err}
 		}
-		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return samePortal(portal, p) }) {
+		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return targetportal.Same(portal, p) }) {
 			found = append(found, csiproxy.IQN(target))
 		}
 	}
@@ -139,7 +139,7 @@ func (i *Initiator) ListTargetPortals(ctx context.Context) (_ []csiproxy.ISCSIPo
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsisendtargetportalw
 func (i *Initiator) RemoveTargetPortal(ctx context.Context, p csiproxy.ISCSIPortal) (err error) {
 	defer i.options.Runner.Done("RemoveTargetPortal", portalObject(p), time.Now(), &err)
-	want, err := checkPortal(p)
+	want, err := targetportal.Parse(p)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 	if err != nil {
 		return p, false, err
 	}
-	index := slices.IndexFunc(list, func(p win.ISCSIPortal) bool { return samePortal(p, want) })
+	index := slices.IndexFunc(list, func(p win.ISCSIPortal) bool { return targetportal.Same(p, want) })
 	if index < 0 {
 		return p, false, nil
 	}
@@ -172,64 +172,6 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 
 // portalObject names the portal in errors.
 func portalObject(p csiproxy.ISCSIPortal) string { return "portal " + strconv.Quote(p.String()) }
-
-// checkPortal returns the portal as Windows takes it: an IPv6 address without brackets and
-// in its shortest form.
-func checkPortal(p csiproxy.ISCSIPortal) (win.ISCSIPortal, error) {
-	const longest = 255 // ISCSI_TARGET_PORTALW has room for it and a null character
-	checked := win.ISCSIPortal{Address: plainAddress(p.Address), Port: p.Port}
-	if checked.Port == 0 {
-		checked.Port = csiproxy.DefaultISCSIPort
-	}
-	switch {
-	case p.Address == "":
-		return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address is empty")
-	case len(p.Address) > longest:
-		return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address is longer than %d characters", longest)
-	}
-	if _, err := netip.ParseAddr(checked.Address); err == nil {
-		// A zone is the only part of an address with free text.
-		if strings.ContainsFunc(checked.Address, func(r rune) bool { return r <= ' ' || r >= 0x7F }) {
-			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
-				"the zone of the IPv6 address has a space or a character that isn't ASCII")
-		}
-		return checked, nil
-	}
-	for _, r := range checked.Address {
-		if !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r)) {
-			return checked, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
-				"the address is neither an IP address nor the name of a host: it has the character %q", r)
-		}
-	}
-	return checked, nil
-}
-
-// plainAddress returns an IP address in its shortest form, without the brackets that an
-// IPv6 address may have; a host name as it is.
-func plainAddress(address string) string {
-	bare := address
-	if inner, ok := strings.CutPrefix(address, "["); ok && strings.HasSuffix(inner, "]") {
-		bare = strings.TrimSuffix(inner, "]")
-	}
-	if a, err := netip.ParseAddr(bare); err == nil && (bare == address || a.Is6()) {
-		return a.String()
-	}
-	return address
-}
-
-func samePortal(a, b win.ISCSIPortal) bool {
-	return a.Port == b.Port && strings.EqualFold(plainAddress(a.Address), plainAddress(b.Address))
-}
-
-// maybeSamePortal is samePortal, but a host name may be any address.
-func maybeSamePortal(a, b win.ISCSIPortal) bool {
-	return samePortal(a, b) || a.Port == b.Port && isAddress(a.Address) != isAddress(b.Address)
-}
-
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(plainAddress(host))
-	return err == nil
-}
 
 // parseMechanism returns the portal at which a target was found, from the text that
 // the initiator has for that: "SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0".
@@ -250,5 +192,5 @@ func parseMechanism(s string) (p win.ISCSIPortal, ok bool) {
 	if err != nil || port == 0 {
 		return p, false
 	}
-	return win.ISCSIPortal{Address: plainAddress(fields[0]), Port: uint16(port)}, true
+	return win.ISCSIPortal{Address: targetportal.PlainAddress(fields[0]), Port: uint16(port)}, true
 }

@@ -15,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -145,7 +146,7 @@ const logoutTimeout = 5 * time.Second
 // https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-removeiscsipersistenttargetw
 func (i *Initiator) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (err error) {
 	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
-	portal, err := checkPortal(p)
+	portal, err := targetportal.Parse(p)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (i *Initiator) CheckLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csipr
 
 // checkLogin checks the arguments of a login, and returns them as Windows takes them.
 func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin) (win.ISCSILogin, error) {
-	portal, err := checkPortal(p)
+	portal, err := targetportal.Parse(p)
 	if err != nil {
 		return win.ISCSILogin{}, err
 	}
@@ -248,7 +249,7 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.
 		return err
 	}
 	for _, l := range logins {
-		if !iqn.Equal(csiproxy.IQN(l.Target)) || !samePortal(l.Portal, p) {
+		if !iqn.Equal(csiproxy.IQN(l.Target)) || !targetportal.Same(l.Portal, p) {
 			continue
 		}
 		err := i.sys.RemoveISCSIPersistentLogin(ctx, l)
@@ -296,7 +297,7 @@ func busy(err error) bool {
 // Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getdevicesforiscsisessionw
 func (i *Initiator) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ []csiproxy.DiskNumber, err error) {
 	defer i.options.Runner.Done("GetTargetDisks", targetObject(iqn), time.Now(), &err)
-	portal, err := checkPortal(p)
+	portal, err := targetportal.Parse(p)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +322,7 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn csiprox
 	for _, s := range sessions {
 		portals = append(portals, s.Portals...)
 	}
-	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, p) }) {
 		return sessions, nil
 	}
 	// A session that reconnects has no portal, and may have moved to another one. So the portals at
@@ -333,7 +334,7 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn csiprox
 	portals = append(portals, found...)
 	// If no portals are known, such as for a session of the firmware, any p is accepted.
 	if len(portals) > 0 && !slices.ContainsFunc(portals,
-		func(own win.ISCSIPortal) bool { return maybeSamePortal(own, p) }) {
+		func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, p) }) {
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"the target is connected, but not through %s; its portals are %s",
 			quote.Text(csiproxy.ISCSIPortal(p).String()), portalList(portals))
