@@ -267,13 +267,18 @@ FUZZTIME ?= 20s
 packages_with = $(shell grep -rlE '^func $(1)' --include='*_test.go' --exclude-dir=test --exclude-dir=tools --exclude-dir=driver . | \
 	xargs -r -n1 dirname | sort -u)
 
+# In whichever module a target is. A target that fails doesn't keep the others from running.
 fuzz: ## fuzz each decoder for FUZZTIME, 20s unless given
-	@for package in $(call packages_with,Fuzz); do \
-		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	@failed=; \
+	for package in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u); do \
+		listed=$$($(GO) -C $$package test -list '^Fuzz' .) || { echo "$$listed"; exit 1; }; \
+		for target in $$(echo "$$listed" | grep '^Fuzz'); do \
 			echo "$$package $$target" && \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package || exit 1; \
+			$(GO) -C $$package test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x . || \
+				failed="$$failed $$target"; \
 		done; \
-	done
+	done; \
+	[ -z "$$failed" ] || { echo "FAIL:$$failed"; exit 1; }
 
 bench: ## measure; only ratios within one run are comparable
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./internal/lab/bench
