@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +31,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -67,66 +67,6 @@ type DiskPattern struct {
 	Target string
 }
 
-// isZero reports whether the pattern fits all disks.
-func (p DiskPattern) isZero() bool {
-	texts := []string{p.Vendor, p.Product, p.SerialNumber, p.Target}
-	return p.Bus == "" && p.Adapter == nil &&
-		!slices.ContainsFunc(texts, func(text string) bool { return strings.Trim(text, " *") != "" })
-}
-
-// validate returns csiproxy.ErrInvalidArgument, with the reason, for a pattern that fits all disks, or can't fit any.
-func (p DiskPattern) validate() error {
-	if p.isZero() {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a pattern for disks is empty, and would fit all of them")
-	}
-	isBus := func(name string) bool { return strings.EqualFold(name, string(p.Bus)) }
-	if names := opendisk.BusNames(); p.Bus != "" && !slices.ContainsFunc(names, isBus) {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "there is no bus %s; there are %s", quote.Text(string(p.Bus)),
-			strings.Join(names, ", "))
-	}
-	for _, text := range []string{p.Vendor, p.Product, p.SerialNumber, p.Target} {
-		if strings.Contains(strings.TrimSuffix(strings.TrimSpace(text), "*"), "*") {
-			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: a * may only be the last character", quote.Text(text))
-		}
-	}
-	return nil
-}
-
-// validateServer returns csiproxy.ErrInvalidArgument, with the reason, for what can't be the name of an SMB server, or
-// the end of such names.
-func validateServer(server string) error {
-	name := strings.TrimPrefix(server, ".")
-	if name == "" {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
-	}
-	if err := unc.CheckServer(name); err != nil {
-		return &csiproxy.Error{Detail: quote.Text(server) + " can't be a server: name one, as files.example.com, or the end of " +
-			"several names, as .example.com", Err: err}
-	}
-	return nil
-}
-
-// validate returns csiproxy.ErrInvalidArgument, with the reason, for a driver that can't be told from others.
-func (d Driver) validate() error {
-	if d.Name == "" {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "a driver has no name")
-	}
-	for _, pattern := range d.Disks {
-		if err := pattern.validate(); err != nil {
-			return err
-		}
-	}
-	for _, server := range d.Servers {
-		if err := validateServer(server); err != nil {
-			return err
-		}
-	}
-	if slices.ContainsFunc(d.Portals, func(p csiproxy.ISCSIPortal) bool { return p.Address == "" }) {
-		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the address of a portal is empty")
-	}
-	return nil
-}
-
 // Table is the table of a node's drivers.
 type Table struct {
 	sys     win.System
@@ -135,53 +75,16 @@ type Table struct {
 	several sync.Map // the disks that were logged as fitting several drivers, as texts
 }
 
-// New returns the table of the drivers of the node sys. Each server, portal and service may be one driver's only. The log
-// gets the disks that fit several drivers.
+// New returns the table of the drivers of the node sys. Drivers with a problem that [Check] finds are refused. The log gets
+// the disks that fit several drivers.
 func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
-	owners := make(map[string]string) // of what may be one driver's only
-	for _, driver := range drivers {
-		if err := driver.validate(); err != nil {
-			return nil, &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
-		}
-		once := []string{"name " + winname.Lower(driver.Name)}
-		for _, server := range driver.Servers {
-			once = append(once, "server "+winname.Lower(server))
-		}
-		for _, p := range driver.Portals {
-			once = append(once, "portal "+winname.Lower(portalOf(p).String()))
-		}
-		for _, service := range driver.Services {
-			once = append(once, "service "+winname.Lower(service))
-		}
-		for _, name := range once {
-			if other, taken := owners[name]; taken {
-				return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + driver.Name,
-					Detail: fmt.Sprintf("the %s is driver %s's already", name, other)}
-			}
-			owners[name] = driver.Name
-		}
-		for _, other := range drivers {
-			for _, server := range other.Servers {
-				if other.Name != driver.Name && driver.hasServer(winname.Lower(server)) {
-					return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + driver.Name,
-						Detail: fmt.Sprintf("its servers include %s of driver %s", server, other.Name)}
-				}
-			}
+	for _, problem := range Check(drivers) {
+		if !problem.IsWarning {
+			return nil, &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(drivers[problem.Driver].Name),
+				Detail: problem.Field + ": " + problem.Text}
 		}
 	}
 	return &Table{sys: sys, drivers: drivers, log: log}, nil
-}
-
-// portalOf returns a portal with its port, and with an IP address in its shortest form.
-func portalOf(p csiproxy.ISCSIPortal) csiproxy.ISCSIPortal {
-	if p.Port == 0 {
-		p.Port = csiproxy.DefaultISCSIPort
-	}
-	p.Address = strings.Trim(p.Address, "[]")
-	if address, err := netip.ParseAddr(p.Address); err == nil {
-		p.Address = address.String()
-	}
-	return p
 }
 
 // OwnerOfDisk returns the name of the driver that has an open disk; "" if none has, or if the disk fits the
@@ -274,10 +177,16 @@ func (a asked) is(driver Driver) bool {
 
 func (a asked) fits(p DiskPattern) bool {
 	return (p.Bus == "" || strings.EqualFold(string(opendisk.Bus(a.Descriptor.BusType)), string(p.Bus))) &&
-		fitsInquiry(p.Vendor, a.Descriptor.VendorID, 8) && fitsInquiry(p.Product, a.Descriptor.ProductID, 16) &&
+		fitsInquiry(p.Vendor, a.Descriptor.VendorID, vendorRoom) && fitsInquiry(p.Product, a.Descriptor.ProductID, productRoom) &&
 		fitsText(p.SerialNumber, a.Descriptor.SerialNumber) && fitsText(p.Target, a.target) &&
 		(p.Adapter == nil || a.hasAdapter && *p.Adapter == a.adapter)
 }
+
+// The room that the SCSI inquiry has for texts, in characters.
+const (
+	vendorRoom  = 8
+	productRoom = 16
+)
 
 // fitsInquiry is fitsText for a text of the SCSI inquiry, which has room for so many characters. Of NVMe disks,
 // Windows may give more.
@@ -346,11 +255,10 @@ func (t *Table) OwnerOfShare(path string) (name string) {
 	return name
 }
 
-// hasPortal reports whether an iSCSI portal is the driver's.
+// hasPortal reports whether an iSCSI portal belongs to the driver.
 func (d Driver) hasPortal(p win.ISCSIPortal) bool {
-	wanted := portalOf(csiproxy.ISCSIPortal(p))
 	return slices.ContainsFunc(d.Portals, func(own csiproxy.ISCSIPortal) bool {
-		own = portalOf(own)
-		return own.Port == wanted.Port && strings.EqualFold(own.Address, wanted.Address)
+		parsed, err := targetportal.Parse(own)
+		return err == nil && targetportal.Same(parsed, p)
 	})
 }

@@ -57,6 +57,7 @@ func TestServers(t *testing.T) {
 		`\\file.core.windows.net\share`:           false,
 		`\\account.file.core.windows.net.evil\s`:  false,
 		`\\files\share`:                           false,
+		`\\evilfiles.example.com\share`:           false,
 		`\\files.example.com.\share`:              false,
 		`\\localhost\C$`:                          false,
 		`C:\files.example.com\share`:              false,

@@ -1,0 +1,341 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// The fields of a driver, as the file of drivers names them.
+const (
+	FieldName     = "name"
+	FieldDisks    = "disks"
+	FieldServers  = "smbServers"
+	FieldPortals  = "iscsiPortals"
+	FieldServices = "services"
+)
+
+// Place is an element of one of the drivers' fields.
+type Place struct {
+	Driver int // index
+	Field  string
+	Index  int // in the field, unless that is the name
+}
+
+// Problem is what is wrong at a place.
+type Problem struct {
+	Place
+	// Other is the place with which this one can't be together, if there is one.
+	Other *Place
+	// IsWarning is true if the drivers can be served all the same.
+	IsWarning bool
+	Text      string
+}
+
+// maxProblems bounds how many problems Check finds, since each pair of patterns can be one.
+const maxProblems = 100
+
+// checker collects problems.
+type checker struct {
+	drivers  []Driver
+	problems []Problem
+}
+
+// Check returns what is wrong with the drivers of a node, in the order of the drivers: each for itself, and what two of them can't
+// both have.
+func Check(drivers []Driver) []Problem {
+	c := checker{drivers: drivers}
+	for i, driver := range drivers {
+		for k, pattern := range driver.Disks {
+			c.check(Place{i, FieldDisks, k}, pattern.validate())
+		}
+		for k, server := range driver.Servers {
+			c.check(Place{i, FieldServers, k}, validateServer(server))
+		}
+		for k, portal := range driver.Portals {
+			c.checkPortal(Place{i, FieldPortals, k}, portal)
+		}
+		for k, service := range driver.Services {
+			c.check(Place{i, FieldServices, k}, winname.CheckService(service))
+		}
+	}
+	c.checkNames()
+	c.checkServers()
+	c.checkPatterns()
+	slices.SortStableFunc(c.problems, func(a, b Problem) int { return a.Driver - b.Driver })
+	return c.problems
+}
+
+// add adds a problem.
+func (c *checker) add(problem Problem) {
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, problem)
+	}
+}
+
+// check adds an error, if there is one, as a problem of a place.
+func (c *checker) check(at Place, err error) {
+	if err != nil {
+		c.add(Problem{Place: at, Text: err.Error()})
+	}
+}
+
+// checkPortal checks the address of a portal.
+func (c *checker) checkPortal(at Place, portal csiproxy.ISCSIPortal) {
+	parsed, err := targetportal.Parse(portal)
+	if err == nil && !targetportal.IsIP(parsed.Address) {
+		c.add(Problem{Place: at, IsWarning: true, Text: fmt.Sprintf("Windows lists the sessions of a disk by IP address, so no disk "+
+			"belongs to the driver by the host name %s; name the IP addresses of the portal as well", quote.Text(parsed.Address))})
+	}
+	c.check(at, err)
+}
+
+// checkNames adds what two drivers have, or one driver has twice, though it may belong to one only.
+func (c *checker) checkNames() {
+	owners := make(map[string]Place)
+	for i, driver := range c.drivers {
+		once := func(at Place, key, what string) {
+			key = at.Field + " " + winname.Lower(key)
+			other, taken := owners[key]
+			if !taken {
+				owners[key] = at
+				return
+			}
+			c.add(Problem{Place: at, Other: &other, Text: fmt.Sprintf("duplicate %s: %s has it", what, c.owner(other.Driver, i))})
+		}
+		once(Place{i, FieldName, 0}, driver.Name, "driver name")
+		for k, server := range driver.Servers {
+			once(Place{i, FieldServers, k}, server, "server "+quote.Text(server))
+		}
+		for k, portal := range driver.Portals {
+			if parsed, err := targetportal.Parse(portal); err == nil {
+				text := csiproxy.ISCSIPortal(parsed).String()
+				once(Place{i, FieldPortals, k}, text, "portal "+text)
+			}
+		}
+		for k, service := range driver.Services {
+			once(Place{i, FieldServices, k}, service, "service "+quote.Text(service))
+		}
+	}
+}
+
+// owner names a driver in a problem of another one, or of itself.
+func (c *checker) owner(driver, ofProblem int) string {
+	if driver == ofProblem {
+		return "the driver itself"
+	}
+	return fmt.Sprintf("driver %q", c.drivers[driver].Name)
+}
+
+// checkServers adds ends of names that include a server of another driver.
+func (c *checker) checkServers() {
+	for i, driver := range c.drivers {
+		for k, server := range driver.Servers {
+			wide := Driver{Servers: []string{server}}
+			for j, other := range c.drivers {
+				for l, name := range other.Servers {
+					if i != j && !winname.Equal(server, name) && validateServer(server) == nil && wide.hasServer(winname.Lower(name)) {
+						c.add(Problem{Place: Place{i, FieldServers, k}, Other: &Place{j, FieldServers, l}, Text: fmt.Sprintf(
+							"%s includes the server %s of driver %q", quote.Text(server), quote.Text(name), other.Name)})
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkPatterns adds patterns of two drivers that a disk can match both: it would belong to neither.
+func (c *checker) checkPatterns() {
+	for i, driver := range c.drivers {
+		for k, pattern := range driver.Disks {
+			if pattern.validate() != nil {
+				continue
+			}
+			at := Place{i, FieldDisks, k}
+			for j, other := range c.drivers {
+				if len(c.problems) >= maxProblems {
+					return
+				}
+				if i != j && len(other.Portals) > 0 && pattern.Bus != "" {
+					c.checkWithPortals(at, pattern, Place{j, FieldPortals, 0})
+				}
+				for l, earlier := range other.Disks {
+					if j < i && earlier.validate() == nil {
+						c.checkPair(at, pattern, Place{j, FieldDisks, l}, earlier)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkPair adds a pattern that has disks in common with an earlier one of another driver.
+func (c *checker) checkPair(at Place, pattern DiskPattern, otherAt Place, other DiskPattern) {
+	swallowed := func(wide Place, narrow Place, pattern DiskPattern) {
+		c.add(Problem{Place: wide, Other: &narrow, Text: fmt.Sprintf("all disks that match the pattern %v of driver %q match this one "+
+			"too, and would belong to neither driver; make this pattern narrower", pattern, c.drivers[narrow.Driver].Name)})
+	}
+	switch {
+	case other.isWithin(pattern):
+		swallowed(at, otherAt, other)
+	case pattern.isWithin(other):
+		swallowed(otherAt, at, pattern)
+	case pattern.overlaps(other):
+		c.add(Problem{Place: at, Other: &otherAt, IsWarning: true, Text: fmt.Sprintf("a disk can match this pattern and the pattern %v "+
+			"of driver %q; such a disk would belong to neither driver", other, c.drivers[otherAt.Driver].Name)})
+	}
+}
+
+// checkWithPortals adds a pattern of iSCSI disks beside the portals of another driver, to which the disks of its sessions belong.
+// A pattern that names no bus stays as it is: it is about the texts of a product, which most targets don't copy.
+func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place) {
+	switch allISCSI := (DiskPattern{Bus: csiproxy.BusISCSI}); {
+	case allISCSI.isWithin(pattern):
+		c.add(Problem{Place: at, Other: &portals, Text: fmt.Sprintf("all disks of the portals of driver %q match this pattern, and "+
+			"would belong to neither driver; make this pattern narrower", c.drivers[portals.Driver].Name)})
+	case allISCSI.overlaps(pattern):
+		c.add(Problem{Place: at, Other: &portals, IsWarning: true, Text: fmt.Sprintf("a disk of the portals of driver %q can match this "+
+			"pattern; such a disk would belong to neither driver", c.drivers[portals.Driver].Name)})
+	}
+}
+
+// String returns the pattern as the file of drivers has it.
+func (p DiskPattern) String() string {
+	var fields []string
+	for _, field := range []struct{ name, text string }{{"bus", string(p.Bus)}, {"vendor", p.Vendor}, {"product", p.Product},
+		{"serialNumber", p.SerialNumber}, {"iscsiTarget", p.Target}} {
+		if field.text != "" {
+			fields = append(fields, fmt.Sprintf("%q: %q", field.name, field.text))
+		}
+	}
+	if p.Adapter != nil {
+		fields = append(fields, fmt.Sprintf("%q: %d", "adapter", *p.Adapter))
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+// restricts reports whether a text of a pattern keeps any disk out.
+func restricts(text string) bool { return strings.Trim(text, " *") != "" }
+
+// validate returns csiproxy.ErrInvalidArgument, with the reason, for a pattern that matches all disks, or none.
+func (p DiskPattern) validate() error {
+	texts := []string{p.Vendor, p.Product, p.SerialNumber, p.Target}
+	if p.Bus == "" && p.Adapter == nil && !slices.ContainsFunc(texts, restricts) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the pattern is empty, and would match all disks")
+	}
+	isBus := func(name string) bool { return strings.EqualFold(name, string(p.Bus)) }
+	if names := opendisk.BusNames(); p.Bus != "" && !slices.ContainsFunc(names, isBus) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "unknown bus %s%s; the buses are %s", quote.Text(string(p.Bus)),
+			didyoumean.Hint("", string(p.Bus), names), strings.Join(names, ", "))
+	}
+	for _, text := range texts {
+		if strings.Contains(strings.TrimSuffix(strings.TrimSpace(text), "*"), "*") {
+			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s: a * may only be the last character", quote.Text(text))
+		}
+	}
+	if restricts(p.Target) && p.Bus != "" && !strings.EqualFold(string(p.Bus), string(csiproxy.BusISCSI)) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the pattern matches no disk: only a disk on the bus iSCSI has a target")
+	}
+	return nil
+}
+
+// overlaps reports whether some disk can match both patterns. What a disk says of itself is independent of each other, so two
+// patterns have a disk in common if they have a value in common for each of its properties.
+func (p DiskPattern) overlaps(q DiskPattern) bool {
+	a, b := p.properties(), q.properties()
+	for i := range a {
+		if !a[i].overlaps(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// isWithin reports whether every disk that matches p matches q too.
+func (p DiskPattern) isWithin(q DiskPattern) bool {
+	a, b := p.properties(), q.properties()
+	for i := range a {
+		if !a[i].isWithin(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// properties returns what each property of a disk may be, in one order. Only a disk on the bus iSCSI has a target.
+func (p DiskPattern) properties() [6]texts {
+	bus, adapter := string(p.Bus), ""
+	if restricts(p.Target) {
+		bus = string(csiproxy.BusISCSI)
+	}
+	if p.Adapter != nil {
+		adapter = fmt.Sprint(*p.Adapter)
+	}
+	return [...]texts{textsOf(bus), textsOf(adapter), inquiryTexts(p.Vendor, vendorRoom), inquiryTexts(p.Product, productRoom),
+		textsOf(p.SerialNumber), textsOf(p.Target)}
+}
+
+// texts is a set of texts: all that equal one of its elements, or begin with one that is a beginning.
+type texts []textSet
+
+type textSet struct {
+	text        string
+	isBeginning bool
+}
+
+// textsOf returns the texts that fitsText takes.
+func textsOf(pattern string) texts {
+	pattern = winname.Lower(strings.TrimSpace(pattern))
+	beginning, isBeginning := strings.CutSuffix(pattern, "*")
+	return texts{{beginning, isBeginning || pattern == ""}}
+}
+
+// inquiryTexts returns the texts that fitsInquiry takes.
+func inquiryTexts(pattern string, room int) texts {
+	pattern = strings.TrimSpace(pattern)
+	set := textsOf(pattern)
+	if len(pattern) > room {
+		set = append(set, textsOf(pattern[:room])...)
+	}
+	return set
+}
+
+func (set texts) overlaps(other texts) bool {
+	return slices.ContainsFunc(set, func(a textSet) bool { return slices.ContainsFunc(other, a.overlaps) })
+}
+
+// isWithin goes by single elements, which is exact: no number of elements holds all texts with a beginning, unless one of them does.
+func (set texts) isWithin(other texts) bool {
+	return !slices.ContainsFunc(set, func(a textSet) bool { return !slices.ContainsFunc(other, a.isWithin) })
+}
+
+func (a textSet) overlaps(b textSet) bool { return a.isWithin(b) || b.isWithin(a) }
+
+func (a textSet) isWithin(b textSet) bool {
+	return a == b || b.isBeginning && strings.HasPrefix(a.text, b.text)
+}
+
+// validateServer returns csiproxy.ErrInvalidArgument, with the reason, for what can't be the name of an SMB server, or
+// the end of such names.
+func validateServer(server string) error {
+	name := strings.TrimPrefix(server, ".")
+	if name == "" {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the name of a server is empty")
+	}
+	if err := unc.CheckServer(name); err != nil {
+		return &csiproxy.Error{Detail: quote.Text(server) + " can't be a server: name one, as files.example.com, or the end of " +
+			"several names, as .example.com", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+)
+
+// Each problem of drivers is found, at its place, and beside the others.
+func TestCheck(t *testing.T) {
+	red := func(d Driver) Driver { d.Name = "red"; return d }
+	disks := func(name string, patterns ...DiskPattern) Driver { return Driver{Name: name, Disks: patterns} }
+	servers := func(name string, servers ...string) Driver { return Driver{Name: name, Servers: servers} }
+	at := func(address string) csiproxy.ISCSIPortal { return csiproxy.ISCSIPortal{Address: address} }
+	nvme, amazon := DiskPattern{Bus: "nvme"}, DiskPattern{Bus: csiproxy.BusNVMe, Product: "Amazon*"}
+	for _, test := range []struct {
+		name    string
+		drivers []Driver
+		want    []string // INDEX FIELD INDEX [warning] TEXT
+	}{
+		{"nothing wrong", []Driver{red(Driver{Disks: []DiskPattern{nvme}, Servers: []string{"files", ".red.example.com"},
+			Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}, Services: []string{"one"}}), servers("blue", "files.example.com", "red.example.com")}, nil},
+		{"all at once", []Driver{red(Driver{Disks: []DiskPattern{{}, {Bus: "nvm"}, nvme}, Servers: []string{"*.example.com", ""},
+			Portals: []csiproxy.ISCSIPortal{at("hello world"), at("::%]")}, Services: []string{`a\b`}}), servers("blue", ".")}, []string{
+			`0 disks 0 the pattern is empty, and would match all disks`,
+			`0 disks 1 unknown bus nvm; did you mean NVMe?; the buses are 1394,`,
+			`0 smbServers 0 *.example.com can't be a server`,
+			`0 smbServers 1 the name of a server is empty`,
+			`0 iscsiPortals 0 the address is neither an IP address nor the name of a host: it has the character ' '`,
+			`0 iscsiPortals 1 the zone of the IPv6 address is no name: it has the character ']'`,
+			`0 services 0 the name has a slash`,
+			`1 smbServers 0 the name of a server is empty`}},
+		{"patterns that match all", []Driver{disks("red", DiskPattern{Vendor: "*"}, DiskPattern{Product: " "}, DiskPattern{Target: "**"})},
+			[]string{`0 disks 0 the pattern is empty`, `0 disks 1 the pattern is empty`, `0 disks 2 the pattern is empty`}},
+		{"patterns that match none", []Driver{disks("red", DiskPattern{SerialNumber: "v*1"}, DiskPattern{Bus: csiproxy.BusNVMe, Target: "iqn*"})},
+			[]string{`0 disks 0 v*1: a * may only be the last character`, `0 disks 1 the pattern matches no disk: only a disk on the bus iSCSI has a target`}},
+		{"a host name", []Driver{red(Driver{Portals: []csiproxy.ISCSIPortal{at("Storage.example.com")}})},
+			[]string{`0 iscsiPortals 0 warning Windows lists the sessions of a disk by IP address, so no disk belongs to the driver by the host name Storage.example.com`}},
+		{"a name twice", []Driver{servers("red", "a"), servers("RED", "b")}, []string{`1 name 0 duplicate driver name: driver "red" has it (0 name 0)`}},
+		{"a server twice", []Driver{servers("red", "Files"), servers("blue", "files")},
+			[]string{`1 smbServers 0 duplicate server files: driver "red" has it (0 smbServers 0)`}},
+		{"a server twice in one driver", []Driver{servers("red", "files", "b", "FILES")},
+			[]string{`0 smbServers 2 duplicate server FILES: the driver itself has it (0 smbServers 0)`}},
+		{"a portal twice", []Driver{red(Driver{Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}),
+			{Name: "blue", Portals: []csiproxy.ISCSIPortal{{Address: "::ffff:10.0.0.1", Port: 3260}}}},
+			[]string{`1 iscsiPortals 0 duplicate portal 10.0.0.1:3260: driver "red" has it (0 iscsiPortals 0)`}},
+		{"a service twice", []Driver{red(Driver{Services: []string{"one"}}), {Name: "blue", Services: []string{"ONE"}}},
+			[]string{`1 services 0 duplicate service ONE: driver "red" has it (0 services 0)`}},
+		{"an end of names", []Driver{servers("red", ".example.com"), servers("blue", "x.Example.com", ".a.example.com", "xexample.com")},
+			[]string{`0 smbServers 0 .example.com includes the server x.Example.com of driver "blue" (1 smbServers 0)`,
+				`0 smbServers 0 .example.com includes the server .a.example.com of driver "blue" (1 smbServers 1)`}},
+		{"a pattern that swallows another, first", []Driver{disks("red", nvme), disks("blue", amazon)},
+			[]string{`0 disks 0 all disks that match the pattern {"bus": "NVMe", "product": "Amazon*"} of driver "blue" match this one too, ` +
+				`and would belong to neither driver; make this pattern narrower (1 disks 0)`}},
+		{"a pattern that swallows another, second", []Driver{disks("red", DiskPattern{Vendor: "X"}, amazon), disks("blue", nvme)},
+			[]string{`1 disks 0 warning a disk can match this pattern and the pattern {"vendor": "X"} of driver "red"`,
+				`1 disks 0 all disks that match the pattern {"bus": "NVMe", "product": "Amazon*"} of driver "red" match this one too`}},
+		{"the same pattern", []Driver{disks("red", amazon), disks("blue", amazon)}, []string{`1 disks 0 all disks that match the pattern`}},
+		{"patterns of one driver", []Driver{disks("red", amazon, nvme, amazon)}, nil},
+		{"patterns that a disk can both match", []Driver{disks("red", DiskPattern{Vendor: "X"}), disks("blue", DiskPattern{Product: "Y"})},
+			[]string{`1 disks 0 warning a disk can match this pattern and the pattern {"vendor": "X"} of driver "red"; such a disk would belong to neither driver (0 disks 0)`}},
+		{"patterns that exclude each other", []Driver{disks("red", amazon, DiskPattern{Vendor: "Msft", Product: "Virtual Disk"}),
+			disks("blue", DiskPattern{Product: "Google*"}, DiskPattern{Bus: csiproxy.BusSAS, Product: "Amazon*"})}, nil},
+		{"a faulty pattern swallows nothing", []Driver{disks("red", DiskPattern{}), disks("blue", amazon)}, []string{`0 disks 0 the pattern is empty`}},
+		{"all iSCSI disks beside portals", []Driver{disks("red", DiskPattern{Bus: csiproxy.BusISCSI}),
+			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}},
+			[]string{`0 disks 0 all disks of the portals of driver "blue" match this pattern, and would belong to neither driver; make this pattern narrower (1 iscsiPortals 0)`}},
+		{"iSCSI disks beside portals", []Driver{disks("red", DiskPattern{Bus: csiproxy.BusISCSI, Vendor: "X"}, DiskPattern{Vendor: "X"}, amazon),
+			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}},
+			[]string{`0 disks 0 warning a disk of the portals of driver "blue" can match this pattern`}},
+		{"own portals", []Driver{{Name: "red", Disks: []DiskPattern{{Bus: csiproxy.BusISCSI}}, Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			problems, isRefused := Check(test.drivers), false
+			for i, p := range problems {
+				got := fmt.Sprintf("%d %s %d ", p.Driver, p.Field, p.Index)
+				if p.IsWarning {
+					got += "warning "
+				}
+				isRefused = isRefused || !p.IsWarning
+				got += p.Text
+				if p.Other != nil {
+					got += fmt.Sprintf(" (%d %s %d)", p.Other.Driver, p.Other.Field, p.Other.Index)
+				}
+				if i >= len(test.want) || !strings.HasPrefix(got, test.want[i]) {
+					t.Errorf("problem %d: %s", i, got)
+				}
+			}
+			if len(problems) != len(test.want) {
+				t.Errorf("%d problems, want %d: %q", len(problems), len(test.want), test.want)
+			}
+			if _, err := New(nil, test.drivers, slog.New(slog.DiscardHandler)); (err != nil) != isRefused {
+				t.Errorf("the table: %v", err)
+			}
+		})
+	}
+}
+
+func TestProblemsAreBounded(t *testing.T) {
+	drivers := make([]Driver, 2)
+	for i := range drivers {
+		drivers[i].Name = fmt.Sprint("driver", i)
+		for range 50 {
+			drivers[i].Disks = append(drivers[i].Disks, DiskPattern{Bus: csiproxy.BusNVMe})
+		}
+	}
+	if got := len(Check(drivers)); got != maxProblems {
+		t.Errorf("%d problems, want %d", got, maxProblems)
+	}
+}
+
+// Whether patterns overlap is what trying them on disks tells.
+func TestPatternsOverlap(t *testing.T) {
+	zero, one := uint32(0), uint32(1)
+	var disks []asked
+	for _, vendor := range []string{"", "a", "ab", "abz", "abcdefgh", "abcdefghi", "abcdefghiz", "abcdefghz", "z"} {
+		for _, serialNumber := range []string{"", "sab", "saz", "sz"} {
+			for _, disk := range []asked{{}, {target: "iqn.1"}, {target: "iqn.1z"}, {target: "iqn.z"}} {
+				for _, bus := range []win.BusType{win.BusTypeISCSI, win.BusTypeNVMe} {
+					for adapter := range uint32(2) {
+						if disk.target != "" && bus != win.BusTypeISCSI {
+							continue
+						}
+						disk.Hardware = opendisk.Hardware{Descriptor: win.DeviceDescriptor{BusType: bus, VendorID: vendor, SerialNumber: serialNumber}}
+						disk.adapter, disk.hasAdapter = adapter, true
+						disks = append(disks, disk)
+					}
+				}
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
+	pattern := func() DiskPattern {
+		return DiskPattern{
+			Bus:          csiproxy.Bus(pick("", "", "", "iSCSI", "NVMe")),
+			Vendor:       pick("", "", "", "*", "a*", "A", "ab", "ab*", "abcdefgh", "abcdefghi", "abcdefgh*", "abcdefghi*"),
+			SerialNumber: pick("", "", "", "s*", "sab", "sa*", "*"),
+			Target:       pick("", "", "", "*", "iqn.1", "iqn.*", "IQN.1*"),
+			Adapter:      []*uint32{nil, nil, nil, &zero, &one}[random.IntN(5)],
+		}
+	}
+	count := map[string]int{}
+	for range 2000 {
+		p, q := pattern(), pattern()
+		if p.validate() != nil || q.validate() != nil {
+			continue
+		}
+		overlap, within := false, true
+		for _, disk := range disks {
+			overlap = overlap || disk.fits(p) && disk.fits(q)
+			within = within && (!disk.fits(p) || disk.fits(q))
+		}
+		if got := p.overlaps(q); got != overlap {
+			t.Errorf("%v overlaps %v: %v, want %v", p, q, got, overlap)
+		}
+		if got := p.isWithin(q); got != within {
+			t.Errorf("%v is within %v: %v, want %v", p, q, got, within)
+		}
+		count[fmt.Sprint(overlap, within)]++
+	}
+	if len(count) != 3 || count["true true"] < 50 {
+		t.Errorf("overlap and within: %v", count)
+	}
+}
