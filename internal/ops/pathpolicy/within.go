@@ -55,22 +55,13 @@ func (p *Policy) Within(t Territory) *Policy {
 	return &q
 }
 
-// addDrivers adds the directories of the node's drivers to a policy.
+// addDrivers adds the directories of the node's drivers to a policy. [Policy.CheckDirectory] has the rules.
 func (p *Policy) addDrivers(drivers []Driver) error {
 	p.drivers = make(map[string][]location)
 	for _, driver := range drivers {
 		dirs, err := p.directoriesOf(driver)
 		if err != nil {
 			return &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
-		}
-		for _, dir := range dirs {
-			overlaps := func(other location) bool { return dir.inside(other) || other.inside(dir) }
-			for _, others := range p.drivers {
-				if slices.ContainsFunc(others, overlaps) {
-					return &csiproxy.Error{Kind: csiproxy.ErrInvalidArgument, Object: "driver " + quote.Text(driver.Name),
-						Detail: "another driver's directory holds its directory " + quote.Text(dir.String()) + ", or lies in it"}
-				}
-			}
 		}
 		p.drivers[driver.Name] = dirs
 	}
@@ -79,29 +70,32 @@ func (p *Policy) addDrivers(drivers []Driver) error {
 
 // directoriesOf returns a driver's own directories.
 func (p *Policy) directoriesOf(driver Driver) ([]location, error) {
-	if err := checkName(driver.Name); err != nil {
+	if err := CheckDriverName(driver.Name); err != nil {
 		return nil, &csiproxy.Error{Op: "allow directory", Object: "driver " + quote.Text(driver.Name), Err: err}
 	}
-	kubelet := p.allowed[0]
-	pods := kubelet.below(podsDirectory)
-	dirs := []location{
-		kubelet.below("plugins", driver.Name),
-		kubelet.below("plugins", "kubernetes.io", "csi", driver.Name),
-	}
+	dirs := p.namedDirectories(driver.Name)
 	for _, dir := range driver.Dirs {
-		l, err := split(dir, "")
-		if err == nil && !slices.ContainsFunc(p.roots, l.inside) {
-			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the path is not inside of %s", p.directories())
-		}
-		if err == nil && (l.inside(pods) || pods.inside(l)) {
-			err = csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the directories of the pods are no driver's")
-		}
+		l, err := p.checkDirectory(driver.Name, dir)
 		if err != nil {
 			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
 		}
 		dirs = append(dirs, l)
 	}
 	return dirs, nil
+}
+
+// namedDirectories returns the directories that kubelet has for a driver by its name.
+func (p *Policy) namedDirectories(driver string) []location {
+	kubelet := p.allowed[0]
+	return []location{kubelet.below("plugins", driver), kubelet.below("plugins", "kubernetes.io", "csi", driver)}
+}
+
+// DirectoriesOf returns the directories of a driver of the node.
+func (p *Policy) DirectoriesOf(driver string) (dirs []string) {
+	for _, dir := range p.drivers[driver] {
+		dirs = append(dirs, dir.String())
+	}
+	return dirs
 }
 
 // IsInDirectoryOf reports whether a path lies, by its text, in the own directories of a driver.

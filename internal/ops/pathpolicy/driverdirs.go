@@ -1,0 +1,100 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pathpolicy
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
+)
+
+// ofKubelet are the names in its directory that kubelet and what installs it use themselves, beside pods, plugins and the files that
+// end with _state.
+//
+// Source: kubernetes 1.24 and 1.37, pkg/kubelet: DefaultKubelet…DirName, image_manager, seccomp; DevicePluginPath of k8s.io/kubelet;
+// cmd/kubelet: pki; kubeadm: config.yaml, kubeadm-flags.env; etc: PrepareNode.ps1 of sig-windows-tools.
+var ofKubelet = []string{"bootstrap-kubeconfig", "checkpoints", "config.yaml", "config.yaml.d", "device-plugins", "etc", "image_manager",
+	"kubeadm-flags.env", "kubeconfig", "pki", "plugin-containers", "plugins_registry", "pod-resources", "pods-api", "seccomp"}
+
+// shortName matches what may be the second, short name that NTFS gives a file: PROGRA~1, KUBERN~1.IO.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file#short-vs-long-names
+var shortName = regexp.MustCompile(`^[^.]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
+
+// CheckDriverName returns csiproxy.ErrInvalidArgument, with the reason, for a name by which kubelet would have no directory for one
+// driver alone.
+func CheckDriverName(driver string) error {
+	if winname.Equal(driver, "kubernetes.io") || winname.Equal(driver, "pv") {
+		// plugins\kubernetes.io holds where kubelet stages the volumes of all drivers: before 1.24 in plugins\kubernetes.io\csi\pv.
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, `a driver can't be named %s: plugins\kubernetes.io and plugins\kubernetes.io\csi\pv `+
+			"hold the volumes of all drivers", quote.Text(driver))
+	}
+	return checkName(driver)
+}
+
+// CheckDirectory returns csiproxy.ErrInvalidArgument, with the reason, for what can't be a further directory of a driver: it must
+// lie in the allowed directories, by a name that Windows takes for this directory only, and hold nothing that kubelet, the pods or
+// other drivers have.
+func (p *Policy) CheckDirectory(driver, dir string) error {
+	_, err := p.checkDirectory(driver, dir)
+	return err
+}
+
+func (p *Policy) checkDirectory(driver, dir string) (location, error) {
+	refuse := func(format string, args ...any) (location, error) {
+		return location{}, csiproxy.Errorf(csiproxy.ErrInvalidArgument, format, args...)
+	}
+	l, err := split(dir, "")
+	if err != nil {
+		return l, err
+	}
+	if i := slices.IndexFunc(l.names, shortName.MatchString); i >= 0 {
+		return refuse("%q may be the short (8.3) name of another directory; write its long name", l.names[i])
+	}
+	if !slices.ContainsFunc(p.roots, l.inside) {
+		return refuse("the path is not inside of %s", p.directories())
+	}
+	kubelet := p.allowed[0]
+	if kubelet.inside(l) {
+		return refuse("it holds kubelet's directory %s, in which all drivers and pods have theirs", quote.Text(kubelet.String()))
+	}
+	if l.inside(kubelet) && !slices.ContainsFunc(p.namedDirectories(driver), l.inside) {
+		if reason := reasonOfKubelet(l.names[len(kubelet.names):]); reason != "" {
+			return refuse("%s", reason)
+		}
+	}
+	for _, other := range slices.Sorted(maps.Keys(p.drivers)) {
+		for _, theirs := range p.drivers[other] {
+			if other != driver && (l.inside(theirs) || theirs.inside(l)) {
+				return refuse("driver %q has the directory %s", other, quote.Text(theirs.String()))
+			}
+		}
+	}
+	return l, nil
+}
+
+// reasonOfKubelet returns why a directory, by its names below kubelet's, can't be one of a driver; "" if it can.
+func reasonOfKubelet(names []string) string {
+	first := names[0]
+	isOfKubelet := func(name string) bool { return winname.Equal(name, first) }
+	switch {
+	case winname.Equal(first, "pods"):
+		return "the directories of the pods belong to no driver"
+	case winname.Equal(first, "plugins") && len(names) == 1:
+		return "plugins holds the directories of all drivers"
+	case winname.Equal(first, "plugins") && winname.Equal(names[1], "kubernetes.io"):
+		return `plugins\kubernetes.io holds the volumes of all drivers`
+	case winname.Equal(first, "plugins"):
+		// Whether or not that driver is in the file: a node may have it at any time.
+		return "it belongs to a driver named " + quote.Text(names[1]) + `; a driver has plugins\NAME by its own name only`
+	case slices.ContainsFunc(ofKubelet, isOfKubelet), strings.HasSuffix(winname.Lower(first), "_state"):
+		return "kubelet itself uses " + quote.Text(first)
+	}
+	return ""
+}
