@@ -165,13 +165,24 @@ func (o options) endpoints() (names []string, _ error) {
 		byDriver[driver.Name] = driver.operations(uncalled)
 	}
 	for driver, operations := range byDriver {
-		services, err := rpc.Services(operations)
+		own, err := endpointsOf(driver, operations)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range services {
-			names = append(names, api.DriverEndpointName(driver, s.Group, s.Version))
-		}
+		names = append(names, own...)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// endpointsOf returns the names of the endpoints that a driver has with its operations.
+func endpointsOf(driver string, operations rpc.Operations) (names []string, _ error) {
+	services, err := rpc.Services(operations)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range services {
+		names = append(names, api.DriverEndpointName(driver, s.Group, s.Version))
 	}
 	slices.Sort(names)
 	return names, nil

@@ -4,31 +4,16 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/api"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
-	"github.com/csi-proxy/csi-proxy/internal/ops/scope"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
-	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
 	"github.com/csi-proxy/csi-proxy/internal/serve/rpc"
-	"github.com/csi-proxy/csi-proxy/internal/serve/server"
-	"github.com/csi-proxy/csi-proxy/internal/text/didyoumean"
 )
 
 // driversFile is the file of -drivers, in JSON. docs/drivers.md explains it.
@@ -39,6 +24,8 @@ type driversFile struct {
 
 	// Sum is that of what was read.
 	Sum [sha256.Size]byte `json:"-"`
+	// Warnings are what is odd about it.
+	Warnings []driversProblem `json:"-"`
 }
 
 // driverEntry is a driver with endpoints of its own.
@@ -62,173 +49,8 @@ type driverEntry struct {
 	// PipeSecurity and MaxCalls are those of the driver's endpoints. Defaults: -pipe-security, -max-calls.
 	PipeSecurity string `json:"pipeSecurity"`
 	MaxCalls     int    `json:"maxCalls"`
-}
 
-// maxDriversFile bounds the file, in bytes.
-const maxDriversFile = 1 << 20
-
-// readDrivers reads the file of -drivers.
-func readDrivers(path string) (file driversFile, _ error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return file, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxDriversFile+1))
-	if err != nil {
-		return file, err
-	}
-	if len(data) > maxDriversFile {
-		return file, fmt.Errorf("it is longer than %d bytes", maxDriversFile)
-	}
-	file.Sum = sha256.Sum256(data)
-	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, utf8BOM)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&file); err != nil {
-		return file, explainJSON(data, err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return file, fmt.Errorf("there is more than one JSON object in it")
-	}
-	if err := checkKeys(json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, utf8BOM)))); err != nil {
-		return file, err
-	}
-	if len(file.Drivers) == 0 {
-		return file, fmt.Errorf("it names no driver")
-	}
-	for i := range file.Drivers {
-		if err := file.Drivers[i].complete(); err != nil {
-			return file, fmt.Errorf("driver %q: %w", file.Drivers[i].Name, err)
-		}
-	}
-	return file, nil
-}
-
-// utf8BOM is what PowerShell writes before a text.
-var utf8BOM = []byte("\xef\xbb\xbf")
-
-// checkKeys returns an error for valid JSON in which an object has a key twice, in whatever case: encoding/json mixes
-// the two values, so that one driver would get what is another's.
-func checkKeys(decoder *json.Decoder) error {
-	token, err := decoder.Token()
-	if err != nil || token != json.Delim('{') && token != json.Delim('[') {
-		return err
-	}
-	keys := map[string]bool{}
-	for decoder.More() {
-		if token == json.Delim('{') {
-			key, err := decoder.Token()
-			if err != nil {
-				return err
-			}
-			name := strings.ToLower(fmt.Sprint(key))
-			if keys[name] {
-				return fmt.Errorf("an object has the key %q twice", key)
-			}
-			keys[name] = true
-		}
-		if err := checkKeys(decoder); err != nil {
-			return err
-		}
-	}
-	_, err = decoder.Token() // the end
-	return err
-}
-
-// explainJSON says what is wrong with JSON, and where, without Go's types.
-func explainJSON(data []byte, err error) error {
-	line := func(offset int64) int { return 1 + bytes.Count(data[:min(int(offset), len(data))], []byte("\n")) }
-	kinds := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Struct: "an object", reflect.String: "a text",
-		reflect.Bool: "true or false"}
-	var syntax *json.SyntaxError
-	var other *json.UnmarshalTypeError
-	switch {
-	case errors.Is(err, io.EOF):
-		return errors.New("it is empty; it must be a JSON object")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("it isn't JSON: it ends too soon")
-	case errors.As(err, &syntax):
-		return fmt.Errorf("line %d: it isn't JSON: %w", line(syntax.Offset), err)
-	case errors.As(err, &other):
-		return fmt.Errorf("line %d: %s must be %s, not a JSON %s", line(other.Offset), cmp.Or(other.Field, "the file"),
-			cmp.Or(kinds[other.Type.Kind()], "a whole number, 0 or more"), other.Value)
-	}
-	return err
-}
-
-// maxPipeName is how long Windows lets the name of a pipe be, without \\.\pipe\.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/namedpipeapi/nf-namedpipeapi-createnamedpipew (256
-// characters in all)
-const maxPipeName = 256 - len(`\\.\pipe\`)
-
-// complete checks a driver as far as the file alone tells, and fills in its defaults.
-func (d *driverEntry) complete() error {
-	isNamePart := func(r rune) bool {
-		return 'a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-.", r)
-	}
-	switch {
-	case d.Name == "" || strings.ContainsFunc(d.Name, func(r rune) bool { return !isNamePart(r) }):
-		return fmt.Errorf("the name must be that of the CSIDriver, of letters, digits, dots and hyphens")
-	case strings.EqualFold(d.Name, admin.Driver): // as Windows compares the names of pipes
-		return fmt.Errorf("the name is taken")
-	case len(api.DriverEndpointName(d.Name, "filesystem", "v1alpha1")) > maxPipeName:
-		return fmt.Errorf("the name is too long for the name of a pipe")
-	case d.MaxCalls < 0:
-		return fmt.Errorf("maxCalls is negative")
-	}
-	if d.Groups == nil {
-		d.Groups = []string{"disk", "volume", "filesystem", "storage"}
-		if len(d.SMBServers) > 0 {
-			d.Groups = append(d.Groups, "smb")
-		}
-		if len(d.ISCSIPortals) > 0 {
-			d.Groups = append(d.Groups, "iscsi")
-		}
-	}
-	if len(d.Groups) == 0 {
-		return fmt.Errorf("groups is empty, and would leave it no endpoint")
-	}
-	for _, group := range d.Groups {
-		if !slices.Contains(api.Groups(), group) {
-			return fmt.Errorf("there is no group %q%s", group, didyoumean.Hint("", group, api.Groups()))
-		}
-	}
-	if d.PipeSecurity != "" {
-		return pipe.CheckSecurityDescriptor(d.PipeSecurity)
-	}
-	return nil
-}
-
-// scope returns what of the node is the driver's.
-func (d driverEntry) scope() (own nodeops.Driver, _ error) {
-	own.Driver = scope.Driver{Name: d.Name, Servers: d.SMBServers, Services: d.Services}
-	own.Dirs = d.Directories
-	for _, p := range d.Disks {
-		own.Disks = append(own.Disks, scope.DiskPattern{Bus: p.Bus, Vendor: p.Vendor, Product: p.Product,
-			SerialNumber: p.SerialNumber, Adapter: p.Adapter, Target: p.ISCSITarget})
-	}
-	for _, text := range d.ISCSIPortals {
-		portal, err := parsePortal(text)
-		if err != nil {
-			return own, fmt.Errorf("driver %q: portal %q: %w", d.Name, text, err)
-		}
-		own.Portals = append(own.Portals, portal)
-	}
-	return own, nil
-}
-
-// parsePortal reads the address of a portal, with or without a port.
-func parsePortal(text string) (p csiproxy.ISCSIPortal, _ error) {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return csiproxy.ISCSIPortal{Address: strings.Trim(text, "[]"), Port: csiproxy.DefaultISCSIPort}, nil
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return p, fmt.Errorf("the port is no number from 1 to 65535")
-	}
-	return csiproxy.ISCSIPortal{Address: host, Port: uint16(n)}, nil
+	directories []string // all that are the driver's
 }
 
 // operations returns those of all groups that the driver may use.
@@ -257,32 +79,6 @@ func (d driverEntry) operations(all nodeops.Operations) (own rpc.Operations) {
 // servesAll reports whether the published endpoints are served, at which every driver has the whole node.
 func (o *options) servesAll() bool { return len(o.drivers.Drivers) == 0 || o.drivers.SharedEndpoints }
 
-// loadDrivers reads the file of -drivers, if there is one, into the options, and checks it.
-func (o *options) loadDrivers() (err error) {
-	if o.driversPath == "" {
-		return nil
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("-drivers=%s: %w", o.driversPath, err)
-		}
-	}()
-	if o.drivers, err = readDrivers(o.driversPath); err != nil {
-		return err
-	}
-	for i, driver := range o.drivers.Drivers {
-		own, err := driver.scope()
-		if err != nil {
-			return err
-		}
-		o.ofDrivers = append(o.ofDrivers, own)
-		o.drivers.Drivers[i].PipeSecurity = cmp.Or(driver.PipeSecurity, o.pipeSecurity)
-		o.drivers.Drivers[i].MaxCalls = cmp.Or(driver.MaxCalls, o.maxCalls, server.DefaultMaxCalls)
-	}
-	_, err = nodeops.New(nil, o.Options, o.ofDrivers...) // which asks the node nothing yet
-	return err
-}
-
 // changedDrivers compares the file of -drivers with what the daemon has read when it started. If they differ,
 // difference says so; wrong is why the daemon couldn't start again.
 func (o options) changedDrivers() (difference string, wrong error) {
@@ -290,7 +86,6 @@ func (o options) changedDrivers() (difference string, wrong error) {
 		return "", nil
 	}
 	next := o
-	next.ofDrivers = nil
 	switch err := next.loadDrivers(); {
 	case err != nil:
 		return "the daemon can't start again with its file of drivers: " + err.Error(), err

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,6 +44,7 @@ const twoDrivers = `{
       "smbServers": ["files.example.com", ".red.example.com"],
       "iscsiPortals": ["10.11.0.1", "10.11.0.2:3261", "[fd00::1]:3260", "fd00::2"],
       "services": ["red-service"],
+      "groups": ["disk", "volume", "filesystem", "storage", "smb", "iscsi", "system"],
       "maxCalls": 2
     },
     {"name": "blue.csi.example.com", "groups": ["disk", "system"], "disks": [{"vendor": "BLUEINC"}]}
@@ -78,7 +80,7 @@ func TestDriversFile(t *testing.T) {
 				t.Errorf("the pipes of %s are guarded by %q", d.Name, d.PipeSecurity)
 			}
 		}
-		if diff := cmp.Diff([][]string{{"disk", "volume", "filesystem", "storage", "smb", "iscsi"}, {"disk", "system"}}, groups); diff != "" {
+		if diff := cmp.Diff([][]string{{"disk", "volume", "filesystem", "storage", "smb", "iscsi", "system"}, {"disk", "system"}}, groups); diff != "" {
 			t.Errorf("groups (-want +got):\n%s", diff)
 		}
 		if !slices.Equal(maxCalls, []int{2, 7}) {
@@ -87,76 +89,104 @@ func TestDriversFile(t *testing.T) {
 	}
 }
 
-// What is wrong with the file is said, with the driver and what is possible.
+// faultsOf returns the lines of all that is wrong with a file of drivers, without the file's name, which begins each.
+func faultsOf(t *testing.T, text string, args ...string) string {
+	t.Helper()
+	path := driversPath(t, text)
+	o, err := parseFlags(slices.Concat([]string{"-node=simulated", "-drivers=" + path}, args), io.Discard)
+	must(t, err)
+	var faults *driversError
+	switch err := o.check(); {
+	case err == nil:
+		return strings.ReplaceAll(strings.Join(o.warnings, "\n"), "-drivers="+path+":", "")
+	case !errors.As(err, &faults):
+		t.Fatalf("%.200s: %v", text, err)
+	}
+	lines := faults.Lines()
+	if !strings.HasPrefix(lines[0], "-drivers="+path+": there ") {
+		t.Errorf("the heading is %s", lines[0])
+	}
+	for i := range lines[1:] {
+		var ok bool
+		if lines[i+1], ok = strings.CutPrefix(lines[i+1], path+":"); !ok {
+			t.Errorf("the file isn't named: %s", lines[i+1])
+		}
+	}
+	return strings.Join(lines[1:], "\n")
+}
+
+// What is wrong with the file is said, with its place, the driver, and what is possible.
 func TestDriversFileFaults(t *testing.T) {
 	keepKlog(t)
+	something := `, "directories": ["C:\\var\\lib\\kubelet\\a"]`
 	named := func(rest string) string { return `{"drivers": [{"name": "a.example.com"` + rest + `}]}` }
 	two := func(a, b string) string {
-		return `{"drivers": [{"name": "a.example.com", ` + a + `}, {"name": "b.example.com", ` + b + `}]}`
+		return `{"drivers": [{"name": "a.example.com", ` + a + "},\n{" + `"name": "b.example.com", ` + b + `}]}`
 	}
 	for text, want := range map[string]string{
-		``:                       "it is empty",
-		`[]`:                     "line 1: the file must be an object, not a JSON array",
-		"{\n\"drivers\": {}}":    "line 2: drivers must be a list, not a JSON object",
-		"drivers:\n- name: a":    "line 1: it isn't JSON: invalid character 'd'",
-		"{\n\"drivers\": [],\n}": "line 3: it isn't JSON: invalid character '}'",
-		`{"drivers": [`:          "it isn't JSON: it ends too soon",
-		`{}`:                     "it names no driver",
-		`{"drivers": [{"name": "a", "disks": [{"vendor": "X"}]}], "Drivers": [{"name": "b"}]}`: `an object has the key "Drivers" twice`,
-		`{"drivers": [{"name": "a", "disks": [{"vendor": "X", "vendor": "Y"}]}]}`:              `an object has the key "vendor" twice`,
-		`{"drivers": [{"name": "Administrators"}]}`:                                            `driver "Administrators": the name is taken`,
-		named(`, "directories": ["C:\\var\\lib\\kubelet\\pods"]`):                              "the directories of the pods are no driver's",
-		named(`, "directories": ["C:\\var\\lib\\kubelet\\Pods\\x"]`):                           "the directories of the pods are no driver's",
-		`{"drivers": []}`:                                                         "it names no driver",
-		named(`, "disk": []`):                                                     `unknown field "disk"`,
-		named(`, "disks": [{"bus": 17}]`):                                         "line 1: drivers.disks.bus must be a text, not a JSON number",
-		named(``) + `{}`:                                                          "there is more than one JSON object in it",
-		named(``) + `]`:                                                           "there is more than one JSON object in it",
-		`{"drivers": [{"disks": []}]}`:                                            `driver "": the name must be that of the CSIDriver`,
-		`{"drivers": [{"name": "a\\b"}]}`:                                         `driver "a\\b": the name must be that of the CSIDriver`,
-		`{"drivers": [{"name": "a/b"}]}`:                                          `driver "a/b": the name must be that of the CSIDriver`,
-		`{"drivers": [{"name": ".."}]}`:                                           "..",
-		`{"drivers": [{"name": "administrators"}]}`:                               `driver "administrators": the name is taken`,
-		`{"drivers": [{"name": "` + strings.Repeat("a", 250) + `"}]}`:             "the name is too long for the name of a pipe",
-		named(`, "groups": ["disks"]`):                                            `driver "a.example.com": there is no group "disks"; did you mean disk?`,
-		named(`, "groups": []`):                                                   `driver "a.example.com": groups is empty`,
-		named(`, "disks": [{"bus": "nvm"}]`):                                      `driver a.example.com: there is no bus nvm; there are 1394, ATA,`,
-		named(`, "disks": [{"serialNumber": "v*1"}]`):                             "v*1: a * may only be the last character",
-		named(`, "disks": [{"iscsiTarget": "**"}]`):                               "a pattern for disks is empty",
-		named(`, "disks": [{"adapter": -1}]`):                                     "drivers.disks.adapter must be a whole number, 0 or more, not a JSON number -1",
-		named(`, "smbServers": ["*.example.com"]`):                                "driver a.example.com: *.example.com can't be a server",
-		named(`, "smbServers": ["\\\\files\\data"]`):                              `can't be a server: name one, as files.example.com, or the end of`,
-		named(`, "smbServers": ["..example.com"]`):                                "..example.com can't be a server",
-		named(`, "groups": ["sim"]`):                                              `there is no group "sim"`,
-		named(`, "maxCalls": -1`):                                                 "maxCalls is negative",
-		named(`, "disks": [{}]`):                                                  "a pattern for disks is empty, and would fit all of them",
-		named(`, "disks": [{"vendor": "*"}]`):                                     "a pattern for disks is empty, and would fit all of them",
-		named(`, "disks": [{"product": " "}]`):                                    "a pattern for disks is empty, and would fit all of them",
-		named(`, "smbServers": [""]`):                                             "the name of a server is empty",
-		named(`, "smbServers": ["."]`):                                            "the name of a server is empty",
-		named(`, "iscsiPortals": [""]`):                                           "the address of a portal is empty",
-		named(`, "iscsiPortals": [":3260"]`):                                      "the address of a portal is empty",
-		named(`, "iscsiPortals": ["10.0.0.1:x"]`):                                 `portal "10.0.0.1:x": the port is no number from 1 to 65535`,
-		named(`, "iscsiPortals": ["10.0.0.1:65536"]`):                             `portal "10.0.0.1:65536": the port is no number from 1 to 65535`,
-		named(`, "directories": ["D:\\data"]`):                                    `driver a.example.com: allow directory D:\data`,
-		named(`, "directories": ["C:\\var\\lib\\kubelet\\..\\.."]`):               `kubelet\..\..`,
-		named(`, "directories": ["C:\\var\\lib\\kubelet-other\\data"]`):           "the path is not inside of",
-		two(`"smbServers": ["files"]`, `"smbServers": ["FILES"]`):                 "driver a.example.com: its servers include FILES of driver b.example.com",
-		two(`"smbServers": [".example.com"]`, `"smbServers": ["x.Example.com"]`):  "driver a.example.com: its servers include x.Example.com of driver b.example.com",
-		two(`"smbServers": ["x.Example.com"]`, `"smbServers": [".example.com"]`):  "driver b.example.com: its servers include x.Example.com of driver a.example.com",
-		two(`"smbServers": [".a.example.com"]`, `"smbServers": [".example.com"]`): "driver b.example.com: its servers include .a.example.com of driver a.example.com",
-		two(`"iscsiPortals": ["10.0.0.1"]`, `"iscsiPortals": ["10.0.0.1:3260"]`):  "is driver a.example.com's already",
-		two(`"services": ["one"]`, `"services": ["ONE"]`):                         "the service one is driver a.example.com's already",
-		`{"drivers": [{"name": "a.example.com"}, {"name": "A.example.com"}]}`:     "the name a.example.com is driver a.example.com's already",
-		strings.Repeat(" ", maxDriversFile) + `{}`:                                "it is longer than",
+		``:                       "1:1: the file is empty",
+		`[]`:                     "1:1: the file must be an object, not a list",
+		"{\n\"drivers\": {}}":    "2:12: drivers must be a list, not an object",
+		"drivers:\n- name: a":    "1:1: the file isn't JSON: invalid character 'd'",
+		"{\n\"drivers\": [],\n}": "3:1: the file isn't JSON: invalid character '}'",
+		`{}`:                     "1:1: the file names no driver",
+		`{"drivers": []}`:        "1:13: the file names no driver",
+		`{"drivers": [{"name": "a", "disks": [{"vendor": "X"}]}], "Drivers": [{"name": "b"}]}`: `1:58: unknown key "Drivers"; did you mean drivers?`,
+		named(`, "disks": [{"vendor": "X", "vendor": "Y"}]`):                                   `1:66: driver "a.example.com": the key "vendor" is there already, in line 1`,
+		named(`, "disk": []` + something):                                                      `1:40: driver "a.example.com": unknown key "disk"; did you mean disks?`,
+		named(`, "disks": [{"bus": 17, "vendor": "X"}]`):                                       `1:58: driver "a.example.com": bus must be a text, not the number 17`,
+		named(something) + `{}`:                                                                "there is more than one JSON value in the file",
+		`{"drivers": [{"directories": ["C:\\var\\lib\\kubelet\\a"]}]}`:                         `1:14: driver 1: the name must be that of the CSIDriver`,
+		`{"drivers": [{"name": "a\\b"` + something + `}]}`:                                     `1:23: driver "a\\b": the name must be that of the CSIDriver`,
+		`{"drivers": [{"name": "kubernetes.io"` + something + `}]}`:                            `driver "kubernetes.io": a driver can't be named kubernetes.io: plugins\kubernetes.io`,
+		`{"drivers": [{"name": "kubernetes.io\\csi"` + something + `}]}`:                       `the name must be that of the CSIDriver`,
+		`{"drivers": [{"name": "` + strings.Repeat("a", 250) + `"` + something + `}]}`:         "the name is too long for the name of a pipe",
+		`{"drivers": [{"name": "Administrators"` + something + `}]}`:                           `driver "Administrators": the name is taken by the endpoints of administrators`,
+		named(``): `1:14: driver "a.example.com": the file gives the driver nothing: give it disks,`,
+		named(`, "groups": ["disks"]` + something):                                  `driver "a.example.com": unknown group "disks"; did you mean disk?`,
+		named(`, "groups": ["sim"]` + something):                                    `unknown group "sim"; the groups are disk,`,
+		named(`, "groups": []` + something):                                         `groups is empty, and would leave the driver no endpoint`,
+		named(`, "groups": ["disk"]`):                                               "1:51: driver \"a.example.com\": the group disk is of no use without disks or iscsiPortals",
+		named(`, "groups": ["filesystem", "smb"]`):                                  "the group smb is of no use without smbServers",
+		named(`, "groups": ["storage", "iscsi"]`):                                   "the group iscsi is of no use without iscsiPortals",
+		named(`, "services": ["x"]`):                                                "services need the group system, which no driver has by default",
+		named(`, "groups": ["filesystem"], "services": ["x"]`):                      "services are of no use without the group system: add it to groups",
+		named(`, "groups": ["filesystem"], "smbServers": ["x"]`):                    "smbServers are of no use without the group smb or storage: add it to groups",
+		named(`, "groups": ["system"], "iscsiPortals": ["192.0.2.1"]`):              "iscsiPortals are of no use without the group iscsi or storage",
+		named(`, "groups": ["smb"], "smbServers": ["x"], "disks": [{"bus":"SAS"}]`): "disks are of no use without the group disk or volume or storage",
+		named(`, "groups": ["disk"], "disks": [{"bus":"SAS"}]` + something):         "directories are of no use without the group volume or filesystem or smb or storage",
+		named(`, "disks": [{"bus": "nvm"}]`):                                        `1:50: driver "a.example.com": unknown bus nvm; did you mean NVMe?`,
+		named(`, "disks": [{"adapter": -1, "bus": "SAS"}]`):                         "adapter must be a whole number, 0 or more, not the number -1",
+		named(`, "maxCalls": -1` + something):                                       "maxCalls must be a whole number, 0 or more, not the number -1",
+		named(`, "smbServers": ["*.example.com"]`):                                  "*.example.com can't be a server",
+		named(`, "iscsiPortals": [""]`):                                             `portal "": the address is empty`,
+		named(`, "iscsiPortals": ["192.0.2.1", "hello world"]`):                     `1:70: driver "a.example.com": portal "hello world": the address is neither`,
+		named(`, "iscsiPortals": ["192.0.2.1:0"]`):                                  `portal "192.0.2.1:0": the port is no number from 1 to 65535`,
+		named(`, "directories": ["D:\\data"]`):                                      `directory "D:\\data": the path is not inside of`,
+		named(`, "directories": ["C:\\var\\lib\\kubelet\\plugins"]`):                `1:56: driver "a.example.com": directory "C:\\var\\lib\\kubelet\\plugins": plugins holds the directories of all drivers`,
+		two(`"smbServers": [".example.com"]`, `"smbServers": ["x.Example.com"]`):    `1:55: driver "a.example.com": .example.com includes the server x.Example.com of driver "b.example.com" (line 2)`,
+		two(`"iscsiPortals": ["192.0.2.1"]`, `"iscsiPortals": ["192.0.2.1:3260"]`):  `2:44: driver "b.example.com": duplicate portal 192.0.2.1:3260: driver "a.example.com" has it (line 1)`,
+		two(`"disks": [{"bus": "NVMe"}]`, `"disks": [{"bus": "NVMe", "product": "Amazon*"}]`): `1:50: driver "a.example.com": all disks that match the pattern {"bus": "NVMe", "product": "Amazon*"} of driver ` +
+			`"b.example.com" match this one too, and would belong to neither driver; make this pattern narrower (line 2)`,
+		two(`"directories": ["C:\\var\\lib\\kubelet\\x"]`, `"directories": ["C:\\var\\lib\\kubelet\\X\\y"]`): `2:43: driver "b.example.com": directory "C:\\var\\lib\\kubelet\\X\\y": driver "a.example.com" has the directory C:\var\lib\kubelet\x`,
+		// Warnings.
+		two(`"disks": [{"vendor": "X"}]`, `"disks": [{"product": "Y"}]`): `2:37: driver "b.example.com": a disk can match this pattern and the pattern {"vendor": "X"} of driver "a.example.com"; such a disk would belong to neither driver (line 1)`,
+		named(`, "iscsiPortals": ["storage.example.com"]`):               `1:57: driver "a.example.com": Windows lists the sessions of a disk by IP address`,
 	} {
+		if got := faultsOf(t, text); !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%.200s:\n%s\nwant\n%s", text, got, want)
+		}
+	}
+	for _, text := range []string{named(something), named(`, "groups": ["filesystem"]`), named(`, "groups": ["storage"], "smbServers": ["x"]`)} {
+		if got := faultsOf(t, text); got != "" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	for text, want := range map[string]string{strings.Repeat(" ", maxDriversFile) + `{}`: "the file is longer than"} {
 		o, err := parseFlags([]string{"-node=simulated", "-drivers=" + driversPath(t, text)}, io.Discard)
 		must(t, err)
-		err = o.check()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.200s: %v, want %s", text, err, want)
-		} else if !strings.HasPrefix(err.Error(), "-drivers=") {
-			t.Errorf("%.200s: the file isn't named: %v", text, err)
+		if err := o.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20s: %v, want %s", text, err, want)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "none")
@@ -167,13 +197,47 @@ func TestDriversFileFaults(t *testing.T) {
 	}
 }
 
+// All problems are found at once, in their order, the refusals before the warnings, and each is a line on standard error.
+func TestAllDriversFileFaults(t *testing.T) {
+	keepKlog(t)
+	const text = `{
+  "drivers": [
+    {"name": "red", "disk": [{"bus": "NVMe"}], "smbServers": ["files", ""]},
+    {"nmae": "blue", "directories": ["C:\\var\\lib\\kubelet\\PLUGIN~1"], "iscsiPortals": ["host"]},
+    {"name": "green", "groups": ["filesystem"], "maxCalls": "2"}
+  ],
+  "sharedEndpoint": true
+}`
+	want := `3:21: driver "red": unknown key "disk"; did you mean disks?
+3:72: driver "red": the name of a server is empty
+4:5: driver 2: the name must be that of the CSIDriver, of letters, digits, dots and hyphens
+4:6: driver 2: unknown key "nmae"; did you mean name?
+4:38: driver 2: directory "C:\\var\\lib\\kubelet\\PLUGIN~1": "PLUGIN~1" may be the short (8.3) name of another directory; write its long name
+5:61: driver "green": maxCalls must be a whole number, 0 or more, not a text
+7:3: unknown key "sharedEndpoint"; did you mean sharedEndpoints?
+4:91: warning: driver 2: Windows lists the sessions of a disk by IP address`
+	if got := faultsOf(t, text); !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	path := driversPath(t, text)
+	var stdout, stderr strings.Builder
+	if code := run(t.Context(), []string{"-check", "-node=simulated", "-drivers=" + path}, &stdout, &stderr, nil); code != exitUsage || stdout.Len() > 0 {
+		t.Errorf("exit code %d, stdout %q", code, &stdout)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	if len(lines) != 10 || lines[0] != "csi-proxy: -drivers="+path+": there are 7 problems" || !strings.HasPrefix(lines[1], path+":3:21: ") ||
+		lines[9] != "docs/drivers.md describes the file." {
+		t.Errorf("%d lines: %s", len(lines), &stderr)
+	}
+}
+
 // -check reports the endpoints that are served with the file: the published ones are off, unless it has them.
 func TestCheckOfDrivers(t *testing.T) {
 	keepKlog(t)
 	for sharedEndpoints, ofNode := range map[string]string{"": admin.Driver, `"sharedEndpoints": false,`: admin.Driver, `"sharedEndpoints": true,`: ""} {
 		var stdout, stderr strings.Builder
 		file := driversPath(t, strings.Replace(twoDrivers, "{", "{"+sharedEndpoints, 1))
-		if code := run(t.Context(), []string{"-check", "-node=simulated", "-endpoint-dir=" + endpointDir(t), "-drivers=" + file}, &stdout, &stderr,
+		if code := run(t.Context(), []string{"-check", "-o=json", "-node=simulated", "-endpoint-dir=" + endpointDir(t), "-drivers=" + file}, &stdout, &stderr,
 			nil); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, &stderr)
 		}
@@ -181,7 +245,7 @@ func TestCheckOfDrivers(t *testing.T) {
 		must(t, json.Unmarshal([]byte(stdout.String()), &report))
 		var want []string
 		for driver, groups := range map[string][]string{ofNode: api.Groups(), "blue.csi.example.com": {"disk", "system"},
-			"red.csi.example.com": {"disk", "volume", "filesystem", "storage", "smb", "iscsi"}} {
+			"red.csi.example.com": {"disk", "volume", "filesystem", "storage", "smb", "iscsi", "system"}} {
 			for _, group := range groups {
 				for _, version := range api.Versions(group) {
 					want = append(want, api.DriverEndpointName(driver, group, version))
@@ -209,13 +273,13 @@ func TestChangedDrivers(t *testing.T) {
 	}{
 		{func() error { return nil }, admin.DriversFileAsRead, "ok\n"},
 		{func() error {
-			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a.example.com"}]}`), 0o600)
+			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a.example.com", "smbServers": ["x"]}]}`), 0o600)
 		},
 			admin.DriversFileChanged, "has changed since the daemon has read it"},
 		{func() error {
 			return os.WriteFile(o.driversPath, []byte(`{"drivers": [{"name": "a", "disks": [{}]}]}`), 0o600)
 		},
-			admin.DriversFileWrong, "a pattern for disks is empty"},
+			admin.DriversFileWrong, "the pattern is empty"},
 		{func() error { return os.WriteFile(o.driversPath, []byte(twoDrivers), 0o600) }, admin.DriversFileAsRead, "ok\n"},
 		{func() error { return os.Remove(o.driversPath) }, admin.DriversFileWrong, "can't start again with its file of drivers"},
 	} {

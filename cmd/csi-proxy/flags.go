@@ -24,6 +24,12 @@ import (
 	"github.com/csi-proxy/csi-proxy/node"
 )
 
+// Values of -o.
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
 // Values of -node.
 const (
 	nodeWindows   = "windows"
@@ -38,6 +44,7 @@ const defaultGracePeriod = 25 * time.Second
 type options struct {
 	version        bool
 	checkOnly      bool
+	output         string // of checkOnly: outputText or outputJSON
 	windowsService bool
 
 	node     string // nodeWindows or nodeSimulated
@@ -55,6 +62,7 @@ type options struct {
 	maxCalls       int
 	metricsAddress string // empty for none
 	gracePeriod    time.Duration
+	warnings       []string // what check has found odd
 
 	logFormat string        // formatText or formatJSON
 	logging   *flag.FlagSet // klog's own flags
@@ -64,15 +72,50 @@ type options struct {
 // it prints the flags to usage and returns flag.ErrHelp. klog's flags take effect
 // as they are read.
 func parseFlags(args []string, usage io.Writer) (options, error) {
-	var o options
-	flags := flag.NewFlagSet("csi-proxy", flag.ContinueOnError)
+	o, flags, err := parseOwnFlags(args, usage)
+	if err != nil || flags.NArg() == 0 {
+		return o, err
+	}
+	if line := serviceLine(flags.Args()); o.checkOnly && line != nil {
+		rest := flags.Args()
+		own := args[:len(args)-len(rest)]
+		if len(own) > 0 && own[len(own)-1] == "--" {
+			own = own[:len(own)-1]
+		}
+		// The last one of a flag counts.
+		args = slices.Concat([]string{"-node=" + nodeWindows}, line[1:], own)
+		if o, flags, err = parseOwnFlags(args, usage); err != nil || flags.NArg() == 0 {
+			return o, err
+		}
+	}
+	return options{}, fmt.Errorf("unknown argument %q: %s", flags.Arg(0), insteadOf(flags, args))
+}
+
+// serviceLine returns the words of the command line of a service, which begins with a program; nil for what is none.
+func serviceLine(words []string) []string {
+	if len(words) == 1 {
+		words = splitCommandLine(words[0])
+	}
+	program := strings.ToLower(words[0][strings.LastIndexAny(words[0], `\/`)+1:])
+	if program != "csi-proxy" && !strings.HasSuffix(program, ".exe") {
+		return nil
+	}
+	return words
+}
+
+// parseOwnFlags reads flags up to the first argument that is none.
+func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagSet, _ error) {
+	flags = flag.NewFlagSet("csi-proxy", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // the caller prints the error
 	flags.Usage = func() {}
 
 	flags.BoolVar(&o.version, "version", false, "print the version and exit")
 	flags.BoolVar(&o.checkOnly, "check", false,
-		"check the other flags, print as JSON what the daemon serves and needs with them, and exit;\n"+
-			"it touches nothing on the node")
+		"check the other flags and the file of -drivers, print what the daemon serves and needs with them and what\n"+
+			"each driver gets, and exit; it touches nothing on the node. On any system it also takes the command\n"+
+			"line of a node's service, as one text or as its words: csi-proxy -check 'C:\\k\\csi-proxy.exe -v=2'.\n"+
+			"Flags before that line replace its own, such as the path of a copy of the file of -drivers")
+	flags.StringVar(&o.output, "o", outputText, "how -check prints: text or json, which is for programs")
 	flags.BoolVar(&o.windowsService, "windows-service", false, "run as a Windows service")
 	flags.StringVar(&o.node, "node", defaultNode(),
 		"the `kind` of node: windows is this machine; simulated is one in memory, on any system, which on\n"+
@@ -154,14 +197,16 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 			fmt.Fprint(usage, "Usage: csi-proxy [flag]...\n\nFlags, with one dash or two:\n")
 			flags.SetOutput(usage)
 			flags.PrintDefaults()
-			return options{}, err
+			return options{}, nil, err
 		}
-		return options{}, explain(flags, err)
+		return options{}, nil, explain(flags, err)
 	}
-	if flags.NArg() > 0 {
-		return options{}, fmt.Errorf("unknown argument %q: %s", flags.Arg(0), insteadOf(flags, args))
+	isNodeGiven := false
+	flags.Visit(func(f *flag.Flag) { isNodeGiven = isNodeGiven || f.Name == "node" })
+	if o.checkOnly && o.windowsService && !isNodeGiven {
+		o.node = nodeWindows // which alone has services, wherever that is checked
 	}
-	return o, nil
+	return o, flags, nil
 }
 
 // insteadOf says what to write in place of the first argument that belongs to no flag.
@@ -234,16 +279,21 @@ func defaultNode() string {
 
 // check returns an error for flags that are wrong whatever the state of the node.
 func (o *options) check() error {
+	mayServe := !o.checkOnly // -check is also about another machine
 	switch {
+	case !slices.Contains([]string{outputText, outputJSON}, o.output):
+		return fmt.Errorf("-o=%s: it is %s or %s", o.output, outputText, outputJSON)
+	case o.output != outputText && !o.checkOnly:
+		return errors.New("-o: it goes with -check only")
 	case !slices.Contains([]string{nodeWindows, nodeSimulated}, o.node):
 		return fmt.Errorf("-node=%s: it is %s or %s", o.node, nodeWindows, nodeSimulated)
-	case o.node == nodeWindows && runtime.GOOS != "windows":
+	case mayServe && o.node == nodeWindows && runtime.GOOS != "windows":
 		return fmt.Errorf("-node=%s: this system is %s; use -node=%s", nodeWindows, runtime.GOOS, nodeSimulated)
 	case o.node == nodeSimulated && openSimulated == nil:
 		return fmt.Errorf("-node=%s: this program has no simulated node; use csi-proxy-sim.exe", nodeSimulated)
 	case o.node != nodeSimulated && o.simState != "":
 		return fmt.Errorf("-sim-state: it goes with -node=%s only", nodeSimulated)
-	case o.windowsService && runtime.GOOS != "windows":
+	case mayServe && o.windowsService && runtime.GOOS != "windows":
 		return fmt.Errorf("-windows-service: this system is %s; start csi-proxy without it", runtime.GOOS)
 	case o.KubeletPath == "":
 		return errors.New("-kubelet-path: it must not be empty")
@@ -270,8 +320,16 @@ func (o *options) check() error {
 	if err := o.loadDrivers(); err != nil {
 		return err
 	}
-	if err := pipe.CheckSecurityDescriptor(o.pipeSecurity); err != nil {
+	warning, err := checkSecurityDescriptor(o.pipeSecurity, o.checkOnly)
+	if err != nil {
 		return fmt.Errorf("-pipe-security: %w", err)
+	}
+	if warning != "" {
+		o.warnings = append(o.warnings, "-pipe-security: "+warning)
+	}
+	for _, p := range o.drivers.Warnings {
+		p.isWarning = false // no need to say so twice
+		o.warnings = append(o.warnings, fmt.Sprintf("-drivers=%s:%v", o.driversPath, p))
 	}
 	return checkLogging(o.logFormat, o.logging)
 }

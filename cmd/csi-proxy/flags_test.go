@@ -23,6 +23,7 @@ import (
 // working.
 func TestParseFlags(t *testing.T) {
 	defaults := options{
+		output:         outputText,
 		node:           defaultNode(),
 		Options:        nodeops.Options{KubeletPath: `C:\var\lib\kubelet`, SilentDiskTimeout: 5 * time.Second},
 		requirePrivacy: true,
@@ -36,6 +37,7 @@ func TestParseFlags(t *testing.T) {
 	service.windowsService = true
 	all := options{
 		version:  true,
+		output:   outputText,
 		node:     nodeSimulated,
 		simState: "node.state",
 		Options: nodeops.Options{

@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(stderr, "csi-proxy: %s\nRun csi-proxy -help for the flags.\n", quote.Terminal(err.Error()))
+		printUsageError(stderr, err)
 		if asksForService(args) && !asks(args, "check") {
 			failService(err)
 		}
@@ -97,6 +97,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, open open
 	}
 	log.Info("csi-proxy ends")
 	return exitOK
+}
+
+// printUsageError prints why the daemon doesn't start with its flags: of a file of drivers a line for each problem.
+func printUsageError(stderr io.Writer, err error) {
+	lines, advice := []string{err.Error()}, "Run csi-proxy -help for the flags."
+	var ofDrivers *driversError
+	if errors.As(err, &ofDrivers) {
+		lines, advice = ofDrivers.Lines(), "docs/drivers.md describes the file."
+	}
+	fmt.Fprint(stderr, "csi-proxy: ")
+	for _, line := range append(lines, advice) {
+		fmt.Fprintln(stderr, quote.Terminal(line))
+	}
 }
 
 // failService fails the service with err, so that it gets into the Event Log: a

@@ -11,9 +11,6 @@ import (
 	"runtime"
 )
 
-// windowsPrivileges returns none.
-func windowsPrivileges() []string { return []string{} }
-
 // openWindows opens this machine, which isn't Windows.
 func openWindows(options, *slog.Logger) (system, error) {
 	return nil, fmt.Errorf("this system is %s", runtime.GOOS)

@@ -6,12 +6,8 @@ package main
 import (
 	"log/slog"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winsys"
 )
-
-// windowsPrivileges returns the privileges that a daemon for this machine needs.
-func windowsPrivileges() []string { return win.Privileges() }
 
 // openWindows opens this machine.
 func openWindows(o options, log *slog.Logger) (system, error) {

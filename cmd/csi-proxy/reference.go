@@ -23,7 +23,7 @@ var windowsDefaults = map[string]string{
 }
 
 // notOnNodes are the flags that are for tests and people, and for what the chart says itself.
-var notOnNodes = []string{"check", "endpoint-dir", "node", "sim-state", "version", "windows-service"}
+var notOnNodes = []string{"check", "endpoint-dir", "node", "o", "sim-state", "version", "windows-service"}
 
 var (
 	helpFlag    = regexp.MustCompile(`(?m)^  -(\S+)(?: (\S+))?\n((?:    \t.*\n)+)`)

@@ -40,6 +40,9 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	build := currentBuild()
 	log.Info("csi-proxy starts", "version", build.Version, "commit", build.Commit, "node", o.node,
 		"allowedPaths", append([]string{o.KubeletPath}, o.WorkingDirs...))
+	for _, warning := range o.warnings {
+		log.Warn("the flags are odd", "warning", warning)
+	}
 
 	claimed, err := pipe.ClaimGuarded(o.endpointDir, o.pipeSecurity)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestCheckFlag(t *testing.T) {
 		must(t, err)
 		defer held.Close()
 	}
-	args := []string{"-check", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false",
+	args := []string{"-check", "-o=json", "-windows-service=false", "-node=simulated", "-grace-period=10s", "-logtostderr=false",
 		"-endpoint-dir=" + endpoints,
 		"-log_file=" + filepath.Join("logs", "a.log")}
 	if code := run(t.Context(), args, &stdout, &stderr, nil); code != exitOK {

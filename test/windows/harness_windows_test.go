@@ -136,7 +136,7 @@ func install(t testing.TB, flags ...string) *service {
 //
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
 func limit(s *mgr.Service) error {
-	out, err := exec.Command(daemonProgram, "-check").Output()
+	out, err := exec.Command(daemonProgram, "-check", "-o=json").Output()
 	if err != nil {
 		return fmt.Errorf("csi-proxy -check: %w", err)
 	}

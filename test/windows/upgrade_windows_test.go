@@ -112,7 +112,7 @@ func failingDaemon(t testing.TB, like, does string) string {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	report, err := exec.Command(like, "-check").Output()
+	report, err := exec.Command(like, "-check", "-o=json").Output()
 	must(t, err)
 	program := filepath.Join(adminsOnly(t), "csi-proxy-that-fails.exe")
 	copyProgram(t, self, program, failingMark+does+"\n"+string(report))

@@ -329,6 +329,9 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 	for _, problem := range report.Problems {
 		d.Log.Warn("the daemon will not work as it should on this node", "problem", problem)
 	}
+	for _, warning := range report.Warnings {
+		d.Log.Warn("the daemon's flags are odd", "warning", warning)
+	}
 	var missing []string
 	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {

@@ -27,7 +27,7 @@ const (
 	// checkLimit bounds the run of a program. A virus scanner may hold it up.
 	checkLimit = time.Minute
 	// maxReason bounds the text that says why a program fails, in bytes.
-	maxReason = 1 << 10
+	maxReason = 4 << 10
 )
 
 // Check implements [Programs].
@@ -41,14 +41,14 @@ func (RealPrograms) Check(ctx context.Context, program string, args []string) (w
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, append([]string{"-check"}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"-check", "-o=json"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		reason, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		reason := strings.ReplaceAll(strings.TrimSpace(stderr.String()), "\n", "; ") // a line for each problem of the file of drivers
 		return winservice.Report{}, fmt.Errorf("%s -check: %w: %s", filepath.Base(program), err,
 			reason[:min(len(reason), maxReason)])
 	}

@@ -19,15 +19,15 @@ import (
 
 // TestMain makes the test program a daemon that is run with -check.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-check" {
+	if len(os.Args) > 2 && os.Args[1] == "-check" && os.Args[2] == "-o=json" {
 		switch {
-		case len(os.Args) > 2 && os.Args[2] == "-fail":
-			fmt.Fprintln(os.Stderr, "it fails")
+		case len(os.Args) > 3 && os.Args[3] == "-fail":
+			fmt.Fprintln(os.Stderr, "it fails\nfor a second reason")
 			os.Exit(2)
-		case len(os.Args) > 2 && os.Args[2] == "-garbage":
+		case len(os.Args) > 3 && os.Args[3] == "-garbage":
 			fmt.Println("no report")
 		default:
-			fmt.Printf(`{"version":"v1","endpoints":[%q],"stop_seconds":30,"later":1}`, strings.Join(os.Args[2:], " "))
+			fmt.Printf(`{"version":"v1","endpoints":[%q],"stop_seconds":30,"later":1}`, strings.Join(os.Args[3:], " "))
 		}
 		os.Exit(0)
 	}
@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 		report.StopTimeout().Seconds() != 30 {
 		t.Errorf("%+v", report)
 	}
-	for flag, want := range map[string]string{"-fail": "it fails", "-garbage": "no report"} {
+	for flag, want := range map[string]string{"-fail": "it fails; for a second reason", "-garbage": "no report"} {
 		if _, err := (RealPrograms{}).Check(t.Context(), self, []string{flag}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", flag, err)

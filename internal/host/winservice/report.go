@@ -7,7 +7,7 @@ import "time"
 
 // Report is what a daemon says about itself when it is run with -check: that it runs and
 // takes the flags, what it serves, and what it needs as a service. The daemon prints it
-// as JSON. Tools read the reports of older and newer daemons, so a name keeps its meaning.
+// as JSON with -o json. Tools read the reports of older and newer daemons, so a name keeps its meaning.
 type Report struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
@@ -24,6 +24,23 @@ type Report struct {
 	// Problems are what keeps it from working on this node as it is; they don't keep it from
 	// starting.
 	Problems []string `json:"problems,omitempty"`
+	// Warnings are what is odd about the flags and the file of drivers.
+	Warnings []string `json:"warnings,omitempty"`
+	// Drivers are what each driver of the file of drivers gets.
+	Drivers []DriverReport `json:"drivers,omitempty"`
+}
+
+// DriverReport is what a driver with endpoints of its own gets.
+type DriverReport struct {
+	Name        string   `json:"name"`
+	Groups      []string `json:"groups"`
+	Endpoints   []string `json:"endpoints"`
+	Disks       []string `json:"disks,omitempty"` // patterns, as the file has them
+	Directories []string `json:"directories"`
+	Servers     []string `json:"smb_servers,omitempty"`
+	Portals     []string `json:"iscsi_portals,omitempty"`
+	Services    []string `json:"services,omitempty"`
+	MaxCalls    int      `json:"max_calls"`
 }
 
 // StopTimeout is how long Windows must wait for the daemon at a shutdown.
