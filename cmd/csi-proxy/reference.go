@@ -86,7 +86,8 @@ func writeReference() error {
 ` + "`csi-proxy -help`" + ` prints them, and ` + "`make generate`" + ` writes this page from it. The defaults are
 those of ` + "`csi-proxy.exe`" + ` on Windows. A flag has one dash or two, and its value comes after ` + "`=`" + ` or a
 blank; one that is true or false takes ` + "`=`" + ` only. ` + "`csi-proxy -check FLAGS`" + ` says whether flags are
-right, without doing anything.
+right, and what each driver of ` + "`-drivers`" + ` gets, without doing anything; on any system it also takes the
+command line of a node's service.
 
 All flags that the published CSI Proxy has are among them, with the same meaning.
 

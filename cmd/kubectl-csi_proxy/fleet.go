@@ -85,7 +85,9 @@ func checkCommand(c *connection) *cobra.Command {
 Kubernetes without in-tree storage plugins: status, and for each node
 - the CSI driver is registered that replaces the in-tree plugin of each volume on the node
 - so is each driver of --driver; or any driver, if the node needs none of these
-- CSI Proxy is there, unless --without-daemon.
+- CSI Proxy is there, unless --without-daemon
+- where a driver has endpoints of its own, no pod mounts kubelet's directory, the published pipes, or
+  what belongs to two drivers: it would void the boundary between them (docs/security.md).
 
 It only reads. The rights are in deploy/kustomize/kubectl-plugin, those of viewers.
 

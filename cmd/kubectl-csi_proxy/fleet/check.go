@@ -153,6 +153,7 @@ func (u *used) ofPod(pod *core.Pod, v *core.Volume) (name, driver string) {
 // check adds what a check finds on a node.
 func (s *NodeStatus) check(n *core.Node, u *used, c *Check) {
 	s.Drivers, s.InTree = list(u.drivers[n.Name]), list(u.inTreeVolumes(n))
+	s.checkHostPaths(u.pods[n.Name])
 	needed := make(map[string][]string) // by driver, the volumes that need it
 	for _, driver := range c.Drivers {
 		needed[driver] = nil
