@@ -177,3 +177,12 @@ updateStrategy:
     maxSurge: 0
 minReadySeconds: {{ .ready }}
 {{- end }}
+
+{{/* A path as the admission policy compares it: in lower case, with backslashes, without one at its end. */}}
+{{- define "csi-proxy.hostPath" -}}
+{{- $path := lower . | replace "/" `\` }}
+{{- if regexMatch `^\\([^\\]|$)` $path }}
+{{- $path = print "c:" $path }}
+{{- end }}
+{{- $path | trimSuffix `\` }}
+{{- end }}

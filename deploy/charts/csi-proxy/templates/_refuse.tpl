@@ -49,6 +49,19 @@ SPDX-License-Identifier: Apache-2.0
 {{- if ne (uniq $names | len) (len $names) }}
 {{- fail "drivers: one of the drivers is there twice" }}
 {{- end }}
+{{- $accounts := list }}
+{{- range .Values.admissionPolicy.accounts }}
+{{- $accounts = append $accounts (printf "%s.%s" .namespace .serviceAccount) }}
+{{- if not (or (get . "driver") (get . "hostPaths")) }}
+{{- fail (printf "admissionPolicy.accounts: %s of %s needs a driver or hostPaths" .serviceAccount .namespace) }}
+{{- end }}
+{{- if and (get . "pipes") (not (get . "driver")) }}
+{{- fail (printf "admissionPolicy.accounts: the pipes of %s of %s need the driver whose they are" .serviceAccount .namespace) }}
+{{- end }}
+{{- end }}
+{{- if ne (uniq $accounts | len) (len $accounts) }}
+{{- fail "admissionPolicy.accounts: one of the accounts is there twice" }}
+{{- end }}
 {{- if hasKey .Values.nodeSelector "kubernetes.io/os" }}
 {{- fail "nodeSelector: the chart sets kubernetes.io/os, to windows" }}
 {{- end }}

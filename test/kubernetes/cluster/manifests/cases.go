@@ -40,6 +40,7 @@ var Cases = map[string]string{
 	"service to remove":             "mode: removeService",
 	"service to remove and restore": "{mode: removeService, service: {name: csiproxy, restore: true}}",
 	"quota":                         "resourceQuota: {enabled: true}",
+	"admission policy":              AdmissionPolicy,
 	"viewers": "kubectlPlugin: {viewers: {enabled: true, subjects: [{kind: Group, name: admins, " +
 		"apiGroup: rbac.authorization.k8s.io}]}}",
 	"example driver":              "exampleDriver: {enabled: true, image: 'csi-example-driver:classic'}",
@@ -50,3 +51,11 @@ var Cases = map[string]string{
 		exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess}}`,
 	"example driver, hostProcess": `{kubeletPath: 'D:\kubelet', exampleDriver: {enabled: true, image: 'csi-example-driver:classic', mode: hostProcess, livenessPort: 19811, registrarPort: 19812}}`,
 }
+
+// AdmissionPolicy has the drivers of docs/drivers.md that classic containers run, with what each needs.
+const AdmissionPolicy = `admissionPolicy: {enabled: true, validationActions: [Deny], accounts: [
+	{driver: ebs.csi.aws.com, namespace: kube-system, serviceAccount: ebs-csi-node-sa, pipes: [disk-v1, volume-v1, filesystem-v1]},
+	{driver: smb.csi.k8s.io, namespace: kube-system, serviceAccount: csi-smb-node-sa, pipes: [filesystem-v1, smb-v1]},
+	{driver: csi.trident.netapp.io, namespace: trident, serviceAccount: trident-node-windows, pipes: [filesystem-v1, volume-v1, smb-v1],
+		hostPaths: ['C:\var\lib\trident\tracking']},
+	{namespace: monitoring, serviceAccount: agent, hostPaths: [/var/lib/kubelet/pods/]}]}`

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -161,6 +162,18 @@ func (a *applier) apply(t *testing.T, document []byte, dryRun []string) error {
 		return fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), err)
 	}
 	return nil
+}
+
+// remove removes the object of a document.
+func (a *applier) remove(t *testing.T, document []byte) error {
+	t.Helper()
+	object := read(t, document)
+	kind := object.GroupVersionKind()
+	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	return a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Delete(context.Background(), object.GetName(), meta.DeleteOptions{})
 }
 
 func (a *applier) really(t *testing.T, document []byte) {
