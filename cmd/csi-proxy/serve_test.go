@@ -179,10 +179,10 @@ func TestServe(t *testing.T) {
 	}
 	body := scrape(t, metrics)
 	for _, line := range []string{
-		`grpc_server_handling_seconds_bucket{driver="",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 3`,
-		`grpc_server_handled_total{driver="",grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
-		`grpc_server_handled_total{driver="",grpc_code="Internal",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
-		`csi_proxy_calls_limit{driver=""} 1024`,
+		`grpc_server_handling_seconds_bucket{grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary",le="+Inf"} 3`,
+		`grpc_server_handled_total{grpc_code="NotFound",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
+		`grpc_server_handled_total{grpc_code="Internal",grpc_method="CreateSymlink",grpc_service="v1.Filesystem",grpc_type="unary"} 1`,
+		`csi_proxy_calls_limit 1024`,
 		`csi_proxy_of_the_node_total 0`,
 	} {
 		if !strings.Contains(body, line+"\n") {

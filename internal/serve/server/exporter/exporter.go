@@ -17,6 +17,7 @@ import (
 	"os"
 	"path"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -46,6 +48,9 @@ const (
 	maxScrapes   = 4        // at the same time
 )
 
+// driverLabel names the driver with endpoints of its own. At the published endpoints it is empty: see gather.
+const driverLabel = "driver"
+
 // Build is what csi_proxy_build_info says.
 type Build struct {
 	Version, Commit, GoVersion string
@@ -65,7 +70,7 @@ type Exporter struct {
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
 // The log gets the errors of scrapes.
 func New(build Build, log *slog.Logger) *Exporter {
-	method := []string{"driver", "grpc_type", "grpc_service", "grpc_method"}
+	method := []string{driverLabel, "grpc_type", "grpc_service", "grpc_method"}
 	e := &Exporter{
 		log:      log,
 		registry: prometheus.NewRegistry(),
@@ -178,7 +183,7 @@ func (e *Exporter) Admin() http.Handler {
 
 func (e *Exporter) pages() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+admin.Metrics, promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{
+	mux.Handle("GET "+admin.Metrics, promhttp.HandlerFor(prometheus.GathererFunc(e.gather), promhttp.HandlerOpts{
 		Registry:            e.registry,
 		ErrorLog:            slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 		MaxRequestsInFlight: maxScrapes,
@@ -196,6 +201,22 @@ func (e *Exporter) pages() *http.ServeMux {
 		}
 	})
 	return mux
+}
+
+// gather returns the metrics of the registry, without an empty label driver. Prometheus treats an empty
+// label as an absent one. Programs that read the text of published daemons expect series of the published
+// endpoints to have exactly the labels there.
+func (e *Exporter) gather() ([]*dto.MetricFamily, error) {
+	families, err := e.registry.Gather()
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			// The registry shares the slice with the collector of the metric.
+			metric.Label = slices.DeleteFunc(slices.Clone(metric.Label), func(label *dto.LabelPair) bool {
+				return label.GetName() == driverLabel && label.GetValue() == ""
+			})
+		}
+	}
+	return families, err
 }
 
 // handleDebug answers with the daemon's flags and goroutines. A dump stops the daemon for a moment, and
@@ -253,7 +274,7 @@ func (c byDriver[T]) Collect(metrics chan<- prometheus.Metric) {
 }
 
 var connectionsDesc = prometheus.NewDesc("csi_proxy_connections",
-	"Open connections of clients, at all endpoints of a driver together.", []string{"driver"}, nil)
+	"Open connections of clients, at all endpoints of a driver together.", []string{driverLabel}, nil)
 
 // Connections returns the collector of the open connections, which count counts by driver.
 func Connections(count func() map[string]int) prometheus.Collector {
@@ -304,14 +325,14 @@ var (
 	callsDesc = prometheus.NewDesc("csi_proxy_calls",
 		"Calls under way: running are those whose handler works or waits, streams are WatchDisks, health watches and "+
 			"reflection.",
-		[]string{"driver", "state"}, nil)
+		[]string{driverLabel, "state"}, nil)
 	oldestDesc = prometheus.NewDesc("csi_proxy_oldest_call_seconds",
-		"Age of the oldest call under way, other than streams; 0 if there is none.", []string{"driver"}, nil)
+		"Age of the oldest call under way, other than streams; 0 if there is none.", []string{driverLabel}, nil)
 	limitDesc = prometheus.NewDesc("csi_proxy_calls_limit", "How many calls may be under way: -max-calls.",
-		[]string{"driver"}, nil)
+		[]string{driverLabel}, nil)
 	refusedDesc = prometheus.NewDesc("csi_proxy_calls_refused_total",
 		"Calls that were refused: reason calls is -max-calls, streams are too many streaming calls.",
-		[]string{"driver", "reason"}, nil)
+		[]string{driverLabel, "reason"}, nil)
 )
 
 func collectCalls(driver string, calls server.Calls, metrics chan<- prometheus.Metric) {

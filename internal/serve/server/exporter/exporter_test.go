@@ -60,9 +60,9 @@ func get(t *testing.T, url string) (int, string) {
 func TestScrape(t *testing.T) {
 	e := New(Build{Version: "v1.2.3", Commit: "abc", GoVersion: "go1"}, slog.New(slog.DiscardHandler))
 	extra := prometheus.NewCounter(prometheus.CounterOpts{Name: "extra_total"})
-	e.Register(extra, Connections(func() map[string]int { return map[string]int{"red": 5} }), Calls(func() map[string]server.Calls {
+	e.Register(extra, Connections(func() map[string]int { return map[string]int{"red": 5, "": 4} }), Calls(func() map[string]server.Calls {
 		return map[string]server.Calls{"red": {Running: 2, Streams: 3, Limit: 7, Oldest: 1500 * time.Millisecond,
-			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedStreams: 0}}}
+			Refused: map[string]int{server.RefusedCalls: 6, server.RefusedStreams: 0}}, "": {Limit: 8}}
 	}), Versions(func() (map[string][]string, []string) {
 		return map[string][]string{"disk": {"v2", "v1"}}, []string{"csi-proxy-disk-v1beta1"}
 	}))
@@ -72,6 +72,11 @@ func TestScrape(t *testing.T) {
 		if status.Code(err) != status.Code(answer) {
 			t.Errorf("the counted call gives %v, want %v", err, answer)
 		}
+	}
+	published := e.CountCalls("")
+	if _, err := published(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/v1.Disk/ListDiskIDs"},
+		func(context.Context, any) (any, error) { return nil, nil }); err != nil {
+		t.Errorf("a call at the published endpoints fails with %v", err)
 	}
 
 	for _, info := range []*grpc.StreamServerInfo{
@@ -109,12 +114,20 @@ func TestScrape(t *testing.T) {
 		`csi_proxy_calls_refused_total{driver="red",reason="calls"} 6`,
 		`csi_proxy_calls_refused_total{driver="red",reason="streams"} 0`,
 		`extra_total 0`,
+		// The published daemon's, to the letter.
+		`grpc_server_started_total{grpc_method="ListDiskIDs",grpc_service="v1.Disk",grpc_type="unary"} 1`,
+		`grpc_server_handled_total{grpc_code="OK",grpc_method="ListDiskIDs",grpc_service="v1.Disk",grpc_type="unary"} 1`,
+		`grpc_server_handling_seconds_bucket{grpc_method="ListDiskIDs",grpc_service="v1.Disk",grpc_type="unary",le="+Inf"} 1`,
+		`grpc_server_handling_seconds_count{grpc_method="ListDiskIDs",grpc_service="v1.Disk",grpc_type="unary"} 1`,
+		`csi_proxy_connections 4`,
+		`csi_proxy_calls_limit 8`,
+		`csi_proxy_calls{state="running"} 0`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)
 		}
 	}
-	for _, part := range []string{"v1.Any", `grpc_server_handling_seconds_count{grpc_method="WatchDisks"`} {
+	for _, part := range []string{`driver=""`, "v1.Any", `grpc_server_handling_seconds_count{grpc_method="WatchDisks"`} {
 		if strings.Contains(body, part) {
 			t.Errorf("there is a metric with %s", part)
 		}
