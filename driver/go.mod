@@ -9,7 +9,7 @@ require (
 	github.com/csi-proxy/csi-proxy v0.0.0-00010101000000-000000000000
 	golang.org/x/sys v0.48.0
 	google.golang.org/grpc v1.83.2
-	google.golang.org/protobuf v1.36.11
+	google.golang.org/protobuf v1.36.12
 	k8s.io/mount-utils v0.37.2
 )
 

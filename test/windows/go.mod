@@ -22,7 +22,7 @@ require (
 	github.com/kubernetes-csi/csi-proxy/client v1.3.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.83.2
-	google.golang.org/protobuf v1.36.11
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
