@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -191,6 +192,27 @@ func TestAdmin(t *testing.T) {
 	} {
 		if code, body := get(t, daemon.URL+page); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, without %q: %s", page, code, want, body)
+		}
+	}
+}
+
+// More goroutines than the first buffer has room for, and fewer than any room.
+func TestGoroutineStacks(t *testing.T) {
+	var waiting sync.WaitGroup
+	done := make(chan struct{})
+	defer waiting.Wait()
+	defer close(done)
+	const goroutines = 1000
+	for range goroutines {
+		waiting.Go(func() { <-done })
+	}
+	stacks := string(goroutineStacks(maxStacks))
+	if n := strings.Count(stacks, "\ngoroutine "); n < goroutines || !strings.HasPrefix(stacks, "goroutine ") {
+		t.Errorf("%d goroutines in %d bytes, want %d", n, len(stacks), goroutines)
+	}
+	for _, limit := range []int{100, 70 << 10} {
+		if n := len(goroutineStacks(limit)); n != limit {
+			t.Errorf("%d bytes, want %d", n, limit)
 		}
 	}
 }
