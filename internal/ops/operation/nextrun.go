@@ -19,18 +19,23 @@ type NextRun[K comparable, T any] struct {
 	// A caller that finds one that has taken longer fails at once. Default: none.
 	Timeout time.Duration
 
+	shared sharedRuns
+}
+
+// sharedRuns is NextRun without type parameters: the program has its code once.
+type sharedRuns struct {
 	mu   sync.Mutex
-	runs map[K]*sharedRun[T] // under way
+	runs map[any]*sharedRun // under way
 }
 
 // sharedRun is one run. Since several callers share it, the end of a caller's context doesn't end it.
 // Its own context ends after sharedRunTimeout.
-type sharedRun[T any] struct {
+type sharedRun struct {
 	begun   time.Time
 	tracker *Tracker
 	ended   chan struct{}
 
-	outcome Outcome[T] // set before ended is closed
+	outcome Outcome[any] // set before ended is closed
 }
 
 const sharedRunTimeout = 2 * time.Minute
@@ -41,46 +46,52 @@ var errTimeout = csiproxy.Errorf(csiproxy.ErrUnavailable, "it takes too long; tr
 // first waits for the end of a run that is already under way. If ctx ends first, Do returns ctx's error;
 // its text names the Windows call that the run waits for. If a run takes longer than the timeout, the
 // error is csiproxy.ErrUnavailable.
-func (n *NextRun[K, T]) Do(ctx context.Context, key K, f func(context.Context) (T, error)) (none T, _ error) {
-	n.mu.Lock()
-	before := n.runs[key]
-	n.mu.Unlock()
+func (n *NextRun[K, T]) Do(ctx context.Context, key K, f func(context.Context) (T, error)) (T, error) {
+	value, err := n.shared.do(ctx, n.Timeout, key, func(ctx context.Context) (any, error) { return f(ctx) })
+	result, _ := value.(T) // nil if no run has ended
+	return result, err
+}
+
+func (s *sharedRuns) do(ctx context.Context, timeout time.Duration, key any, f func(context.Context) (any, error)) (any, error) {
+	s.mu.Lock()
+	before := s.runs[key]
+	s.mu.Unlock()
 	if before != nil {
-		if err := before.wait(ctx, n.Timeout); err != nil {
-			return none, err
+		if err := before.wait(ctx, timeout); err != nil {
+			return nil, err
 		}
 	}
-	n.mu.Lock()
-	run := n.runs[key]
+	s.mu.Lock()
+	run := s.runs[key]
 	if run == nil {
-		run = n.begin(ctx, key, f)
+		run = s.begin(ctx, key, f)
 	}
-	n.mu.Unlock()
-	if err := run.wait(ctx, n.Timeout); err != nil {
-		return none, err
+	s.mu.Unlock()
+	if err := run.wait(ctx, timeout); err != nil {
+		return nil, err
 	}
 	return run.outcome.Get()
 }
 
 // begin begins a run. If f panics, so does Do of each caller.
-func (n *NextRun[K, T]) begin(ctx context.Context, key K, f func(context.Context) (T, error)) *sharedRun[T] {
+func (s *sharedRuns) begin(ctx context.Context, key any, f func(context.Context) (any, error)) *sharedRun {
 	caller := TrackerOf(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedRunTimeout)
 	ctx, tracker := WithTracker(ctx)
 	if caller != nil {
 		tracker.operation = caller.operation
 	}
-	run := &sharedRun[T]{begun: time.Now(), tracker: tracker, ended: make(chan struct{})}
-	if n.runs == nil {
-		n.runs = make(map[K]*sharedRun[T])
+	run := &sharedRun{begun: time.Now(), tracker: tracker, ended: make(chan struct{})}
+	if s.runs == nil {
+		s.runs = make(map[any]*sharedRun)
 	}
-	n.runs[key] = run
+	s.runs[key] = run
 	go func() {
 		defer cancel()
-		run.outcome = Catch(func() (T, error) { return f(ctx) })
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		delete(n.runs, key)
+		run.outcome = Catch(func() (any, error) { return f(ctx) })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.runs, key)
 		close(run.ended)
 	}()
 	return run
@@ -88,7 +99,7 @@ func (n *NextRun[K, T]) begin(ctx context.Context, key K, f func(context.Context
 
 // wait waits until the run or ctx ends, or until the run has taken timeout, if that isn't 0. It returns
 // nil if the run has ended, else ctx's error, or errTimeout.
-func (run *sharedRun[T]) wait(ctx context.Context, timeout time.Duration) error {
+func (run *sharedRun) wait(ctx context.Context, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel func()
 		ctx, cancel = context.WithDeadlineCause(ctx, run.begun.Add(timeout), errTimeout)

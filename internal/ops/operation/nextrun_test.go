@@ -49,8 +49,8 @@ func TestNextRun(t *testing.T) {
 			t.Errorf("%d runs in %v, want one for all who came since the change", n, took)
 		}
 		ask(1) // right after the end of a run, none is under way
-		if n := runs.Load(); n != 3 || len(s.runs) != 0 {
-			t.Errorf("%d runs, and %d are remembered", n, len(s.runs))
+		if n := runs.Load(); n != 3 || len(s.shared.runs) != 0 {
+			t.Errorf("%d runs, and %d are remembered", n, len(s.shared.runs))
 		}
 	})
 }

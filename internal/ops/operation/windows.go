@@ -41,22 +41,22 @@ func NewWindows(sys win.System, observe func(call string, took time.Duration, er
 // Load returns how many calls are under way, waiting and refused now.
 func (s *Windows) Load() Load { return s.table.load() }
 
-// get waits until the call f may begin, makes it, and returns its result.
-func get[T any](ctx context.Context, s *Windows, name string, o object, f func() (T, error)) (v T, err error) {
+// do waits until the call f may begin, makes it, and returns its error.
+func do(ctx context.Context, s *Windows, name string, o object, f func() error) error {
 	if err := ctx.Err(); err != nil {
-		return v, err
+		return err
 	}
 	t := TrackerOf(ctx)
 	c, err := s.table.enter(ctx, name, o)
 	if err != nil {
-		return v, err
+		return err
 	}
 	t.begin(c)
 	defer func() {
 		t.end(c)
 		s.table.leave(c)
 	}()
-	v, err = f()
+	err = f()
 	took := time.Since(c.Since)
 	s.observe(name, took, err)
 	if s.log.Enabled(ctx, slog.LevelDebug) {
@@ -67,13 +67,16 @@ func get[T any](ctx context.Context, s *Windows, name string, o object, f func()
 		}
 		s.log.LogAttrs(ctx, slog.LevelDebug, "Windows call", attrs...)
 	}
-	return v, err
+	return err
 }
 
-// do is get for a call without a result.
-func do(ctx context.Context, s *Windows, name string, o object, f func() error) error {
-	_, err := get(ctx, s, name, o, func() (struct{}, error) { return struct{}{}, f() })
-	return err
+// get is do for a call with a result.
+func get[T any](ctx context.Context, s *Windows, name string, o object, f func() (T, error)) (v T, err error) {
+	err = do(ctx, s, name, o, func() error {
+		v, err = f()
+		return err
+	})
+	return v, err
 }
 
 func (s *Windows) NotifyArrivals(ctx context.Context, class winid.GUID) (arrived <-chan struct{}, stop func(), err error) {
