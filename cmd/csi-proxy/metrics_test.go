@@ -92,7 +92,7 @@ func TestSeriesAreFew(t *testing.T) {
 		if !strings.HasPrefix(line, "#") {
 			total++
 			if name := regexp.MustCompile(`^[a-z_]+?(?:_bucket|_sum|_count)?[{ ]`).FindString(line); !strings.HasPrefix(name,
-				"go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
+				"go_") && !strings.HasPrefix(name, "process_") {
 				name = strings.TrimRight(name, "{ ")
 				for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 					name = strings.TrimSuffix(name, suffix)

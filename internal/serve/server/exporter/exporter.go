@@ -8,6 +8,7 @@
 package exporter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -66,6 +67,7 @@ type Exporter struct {
 	handling *prometheus.HistogramVec
 	unserved prometheus.Counter
 	ready    atomic.Pointer[Readiness]
+	scrapes  chan struct{} // has an element for each scrape under way
 }
 
 // New returns an exporter of the metrics of calls, build, process and Go runtime.
@@ -75,6 +77,7 @@ func New(build Build, log *slog.Logger) *Exporter {
 	e := &Exporter{
 		log:      log,
 		registry: prometheus.NewRegistry(),
+		scrapes:  make(chan struct{}, maxScrapes),
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grpc_server_started_total",
 			Help: "Calls that were begun, by service and method. Those that were refused at once aren't counted.",
@@ -184,11 +187,7 @@ func (e *Exporter) Admin() http.Handler {
 
 func (e *Exporter) pages() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+admin.Metrics, promhttp.HandlerFor(prometheus.GathererFunc(e.gather), promhttp.HandlerOpts{
-		Registry:            e.registry,
-		ErrorLog:            slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
-		MaxRequestsInFlight: maxScrapes,
-	}))
+	mux.HandleFunc("GET "+admin.Metrics, e.handleMetrics)
 	mux.HandleFunc("GET "+admin.Healthz, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+admin.Readyz, func(w http.ResponseWriter, _ *http.Request) {
 		missing, err := (*e.ready.Load())()
@@ -202,6 +201,34 @@ func (e *Exporter) pages() *http.ServeMux {
 		}
 	})
 	return mux
+}
+
+// handleMetrics answers with the metrics in Prometheus' text format, which each scraper reads. Package
+// promhttp would negotiate other formats and compression, for 250 kB of the program.
+func (e *Exporter) handleMetrics(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case e.scrapes <- struct{}{}:
+		defer func() { <-e.scrapes }()
+	default:
+		http.Error(w, fmt.Sprintf("%d scrapes are under way; try again later", maxScrapes), http.StatusServiceUnavailable)
+		return
+	}
+	families, err := e.gather()
+	var text bytes.Buffer
+	for _, family := range families {
+		if err == nil {
+			_, err = expfmt.MetricFamilyToText(&text, family)
+		}
+	}
+	if err != nil {
+		e.log.Warn("the metrics can't be collected", "err", err)
+		http.Error(w, "collect the metrics: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	if _, err := text.WriteTo(w); err != nil {
+		return // the client has left
+	}
 }
 
 // gather returns the metrics of the registry, without an empty label driver. Prometheus treats an empty
@@ -230,7 +257,7 @@ func handleDebug(w http.ResponseWriter, _ *http.Request) {
 }
 
 // goroutineStacks returns the stacks of all goroutines, at most limit bytes. Package runtime/pprof gives the
-// same, and makes the program 180 kB larger.
+// same, for 180 kB of the program.
 func goroutineStacks(limit int) []byte {
 	for size := min(64<<10, limit); ; size = min(2*size, limit) {
 		stacks := make([]byte, size)

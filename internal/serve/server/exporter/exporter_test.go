@@ -216,3 +216,35 @@ func TestGoroutineStacks(t *testing.T) {
 		}
 	}
 }
+
+// broken is a collector that fails.
+type broken struct{}
+
+func (broken) Describe(chan<- *prometheus.Desc) {}
+
+func (broken) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "Fails.", nil, nil), errors.New("broken collector"))
+}
+
+func TestScrapeFails(t *testing.T) {
+	e := New(Build{}, slog.New(slog.DiscardHandler))
+	url := serve(t, e) + "/metrics"
+	for range maxScrapes {
+		e.scrapes <- struct{}{}
+	}
+	if code, body := get(t, url); code != http.StatusServiceUnavailable {
+		t.Errorf("a scrape beside %d others: %d, %s", maxScrapes, code, body)
+	}
+	for range maxScrapes {
+		<-e.scrapes
+	}
+	for range 2 * maxScrapes {
+		if code, body := get(t, url); code != http.StatusOK {
+			t.Errorf("a scrape alone: %d, %s", code, body)
+		}
+	}
+	e.Register(broken{})
+	if code, body := get(t, url); code != http.StatusInternalServerError || !strings.Contains(body, "broken collector") {
+		t.Errorf("a scrape of a collector that fails: %d, %s", code, body)
+	}
+}
