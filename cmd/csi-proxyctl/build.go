@@ -47,6 +47,6 @@ func (b build) String() string {
 // version is what --version prints, where people look for a command.
 func (p *program) version() *cobra.Command {
 	return p.leaf("version", "Say which csi-proxyctl this is", func(context.Context, []string) (reply, error) {
-		return line(currentBuild(), "csi-proxyctl "+currentBuild().String()), nil
+		return line(currentBuild(), "csi-proxyctl version "+currentBuild().String()), nil
 	})
 }

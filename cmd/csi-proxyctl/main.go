@@ -114,7 +114,6 @@ on standard error.
 Exit codes:
 ` + exitCodeHelp()
 	root.Version = currentBuild().String()
-	root.SetVersionTemplate("csi-proxyctl {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true // they take several lines
 	root.SetFlagErrorFunc(explainFlag)
