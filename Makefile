@@ -20,7 +20,11 @@ export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 # version make the same bytes.
 #
 # The caller's GOFLAGS (such as -mod=vendor), CGO_ENABLED and GOEXPERIMENT count.
-BUILD = CGO_ENABLED=$(or $(CGO_ENABLED),0) $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+#
+# The tags leave code out of the programs that they don't use: of grpc golang.org/x/net/trace, whose
+# templates keep the linker from removing unused methods; of net/http HTTP/2, which only TLS can negotiate.
+TAGS := $(shell cat cmd/build-tags)
+BUILD = CGO_ENABLED=$(or $(CGO_ENABLED),0) $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '$(LDFLAGS)'
 # SIGN is a command that signs the files for Windows that it is called with, in place.
 sign = $(if $(SIGN),$(SIGN) $(1))
 WINRES = bin/winres -version '$(VERSION)' -commit '$(COMMIT)'
@@ -243,10 +247,10 @@ ifndef MODULES
 	$(GO) vet ./...
 	for arch in $(WINDOWS_ARCHS); do \
 		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet ./... && \
-		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet -tags simulated ./cmd/... || exit 1; \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$$arch $(GO) vet -tags '$(TAGS),simulated' ./cmd/... || exit 1; \
 	done
 	@# Together, so that what only one system uses isn't taken as unused.
-	printf 'linux: GOOS=linux\nwindows: GOOS=windows\nsimulated: GOOS=windows -tags=simulated\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
+	printf 'linux: GOOS=linux\nwindows: GOOS=windows\nsimulated: GOOS=windows -tags=$(TAGS),simulated\n' | CGO_ENABLED=0 bin/staticcheck -matrix ./...
 endif
 
 # Its cache has the names of files; with -trimpath, another checkout's would be taken for this one's.

@@ -8,8 +8,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # What a machine can't run is skipped elsewhere, with exit code 77. Here that is a failure.
 export SKIPPED=1
 
-# So that what is compiled in one folder needn't be compiled again in another.
-export GOFLAGS="${GOFLAGS-} -trimpath"
+# -trimpath: what is compiled in one folder isn't compiled again in another. -tags: tests have the code that
+# the programs have, and share the compiled packages with them.
+GOFLAGS="${GOFLAGS-} -trimpath -tags=$(cat cmd/build-tags)"
+export GOFLAGS
 
 # need PACKAGE... installs Debian's packages that aren't there. Root only.
 need() {

@@ -27,17 +27,17 @@ WINTEST_FILES = internal/windows/win/testdata/abi/layout.txt internal/windows/wi
 LIST_MODULES = -deps -test -f '{{with .Module}}{{with or .Replace .}}{{if .Version}}{{.Path}} {{.Version}}{{end}}{{end}}{{end}}'
 
 kubectl-csi-proxy:
-	CGO_ENABLED=0 $(GO) -C cmd/kubectl-csi_proxy build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o ../../bin/kubectl-csi_proxy .
+	CGO_ENABLED=0 $(GO) -C cmd/kubectl-csi_proxy build -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION)' -o ../../bin/kubectl-csi_proxy .
 
 wintest: $(addprefix wintest-,$(WINDOWS_ARCHS))
 
 # The daemon with the simulated node, and the program that controls it: the released ones for
 # Windows have nothing of it.
 build-sim-windows-%: bin/winres FORCE
-	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxy-sim.exe ./cmd/csi-proxy
+	GOOS=windows GOARCH=$* $(BUILD) -tags '$(TAGS),simulated' -o bin/.linked/windows-$*/csi-proxy-sim.exe ./cmd/csi-proxy
 	$(WINRES) -description 'CSI Proxy on a simulated node, for tests of CSI drivers' \
 		bin/.linked/windows-$*/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxy-sim.exe
-	GOOS=windows GOARCH=$* $(BUILD) -tags simulated -o bin/.linked/windows-$*/csi-proxyctl-sim.exe ./cmd/csi-proxyctl
+	GOOS=windows GOARCH=$* $(BUILD) -tags '$(TAGS),simulated' -o bin/.linked/windows-$*/csi-proxyctl-sim.exe ./cmd/csi-proxyctl
 	$(WINRES) -description 'CSI Proxy from the command line, with the control of a simulated node' \
 		bin/.linked/windows-$*/csi-proxyctl-sim.exe $(BIN_windows-$*)/csi-proxyctl-sim.exe
 	$(call sign,$(BIN_windows-$*)/csi-proxy-sim.exe $(BIN_windows-$*)/csi-proxyctl-sim.exe)
@@ -46,10 +46,10 @@ build-sim-windows-%: bin/winres FORCE
 wintest-%: build-windows-% build-sim-windows-% bin/pack
 	rm -rf bin/.wintest/$* && mkdir -p bin/.wintest/$*
 	for package in $(WINTEST_PACKAGES); do \
-		CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) test -c -trimpath -buildvcs=false -ldflags '-s -w' \
+		CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) test -c -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '-s -w' \
 			-o bin/.wintest/$*/$$(echo $$package | tr / -).exe ./$$package || exit 1; \
 	done
-	CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) -C test/windows test -c -trimpath -buildvcs=false -ldflags '-s -w' \
+	CGO_ENABLED=0 GOOS=windows GOARCH=$* $(GO) -C test/windows test -c -trimpath -buildvcs=false -tags '$(TAGS)' -ldflags '-s -w' \
 		-o ../../bin/.wintest/$*/test-windows.exe .
 	GOOS=windows GOARCH=$* $(GO) list $(LIST_MODULES) $(addprefix ./,$(WINTEST_PACKAGES)) | sort -u >bin/.wintest/$*/packages.modules
 	GOOS=windows GOARCH=$* $(GO) -C test/windows list $(LIST_MODULES) . | sort -u >bin/.wintest/$*/test-windows.modules
@@ -176,7 +176,7 @@ PLUGIN_URL ?= https://github.com/csi-proxy/csi-proxy/releases/download/$(VERSION
 # A zip of the plugin, with a bill of materials and the licences of what it contains.
 plugin-%: bin/pack bin/sbom bin/notices FORCE
 	rm -rf bin/.plugin/$* && mkdir -p bin/.plugin/$* dist
-	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(GO) -C cmd/kubectl-csi_proxy build -trimpath -buildvcs=false \
+	CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(GO) -C cmd/kubectl-csi_proxy build -trimpath -buildvcs=false -tags '$(TAGS)' \
 		-ldflags '-s -w -X main.version=$(VERSION)' -o ../../bin/.plugin/$*/kubectl-csi_proxy$(if $(filter windows-%,$*),.exe) .
 	cp LICENSE bin/.plugin/$*/
 	program=$$(ls bin/.plugin/$*/kubectl-csi_proxy*) && \

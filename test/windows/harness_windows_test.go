@@ -61,13 +61,19 @@ func run(m *testing.M) (code int) {
 	dir := os.Getenv("CSI_PROXY_PROGRAMS")
 	if dir == "" {
 		dir = filepath.Join(temp, "programs")
-		for _, args := range [][]string{
-			{"csi-proxy.exe", "./cmd/csi-proxy"},
-			{"csi-proxy-sim.exe", "-tags=simulated", "./cmd/csi-proxy"},
-			{"csi-proxyctl.exe", "./cmd/csi-proxyctl"},
-			{"csi-proxyctl-sim.exe", "-tags=simulated", "./cmd/csi-proxyctl"},
+		tags, err := os.ReadFile(filepath.Join("..", "..", "cmd", "build-tags"))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		for _, program := range []struct{ file, tags, pkg string }{
+			{"csi-proxy.exe", "", "./cmd/csi-proxy"},
+			{"csi-proxy-sim.exe", ",simulated", "./cmd/csi-proxy"},
+			{"csi-proxyctl.exe", "", "./cmd/csi-proxyctl"},
+			{"csi-proxyctl-sim.exe", ",simulated", "./cmd/csi-proxyctl"},
 		} {
-			build := exec.Command("go", append([]string{"build", "-o", filepath.Join(dir, args[0])}, args[1:]...)...)
+			build := exec.Command("go", "build", "-tags="+strings.TrimSpace(string(tags))+program.tags,
+				"-o", filepath.Join(dir, program.file), program.pkg)
 			build.Dir = filepath.Join("..", "..")
 			if out, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +64,11 @@ func shortDir(t *testing.T) string {
 }
 
 func build(t *testing.T, dir, bin, pkg string) {
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", pkg)
+	tags, err := os.ReadFile(filepath.Join("..", "..", "..", "cmd", "build-tags"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", strings.TrimSpace(string(tags)), "-o", bin+"/", pkg)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)

@@ -27,7 +27,9 @@ import (
 func build(b *testing.B, pkg string) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), filepath.Base(pkg))
-	if out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput(); err != nil {
+	tags, err := os.ReadFile("../../../cmd/build-tags")
+	must(b, err)
+	if out, err := exec.Command("go", "build", "-tags", strings.TrimSpace(string(tags)), "-o", path, pkg).CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
 	return path

@@ -55,7 +55,12 @@ func run(m *testing.M) int {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/", "./cmd/csi-proxy")
+		tags, err := os.ReadFile("../../../cmd/build-tags")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		build := exec.Command("go", "build", "-tags", strings.TrimSpace(string(tags)), fmt.Sprintf("-race=%t", raceDetector), "-o", dir+"/", "./cmd/csi-proxy")
 		build.Dir = filepath.Join("..", "..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -166,7 +167,11 @@ const builtVersion = "v1.2.3"
 func build(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	command := exec.Command("go", "build", "-ldflags", "-X main.version="+builtVersion, "-o", path, ".")
+	tags, err := os.ReadFile("../../../../cmd/build-tags")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("go", "build", "-tags", strings.TrimSpace(string(tags)), "-ldflags", "-X main.version="+builtVersion, "-o", path, ".")
 	command.Dir = filepath.Join("../../../..", dir)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", dir, err, out)
