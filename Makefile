@@ -95,25 +95,27 @@ FORCE:
 #
 # Of the modules apart from the product, only those that drivers import are tested here.
 #
-# RACE=all: everything with the race detector instead, as CI does. The detector itself crashes with
-# very many timers in a bubble of synctest (https://go.dev/issue/78156), such as those of TestDeadServers.
 CONCURRENT = ./internal/ops/operation ./internal/serve/server ./internal/serve/rpc
 # Tests of what is concurrent in packages with many others have one of these words in their names.
 CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
-TEST_CONCURRENT = $(GO) test $(RACE) -short $(CONCURRENT) && \
-	$(GO) test $(RACE) -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
 
 DRIVER_MODULES = $(filter-out driver/examples/%,$(filter driver driver/%,$(MODULES_APART)))
 
-test: ## run the tests, and those of what is concurrent also with the race detector
-ifeq ($(RACE),all)
-	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
-	$(GO) -C test/windows test -race -short -count=1 ./...
-else
+test: ## run the tests, and those of concurrent code also with the race detector
 	$(GO) test -short ./...
 	$(GO) -C test/windows test -short -count=1 ./...
 	for module in $(DRIVER_MODULES); do $(GO) -C $$module test -short ./... || exit 1; done
-	$(if $(RACE),$(TEST_CONCURRENT),@echo 'nothing is run with the race detector, for lack of a C compiler')
+	$(if $(RACE),$(MAKE) test-race,@echo 'nothing is run with the race detector, for lack of a C compiler')
+
+# ALL=1: all tests, every night. The detector itself crashes with very many timers in a bubble of synctest
+# (https://go.dev/issue/78156), such as those of TestDeadServers.
+test-race: ## run the tests of concurrent code with the race detector
+ifdef ALL
+	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
+	$(GO) -C test/windows test -race -short -count=1 ./...
+else
+	$(GO) test -race -short $(CONCURRENT)
+	$(GO) test -race -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
 endif
 
 # Also the daemon with the published client, with what make test leaves out.
@@ -123,15 +125,20 @@ endif
 # make test-resilience of 6,000, which takes a minute.
 #
 # SOAK=2m: each long, random test for so long instead; SOAK_SEED repeats one.
+#
+# PART=2/5: the second of five parts of the tests, as CI does: .ci/resilience chooses the part by the number of
+# the commit, so five commits try all, and the same commit always the same.
+PART_OF_TESTS = -run "^($$(grep -rhoE '^func Test\w+' --include='*_test.go' internal/ops internal/sim/winsim internal/lab/drivers internal/serve/daemon test/windows/published | \
+	sort -u | awk 'NR % $(word 2,$(subst /, ,$(PART))) == $(word 1,$(subst /, ,$(PART))) - 1 { print $$2 }' | paste -sd '|'))$$"
 test-resilience: ## test each operation with each mishap at each of its calls, of which make test tries samples
 ifdef PAIRS
 	GOGC=400 $(GO) test -timeout 0 -run '^TestPairs$$' ./internal/ops/nodeops
 else ifdef SOAK
 	$(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 else
-	$(GO) test -timeout 40m ./internal/ops/... ./internal/sim/winsim/... ./internal/lab/drivers
-	$(GO) test -run '^TestDriver' ./internal/serve/daemon
-	$(GO) -C test/windows test -count=1 -timeout 20m ./...
+	$(GO) test -timeout 40m $(if $(PART),$(PART_OF_TESTS)) ./internal/ops/... ./internal/sim/winsim/... ./internal/lab/drivers
+	$(GO) test $(if $(PART),$(PART_OF_TESTS) -skip '^Test([^D]|D[^r])',-run '^TestDriver') ./internal/serve/daemon
+	$(GO) -C test/windows test -count=1 -timeout 20m $(if $(PART),$(PART_OF_TESTS)) ./...
 endif
 
 # SAMPLES=1: also the samples of docs/go-authors.md. The first needs Node.js and npm, the second Python.
@@ -217,6 +224,9 @@ kubelet-with-%: FORCE
 
 # The programs, and the example driver's beside the daemon on a simulated node.
 #
+# ALL=1: also the tests of internal/ops and internal/sim, every night: they have no code of their own for
+# Windows, take most of the time, and run on Linux at each change.
+#
 # OWN=1: instead SMB's and EBS' drivers, as for test-kubelet, side by side, each with endpoints of its own. Every
 # night: building the drivers takes ten minutes once.
 test-windows: ## test the Windows programs under Wine; says so and skips if there is no Wine
@@ -224,7 +234,7 @@ ifdef OWN
 	ebs=$$(test/kubernetes/kubelet/drivers/build ebs $(SOURCE_ebs)) && smb=$$(test/kubernetes/kubelet/drivers/build smb $(SOURCE_smb)) && \
 		test/driver/lab/own "$$ebs" "$$smb" || [ $$? = 77 ]
 else
-	test/wine/test-windows
+	test/wine/test-windows $(if $(ALL),--all)
 	test/driver/lab/test
 endif
 
