@@ -95,6 +95,10 @@ FORCE:
 #
 # Of the modules apart from the product, only those that drivers import are tested here.
 #
+#
+# The garbage collector takes a quarter of the processor time of tests that make a simulated node a thousand times,
+# unless it waits for more garbage.
+GO_TEST = $(GO) test -exec 'env GOGC=400'
 CONCURRENT = ./internal/ops/operation ./internal/serve/server ./internal/serve/rpc
 # Tests of what is concurrent in packages with many others have one of these words in their names.
 CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
@@ -102,7 +106,7 @@ CONCURRENT_TESTS = AtOneTime|Clients|Concurrently|Second|Together|Wait|Watch
 DRIVER_MODULES = $(filter-out driver/examples/%,$(filter driver driver/%,$(MODULES_APART)))
 
 test: ## run the tests, and those of concurrent code also with the race detector
-	$(GO) test -short ./...
+	$(GO_TEST) -short ./...
 	$(GO) -C test/windows test -short -count=1 ./...
 	for module in $(DRIVER_MODULES); do $(GO) -C $$module test -short ./... || exit 1; done
 	$(if $(RACE),$(MAKE) test-race,@echo 'nothing is run with the race detector, for lack of a C compiler')
@@ -111,11 +115,11 @@ test: ## run the tests, and those of concurrent code also with the race detector
 # (https://go.dev/issue/78156), such as those of TestDeadServers.
 test-race: ## run the tests of concurrent code with the race detector
 ifdef ALL
-	$(GO) test -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
+	$(GO_TEST) -race -short -timeout 20m -skip '^TestDeadServers$$' ./...
 	$(GO) -C test/windows test -race -short -count=1 ./...
 else
-	$(GO) test -race -short $(CONCURRENT)
-	$(GO) test -race -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
+	$(GO_TEST) -race -short $(CONCURRENT)
+	$(GO_TEST) -race -short -run '$(CONCURRENT_TESTS)' ./internal/serve/daemon ./internal/ops/...
 endif
 
 # Also the daemon with the published client, with what make test leaves out.
@@ -132,12 +136,12 @@ PART_OF_TESTS = -run "^($$(grep -rhoE '^func Test\w+' --include='*_test.go' inte
 	sort -u | awk 'NR % $(word 2,$(subst /, ,$(PART))) == $(word 1,$(subst /, ,$(PART))) - 1 { print $$2 }' | paste -sd '|'))$$"
 test-resilience: ## test each operation with each mishap at each of its calls, of which make test tries samples
 ifdef PAIRS
-	GOGC=400 $(GO) test -timeout 0 -run '^TestPairs$$' ./internal/ops/nodeops
+	$(GO_TEST) -timeout 0 -run '^TestPairs$$' ./internal/ops/nodeops
 else ifdef SOAK
-	$(GO) test -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
+	$(GO_TEST) -count=1 -timeout 0 -run '^TestSoak' -v $(call packages_with,TestSoak)
 else
-	$(GO) test -timeout 40m $(if $(PART),$(PART_OF_TESTS)) ./internal/ops/... ./internal/sim/winsim/... ./internal/lab/drivers
-	$(GO) test $(if $(PART),$(PART_OF_TESTS) -skip '^Test([^D]|D[^r])',-run '^TestDriver') ./internal/serve/daemon
+	$(GO_TEST) -timeout 40m $(if $(PART),$(PART_OF_TESTS)) ./internal/ops/... ./internal/sim/winsim/... ./internal/lab/drivers
+	$(GO_TEST) $(if $(PART),$(PART_OF_TESTS) -skip '^Test([^D]|D[^r])',-run '^TestDriver') ./internal/serve/daemon
 	$(GO) -C test/windows test -count=1 -timeout 20m $(if $(PART),$(PART_OF_TESTS)) ./...
 endif
 
