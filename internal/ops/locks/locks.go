@@ -34,9 +34,12 @@ type Options struct {
 	// Held are the locks that are held in this process, by the bytes that stand for objects. The lockers of a node and
 	// of its drivers share them. Default: those of the locker alone.
 	Held *operation.Locks[int64]
-	// CheckVolume returns an error for a volume that must not be locked. The right comes before the lock, so that
-	// no driver holds another's calls up, nor waits for them. Default: all volumes may be locked.
-	CheckVolume func(ctx context.Context, id csiproxy.VolumeID) error
+	// Driver is the name of the driver whose locker it is. Default: it is the node's.
+	Driver string
+	// HasVolume reports whether a volume is there. It returns an error for one that must not be locked. It is asked before
+	// the lock that excludes everybody, so that no driver holds up another's calls, nor waits for them. Default: all volumes
+	// may be locked.
+	HasVolume func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 }
 
 // Locker locks what is on one node, or what of it is one driver's. The groups of one node share it: without that they
@@ -91,6 +94,17 @@ func (d *LockedDisk) Release() {
 type LockedVolume struct {
 	ID csiproxy.VolumeID
 	*lock
+	missing *lock // of a driver, see LockVolumeAlone; nil for the node
+}
+
+// Release releases the locks.
+func (v *LockedVolume) Release() {
+	if v.lock != nil {
+		v.lock.Release()
+	}
+	if v.missing != nil {
+		v.missing.Release()
+	}
 }
 
 // LockedServer is an SMB server that is locked for a change of its mappings.
@@ -131,7 +145,8 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 		}
 	}()
 	var file win.File
-	if k != serverLock { // other processes are excluded by the locks of the server's shares
+	// Other processes are excluded by the locks of the server's shares, and make no calls for a driver.
+	if k != serverLock && k != missingVolumeLock {
 		if file, err = l.exclude(ctx, k, offset, purpose); err != nil {
 			return nil, err
 		}
@@ -220,21 +235,50 @@ func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*Loc
 }
 
 // LockVolumeAlone locks a volume for a caller that needn't lock its disk, which may have left.
+//
+// While a volume is missing, nobody knows whose it is: any driver may have a mount point of it. So a driver takes a lock of
+// its own first, which excludes its other calls only. The lock that excludes everybody comes second, and only if the volume
+// is there and belongs to the driver. A missing volume can be released, and not changed.
 func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedVolume, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
-	if l.options.CheckVolume != nil {
-		if err := l.options.CheckVolume(ctx, id); err != nil {
+	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
+	if l.options.HasVolume == nil {
+		r, err := l.take(ctx, volumeLock, guid, purpose)
+		if err != nil {
 			return nil, err
 		}
+		return &LockedVolume{ID: id, lock: r}, nil
 	}
-	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
-	r, err := l.take(ctx, volumeLock, guid, purpose)
+	return l.lockVolumeOfDriver(ctx, id, guid, purpose)
+}
+
+// lockVolumeOfDriver is LockVolumeAlone for a driver.
+func (l *Locker) lockVolumeOfDriver(ctx context.Context, id csiproxy.VolumeID, guid string, purpose Purpose) (
+	locked *LockedVolume, err error) {
+	missing, err := l.take(ctx, missingVolumeLock, guid+" of driver "+l.options.Driver, purpose)
 	if err != nil {
 		return nil, err
 	}
-	return &LockedVolume{id, r}, nil
+	v := &LockedVolume{ID: id, missing: missing}
+	defer func() { // also after a panic, which the daemon survives
+		if locked == nil {
+			v.Release()
+		}
+	}()
+	isThere, err := l.options.HasVolume(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !isThere && purpose == ToChange:
+		return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the volume isn't there")
+	case isThere:
+		if v.lock, err = l.take(ctx, volumeLock, guid, purpose); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
 }
 
 // tryTimeout is how long TryLockVolume waits.
@@ -314,16 +358,16 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 	if err != nil {
 		return resolved, nil, err
 	}
-	held, err := l.lockEndOf(ctx, resolved)
+	unlock, err := l.lockEndOf(ctx, resolved)
 	if err != nil {
 		return resolved, nil, err
 	}
-	if held == nil {
+	if unlock == nil {
 		return resolved, func() {}, nil
 	}
 	defer func() {
 		if release == nil {
-			held.Release()
+			unlock()
 		}
 	}()
 	to, err = l.paths.Resolve(ctx, l.sys, path)
@@ -331,18 +375,18 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 	if err != nil || to.Kind != resolved.Kind || !winname.Equal(to.Target, resolved.Target) {
 		return to, nil, err
 	}
-	return to, held.Release, nil
+	return to, unlock, nil
 }
 
-// lockEndOf locks the volume or share that a path was found to end at; the lock is nil if it is neither.
-func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (*lock, error) {
+// lockEndOf locks the volume or share that a path was found to end at; unlock is nil if it is neither.
+func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (unlock func(), _ error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
 		v, err := l.LockVolumeAlone(ctx, csiproxy.VolumeID(to.Volume), ToChange)
 		if err != nil {
 			return nil, err
 		}
-		return v.lock, nil
+		return v.Release, nil
 	case pathpolicy.SharedDirectory:
 		remote, err := unc.Parse(to.Target)
 		if err != nil {
@@ -352,7 +396,7 @@ func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (*lock, 
 		if err != nil {
 			return nil, err
 		}
-		return s.lock, nil
+		return s.Release, nil
 	}
 	return nil, nil
 }

@@ -42,6 +42,9 @@ const (
 	volumeLock
 	serverLock
 	shareLock
+	// missingVolumeLock is that of a volume for one driver, and comes before volumeLock: see LockVolumeAlone. It doesn't
+	// exclude the node's own calls. Both can only remove mount points of a missing volume.
+	missingVolumeLock
 )
 
-var kinds = [...]string{diskLock: "disk", volumeLock: "volume", serverLock: "server", shareLock: "share's mapping"}
+var kinds = [...]string{diskLock: "disk", volumeLock: "volume", serverLock: "server", shareLock: "share's mapping", missingVolumeLock: "volume"}

@@ -142,3 +142,37 @@ func TestAnothersTargetIsConnectedMeanwhile(t *testing.T) {
 	simtest.WantErrorOf(t, "the driver's login", err, csiproxy.ErrUnavailable)
 	simtest.Want(t, "the driver has logged in", happened(), true)
 }
+
+// A driver that plants a mount point of another driver's missing volume, and is stuck while it removes that, doesn't keep
+// the other driver from ending its use. It makes no new use of the volume.
+func TestAnothersMissingVolumeIsntLocked(t *testing.T) {
+	for name, remove := range map[string]func(d *tenant, planted string, id csiproxy.VolumeID) error{
+		"Rmdir": func(d *tenant, planted string, _ csiproxy.VolumeID) error {
+			return d.Filesystem.Rmdir(t.Context(), planted, false)
+		},
+		"UnmountVolume": func(d *tenant, planted string, id csiproxy.VolumeID) error {
+			return d.Volume.UnmountVolume(t.Context(), id, planted)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTenants(t)
+			for _, d := range w.own {
+				w.begin(d)
+			}
+			d, other := w.own[blue], w.own[red]
+			w.must(other.Storage.UnpublishVolume(t.Context(), other.target))
+			planted := simtest.Kubelet + `\plugins\` + d.name + `\planted`
+			w.must(w.sim.MkdirAll(planted))
+			w.must(w.sim.SetReparsePoint(planted, win.NewMountPoint(string(other.volume))))
+			w.must(w.sim.DetachDisk(other.number))
+			if err := d.Filesystem.CreateSymlink(t.Context(), planted, planted+"-link"); csiproxy.KindOf(err) != csiproxy.ErrNotFound {
+				t.Errorf("a link to the missing volume: %v", err)
+			}
+			happened := w.during(win.CallDeleteVolumeMountPoint, `planted`, func(ctx context.Context) {
+				w.must(second(other.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: other.staging, Force: true})))
+			})
+			w.must(remove(d, planted, other.volume))
+			simtest.Want(t, "it happened", happened(), true)
+		})
+	}
+}

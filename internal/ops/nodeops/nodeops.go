@@ -182,8 +182,8 @@ type part struct {
 	sys    win.System // made of calls
 	paths  *pathpolicy.Policy
 	log    *slog.Logger
-	// checkVolume returns an error for a volume that must not be locked; nil for the whole node.
-	checkVolume func(ctx context.Context, id csiproxy.VolumeID) error
+	// hasVolume is locks.Options.HasVolume; nil for the whole node.
+	hasVolume   func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 	ownerOfDisk func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
 }
 
@@ -199,11 +199,11 @@ func (s *shared) partOf(driver scope.Driver) part {
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
 	sys := scope.NewSystem(p.calls, s.owners, driver,
 		func(path string) bool { return s.paths.IsInDirectoryOf(driver.Name, path) })
-	p.sys, p.checkVolume = sys, sys.CheckVolume
+	p.sys, p.hasVolume = sys, sys.HasVolume
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, Share: driver.HasShare, Logger: p.log,
 		Volume: func(ctx context.Context, name string) (string, error) {
-			err := sys.CheckVolume(ctx, csiproxy.VolumeID(name))
+			_, err := sys.HasVolume(ctx, csiproxy.VolumeID(name))
 			if errors.Is(err, csiproxy.ErrNotFound) {
 				return "it isn't on a disk of the driver", nil
 			}
@@ -220,7 +220,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	o, runner := s.options, s.runner
 	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: users.New(s.users, p.driver)}
-	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Held: s.held, CheckVolume: p.checkVolume})
+	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Held: s.held, Driver: p.driver, HasVolume: p.hasVolume})
 	g.Disks = disks.New(p.sys, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,

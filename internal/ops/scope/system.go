@@ -57,17 +57,18 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	return whileOwn(ctx, s, path, func() (win.Device, error) { return s.System.OpenDevice(ctx, path, access) })
 }
 
-// CheckVolume returns csiproxy.ErrNotFound if a volume is on a disk that isn't the driver's. A missing volume passes: a
-// mount point or a link of one is removed by its own path, and what it leads to isn't touched.
-func (s *System) CheckVolume(ctx context.Context, id csiproxy.VolumeID) error {
+// HasVolume reports whether a volume is there. If it is on a disk that isn't the driver's, the error is
+// csiproxy.ErrNotFound. A missing volume is no error: a mount point or a link of one is removed by its own path, and what
+// it leads to isn't touched.
+func (s *System) HasVolume(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error) {
 	if err := id.Validate(); err != nil {
-		return err
+		return false, err
 	}
 	err := s.checkVolume(ctx, string(id))
 	if winerr.IsGone(err) && !errors.Is(err, errNotOwn) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // FindVolumes returns the driver's volumes.

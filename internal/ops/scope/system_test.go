@@ -156,8 +156,8 @@ func TestAnothersVolumeIsMissing(t *testing.T) {
 		fmt.Sprintf("driver own has no disk %d", n.disks["other"]))
 	simtest.WantError(t, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(77), win.AccessNone)), csiproxy.ErrNotFound,
 		"driver own has no disk 77")
-	simtest.WantError(t, s.CheckVolume(t.Context(), csiproxy.VolumeID(n.volumes["other"])), csiproxy.ErrNotFound, "has no such volume")
-	simtest.Must(t, s.CheckVolume(t.Context(), `\\?\Volume{00000000-0000-0000-0000-000000000001}\`))
+	simtest.WantError(t, second(s.HasVolume(t.Context(), csiproxy.VolumeID(n.volumes["other"]))), csiproxy.ErrNotFound, "has no such volume")
+	simtest.Must(t, second(s.HasVolume(t.Context(), `\\?\Volume{00000000-0000-0000-0000-000000000001}\`)))
 }
 
 // When a volume changes places with another driver's clone in the middle of a call, that call fails, and changes nothing of it.
@@ -234,7 +234,7 @@ func TestExtentsOfVolume(t *testing.T) {
 			}
 			return copy(out, win.EncodeDiskExtents(test.after)), nil
 		}})
-		simtest.WantErrorOf(t, name, s.CheckVolume(t.Context(), csiproxy.VolumeID(n.volumes["own"])), test.want)
+		simtest.WantErrorOf(t, name, second(s.HasVolume(t.Context(), csiproxy.VolumeID(n.volumes["own"]))), test.want)
 	}
 }
 
