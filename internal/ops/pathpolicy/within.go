@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -143,17 +144,31 @@ func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error 
 		return nil
 	}
 	names := path.names[:len(t.pods.names)+podVolumeNames-len(path.root.names)]
-	data := root.Entry(strings.Join(append(slices.Clone(names), csiData), `\`))
-	driver, err := data.driverOfVolume(ctx)
+	driver, err := root.Entry(strings.Join(append(slices.Clone(names), csiData), `\`)).driverOfVolume(ctx)
+	if errors.Is(err, winerr.ErrorReparsePointEncountered) { // a link on the way, or a bind filter: see openAt
+		driver, err = driverOfVolumeBelow(ctx, root, names)
+	}
 	switch {
 	case Missing(err) || winerr.IsAny(err, winerr.ErrorReparsePointEncountered, winerr.ErrorDirectory): // a link or a file on the way
 	case err != nil:
-		return data.failed(err)
+		path.names = names
+		return &csiproxy.Error{Object: quote.Text(path.String()), Err: err}
 	case winname.Equal(driver, t.driver):
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "kubelet's %s in the volume's directory doesn't name driver %s",
 		csiData, quote.Text(t.driver))
+}
+
+// driverOfVolumeBelow is driverOfVolume of the file in a directory below dir, and opens one directory after the other.
+func driverOfVolumeBelow(ctx context.Context, dir *File, names []string) (driver string, err error) {
+	for _, name := range names {
+		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {
+			return "", err
+		}
+		defer dir.CloseInto(&err)
+	}
+	return dir.Entry(csiData).driverOfVolume(ctx)
 }
 
 // driverOfVolume returns the driver that kubelet's file names; "" if the file has no such contents, which are a JSON object
