@@ -203,8 +203,10 @@ func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagS
 	}
 	isNodeGiven := false
 	flags.Visit(func(f *flag.Flag) { isNodeGiven = isNodeGiven || f.Name == "node" })
-	if o.checkOnly && o.windowsService && !isNodeGiven {
-		o.node = nodeWindows // which alone has services, wherever that is checked
+	// Elsewhere than on Windows, where the program itself may be the one with a simulated node, a service's flags are
+	// those of a Windows node.
+	if o.checkOnly && o.windowsService && !isNodeGiven && runtime.GOOS != "windows" {
+		o.node = nodeWindows
 	}
 	return o, flags, nil
 }
