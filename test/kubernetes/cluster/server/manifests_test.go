@@ -144,9 +144,7 @@ func newApplier(t *testing.T) *applier {
 // apply applies a document as "kubectl apply --server-side" does.
 func (a *applier) apply(t *testing.T, document []byte, dryRun []string) error {
 	t.Helper()
-	object := read(t, document)
-	kind := object.GroupVersionKind()
-	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	object, resource, err := a.resource(t, document)
 	if err != nil {
 		return err
 	}
@@ -155,11 +153,10 @@ func (a *applier) apply(t *testing.T, document []byte, dryRun []string) error {
 		return err
 	}
 	force := true
-	_, err = a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(),
-		types.ApplyPatchType, content, meta.PatchOptions{FieldManager: "test", DryRun: dryRun, FieldValidation: "Strict",
-			Force: &force})
+	_, err = resource.Patch(t.Context(), object.GetName(), types.ApplyPatchType, content,
+		meta.PatchOptions{FieldManager: "test", DryRun: dryRun, FieldValidation: "Strict", Force: &force})
 	if err != nil {
-		return fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), err)
+		return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
 }
@@ -167,13 +164,23 @@ func (a *applier) apply(t *testing.T, document []byte, dryRun []string) error {
 // remove removes the object of a document.
 func (a *applier) remove(t *testing.T, document []byte) error {
 	t.Helper()
+	object, resource, err := a.resource(t, document)
+	if err != nil {
+		return err
+	}
+	return resource.Delete(context.Background(), object.GetName(), meta.DeleteOptions{})
+}
+
+// resource returns the object of a document, and the client of its kind and namespace.
+func (a *applier) resource(t *testing.T, document []byte) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
+	t.Helper()
 	object := read(t, document)
 	kind := object.GroupVersionKind()
 	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	return a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Delete(context.Background(), object.GetName(), meta.DeleteOptions{})
+	return object, a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
 }
 
 func (a *applier) really(t *testing.T, document []byte) {
