@@ -44,7 +44,7 @@ var uncalled = nodeops.Operations{
 // check is -check: it prints what the daemon serves and needs with these flags, and what each driver gets. It
 // changes nothing on the node.
 func check(o options, stdout io.Writer) error {
-	// Of a program with a fault in what it serves, this is where it shows. No operation is called.
+	// A fault in the tables of services shows here. No operation is called.
 	services, err := rpc.Services(rpc.Operations(uncalled))
 	if err == nil {
 		err = rpc.Prove(services)

@@ -25,9 +25,9 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/server/exporter"
 )
 
-// daemons are the servers of one node: that of the published endpoints, or else of the administrators', and one
-// for each driver with endpoints of its own. Each has connections and calls of its own, so that none can take
-// those of another.
+// daemons are the servers of one node: the server of the published endpoints, or else of the administrators'
+// endpoints, and a server for each driver with its own endpoints. Limits of connections and calls count for each server
+// apart, so that one driver can't use up what another needs.
 type daemons []servedDriver
 
 type servedDriver struct {

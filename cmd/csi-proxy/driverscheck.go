@@ -155,7 +155,8 @@ func (c *driversCheck) decode(data []byte) {
 	})
 }
 
-// driverAt names the driver to which a path of the file belongs, by its name or its number; "" if it belongs to none.
+// driverAt returns how messages name the driver at a path of the file: by its name, or else by its number. A path outside of
+// all drivers gives "".
 func (c *driversCheck) driverAt(path string) string {
 	var i int
 	if n, _ := fmt.Sscanf(path, "drivers[%d]", &i); n == 0 || i >= len(c.file.Drivers) {
@@ -240,8 +241,8 @@ func (c *driversCheck) checkEntry(i int) {
 	entry.MaxCalls = cmp.Or(entry.MaxCalls, c.options.maxCalls, server.DefaultMaxCalls)
 }
 
-// checkSecurityDescriptor checks the text of a security descriptor. Windows alone can read one: -check on another system
-// warns that it hasn't.
+// checkSecurityDescriptor checks the text of a security descriptor. Only Windows can parse it, so -check on another system
+// gives a warning.
 func checkSecurityDescriptor(text string, checkOnly bool) (warning string, _ error) {
 	if checkOnly && runtime.GOOS != "windows" && text != "" {
 		return "the security descriptor isn't checked: only Windows reads it", nil
@@ -249,8 +250,8 @@ func checkSecurityDescriptor(text string, checkOnly bool) (warning string, _ err
 	return "", pipe.CheckSecurityDescriptor(text)
 }
 
-// checkGroups checks the groups of a driver, or fills them in, and whether each has something to work on, and what the driver has
-// a group.
+// checkGroups fills in the groups of a driver that names none, and checks that groups and objects match: a group needs an object
+// to work on, and an object a group that works on it.
 func (c *driversCheck) checkGroups(i int) {
 	entry, path := &c.file.Drivers[i], fmt.Sprintf("drivers[%d]", i)
 	hasDisks, hasServers, hasPortals := len(entry.Disks) > 0, len(entry.SMBServers) > 0, len(entry.ISCSIPortals) > 0

@@ -112,9 +112,8 @@ func printUsageError(stderr io.Writer, err error) {
 	}
 }
 
-// failService fails the service with err, so that it gets into the Event Log: a
-// service has no stderr. A process that the service manager didn't start has one,
-// and nothing else to be told.
+// failService ends the service with err, which the service manager writes to the Event Log. Started by
+// anybody else, the process has printed err already.
 func failService(err error) {
 	_ = winservice.Run(func(context.Context, func()) error { return err },
 		winservice.Options{StartTimeout: startTimeout, StopTimeout: stopReserve})

@@ -97,9 +97,8 @@ func serve(ctx context.Context, o options, log *slog.Logger, open opener, ready 
 	return daemons.serve(ctx)
 }
 
-// onlyOne says what to do if another daemon of ours runs already. This one doesn't wait for its end, as
-// it does beside the published daemon: it could serve nothing meanwhile, and the probes, which ask at the
-// administrators' endpoint, would get the other one's answers.
+// onlyOne says what to do if another CSI Proxy runs already. The daemon waits for the end of a published daemon only:
+// beside another CSI Proxy, probes at the administrators' endpoint would get the other daemon's answers.
 func onlyOne(err error) error {
 	if errors.Is(err, pipe.ErrInUse) {
 		err = fmt.Errorf("%w; a daemon runs already: stop one of the two", err)

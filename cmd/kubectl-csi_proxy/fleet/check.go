@@ -30,8 +30,8 @@ type Check struct {
 
 // InTreeVolume is a volume on a node that is specified for an in-tree plugin, migrated or not.
 type InTreeVolume struct {
-	// Name is that of the PersistentVolume; or, without one, namespace/pod/volume, or the name
-	// under which the node's status has it.
+	// Name is the name of the PersistentVolume. A volume in a pod's specification has
+	// namespace/pod/volume, and a volume of the node's status the name there.
 	Name string `json:"name"`
 	// Driver is the CSI driver that replaces the plugin.
 	Driver string `json:"driver"`
@@ -97,8 +97,8 @@ func readUsed(ctx context.Context, client kubernetes.Interface, nodes []*core.No
 	return u, err
 }
 
-// inTreeVolumes returns the volumes of in-tree plugins on a node, sorted by name: those that its
-// pods use, and those that its status still has for a plugin whose volumes no pod uses.
+// inTreeVolumes returns the volumes of in-tree plugins on a node, sorted by name: the volumes of its
+// pods and, for a plugin without a volume in any pod, the volumes in the node's status.
 func (u *used) inTreeVolumes(n *core.Node) []InTreeVolume {
 	drivers := make(map[string]string) // by volume
 	for _, pod := range u.pods[n.Name] {
@@ -128,8 +128,8 @@ func (u *used) inTreeVolumes(n *core.Node) []InTreeVolume {
 	return all
 }
 
-// ofPod returns the name of a pod's volume, and the driver that replaces its in-tree plugin; none
-// if it is of no such plugin.
+// ofPod returns the name of a pod's volume and the driver that replaces its in-tree plugin. For a volume
+// of a CSI driver, both are empty.
 func (u *used) ofPod(pod *core.Pod, v *core.Volume) (name, driver string) {
 	claim := ""
 	switch {

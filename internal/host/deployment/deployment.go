@@ -357,8 +357,8 @@ type current struct {
 	origin  Origin // of the program
 }
 
-// current returns the service as it is. If it runs no CSI Proxy, that is an error: nothing of it may
-// be changed.
+// current returns the settings and the program of a service. A service that runs another program than
+// CSI Proxy gives an error, and must stay unchanged.
 func (d *Deployer) current(name string) (c current, err error) {
 	if c.Settings, err = d.Services.Settings(name); err != nil {
 		return current{}, err
@@ -394,8 +394,8 @@ func named(args []string, flags ...string) bool {
 	})
 }
 
-// start starts the service, and checks that it works: that these endpoints answer, or
-// without endpoints that any does.
+// start starts the service, and waits until the given endpoints answer. If none are given, one
+// endpoint that answers is enough.
 func (d *Deployer) start(ctx context.Context, name string, endpoints []string) error {
 	d.Log.Info("starting the service", "service", name)
 	starting, cancel := context.WithTimeout(ctx, startLimit)

@@ -21,8 +21,7 @@ type Report struct {
 	LogDirectory string `json:"log_directory"`
 	// Taken are the endpoints that a process has now, each with the process.
 	Taken []string `json:"taken,omitempty"`
-	// Problems are what keeps it from working on this node as it is; they don't keep it from
-	// starting.
+	// Problems are faults of the node. The daemon starts in spite of them, but calls of drivers fail.
 	Problems []string `json:"problems,omitempty"`
 	// Warnings are what is odd about the flags and the file of drivers.
 	Warnings []string `json:"warnings,omitempty"`

@@ -36,14 +36,14 @@ type Options struct {
 	Held *operation.Locks[int64]
 	// Driver is the name of the driver whose locker it is. Default: it is the node's.
 	Driver string
-	// HasVolume reports whether a volume is there. It returns an error for one that must not be locked. It is asked before
-	// the lock that excludes everybody, so that no driver holds up another's calls, nor waits for them. Default: all volumes
-	// may be locked.
+	// HasVolume reports whether a volume is there, and returns an error for another driver's volume. LockVolumeAlone asks
+	// it before the lock that excludes everybody, so that drivers never wait for each other. Default: all volumes may be
+	// locked.
 	HasVolume func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 }
 
-// Locker locks what is on one node, or what of it is one driver's. The groups of one node share it: without that they
-// don't exclude each other within the process. All methods may be called concurrently.
+// Locker locks objects of a node, or those of one driver. All groups of operations on the node or of the driver use the
+// same Locker, so that they exclude each other within the process. All methods may be called concurrently.
 type Locker struct {
 	sys     users.System
 	paths   *pathpolicy.Policy
@@ -184,8 +184,8 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Pu
 	return &LockedDisk{h, r}, nil
 }
 
-// LockDiskOf locks the disk that a volume lies on, and returns where on the disk it lies.
-// It keeps no handle of the volume open: with one, Windows wouldn't format it.
+// LockDiskOf locks the disk of a volume, and returns the volume's extent. Windows refuses to format a volume with an
+// open handle, so LockDiskOf closes its own.
 func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedDisk, win.DiskExtent, error) {
 	for {
 		extent, err := users.Extent(ctx, l.sys, id)
@@ -234,11 +234,11 @@ func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*Loc
 	return d.locker.LockVolumeAlone(ctx, id, d.purpose)
 }
 
-// LockVolumeAlone locks a volume for a caller that needn't lock its disk, which may have left.
+// LockVolumeAlone locks a volume without its disk, which may have left.
 //
-// While a volume is missing, nobody knows whose it is: any driver may have a mount point of it. So a driver takes a lock of
-// its own first, which excludes its other calls only. The lock that excludes everybody comes second, and only if the volume
-// is there and belongs to the driver. A missing volume can be released, and not changed.
+// The owner of a missing volume is unknown: any driver may have a mount point of it. So a driver first takes a lock that
+// excludes its own other calls. Only if the volume is there and belongs to the driver, it also takes the lock that excludes
+// everybody. A missing volume can be released, but not changed.
 func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedVolume, error) {
 	if err := id.Validate(); err != nil {
 		return nil, err

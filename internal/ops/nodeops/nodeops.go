@@ -100,8 +100,8 @@ func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 	return n.groups.Mappings.RefusedLogOns()
 }
 
-// MakeLockFile makes the file that keeps processes of CSI Proxy from each other, if it is missing.
-// Without it, the first operation that needs the file makes it.
+// MakeLockFile makes the file by which processes of CSI Proxy exclude each other. Otherwise the first
+// operation that locks something makes the file, at a time when the disk may be full.
 func (n *Node) MakeLockFile(ctx context.Context) error { return n.groups.Locks.MakeLockFile(ctx) }
 
 // New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for

@@ -110,15 +110,15 @@ func (l location) below(names ...string) location {
 	return location{l.drive, slices.Concat(l.names, names)}
 }
 
-// has reports whether a path is the driver's by its text: in its directories, or a published path. So is the directory
-// that has that path: csi-driver-smb asks for it, and makes it.
+// has reports whether a path belongs to the driver by its text: it lies in the driver's directories, or is a published path
+// or the directory of one, which csi-driver-smb asks for and makes.
 func (t *territory) has(l location) bool {
 	_, isPublished := t.publishedDepth(l)
 	return isPublished || slices.ContainsFunc(t.dirs, l.inside)
 }
 
-// publishedDepth reports whether a path is one at which kubelet has a driver publish a volume, or below it, or the directory
-// that has it, and how many elements it has below such a path: -1 for that directory.
+// publishedDepth reports whether a path is a published path, in one, or the directory of one. The depth is 0, more than 0, or
+// -1 then.
 func (t *territory) publishedDepth(l location) (depth int, isPublished bool) {
 	if !l.inside(t.pods) {
 		return 0, false
@@ -231,8 +231,8 @@ func (p *Policy) CheckMountPath(path Path) error {
 		"publishes them by links", quote.Text(p.territory.driver))
 }
 
-// checkCreation returns csiproxy.ErrPermissionDenied for what nobody could remove: below a published path that is no link,
-// and a link in the place of the directory that has such a path.
+// checkCreation returns csiproxy.ErrPermissionDenied for what the driver couldn't remove again: a file or directory in a
+// published path, and a link in place of the directory of a published path.
 func (e Entry) checkCreation(isLink bool) error {
 	t, path := e.walk.policy.territory, e.path()
 	if t == nil || path.volume != "" {

@@ -101,7 +101,7 @@ func (c *checker) checkPortal(at Place, portal csiproxy.ISCSIPortal) {
 	c.check(at, err)
 }
 
-// checkNames adds what two drivers have, or one driver has twice, though it may belong to one only.
+// checkNames adds duplicates: a name, server, portal or service of two drivers, or twice in one driver.
 func (c *checker) checkNames() {
 	owners := make(map[string]Place)
 	for i, driver := range c.drivers {
@@ -197,8 +197,8 @@ func (c *checker) checkPair(at Place, pattern DiskPattern, otherAt Place, other 
 	}
 }
 
-// checkWithPortals adds a pattern of iSCSI disks beside the portals of another driver, to which the disks of its sessions belong.
-// A pattern that names no bus stays as it is: it is about the texts of a product, which most targets don't copy.
+// checkWithPortals adds a pattern that matches disks of another driver's portals. A pattern without a bus is left alone: it
+// has the texts of a product, which few iSCSI targets copy.
 func (c *checker) checkWithPortals(at Place, pattern DiskPattern, portals Place) {
 	switch allISCSI := (DiskPattern{Bus: csiproxy.BusISCSI}); {
 	case allISCSI.isWithin(pattern):
@@ -286,7 +286,7 @@ func (p DiskPattern) properties() [6]texts {
 		textsOf(p.SerialNumber), textsOf(p.Target)}
 }
 
-// texts is a set of texts: all that equal one of its elements, or begin with one that is a beginning.
+// texts is a set of texts. An element stands for one text, or for all texts with one beginning.
 type texts []textSet
 
 type textSet struct {
@@ -315,7 +315,8 @@ func (set texts) overlaps(other texts) bool {
 	return slices.ContainsFunc(set, func(a textSet) bool { return slices.ContainsFunc(other, a.overlaps) })
 }
 
-// isWithin goes by single elements, which is exact: no number of elements holds all texts with a beginning, unless one of them does.
+// isWithin compares element by element. That is exact, since all texts with one beginning are never covered by several
+// elements together.
 func (set texts) isWithin(other texts) bool {
 	return !slices.ContainsFunc(set, func(a textSet) bool { return !slices.ContainsFunc(other, a.isWithin) })
 }

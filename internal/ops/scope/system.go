@@ -142,8 +142,8 @@ func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairM
 	return s.System.RepairVolume(ctx, name, mode)
 }
 
-// OpenFile opens a file. Of a volume it opens the root, which has no side effects, and then what is below relative to that
-// handle: so all that is made or deleted lies in the volume that was checked, and no link on the way is followed.
+// OpenFile opens a file. For a path in a volume it opens the root directory, checks the volume, and opens the rest
+// relative to that handle. So files are made and deleted only in the checked volume, and links on the way are refused.
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	name, rest, isVolume := cutVolume(path)
 	if !isVolume {

@@ -141,10 +141,9 @@ func (e *Exporter) SetReadiness(readiness Readiness) { e.ready.Store(&readiness)
 // CountUnserved counts a failed try to serve metrics at their address.
 func (e *Exporter) CountUnserved() { e.unserved.Inc() }
 
-// CountCalls returns the interceptor that counts and times calls at the endpoints of a driver, "" for the
-// published ones. It is to see
-// the statuses that clients get. The names are those that
-// github.com/grpc-ecosystem/go-grpc-middleware has given them, which dashboards know.
+// CountCalls returns the interceptor that counts and times calls at the endpoints of a driver, "" for the published
+// endpoints. It comes first, so that it sees the status that the client gets. Dashboards know the names of the
+// metrics from github.com/grpc-ecosystem/go-grpc-middleware.
 func (e *Exporter) CountCalls(driver string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		service, method := path.Split(info.FullMethod)
