@@ -27,8 +27,13 @@ type Options struct {
 	// KubeletPath is the directory below which paths are accepted. Default:
 	// DefaultKubeletPath.
 	KubeletPath string
-	// WorkingDirs are further directories below which paths are accepted.
+	// WorkingDirs are further directories below which paths are accepted. None may lie in a system path: see OwnFiles.
 	WorkingDirs []string
+	// OwnFiles are files of the program itself, such as its executable and its log, by absolute paths. No
+	// operation touches them or a directory that holds one, even in WorkingDirs. The same is always true of
+	// Windows' directory and C:\Program Files, and of what kubelet has for itself in KubeletPath, such as pki and
+	// config.yaml.
+	OwnFiles []string
 	// ProtectedVolumes are volumes that no operation mounts, or enters through a mount
 	// point. Each is a drive letter, such as D:, or a volume id. Anyone who can make a
 	// directory below the kubelet directory could otherwise mount a volume there, and a

@@ -42,6 +42,7 @@ const DefaultSilentDiskTimeout = disks.DefaultSilentDiskTimeout
 type Options struct {
 	KubeletPath         string
 	WorkingDirs         []string
+	OwnFiles            []string
 	ProtectedVolumes    []string
 	AllowRecognizedData bool
 	RefuseClones        bool
@@ -156,7 +157,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		return nil, err
 	}
 	paths, err := pathpolicy.New(pathpolicy.Options{
-		KubeletPath: o.KubeletPath, WorkingDirs: o.WorkingDirs, Drivers: directories,
+		KubeletPath: o.KubeletPath, WorkingDirs: o.WorkingDirs, OwnFiles: o.OwnFiles, Drivers: directories,
 		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: users.SystemVolumes(calls),
 		WritableMountPoints: o.WritableMountPoints, Logger: o.Logger,
 	})

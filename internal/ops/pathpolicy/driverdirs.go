@@ -5,27 +5,12 @@ package pathpolicy
 
 import (
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
-
-// ofKubelet are the names in its directory that kubelet and what installs it use themselves, beside pods, plugins and the files that
-// end with _state.
-//
-// Source: kubernetes 1.24 and 1.37, pkg/kubelet: DefaultKubelet…DirName, image_manager, seccomp; DevicePluginPath of k8s.io/kubelet;
-// cmd/kubelet: pki; kubeadm: config.yaml, kubeadm-flags.env; etc: PrepareNode.ps1 of sig-windows-tools.
-var ofKubelet = []string{"bootstrap-kubeconfig", "checkpoints", "config.yaml", "config.yaml.d", "device-plugins", "etc", "image_manager",
-	"kubeadm-flags.env", "kubeconfig", "pki", "plugin-containers", "plugins_registry", "pod-resources", "pods-api", "seccomp"}
-
-// shortName matches what may be the second, short name that NTFS gives a file: PROGRA~1, KUBERN~1.IO.
-//
-// Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file#short-vs-long-names
-var shortName = regexp.MustCompile(`^[^.]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
 
 // CheckDriverName returns csiproxy.ErrInvalidArgument, with the reason, for a name by which kubelet would have no directory for one
 // driver alone.
@@ -54,8 +39,11 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	if err != nil {
 		return l, err
 	}
-	if i := slices.IndexFunc(l.names, shortName.MatchString); i >= 0 {
+	if i := slices.IndexFunc(l.names, mayBeShort); i >= 0 {
 		return refuse("%q may be the short (8.3) name of another directory; write its long name", l.names[i])
+	}
+	if err := p.checkSystem(l); err != nil {
+		return l, err
 	}
 	if !slices.ContainsFunc(p.roots, l.inside) {
 		return refuse("the path is not inside of %s", p.directories())
@@ -63,6 +51,9 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	kubelet := p.allowed[0]
 	if kubelet.inside(l) {
 		return refuse("it holds kubelet's directory %s, in which all drivers and pods have theirs", quote.Text(kubelet.String()))
+	}
+	if p.holdsSystem(l) {
+		return refuse("it holds files of Windows or of csi-proxy itself")
 	}
 	if l.inside(kubelet) && !slices.ContainsFunc(p.namedDirectories(driver), l.inside) {
 		if reason := reasonOfKubelet(l.names[len(kubelet.names):]); reason != "" {
@@ -79,10 +70,9 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	return l, nil
 }
 
-// reasonOfKubelet returns why a directory, by its names below kubelet's, can't be one of a driver; "" if it can.
+// reasonOfKubelet returns why a driver can't have a directory in kubelet's, given the names below that; "" if it can.
 func reasonOfKubelet(names []string) string {
 	first := names[0]
-	isOfKubelet := func(name string) bool { return winname.Equal(name, first) }
 	switch {
 	case winname.Equal(first, "pods"):
 		return "the directories of the pods belong to no driver"
@@ -93,8 +83,6 @@ func reasonOfKubelet(names []string) string {
 	case winname.Equal(first, "plugins"):
 		// Whether or not that driver is in the file: a node may have it at any time.
 		return "it belongs to a driver named " + quote.Text(names[1]) + `; a driver has plugins\NAME by its own name only`
-	case slices.ContainsFunc(ofKubelet, isOfKubelet), strings.HasSuffix(winname.Lower(first), "_state"):
-		return "kubelet itself uses " + quote.Text(first)
 	}
 	return ""
 }

@@ -302,6 +302,9 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 // directory. e may have become a link since it was listed.
 func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err error) {
 	path := e.path()
+	if path.volume == "" && e.walk.policy.systemPathOf(path.full()) != "" {
+		return nil // no operation makes a link there
+	}
 	if depth == 1 && e.walk.policy.holdsAllowed(path) {
 		depth = 0
 	}

@@ -22,6 +22,8 @@ type Policy struct {
 	allowed []location // as given; the first is the kubelet directory
 	roots   []location // those that lie in no other
 
+	system []location // of Windows and of the daemon: see checkSystem
+
 	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
 	ofTheNode VolumeCheck
 	territory *territory // of the one driver that may touch nothing else; nil for all of the node
@@ -40,6 +42,8 @@ type Options struct {
 	KubeletPath string
 	// WorkingDirs are further allowed directories, given likewise.
 	WorkingDirs []string
+	// OwnFiles are the daemon's own files, by absolute paths. No operation touches them.
+	OwnFiles []string
 	// Drivers are the drivers of the node that have directories of their own. None of these may lie in another's. Links
 	// searches each with bounds of its own, so that one driver doesn't use up what another needs.
 	Drivers []Driver
@@ -85,6 +89,12 @@ func New(o Options) (*Policy, error) {
 			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(dir), Err: err}
 		}
 		p.allowed = append(p.allowed, l)
+	}
+	p.system = systemPaths(o.OwnFiles)
+	for _, l := range p.allowed {
+		if err := p.checkSystem(l); err != nil {
+			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(l.String()), Err: err}
+		}
 	}
 	for _, l := range p.allowed {
 		inOther := func(other location) bool { return l.inside(other) }
@@ -161,8 +171,12 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	}
 	parsed, ok := p.locate(l)
 	if !ok {
+		isInside := slices.ContainsFunc(p.roots, l.inside)
+		if err := p.checkSystem(l); isInside && err != nil {
+			return Path{}, err
+		}
 		kind := csiproxy.ErrInvalidArgument
-		if p.territory != nil && slices.ContainsFunc(p.roots, l.inside) {
+		if p.territory != nil && isInside {
 			kind = csiproxy.ErrPermissionDenied
 		}
 		return Path{}, csiproxy.Errorf(kind, "the path is not inside of %s", p.directories())
@@ -195,6 +209,9 @@ func (p *Policy) directories() string {
 }
 
 func (p *Policy) locate(l location) (Path, bool) {
+	if p.checkSystem(l) != nil {
+		return Path{}, false
+	}
 	for _, r := range p.roots {
 		if l.inside(r) && (p.territory == nil || p.territory.has(l)) {
 			return Path{root: r, names: l.names[len(r.names):]}, true

@@ -97,6 +97,12 @@ func (p *Policy) walk(sys System, f func(w *walk) error) error {
 // win.FileOpenIf it makes the directories on the way that aren't there.
 func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
 	for {
+		// A link to an allowed directory goes on with the names behind it, which may lead to a system path.
+		if path.volume == "" {
+			if err := w.policy.checkSystem(path.full()); err != nil {
+				return Entry{}, &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied, Err: err}
+			}
+		}
 		e, link, err := w.down(ctx, path, disposition)
 		if err != nil || link == nil {
 			return e, err
@@ -285,11 +291,15 @@ func (e Entry) path() Path {
 	return path
 }
 
-// CheckReplaceable returns csiproxy.ErrInvalidArgument for an allowed directory and for a
-// directory that contains one: only the administrator removes these.
+// CheckReplaceable returns csiproxy.ErrInvalidArgument for an allowed directory, and for a
+// directory that contains one or a system path: only the administrator removes these.
 func (e Entry) CheckReplaceable() error {
-	if e.walk.policy.holdsAllowed(e.path()) {
+	p, path := e.walk.policy, e.path()
+	switch {
+	case p.holdsAllowed(path):
 		return e.refused(csiproxy.ErrInvalidArgument, "it is an allowed directory or holds one")
+	case path.volume == "" && p.holdsSystem(path.full()):
+		return e.refused(csiproxy.ErrInvalidArgument, "it holds files of Windows, of kubelet or of csi-proxy itself")
 	}
 	return nil
 }

@@ -311,7 +311,7 @@ func TestClosestVolumeOfADrive(t *testing.T) {
 	simtest.WantError(t, err, csiproxy.ErrNotFound)
 	system, err := n.sim.VolumeNameForMountPoint(t.Context(), `C:\`)
 	n.do(err)
-	for _, path := range []string{`C:\`, `C:\Windows`} {
+	for _, path := range []string{`C:\`, `C:\var`} {
 		got, err := volumes.New(n.sim, paths, volumes.Options{}).GetClosestVolumeIDFromTargetPath(t.Context(), path)
 		if err != nil || string(got) != system {
 			t.Errorf("%s: %q, %v", path, got, err)
