@@ -146,3 +146,15 @@ func TestSplitCommandLine(t *testing.T) {
 		}
 	}
 }
+
+// A working directory that is too wide is a warning, and one in a system path is refused.
+func TestCheckWorkingDirs(t *testing.T) {
+	got := checked(t, exitOK, "-node=simulated", "-endpoint-dir="+endpointDir(t), `-working-dir=C:\`, `-working-dir=D:\work`)
+	if want := `warning: -working-dir=C:\: it holds C:\Windows, C:\Program Files, `; !strings.Contains(got, want) || strings.Contains(got, `D:\work: it holds`) {
+		t.Errorf("the summary has no %q:\n%s", want, got)
+	}
+	got = checked(t, exitUsage, "-node=simulated", `-working-dir=C:\Program Files\data`)
+	if want := "csi-proxy touches nothing in"; !strings.Contains(got, want) {
+		t.Errorf("no %q:\n%s", want, got)
+	}
+}

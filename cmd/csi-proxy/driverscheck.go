@@ -314,7 +314,7 @@ func (c *driversCheck) checkGroups(i int) {
 
 // checkDirectories checks the further directories of the drivers, each beside those of the drivers before it.
 func (c *driversCheck) checkDirectories() {
-	paths := pathpolicy.Options{KubeletPath: c.options.KubeletPath, WorkingDirs: c.options.WorkingDirs}
+	paths := c.options.pathOptions()
 	node, err := pathpolicy.New(paths)
 	if err != nil {
 		return // check has said so

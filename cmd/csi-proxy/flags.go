@@ -124,7 +124,8 @@ func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagS
 		"the `file` that keeps the simulated node when the daemon ends; without one the node is lost")
 	flags.StringVar(&o.KubeletPath, "kubelet-path", node.DefaultKubeletPath,
 		"the `directory` of kubelet on the node; drivers' paths are accepted below it")
-	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated",
+	flags.Func("working-dir", "another `directory` below which drivers' paths are accepted; may be repeated. Files of Windows,\n"+
+		"of kubelet itself and of the daemon are refused even there",
 		func(dir string) error {
 			if dir == "" {
 				return errors.New("it must not be empty")
@@ -316,7 +317,15 @@ func (o *options) check() error {
 				o.metricsAddress)
 		}
 	}
+	if o.node == nodeWindows && runtime.GOOS == "windows" {
+		if err := o.addOwnFiles(); err != nil {
+			return err
+		}
+	}
 	if _, err := nodeops.New(nil, o.Options); err != nil { // which asks the node nothing yet
+		return err
+	}
+	if err := o.warnOfWorkingDirs(); err != nil {
 		return err
 	}
 	if err := o.loadDrivers(); err != nil {

@@ -176,11 +176,14 @@ func (f *File) check() error {
 	return f.release()
 }
 
+// OldName is the name of the old file of a log.
+func OldName(name string) string { return name + ".1" }
+
 // rotate makes the file the old one, and closes it. A reader that doesn't share deletion keeps
 // Windows from renaming the file, or the old one in its way. Then the file grows on, and is emptied
 // when it has twice its limit.
 func (f *File) rotate() error {
-	if err := os.Rename(f.config.Name, f.config.Name+".1"); err != nil {
+	if err := os.Rename(f.config.Name, OldName(f.config.Name)); err != nil {
 		if f.size < 2*f.config.MaxBytes {
 			return nil
 		}
