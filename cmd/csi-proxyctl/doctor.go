@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-proxy/csi-proxy/client"
+	"github.com/csi-proxy/csi-proxy/internal/host/deployment"
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 	"github.com/csi-proxy/csi-proxy/internal/serve/pipe"
@@ -121,12 +122,23 @@ func (p *program) node(ctx context.Context, kubeletPath string) (n *doctor.Node,
 		Storage:     c.Storage,
 		KubeletPath: kubeletPath,
 	}
-	n.Services = installedServices
+	n.Services, n.Check = installedServices, checkService
 	if n.KubeletPath == "" {
 		n.KubeletPath = serviceKubeletPath(ctx, n)
 	}
 	addWindows(n)
 	return n, c.Close, nil
+}
+
+// checkService has the program of a service check the service's flags. Published daemons can't.
+func checkService(ctx context.Context, s doctor.Service) (warnings []string, err error) {
+	var programs deployment.RealPrograms
+	origin, err := programs.Origin(s.Program)
+	if err != nil || origin != deployment.Ours {
+		return nil, err
+	}
+	report, err := programs.Check(ctx, s.Program, s.Args)
+	return report.Warnings, err
 }
 
 // serviceKubeletPath returns the kubelet directory that the service's flags name, else the

@@ -145,7 +145,7 @@ func first(texts []string, most int) string {
 func base(path string) string { return path[strings.LastIndexAny(path, `\/`)+1:] }
 
 // checkService looks at the state of the service.
-func checkService(_ context.Context, n *asked) (string, []Finding, error) {
+func checkService(ctx context.Context, n *asked) (string, []Finding, error) {
 	services, err := n.services()
 	if err != nil {
 		return "", nil, err
@@ -167,6 +167,7 @@ func checkService(_ context.Context, n *asked) (string, []Finding, error) {
 			faults = append(faults, problem("check the daemon's log and the Event Log, then run csi-proxyctl service start",
 				"the service %s is %s; its exit code is %s", s.Name, s.State, exit))
 		}
+		faults = append(faults, n.flagFaults(ctx, s)...)
 	}
 	switch len(services) {
 	case 0:
@@ -178,4 +179,20 @@ func checkService(_ context.Context, n *asked) (string, []Finding, error) {
 	}
 	return "", append(faults, problem("remove all but one with csi-proxyctl service uninstall --name NAME",
 		"there is more than one service of CSI Proxy: %s", strings.Join(names, ", "))), nil
+}
+
+// flagFaults returns what is wrong with the flags of a service.
+func (n *asked) flagFaults(ctx context.Context, s Service) (faults []Finding) {
+	if n.Check == nil {
+		return nil
+	}
+	const advice = "csi-proxyctl service install changes the flags, and csi-proxy -check tries them"
+	warnings, err := n.Check(ctx, s)
+	if err != nil {
+		faults = append(faults, problem(advice, "the service %s can't start with its flags: %v", s.Name, err))
+	}
+	for _, text := range warnings {
+		faults = append(faults, warning(advice, "the flags of the service %s: %s", s.Name, text))
+	}
+	return faults
 }

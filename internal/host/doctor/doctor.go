@@ -82,6 +82,9 @@ type Node struct {
 	Server func(ctx context.Context, address string) (process uint32, program string, err error)
 	// Services returns the services that run the daemon: one, if all is well.
 	Services func(ctx context.Context) ([]Service, error)
+	// Check returns what a service's program says of the service's flags with -check. The error says why the daemon doesn't
+	// start with them.
+	Check func(ctx context.Context, s Service) (warnings []string, err error)
 	// Metrics returns the daemon's metrics, as Prometheus reads them.
 	Metrics func(ctx context.Context) (string, error)
 	// Storage is the storage API that the daemon serves.

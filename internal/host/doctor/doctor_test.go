@@ -199,6 +199,19 @@ func TestFaults(t *testing.T) {
 			func(f *fixture) {
 				f.service = append(f.service, doctor.Service{Name: "csiproxy", Running: true, Account: "LocalSystem"})
 			}},
+		"odd flags": {"service", warns, `the flags of the service csi-proxy: -working-dir=C:\: it holds C:\Windows`, "",
+			func(f *fixture) {
+				f.Node.Check = func(_ context.Context, s doctor.Service) ([]string, error) {
+					return []string{"-" + s.Args[0] + `: it holds C:\Windows`}, nil
+				}
+				f.service[0].Args = []string{`working-dir=C:\`}
+			}},
+		"flags that are refused": {"service", problem, "the service csi-proxy can't start with its flags: the file names no driver", "",
+			func(f *fixture) {
+				f.Node.Check = func(context.Context, doctor.Service) ([]string, error) {
+					return nil, errors.New("the file names no driver")
+				}
+			}},
 		"no kubelet directory": {"kubelet-directory", problem, `there is no C:\var\lib\other`, "",
 			func(f *fixture) { f.KubeletPath = `C:\var\lib\other` }},
 		"the kubelet directory is a link": {"kubelet-directory", warns, `C:\kubelet is a link`, "",
