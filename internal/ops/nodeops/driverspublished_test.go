@@ -88,6 +88,30 @@ func TestPublishedPathStaysRemovable(t *testing.T) {
 	w.must(d.Storage.UnpublishVolume(t.Context(), d.podShare))
 }
 
+// By a link in its own directories to the directory of its published path, a driver makes nothing there that it couldn't make by
+// the path itself: the search for links would open each entry, and nobody could remove it.
+func TestNothingIsMadeBesidePublishedPath(t *testing.T) {
+	w := newTenants(t)
+	for _, d := range w.own {
+		w.begin(d)
+	}
+	d := w.own[blue]
+	way := simtest.Kubelet + `\plugins\` + d.name + `\way`
+	w.must(w.sim.Symlink(way, strings.TrimSuffix(d.target, `\mount`), true)) // by its container
+	before := w.state()
+	for what, err := range map[string]error{
+		"Mkdir":                d.Filesystem.Mkdir(t.Context(), way+`\x`),
+		"Mkdir of directories": d.Filesystem.Mkdir(t.Context(), way+`\x\y`),
+		"CreateSymlink":        d.Filesystem.CreateSymlink(t.Context(), d.staging, way+`\x`),
+		"MountVolume":          d.Volume.MountVolume(t.Context(), d.volume, way+`\x`),
+		"StageShare": d.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: way + `\x`,
+			Credentials: user}),
+	} {
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrPermissionDenied)
+	}
+	simtest.Want(t, "what is there", w.state(), before)
+}
+
 // Where kubelet has no volume of the driver, the driver makes nothing: no path of another driver, of a driver without
 // endpoints of its own, of a pod that doesn't exist, or where kubelet's file has gone.
 func TestNothingIsMadeWhereKubeletHasNone(t *testing.T) {

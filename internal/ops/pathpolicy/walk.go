@@ -97,10 +97,15 @@ func (p *Policy) walk(sys System, f func(w *walk) error) error {
 // win.FileOpenIf it makes the directories on the way that aren't there.
 func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
 	for {
-		// A link to an allowed directory goes on with the names behind it, which may lead to a system path.
+		// A link to an allowed directory goes on with the names behind it, which may lead to a system path, or to what isn't
+		// the driver's.
 		if path.volume == "" {
 			if err := w.policy.checkSystem(path.full()); err != nil {
 				return Entry{}, &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied, Err: err}
+			}
+			if t := w.policy.territory; t != nil && !t.has(path.full()) {
+				return Entry{}, &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied,
+					Detail: "it is a link out of the driver's directories"}
 			}
 		}
 		e, link, err := w.down(ctx, path, disposition)
