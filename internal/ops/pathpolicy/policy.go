@@ -155,8 +155,8 @@ const (
 
 // Parse checks the text of a path of at most maxLength UTF-16 units. For any fault the
 // error is csiproxy.ErrInvalidArgument, also for a path outside of the allowed
-// directories: in both cases a retry won't help. For one inside that isn't the driver's
-// it is csiproxy.ErrPermissionDenied. The error doesn't contain the path.
+// directories: in both cases a retry won't help. For one that isn't the driver's it is
+// csiproxy.ErrPermissionDenied. The error doesn't contain the path.
 //
 // Backslashes in a row and at the end of a path are taken as one and none, as
 // Windows does. A path that begins with one backslash is on the drive of the
@@ -171,13 +171,11 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 	}
 	parsed, ok := p.locate(l)
 	if !ok {
-		isInside := slices.ContainsFunc(p.roots, l.inside)
-		if err := p.checkSystem(l); isInside && err != nil {
-			return Path{}, err
-		}
 		kind := csiproxy.ErrInvalidArgument
-		if p.territory != nil && isInside {
+		if p.territory != nil { // a driver doesn't learn which directories are allowed beside its own
 			kind = csiproxy.ErrPermissionDenied
+		} else if err := p.checkSystem(l); err != nil && slices.ContainsFunc(p.roots, l.inside) {
+			return Path{}, err
 		}
 		return Path{}, csiproxy.Errorf(kind, "the path is not inside of %s", p.directories())
 	}
