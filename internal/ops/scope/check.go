@@ -167,7 +167,7 @@ func (c *checker) checkPatterns() {
 				if len(c.problems) >= maxProblems {
 					return
 				}
-				if i != j && len(other.Portals) > 0 && pattern.Bus != "" {
+				if i != j && len(other.Portals) > 0 && (pattern.Bus != "" || restricts(pattern.Target)) {
 					c.checkWithPortals(at, pattern, Place{j, FieldPortals, 0})
 				}
 				for l, earlier := range other.Disks {

@@ -77,6 +77,12 @@ func TestCheck(t *testing.T) {
 		{"iSCSI disks beside portals", []Driver{disks("red", DiskPattern{Bus: csiproxy.BusISCSI, Vendor: "X"}, DiskPattern{Vendor: "X"}, amazon),
 			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}},
 			[]string{`0 disks 0 warning a disk of the portals of driver "blue" can match this pattern`}},
+		{"iSCSI disks by their target beside portals", []Driver{disks("red", DiskPattern{Target: "iqn.*"}),
+			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}},
+			[]string{`0 disks 0 warning a disk of the portals of driver "blue" can match this pattern`}},
+		{"portals before a pattern", []Driver{{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}},
+			disks("red", DiskPattern{Bus: csiproxy.BusISCSI, Vendor: "X"})},
+			[]string{`1 disks 0 warning a disk of the portals of driver "blue" can match this pattern`}},
 		{"own portals", []Driver{{Name: "red", Disks: []DiskPattern{{Bus: csiproxy.BusISCSI}}, Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
