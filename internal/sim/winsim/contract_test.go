@@ -130,6 +130,8 @@ func TestContractWithEachSetting(t *testing.T) {
 			t.Skip("csi-proxy-wintest refuses such a Windows")
 		case settings.BindFilter, settings.BindFilterInvalid:
 			t.Skip("the filter is in containers only")
+		case settings.RefusedAtFirst != 0:
+			t.Skip("a caller has to wait")
 		case settings.DeniedMountPoints:
 			config.Skip["File.DenyCreation/and a link in its place"] = "the switch says otherwise"
 		}

@@ -6,6 +6,7 @@ package winsim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,6 +206,22 @@ func TestSettings(t *testing.T) {
 					formatErr := s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"})
 					wantSwitched(t, "format", formatErr, late, winerr.ErrorRetry)
 					time.Sleep(3 * time.Second)
+				}
+			}},
+		"RefusedAtFirst": {Settings{RefusedAtFirst: winerr.ErrorWriteProtect},
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
+				n, volume := newVolume(t, s, false)
+				must(t, s.SetDiskAttributes(n, offline))
+				must(t, s.SetDiskAttributes(n, online))
+				synctest.Wait() // its volume comes anew
+				n = attach(t, s, DiskSpec{})
+				must(t, s.MkdirAll(stage))
+				for _, refused := range slices.Compact([]bool{on, false}) {
+					_, err := control(t, s, drivePath(n), win.IoctlDiskSetDiskAttributes, online.Encode())
+					wantSwitched(t, "go online", err, refused, winerr.ErrorWriteProtect)
+					wantSwitched(t, "format", s.FormatVolume(t.Context(), volume, win.FormatOptions{FileSystem: "NTFS"}), refused, winerr.ErrorWriteProtect)
+					wantSwitched(t, "mount", s.SetVolumeMountPoint(t.Context(), stage+`\`, volume), refused, winerr.ErrorWriteProtect)
+					time.Sleep(2 * settings.RefusedFor)
 				}
 			}},
 		"ClonesStayOffline": {Settings{ClonesStayOffline: true},

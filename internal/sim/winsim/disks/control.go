@@ -65,6 +65,9 @@ func (m *Manager) Control(d *Disk, code win.IoctlCode, in, out []byte) (int, err
 		if err != nil {
 			return 0, winerr.ErrorInvalidParameter
 		}
+		if err := m.config.Settings.Refused(d.justCame); err != nil {
+			return 0, err
+		}
 		wasOffline := d.Is(win.DiskOffline)
 		if m.config.Settings.OfflineRefusesLocked && !wasOffline && a.Mask&a.Attributes&win.DiskOffline != 0 &&
 			m.Volumes.HasLocked(d) {

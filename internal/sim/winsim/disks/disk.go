@@ -31,10 +31,11 @@ type Disk struct {
 	Record
 	Image *sparse.Image // its bytes
 
-	changed bool   // the record, since the last commit
-	fresh   bool   // it has arrived, and nobody has changed its attributes since
-	mark    func() // puts the disk on the list for the next commit
-	path    string // InterfacePath, once it was asked for
+	changed  bool   // the record, since the last commit
+	fresh    bool   // it has arrived, and nobody has changed its attributes since
+	justCame bool   // for settings.RefusedFor
+	mark     func() // puts the disk on the list for the next commit
+	path     string // InterfacePath, once it was asked for
 
 	read     *win.DriveLayout // Layout, as it was read since the last write
 	readSize int64            // Seen at that time

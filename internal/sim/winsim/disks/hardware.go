@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/refusal"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winid"
@@ -276,6 +277,10 @@ func (m *Manager) arrivesLater(d *Disk, atOnce bool) {
 
 func (m *Manager) arrives(d *Disk) {
 	d.State, d.Arriving, d.Seen, d.fresh = Present, false, d.Size, true
+	if m.config.Settings.RefusedAtFirst != 0 {
+		d.justCame = true
+		m.node.Later(settings.RefusedFor, func() { d.justCame = false })
+	}
 	d.touch()
 	m.settleClone(d)
 	m.node.Notify(win.InterfaceClassDisk)

@@ -151,6 +151,9 @@ func (s *Space) SetMountPoint(mountPoint, volume string) error {
 		s.Volumes.SetLetter(v, letter)
 		return nil
 	}
+	if err := s.Settings.Refused(v.JustCame); err != nil {
+		return err
+	}
 	return s.mount(mountPoint, v)
 }
 

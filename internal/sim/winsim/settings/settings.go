@@ -7,9 +7,13 @@ package settings
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
+
+// RefusedFor is how long Settings.RefusedAtFirst lasts.
+const RefusedFor = 2 * time.Second
 
 // Settings are the switches of the node's Windows: how it is configured, and how it
 // decides what Microsoft doesn't document. The zero value of each is what the node does by
@@ -37,6 +41,11 @@ type Settings struct {
 	// offline, once, a moment later. Unknown: whether the partition manager, which still
 	// works on a disk that has just arrived, can come after a caller who is quick.
 	OfflineAfterArrival bool
+	// RefusedAtFirst is the error of the first changes of what has just come, for two seconds: of a disk,
+	// IOCTL_DISK_SET_DISK_ATTRIBUTES; of a volume, MSFT_Volume.Format and SetVolumeMountPointW. 0 is none.
+	// Unknown: which of them Windows refuses, how and how long. Users saw a new partition "read only"
+	// (dsccommunity/StorageDsc#85, #183), and "not ready" before a rescan (corpnewt/gibMacOS#75).
+	RefusedAtFirst winerr.Errno `also:"5,19,21,170"`
 	// GrownAtOnce makes the geometry of a disk that has grown show its new capacity at once,
 	// and GrownUnseen only after IOCTL_DISK_UPDATE_DRIVE_SIZE. By itself it does so after a
 	// re-enumeration, too. Each makes the driver read the capacity, as
@@ -195,4 +204,12 @@ const (
 // GoneError is the error of what is open on a disk that has left.
 func (s *Settings) GoneError() winerr.Errno {
 	return cmp.Or(s.GoneDisk, winerr.ErrorDeviceNotConnected)
+}
+
+// Refused is the error of a change of a disk or volume that may have just come; nil if Windows doesn't refuse it.
+func (s *Settings) Refused(hasJustCome bool) error {
+	if hasJustCome && s.RefusedAtFirst != 0 {
+		return s.RefusedAtFirst
+	}
+	return nil
 }

@@ -174,6 +174,10 @@ func (m *Manager) arrives(d *disks.Disk, unique string) {
 		v.unmanaged = true
 		m.node.Later(managed, func() { v.unmanaged = false })
 	}
+	if m.config.Settings.RefusedAtFirst != 0 {
+		v.JustCame = true
+		m.node.Later(settings.RefusedFor, func() { v.JustCame = false })
+	}
 }
 
 // managed is how long after a volume storage management learns of it, if it does so late.

@@ -69,6 +69,8 @@ func (m *Manager) Format(volume string, o win.FormatOptions) error {
 		return winerr.ErrorRetry
 	case v.Disk.System:
 		return winerr.ErrorAccessDenied
+	case m.config.Settings.Refused(v.JustCame) != nil:
+		return m.config.Settings.Refused(v.JustCame)
 	case !v.hasWritableDisk():
 		return winerr.ErrorWriteProtect
 	case v.Offline:

@@ -28,6 +28,7 @@ type Volume struct {
 	lock       Handle // which has locked it
 	dismounted Handle // which has dismounted its file system, until it is closed
 	unmanaged  bool   // storage management doesn't know it yet
+	JustCame   bool   // for settings.RefusedFor
 	ntDevice   uint32 // the N of \Device\HarddiskVolumeN
 }
 
