@@ -1,0 +1,66 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// How long UntilReady repeats a change. StorageDsc, which prepares disks of many clouds, waits 3 to 30 seconds after it
+// has made a partition: nothing of the partition shows when Windows is ready.
+//
+// Source: https://github.com/dsccommunity/StorageDsc/blob/71dd784/source/DSCResources/DSC_Disk/DSC_Disk.psm1#L632
+const (
+	readyTimeout  = 30 * time.Second
+	firstRepeat   = 50 * time.Millisecond
+	longestRepeat = 500 * time.Millisecond
+	// answerTime is left of the caller's deadline for the answer.
+	answerTime = time.Second
+)
+
+// UntilReady makes a change, and repeats it while Windows refuses it and the precondition holds, for 30 seconds or until shortly
+// before ctx's deadline. In the first seconds after a disk has come or a partition was made, Windows refuses changes by
+// various errors that say nothing about the cause. UntilReady returns the error of the precondition, or the last one of the
+// change: at once if it is final (see IsFinal).
+func UntilReady(ctx context.Context, precondition, change func() error) error {
+	polling := Polling{Timeout: readyTimeout, First: firstRepeat, Longest: longestRepeat}
+	if deadline, ok := ctx.Deadline(); ok {
+		polling.Timeout = max(0, min(polling.Timeout, time.Until(deadline)-answerTime))
+	}
+	var last error
+	_, err := Poll(ctx, polling, func() (done bool, err error) {
+		if err := precondition(); err != nil {
+			return false, err
+		}
+		last = change()
+		return last == nil || IsFinal(last), nil
+	})
+	if ctx.Err() != nil && last != nil && !errors.Is(err, last) {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	if err != nil {
+		return err
+	}
+	return last
+}
+
+// IsFinal reports whether a change that has failed with err would fail again, however long one waits: the arguments are wrong, this
+// Windows can't do it, the device has left, or CSI Proxy itself refuses the change. All other errors may pass.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/storage/format-msft-volume has the results that name an argument
+// or a lack (1, 5, 7, 43000 to 43005), which package winsys makes ErrorInvalidParameter and ErrorNotSupported; of the others it
+// doesn't say whether they pass. 43006 ("read only") does: https://github.com/dsccommunity/StorageDsc/issues/85
+func IsFinal(err error) bool {
+	if winerr.IsAny(err, winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction, winerr.FVELockedVolume) ||
+		winerr.IsGone(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	return !errors.As(err, new(winerr.Errno)) && csiproxy.KindOf(err) != csiproxy.ErrUnavailable
+}
