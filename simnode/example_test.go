@@ -33,7 +33,7 @@ func Example() {
 	const path = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
 
 	// Windows is busy at first; kubelet calls again.
-	node.Fail("SetVolumeMountPointW", 170, 1)
+	node.Fail("IOCTL_DISK_CREATE_DISK", 170, 1)
 	err = stage(ctx, node.Client(), "vol-0123", path)
 	number170, _ := csiproxy.WindowsErrorOf(err)
 	fmt.Println("first try: unavailable:", errors.Is(err, csiproxy.ErrUnavailable), "Windows error:", number170)

@@ -242,6 +242,9 @@ type notHeld struct{ error }
 
 func (e notHeld) Unwrap() error { return e.error }
 
+// MountMayBeRepeated reports whether File.Mount, which has failed with err, may be called again.
+func MountMayBeRepeated(err error) bool { return !errors.As(err, new(notHeld)) }
+
 // callClosed closes f, runs call, and opens f's entry again as f.
 func (f *File) callClosed(ctx context.Context, call func() error) error {
 	if err := f.Close(); err != nil {

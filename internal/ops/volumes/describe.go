@@ -150,7 +150,7 @@ func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Vo
 // there are errors.
 func (v *Volumes) Repair(ctx context.Context, id csiproxy.VolumeID, mode win.RepairMode) (errorsFound bool, _ error) {
 	var result win.RepairResult
-	err := operation.Retry(ctx, repairTimeout, formatInterval, isUnknownVolume, func() (err error) {
+	err := operation.Retry(ctx, repairTimeout, repairInterval, isUnknownVolume, func() (err error) {
 		result, err = v.sys.RepairVolume(ctx, string(id), mode)
 		return err
 	})

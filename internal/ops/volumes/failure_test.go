@@ -107,7 +107,7 @@ func TestErrorAtEachCall(t *testing.T) {
 				}
 			}
 			return nil, s.volumes.FormatVolume(ctx, s.id)
-		}, systemFiles},
+		}, systemFiles + ", MSFT_Volume.Format"},
 		"GetVolumeStats": {formatted, func(ctx context.Context, s subject) (any, error) {
 			return s.volumes.GetVolumeStats(ctx, s.id)
 		}, ""},
@@ -119,7 +119,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, systemFiles},
 		"MountVolume": {formatted, func(ctx context.Context, s subject) (any, error) {
 			return nil, s.volumes.MountVolume(ctx, s.id, staging)
-		}, systemFiles},
+		}, systemFiles + ", GetKernelObjectSecurity, NtCreateFile, SetVolumeMountPointW"},
 		"UnmountVolume": {mounted, func(ctx context.Context, s subject) (any, error) {
 			return nil, s.volumes.UnmountVolume(ctx, s.id, staging)
 		}, ""},

@@ -4,6 +4,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -90,7 +92,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *
 			return err
 		}
 		if mounted == "" {
-			mountErr := directory.Mount(ctx, string(lockedVolume.ID))
+			mountErr := v.mount(ctx, directory, lockedVolume.ID)
 			if mountErr != nil && !errors.Is(mountErr, winerr.ErrorDirNotEmpty) {
 				return v.explain(ctx, directory, mountErr)
 			}
@@ -111,6 +113,21 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *
 		}
 		return nil
 	})
+}
+
+// mount has Windows mount a volume at a directory, and repeats that while Windows refuses it and nothing is mounted there.
+func (v *Volumes) mount(ctx context.Context, directory *pathpolicy.File, id csiproxy.VolumeID) error {
+	var mountErr error
+	return cmp.Or(operation.UntilReady(ctx, func() error { return nil }, func() error {
+		mountErr = directory.Mount(ctx, string(id))
+		if mountErr == nil || errors.Is(mountErr, winerr.ErrorDirNotEmpty) || !pathpolicy.MountMayBeRepeated(mountErr) {
+			return nil
+		}
+		if mounted, err := mountedAt(ctx, directory); err == nil && mounted != "" {
+			mountErr = nil // the caller looks what that is
+		}
+		return mountErr
+	}), mountErr)
 }
 
 // notEmpty is the error of a directory that isn't empty.

@@ -181,10 +181,11 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 	})
 }
 
-// A volume of which somebody has something open is formatted when they are done.
+// A format that Windows refuses is repeated, unless it can't succeed.
 func TestFormatVolumeRetries(t *testing.T) {
 	for errno, want := range map[winerr.Errno]int{
-		winerr.ErrorGenFailure: 3, winerr.ErrorSemTimeout: 3, winerr.ErrorRetry: 3, winerr.ErrorAccessDenied: 1, winerr.ErrorNotSupported: 1,
+		winerr.ErrorGenFailure: 3, winerr.ErrorSemTimeout: 3, winerr.ErrorRetry: 3, winerr.ErrorAccessDenied: 3, winerr.ErrorWriteProtect: 3,
+		winerr.ErrorNotReady: 3, winerr.ErrorBusy: 3, winerr.ErrorNotSupported: 1, winerr.ErrorInvalidParameter: 1,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t)
@@ -193,6 +194,36 @@ func TestFormatVolumeRetries(t *testing.T) {
 			err := n.volumes.FormatVolume(t.Context(), id)
 			if got := n.sim.Calls()[win.CallFormatVolume]; got != want || (err == nil) != (want == 3) {
 				t.Errorf("error %d: %d attempts, %v", errno, got, err)
+			}
+		})
+	}
+}
+
+// Right after partitioning, Windows takes a volume for read-only. If the disk itself is, waiting doesn't help.
+func TestFormatVolumeOfAReadOnlyDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		number, id := n.attach(winsim.DiskSpec{})
+		n.do(n.sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: win.DiskReadOnly, Attributes: win.DiskReadOnly}))
+		begun := time.Now()
+		err := n.volumes.FormatVolume(t.Context(), id)
+		simtest.WantError(t, err, winerr.ErrorWriteProtect, "the disk itself is read-only")
+		if waited := time.Since(begun); waited > time.Second || n.sim.Calls()[win.CallFormatVolume] != 1 {
+			t.Errorf("the caller learns it after %v and %d formats", waited, n.sim.Calls()[win.CallFormatVolume])
+		}
+	})
+}
+
+// A mount that Windows refuses at first succeeds in the same call.
+func TestMountVolumeRetries(t *testing.T) {
+	for _, errno := range []winerr.Errno{winerr.ErrorNotReady, winerr.ErrorAccessDenied, winerr.ErrorBusy} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			_, id := n.formatted(winsim.DiskSpec{})
+			n.do(n.sim.Fail(winsim.Match{Call: win.CallSetVolumeMountPoint, Count: 3}, errno))
+			n.do(n.volumes.MountVolume(t.Context(), id, staging))
+			if got := n.sim.Calls()[win.CallSetVolumeMountPoint]; got != 4 {
+				t.Errorf("error %d: %d attempts", errno, got)
 			}
 		})
 	}

@@ -83,9 +83,8 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 // Timeouts for states that pass by themselves.
 const (
 	arrivalTimeout = 10 * time.Second // until a partition has its volume
-	formatTimeout  = 2 * time.Minute  // for a caller without a deadline: as long as kubelet's
 	repairTimeout  = 15 * time.Second // until Windows' list of volumes has a volume
-	formatInterval = 500 * time.Millisecond
+	repairInterval = 500 * time.Millisecond
 	// updateInterval is the time from one update of Windows' list of volumes to the next: that asks all
 	// disks, and it finds nothing if it comes before the volume does.
 	updateInterval = 10 * time.Second
@@ -228,33 +227,34 @@ func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err e
 }
 
 // Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
-// those of the options if there are none. It retries while the volume is in use: virus scanners and the
-// indexer open every new volume for a moment. Before each attempt it checks that the volume is still
-// raw.
+// those of the options if there are none. It repeats a format that Windows refuses: right after a partition
+// was made, Windows may take the volume for read-only, and virus scanners and the indexer open every new
+// volume for a moment. Before each attempt it checks that the volume is still raw.
 func (v *Volumes) Format(ctx context.Context, lockedDisk *locks.LockedDisk, lockedVolume *locks.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string) error {
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
 	}
-	timeout := formatTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = time.Until(deadline)
-	}
 	var failed error // of the attempt before
 	var updated time.Time
-	err := operation.Retry(ctx, timeout, formatInterval, formatMaySucceed, func() error {
-		if err := v.checkRaw(ctx, lockedVolume.ID, lockedDisk.Disk, extent); err != nil {
-			if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
-				return &csiproxy.Error{
-					Kind: csiproxy.ErrUnavailable, Err: failed,
-					Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); "+
-						"check it before you try again", err),
-				}
+	err := operation.UntilReady(ctx, func() error {
+		if errors.Is(failed, winerr.ErrorWriteProtect) {
+			if err := lockedDisk.Writable(ctx); err != nil {
+				return &csiproxy.Error{Detail: "the disk itself is read-only", Err: err}
 			}
-			return err
 		}
+		err := v.checkRaw(ctx, lockedVolume.ID, lockedDisk.Disk, extent)
+		if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
+			return &csiproxy.Error{
+				Kind: csiproxy.ErrUnavailable, Err: failed,
+				Detail: fmt.Sprintf("the format has failed, and the volume has content now (%v); check it before you try again", err),
+			}
+		}
+		return err
+	}, func() error {
 		start := time.Now()
-		if o.UpdateList = start.Sub(updated) >= updateInterval; o.UpdateList {
+		// Windows' list of disks and volumes lags behind: it may lack the volume, or have it as read-only.
+		if o.UpdateList = failed != nil && start.Sub(updated) >= updateInterval; o.UpdateList {
 			updated = start
 		}
 		failed = v.sys.FormatVolume(ctx, string(lockedVolume.ID), o)
@@ -317,15 +317,6 @@ func (v *Volumes) checkRaw(ctx context.Context, id csiproxy.VolumeID, disk *open
 		err = refuse(fmt.Sprintf("it already has a file system: %s", info.FileSystem))
 	}
 	return err
-}
-
-// formatMaySucceed reports whether a format that has failed with err may succeed in a moment. It
-// may if the volume was in use, for which results 2, 3 and 4 of MSFT_Volume.Format may stand, or if
-// Windows' list of volumes doesn't have the volume yet. An error of the check before the format
-// isn't transient.
-func formatMaySucceed(err error) bool {
-	return winerr.IsAny(err, winerr.ErrorGenFailure, winerr.ErrorSemTimeout, winerr.ErrorRetry) &&
-		!errors.As(err, new(*csiproxy.Error))
 }
 
 // GetVolumeStats implements [published.VolumeOperations].

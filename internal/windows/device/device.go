@@ -168,6 +168,11 @@ func (h Handle) Attributes(ctx context.Context) (win.DiskAttributes, error) {
 	return decoded(win.DecodeGetDiskAttributes)(h.control(ctx, win.IoctlDiskGetDiskAttributes, nil, make([]byte, 16)))
 }
 
+// Writable returns nil for a disk or volume that can be written to. Else the error is winerr.ErrorWriteProtect.
+func (h Handle) Writable(ctx context.Context) error {
+	return h.send(ctx, win.IoctlDiskIsWritable, nil)
+}
+
 // SetAttributes changes the attributes in mask. They persist over a restart of the
 // node.
 func (h Handle) SetAttributes(ctx context.Context, attributes, mask win.DiskAttributes) error {

@@ -42,8 +42,8 @@ type FormatOptions struct {
 	// IntegrityStreams has the contents of files checked by checksums. Only with ReFS,
 	// which otherwise does so for its own structures only.
 	IntegrityStreams bool
-	// UpdateList has storage management make its list of disks and volumes anew if it doesn't know
-	// the volume. That may take longer than the format, so it is asked for once.
+	// UpdateList has storage management make its list of disks and volumes anew before the format. That may
+	// take longer than the format, so it is asked for only after a format has failed.
 	UpdateList bool
 }
 

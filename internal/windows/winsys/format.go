@@ -4,6 +4,7 @@
 package winsys
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,14 @@ const storageNamespace = `root\Microsoft\Windows\Storage`
 //
 // The provider of the Windows storage management classes keeps a cache of disks,
 // partitions and volumes that lags behind the partition manager. If it doesn't know the
-// volume yet, the error is [winerr.ErrorRetry], and the cache is updated if that is wanted.
+// volume yet, the error is [winerr.ErrorRetry].
 func formatVolume(ctx context.Context, c classes, name string, o win.FormatOptions) error {
-	volume, err := knownVolume(ctx, c, name, o.UpdateList)
+	if o.UpdateList {
+		if err := updateStorageCache(c); err != nil {
+			return err
+		}
+	}
+	volume, err := knownVolume(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -31,7 +37,7 @@ func formatVolume(ctx context.Context, c classes, name string, o win.FormatOptio
 }
 
 // knownVolume returns the object path of a volume.
-func knownVolume(ctx context.Context, c classes, name string, update bool) (path string, err error) {
+func knownVolume(ctx context.Context, c classes, name string) (path string, err error) {
 	errFound := errors.New("found")
 	err = c.find(ctx, "SELECT * FROM MSFT_Volume", func(o object) error {
 		volume, err := o.String("Path") // \\?\Volume{guid}\
@@ -43,24 +49,26 @@ func knownVolume(ctx context.Context, c classes, name string, update bool) (path
 		}
 		return errFound
 	})
-	switch {
-	case err == errFound:
-		return path, nil
-	case err != nil:
-		return "", err
+	if err == nil {
+		err = fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, winerr.ErrorRetry)
+	} else if err == errFound {
+		err = nil
 	}
-	if update {
-		_, err := execute(c, "MSFT_StorageSetting", "MSFT_StorageSetting", "UpdateHostStorageCache", nil)
-		if err != nil {
-			return "", err
-		}
-	}
-	return "", fmt.Errorf("MSFT_Volume: %s isn't known yet: %w", name, winerr.ErrorRetry)
+	return path, err
+}
+
+// updateStorageCache has the provider ask for all disks, partitions and volumes.
+func updateStorageCache(c classes) error {
+	_, err := execute(c, "MSFT_StorageSetting", "MSFT_StorageSetting", "UpdateHostStorageCache", nil)
+	return err
 }
 
 // repairVolume checks or repairs a volume, and waits until that is done.
 func repairVolume(ctx context.Context, c classes, name string, mode win.RepairMode) (win.RepairResult, error) {
-	volume, err := knownVolume(ctx, c, name, true)
+	volume, err := knownVolume(ctx, c, name)
+	if errors.Is(err, winerr.ErrorRetry) {
+		err = cmp.Or(updateStorageCache(c), err)
+	}
 	if err != nil {
 		return 0, err
 	}
