@@ -157,16 +157,18 @@ func TestCloneThatWindowsKeepsOffline(t *testing.T) {
 // If Windows takes a copy offline before its table shows, nobody knows that it is one. The error says that it may be.
 func TestCloneWhoseTableNeverShows(t *testing.T) {
 	for _, hidden := range []settings.OfflineLayout{settings.OfflineBlank, settings.OfflineNotReady} {
-		sim, ops := newNode(t)
-		copied := clone(t, sim, original(t, sim))
-		simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: hidden}))
-		sim.OnCall(func(winsim.Call) {
-			if sim.Disks()[copied].Attributes&win.DiskOffline == 0 {
-				simtest.Must(t, sim.SetOfflineReason(copied, win.OfflineCollision))
-			}
+		synctest.Test(t, func(t *testing.T) {
+			sim, ops := newNode(t)
+			copied := clone(t, sim, original(t, sim))
+			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: hidden}))
+			sim.OnCall(func(winsim.Call) {
+				if sim.Disks()[copied].Attributes&win.DiskOffline == 0 {
+					simtest.Must(t, sim.SetOfflineReason(copied, win.OfflineCollision))
+				}
+			})
+			err := ops.SetDiskState(t.Context(), copied, true)
+			simtest.WantErrorOf(t, "a copy that is never seen online", err, csiproxy.ErrUnavailable, "check whether it is a copy of")
 		})
-		err := ops.SetDiskState(t.Context(), copied, true)
-		simtest.WantErrorOf(t, "a copy that is never seen online", err, csiproxy.ErrUnavailable, "check whether it is a copy of")
 	}
 }
 

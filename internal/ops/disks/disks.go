@@ -412,60 +412,66 @@ func IsRefusal(err error) bool {
 	return false
 }
 
-// Clear clears those attributes of mask that a disk has.
+// Clear clears those attributes of mask that a disk has. It repeats a change that Windows refuses, or accepts without effect, as
+// for a disk that has just arrived.
+//
+// Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays offline),
+// https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
 func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAttributes) error {
 	has, err := h.Attributes(ctx)
 	if has &= mask; err != nil || has == 0 {
 		return err
 	}
-	before := has
-	for attempt := 1; ; attempt++ {
+	before, accepted := has, 0
+	err = operation.UntilReady(ctx, func() error {
+		// Windows may give a copy that is writable new ids only when it goes online once more.
+		if accepted == 2 || accepted == 1 && mask&win.DiskReadOnly == 0 {
+			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
+			if err := d.refuseCollision(ctx, h, layout); err != nil {
+				return err
+			}
+		}
+		return h.Verify(ctx)
+	}, func() error {
 		if err := d.clear(ctx, h, has); err != nil {
 			return err
 		}
+		accepted++
 		has, err = h.Attributes(ctx)
-		if has &= mask; err != nil {
+		if has &= mask; err != nil || has == 0 {
 			return err
 		}
-		if has == 0 {
-			break
-		}
-		// Windows may give a copy that is writable new ids only when it goes online once more.
-		if attempt == 2 || mask&win.DiskReadOnly == 0 {
-			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
-			return cmp.Or(d.refuseCollision(ctx, h, layout), csiproxy.Errorf(csiproxy.ErrUnavailable,
-				"Windows accepted the request, but the disk is still offline or read-only; try again; if it stays so, "+
-					"check whether it is a copy of a disk that is online"))
-		}
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; "+
+			"try again; if it stays so, check whether it is a copy of a disk that is online")
+	})
+	if err != nil {
+		return err
 	}
 	d.options.Logger.Info("disk brought online", "disk", h.Number,
 		"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
 	return nil
 }
 
-// clear clears attributes that a disk has.
+// clear clears attributes of a disk, which has been verified.
 func (d *Disks) clear(ctx context.Context, h *locks.LockedDisk, has win.DiskAttributes) error {
 	// Read-only is cleared first. Windows mounts the file systems as soon as the disk is online, and
 	// would mount them read-only otherwise. On a disk that is online they may be mounted read-only
 	// already, and stay so; so that disk goes offline first.
 	type change struct{ attributes, mask win.DiskAttributes }
-	changes := []change{{0, has & win.DiskReadOnly}, {0, has & win.DiskOffline}}
-	if has == win.DiskReadOnly {
+	changes := []change{{0, has}}
+	switch has {
+	case win.DiskReadOnly:
 		changes = []change{{win.DiskOffline, win.DiskOffline | win.DiskReadOnly}, {0, win.DiskOffline}}
+	case win.DiskReadOnly | win.DiskOffline:
+		changes = []change{{0, win.DiskReadOnly}, {0, win.DiskOffline}}
 	}
-	for _, c := range changes {
-		if c.mask == 0 {
-			continue
-		}
-		// Right after a disk's arrival, Windows may refuse the change while the partition
-		// manager still works on the disk.
-		err := operation.Retry(ctx, freshDiskTimeout, retryInterval, isFreshDiskError, func() error {
+	for i, c := range changes {
+		if i > 0 {
 			if err := h.Verify(ctx); err != nil {
 				return err
 			}
-			return h.SetAttributes(ctx, c.attributes, c.mask)
-		})
-		if err != nil {
+		}
+		if err := h.SetAttributes(ctx, c.attributes, c.mask); err != nil {
 			return err
 		}
 	}
@@ -572,12 +578,4 @@ func (d *Disks) flush(ctx context.Context, name string) error {
 const (
 	freshDiskTimeout = 10 * time.Second
 	volumeTimeout    = 30 * time.Second
-	retryInterval    = 50 * time.Millisecond
 )
-
-// isFreshDiskError reports whether err is one that a disk gives for a short time
-// after its arrival.
-func isFreshDiskError(err error) bool {
-	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorWriteProtect, winerr.ErrorNotReady, winerr.ErrorSharingViolation,
-		winerr.ErrorBusy)
-}

@@ -81,6 +81,9 @@ func TestErrorAtEachCall(t *testing.T) {
 	}
 	// Which is asked for again.
 	const arrival = "CM_Register_Notification, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW"
+	const attributes, changed = "IOCTL_DISK_GET_DISK_ATTRIBUTES", "2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_UPDATE_PROPERTIES, " +
+		"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"
+	const arrivalOnline = arrival + ", " + attributes + ", " + changed
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, c := range map[string]struct {
 		disk    func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber
@@ -93,12 +96,12 @@ func TestErrorAtEachCall(t *testing.T) {
 		"GetDiskState": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {
 			return s.GetDiskState(ctx, s.n)
 		}, passed: "IOCTL_STORAGE_QUERY_PROPERTY"},
-		"online":           {disk: offline, operate: setState(true), passed: arrival},
-		"online of a copy": {disk: copied, operate: setState(true), passed: arrival},
+		"online":           {disk: offline, operate: setState(true), passed: arrivalOnline},
+		"online of a copy": {disk: copied, operate: setState(true), passed: arrivalOnline},
 		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
 			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
 		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true),
-			passed: arrival},
+			passed: arrivalOnline},
 		// A broken disk must get offline.
 		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, GetFileAttributesW, " +
 			"GetVolumeNameForVolumeMountPointW, GetVolumePathNamesForVolumeNameW, " +
@@ -113,7 +116,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW, " +
 			"GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
 			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
-		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX"},
+		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", " + attributes + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " + changed},
 		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
 			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
 		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {

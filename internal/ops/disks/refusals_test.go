@@ -231,14 +231,16 @@ func deaf(sim *winsim.System, to win.IoctlCode) simtest.Controlled {
 
 // That Windows accepts a call doesn't mean that it has done what was asked.
 func TestAcceptedButNotDone(t *testing.T) {
-	sim := simtest.Open(t, winsim.Delays{})
-	offline, raw := attach(t, sim, winsim.DiskSpec{Offline: true}), attach(t, sim, winsim.DiskSpec{})
-	ops := disks.New(deaf(sim, win.IoctlDiskSetDiskAttributes), disks.Options{})
-	simtest.WantError(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
-	simtest.WantError(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
-	ops = disks.New(deaf(sim, win.IoctlDiskCreateDisk), disks.Options{})
-	if err := ops.PartitionDisk(t.Context(), raw); err == nil || !strings.Contains(err.Error(), "partition style 2") {
-		t.Errorf("got %v", err)
-	}
-	simtest.Want(t, "writes to it", writes(sim), 0)
+	synctest.Test(t, func(t *testing.T) {
+		sim := simtest.Open(t, winsim.Delays{})
+		offline, raw := attach(t, sim, winsim.DiskSpec{Offline: true}), attach(t, sim, winsim.DiskSpec{})
+		ops := disks.New(deaf(sim, win.IoctlDiskSetDiskAttributes), disks.Options{})
+		simtest.WantError(t, ops.SetDiskState(t.Context(), offline, true), csiproxy.ErrUnavailable)
+		simtest.WantError(t, ops.PartitionDisk(t.Context(), offline), csiproxy.ErrUnavailable)
+		ops = disks.New(deaf(sim, win.IoctlDiskCreateDisk), disks.Options{})
+		if err := ops.PartitionDisk(t.Context(), raw); err == nil || !strings.Contains(err.Error(), "partition style 2") {
+			t.Errorf("got %v", err)
+		}
+		simtest.Want(t, "writes to it", writes(sim), 0)
+	})
 }
