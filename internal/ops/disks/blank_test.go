@@ -286,6 +286,39 @@ func (l lookalike) stays(t *testing.T, a attempt, failing int, errno winerr.Errn
 	return calls
 }
 
+// A disk with data of another system and no table is refused before it goes online, when Windows may write to it.
+func TestForeignDiskStaysOffline(t *testing.T) {
+	for offline := settings.OfflineShown; offline <= settings.OfflineNotReady; offline++ {
+		for _, way := range slices.Sorted(maps.Keys(ways)) {
+			for name, parts := range map[string]map[int64]string{
+				"exFAT":                  {3: "EXFAT   ", 510: "\x55\xaa"},
+				"XFS":                    {0: "XFSB"},
+				"damaged GPT":            {512: "EFI PART"},
+				"MBR, a Linux partition": {0: mbr(0x83)},
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					sim := simtest.Open(t, slowArrival)
+					n := attach(t, sim, winsim.DiskSpec{SizeBytes: smallDisk, Offline: true})
+					for offset, s := range parts {
+						plant(t, sim, n, offset, s)
+					}
+					a := attempt{way, true, winsim.Settings{OfflineLayout: offline}}
+					online := 0
+					err := a.run(t, sim, n, func(_ int, c winsim.Call) {
+						if c.Name == win.IoctlDiskSetDiskAttributes.String() {
+							online++
+						}
+					})
+					simtest.WantErrorOf(t, name+", "+a.String(), err, csiproxy.ErrFailedPrecondition)
+					if online != 0 {
+						t.Errorf("%s, %s: its attributes are changed %d times", name, a, online)
+					}
+				})
+			}
+		}
+	}
+}
+
 // Any other error of the query says nothing of what is on the disk, nor does this one if the disk can't
 // be read.
 func TestUnknownTable(t *testing.T) {

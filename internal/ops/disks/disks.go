@@ -262,7 +262,7 @@ func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online 
 		return d.setOffline(ctx, h, attributes)
 	}
 	if attributes&win.DiskOffline != 0 {
-		if err := d.refuseUnwantedCopy(ctx, h); err != nil {
+		if _, err := d.checkOffline(ctx, h); err != nil {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func TestErrorAtEachCall(t *testing.T) {
 	const arrival = "CM_Register_Notification, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW"
 	const attributes, changed = "IOCTL_DISK_GET_DISK_ATTRIBUTES", "2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_UPDATE_PROPERTIES, " +
 		"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"
-	const arrivalOnline = arrival + ", " + attributes + ", " + changed
+	const arrivalOnline = arrival + ", " + attributes + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " + changed
 	operations := make(map[string]func(t *testing.T) simtest.Attempt)
 	for name, c := range map[string]struct {
 		disk    func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber
@@ -116,7 +116,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW, " +
 			"GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
 			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
-		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", " + attributes + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " + changed},
+		"PartitionDisk": {disk: raw, operate: partition, passed: arrivalOnline},
 		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
 			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
 		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {

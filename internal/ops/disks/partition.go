@@ -78,13 +78,13 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before
 			return false, err
 		}
 	default:
-		if err := d.refuseUnwantedCopy(ctx, h); err != nil {
+		layout, err := d.checkOffline(ctx, h)
+		if err != nil {
 			return false, err
 		}
-		// Windows need not show the table of an offline disk. If it shows partitions, these count: going
-		// online, a disk that others partitioned could be written to, since Windows mounts its volumes and
-		// begins to use storage pools. Otherwise the disk is looked at once it is online.
-		if layout, err := h.Layout(ctx); err == nil && hasPartition(layout) {
+		// If Windows shows partitions, these count: going online, a disk that others partitioned could be
+		// written to, since Windows mounts its volumes and begins to use storage pools.
+		if layout != nil {
 			return false, refuseForeign(layout)
 		}
 	}
@@ -106,6 +106,43 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before
 		return false, err
 	}
 	return true, nil
+}
+
+// checkOffline returns an error if an offline disk isn't to go online: it is a copy, and copies aren't
+// wanted, or it holds data of another system and no partition table. Windows would write a signature into
+// its first sector (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows
+// shows partitions in it; it need not do so before the disk is online.
+func (d *Disks) checkOffline(ctx context.Context, h *locks.LockedDisk) (shown *win.DriveLayout, _ error) {
+	if err := d.refuseUnwantedCopy(ctx, h); err != nil {
+		return nil, err
+	}
+	layout, layoutErr := h.Layout(ctx)
+	if layoutErr == nil && hasPartition(layout) {
+		return layout, nil
+	}
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	contents, err := signatures.ReadDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	if err == nil { // what was read is of this disk, if it still is
+		err = h.Verify(ctx)
+	}
+	if err == nil && layoutErr == nil {
+		err = h.VerifyLayout(ctx, layout)
+	}
+	if err != nil || contents.HasTable() {
+		return nil, err
+	}
+	return nil, d.refuseRecognized(contents)
+}
+
+// refuseRecognized returns an error if a disk that has no partition table holds data of another system.
+func (d *Disks) refuseRecognized(contents signatures.Disk) error {
+	if found := contents.Recognise(); found != "" && !d.options.AllowRecognizedData {
+		return refuse("it has no partition table that Windows reads, but holds " + found)
+	}
+	return nil
 }
 
 // inspect returns the partition table of a disk that is online, and whether a data partition is
@@ -145,7 +182,7 @@ func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk) (
 	if end-reservedEnd < mebibyte {
 		return nil, false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
 	}
-	found, err := signatures.RecogniseDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	contents, err := signatures.ReadDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
 	if err != nil {
 		return nil, false, err
 	}
@@ -157,8 +194,8 @@ func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk) (
 	if err := h.VerifyLayout(ctx, layout); err != nil {
 		return nil, false, err
 	}
-	if found != "" && !d.options.AllowRecognizedData {
-		return nil, false, refuse("it has no partition table that Windows reads, but holds " + found)
+	if err := d.refuseRecognized(contents); err != nil {
+		return nil, false, err
 	}
 	return layout, true, nil
 }

@@ -123,16 +123,16 @@ var storageScenarios = []scenario{
 	{
 		name: "StageVolume of a disk of others", refused: true, offline: true, prepare: func(r *rig) {
 			r.raw(true)
-			r.must(r.sim.WriteImage(r.number, []byte("LUKS\xba\xbe"), 0))
+			r.must(r.sim.WriteImage(r.number, []byte(twoPartitions), 0))
 		},
 		run: func(ctx context.Context, r *rig, n *nodeops.Node) error {
 			_, err := n.Storage.StageVolume(ctx, stageRequest)
 			return refusal(err)
 		},
 		check: func(r *rig) error {
-			b := make([]byte, 1<<20)
+			b := make([]byte, len(twoPartitions))
 			r.must(r.sim.ReadImage(r.number, b, 0))
-			return want("what is written to it", strings.Trim(string(b), "\x00"), "LUKS\xba\xbe", nil)
+			return want("what is written to it", string(b), twoPartitions, nil)
 		},
 	},
 	{
@@ -426,3 +426,9 @@ func isUnstaged(r *rig) error {
 	r.must(r.process().Volume.MountVolume(context.Background(), r.volume, staging))
 	return precious(r, staging)
 }
+
+// twoPartitions is a master boot record with two partitions for Windows, each of 1 MiB.
+var twoPartitions = strings.Repeat("\x00", 440) + "\x11\x22\x33\x44\x00\x00" +
+	"\x00\x00\x00\x00\x07\x00\x00\x00\x00\x08\x00\x00\x00\x08\x00\x00" +
+	"\x00\x00\x00\x00\x07\x00\x00\x00\x00\x10\x00\x00\x00\x08\x00\x00" +
+	strings.Repeat("\x00", 32) + "\x55\xaa"

@@ -169,7 +169,7 @@ func recogniseFile(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	simtest.Must(t, err)
-	found, err := RecogniseDisk(t.Context(), disk{b: b}, int64(len(b)), sector)
+	found, err := recogniseDisk(t.Context(), disk{b: b}, int64(len(b)), sector)
 	simtest.Must(t, err)
 	return found
 }

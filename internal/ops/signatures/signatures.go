@@ -12,6 +12,7 @@ package signatures
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -153,41 +154,65 @@ func (s signature) found(b []byte) bool {
 // 128 MiB behind 1 MiB, by Windows'.
 var bootSectors = []int64{1 << 20, 16 << 20, 32 << 20, 129 << 20}
 
-// RecogniseDisk is Recognise for a whole disk that has no partition table which Windows
-// reads. It also knows what is left of a disk whose table is damaged: a header of a GPT,
-// and file systems where a first partition usually begins. It says in which sector it
-// found such.
-func RecogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
+// Disk is what has been read of a whole disk.
+type Disk struct{ contents }
+
+// ReadDisk reads what Disk's methods need of a disk, in multiples of sectorSize.
+func ReadDisk(ctx context.Context, r Reader, size int64, sectorSize uint32) (Disk, error) {
 	all := slices.Clone(runs)
 	for _, offset := range bootSectors {
 		all = append(all, run{offset, int64(sectorSize)})
 	}
 	m, err := read(ctx, r, size, sectorSize, all)
-	if err != nil {
-		return "", err
-	}
-	if found := m.recognise(); found != "" {
-		return found, nil
+	return Disk{m}, err
+}
+
+// Recognise is like the function Recognise, for a disk that has no partition table which Windows reads. It also
+// knows what is left of a disk whose table is damaged: a header of a GPT, and file systems where a first
+// partition usually begins. It says in which sector it found such.
+func (d Disk) Recognise() string {
+	if found := d.recognise(); found != "" {
+		return found
 	}
 	// A GPT of a disk with sectors of 512 bytes may have been copied to one with 4096,
 	// and the other way round. Its copy is in the last sector.
-	for _, offset := range []int64{512, 4096, m.size - 512, m.size - 4096} {
-		if bytes.HasPrefix(m.at(offset), []byte("EFI PART")) {
+	for _, offset := range []int64{512, 4096, d.size - 512, d.size - 4096} {
+		if bytes.HasPrefix(d.at(offset), []byte("EFI PART")) {
 			return fmt.Sprintf("a GUID partition table that is damaged or lacks its protective MBR (sector %d)",
-				offset/m.sector), nil
+				offset/d.sector)
 		}
 	}
 	for _, offset := range bootSectors {
-		if found := bootSector(m.at(offset)); found != "" {
-			return fmt.Sprintf("%s (sector %d)", found, offset/m.sector), nil
+		if found := bootSector(d.at(offset)); found != "" {
+			return fmt.Sprintf("%s (sector %d)", found, offset/d.sector)
 		}
 	}
 	// Windows may say of an MBR without a signature and without partitions what it says of a blank disk.
-	if endsAsBootSector(m.at(0)) {
-		return "a master boot record without partitions", nil
+	if endsAsBootSector(d.at(0)) {
+		return "a master boot record without partitions"
 	}
-	return "", nil
+	return ""
 }
+
+// HasTable reports whether the first sector is a master boot record with a partition for which Windows makes
+// volumes, or the one that protects a GPT. Windows may not show the table of a disk that is offline.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/disk-partition-types
+func (d Disk) HasTable() bool {
+	b := d.at(0)
+	if !endsAsBootSector(b) || bootSector(b) != "" { // a file system's code lies where a table would
+		return false
+	}
+	for entry := range slices.Chunk(b[446:510], 16) {
+		if start := binary.LittleEndian.Uint32(entry[8:]); start > 0 && bytes.IndexByte(tableTypes, entry[4]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tableTypes are the types of partitions that HasTable knows: FAT, NTFS and exFAT, extended, and GPT.
+var tableTypes = []byte{0x01, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0E, 0x05, 0x0F, 0xEE}
 
 func endsAsBootSector(b []byte) bool { return len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA }
 

@@ -120,7 +120,7 @@ func TestReads(t *testing.T) {
 		calls, bytes int
 	}{
 		"volume": {Recognise, 6, 1<<20 + (516+4*4)<<10},
-		"disk":   {RecogniseDisk, 10, 1<<20 + (516+4*4)<<10 + 4*sector},
+		"disk":   {recogniseDisk, 10, 1<<20 + (516+4*4)<<10 + 4*sector},
 	} {
 		var r counter
 		if found, err := c.recognise(t.Context(), &r, size, sector); found != "" || err != nil {
@@ -194,6 +194,11 @@ func TestCopyOfTheBootSector(t *testing.T) {
 	}
 }
 
+func recogniseDisk(ctx context.Context, r Reader, size int64, sectorSize uint32) (string, error) {
+	d, err := ReadDisk(ctx, r, size, sectorSize)
+	return d.Recognise(), err
+}
+
 func TestRecogniseDisk(t *testing.T) {
 	const size = 200 << 20
 	for _, c := range []struct {
@@ -223,14 +228,54 @@ func TestRecogniseDisk(t *testing.T) {
 		for offset, s := range c.parts {
 			copy(b[offset:], s)
 		}
-		got, err := RecogniseDisk(t.Context(), disk{b: b}, size, c.sectorSize)
+		got, err := recogniseDisk(t.Context(), disk{b: b}, size, c.sectorSize)
 		if err != nil || !strings.HasSuffix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%v with sectors of %d: %q, %v; want %q", c.parts, c.sectorSize, got, err, c.want)
 		}
 	}
 	for _, small := range []int64{0, 512, 1024, 4096, 5000} {
-		if got, err := RecogniseDisk(t.Context(), disk{b: make([]byte, small)}, small, 512); got != "" || err != nil {
+		if got, err := recogniseDisk(t.Context(), disk{b: make([]byte, small)}, small, 512); got != "" || err != nil {
 			t.Errorf("%d bytes: %q, %v", small, got, err)
+		}
+	}
+}
+
+func TestHasTable(t *testing.T) {
+	const size = 2 << 20
+	table := func(end string, entry int, kind byte, start string) map[int64]string {
+		return map[int64]string{510: end, 446 + 16*int64(entry) + 4: string(kind), 446 + 16*int64(entry) + 8: start}
+	}
+	exFAT := table("\x55\xaa", 0, 7, "\x00\x08")
+	exFAT[3] = "EXFAT   "
+	for _, c := range []struct {
+		name  string
+		parts map[int64]string
+		want  bool
+	}{
+		{"zeros", nil, false},
+		{"NTFS", table("\x55\xaa", 0, 7, "\x00\x08"), true},
+		{"FAT32 in the last entry", table("\x55\xaa", 3, 0x0C, "\x00\x08"), true},
+		{"extended", table("\x55\xaa", 1, 5, "\x00\x08"), true},
+		{"protective", map[int64]string{510: "\x55\xaa", 450: "\xee", 454: "\x01"}, true},
+		{"Linux", table("\x55\xaa", 0, 0x42, "\x00\x08"), false},
+		{"no start", table("\x55\xaa", 0, 7, ""), false},
+		{"no signature", table("\x55", 0, 7, "\x00\x08"), false},
+		{"exFAT without a table", exFAT, false},
+	} {
+		for _, sector := range []uint32{512, 4096} {
+			b := make([]byte, size)
+			for offset, s := range c.parts {
+				copy(b[offset:], s)
+			}
+			d, err := ReadDisk(t.Context(), disk{b: b}, size, sector)
+			if err != nil || d.HasTable() != c.want {
+				t.Errorf("%s, sectors of %d: %t, %v; want %t", c.name, sector, d.HasTable(), err, c.want)
+			}
+		}
+	}
+	for small := range int64(3) {
+		if d, err := ReadDisk(t.Context(), disk{b: make([]byte, 512*small)}, 512*small, 512); d.HasTable() || err != nil {
+			t.Errorf("%d sectors: %v", small, err)
 		}
 	}
 }
