@@ -15,7 +15,6 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -260,7 +259,7 @@ func (shared *Shared) contents(ctx context.Context, s *csiproxy.Disk, h *opendis
 
 // describeVolume fills in what is on a partition.
 func (shared *Shared) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
-	name, err := shared.sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p.Number)+`\`)
+	name, err := opendisk.VolumeOfPartition(ctx, shared.sys, n, p.Number)
 	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil

@@ -169,10 +169,11 @@ func TestAskHardware(t *testing.T) {
 // searched only for one that is late.
 func TestSearchForVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, untold := range []bool{false, true} {
+		for _, windows := range []winsim.Settings{{}, {NoPartitionDevices: true}, {PartitionsNamedByDevice: true}} {
+			untold := windows != winsim.Settings{}
 			for _, arrival := range []time.Duration{900 * time.Millisecond, 3 * time.Second} {
 				sim := simtest.Open(t, winsim.Delays{VolumeArrival: arrival})
-				simtest.Must(t, sim.SetSettings(winsim.Settings{NoPartitionDevices: untold}))
+				simtest.Must(t, sim.SetSettings(windows))
 				searched := untold || arrival > time.Second
 				n := simtest.Attach(t, sim, winsim.DiskSpec{})
 				simtest.Partition(t, sim, n, 1)

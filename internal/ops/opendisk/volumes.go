@@ -124,7 +124,7 @@ func await(ctx context.Context, sys Windows, timeout time.Duration, check func()
 func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32) (Volumes, error) {
 	found := make(Volumes)
 	for _, p := range partitions {
-		name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, p)+`\`)
+		name, err := VolumeOfPartition(ctx, sys, n, p)
 		refused := errors.As(err, new(winerr.Errno))
 		switch {
 		case err == nil:
@@ -134,6 +134,21 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber
 		}
 	}
 	return found, nil
+}
+
+// VolumeOfPartition returns the name of a partition's volume. A volume that has no name of its own yet is like
+// one that hasn't arrived: ReactOS' mount manager answers with the name of its device then.
+//
+// Source: ReactOS 2e91c4a8, dll/win32/kernel32/client/file/mntpoint.c, GetVolumeNameForRoot
+func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.DiskNumber, partition uint32) (string, error) {
+	name, err := sys.VolumeNameForMountPoint(ctx, device.PartitionPath(n, partition)+`\`)
+	if err == nil && csiproxy.VolumeID(name).Validate() != nil {
+		err = winerr.ErrorFileNotFound
+	}
+	if err != nil {
+		return "", err
+	}
+	return name, nil
 }
 
 // searchVolumes finds the volumes of partitions among all volumes of the node. It is a

@@ -170,6 +170,13 @@ func TestSettings(t *testing.T) {
 				_, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
 				wantSwitched(t, "asked by its partition", err, on, winerr.ErrorPathNotFound)
 			}},
+		"PartitionsNamedByDevice": {Settings{PartitionsNamedByDevice: true},
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, volume string, on bool) {
+				name, err := s.VolumeNameForMountPoint(t.Context(), `\\?\GLOBALROOT\Device\Harddisk1\Partition1\`)
+				if err != nil || (name == volume) == on {
+					t.Errorf("asked by its partition: %q, %v", name, err)
+				}
+			}},
 		"NoNotices": {Settings{NoNotices: true}, func(t *testing.T, s *System, n csiproxy.DiskNumber, _ string, on bool) {
 			arrived, stop, err := s.NotifyArrivals(t.Context(), win.InterfaceClassVolume)
 			must(t, err)

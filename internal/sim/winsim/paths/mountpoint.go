@@ -92,6 +92,9 @@ func (s *Space) VolumeNameAt(mountPoint string) (string, error) {
 		if !ok {
 			return "", winerr.ErrorPathNotFound
 		}
+		if s.Settings.PartitionsNamedByDevice {
+			return fmt.Sprintf(`\\?\GLOBALROOT\Device\HarddiskVolume%d%d\`, number, partition), nil
+		}
 		return v.Name(), nil
 	}
 	op, _, err := s.mountPoint(mountPoint, win.AccessNone)

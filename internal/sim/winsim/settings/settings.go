@@ -85,6 +85,10 @@ type Settings struct {
 	// partitions: it fails with ErrorPathNotFound. Unknown: whether it takes such paths,
 	// which its documentation doesn't name.
 	NoPartitionDevices bool
+	// PartitionsNamedByDevice makes GetVolumeNameForVolumeMountPointW answer for the device of a partition with
+	// the name of the volume's device. Unknown: whether it may, as ReactOS' mount manager does while a volume
+	// has no name of its own.
+	PartitionsNamedByDevice bool
 	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
 	// whether each change gives a notice.
 	NoNotices bool
