@@ -4,6 +4,7 @@
 package winsim
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -262,7 +263,24 @@ func TestMBRLayout(t *testing.T) {
 	l.Partitions[0].Length = 10 * gib
 	_, err := control(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
 	wantErr(t, "beyond the end", err, winerr.ErrorInvalidParameter)
-	_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
-		win.GrowPartition{PartitionNumber: 1, BytesToGrow: mib}.Encode())
-	wantErr(t, "grow", err, winerr.ErrorInvalidParameter)
+	// Up to the next partition.
+	l.Partitions[0].Length = gib
+	l.Partitions = append(l.Partitions, win.Partition{Style: win.StyleMBR, MBRType: 7, StartingOffset: 2 * gib, Length: gib})
+	mustControl(t, s, drivePath(n), win.IoctlDiskSetDriveLayoutEx, l.Encode())
+	for _, g := range []struct {
+		number uint32
+		bytes  int64
+		want   winerr.Errno
+	}{
+		{1, gib, winerr.ErrorInvalidParameter}, {1, gib - mib, 0}, {1, 512, winerr.ErrorInvalidParameter},
+		{2, mib + 1, winerr.ErrorInvalidParameter}, {2, -mib, winerr.ErrorInvalidParameter}, {2, 100 * gib, winerr.ErrorInvalidParameter},
+		{2, mib, 0}, {3, mib, winerr.ErrorInvalidParameter}, {0, mib, winerr.ErrorInvalidParameter},
+	} {
+		_, err = control(t, s, drivePath(n), win.IoctlDiskGrowPartition,
+			win.GrowPartition{PartitionNumber: g.number, BytesToGrow: g.bytes}.Encode())
+		wantErr(t, fmt.Sprint("grow partition ", g.number, " by ", g.bytes), err, g.want)
+	}
+	if got := layoutOf(t, s, n).Partitions; got[0].Length != 2*gib-mib || got[1].Length != gib+mib {
+		t.Errorf("the partitions are %+v", got)
+	}
 }

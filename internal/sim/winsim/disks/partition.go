@@ -187,17 +187,45 @@ func (d *Disk) inSectors(p win.Partition) (first, length int64, aligned bool) {
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntdddisk/ni-ntdddisk-ioctl_disk_grow_partition
 func (d *Disk) growPartition(g win.GrowPartition, tooFar winerr.Errno) error {
-	t, err := gpt.Read(d.media())
-	i := int(g.PartitionNumber) - 1
-	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() || g.BytesToGrow <= 0 ||
-		g.BytesToGrow%d.SectorSize() != 0 {
+	if g.BytesToGrow <= 0 || g.BytesToGrow%d.SectorSize() != 0 {
 		return winerr.ErrorInvalidParameter
 	}
-	if g.BytesToGrow/d.SectorSize() > t.Room(i)-t.Slots[i].Last {
-		return cmp.Or(tooFar, winerr.ErrorInvalidParameter)
+	sectors := g.BytesToGrow / d.SectorSize()
+	tooFar = cmp.Or(tooFar, winerr.ErrorInvalidParameter)
+	if d.Layout().Style == win.StyleMBR {
+		return d.growInMBR(g.PartitionNumber, sectors, tooFar)
 	}
-	t.Slots[i].Last += g.BytesToGrow / d.SectorSize()
+	t, err := gpt.Read(d.media())
+	i := int(g.PartitionNumber) - 1
+	if err != nil || i < 0 || i >= len(t.Slots) || !t.Slots[i].Used() {
+		return winerr.ErrorInvalidParameter
+	}
+	if sectors > t.Room(i)-t.Slots[i].Last {
+		return tooFar
+	}
+	t.Slots[i].Last += sectors
 	return t.Write(d.media())
+}
+
+// growInMBR makes the partition with a number longer, as far as the disk, the next partition and the 32 bits
+// of an entry allow.
+func (d *Disk) growInMBR(number uint32, sectors int64, tooFar winerr.Errno) error {
+	m, err := gpt.ReadMBR(d.media())
+	if err != nil {
+		return winerr.ErrorInvalidParameter
+	}
+	for i := range m.Partitions {
+		if p := &m.Partitions[i]; p.Type != 0 {
+			if number--; number == 0 {
+				p.Sectors += sectors
+				if m.Validate(d.media()) != nil {
+					return tooFar
+				}
+				return m.Write(d.media())
+			}
+		}
+	}
+	return winerr.ErrorInvalidParameter
 }
 
 // readCapacity makes the disk driver read the capacity.
