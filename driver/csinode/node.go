@@ -121,8 +121,8 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context,
 }
 
 // NodeExpandVolume implements csi.NodeServer. The file system grows to the end of the
-// disk. It is a little smaller than the volume's capacity, which is the disk's size, since
-// the partition table needs room.
+// disk. The capacity in the response is the file system's: a little less than the disk's size, since
+// the partition table needs room. If more is lost, the error says what is in the way.
 func (s *Server) NodeExpandVolume(ctx context.Context,
 	r *csi.NodeExpandVolumeRequest) (_ *csi.NodeExpandVolumeResponse, err error) {
 	defer coded(&err)
@@ -150,7 +150,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context,
 	expanded, err := s.options.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{
 		Path: path, DiskSizeBytes: r.GetCapacityRange().GetRequiredBytes(), Wait: s.options.Wait,
 	})
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: expanded.DiskSizeBytes}, err
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: expanded.SizeBytes}, err
 }
 
 // volumeAt returns a path, and whether the volume is a share, if the volume is staged or published
