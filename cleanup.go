@@ -40,4 +40,6 @@ type CheckedVolume struct {
 	Fixed bool `json:"fixed"`
 	// Duration is how long Windows has worked. It gives no progress meanwhile.
 	Duration time.Duration `json:"-"`
+	// Conditions are what is wrong with the volume after the check, as of GetVolume.
+	Conditions Conditions `json:"conditions"`
 }

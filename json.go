@@ -72,9 +72,10 @@ func (c DiskChanges) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields{list(c.Removed), list(c.Added), list(c.Changed)})
 }
 
-// MarshalJSON writes the Duration in milliseconds, as the API does.
+// MarshalJSON writes the Duration in milliseconds, as the API does, and lists without entries as [].
 func (v CheckedVolume) MarshalJSON() ([]byte, error) {
 	type fields CheckedVolume
+	v.Conditions = list(v.Conditions)
 	return json.Marshal(struct {
 		fields
 		Milliseconds int64 `json:"duration_milliseconds"`

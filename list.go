@@ -78,6 +78,7 @@ const (
 	ReasonNotFormatted   Reason = "NotFormatted"   // it has no file system that Windows knows
 	ReasonUnreadable     Reason = "Unreadable"     // Windows can't read its file system
 	ReasonDirty          Reason = "Dirty"          // Windows wants to check its file system
+	ReasonGrowthBlocked  Reason = "GrowthBlocked"  // part of its disk is free, and it can't grow into that
 	ReasonReadOnly       Reason = "ReadOnly"       // nothing can be written to it, though its disk isn't read-only
 	ReasonNotAnswering   Reason = "NotAnswering"   // Windows has not answered for 5 seconds or longer
 	ReasonNotMounted     Reason = "NotMounted"     // a link leads to where it was mounted, and it is so no more

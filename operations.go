@@ -61,7 +61,10 @@ type StorageOperations interface {
 	// ExpandVolume grows the volume at a path to the size of its disk. It has Windows look
 	// for the disk's size, and waits until that is DiskSizeBytes. A disk that doesn't grow so
 	// far within Wait is ErrUnavailable; the volume is grown as far as the disk
-	// allows then.
+	// allows then. If more of the disk is free than its layout needs, and the volume can't get it,
+	// the error says what is in the way: a partition behind it or a master boot record
+	// (ErrResourceExhausted), an unclean file system (ErrUnavailable), or one that can't grow
+	// (ErrUnimplemented).
 	ExpandVolume(ctx context.Context, r ExpandVolumeRequest) (ExpandedVolume, error)
 	// GetVolume returns what is known of the volume or share at a path, or where the links
 	// at that path lead. The path may be that of a share, \\server\share: whether it can be

@@ -39,7 +39,8 @@ type StageVolumeRequest struct {
 	ReadOnly bool
 	// Format says how a raw volume is formatted. What has a file system is never formatted.
 	Format FormatOptions
-	// Grow grows the partition and the file system to the size of the disk.
+	// Grow grows the partition and the file system to the size of the disk. If something is in the way, the
+	// volume is mounted, and the error says what: see ExpandVolume.
 	Grow bool
 	// Wait is how long to wait for the disk. Default: DefaultWait. A negative time stands
 	// for not waiting.
@@ -254,7 +255,7 @@ type ExpandedVolume struct {
 	// SizeBytes is the size of the file system now. It is a little less than DiskSizeBytes,
 	// since the partition table needs room.
 	SizeBytes int64 `json:"size_bytes"`
-	// DiskSizeBytes is the size of the disk now: what CSI means by the capacity of a volume.
+	// DiskSizeBytes is the size of the disk now.
 	DiskSizeBytes int64 `json:"disk_size_bytes"`
 	// Grown is set if this call has grown it.
 	Grown bool `json:"grown"`

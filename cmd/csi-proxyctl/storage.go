@@ -132,7 +132,11 @@ func (p *program) check() *cobra.Command {
 			case result.ErrorsFound:
 				text = "errors were found"
 			}
-			return line(result, fmt.Sprintf("%s; it took %v", text, result.Duration.Round(time.Millisecond))), err
+			text = fmt.Sprintf("%s; it took %v", text, result.Duration.Round(time.Millisecond))
+			if len(result.Conditions) > 0 {
+				text += "; " + result.Conditions.String()
+			}
+			return line(result, text), err
 		})
 	cmd.Long = `Have Windows scan the file system at a path for errors while it is in use. That may take hours:
 set --timeout 0. Windows reports no progress, so the time is printed every minute.`

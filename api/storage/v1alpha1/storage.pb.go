@@ -1937,8 +1937,8 @@ func (x *Volume) GetDriver() string {
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// DiskMissing, DiskUnreadable, VolumeOffline, NotFormatted, Unreadable, Dirty, ReadOnly,
-	// NotAnswering or NotMounted of a volume; ShareNotMapped, ShareRefused, ShareUnreachable or
-	// ShareUnknown of a share. There may be others in later versions.
+	// GrowthBlocked, NotAnswering or NotMounted of a volume; ShareNotMapped, ShareRefused,
+	// ShareUnreachable or ShareUnknown of a share. There may be others in later versions.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Set if the volume can't be used. Otherwise it is degraded.
 	Inaccessible bool `protobuf:"varint,2,opt,name=inaccessible,proto3" json:"inaccessible,omitempty"`
@@ -2817,8 +2817,10 @@ type CheckVolumeResponse struct {
 	Fixed bool `protobuf:"varint,2,opt,name=fixed,proto3" json:"fixed,omitempty"`
 	// How long Windows has worked.
 	DurationMilliseconds int64 `protobuf:"varint,3,opt,name=duration_milliseconds,json=durationMilliseconds,proto3" json:"duration_milliseconds,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// What is wrong with the volume after the check, as GetVolume has it.
+	Conditions    []*Condition `protobuf:"bytes,4,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckVolumeResponse) Reset() {
@@ -2870,6 +2872,13 @@ func (x *CheckVolumeResponse) GetDurationMilliseconds() int64 {
 		return x.DurationMilliseconds
 	}
 	return 0
+}
+
+func (x *CheckVolumeResponse) GetConditions() []*Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
 }
 
 // WatchDisksRequest is the request of WatchDisks.
@@ -3207,11 +3216,14 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\rforgotten_pod\x18\b \x01(\tR\fforgottenPod\"C\n" +
 	"\x12CheckVolumeRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"\x83\x01\n" +
+	"\bspot_fix\x18\x02 \x01(\bR\aspotFix\"\xc9\x01\n" +
 	"\x13CheckVolumeResponse\x12!\n" +
 	"\ferrors_found\x18\x01 \x01(\bR\verrorsFound\x12\x14\n" +
 	"\x05fixed\x18\x02 \x01(\bR\x05fixed\x123\n" +
-	"\x15duration_milliseconds\x18\x03 \x01(\x03R\x14durationMilliseconds\"P\n" +
+	"\x15duration_milliseconds\x18\x03 \x01(\x03R\x14durationMilliseconds\x12D\n" +
+	"\n" +
+	"conditions\x18\x04 \x03(\v2$.csiproxy.storage.v1alpha1.ConditionR\n" +
+	"conditions\"P\n" +
 	"\x11WatchDisksRequest\x12;\n" +
 	"\x04disk\x18\x01 \x01(\v2'.csiproxy.storage.v1alpha1.DiskSelectorR\x04disk\"\xc1\x01\n" +
 	"\x12WatchDisksResponse\x129\n" +
@@ -3318,41 +3330,42 @@ var file_csiproxy_storage_v1alpha1_storage_proto_depIdxs = []int32{
 	31, // 17: csiproxy.storage.v1alpha1.StageShareRequest.credentials:type_name -> csiproxy.storage.v1alpha1.Credentials
 	37, // 18: csiproxy.storage.v1alpha1.CleanUpResponse.leftovers:type_name -> csiproxy.storage.v1alpha1.Leftover
 	23, // 19: csiproxy.storage.v1alpha1.Leftover.volume:type_name -> csiproxy.storage.v1alpha1.Volume
-	1,  // 20: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
-	6,  // 21: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
-	6,  // 22: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
-	6,  // 23: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
-	4,  // 24: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
-	13, // 25: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
-	15, // 26: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
-	17, // 27: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
-	19, // 28: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
-	21, // 29: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
-	25, // 30: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
-	27, // 31: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
-	30, // 32: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
-	33, // 33: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
-	35, // 34: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
-	38, // 35: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
-	40, // 36: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
-	5,  // 37: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
-	14, // 38: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
-	16, // 39: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
-	18, // 40: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
-	20, // 41: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
-	22, // 42: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
-	26, // 43: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
-	28, // 44: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
-	32, // 45: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
-	34, // 46: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
-	36, // 47: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
-	39, // 48: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
-	41, // 49: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
-	37, // [37:50] is the sub-list for method output_type
-	24, // [24:37] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	24, // 20: csiproxy.storage.v1alpha1.CheckVolumeResponse.conditions:type_name -> csiproxy.storage.v1alpha1.Condition
+	1,  // 21: csiproxy.storage.v1alpha1.WatchDisksRequest.disk:type_name -> csiproxy.storage.v1alpha1.DiskSelector
+	6,  // 22: csiproxy.storage.v1alpha1.WatchDisksResponse.removed:type_name -> csiproxy.storage.v1alpha1.Disk
+	6,  // 23: csiproxy.storage.v1alpha1.WatchDisksResponse.added:type_name -> csiproxy.storage.v1alpha1.Disk
+	6,  // 24: csiproxy.storage.v1alpha1.WatchDisksResponse.changed:type_name -> csiproxy.storage.v1alpha1.Disk
+	4,  // 25: csiproxy.storage.v1alpha1.Storage.ListDisks:input_type -> csiproxy.storage.v1alpha1.ListDisksRequest
+	13, // 26: csiproxy.storage.v1alpha1.Storage.StageVolume:input_type -> csiproxy.storage.v1alpha1.StageVolumeRequest
+	15, // 27: csiproxy.storage.v1alpha1.Storage.UnstageVolume:input_type -> csiproxy.storage.v1alpha1.UnstageVolumeRequest
+	17, // 28: csiproxy.storage.v1alpha1.Storage.PublishVolume:input_type -> csiproxy.storage.v1alpha1.PublishVolumeRequest
+	19, // 29: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:input_type -> csiproxy.storage.v1alpha1.UnpublishVolumeRequest
+	21, // 30: csiproxy.storage.v1alpha1.Storage.ExpandVolume:input_type -> csiproxy.storage.v1alpha1.ExpandVolumeRequest
+	25, // 31: csiproxy.storage.v1alpha1.Storage.GetVolume:input_type -> csiproxy.storage.v1alpha1.GetVolumeRequest
+	27, // 32: csiproxy.storage.v1alpha1.Storage.ListVolumes:input_type -> csiproxy.storage.v1alpha1.ListVolumesRequest
+	30, // 33: csiproxy.storage.v1alpha1.Storage.StageShare:input_type -> csiproxy.storage.v1alpha1.StageShareRequest
+	33, // 34: csiproxy.storage.v1alpha1.Storage.UnstageShare:input_type -> csiproxy.storage.v1alpha1.UnstageShareRequest
+	35, // 35: csiproxy.storage.v1alpha1.Storage.CleanUp:input_type -> csiproxy.storage.v1alpha1.CleanUpRequest
+	38, // 36: csiproxy.storage.v1alpha1.Storage.CheckVolume:input_type -> csiproxy.storage.v1alpha1.CheckVolumeRequest
+	40, // 37: csiproxy.storage.v1alpha1.Storage.WatchDisks:input_type -> csiproxy.storage.v1alpha1.WatchDisksRequest
+	5,  // 38: csiproxy.storage.v1alpha1.Storage.ListDisks:output_type -> csiproxy.storage.v1alpha1.ListDisksResponse
+	14, // 39: csiproxy.storage.v1alpha1.Storage.StageVolume:output_type -> csiproxy.storage.v1alpha1.StageVolumeResponse
+	16, // 40: csiproxy.storage.v1alpha1.Storage.UnstageVolume:output_type -> csiproxy.storage.v1alpha1.UnstageVolumeResponse
+	18, // 41: csiproxy.storage.v1alpha1.Storage.PublishVolume:output_type -> csiproxy.storage.v1alpha1.PublishVolumeResponse
+	20, // 42: csiproxy.storage.v1alpha1.Storage.UnpublishVolume:output_type -> csiproxy.storage.v1alpha1.UnpublishVolumeResponse
+	22, // 43: csiproxy.storage.v1alpha1.Storage.ExpandVolume:output_type -> csiproxy.storage.v1alpha1.ExpandVolumeResponse
+	26, // 44: csiproxy.storage.v1alpha1.Storage.GetVolume:output_type -> csiproxy.storage.v1alpha1.GetVolumeResponse
+	28, // 45: csiproxy.storage.v1alpha1.Storage.ListVolumes:output_type -> csiproxy.storage.v1alpha1.ListVolumesResponse
+	32, // 46: csiproxy.storage.v1alpha1.Storage.StageShare:output_type -> csiproxy.storage.v1alpha1.StageShareResponse
+	34, // 47: csiproxy.storage.v1alpha1.Storage.UnstageShare:output_type -> csiproxy.storage.v1alpha1.UnstageShareResponse
+	36, // 48: csiproxy.storage.v1alpha1.Storage.CleanUp:output_type -> csiproxy.storage.v1alpha1.CleanUpResponse
+	39, // 49: csiproxy.storage.v1alpha1.Storage.CheckVolume:output_type -> csiproxy.storage.v1alpha1.CheckVolumeResponse
+	41, // 50: csiproxy.storage.v1alpha1.Storage.WatchDisks:output_type -> csiproxy.storage.v1alpha1.WatchDisksResponse
+	38, // [38:51] is the sub-list for method output_type
+	25, // [25:38] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_csiproxy_storage_v1alpha1_storage_proto_init() }

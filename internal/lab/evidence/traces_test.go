@@ -261,6 +261,7 @@ var known = map[string][][2]string{
 		{"+ disk IOCTL_DISK_UPDATE_DRIVE_SIZE", "virtdisk-rs grows after ExpandVirtualDisk, which tells Windows; a cloud's disk may not"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "for the table's usable area, as after any change"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "as above"},
+		{"+ volume FSCTL_IS_VOLUME_DIRTY", "a file system that is to be checked isn't grown"},
 		{"+ volume CloseHandle", "at the end"},
 	},
 	"grow microsoft/hcsshim": {
@@ -269,6 +270,7 @@ var known = map[string][][2]string{
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "the same"},
 		{"+ disk IOCTL_DISK_GROW_PARTITION", "the same"},
 		{"+ disk IOCTL_DISK_UPDATE_PROPERTIES", "the same"},
+		{"+ volume FSCTL_IS_VOLUME_DIRTY", "as above"},
 		{"+ volume CloseHandle", "at the end"},
 	},
 	"unmount microsoft/hcsshim": {

@@ -317,8 +317,9 @@ var Operations = []Operation{
 		Mounts: []csiproxy.Leftover{{Mount: csiproxy.Mount{Path: "a"}, Error: "busy"}}}},
 
 	{"storage", "CheckVolume", []any{csiproxy.CheckVolumeRequest{Path: `C:\a`, SpotFix: true}}, []Exchange{
-		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500"}`},
-	}, csiproxy.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond}},
+		{"v1alpha1", "CheckVolume", `{"path":"C:\\a","spotFix":true}`, `{"errorsFound": true, "fixed": true, "durationMilliseconds": "1500", "conditions": [{"reason": "GrowthBlocked", "message": "m"}]}`},
+	}, csiproxy.CheckedVolume{ErrorsFound: true, Fixed: true, Duration: 1500 * time.Millisecond,
+		Conditions: csiproxy.Conditions{{Reason: csiproxy.ReasonGrowthBlocked, Message: "m"}}}},
 
 	{"storage", "WatchDisks", []any{csiproxy.Selector{SerialNumber: "vol1"}}, []Exchange{
 		{"v1alpha1", "WatchDisks", `{"disk":{"serialNumber":"vol1"}}`,

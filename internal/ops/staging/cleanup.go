@@ -159,7 +159,9 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 	}
 	checked.ErrorsFound = found
 	checked.Duration = time.Since(begun)
-	return checked, nil
+	v, err := s.Volumes.Describe(ctx, id)
+	checked.Conditions = v.Conditions
+	return checked, err
 }
 
 // beginCheck notes that a volume is being checked since now. If it already is, busy is true, and

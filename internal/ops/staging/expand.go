@@ -80,7 +80,8 @@ func (s *Staging) grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csi
 		}
 		*size = before.SizeBytes
 	}
-	if err := s.Volumes.Grow(ctx, lockedDisk, id, extent, 0); err != nil {
+	obstacle, err := s.Volumes.Grow(ctx, lockedDisk, id, extent, 0)
+	if err != nil {
 		return err
 	}
 	stats, err := s.Volumes.GetVolumeStats(ctx, id)
@@ -88,5 +89,5 @@ func (s *Staging) grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csi
 		return err
 	}
 	*size, *grown = stats.SizeBytes, *grown || stats.SizeBytes > *size
-	return nil
+	return obstacle
 }

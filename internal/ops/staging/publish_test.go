@@ -5,6 +5,7 @@ package staging_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,60 @@ func TestExpandVolumeWaitsForTheDisk(t *testing.T) {
 	}
 	_, err = n.Storage.ExpandVolume(t.Context(), csiproxy.ExpandVolumeRequest{Path: simtest.Kubelet + `\none`})
 	simtest.WantErrorOf(t, "no volume", err, csiproxy.ErrNotFound)
+}
+
+// A volume that can't have what is free on its disk grows as far as it can, and each call says what is in the way.
+func TestGrowthThatIsBlocked(t *testing.T) {
+	sim, n := newNode(t)
+	ctx := t.Context()
+	number := simtest.Attach(t, sim, winsim.DiskSpec{Serial: "vol-1"})
+	simtest.Partition(t, sim, number, 2) // of 1 GiB each
+	request := csiproxy.StageVolumeRequest{Disk: serial("vol-1"), Partition: 1, StagingPath: stagingPath}
+	staged := stage(t, n, request)
+	request.Grow = true
+	behind := `partition 2 lies behind it`
+	for range 2 {
+		_, err := n.Storage.ExpandVolume(ctx, csiproxy.ExpandVolumeRequest{Path: stagingPath})
+		simtest.WantErrorOf(t, "ExpandVolume", err, csiproxy.ErrResourceExhausted, behind)
+		again, err := n.Storage.StageVolume(ctx, request)
+		simtest.WantErrorOf(t, "StageVolume", err, csiproxy.ErrResourceExhausted, behind)
+		if again.VolumeID != staged.VolumeID {
+			t.Errorf("staged %+v", again)
+		}
+	}
+	simtest.Must(t, n.Volume.ResizeVolume(ctx, staged.VolumeID, 0))
+	checked, err := n.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: stagingPath})
+	simtest.Must(t, err)
+	v, err := n.Storage.GetVolume(ctx, stagingPath)
+	simtest.Must(t, err)
+	for what, conditions := range map[string]csiproxy.Conditions{"GetVolume": v.Conditions, "CheckVolume": checked.Conditions} {
+		if len(conditions) != 1 || conditions[0].Reason != csiproxy.ReasonGrowthBlocked || conditions[0].Inaccessible ||
+			!strings.HasSuffix(conditions[0].Message, behind) {
+			t.Errorf("%s: %v", what, conditions)
+		}
+	}
+}
+
+// Windows wants to check the file system. It isn't grown before, since it may be damaged.
+func TestGrowthOfAnUncleanVolume(t *testing.T) {
+	sim, n, number := newStaged(t)
+	ctx := t.Context()
+	simtest.Must(t, sim.GrowDisk(number, 20<<30))
+	simtest.Must(t, sim.SetVolumeDirty(stagingPath, true))
+	extended := simtest.Counted(sim, win.FsctlExtendVolume.String())
+	request := csiproxy.ExpandVolumeRequest{Path: stagingPath}
+	for range 2 {
+		_, err := n.Storage.ExpandVolume(ctx, request)
+		simtest.WantErrorOf(t, "ExpandVolume", err, csiproxy.ErrUnavailable, "CheckVolume")
+	}
+	id := csiproxy.VolumeID(sim.VolumesOfDisk(number)[0])
+	simtest.WantErrorOf(t, "ResizeVolume", n.Volume.ResizeVolume(ctx, id, 20<<30), csiproxy.ErrUnavailable)
+	simtest.Must(t, n.Volume.ResizeVolume(ctx, id, 0)) // as a driver calls it after each mount
+	simtest.Want(t, "growths of the file system", extended()[0], 0)
+	simtest.Must(t, sim.SetVolumeDirty(stagingPath, false))
+	if grown, err := n.Storage.ExpandVolume(ctx, request); err != nil || grown.SizeBytes < 19<<30 {
+		t.Errorf("%+v, %v", grown, err)
+	}
 }
 
 // Windows is asked again at each attempt: a page file may be added while the call waits.

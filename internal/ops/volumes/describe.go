@@ -107,6 +107,15 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	case win.StyleMBR:
 		described.DiskID = fmt.Sprintf("%08x", layout.Signature)
 	}
+	geometry, err := h.Geometry(ctx)
+	if err != nil {
+		return false, err
+	}
+	if partition, ok := partitionAt(layout, extents[0]); ok {
+		if obstacle := roomFor(layout, partition, geometry).obstacle(); obstacle != nil {
+			add(described, csiproxy.ReasonGrowthBlocked, false, obstacle.Error())
+		}
+	}
 	readOnly = attributes&win.DiskReadOnly != 0
 	if v.options.OwnerOf != nil {
 		described.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
@@ -135,15 +144,23 @@ func (v *Volumes) describeFileSystem(ctx context.Context, described *csiproxy.Vo
 	if data, err := h.FileSystemData(ctx, described.FileSystem); err == nil {
 		described.AllocationUnitBytes = data.BytesPerCluster
 	} // a file system that is neither NTFS nor ReFS has no such data
-	dirty, err := h.IsDirty(ctx)
+	dirty, err := isDirty(ctx, h)
 	switch {
-	case winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported): // the file system has no such flag
 	case err != nil:
 		add(described, csiproxy.ReasonDirty, false,
 			"whether Windows wants to check its file system isn't known: "+err.Error())
 	case dirty:
 		add(described, csiproxy.ReasonDirty, false, "its file system is to be checked by Windows")
 	}
+}
+
+// isDirty reports whether Windows wants to check a file system.
+func isDirty(ctx context.Context, h device.Handle) (bool, error) {
+	dirty, err := h.IsDirty(ctx)
+	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotSupported) { // the file system has no such flag
+		return false, nil
+	}
+	return dirty, err
 }
 
 // Repair has Windows check a volume, or repair what a check has found, and reports whether

@@ -376,8 +376,10 @@ func TestResizeVolumeLeavesTheTable(t *testing.T) {
 	n.sim.Settle()
 	id = csiproxy.VolumeID(n.sim.VolumesOfDisk(mbr)[0])
 	n.do(n.volumes.FormatVolume(t.Context(), id))
-	// The simulator grows no partition of such a disk.
-	simtest.WantErrorOf(t, "on an MBR disk", n.volumes.ResizeVolume(t.Context(), id, 0), winerr.ErrorInvalidParameter)
+	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+	if got := size(n, id); got < 2*gibibyte-2*mebibyte {
+		t.Errorf("on an MBR disk it has %d bytes", got)
+	}
 	simtest.Want(t, "changes of the table", changes()[0], 0)
 }
 
@@ -437,8 +439,17 @@ func TestResizeVolumeStopsAtTheNextPartition(t *testing.T) {
 	before := size(n, ids[0])
 	n.do(n.volumes.ResizeVolume(t.Context(), ids[0], 0))
 	simtest.Want(t, "the first of two adjacent partitions", size(n, ids[0]), before)
-	simtest.WantErrorOf(t, "into the next partition", n.volumes.ResizeVolume(t.Context(), ids[0], 2*gibibyte),
-		csiproxy.ErrResourceExhausted)
+	// What is free lies behind the next partition, also when the disk has grown.
+	for range 2 {
+		all, err := n.disks.GetDiskStats(t.Context(), number)
+		n.do(err)
+		for _, bytes := range []int64{gibibyte + 30*mebibyte, 2 * gibibyte, all.SizeBytes} {
+			simtest.WantErrorOf(t, "into the next partition", n.volumes.ResizeVolume(t.Context(), ids[0], bytes),
+				csiproxy.ErrResourceExhausted, "partition 2 lies behind it")
+		}
+		n.do(n.sim.GrowDisk(number, 20*gibibyte))
+		n.do(n.volumes.ResizeVolume(t.Context(), ids[0], 0))
+	}
 	simtest.Want(t, "growths into the next partition", n.sim.Calls()["IOCTL_DISK_GROW_PARTITION"], 0)
 }
 

@@ -344,6 +344,7 @@ func EncodeCheckedVolume(v csiproxy.CheckedVolume) *storagev1alpha1.CheckVolumeR
 		ErrorsFound:          v.ErrorsFound,
 		Fixed:                v.Fixed,
 		DurationMilliseconds: milliseconds(v.Duration),
+		Conditions:           each(v.Conditions, encodeCondition),
 	}
 }
 
@@ -354,6 +355,7 @@ func DecodeCheckedVolume(m *storagev1alpha1.CheckVolumeResponse) (csiproxy.Check
 			ErrorsFound: m.ErrorsFound,
 			Fixed:       m.Fixed,
 			Duration:    d.duration("duration_milliseconds", m.DurationMilliseconds),
+			Conditions:  each(m.Conditions, decodeCondition),
 		}
 	})
 }
