@@ -4,6 +4,7 @@
 package nodeops_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,10 +218,19 @@ func beginTrouble(sys *winsim.System, trouble func(*winsim.System, winsim.Match)
 	return nil
 }
 
+// waitingNode is a node on which a driver's calls may wait for another driver's.
+type waitingNode struct {
+	volumeArrival time.Duration // 0 stands for that of winsim.RealisticDelays
+	settings      winsim.Settings
+}
+
 // timesOfOwnCalls returns how long each of a driver's calls takes while another driver is in trouble.
-func timesOfOwnCalls(t *testing.T, trouble func(w *tenants, other *tenant)) (times []time.Duration) {
+func timesOfOwnCalls(t *testing.T, node waitingNode, trouble func(w *tenants, other *tenant)) (times []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowTenants(t, winsim.RealisticDelays())
+		delays := winsim.RealisticDelays()
+		delays.VolumeArrival = cmp.Or(node.volumeArrival, delays.VolumeArrival)
+		w := newSlowTenants(t, delays)
+		w.must(w.sim.SetSettings(node.settings))
 		d, other := w.own[red], w.own[blue]
 		w.begin(d)
 		w.begin(other)
@@ -246,8 +256,22 @@ func timesOfOwnCalls(t *testing.T, trouble func(w *tenants, other *tenant)) (tim
 
 // Whatever is wrong with another driver's disk or volume, each of a driver's calls takes at most a fifth longer. What
 // explains why a disk is offline looks at all disks of the node for the disk's original.
-func TestNoWaitForAnothersDisk(t *testing.T) {
-	healthy := timesOfOwnCalls(t, nil)
+func TestNoWaitForAnothersDisk(t *testing.T) { testNoWait(t, waitingNode{}) }
+
+// Nor does a driver wait for another driver's volume while its own are late, or Windows knows no devices of partitions: in
+// both cases all volumes of the node are searched.
+func TestNoWaitForAnothersVolume(t *testing.T) {
+	for name, node := range map[string]waitingNode{
+		"volumes come late":          {volumeArrival: 2100 * time.Millisecond},
+		"partitions have no devices": {settings: winsim.Settings{NoPartitionDevices: true}},
+	} {
+		t.Run(name, func(t *testing.T) { testNoWait(t, node) })
+	}
+}
+
+// testNoWait is TestNoWaitForAnothersDisk on a node of one kind.
+func testNoWait(t *testing.T, node waitingNode) {
+	healthy := timesOfOwnCalls(t, node, nil)
 	objects := map[string]func(other *tenant) string{
 		"disk":       func(other *tenant) string { return fmt.Sprintf("PhysicalDrive%d ", other.number) },
 		"blank disk": func(other *tenant) string { return fmt.Sprintf("PhysicalDrive%d ", other.raw) },
@@ -260,7 +284,7 @@ func TestNoWaitForAnothersDisk(t *testing.T) {
 					continue
 				}
 				t.Run(strings.TrimSpace(object+" "+trouble+" "+call), func(t *testing.T) {
-					times := timesOfOwnCalls(t, func(w *tenants, other *tenant) { w.must(beginTrouble(w.sim, begin, call, of(other))) })
+					times := timesOfOwnCalls(t, node, func(w *tenants, other *tenant) { w.must(beginTrouble(w.sim, begin, call, of(other))) })
 					for i, c := range ownCalls() {
 						if times[i] > healthy[i]+healthy[i]/5+c.more {
 							t.Errorf("%s takes %v, and %v without the trouble", c.name, times[i], healthy[i])

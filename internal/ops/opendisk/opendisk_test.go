@@ -15,6 +15,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
@@ -195,6 +196,84 @@ func TestSearchForVolumes(t *testing.T) {
 		}
 	})
 }
+
+// A volume of another disk that hangs delays no search that finds all partitions, and any other search by a moment. Whether
+// it is the missing volume is unknown. A volume that fails isn't missing. The moments get longer, so a slow volume is found.
+func TestSearchBesideVolumeInTrouble(t *testing.T) {
+	const patience = 15 * time.Second
+	for _, test := range []struct {
+		name        string
+		own, others time.Duration // how long the open of the disk's volume, and of the other one, takes; 0: at once
+		fails       bool          // the open of the other one
+		knownToHang bool          // the other one
+		missing     bool          // a partition is awaited that the disk doesn't have
+		timeout     time.Duration
+		want        error
+		min, max    time.Duration
+	}{
+		{name: "all there, one hangs", others: time.Hour},
+		{name: "all there, one hangs, patient", others: time.Hour, timeout: patience, min: time.Second, max: time.Second + withNotices},
+		{name: "all there, slow, patient", own: 900 * time.Millisecond, timeout: patience, min: time.Second, max: patience},
+		{name: "one missing", missing: true},
+		{name: "one missing, one fails", missing: true, fails: true},
+		{name: "one missing, one hangs", others: time.Hour, missing: true, want: csiproxy.ErrUnavailable, min: 200 * time.Millisecond,
+			max: 200 * time.Millisecond},
+		{name: "one missing, one is known to hang", others: time.Hour, knownToHang: true, missing: true, want: csiproxy.ErrUnavailable},
+		{name: "one missing, one hangs, patient", others: time.Hour, missing: true, timeout: patience, want: csiproxy.ErrUnavailable,
+			min: patience, max: patience + patience/5},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{})
+			sys := operation.NewWindows(sim, nil, nil)
+			simtest.Must(t, sim.SetSettings(winsim.Settings{NoPartitionDevices: true}))
+			n, other := simtest.Attach(t, sim, winsim.DiskSpec{}), simtest.Attach(t, sim, winsim.DiskSpec{})
+			for _, disk := range []csiproxy.DiskNumber{n, other} {
+				simtest.Partition(t, sim, disk, 1)
+			}
+			sim.Settle()
+			d, err := opendisk.Open(t.Context(), sys, n, win.AccessNone)
+			simtest.Must(t, err)
+			defer d.Close()
+			layout, err := d.Layout(t.Context())
+			simtest.Must(t, err)
+			wanted := opendisk.DataPartitions(layout)
+			if test.missing {
+				wanted = append(wanted, 77)
+			}
+			open := func(disk csiproxy.DiskNumber) winsim.Match {
+				return winsim.Match{Call: win.CallOpen, Object: device.VolumePath(sim.VolumesOfDisk(disk)[0])}
+			}
+			for disk, takes := range map[csiproxy.DiskNumber]time.Duration{n: test.own, other: test.others} {
+				if takes > 0 {
+					simtest.Must(t, sim.DelayUncancellable(open(disk), takes))
+				}
+			}
+			if test.fails {
+				simtest.Must(t, sim.Fail(open(other), winerr.ErrorIODevice))
+			}
+			if test.knownToHang {
+				go func() {
+					if h, err := device.Open(context.Background(), sys, open(other).Object, win.AccessNone); err == nil {
+						h.Close()
+					}
+				}()
+				time.Sleep(2 * time.Second)
+			}
+			begun := time.Now()
+			found, err := d.AwaitVolumes(t.Context(), sys, wanted, test.timeout, nil)
+			took := time.Since(begun)
+			simtest.WantErrorOf(t, test.name, err, test.want)
+			if took < test.min || took > test.max || err == nil && !slices.Equal(slices.Collect(maps.Values(found)), sim.VolumesOfDisk(n)) {
+				t.Errorf("%s: found %v after %v", test.name, found, took)
+			}
+			sim.ResetRules()
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+// withNotices is how often volumes are awaited between notices.
+const withNotices = 250 * time.Millisecond
 
 // An open for writing is repeated for a while if the disk isn't ready or somebody else has it open.
 func TestOpenIsRepeated(t *testing.T) {

@@ -43,7 +43,8 @@ type Volumes map[uint32]string
 // AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time
 // after their partitions, so as long as one is missing, it waits, at most for timeout. If one
 // is missing then, the error is csiproxy.ErrUnavailable. If timeout is 0, AwaitVolumes doesn't
-// wait, and returns the volumes that are there.
+// wait, and returns the volumes that are there. If a missing one may be a volume that doesn't answer, the error is
+// csiproxy.ErrUnavailable, too.
 //
 // Before each check it calls keep, which may be nil. An error of keep ends the wait.
 //
@@ -53,6 +54,7 @@ func (d *Disk) AwaitVolumes(
 	ctx context.Context, sys Windows, partitions []uint32, timeout time.Duration, keep func() error,
 ) (Volumes, error) {
 	var found Volumes
+	begun, allAnswered := time.Now(), true
 	// A search doesn't find volumes that haven't arrived either. So while there is time, it isn't made at once.
 	var search time.Time
 	interval := firstSearch
@@ -71,7 +73,8 @@ func (d *Disk) AwaitVolumes(
 		}
 		if now := time.Now(); len(found) < len(partitions) && !now.Before(search) {
 			search, interval = now.Add(interval), 2*interval
-			if found, err = searchVolumes(ctx, sys, d.Number, partitions); err != nil {
+			silentTimeout := max(now.Sub(begun), firstSearch) / 5
+			if found, allAnswered, err = searchVolumes(ctx, sys, d.Number, partitions, silentTimeout); err != nil {
 				return false, err
 			}
 		}
@@ -82,7 +85,7 @@ func (d *Disk) AwaitVolumes(
 		return len(found) == len(partitions), d.Verify(ctx)
 	}
 	complete, err := check()
-	if err == nil && !complete {
+	if err == nil && !complete && timeout > 0 {
 		complete, err = await(ctx, sys, timeout, check)
 	}
 	if err == nil && !complete && keep != nil {
@@ -92,7 +95,7 @@ func (d *Disk) AwaitVolumes(
 		return nil, err
 	}
 	for _, p := range partitions {
-		if _, ok := found[p]; !ok && timeout > 0 {
+		if _, ok := found[p]; !ok && (timeout > 0 || !allAnswered) {
 			return nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "no volume has arrived for partition %d; try again later", p)
 		}
 	}
@@ -154,26 +157,34 @@ func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.Disk
 // searchVolumes finds the volumes of partitions among all volumes of the node. It is a
 // fallback in case Windows doesn't answer volumesOfPartitions, whose query isn't
 // documented. It is made rarely, since it opens all volumes.
-func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32) (Volumes, error) {
+//
+// A volume of another disk may hang. So all are asked at the same time, and those that are silent for timeout are left out.
+// allAnswered is false if one of them may be a volume that is missing from found.
+func searchVolumes(ctx context.Context, sys Windows, n csiproxy.DiskNumber, partitions []uint32, timeout time.Duration) (
+	found Volumes, allAnswered bool, _ error) {
 	names, err := sys.FindVolumes(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	found := make(Volumes)
-	for _, name := range names {
-		number, err := volumeNumber(ctx, sys, name)
-		if errors.As(err, new(winerr.Errno)) {
-			continue // a CD drive, a volume on several disks, a disk that has left
-		}
-		if err != nil {
-			return nil, err
-		}
-		if number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n &&
+	found = make(Volumes)
+	answers := 0
+	for name, outcome := range operation.Ask(ctx, names, timeout, func(ctx context.Context, name string) (win.DeviceNumber, error) {
+		return volumeNumber(ctx, sys, name)
+	}) {
+		number, err := outcome.Get()
+		if err == nil && number.DeviceType == win.FileDeviceDisk && number.DeviceNumber == n &&
 			slices.Contains(partitions, number.PartitionNumber) {
 			found[number.PartitionNumber] = name
 		}
+		if len(found) == len(partitions) {
+			return found, true, nil
+		}
+		// Windows refuses the query for a CD drive, a volume on several disks, and a disk that has left.
+		if err == nil || errors.As(err, new(winerr.Errno)) {
+			answers++
+		}
 	}
-	return found, nil
+	return found, answers == len(names), ctx.Err()
 }
 
 // firstSearch is the time to the first search, and from that to the second; the interval then doubles.

@@ -4,9 +4,12 @@
 package operation
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
+	"time"
 )
 
 // Each calls f for 0 to n-1, with at most atOnce calls at one time. When all have ended, it
@@ -30,6 +33,41 @@ func Each(n, atOnce int, f func(i int) error) error {
 		}
 	}
 	return join(errs)
+}
+
+// Ask asks all objects at the same time and yields their answers as they come, until all have answered, timeout is over, or ctx
+// ends. So an object that hangs delays the others' answers by no more than timeout. When the caller has seen enough, the calls
+// that are still under way end on their own, and the caller no longer waits for them.
+func Ask[K, T any](ctx context.Context, objects []K, timeout time.Duration,
+	ask func(ctx context.Context, object K) (T, error)) iter.Seq2[K, Outcome[T]] {
+	return func(yield func(K, Outcome[T]) bool) {
+		type answer struct {
+			object  K
+			outcome Outcome[T]
+		}
+		asking, cancel := context.WithCancel(ctx)
+		defer cancel()
+		asking, tracker := WithTracker(asking)
+		defer TrackerOf(ctx).WaitFor(tracker)()
+		answers := make(chan answer, len(objects))
+		for _, object := range objects {
+			go func() { answers <- answer{object, Catch(func() (T, error) { return ask(asking, object) })} }()
+		}
+		end := time.NewTimer(timeout)
+		defer end.Stop()
+		for range objects {
+			select {
+			case a := <-answers:
+				if !yield(a.object, a.outcome) {
+					return
+				}
+			case <-end.C:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 // mostJoined is how many different errors join names.

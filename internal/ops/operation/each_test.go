@@ -4,9 +4,11 @@
 package operation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +49,62 @@ func TestEach(t *testing.T) {
 			panic("died")
 		}
 		return nil
+	})
+}
+
+// Objects that hang are left out, a caller who has seen enough waits no longer, and none of the calls left behind begins
+// another one.
+func TestAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := []time.Duration{3 * time.Second, time.Second, time.Hour, 2 * time.Second}
+		var later atomic.Int32
+		ask := func(ctx context.Context, i int) (int, error) {
+			time.Sleep(took[i])
+			if ctx.Err() != nil {
+				later.Add(1)
+			}
+			return 10 * i, ctx.Err()
+		}
+		for _, test := range []struct {
+			enough  int
+			timeout time.Duration
+			cancel  time.Duration // 0 is never
+			want    string
+			took    time.Duration
+		}{
+			{4, 2 * time.Hour, 0, "[1 10 3 30 0 0 2 20]", time.Hour},
+			{4, 10 * time.Second, 0, "[1 10 3 30 0 0]", 10 * time.Second},
+			{2, 10 * time.Second, 0, "[1 10 3 30]", 2 * time.Second},
+			{4, 10 * time.Second, 1500 * time.Millisecond, "[1 10]", 1500 * time.Millisecond},
+		} {
+			ctx, tracker := WithTracker(t.Context())
+			if test.cancel > 0 {
+				var cancel func()
+				ctx, cancel = context.WithTimeout(ctx, test.cancel)
+				defer cancel()
+			}
+			begun, left := time.Now(), int32(4)
+			later.Store(0)
+			var got []int
+			for i, outcome := range Ask(ctx, []int{0, 1, 2, 3}, test.timeout, ask) {
+				value, err := outcome.Get()
+				if err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+				if got, left = append(got, i, value), left-1; len(got) == 2*test.enough {
+					break
+				}
+			}
+			if fmt.Sprint(got) != test.want || time.Since(begun) != test.took {
+				t.Errorf("%+v: %v after %v", test, got, time.Since(begun))
+			}
+			if len(tracker.waits) > 0 {
+				t.Errorf("%+v: it still waits", test)
+			}
+			if time.Sleep(2 * time.Hour); later.Load() != left {
+				t.Errorf("%+v: %d of %d calls are told that nobody waits", test, later.Load(), left)
+			}
+		}
 	})
 }
 

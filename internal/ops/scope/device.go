@@ -13,9 +13,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -111,17 +113,26 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 		return true
 	}
 	names, _ := s.System.FindVolumes(ctx)
-	return slices.ContainsFunc(names, func(name string) bool {
+	for _, outcome := range operation.Ask(ctx, names, silentTimeout, func(ctx context.Context, name string) (bool, error) {
 		paths, _ := s.System.VolumePathNames(ctx, name)
 		directories := slices.DeleteFunc(paths, func(path string) bool { return len(path) <= len(`C:\`) })
 		isElsewhere := func(path string) bool { return !s.isOwn(path) }
 		if len(directories) == 0 || slices.ContainsFunc(directories, isElsewhere) {
-			return false
+			return false, nil
 		}
 		extents, err := device.ExtentsOf(ctx, s.System, device.VolumePath(name))
-		return err == nil && len(extents) == 1 && extents[0].DiskNumber == n
-	})
+		return len(extents) == 1 && extents[0].DiskNumber == n, err
+	}) {
+		if isOnDisk, err := outcome.Get(); err == nil && isOnDisk {
+			return true
+		}
+	}
+	return false
 }
+
+// silentTimeout is how long a query of several volumes, sessions or targets waits for those that don't answer: they may be
+// another driver's.
+const silentTimeout = 200 * time.Millisecond
 
 // numberOf returns the number of a disk that is opened by it.
 func numberOf(path string) csiproxy.DiskNumber {

@@ -18,7 +18,7 @@ import (
 
 // System is a node's system as far as it is one driver's. What belongs to another driver, or to nobody, doesn't exist: it
 // is csiproxy.ErrNotFound in queries, csiproxy.ErrPermissionDenied in changes of shares, portals and services, and is in no
-// list.
+// list. The list of volumes is the exception: it has the names of all, since a volume that hangs doesn't say whose it is.
 //
 // Who owns a disk or a volume is asked on an open handle. A call that takes a volume's name, or a path in the volume, is
 // made while a handle of the volume is open, and counts only if the volume is still there afterwards: another volume with
@@ -69,16 +69,6 @@ func (s *System) HasVolume(ctx context.Context, id csiproxy.VolumeID) (isThere b
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// FindVolumes returns the driver's volumes.
-func (s *System) FindVolumes(ctx context.Context) ([]string, error) {
-	all, err := s.System.FindVolumes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(name string) bool { return s.checkVolume(ctx, name) != nil })
-	return all, ctx.Err()
 }
 
 func (s *System) VolumePathNames(ctx context.Context, name string) ([]string, error) {
