@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -111,7 +110,7 @@ func (i *Initiator) foundAt(ctx context.Context, target string) ([]win.ISCSIPort
 	}
 	var portals []win.ISCSIPortal
 	for _, m := range mechanisms {
-		if p, ok := parseMechanism(m); ok {
+		if p, ok := targetportal.ParseMechanism(m); ok {
 			portals = append(portals, p)
 		}
 	}
@@ -172,25 +171,3 @@ func (i *Initiator) known(ctx context.Context, want win.ISCSIPortal) (p win.ISCS
 
 // portalObject names the portal in errors.
 func portalObject(p csiproxy.ISCSIPortal) string { return "portal " + strconv.Quote(p.String()) }
-
-// parseMechanism returns the portal at which a target was found, from the text that
-// the initiator has for that: "SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0".
-// Of other ways to find targets, ok is false.
-//
-// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
-// (DiscoveryMechanisms), whose text isn't documented
-func parseMechanism(s string) (p win.ISCSIPortal, ok bool) {
-	const prefix = "SendTargets:"
-	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
-		return p, false
-	}
-	fields := strings.Fields(strings.TrimPrefix(s[len(prefix):], "*"))
-	if len(fields) < 2 {
-		return p, false
-	}
-	port, err := strconv.ParseUint(fields[1], 10, 16)
-	if err != nil || port == 0 {
-		return p, false
-	}
-	return win.ISCSIPortal{Address: targetportal.PlainAddress(fields[0]), Port: uint16(port)}, true
-}

@@ -95,3 +95,25 @@ func IsIP(address string) bool {
 	_, err := netip.ParseAddr(PlainAddress(address))
 	return err == nil
 }
+
+// ParseMechanism returns the portal at which a target was found, from the text that
+// the initiator has for that: "SendTargets:*10.61.169.28 0003260 Root\ISCSIPRT\0000_0".
+// Of other ways to find targets, ok is false.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/iscsidsc/nf-iscsidsc-getiscsitargetinformationw
+// (DiscoveryMechanisms), whose text isn't documented
+func ParseMechanism(s string) (p win.ISCSIPortal, ok bool) {
+	const prefix = "SendTargets:"
+	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return p, false
+	}
+	fields := strings.Fields(strings.TrimPrefix(s[len(prefix):], "*"))
+	if len(fields) < 2 {
+		return p, false
+	}
+	port, err := strconv.ParseUint(fields[1], 10, 16)
+	if err != nil || port == 0 {
+		return p, false
+	}
+	return win.ISCSIPortal{Address: PlainAddress(fields[0]), Port: uint16(port)}, true
+}
