@@ -179,6 +179,24 @@ func TestPortals(t *testing.T) {
 	}
 }
 
+// A target that Windows can't say anything of hides no other one.
+func TestDiscoverBesideTargetThatFails(t *testing.T) {
+	sys, i := newNode(t, winsim.Delays{}, target(name, 1), target(other, 1))
+	discovered(t, i)
+	must(t, sys.Fail(winsim.Match{Call: win.CallISCSITargetInformation, Object: string(other)}, winerr.ErrorIODevice))
+	found, err := i.DiscoverTargetPortal(t.Context(), portal)
+	must(t, err)
+	simtest.Want(t, "found", found, []csiproxy.IQN{name})
+	ctx, cancel := context.WithCancel(t.Context())
+	sys.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallISCSITargetInformation {
+			cancel()
+		}
+	})
+	_, err = i.DiscoverTargetPortal(ctx, portal)
+	want(t, err, context.Canceled)
+}
+
 // A portal isn't unknown because Windows doesn't tell which ones there are.
 func TestPortalsThatWindowsDoesNotTell(t *testing.T) {
 	sys, i := newNode(t, winsim.Delays{}, target(name, 1))

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -77,7 +78,7 @@ func (i *Initiator) DiscoverTargetPortal(ctx context.Context, p csiproxy.ISCSIPo
 	return i.targetsOf(ctx, want)
 }
 
-// targetsOf returns the targets that were found at a portal.
+// targetsOf returns the targets that were found at a portal. One that can't be asked is only logged: it may be another portal's.
 func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiproxy.IQN, error) {
 	targets, err := query(ctx, i, i.sys.ISCSITargets)
 	if err != nil {
@@ -86,11 +87,14 @@ func (i *Initiator) targetsOf(ctx context.Context, p win.ISCSIPortal) ([]csiprox
 	var found []csiproxy.IQN
 	for _, target := range targets {
 		portals, err := i.foundAt(ctx, target)
-		if errors.Is(err, winerr.ISDSCTargetNotFound) { // it has gone meanwhile
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, winerr.ISDSCTargetNotFound): // it has gone meanwhile
 			continue
-		}
-		if err != nil {
-			return nil, &csiproxy.Error{Object: "target " + target, Err: err}
+		case err != nil:
+			i.options.Logger.Warn("a target doesn't say where it was found", "target", quote.Text(target), "err", err)
+			continue
 		}
 		if slices.ContainsFunc(portals, func(portal win.ISCSIPortal) bool { return targetportal.Same(portal, p) }) {
 			found = append(found, csiproxy.IQN(target))

@@ -19,6 +19,7 @@
 package scope
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
@@ -204,8 +206,8 @@ func fitsText(pattern, text string) bool {
 	return pattern == "" || text == pattern
 }
 
-// targetOf returns the iSCSI target of a disk, and the portals of its session. target is "" if no session has
-// the disk.
+// targetOf returns the iSCSI target of a disk, and the portals of its sessions. target is "" if no session has the disk. Each
+// session is asked apart, since one of another driver's may hang or fail. That is an error only if no other session has the disk.
 func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, portals []win.ISCSIPortal, _ error) {
 	sessions, err := t.sys.ISCSISessions(ctx)
 	if err != nil {
@@ -215,22 +217,44 @@ func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, p
 	if err != nil {
 		return "", nil, err
 	}
-	for _, s := range sessions {
-		devices, err := t.sys.ISCSISessionDevices(ctx, s.ID)
-		if errors.Is(err, winerr.ISDSCInvalidSessionID) { // it has ended meanwhile
-			continue
+	left := slices.Clone(sessions) // those that haven't answered
+	for asked, outcome := range operation.Ask(ctx, sessions, silentTimeout, t.hasDisk(n.DeviceNumber)) {
+		hasDisk, askErr := outcome.Get()
+		err = cmp.Or(err, askErr)
+		left = slices.DeleteFunc(left, func(s win.ISCSISession) bool { return s.ID == asked.ID })
+		if hasDisk {
+			target, portals = asked.Target, append(portals, asked.Portals...)
 		}
-		if err != nil {
-			return "", nil, err
+		// A disk has one target, to which several sessions may lead.
+		if target != "" && !slices.ContainsFunc(left, func(s win.ISCSISession) bool { return strings.EqualFold(s.Target, target) }) {
+			break
 		}
-		isDisk := func(attached win.ISCSIDevice) bool { return attached.Device.DeviceNumber == n.DeviceNumber }
-		if slices.ContainsFunc(devices, isDisk) {
-			target, portals = s.Target, append(portals, s.Portals...)
-		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return "", nil, ctx.Err()
+	case target == "" && err != nil:
+		return "", nil, err
+	case target == "" && len(left) > 0:
+		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "an iSCSI session doesn't say which disks it has")
 	}
 	// The disk still has the number, so it had it when the sessions were asked for theirs.
 	_, err = h.Number(ctx)
 	return target, portals, err
+}
+
+// hasDisk returns the question whether a session has the disk with a number.
+func (t *Table) hasDisk(n csiproxy.DiskNumber) func(ctx context.Context, s win.ISCSISession) (bool, error) {
+	return func(ctx context.Context, s win.ISCSISession) (bool, error) {
+		devices, err := t.sys.ISCSISessionDevices(ctx, s.ID)
+		switch {
+		case errors.Is(err, winerr.ISDSCInvalidSessionID): // it has ended meanwhile
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		return slices.ContainsFunc(devices, func(attached win.ISCSIDevice) bool { return attached.Device.DeviceNumber == n }), nil
+	}
 }
 
 // hasServer reports whether an SMB server is the driver's.

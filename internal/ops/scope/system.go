@@ -11,7 +11,9 @@ import (
 	"sync"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/targetportal"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -202,6 +204,37 @@ func (s *System) RefreshISCSISendTargetPortal(ctx context.Context, p win.ISCSIPo
 func (s *System) ISCSISendTargetPortals(ctx context.Context) ([]win.ISCSIPortal, error) {
 	all, err := s.System.ISCSISendTargetPortals(ctx)
 	return slices.DeleteFunc(all, func(p win.ISCSIPortal) bool { return !s.driver.hasPortal(p) }), err
+}
+
+// ISCSITargets returns the targets that were found at the driver's portals. A target that doesn't answer may be another
+// driver's, so it is left out.
+func (s *System) ISCSITargets(ctx context.Context) (own []string, _ error) {
+	all, err := s.System.ISCSITargets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for target, outcome := range operation.Ask(ctx, all, silentTimeout, s.ISCSIDiscoveryMechanisms) {
+		if _, err := outcome.Get(); err == nil {
+			own = append(own, target)
+		}
+	}
+	return own, ctx.Err()
+}
+
+// ISCSIDiscoveryMechanisms returns how a target was found at the driver's portals.
+func (s *System) ISCSIDiscoveryMechanisms(ctx context.Context, target string) ([]string, error) {
+	all, err := s.System.ISCSIDiscoveryMechanisms(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	own := slices.DeleteFunc(all, func(mechanism string) bool {
+		portal, ok := targetportal.ParseMechanism(mechanism)
+		return !ok || !s.driver.hasPortal(portal)
+	})
+	if len(own) == 0 {
+		return nil, winerr.ISDSCTargetNotFound
+	}
+	return own, nil
 }
 
 func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win.ISCSISessionID, _ error) {

@@ -9,8 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -289,6 +293,31 @@ func TestSickDisk(t *testing.T) {
 	}
 }
 
+// A volume that hangs doesn't keep a driver from its sick disk.
+func TestSickDiskBesideVolumeThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		s := n.of(t, simtest.Controlled{System: n.System, Answer: func(_ string, code win.IoctlCode, _ []byte, do func() (int, error)) (int, error) {
+			if code == win.IoctlStorageQueryProperty {
+				return 0, winerr.ErrorIODevice
+			}
+			return do()
+		}})
+		for _, name := range n.volumes {
+			if name != n.volumes["own"] {
+				simtest.Must(t, n.DelayUncancellable(winsim.Match{Call: win.CallVolumePathNames, Object: name}, time.Hour))
+			}
+		}
+		begun := time.Now()
+		for own, want := range map[string]error{"own": nil, "other": winerr.ErrorIODevice} {
+			err := closed(s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks[own]), win.AccessNone))
+			simtest.WantErrorOf(t, own, err, want)
+		}
+		simtest.Want(t, "it took", time.Since(begun), 200*time.Millisecond) // for the other's
+		time.Sleep(2 * time.Hour)
+	})
+}
+
 // disk is one that answers questions for its number one after the other, and for what it is by descriptor or error.
 type disk struct {
 	win.Device
@@ -379,6 +408,171 @@ func TestOwnerOfDisk(t *testing.T) {
 		}
 		_, err = s.LoginISCSITarget(t.Context(), win.ISCSILogin{Portal: portal, Target: "IQN.example:1"})
 		simtest.WantErrorOf(t, name+": a login", err, winerr.ISDSCTargetNotFound)
+	}
+}
+
+// session is a session with a target, through portals with the port 3260, and what Windows answers about its disks.
+type session struct {
+	target  string
+	portals []string
+	disks   []csiproxy.DiskNumber
+	err     error
+	takes   time.Duration
+}
+
+// initiatorOf is a node with an iSCSI disk and sessions. It notes logins.
+type initiatorOf struct {
+	*winsim.System
+	disk       *disk
+	sessions   []session
+	mechanisms map[string]mechanisms // by target
+	logins     int
+}
+
+// mechanisms are what Windows answers about where a target was found.
+type mechanisms struct {
+	portals []string
+	err     error
+	takes   time.Duration
+}
+
+func (n *initiatorOf) OpenDevice(context.Context, string, win.Access) (win.Device, error) {
+	return n.disk, nil
+}
+
+func (n *initiatorOf) ISCSISessions(context.Context) (all []win.ISCSISession, _ error) {
+	for i, s := range n.sessions {
+		one := win.ISCSISession{ID: win.ISCSISessionID{AdapterUnique: uint64(i)}, Target: s.target}
+		for _, portal := range s.portals {
+			one.Portals = append(one.Portals, win.ISCSIPortal{Address: portal, Port: 3260})
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (n *initiatorOf) ISCSISessionDevices(_ context.Context, id win.ISCSISessionID) (devices []win.ISCSIDevice, _ error) {
+	s := n.sessions[id.AdapterUnique]
+	time.Sleep(s.takes)
+	for _, number := range s.disks {
+		devices = append(devices, win.ISCSIDevice{Device: win.DeviceNumber{DeviceNumber: number}})
+	}
+	return devices, s.err
+}
+
+func (n *initiatorOf) FindVolumes(context.Context) ([]string, error) { return nil, nil }
+
+func (n *initiatorOf) LoginISCSITarget(context.Context, win.ISCSILogin) (id win.ISCSISessionID, _ error) {
+	n.logins++
+	return id, nil
+}
+
+func (n *initiatorOf) ISCSITargets(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(n.mechanisms)), nil
+}
+
+func (n *initiatorOf) ISCSIDiscoveryMechanisms(_ context.Context, target string) (texts []string, _ error) {
+	m, ok := n.mechanisms[target]
+	if !ok {
+		return nil, winerr.ISDSCTargetNotFound
+	}
+	time.Sleep(m.takes)
+	for _, portal := range m.portals {
+		texts = append(texts, "SendTargets:*"+portal+` 0003260 Root\ISCSIPRT\0000_0`)
+	}
+	return append(texts, "iSNSServer:10.0.0.1 0003205"), m.err
+}
+
+// ofDriver returns the system of the driver "own", whose portals are 10.0.0.1 and 10.0.0.2. 10.0.0.3 is another driver's.
+func (n *initiatorOf) ofDriver(t *testing.T) *System {
+	drivers := []Driver{{Name: "own", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}},
+		{Name: "other", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.3"}}}}
+	table, err := New(n, drivers, slog.New(slog.DiscardHandler))
+	simtest.Must(t, err)
+	return NewSystem(n, table, drivers[0], func(string) bool { return false })
+}
+
+// A session of another driver's that hangs or fails doesn't keep a driver from its own disk. A disk to which sessions of two
+// drivers lead is neither's.
+func TestOwnerBesideOtherSessions(t *testing.T) {
+	const first, second, others = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+	five := []csiproxy.DiskNumber{4, 5}
+	own := session{target: "iqn.example:1", portals: []string{first}, disks: five}
+	for name, test := range map[string]struct {
+		sessions []session
+		want     error
+		took     time.Duration
+	}{
+		"alone":                       {[]session{own}, nil, 0},
+		"another fails":               {[]session{{"iqn.example:2", []string{others}, nil, winerr.ErrorIODevice, 0}, own}, nil, 0},
+		"another hangs":               {[]session{{"iqn.example:2", []string{others}, nil, nil, time.Hour}, own}, nil, 0},
+		"another has ended":           {[]session{{"iqn.example:2", []string{others}, nil, winerr.ISDSCInvalidSessionID, 0}, own}, nil, 0},
+		"two paths":                   {[]session{own, {"IQN.example:1", []string{second}, five, nil, time.Millisecond}}, nil, time.Millisecond},
+		"two paths, one hangs":        {[]session{own, {"IQN.example:1", []string{second}, five, nil, time.Hour}}, nil, 200 * time.Millisecond},
+		"a path of another driver":    {[]session{own, {"IQN.example:1", []string{others}, five, nil, time.Millisecond}}, csiproxy.ErrNotFound, time.Millisecond},
+		"its own fails":               {[]session{{"iqn.example:1", []string{first}, five, winerr.ErrorIODevice, 0}}, winerr.ErrorIODevice, 0},
+		"its own hangs":               {[]session{{"iqn.example:1", []string{first}, five, nil, time.Hour}}, csiproxy.ErrUnavailable, 200 * time.Millisecond},
+		"another's, and one fails":    {[]session{{"iqn.example:2", []string{others}, five, nil, 0}, {"iqn.example:1", []string{first}, nil, winerr.ErrorIODevice, 0}}, csiproxy.ErrNotFound, 0},
+		"no session's, and one fails": {[]session{{"iqn.example:2", []string{others}, nil, winerr.ErrorIODevice, 0}}, winerr.ErrorIODevice, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &initiatorOf{sessions: test.sessions, disk: &disk{numbers: []csiproxy.DiskNumber{5, 5},
+				descriptor: win.DeviceDescriptor{BusType: win.BusTypeISCSI}}}
+			s, begun := n.ofDriver(t), time.Now()
+			err := closed(s.OpenDevice(t.Context(), win.PhysicalDrive(5), win.AccessNone))
+			simtest.WantErrorOf(t, name, err, test.want)
+			simtest.Want(t, name+": it took", time.Since(begun), test.took)
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+// A driver sees the targets that were found at its portals, and how they were found there. One that fails or hangs is left out.
+func TestTargetsOfDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &initiatorOf{mechanisms: map[string]mechanisms{
+			"iqn.example:both": {portals: []string{"10.0.0.3", "10.0.0.1"}}, "iqn.example:fails": {portals: []string{"10.0.0.1"}, err: winerr.ErrorIODevice},
+			"iqn.example:hangs": {portals: []string{"10.0.0.1"}, takes: time.Hour}, "iqn.example:none": {},
+			"iqn.example:others": {portals: []string{"10.0.0.3"}}, "iqn.example:slow": {portals: []string{"10.0.0.2"}, takes: 100 * time.Millisecond},
+		}}
+		s, begun := n.ofDriver(t), time.Now()
+		own, err := s.ISCSITargets(t.Context())
+		simtest.Must(t, err)
+		simtest.Want(t, "its targets", slices.Sorted(slices.Values(own)), []string{"iqn.example:both", "iqn.example:slow"})
+		simtest.Want(t, "it took", time.Since(begun), 200*time.Millisecond)
+		found, err := s.ISCSIDiscoveryMechanisms(t.Context(), "iqn.example:both")
+		simtest.Must(t, err)
+		simtest.Want(t, "where its target was found", found, []string{`SendTargets:*10.0.0.1 0003260 Root\ISCSIPRT\0000_0`})
+		for _, target := range []string{"iqn.example:others", "iqn.example:none", "iqn.example:missing"} {
+			simtest.WantErrorOf(t, target, second(s.ISCSIDiscoveryMechanisms(t.Context(), target)), winerr.ISDSCTargetNotFound)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		simtest.WantErrorOf(t, "an ended call", second(s.ISCSITargets(ended)), context.Canceled)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A driver doesn't log in to a target that only another driver has connected: that login would count as a success. A
+// session without a portal is one that reconnects, and may be its own.
+func TestLoginBesideAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		session session
+		portal  string
+		want    error
+	}{
+		"none":                {session{}, "10.0.0.1", nil},
+		"another driver's":    {session{target: "IQN.example:1", portals: []string{"10.0.0.3"}}, "10.0.0.1", winerr.ISDSCTargetNotFound},
+		"its own":             {session{target: "iqn.example:1", portals: []string{"10.0.0.2"}}, "10.0.0.1", nil},
+		"of both":             {session{target: "iqn.example:1", portals: []string{"10.0.0.3", "10.0.0.2"}}, "10.0.0.1", nil},
+		"one that reconnects": {session{target: "iqn.example:1"}, "10.0.0.1", nil},
+		"with another target": {session{target: "iqn.example:2", portals: []string{"10.0.0.3"}}, "10.0.0.1", nil},
+		"at another's portal": {session{}, "10.0.0.3", csiproxy.ErrPermissionDenied},
+	} {
+		n := &initiatorOf{sessions: []session{test.session}}
+		_, err := n.ofDriver(t).LoginISCSITarget(t.Context(), win.ISCSILogin{Target: "iqn.example:1", Portal: win.ISCSIPortal{Address: test.portal, Port: 3260}})
+		simtest.WantErrorOf(t, name, err, test.want)
+		simtest.Want(t, name+": logins", n.logins == 1, test.want == nil)
 	}
 }
 
