@@ -58,7 +58,7 @@ type Initiator struct {
 // New returns the operations on the initiator of sys.
 func New(sys System, o Options) *Initiator {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	o.Targets = cmp.Or(o.Targets, new(TargetLocks))
+	o.Targets = cmp.Or(o.Targets, NewTargetLocks(nil))
 	return &Initiator{sys: sys, options: o, ofDrivers: make(map[string]bool)}
 }
 

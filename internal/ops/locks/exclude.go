@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -36,7 +37,53 @@ func byteOf(k kind, name string) int64 {
 	return int64(k)<<(63-kindBits) | int64(binary.BigEndian.Uint64(hash[:])>>(1+kindBits))
 }
 
-// exclude keeps other processes that lock with this package from an object until the file is closed. Such
+// lockedBytes are the bytes of the lock file that this process has locked. Calls of several drivers share a byte: they don't
+// exclude each other.
+type lockedBytes struct {
+	mu   sync.Mutex
+	held map[int64]*lockedByte
+}
+
+// lockedByte is locked while a file is open, as long as somebody in this process needs it.
+type lockedByte struct {
+	file  win.File
+	users int
+}
+
+// join adds a user of a byte if the byte is locked.
+func (b *lockedBytes) join(offset int64) (isLocked bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := b.held[offset]
+	if held != nil {
+		held.users++
+	}
+	return held != nil
+}
+
+// add adds a byte that is locked while file is open, with one user.
+func (b *lockedBytes) add(offset int64, file win.File) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[offset] = &lockedByte{file, 1}
+}
+
+// leave removes a user of a byte, and unlocks the byte after the last one.
+func (b *lockedBytes) leave(offset int64) {
+	b.mu.Lock()
+	held := b.held[offset]
+	held.users--
+	isLast := held.users == 0
+	if isLast {
+		delete(b.held, offset)
+	}
+	b.mu.Unlock()
+	if isLast {
+		held.file.Close()
+	}
+}
+
+// exclude keeps other processes that lock with this package from an object until include is called. Such
 // a process is a driver with the library, beside the daemon. The lock is needed because Windows has no
 // call that checks an object and changes it in one step.
 //
@@ -45,31 +92,43 @@ func byteOf(k kind, name string) int64 {
 // hold the byte.
 //
 // If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
-// If there is no room to make the file, it is nil for [ToRelease].
-func (l *Locker) exclude(ctx context.Context, k kind, offset int64, purpose Purpose) (win.File, error) {
+// If there is no room to make the file, nobody is excluded for [ToRelease].
+func (l *Locker) exclude(ctx context.Context, k kind, offset int64, purpose Purpose) (include func(), _ error) {
 	file, err := l.openLockFile(ctx)
 	if purpose == ToRelease && winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect) {
 		l.options.Logger.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
-		return nil, nil
+		return func() {}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	locked := false
+	bytes, isHeld := &l.options.Shared.bytes, false
 	defer func() { // also after a panic, which the daemon survives
-		if !locked {
+		if !isHeld {
 			file.Close()
 		}
 	}()
-	err = operation.Retry(ctx, excludeTimeout, excludeInterval, isLocked, func() error { return file.LockByte(ctx, offset) })
+	err = operation.Retry(ctx, excludeTimeout, excludeInterval, isLocked, func() error {
+		err := file.LockByte(ctx, offset)
+		switch {
+		case err == nil:
+			isHeld = true
+			bytes.add(offset, file)
+		case isLocked(err) && bytes.join(offset): // another driver's call has locked it
+			return nil
+		}
+		return err
+	})
 	if isLocked(err) && ctx.Err() == nil {
 		err = &csiproxy.Error{
 			Kind: csiproxy.ErrUnavailable, Err: err,
 			Detail: "another process of CSI Proxy is changing the " + kinds[k] + "; try again later",
 		}
 	}
-	locked = err == nil
-	return file, err
+	if err != nil {
+		return nil, err
+	}
+	return func() { bytes.leave(offset) }, nil
 }
 
 // isLocked reports whether err says that another process has the byte locked.

@@ -31,15 +31,25 @@ import (
 type Options struct {
 	// Logger gets what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
-	// Held are the locks that are held in this process, by the bytes that stand for objects. The lockers of a node and
-	// of its drivers share them. Default: those of the locker alone.
-	Held *operation.Locks[int64]
+	// Shared is what the lockers of a node and of its drivers have in common. Default: it is the locker's alone.
+	Shared *Shared
 	// Driver is the name of the driver whose locker it is. Default: it is the node's.
 	Driver string
-	// HasVolume reports whether a volume is there, and returns an error for another driver's volume. LockVolumeAlone asks
-	// it before the lock that excludes everybody, so that drivers never wait for each other. Default: all volumes may be
-	// locked.
+	// HasVolume reports whether a volume is there, and returns an error for another driver's volume. Default: all volumes
+	// may be locked.
 	HasVolume func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
+}
+
+// Shared is what the lockers of a node and of its drivers have in common: the locks that are held in this process, by the bytes
+// that stand for objects, and these bytes.
+type Shared struct {
+	held  *operation.DriverLocks[int64]
+	bytes lockedBytes
+}
+
+// NewShared returns what the lockers of a node share with those of its drivers.
+func NewShared(drivers []string) *Shared {
+	return &Shared{held: operation.NewDriverLocks[int64](drivers), bytes: lockedBytes{held: make(map[int64]*lockedByte)}}
 }
 
 // Locker locks objects of a node, or those of one driver. All groups of operations on the node or of the driver use the
@@ -55,7 +65,7 @@ type Locker struct {
 // at paths that paths allows, and shares of the servers that paths allows. The disks that Windows runs from, which only
 // users knows, can't be locked.
 func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, o Options) *Locker {
-	o.Logger, o.Held = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Held, new(operation.Locks[int64]))
+	o.Logger, o.Shared = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Shared, NewShared(nil))
 	return &Locker{sys, paths, users, o}
 }
 
@@ -94,17 +104,6 @@ func (d *LockedDisk) Release() {
 type LockedVolume struct {
 	ID csiproxy.VolumeID
 	*lock
-	missing *lock // of a driver, see LockVolumeAlone; nil for the node
-}
-
-// Release releases the locks.
-func (v *LockedVolume) Release() {
-	if v.lock != nil {
-		v.lock.Release()
-	}
-	if v.missing != nil {
-		v.missing.Release()
-	}
 }
 
 // LockedServer is an SMB server that is locked for a change of its mappings.
@@ -120,22 +119,20 @@ type LockedShare struct {
 type lock struct {
 	locker  *Locker
 	purpose Purpose
-	unlock  func()   // releases the lock in this process
-	file    win.File // holds the lock against other processes while it is open; nil if there is none
+	unlock  func() // releases the lock in this process
+	include func() // releases the lock against other processes
 }
 
 // Release releases the locks. It is to be called once.
 func (k *lock) Release() {
-	if k.file != nil {
-		k.file.Close()
-	}
+	k.include()
 	k.unlock()
 }
 
 // take takes both locks of an object, given by its kind and its name.
 func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose) (taken *lock, _ error) {
 	offset := byteOf(k, name)
-	unlock, err := l.options.Held.Lock(ctx, offset, kinds[k]+" "+quote.Text(name))
+	unlock, err := l.options.Shared.held.Lock(ctx, l.options.Driver, offset, kinds[k]+" "+quote.Text(name))
 	if err != nil {
 		return nil, err
 	}
@@ -144,14 +141,13 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 			unlock()
 		}
 	}()
-	var file win.File
-	// Other processes are excluded by the locks of the server's shares, and make no calls for a driver.
-	if k != serverLock && k != missingVolumeLock {
-		if file, err = l.exclude(ctx, k, offset, purpose); err != nil {
+	include := func() {}
+	if k != serverLock { // other processes are excluded by the locks of the server's shares
+		if include, err = l.exclude(ctx, k, offset, purpose); err != nil {
 			return nil, err
 		}
 	}
-	return &lock{l, purpose, unlock, file}, nil
+	return &lock{l, purpose, unlock, include}, nil
 }
 
 // LockDisk locks the disk that has the number n now. If there is none, the error is
@@ -234,51 +230,32 @@ func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*Loc
 	return d.locker.LockVolumeAlone(ctx, id, d.purpose)
 }
 
-// LockVolumeAlone locks a volume without its disk, which may have left.
-//
-// The owner of a missing volume is unknown: any driver may have a mount point of it. So a driver first takes a lock that
-// excludes its own other calls. Only if the volume is there and belongs to the driver, it also takes the lock that excludes
-// everybody. A missing volume can be released, but not changed.
-func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedVolume, error) {
+// LockVolumeAlone locks a volume without its disk, which may have left. The owner of a missing volume is unknown: any driver may
+// have a mount point of it. So a driver can release a missing volume, but not change it.
+func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (locked *LockedVolume, _ error) {
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
-	if l.options.HasVolume == nil {
-		r, err := l.take(ctx, volumeLock, guid, purpose)
-		if err != nil {
-			return nil, err
-		}
-		return &LockedVolume{ID: id, lock: r}, nil
-	}
-	return l.lockVolumeOfDriver(ctx, id, guid, purpose)
-}
-
-// lockVolumeOfDriver is LockVolumeAlone for a driver.
-func (l *Locker) lockVolumeOfDriver(ctx context.Context, id csiproxy.VolumeID, guid string, purpose Purpose) (
-	locked *LockedVolume, err error) {
-	missing, err := l.take(ctx, missingVolumeLock, guid+" of driver "+l.options.Driver, purpose)
+	r, err := l.take(ctx, volumeLock, guid, purpose)
 	if err != nil {
 		return nil, err
 	}
-	v := &LockedVolume{ID: id, missing: missing}
 	defer func() { // also after a panic, which the daemon survives
 		if locked == nil {
-			v.Release()
+			r.Release()
 		}
 	}()
-	isThere, err := l.options.HasVolume(ctx, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case !isThere && purpose == ToChange:
-		return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the volume isn't there")
-	case isThere:
-		if v.lock, err = l.take(ctx, volumeLock, guid, purpose); err != nil {
+	if l.options.HasVolume != nil {
+		isThere, err := l.options.HasVolume(ctx, id)
+		if err == nil && !isThere && purpose == ToChange {
+			err = csiproxy.Errorf(csiproxy.ErrNotFound, "the volume isn't there")
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	return v, nil
+	return &LockedVolume{id, r}, nil
 }
 
 // tryTimeout is how long TryLockVolume waits.

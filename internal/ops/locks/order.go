@@ -4,7 +4,8 @@
 package locks
 
 // What excludes what. Locks of different objects exclude nothing; locks of the same
-// object exclude each other, in one process and between processes.
+// object exclude each other, in one process and between processes. Locks of two drivers never do:
+// a disk's number or a volume's name may be another driver's a moment later.
 //
 //	operation                                         what is locked, in this order
 //	StageVolume                                       disk, volume
@@ -42,9 +43,6 @@ const (
 	volumeLock
 	serverLock
 	shareLock
-	// missingVolumeLock is that of a volume for one driver, and comes before volumeLock: see LockVolumeAlone. It doesn't
-	// exclude the node's own calls. Both can only remove mount points of a missing volume.
-	missingVolumeLock
 )
 
-var kinds = [...]string{diskLock: "disk", volumeLock: "volume", serverLock: "server", shareLock: "share's mapping", missingVolumeLock: "volume"}
+var kinds = [...]string{diskLock: "disk", volumeLock: "volume", serverLock: "server", shareLock: "share's mapping"}

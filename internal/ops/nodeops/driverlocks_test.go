@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -141,6 +142,50 @@ func TestAnothersTargetIsConnectedMeanwhile(t *testing.T) {
 	err := d.ISCSI.ConnectTarget(t.Context(), d.portal, atBoth, csiproxy.ISCSIAuthentication{})
 	simtest.WantErrorOf(t, "the driver's login", err, csiproxy.ErrUnavailable)
 	simtest.Want(t, "the driver has logged in", happened(), true)
+}
+
+// While a driver's call hangs in its own directory, its disk leaves, and another driver's disk gets the number, or its volume
+// the name. The other driver doesn't wait.
+func TestLocksThatChangeHands(t *testing.T) {
+	for _, what := range []string{"number", "name"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				for _, d := range w.own {
+					w.begin(d)
+				}
+				d, other := w.own[red], w.own[blue]
+				held := simtest.Kubelet + `\plugins\` + other.name + `\held`
+				w.must(w.sim.MkdirAll(held))
+				number, volume, staging := other.number, other.volume, d.staging+"-new"
+				if what == "name" {
+					w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+					w.must(second(d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})))
+					clone, err := w.sim.CloneDisk(d.number, winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Serial: "clone"})
+					w.must(err)
+					w.sim.Settle()
+					number, volume, staging = clone, d.volume, d.staging
+				}
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallOpenAt, Object: `held`}, 24*time.Hour))
+				mounted := make(chan error)
+				go func() { mounted <- other.Volume.MountVolume(context.Background(), volume, held+`\x`) }()
+				time.Sleep(30 * time.Second)
+				w.must(w.sim.DetachDisk(number))
+				if what == "number" {
+					d.serial = "red-new"
+					w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: d.serial, Number: &number})
+					w.sim.Settle()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				w.must(second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: staging})))
+				w.sim.ResetRules()
+				if err := <-mounted; err == nil {
+					t.Error("what has left is mounted")
+				}
+			})
+		})
+	}
 }
 
 // A driver that plants a mount point of another driver's missing volume, and is stuck while it removes that, doesn't keep

@@ -131,7 +131,7 @@ type shared struct {
 	owners  *scope.Table
 	runner  *operation.Runner
 
-	held     *operation.Locks[int64]
+	locks    *locks.Shared
 	users    *users.Shared
 	disks    *disks.Shared
 	mappings *shares.Shared
@@ -166,7 +166,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}
 	return &shared{
 		sys: sys, options: o, calls: calls, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
-		held:  new(operation.Locks[int64]),
+		locks: locks.NewShared(names),
 		users: users.NewShared(calls, paths, table, o.Logger),
 		disks: disks.NewShared(calls, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
@@ -221,7 +221,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	o, runner := s.options, s.runner
 	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: users.New(s.users, p.driver)}
-	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Held: s.held, Driver: p.driver, HasVolume: p.hasVolume})
+	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Shared: s.locks, Driver: p.driver, HasVolume: p.hasVolume})
 	g.Disks = disks.New(p.sys, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,

@@ -38,11 +38,28 @@ func (l *Locks[K]) Lock(ctx context.Context, key K, object string) (unlock func(
 			return nil, l.giveUp(ctx, key, k, object)
 		}
 	}
+	return l.hold(ctx, key, k), nil
+}
+
+// tryLock is Lock for a caller that doesn't wait.
+func (l *Locks[K]) tryLock(ctx context.Context, key K) (unlock func(), isFree bool) {
+	k := l.enter(key)
+	select {
+	case <-k.free:
+		return l.hold(ctx, key, k), true
+	default:
+		l.leave(key, k)
+		return nil, false
+	}
+}
+
+// hold notes who holds a lock, and returns the function that releases it.
+func (l *Locks[K]) hold(ctx context.Context, key K, k *lock) (unlock func()) {
 	l.setHolder(k, TrackerOf(ctx))
 	return func() {
 		k.free <- struct{}{}
 		l.leave(key, k)
-	}, nil
+	}
 }
 
 // giveUp ends the wait of a caller whose context has ended, and returns its error.

@@ -1,0 +1,159 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// lockers returns the lockers of a process with two drivers, by the driver; "" is the node's.
+func (n node) lockers() map[string]*locks.Locker {
+	drivers := []string{"red", "blue"}
+	shared := locks.NewShared(drivers)
+	lockers := make(map[string]*locks.Locker)
+	for _, driver := range append(drivers, "") {
+		lockers[driver] = locks.New(n.sim, pathpolicy.Default(), users.Default(n.sim), locks.Options{Shared: shared, Driver: driver})
+	}
+	return lockers
+}
+
+// A disk's number or a volume's name may change hands. So drivers don't exclude each other. The node and other processes
+// exclude all of them, and are excluded by each.
+func TestDriversExcludeNode(t *testing.T) {
+	for _, r := range ways {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			lockers := n.lockers()
+			lockers["another process"] = n.process()
+			take := func(who string) (taken, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return r.take(ctx, lockers[who], n, locks.ToChange)
+			}
+			for _, holders := range [][]string{{"red"}, {"red", "blue"}, {"blue", "red"}} {
+				var held []taken
+				for _, who := range holders {
+					lock, err := take(who)
+					simtest.Must(t, err)
+					held = append(held, lock)
+				}
+				for len(held) > 0 {
+					for _, who := range []string{"", holders[len(holders)-1], "another process"} {
+						lock, err := take(who)
+						if r.name == "server" && who == "another process" { // the locks of its shares exclude that
+							simtest.Must(t, err)
+							lock.Release()
+							continue
+						}
+						if !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("%s: %v have it, and %q gets %v", r.name, holders, who, err)
+						}
+					}
+					held[0].Release()
+					held = held[1:]
+				}
+				for who := range lockers {
+					lock, err := take(who)
+					simtest.Must(t, err)
+					lock.Release()
+				}
+				simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
+			}
+		})
+	}
+}
+
+// A driver whose lock comes right after another driver's doesn't take that for another process.
+func TestDriversLockAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		lockers := n.lockers()
+		var first *locks.LockedVolume
+		n.sim.OnCall(func(c winsim.Call) {
+			if c.Name == win.CallLockFile {
+				n.sim.OnCall(nil)
+				var err error
+				first, err = lockers["blue"].LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+				simtest.Must(t, err)
+			}
+		})
+		begun := time.Now()
+		second, err := lockers["red"].LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+		simtest.Must(t, err)
+		simtest.Want(t, "it took", time.Since(begun), 0)
+		first.Release()
+		simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
+		second.Release()
+		simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
+	})
+}
+
+// A driver locks its own volumes. One that is missing may be another driver's: it can be released, but not changed.
+func TestVolumeOfDriver(t *testing.T) {
+	n := newNode(t)
+	for _, test := range []struct {
+		name    string
+		isThere bool
+		err     error
+		purpose locks.Purpose
+		want    error
+	}{
+		{"its own", true, nil, locks.ToChange, nil},
+		{"its own", true, nil, locks.ToRelease, nil},
+		{"missing", false, nil, locks.ToChange, csiproxy.ErrNotFound},
+		{"missing", false, nil, locks.ToRelease, nil},
+		{"another's", true, csiproxy.ErrNotFound, locks.ToChange, csiproxy.ErrNotFound},
+		{"another's", true, csiproxy.ErrNotFound, locks.ToRelease, csiproxy.ErrNotFound},
+		{"unknown", false, winerr.ErrorIODevice, locks.ToRelease, winerr.ErrorIODevice},
+	} {
+		l := locks.New(n.sim, pathpolicy.Default(), users.Default(n.sim), locks.Options{Driver: "red",
+			HasVolume: func(_ context.Context, id csiproxy.VolumeID) (bool, error) {
+				simtest.Want(t, "the volume", id, n.id)
+				return test.isThere, test.err
+			}})
+		for range 2 { // the first lock is released
+			locked, err := l.LockVolumeAlone(t.Context(), n.id, test.purpose)
+			simtest.WantErrorOf(t, test.name, err, test.want)
+			if err == nil {
+				locked.Release()
+			}
+			simtest.Want(t, test.name+": bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
+		}
+	}
+}
+
+// A driver can't lock a server or share that isn't its own.
+func TestShareOfDriver(t *testing.T) {
+	n := newNode(t)
+	for _, own := range []bool{true, false} {
+		paths := pathpolicy.Default().Within(pathpolicy.Territory{Driver: "red", Share: func(path string) bool {
+			simtest.Want(t, "the share", path, share.Root())
+			return own
+		}})
+		l := locks.New(n.sim, paths, users.Default(n.sim), locks.Options{Driver: "red"})
+		for _, r := range ways {
+			if r.name != "server" && r.name != "share" {
+				continue
+			}
+			lock, err := r.take(t.Context(), l, n, locks.ToChange)
+			simtest.Want(t, "the "+r.name+" is refused", errors.Is(err, csiproxy.ErrPermissionDenied), !own)
+			if err == nil {
+				lock.Release()
+			}
+		}
+	}
+}
