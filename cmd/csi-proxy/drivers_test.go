@@ -166,6 +166,9 @@ func TestDriversFileFaults(t *testing.T) {
 		named(`, "directories": ["C:\\var\\lib\\kubelet\\plugins"]`):                `1:56: driver "a.example.com": directory "C:\\var\\lib\\kubelet\\plugins": plugins holds the directories of all drivers`,
 		two(`"smbServers": [".example.com"]`, `"smbServers": ["x.Example.com"]`):    `1:55: driver "a.example.com": .example.com includes the server x.Example.com of driver "b.example.com" (line 2)`,
 		two(`"iscsiPortals": ["192.0.2.1"]`, `"iscsiPortals": ["192.0.2.1:3260"]`):  `2:44: driver "b.example.com": duplicate portal 192.0.2.1:3260: driver "a.example.com" has it (line 1)`,
+		two(`"smbServers": ["192.0.2.1"]`, `"smbServers": ["192.0.2.01"]`):          `2:42: driver "b.example.com": 192.0.2.01 can't be a server: it ends with a number`,
+		two(`"iscsiPortals": ["fd00::1"]`, `"iscsiPortals": ["[fd00::1%5]:3260"]`):  `2:44: driver "b.example.com": duplicate portal [fd00::1%5]:3260: driver "a.example.com" has it (line 1)`,
+		named(`, "groups": ["system"], "services": ["Kubelet"]`):                    `driver "a.example.com": the service Kubelet can't belong to a driver: all drivers depend on it`,
 		two(`"disks": [{"bus": "NVMe"}]`, `"disks": [{"bus": "NVMe", "product": "Amazon*"}]`): `1:50: driver "a.example.com": all disks that match the pattern {"bus": "NVMe", "product": "Amazon*"} of driver ` +
 			`"b.example.com" match this one too, and would belong to neither driver; make this pattern narrower (line 2)`,
 		two(`"directories": ["C:\\var\\lib\\kubelet\\x"]`, `"directories": ["C:\\var\\lib\\kubelet\\X\\y"]`): `2:43: driver "b.example.com": directory "C:\\var\\lib\\kubelet\\X\\y": driver "a.example.com" has the directory C:\var\lib\kubelet\x`,

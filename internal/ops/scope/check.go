@@ -5,7 +5,9 @@ package scope
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -67,7 +69,7 @@ func Check(drivers []Driver) []Problem {
 			c.checkPortal(Place{i, FieldPortals, k}, portal)
 		}
 		for k, service := range driver.Services {
-			c.check(Place{i, FieldServices, k}, winname.CheckService(service))
+			c.check(Place{i, FieldServices, k}, checkService(service))
 		}
 	}
 	c.checkNames()
@@ -120,8 +122,9 @@ func (c *checker) checkNames() {
 		}
 		for k, portal := range driver.Portals {
 			if parsed, err := targetportal.Parse(portal); err == nil {
-				text := csiproxy.ISCSIPortal(parsed).String()
-				once(Place{i, FieldPortals, k}, text, "portal "+text)
+				what := "portal " + csiproxy.ISCSIPortal(parsed).String()
+				parsed.Address, _, _ = strings.Cut(parsed.Address, "%") // the address is the same in all zones
+				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(parsed).String(), what)
 			}
 		}
 		for k, service := range driver.Services {
@@ -338,5 +341,40 @@ func validateServer(server string) error {
 		return &csiproxy.Error{Detail: quote.Text(server) + " can't be a server: name one, as files.example.com, or the end of " +
 			"several names, as .example.com", Err: err}
 	}
+	return checkServerAddress(server)
+}
+
+// checkServerAddress returns csiproxy.ErrInvalidArgument for a server that Windows may read as an IP address, unless it is the
+// shortest form of that: two drivers could have one server by two names.
+func checkServerAddress(server string) error {
+	lastLabel := server[strings.LastIndexByte(server, '.')+1:]
+	_, numberErr := strconv.ParseUint(lastLabel, 0, 64)
+	isNumber := numberErr == nil || !strings.ContainsFunc(lastLabel, func(r rune) bool { return r < '0' || r > '9' })
+	if _, err := netip.ParseAddr(server); isNumber && err != nil {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s can't be a server: it ends with a number, so Windows may read it as an "+
+			"IP address; write that as 192.0.2.1", quote.Text(server))
+	}
+	const literals = ".ipv6-literal.net"
+	literal, isLiteral := strings.CutSuffix(winname.Lower(server), literals)
+	if !isLiteral {
+		return nil
+	}
+	ip, err := netip.ParseAddr(strings.ReplaceAll(literal, "-", ":"))
+	if shortest := strings.ReplaceAll(ip.String(), ":", "-"); err != nil || ip.Unmap().Is4() || shortest != literal {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%s can't be a server: write an IPv6 address in its shortest form and "+
+			"without a zone, as 2001-db8--1%s", quote.Text(server), literals)
+	}
 	return nil
+}
+
+// nodeServices are the Windows services, in lower case, on which all drivers depend.
+var nodeServices = []string{"kubelet", "csi-proxy"}
+
+// checkService returns csiproxy.ErrInvalidArgument, with the reason, for what can't be a driver's service.
+func checkService(service string) error {
+	if slices.Contains(nodeServices, winname.Lower(service)) {
+		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the service %s can't belong to a driver: all drivers depend on it",
+			quote.Text(service))
+	}
+	return winname.CheckService(service)
 }

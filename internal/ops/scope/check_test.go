@@ -53,6 +53,12 @@ func TestCheck(t *testing.T) {
 		{"a portal twice", []Driver{red(Driver{Portals: []csiproxy.ISCSIPortal{at("10.0.0.1")}}),
 			{Name: "blue", Portals: []csiproxy.ISCSIPortal{{Address: "::ffff:10.0.0.1", Port: 3260}}}},
 			[]string{`1 iscsiPortals 0 duplicate portal 10.0.0.1:3260: driver "red" has it (0 iscsiPortals 0)`}},
+		{"a portal in a zone", []Driver{red(Driver{Portals: []csiproxy.ISCSIPortal{at("fd00::1")}}),
+			{Name: "blue", Portals: []csiproxy.ISCSIPortal{at("FD00:0::1%5"), at("fd00::2%5")}}},
+			[]string{`1 iscsiPortals 0 duplicate portal [fd00::1%5]:3260: driver "red" has it (0 iscsiPortals 0)`}},
+		{"services of the node", []Driver{red(Driver{Services: []string{"kubelet", "CSI-Proxy", "kubelet2"}})}, []string{
+			`0 services 0 the service kubelet can't belong to a driver: all drivers depend on it`,
+			`0 services 1 the service CSI-Proxy can't belong to a driver`}},
 		{"a service twice", []Driver{red(Driver{Services: []string{"one"}}), {Name: "blue", Services: []string{"ONE"}}},
 			[]string{`1 services 0 duplicate service ONE: driver "red" has it (0 services 0)`}},
 		{"an end of names", []Driver{servers("red", ".example.com"), servers("blue", "x.Example.com", ".a.example.com", "xexample.com")},
@@ -121,6 +127,25 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 	if got := len(Check(drivers)); got != maxProblems {
 		t.Errorf("%d problems, want %d", got, maxProblems)
+	}
+}
+
+// A server has one name: an IP address in its shortest form, or a name that nobody reads as an IP address.
+func TestServersHaveOneName(t *testing.T) {
+	for server, want := range map[string]string{
+		"192.0.2.1": "", "files.example.com": "", "1.example.com": "", ".1.example.com": "", "host1": "", "0xhost": "", "files.0xg": "",
+		"2001-db8--1.ipv6-literal.net": "", "FE80--1.IPv6-literal.net": "", "x.ipv6-literal.net.example.com": "",
+		"192.0.2.01": "ends with a number", "3221225985": "ends with a number", "0xC0000201": "ends with a number", "192.0.2": "ends with a number",
+		"192.0.0x2.0X1": "ends with a number", "030000001001": "ends with a number", "192.0.2.256": "ends with a number", ".2.1": "ends with a number",
+		"192.0.2.09": "ends with a number", "host.99999999999999999999999": "ends with a number",
+		"2001-db8-0-0-0-0-0-1.ipv6-literal.net": "shortest form", "2001-0db8--1.ipv6-literal.net": "shortest form", "fe80--1s5.ipv6-literal.net": "shortest form",
+		"--ffff-192.0.2.1.ipv6-literal.net": "shortest form", "--ffff-c000-201.ipv6-literal.net": "shortest form", ".ipv6-literal.net": "shortest form",
+		"1.ipv6-literal.net": "shortest form", "192.0.2.1.ipv6-literal.net": "shortest form",
+	} {
+		err := validateServer(server)
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", server, err, want)
+		}
 	}
 }
 
