@@ -5,6 +5,7 @@ package scope
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"strings"
@@ -245,11 +246,12 @@ func (s *System) LoginISCSITarget(ctx context.Context, l win.ISCSILogin) (id win
 	if err != nil {
 		return id, err
 	}
-	// If another driver has connected the target, that would count as a success.
+	// If another driver has connected the target, a login would count as a success. So Windows is asked for a target that nobody
+	// has: the answer is that of a missing target, and takes as long.
 	if slices.ContainsFunc(all, func(one win.ISCSISession) bool {
 		return strings.EqualFold(one.Target, l.Target) && len(one.Portals) > 0 && !slices.ContainsFunc(one.Portals, s.driver.hasPortal)
 	}) {
-		return id, winerr.ISDSCTargetNotFound
+		l.Target = "iqn.2026-01.dev.csi-proxy:" + strings.ToLower(rand.Text())
 	}
 	id, err = s.System.LoginISCSITarget(ctx, l)
 	if errors.Is(err, winerr.ISDSCNotFound) { // another driver's portal has made the target known, and this one hasn't it

@@ -426,7 +426,7 @@ type initiatorOf struct {
 	disk       *disk
 	sessions   []session
 	mechanisms map[string]mechanisms // by target
-	logins     int
+	logins     []string              // the targets
 }
 
 // mechanisms are what Windows answers about where a target was found.
@@ -462,8 +462,10 @@ func (n *initiatorOf) ISCSISessionDevices(_ context.Context, id win.ISCSISession
 
 func (n *initiatorOf) FindVolumes(context.Context) ([]string, error) { return nil, nil }
 
-func (n *initiatorOf) LoginISCSITarget(context.Context, win.ISCSILogin) (id win.ISCSISessionID, _ error) {
-	n.logins++
+func (n *initiatorOf) LoginISCSITarget(_ context.Context, l win.ISCSILogin) (id win.ISCSISessionID, _ error) {
+	if n.logins = append(n.logins, l.Target); l.Target != "iqn.example:1" {
+		return id, winerr.ISDSCTargetNotFound
+	}
 	return id, nil
 }
 
@@ -553,8 +555,8 @@ func TestTargetsOfDriver(t *testing.T) {
 	})
 }
 
-// A driver doesn't log in to a target that only another driver has connected: that login would count as a success. A
-// session without a portal is one that reconnects, and may be its own.
+// A driver doesn't log in to a target that only another driver has connected: that login would count as a success. In its place
+// Windows is asked for a missing target, so that both take as long. A session without a portal is one that reconnects, and may be its own.
 func TestLoginBesideAnother(t *testing.T) {
 	for name, test := range map[string]struct {
 		session session
@@ -572,7 +574,8 @@ func TestLoginBesideAnother(t *testing.T) {
 		n := &initiatorOf{sessions: []session{test.session}}
 		_, err := n.ofDriver(t).LoginISCSITarget(t.Context(), win.ISCSILogin{Target: "iqn.example:1", Portal: win.ISCSIPortal{Address: test.portal, Port: 3260}})
 		simtest.WantErrorOf(t, name, err, test.want)
-		simtest.Want(t, name+": logins", n.logins == 1, test.want == nil)
+		simtest.Want(t, name+": logins to the target", slices.Contains(n.logins, "iqn.example:1"), test.want == nil)
+		simtest.Want(t, name+": logins", len(n.logins) == 1, test.want != csiproxy.ErrPermissionDenied)
 	}
 }
 
