@@ -188,6 +188,36 @@ func TestLocksThatChangeHands(t *testing.T) {
 	}
 }
 
+// A check of one driver's volume that hangs doesn't keep another driver from checking a volume that has the name afterwards.
+func TestCheckOfNameThatChangesHands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		for _, d := range w.own {
+			w.begin(d)
+		}
+		d, other := w.own[red], w.own[blue]
+		w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+		w.must(second(d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})))
+		clone, err := w.sim.CloneDisk(d.number, winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Serial: "clone"})
+		w.must(err)
+		w.sim.Settle()
+		mounted := simtest.Kubelet + `\plugins\` + other.name + `\clone`
+		w.must(other.Volume.MountVolume(t.Context(), d.volume, mounted))
+		w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallRepairVolume, Count: 1}, 24*time.Hour))
+		checked := make(chan error)
+		go func() {
+			checked <- second(other.Storage.CheckVolume(context.Background(), csiproxy.CheckVolumeRequest{Path: mounted}))
+		}()
+		time.Sleep(30 * time.Second)
+		w.must(w.sim.DetachDisk(clone))
+		w.must(w.sim.DeleteVolumeMountPoint(t.Context(), mounted+`\`))
+		w.must(second(d.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging})))
+		w.must(second(d.Storage.CheckVolume(t.Context(), csiproxy.CheckVolumeRequest{Path: d.staging})))
+		w.sim.ResetRules()
+		<-checked
+	})
+}
+
 // A driver that plants a mount point of another driver's missing volume, and is stuck while it removes that, doesn't keep
 // the other driver from ending its use. It makes no new use of the volume.
 func TestAnothersMissingVolumeIsntLocked(t *testing.T) {

@@ -169,8 +169,9 @@ func (s *Staging) CheckVolume(ctx context.Context, r csiproxy.CheckVolumeRequest
 func (s *Staging) beginCheck(id csiproxy.VolumeID, now time.Time) (since time.Time, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if since, busy = s.checking[id]; !busy {
-		s.checking[id] = now
+	volume := volumeCheck{s.options.Driver, id}
+	if since, busy = s.checking[volume]; !busy {
+		s.checking[volume] = now
 	}
 	return since, busy
 }
@@ -178,7 +179,7 @@ func (s *Staging) beginCheck(id csiproxy.VolumeID, now time.Time) (since time.Ti
 func (s *Staging) endCheck(id csiproxy.VolumeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.checking, id)
+	delete(s.checking, volumeCheck{s.options.Driver, id})
 }
 
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have

@@ -61,18 +61,24 @@ type Options struct {
 type Shared struct {
 	logOuts *initiator.TargetLocks // serialises logging out of a target
 
-	mu         sync.Mutex                      // guards the fields below
-	connecting map[connection]int              // how many disks are being staged by it
-	checking   map[csiproxy.VolumeID]time.Time // since when volumes are being checked
+	mu         sync.Mutex                // guards the fields below
+	connecting map[connection]int        // how many disks are being staged by it
+	checking   map[volumeCheck]time.Time // since when volumes are being checked
 }
 
 // connection is to a target, by its name in lower case, for a driver, or for the node's own tasks.
 type connection struct{ driver, target string }
 
+// volumeCheck is a check of a volume for a driver, or for the node. A volume of another driver may get its name.
+type volumeCheck struct {
+	driver string
+	id     csiproxy.VolumeID
+}
+
 // NewShared returns what the tasks of a node share with those of its drivers.
 func NewShared(drivers []string) *Shared {
 	return &Shared{logOuts: initiator.NewTargetLocks(drivers),
-		connecting: make(map[connection]int), checking: make(map[csiproxy.VolumeID]time.Time)}
+		connecting: make(map[connection]int), checking: make(map[volumeCheck]time.Time)}
 }
 
 // Staging is the tasks on one node, or those of one driver. All methods may be called concurrently.
