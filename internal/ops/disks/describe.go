@@ -14,7 +14,6 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -100,7 +99,7 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 					return s, err
 				}
 			}
-			err = d.shared.contents(ctx, &s, h)
+			err = d.contents(ctx, &s, h)
 			return s, err
 		})
 	if err != nil {
@@ -215,7 +214,7 @@ func kindOf(busType win.BusType, id win.Identifier) csiproxy.IdentifierKind {
 
 // contents fills in the size, the state and the partitions of a disk. If a sick disk refuses a
 // query, contents notes that as the disk's Error.
-func (shared *Shared) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
+func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk) error {
 	geometry, err := h.Geometry(ctx)
 	if err := noted(&s.Error, err); err != nil {
 		return err
@@ -248,7 +247,7 @@ func (shared *Shared) contents(ctx context.Context, s *csiproxy.Disk, h *opendis
 		described := csiproxy.Partition{Number: p.Number, OffsetBytes: p.StartingOffset, SizeBytes: p.Length,
 			Data: opendisk.IsDataPartition(p)}
 		if described.Data && s.Online {
-			if err := shared.describeVolume(ctx, s.Number, &described); err != nil {
+			if err := d.describeVolume(ctx, s.Number, &described); err != nil {
 				return err
 			}
 		}
@@ -258,8 +257,8 @@ func (shared *Shared) contents(ctx context.Context, s *csiproxy.Disk, h *opendis
 }
 
 // describeVolume fills in what is on a partition.
-func (shared *Shared) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
-	name, err := opendisk.VolumeOfPartition(ctx, shared.sys, n, p.Number)
+func (d *Disks) describeVolume(ctx context.Context, n csiproxy.DiskNumber, p *csiproxy.Partition) error {
+	name, err := opendisk.VolumeOfPartition(ctx, d.shared.sys, n, p.Number)
 	if winerr.IsGone(err) {
 		p.Error = "its volume has not arrived"
 		return nil
@@ -268,12 +267,12 @@ func (shared *Shared) describeVolume(ctx context.Context, n csiproxy.DiskNumber,
 		return noted(&p.Error, err)
 	}
 	p.VolumeID = csiproxy.VolumeID(name)
-	if p.Paths, err = users.MountedAt(ctx, shared.sys, name); err != nil {
+	if p.Paths, err = d.options.Users.MountedAt(ctx, name); err != nil {
 		if err := noted(&p.Error, err); err != nil {
 			return err
 		}
 	}
-	info, err := shared.sys.VolumeInformation(ctx, name)
+	info, err := d.shared.sys.VolumeInformation(ctx, name)
 	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
 		p.FileSystem = csiproxy.NoFileSystem
 		return nil

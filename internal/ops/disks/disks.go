@@ -125,7 +125,7 @@ type Disks struct {
 func New(sys System, o Options) *Disks {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	paths := pathpolicy.Default()
-	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger), ""))
+	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
 	return &Disks{sys: sys, options: o, shared: cmp.Or(o.Shared, NewShared(sys, SharedOptions{Logger: o.Logger}))}
 }
@@ -378,7 +378,7 @@ func (d *Disks) Volumes(ctx context.Context, h *locks.LockedDisk) (volumes opend
 // DirectoriesOf returns the directories that volumes are mounted at.
 func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (paths []string, _ error) {
 	for _, name := range volumes {
-		mountPath, err := users.MountedAt(ctx, d.sys, name)
+		mountPath, err := d.options.Users.MountedAt(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ type Filesystem struct {
 func New(sys System, paths *pathpolicy.Policy, mapped *shares.Mappings, o Options) *Filesystem {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	if o.Locks == nil {
-		o.Locks = locks.New(sys, paths, users.New(users.NewShared(sys, paths, nil, o.Logger), ""),
+		o.Locks = locks.New(sys, paths, users.New(users.NewShared(sys, paths, nil, o.Logger)),
 			locks.Options{Logger: o.Logger})
 	}
 	return &Filesystem{sys: sys, paths: paths, shares: mapped, options: o, limits: defaultLimits}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/shares"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -58,15 +57,13 @@ func (n *Node) Links(ctx context.Context) (toNothing int, forgotten []string, _ 
 		return 0, nil, err
 	}
 	for _, l := range links.All {
-		if l.Link.Kind == pathpolicy.LinkInside {
-			reason, err := n.groups.Paths.ExplainEmpty(ctx, n.calls, l.Path)
-			if ctx.Err() != nil {
-				return 0, nil, ctx.Err()
-			}
-			if err == nil && reason != "" { // else it leads outside, say, and isn't ours
-				toNothing++
-				continue
-			}
+		reason, err := n.groups.Users.ExplainEmpty(ctx, l)
+		if ctx.Err() != nil {
+			return 0, nil, ctx.Err()
+		}
+		if err == nil && reason != "" { // else it leads outside, say, and isn't ours
+			toNothing++
+			continue
 		}
 		if l.ForgottenPod != "" {
 			forgotten = append(forgotten, l.Path.String())

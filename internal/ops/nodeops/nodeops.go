@@ -182,6 +182,7 @@ type part struct {
 	calls  *operation.Windows
 	sys    win.System // made of calls
 	paths  *pathpolicy.Policy
+	users  *users.Finder
 	log    *slog.Logger
 	// hasVolume is locks.Options.HasVolume; nil for the whole node.
 	hasVolume   func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
@@ -190,7 +191,7 @@ type part struct {
 
 // whole is the whole node.
 func (s *shared) whole() part {
-	return part{calls: s.calls, sys: s.calls, paths: s.paths, log: s.options.Logger, ownerOfDisk: s.owners.OwnerOfDisk}
+	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: users.New(s.users), log: s.options.Logger, ownerOfDisk: s.owners.OwnerOfDisk}
 }
 
 // partOf is what is one driver's.
@@ -199,7 +200,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 	// Calls of its own: those that hang keep no other driver's waiting.
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
 	sys := scope.NewSystem(p.calls, s.owners, driver,
-		func(path string) bool { return s.paths.IsInDirectoryOf(driver.Name, path) })
+		func(path string) bool { return s.paths.DriverAt(path) == driver.Name })
 	p.sys, p.hasVolume = sys, sys.HasVolume
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, Share: driver.HasShare, Logger: p.log,
@@ -211,6 +212,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 			return "", err
 		},
 	})
+	p.users = users.ForDriver(s.users, driver.Name, sys, p.paths)
 	p.ownerOfDisk = func(context.Context, device.Handle, opendisk.Hardware) (string, error) {
 		return driver.Name, nil // no other driver's disk can be opened
 	}
@@ -220,7 +222,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 // newGroups returns the operations on a part of the node.
 func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	o, runner := s.options, s.runner
-	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: users.New(s.users, p.driver)}
+	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
 	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Shared: s.locks, Driver: p.driver, HasVolume: p.hasVolume})
 	g.Disks = disks.New(p.sys, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,

@@ -19,14 +19,14 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// twoDrivers returns the policy of a node with the drivers red and blue, and their policies. red also has C:\work.
-func twoDrivers(t *testing.T) (node, red, blue *Policy) {
+// twoDrivers returns the policies of a node, by "", and of its drivers red and blue. red also has C:\work.
+func twoDrivers(t *testing.T) map[string]*Policy {
 	t.Helper()
 	node, err := New(Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`},
 		Drivers: []Driver{{"red", []string{`C:\work`}}, {Name: "blue"}}})
 	simtest.Must(t, err)
 	node.linkEntries = 20
-	return node, node.Within(Territory{Driver: "red"}), node.Within(Territory{Driver: "blue"})
+	return map[string]*Policy{"": node, "red": node.Within(Territory{Driver: "red"}), "blue": node.Within(Territory{Driver: "blue"})}
 }
 
 // A search covers the own directories of the driver that is named, and else those that are no driver's. So what is
@@ -39,7 +39,7 @@ func TestLinksOfDrivers(t *testing.T) {
 	}
 	for crowded, owner := range places {
 		sys := simtest.Open(t, winsim.Delays{})
-		node, _, _ := twoDrivers(t)
+		policies := twoDrivers(t)
 		simtest.Must(t, sys.MkdirAll(kubelet+`\target`))
 		for place := range places {
 			simtest.Must(t, sys.MkdirAll(place))
@@ -54,11 +54,11 @@ func TestLinksOfDrivers(t *testing.T) {
 				simtest.Must(t, sys.Symlink(path, kubelet+`\target`, true))
 			}
 		}
-		for i := range node.linkEntries + 1 {
+		for i := range policies[""].linkEntries + 1 {
 			simtest.Must(t, sys.MkdirAll(fmt.Sprint(crowded, `\d`, i)))
 		}
 		for driver, want := range links {
-			found, incomplete, err := node.Links(t.Context(), sys, driver)
+			found, incomplete, err := policies[driver].Links(t.Context(), sys)
 			simtest.Must(t, err)
 			if isOwner := driver == owner; isOwner != errors.Is(incomplete, csiproxy.ErrResourceExhausted) || !isOwner && incomplete != nil {
 				t.Errorf("%s is crowded: the search for %q is incomplete by %v", crowded, driver, incomplete)
@@ -77,12 +77,12 @@ func TestLinksOfDrivers(t *testing.T) {
 // The own directory of a driver may be a link, which its pod could make of an empty one: the link is found, and not followed.
 func TestDirectoryOfDriverIsLink(t *testing.T) {
 	sys := simtest.Open(t, winsim.Delays{})
-	node, _, _ := twoDrivers(t)
+	policies := twoDrivers(t)
 	simtest.Must(t, sys.MkdirAll(kubelet+`\plugins\blue`))
 	simtest.Must(t, sys.Symlink(kubelet+`\plugins\blue\below`, kubelet+`\plugins`, true))
 	simtest.Must(t, sys.Symlink(kubelet+`\plugins\red`, kubelet+`\plugins\blue`, true))
 	for driver, want := range map[string]int{"": 0, "red": 1, "blue": 1} {
-		found, incomplete, err := node.Links(t.Context(), sys, driver)
+		found, incomplete, err := policies[driver].Links(t.Context(), sys)
 		simtest.Must(t, errors.Join(incomplete, err))
 		simtest.Want(t, "links found for "+driver, len(found), want)
 	}
@@ -92,7 +92,7 @@ func TestDirectoryOfDriverIsLink(t *testing.T) {
 func TestLinksWaitForOwnDirectoriesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := simtest.Open(t, winsim.Delays{})
-		node, _, _ := twoDrivers(t)
+		policies := twoDrivers(t)
 		for _, dir := range []string{kubelet + `\plugins\blue`, kubelet + `\plugins\red\busy`} {
 			simtest.Must(t, sys.MkdirAll(dir))
 		}
@@ -100,7 +100,7 @@ func TestLinksWaitForOwnDirectoriesOnly(t *testing.T) {
 		simtest.Must(t, sys.Fail(winsim.Match{Call: win.CallOpenAt, Object: `busy`, Count: 3}, winerr.ErrorSharingViolation))
 		for driver, wait := range map[string]time.Duration{"": 0, "red": 15 * time.Millisecond, "blue": waitLimit} {
 			begun := time.Now()
-			_, incomplete, err := node.Links(t.Context(), sys, driver)
+			_, incomplete, err := policies[driver].Links(t.Context(), sys)
 			simtest.Must(t, err)
 			simtest.Want(t, "wait for "+driver, time.Since(begun), wait)
 			if (driver == "blue") != errors.Is(incomplete, winerr.ErrorSharingViolation) {
@@ -124,7 +124,8 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 		long: "", "missing": "", "a link": "",
 	} {
 		sys := simtest.Open(t, winsim.Delays{})
-		node, red, blue := twoDrivers(t)
+		policies := twoDrivers(t)
+		red := policies["red"]
 		simtest.Must(t, sys.MkdirAll(directory))
 		switch data := directory + `\vol_data.json`; contents {
 		case "missing":
@@ -135,14 +136,14 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 			simtest.Must(t, sys.WriteFile(data, []byte(contents)))
 		}
 		var texts []string
-		for _, p := range []*Policy{red, blue, node} {
+		for _, p := range []*Policy{red, policies["blue"], policies[""]} {
 			path, err := p.Parse(directory+`\mount`, MaxPath)
 			simtest.Must(t, err)
 			_, readErr := p.Exists(t.Context(), sys, path)
 			makeErr := p.ReachOrMake(t.Context(), sys, path, func(Entry) error { return nil })
 			simtest.Want(t, contents+": reading and making", fmt.Sprint(makeErr), fmt.Sprint(readErr))
 			switch {
-			case p == node || p.territory.driver == want:
+			case p.territory == nil || p.territory.driver == want:
 				simtest.Must(t, readErr)
 			default:
 				simtest.WantError(t, readErr, csiproxy.ErrPermissionDenied)

@@ -30,7 +30,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		want string
 	}{
 		"links": {func(ctx context.Context, sys *winsim.System, p *pathpolicy.Policy) (any, error) {
-			all, incomplete, err := p.Links(ctx, sys, "")
+			all, incomplete, err := p.Links(ctx, sys)
 			var paths []string
 			for _, l := range all {
 				paths = append(paths, strings.TrimPrefix(l.Path.String(), kubelet))

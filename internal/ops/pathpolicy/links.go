@@ -160,20 +160,20 @@ func isPodData(name string) bool {
 // searches only where kubelet has volumes. Links to files aren't among them, since no volume or share is used by one. Links
 // aren't followed.
 //
-// The own directories of a driver (see WithDriver) are searched only if the driver is named, and then nothing else is. So
-// what one driver has there, and how long Windows takes to read it, is nothing to the others.
+// A driver's policy (see Within) searches the own directories of that driver, and the node's policy those that are no
+// driver's. So what one driver has there, and how long Windows takes to read it, is nothing to the others.
 //
 // If some links may be missing, incomplete says why: a directory couldn't be read or, with csiproxy.ErrResourceExhausted,
 // there are too many entries.
-func (p *Policy) Links(ctx context.Context, sys System, driver string) (all []FoundLink, incomplete, _ error) {
-	s := &linkSearch{policy: p, driver: driver, left: p.linkEntries}
-	tops := p.drivers[driver]
-	if driver == "" {
-		tops = p.roots
+func (p *Policy) Links(ctx context.Context, sys System) (all []FoundLink, incomplete, _ error) {
+	s := &linkSearch{policy: p, left: p.linkEntries}
+	tops := p.roots
+	if p.territory != nil {
+		s.driver, tops = p.territory.driver, p.territory.dirs
 	}
 	for _, dir := range tops {
 		top, ok := p.locate(dir)
-		if !ok || p.DriverOf(top) != driver {
+		if !ok || p.DriverOf(top) != s.driver {
 			continue
 		}
 		err := p.walk(sys, func(w *walk) error { return s.top(ctx, w, top) })

@@ -18,7 +18,7 @@ import (
 // foundLinks returns the paths of the links that Links finds.
 func foundLinks(t *testing.T, sys *winsim.System, p *pathpolicy.Policy) (paths []string) {
 	t.Helper()
-	links, incomplete, err := p.Links(t.Context(), sys, "")
+	links, incomplete, err := p.Links(t.Context(), sys)
 	must(t, err)
 	must(t, incomplete)
 	for _, l := range links {
@@ -132,7 +132,7 @@ func TestForgottenPods(t *testing.T) {
 	}
 	must(t, sys.WriteFile(pods+`whole\volumes\kubernetes.io~csi\pv\vol_data.json`, []byte("{}")))
 	must(t, sys.WriteFile(pods+`empty\volumes\kubernetes.io~csi\pv\vol_data.json`, nil))
-	links, incomplete, err := p.Links(t.Context(), sys, "")
+	links, incomplete, err := p.Links(t.Context(), sys)
 	must(t, err)
 	must(t, incomplete)
 	got := map[string]string{}

@@ -94,7 +94,7 @@ func TestLinksDontEnterWhatBecomesALink(t *testing.T) {
 					read++
 				}
 			})
-			all, incomplete, err := p.Links(t.Context(), sys, "")
+			all, incomplete, err := p.Links(t.Context(), sys)
 			sys.OnCall(nil)
 			must(t, err)
 			must(t, incomplete)

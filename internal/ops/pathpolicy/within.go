@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 
@@ -99,10 +98,13 @@ func (p *Policy) DirectoriesOf(driver string) (dirs []string) {
 	return dirs
 }
 
-// IsInDirectoryOf reports whether a path lies, by its text, in the own directories of a driver.
-func (p *Policy) IsInDirectoryOf(driver, path string) bool {
+// DriverAt returns the driver in whose own directories a path lies, by its text; "" if it lies in none of them.
+func (p *Policy) DriverAt(path string) string {
 	l, err := split(path, "")
-	return err == nil && slices.ContainsFunc(p.drivers[driver], l.inside)
+	if err != nil {
+		return ""
+	}
+	return p.driverOf(l)
 }
 
 // below returns a directory further down.
@@ -285,15 +287,15 @@ func (p *Policy) Own(all []FoundLink) (own []FoundLink) {
 	return own
 }
 
-// Drivers returns the drivers that have directories of their own, sorted.
-func (p *Policy) Drivers() []string { return slices.Sorted(maps.Keys(p.drivers)) }
-
 // DriverOf returns the driver in whose own directories a path lies; "" if it lies in none of them.
 func (p *Policy) DriverOf(path Path) string {
 	if len(p.drivers) == 0 || path.volume != "" {
 		return ""
 	}
-	l := path.full()
+	return p.driverOf(path.full())
+}
+
+func (p *Policy) driverOf(l location) string {
 	for driver, dirs := range p.drivers {
 		if slices.ContainsFunc(dirs, l.inside) {
 			return driver

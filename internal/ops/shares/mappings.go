@@ -148,7 +148,7 @@ type Mappings struct {
 // paths allows.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger), ""))
+	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
 	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger)), sys: sys, paths: paths, options: o}
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout

@@ -100,8 +100,8 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 	if err != nil {
 		return false, err
 	}
-	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context, _ pathpolicy.Link) (bool, error) {
-		reason, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
+	return s.Files.UnlinkIf(ctx, path, func(ctx context.Context, link pathpolicy.Link) (bool, error) {
+		reason, err := s.Users.ExplainEmpty(ctx, pathpolicy.FoundLink{Path: path, Link: link})
 		return err == nil && reason != "", err
 	})
 }

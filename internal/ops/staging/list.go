@@ -227,16 +227,13 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 	if l.Link.Kind == pathpolicy.LinkInside && all.ByPath[winname.Lower(l.Link.Path.String())].Link.IsMountPoint() {
 		return m, nil // known to lead to a volume; following the link would take two calls for each directory
 	}
-	// The path of a link that lies in a volume doesn't parse. Such a link is the pod's own.
-	if path, err := s.Volumes.Parse(m.Path); err == nil {
-		reason, err := s.Paths.ExplainEmpty(ctx, s.Sys, path)
-		switch {
-		case err == nil:
-			m.LeftoverReason = reason
-		case !pathpolicy.LeadsOutside(err): // such a link isn't ours
-			m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
-				Message: "where it leads can't be found out: " + err.Error()}}
-		}
+	reason, err := s.Users.ExplainEmpty(ctx, l)
+	switch {
+	case err == nil:
+		m.LeftoverReason = reason
+	case !pathpolicy.LeadsOutside(err): // such a link isn't ours
+		m.Volume.Conditions = csiproxy.Conditions{{Reason: csiproxy.ReasonUnreadable, Inaccessible: true,
+			Message: "where it leads can't be found out: " + err.Error()}}
 	}
 	return m, ctx.Err()
 }

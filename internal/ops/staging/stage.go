@@ -350,7 +350,7 @@ func (s *Staging) format(ctx context.Context, lockedDisk *locks.LockedDisk, volu
 // the volume a drive letter, mount removes that.
 func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume, path pathpolicy.Path,
 	writers []string) error {
-	mounted, err := users.MountedAt(ctx, s.Sys, string(volume.ID))
+	mounted, err := s.Users.MountedAt(ctx, string(volume.ID))
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,14 @@ type System interface {
 	pathpolicy.System
 }
 
-// Shared is what the finders of a node and of its drivers have in common: where they search, and the search itself.
+// Shared is what the finders of a node and of its drivers have in common. What concerns all of the node, such as which disks
+// Windows runs from, is asked by its system, for each of them.
 type Shared struct {
-	sys    System
-	paths  *pathpolicy.Policy
-	owners Owners
-	log    *slog.Logger
+	sys     System
+	paths   *pathpolicy.Policy
+	owners  Owners
+	log     *slog.Logger
+	drivers map[string]*Finder // those of drivers, all made before the first call
 
 	// When a node is drained, many volumes are unstaged at once, and each call needs the links. So concurrent calls share
 	// one search of the directories that are no driver's, and one of those of each driver.
@@ -59,24 +61,36 @@ func NewShared(sys System, paths *pathpolicy.Policy, owners Owners, log *slog.Lo
 	if owners == nil {
 		owners = nobody{}
 	}
-	s := &Shared{sys: sys, paths: paths, owners: owners, log: log}
+	s := &Shared{sys: sys, paths: paths, owners: owners, log: log, drivers: make(map[string]*Finder)}
 	s.linksOfDrivers.Timeout = searchTimeout
 	return s
 }
 
-// Finder finds the users on one node. All methods may be called concurrently.
+// Finder finds the users on one node, or those that matter to one of its drivers. All methods may be called concurrently.
 type Finder struct {
 	*Shared
-	driver string // that asks; "" for the node
+	driver string             // whose finder it is; "" for the node's
+	sys    System             // of the node or of the driver
+	paths  *pathpolicy.Policy // likewise
 }
 
-// New returns the finder for a driver or, if that is "", for the node. That of a driver finds the users on all of the node,
-// except in the own directories of other drivers.
-func New(shared *Shared, driver string) *Finder { return &Finder{shared, driver} }
+// New returns the finder for the node.
+func New(shared *Shared) *Finder {
+	return &Finder{Shared: shared, sys: shared.sys, paths: shared.paths}
+}
+
+// ForDriver returns the finder for a driver. It finds the users on all of the node, except in the own directories of other
+// drivers. The driver's directories are searched, and the links there are followed, by sys and paths, which are the
+// driver's, whoever asks. So what a driver has there can't take the calls to Windows of others, nor lead these anywhere.
+func ForDriver(shared *Shared, driver string, sys System, paths *pathpolicy.Policy) *Finder {
+	f := &Finder{shared, driver, sys, paths}
+	shared.drivers[driver] = f
+	return f
+}
 
 // ownerOfDisk returns the driver of a disk, and "" if the disk isn't there.
 func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string, error) {
-	if f.driver != "" || len(f.paths.Drivers()) == 0 {
+	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
 	}
 	owner, err := f.owners.OwnerOfNumber(ctx, n)
@@ -88,7 +102,7 @@ func (f *Finder) ownerOfDisk(ctx context.Context, n csiproxy.DiskNumber) (string
 
 // ownerOfVolume returns the driver of the disk on which a volume lies, and "" if the volume is missing.
 func (f *Finder) ownerOfVolume(ctx context.Context, id csiproxy.VolumeID) (string, error) {
-	if f.driver != "" || len(f.paths.Drivers()) == 0 {
+	if f.driver != "" || len(f.drivers) == 0 {
 		return f.driver, nil
 	}
 	extents, err := f.extentsIfThere(ctx, id)
@@ -105,5 +119,5 @@ func (f *Finder) OwnerOfShare(path string) string {
 
 // Default returns the finder for a node whose only allowed directory is kubelet's.
 func Default(sys System) *Finder {
-	return New(NewShared(sys, pathpolicy.Default(), nil, slog.New(slog.DiscardHandler)), "")
+	return New(NewShared(sys, pathpolicy.Default(), nil, slog.New(slog.DiscardHandler)))
 }

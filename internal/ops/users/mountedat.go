@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -17,13 +17,23 @@ import (
 // backslash at their end. The mount manager's records may be wrong, so each directory is queried,
 // too. If it isn't a mount point, it is left out. If the query fails with another error, MountedAt
 // returns that, since the volume may be mounted there.
-func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []string, _ error) {
-	recorded, err := sys.VolumePathNames(ctx, name)
+//
+// A directory of another driver than the volume's is left out unasked: that driver may have planted the mount point, and may
+// let the query hang. A volume that is no driver's counts as mounted in all directories.
+func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ error) {
+	recorded, err := f.sys.VolumePathNames(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range recorded {
-		there, err := sys.VolumeNameForMountPoint(ctx, path)
+		asked, err := f.finderAt(ctx, path, name)
+		if err != nil {
+			return nil, err
+		}
+		if asked == nil {
+			continue
+		}
+		there, err := asked.sys.VolumeNameForMountPoint(ctx, path)
 		if err != nil && !isNoMountPoint(err) {
 			return nil, err
 		}
@@ -36,6 +46,23 @@ func MountedAt(ctx context.Context, sys win.VolumeNames, name string) (paths []s
 		paths = append(paths, path)
 	}
 	return paths, nil
+}
+
+// finderAt returns the finder that asks which volume is mounted at a path where one is, by its record; nil if that path is
+// in the own directories of another driver than the volume's.
+func (f *Finder) finderAt(ctx context.Context, path, volume string) (*Finder, error) {
+	inside, err := f.Shared.paths.Inside(ctx, f.sys, []string{path})
+	if err != nil || len(inside) == 0 {
+		return f, err
+	}
+	driver := f.drivers[f.paths.DriverAt(inside[0])]
+	if driver == nil {
+		return f, nil
+	}
+	if owner, err := f.ownerOfVolume(ctx, csiproxy.VolumeID(volume)); err != nil || owner != "" && owner != driver.driver {
+		return nil, err
+	}
+	return driver, nil
 }
 
 // isNoMountPoint reports whether err, of the query which volume is mounted at a path, says that none is:

@@ -11,7 +11,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -31,14 +30,14 @@ func TestMountedAtFile(t *testing.T) {
 		if len(sys.MountPoints()) == 0 {
 			t.Fatal("the mount manager has no record")
 		}
-		if paths, err := users.MountedAt(ctx, sys, name); err != nil || !slices.Equal(paths, []string{`C:\`}) {
+		if paths, err := users.Default(sys).MountedAt(ctx, name); err != nil || !slices.Equal(paths, []string{`C:\`}) {
 			t.Errorf("with error %d: mounted at %q, %v", errno, paths, err)
 		}
 	}
 }
 
 // stale is a node whose mount manager has a record of a mount point where another volume is by now.
-type stale struct{ win.VolumeNames }
+type stale struct{ *winsim.System }
 
 func (stale) VolumePathNames(context.Context, string) ([]string, error) {
 	return []string{`C:\stale\`}, nil
@@ -50,7 +49,7 @@ func (stale) VolumeNameForMountPoint(context.Context, string) (string, error) {
 
 func TestMountedAtAnother(t *testing.T) {
 	const name = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
-	if paths, err := users.MountedAt(t.Context(), stale{}, name); err != nil || len(paths) != 0 {
+	if paths, err := users.Default(stale{simtest.Open(t, winsim.Delays{})}).MountedAt(t.Context(), name); err != nil || len(paths) != 0 {
 		t.Errorf("mounted at %q, %v", paths, err)
 	}
 }

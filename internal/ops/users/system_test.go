@@ -119,7 +119,7 @@ func TestFileThatIsNotThere(t *testing.T) {
 		ignored := func(path string) {
 			t.Helper()
 			var log strings.Builder
-			finder := users.New(users.NewShared(sim, paths, nil, slog.New(slog.NewTextHandler(&log, nil))), "")
+			finder := users.New(users.NewShared(sim, paths, nil, slog.New(slog.NewTextHandler(&log, nil))))
 			for range 2 {
 				all, err := finder.SystemDisks(t.Context())
 				if all[number] != "" || !strings.Contains(all[0], `C:\Windows`) || err != nil {

@@ -6,6 +6,7 @@ package users
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,11 +45,11 @@ func ErrSpread(parts int) error {
 // It queries the volume itself. If Windows lists the volume, but can't open it, the error is
 // csiproxy.ErrUnavailable.
 func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
-	_, err := Extent(ctx, f.sys, id)
+	_, err := Extent(ctx, f.Shared.sys, id)
 	if !winerr.IsGone(err) {
 		return false, err
 	}
-	names, listErr := f.sys.FindVolumes(ctx)
+	names, listErr := f.Shared.sys.FindVolumes(ctx)
 	if listErr != nil {
 		return false, listErr
 	}
@@ -67,7 +68,7 @@ func Directories(paths []string) []string {
 
 // Allowed returns those of the paths at which a volume is mounted that are below the allowed directories.
 func (f *Finder) Allowed(ctx context.Context, paths []string) ([]string, error) {
-	return f.paths.Inside(ctx, f.sys, paths)
+	return f.Shared.paths.Inside(ctx, f.sys, paths)
 }
 
 // MountsMissingVolume reports whether a missing volume is mounted in the allowed directories. To a driver, only its own
@@ -81,7 +82,7 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		if _, err := Extent(ctx, f.sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
+		if _, err := Extent(ctx, f.Shared.sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
 			return true, ctx.Err()
 		}
 	}
@@ -100,11 +101,11 @@ type FoundLinks struct {
 	All    []pathpolicy.FoundLink
 	ByPath map[string]pathpolicy.FoundLink // by the path in lower case, as winname.Lower makes it
 
-	drivers []string // whose own directories were searched, too
+	drivers []*Finder // whose own directories were searched, too
 }
 
 // newFoundLinks returns the links of a search that included the own directories of drivers.
-func newFoundLinks(all []pathpolicy.FoundLink, drivers []string) FoundLinks {
+func newFoundLinks(all []pathpolicy.FoundLink, drivers []*Finder) FoundLinks {
 	byPath := make(map[string]pathpolicy.FoundLink, len(all))
 	for _, l := range all {
 		byPath[winname.Lower(l.Path.String())] = l
@@ -142,7 +143,11 @@ const searchTimeout = 10 * time.Second
 // Links returns the links and mount points in the own directories of a driver, and in those that are no driver's. incomplete
 // is why some may be missing, or nil. Of a driver's finder, the driver is always its own.
 func (f *Finder) Links(ctx context.Context, driver string) (_ FoundLinks, incomplete, err error) {
-	return f.findLinks(ctx, []string{cmp.Or(f.driver, driver)})
+	var drivers []*Finder
+	if own := f.drivers[cmp.Or(f.driver, driver)]; own != nil {
+		drivers = append(drivers, own)
+	}
+	return f.findLinks(ctx, drivers)
 }
 
 // AllLinks is Links with the own directories of all drivers. Of a driver's finder, it is Links.
@@ -150,20 +155,18 @@ func (f *Finder) AllLinks(ctx context.Context) (_ FoundLinks, incomplete, err er
 	if f.driver != "" {
 		return f.Links(ctx, f.driver)
 	}
-	return f.findLinks(ctx, f.paths.Drivers())
+	byName := func(a, b *Finder) int { return cmp.Compare(a.driver, b.driver) }
+	return f.findLinks(ctx, slices.SortedFunc(maps.Values(f.drivers), byName))
 }
 
-func (f *Finder) findLinks(ctx context.Context, drivers []string) (_ FoundLinks, incomplete, err error) {
-	found, err := f.search(ctx, "")
+func (f *Finder) findLinks(ctx context.Context, drivers []*Finder) (_ FoundLinks, incomplete, err error) {
+	found, err := New(f.Shared).search(ctx)
 	if err != nil {
 		return FoundLinks{}, nil, err
 	}
-	all, incomplete := slices.Clone(found.all), found.incomplete
+	all, incomplete := slices.Clone(found.all), f.withoutPath(found.incomplete)
 	for _, driver := range drivers {
-		if driver == "" {
-			continue
-		}
-		found, err := f.search(ctx, driver)
+		found, err := driver.search(ctx)
 		if ctx.Err() != nil {
 			return FoundLinks{}, nil, ctx.Err()
 		}
@@ -172,16 +175,27 @@ func (f *Finder) findLinks(ctx context.Context, drivers []string) (_ FoundLinks,
 	return newFoundLinks(all, drivers), incomplete, nil
 }
 
-// search searches the own directories of a driver or, if that is "", those of no driver. Concurrent callers share a search.
-func (f *Finder) search(ctx context.Context, driver string) (linkSearch, error) {
+// search searches the own directories of the finder's driver or, with the node's finder, those of no driver. Concurrent callers
+// share a search.
+func (f *Finder) search(ctx context.Context) (linkSearch, error) {
 	searches := &f.links
-	if driver != "" {
+	if f.driver != "" {
 		searches = &f.linksOfDrivers
 	}
-	return searches.Do(ctx, driver, func(ctx context.Context) (linkSearch, error) {
-		all, incomplete, err := f.paths.Links(ctx, f.sys, driver)
+	return searches.Do(ctx, f.driver, func(ctx context.Context) (linkSearch, error) {
+		all, incomplete, err := f.paths.Links(ctx, f.sys)
 		return linkSearch{all, incomplete}, err
 	})
+}
+
+// withoutPath returns an error about what lies outside of a driver's own directories. To the driver, it names no path there:
+// that has the UID of another's pod, say.
+func (f *Finder) withoutPath(err error) error {
+	if f.driver == "" || err == nil {
+		return err
+	}
+	return csiproxy.Errorf(csiproxy.KindOf(err), "a directory or link outside of the driver's own directories can't be read; "+
+		"csi-proxyctl storage volumes says which one to an administrator of the node")
 }
 
 // MountsOf returns where in the allowed directories volumes of a disk are mounted. It searches the
@@ -204,7 +218,11 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			return nil, &csiproxy.Error{Object: l.Path.String(), Err: err}
+			err = &csiproxy.Error{Object: l.Path.String(), Err: err}
+			if f.paths.DriverOf(l.Path) != f.driver {
+				err = f.withoutPath(err)
+			}
+			return nil, err
 		}
 		if slices.ContainsFunc(extents, func(e win.DiskExtent) bool { return e.DiskNumber == n }) {
 			paths = append(paths, l.Path.String())
@@ -215,7 +233,7 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
 func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]win.DiskExtent, error) {
-	extents, err := device.ExtentsOf(ctx, f.sys, device.VolumePath(string(id)))
+	extents, err := device.ExtentsOf(ctx, f.Shared.sys, device.VolumePath(string(id)))
 	if winerr.IsGone(err) {
 		missing, missingErr := f.IsMissing(ctx, id)
 		if missing {
@@ -242,6 +260,25 @@ func (f *Finder) LinksToVolume(ctx context.Context, id csiproxy.VolumeID) (links
 		return nil, unknownLinks(incomplete)
 	}
 	return f.LinksToVolumeAmong(ctx, all, id)
+}
+
+// finderFor returns the finder that follows a link: that of the driver in whose own directories it is, or leads to.
+func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
+	for _, path := range []pathpolicy.Path{l.Path, l.Link.Path} {
+		if owner := f.drivers[f.paths.DriverOf(path)]; f.driver == "" && owner != nil {
+			return owner
+		}
+	}
+	return f
+}
+
+// ExplainEmpty says why a link leads to no volume, no share and no files; "" if it leads to one of these.
+func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reason string, _ error) {
+	if l.Link.Kind != pathpolicy.LinkInside {
+		return "", nil
+	}
+	finder := f.finderFor(l)
+	return finder.paths.ExplainEmpty(ctx, finder.sys, l.Link.Path)
 }
 
 // LinksToVolumeAmong returns those of all links in the allowed directories that lead to a volume.
@@ -285,12 +322,18 @@ func (f *Finder) leadsTo(ctx context.Context, l pathpolicy.FoundLink, id csiprox
 			return false, nil
 		}
 		to := l.Link.Path
-		if driver := f.paths.DriverOf(to); driver != "" && !slices.Contains(all.drivers, driver) {
+		driver := f.paths.DriverOf(to)
+		isSearched := func(searched *Finder) bool { return searched.driver == driver }
+		if driver != "" && !slices.ContainsFunc(all.drivers, isSearched) {
 			return false, nil
 		}
 		next, ok := all.FirstOn(to.String())
 		if !ok || next.Link.Kind == pathpolicy.LinkInside && !next.Path.Equal(to) {
-			return f.resolvesTo(ctx, to, id)
+			leads, err := f.finderFor(l).resolvesTo(ctx, to, id)
+			if driver != f.driver {
+				err = f.withoutPath(err)
+			}
+			return leads, err
 		}
 		l = next
 	}

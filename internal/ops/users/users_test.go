@@ -134,7 +134,7 @@ func protecting(t *testing.T, n node, volumes ...string) *users.Finder {
 	t.Helper()
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet, ProtectedVolumes: volumes})
 	simtest.Must(t, err)
-	return users.New(users.NewShared(n.sim, paths, nil, slog.New(slog.DiscardHandler)), "")
+	return users.New(users.NewShared(n.sim, paths, nil, slog.New(slog.DiscardHandler)))
 }
 
 // What is known of a volume that comes and goes.
@@ -230,11 +230,15 @@ func TestDirectoriesOfAnotherDriver(t *testing.T) {
 			paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
 			simtest.Must(t, err)
 			shared := users.NewShared(n.sim, paths, owners{n.number: "red"}, slog.New(slog.DiscardHandler))
-			all := users.New(shared, "")
+			all := users.New(shared)
+			drivers := make(map[string]*users.Finder)
+			for _, driver := range []string{"red", "blue"} {
+				drivers[driver] = users.ForDriver(shared, driver, n.sim, paths.Within(pathpolicy.Territory{Driver: driver}))
+			}
 			begin(t, n)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			for who, f := range map[string]*users.Finder{"the driver": users.New(shared, "red"), "the node": all} {
+			for who, f := range map[string]*users.Finder{"the driver": drivers["red"], "the node": all} {
 				begun := time.Now()
 				mounts, err := f.MountsOf(ctx, n.number)
 				simtest.Must(t, err)
@@ -332,7 +336,7 @@ func TestLinksToVolume(t *testing.T) {
 		simtest.Must(t, sim.Symlink(link, c.target, true))
 		paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: simtest.Kubelet})
 		simtest.Must(t, err)
-		all, incomplete, err := users.New(users.NewShared(sim, paths, nil, slog.New(slog.DiscardHandler)), "").AllLinks(t.Context())
+		all, incomplete, err := users.New(users.NewShared(sim, paths, nil, slog.New(slog.DiscardHandler))).AllLinks(t.Context())
 		simtest.Must(t, errors.Join(incomplete, err))
 		if c.errno != 0 {
 			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `sub`, Count: c.times}, c.errno))

@@ -75,7 +75,7 @@ type Volumes struct {
 // allowed.
 func New(sys System, paths *pathpolicy.Policy, o Options) *Volumes {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
-	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger), ""))
+	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
 	return &Volumes{sys: sys, paths: paths, options: o}
 }

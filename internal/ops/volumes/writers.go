@@ -118,7 +118,7 @@ func (v *Volumes) allowWriters(ctx context.Context, lockedVolume *locks.LockedVo
 	if err != nil || !formatted && !isFresh(list) {
 		return err
 	}
-	mounted, err := users.MountedAt(ctx, v.sys, string(lockedVolume.ID))
+	mounted, err := v.options.Users.MountedAt(ctx, string(lockedVolume.ID))
 	if err != nil || len(users.Directories(mounted)) > 0 {
 		return err
 	}

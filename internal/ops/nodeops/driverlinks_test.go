@@ -1,0 +1,214 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// beside runs test on a node where both drivers have begun: d, and other, which attacks it. dir is a directory of other's.
+func beside(t *testing.T, test func(t *testing.T, w *tenants, d, other *tenant, dir string)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		for _, d := range w.own {
+			w.begin(d)
+		}
+		dir := simtest.Kubelet + `\plugins\` + blue
+		w.must(w.sim.MkdirAll(dir))
+		test(t, w, w.own[red], w.own[blue], dir)
+		w.sim.ResetRules()
+		time.Sleep(48 * time.Hour) // of the bubble: until what hangs has ended
+	})
+}
+
+// wantAtOnce fails unless a call succeeds while no time passes for what hangs.
+func wantAtOnce(t *testing.T, what string, call func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	begun, ended := time.Now(), make(chan error, 1)
+	go func() { ended <- call(ctx) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if took := time.Since(begun); err != nil || took > 5*time.Second {
+		t.Errorf("%s takes %v: %v", what, took, err)
+	}
+}
+
+func unstagingOf(d *tenant) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		return second(d.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: d.staging}))
+	}
+}
+
+func stagingOf(d *tenant) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		return second(d.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{SerialNumber: d.serial}, StagingPath: d.staging}))
+	}
+}
+
+func spotFix(ctx context.Context, d *tenant) error {
+	return second(d.Storage.CheckVolume(ctx, csiproxy.CheckVolumeRequest{Path: d.staging, SpotFix: true}))
+}
+
+// A driver's links that lead to directories which don't answer take the driver's own calls to Windows, whoever follows them.
+func TestLinksOfDriverTakeItsOwnCalls(t *testing.T) {
+	for name, follow := range map[string]func(ctx context.Context, w *tenants, other *tenant) error{
+		"its CheckVolume":   func(ctx context.Context, _ *tenants, other *tenant) error { return spotFix(ctx, other) },
+		"its UnstageVolume": func(ctx context.Context, _ *tenants, other *tenant) error { return unstagingOf(other)(ctx) },
+		"the metrics": func(ctx context.Context, w *tenants, _ *tenant) error {
+			_, _, err := w.node.Links(ctx)
+			return err
+		},
+		"the node's list": func(ctx context.Context, w *tenants, _ *tenant) error { return second(w.node.Storage.ListVolumes(ctx)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+				w.must(other.Storage.UnpublishVolume(t.Context(), other.target))
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallOpenAt, Object: `held`}, 24*time.Hour))
+				for i := range 520 { // more than one pool has
+					held := fmt.Sprintf(`%s\kubernetes.io~secret\held%d`, dir, i)
+					w.must(w.sim.MkdirAll(held))
+					_ = w.sim.Remove(dir + `\link`)
+					w.must(w.sim.Symlink(dir+`\link`, held+`\x`, true))
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					go func() { _ = follow(ctx, w, other); cancel() }()
+					time.Sleep(100 * time.Millisecond) // of the bubble
+				}
+				wantAtOnce(t, "ListVolumes", func(ctx context.Context) error { return second(d.Storage.ListVolumes(ctx)) })
+				wantAtOnce(t, "PublishVolume", func(ctx context.Context) error { return d.Storage.PublishVolume(ctx, d.staging, d.target) })
+				wantAtOnce(t, "the node's ListDisks", func(ctx context.Context) error {
+					return second(w.node.Storage.ListDisks(ctx, csiproxy.Selector{}))
+				})
+			})
+		})
+	}
+}
+
+// By a planted mount point, a driver's links lead into another driver's volume: nothing is opened there, so the other driver can
+// unstage it at that moment, and no error has a name from there.
+func TestLinksIntoAnothersVolume(t *testing.T) {
+	plant := func(w *tenants, d *tenant, dir string) {
+		w.must(w.sim.MkdirAll(d.staging + `\directory\inner`))
+		w.must(w.sim.MkdirAll(dir + `\kubernetes.io~secret\mount`))
+		w.must(w.sim.SetReparsePoint(dir+`\kubernetes.io~secret\mount`, win.NewMountPoint(string(d.volume))))
+		w.must(w.sim.Symlink(dir+`\link`, dir+`\kubernetes.io~secret\mount\directory\inner\x`, true))
+		w.must(d.Storage.UnpublishVolume(context.Background(), d.target))
+	}
+	for name, follow := range map[string]func(ctx context.Context, w *tenants, other *tenant) error{
+		"its CheckVolume": func(ctx context.Context, _ *tenants, other *tenant) error { return spotFix(ctx, other) },
+		"its list": func(ctx context.Context, _ *tenants, other *tenant) error {
+			return second(other.Storage.ListVolumes(ctx))
+		},
+		"the metrics": func(ctx context.Context, w *tenants, _ *tenant) error {
+			_, _, err := w.node.Links(ctx)
+			return err
+		},
+		"the node's list": func(ctx context.Context, w *tenants, _ *tenant) error { return second(w.node.Storage.ListVolumes(ctx)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+				plant(w, d, dir)
+				w.sim.OnCall(func(c winsim.Call) {
+					if strings.HasSuffix(c.Object, `\inner`) {
+						t.Errorf("a call in the other driver's volume: %v", c)
+					}
+				})
+				if err := follow(t.Context(), w, other); strings.Contains(fmt.Sprint(err), "inner") {
+					t.Errorf("the error has a name from the other driver's volume: %v", err)
+				}
+			})
+		})
+	}
+	t.Run("the other driver unstages meanwhile", func(t *testing.T) {
+		beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+			plant(w, d, dir)
+			happened := w.during(win.CallOpenAt, `~secret`, func(context.Context) { wantAtOnce(t, "UnstageVolume", unstagingOf(d)) })
+			_ = spotFix(t.Context(), other) // it may find out
+			simtest.Want(t, "the link was followed", happened(), true)
+		})
+	})
+}
+
+// A mount point of a driver's volume in another driver's directory, which Windows lists, is no use of the volume, and isn't asked.
+func TestMountPointInAnothersDirectory(t *testing.T) {
+	for _, endpoints := range []string{"the driver's", "the node's"} {
+		t.Run(endpoints, func(t *testing.T) {
+			beside(t, func(t *testing.T, w *tenants, d, _ *tenant, dir string) {
+				if endpoints == "the node's" {
+					d.Operations = w.node.Operations
+				}
+				w.must(w.sim.MkdirAll(dir + `\mine`))
+				w.must(w.sim.SetVolumeMountPoint(t.Context(), dir+`\mine\`, string(d.volume)))
+				w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+				list, err := d.Storage.ListDisks(t.Context(), csiproxy.Selector{SerialNumber: d.serial})
+				w.must(err)
+				simtest.Want(t, "the paths of the volume", list[0].Partitions[len(list[0].Partitions)-1].Paths, []string{d.staging})
+				unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+				w.must(err)
+				simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`}, 24*time.Hour))
+				wantAtOnce(t, "StageVolume", stagingOf(d))
+				wantAtOnce(t, "SetDiskState", func(ctx context.Context) error {
+					return errors.Join(unstagingOf(d)(ctx), d.Disk.SetDiskState(ctx, d.number, true), d.Disk.SetDiskState(ctx, d.number, false))
+				})
+			})
+		})
+	}
+}
+
+// So it is if the other driver has made the mount point by its own call, while a clone on its disk had the name of the volume.
+func TestMountPointOfClone(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+		w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+		w.must(unstagingOf(d)(t.Context()))
+		clone, err := w.sim.CloneDisk(d.number, winsim.DiskSpec{VendorID: other.vendor, ProductID: "Disk 1", Serial: "clone"})
+		w.must(err)
+		w.sim.Settle()
+		w.must(other.Volume.MountVolume(t.Context(), d.volume, dir+`\mine`))
+		w.must(w.sim.DetachDisk(clone))
+		wantAtOnce(t, "StageVolume", stagingOf(d))
+	})
+}
+
+// What can't be read outside of a driver's own directories keeps it from ending a use, and isn't named to it: an administrator
+// sees where that is.
+func TestUnreadablePodOfAnother(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, _, other *tenant, _ string) {
+		w.must(w.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `pods\red\volumes\kubernetes.io~csi\pv-1`}, winerr.ErrorAccessDenied))
+		w.must(other.Storage.UnpublishVolume(t.Context(), other.target))
+		list, err := other.Storage.ListVolumes(t.Context())
+		w.must(err)
+		leftovers, err := other.Storage.CleanUp(t.Context(), true)
+		w.must(err)
+		for what, text := range map[string]string{"ListVolumes": list.IncompleteReason, "CleanUp": leftovers.IncompleteReason,
+			"UnstageVolume": fmt.Sprint(unstagingOf(other)(t.Context())), "CheckVolume": fmt.Sprint(spotFix(t.Context(), other))} {
+			if strings.Contains(text, `pods\red`) || !strings.Contains(text, "csi-proxyctl storage volumes") {
+				t.Errorf("%s: %s", what, text)
+			}
+		}
+		whole, err := w.node.Storage.ListVolumes(t.Context())
+		w.must(err)
+		if !strings.Contains(whole.IncompleteReason, `pods\red`) {
+			t.Errorf("the node's list: %s", whole.IncompleteReason)
+		}
+	})
+}
