@@ -35,8 +35,8 @@ type Options struct {
 	Shared *Shared
 	// Driver is the name of the driver whose locker it is. Default: it is the node's.
 	Driver string
-	// HasVolume reports whether a volume is there, and returns an error for another driver's volume. Default: all volumes
-	// may be locked.
+	// HasVolume reports whether a volume is there: to a driver, another's volume isn't. Default: all volumes may be
+	// locked.
 	HasVolume func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 }
 

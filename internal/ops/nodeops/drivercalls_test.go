@@ -29,8 +29,8 @@ var lifeOfDriver = []struct {
 	{"PathExists", 0, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return second(ops.Filesystem.PathExists(tb.Context(), d.staging))
 	}},
-	{"PublishVolume", 12, publishOf},
-	{"GetVolume", 25, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
+	{"PublishVolume", 11, publishOf},
+	{"GetVolume", 24, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return second(ops.Storage.GetVolume(tb.Context(), d.staging))
 	}},
 	{"ListVolumes", 27, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
@@ -42,12 +42,12 @@ var lifeOfDriver = []struct {
 	{"ListDiskIDs", 0, func(tb testing.TB, ops nodeops.Operations, _ *tenant) error {
 		return second(ops.Disk.ListDiskIDs(tb.Context()))
 	}},
-	{"UnpublishVolume", 6, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
+	{"UnpublishVolume", 2, func(tb testing.TB, ops nodeops.Operations, d *tenant) error {
 		return ops.Storage.UnpublishVolume(tb.Context(), d.target)
 	}},
-	{"UnstageVolume", 33, unstageOf},
+	{"UnstageVolume", 32, unstageOf},
 	{"StageVolume-of-an-offline-disk", 36, stageOf},
-	{"UnstageVolume-again", 33, unstageOf},
+	{"UnstageVolume-again", 32, unstageOf},
 }
 
 func stageOf(tb testing.TB, ops nodeops.Operations, d *tenant) error {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,8 +26,8 @@ func beside(t *testing.T, test func(t *testing.T, w *tenants, d, other *tenant, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newTenants(t)
-		for _, d := range w.own {
-			w.begin(d)
+		for _, name := range []string{red, blue} { // in this order, which the numbers of the disks show
+			w.begin(w.own[name])
 		}
 		dir := simtest.Kubelet + `\plugins\` + blue
 		w.must(w.sim.MkdirAll(dir))
@@ -211,4 +213,73 @@ func TestUnreadablePodOfAnother(t *testing.T) {
 			t.Errorf("the node's list: %s", whole.IncompleteReason)
 		}
 	})
+}
+
+// In a driver's own directory, a mount point of another driver's volume and one of a missing volume look alike, and both can be
+// removed.
+func TestPlantedMountPointTellsNothing(t *testing.T) {
+	anyGUID := regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f-]{27}`)
+	const missing = `\\?\Volume{00000000-0000-0000-0000-000000000002}\`
+	outcomes := func(volume string) (all []string) {
+		for _, below := range []string{"", `\x`} {
+			for i := range attemptsAt(nil) {
+				beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+					planted := dir + `\mount`
+					named := *d
+					if volume != "" {
+						named.volume = csiproxy.VolumeID(volume)
+					}
+					w.must(w.sim.MkdirAll(planted))
+					w.must(w.sim.SetReparsePoint(planted, win.NewMountPoint(string(named.volume))))
+					w.must(other.have(w.sim, strings.Replace(other.target, "pv-1", "new", 1)))
+					a := attemptsAt(func(*tenant) string { return planted + below })[i]
+					begun := time.Now()
+					seen, err := a.call(t.Context(), other, &named)
+					link, linkErr := w.sim.ReadLink(planted)
+					code, _ := csiproxy.WindowsErrorOf(err)
+					all = append(all, anyGUID.ReplaceAllString(fmt.Sprint(a.name, below, ": ", seen, err, csiproxy.KindOf(err), code,
+						time.Since(begun), link, linkErr), "GUID"))
+				})
+			}
+		}
+		for _, removal := range []string{"Rmdir", "UnmountVolume", "UnstageVolume", "CleanUp"} {
+			beside(t, func(t *testing.T, w *tenants, d, other *tenant, dir string) {
+				planted, id := dir+`\mount`, csiproxy.VolumeID(volume)
+				if volume == "" {
+					id = d.volume
+				}
+				w.must(w.sim.MkdirAll(planted))
+				w.must(w.sim.SetReparsePoint(planted, win.NewMountPoint(string(id))))
+				list, err := other.Storage.ListVolumes(t.Context())
+				w.must(err)
+				text := fmt.Sprintf("%+v", list)
+				switch removal {
+				case "Rmdir":
+					err = other.Filesystem.Rmdir(t.Context(), planted, false)
+				case "UnmountVolume":
+					err = other.Volume.UnmountVolume(t.Context(), id, planted)
+				case "UnstageVolume":
+					err = second(other.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: planted}))
+				case "CleanUp":
+					err = second(other.Storage.CleanUp(t.Context(), true))
+				}
+				simtest.WantErrorOf(t, removal, err, nil)
+				if link, _ := w.sim.ReadLink(planted); link != "" {
+					t.Errorf("%s leaves the mount point of %s", removal, id)
+				}
+				w.must(second(w.sim.ReadFile(d.staging + file))) // which stays staged
+				all = append(all, anyGUID.ReplaceAllString(text, "GUID"))
+			})
+		}
+		return all
+	}
+	anothers, nobodys := outcomes(""), outcomes(missing)
+	for i := range anothers {
+		if anothers[i] != nobodys[i] {
+			t.Errorf("of another driver's volume:\n%s\nof a missing one:\n%s", anothers[i], nobodys[i])
+		}
+	}
+	if !slices.ContainsFunc(anothers, func(outcome string) bool { return strings.Contains(outcome, "not found") }) {
+		t.Errorf("no call is refused: %q", anothers)
+	}
 }

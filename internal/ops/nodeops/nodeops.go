@@ -8,7 +8,6 @@ package nodeops
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -158,7 +157,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}
 	paths, err := pathpolicy.New(pathpolicy.Options{
 		KubeletPath: o.KubeletPath, WorkingDirs: o.WorkingDirs, OwnFiles: o.OwnFiles, Drivers: directories,
-		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: users.SystemVolumes(calls),
+		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: users.SystemVolumes(calls, calls),
 		WritableMountPoints: o.WritableMountPoints, Logger: o.Logger,
 	})
 	if err != nil {
@@ -203,15 +202,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 		func(path string) bool { return s.paths.DriverAt(path) == driver.Name })
 	p.sys, p.hasVolume = sys, sys.HasVolume
 	p.paths = s.paths.Within(pathpolicy.Territory{
-		Driver: driver.Name, Share: driver.HasShare, Logger: p.log,
-		Volume: func(ctx context.Context, name string) (string, error) {
-			_, err := sys.HasVolume(ctx, csiproxy.VolumeID(name))
-			if errors.Is(err, csiproxy.ErrNotFound) {
-				return "it isn't on a disk of the driver", nil
-			}
-			return "", err
-		},
-	})
+		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
 	p.users = users.ForDriver(s.users, driver.Name, sys, p.paths)
 	p.ownerOfDisk = func(context.Context, device.Handle, opendisk.Hardware) (string, error) {
 		return driver.Name, nil // no other driver's disk can be opened

@@ -4,6 +4,7 @@
 package pathpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -158,5 +159,21 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 		_, err = red.Exists(t.Context(), sys, none)
 		simtest.Want(t, "the answer where nothing is", fmt.Sprint(err),
 			"kubelet's vol_data.json in the volume's directory doesn't name driver red")
+	}
+}
+
+// A driver's policy asks the check of its own which volumes Windows runs from.
+func TestProtectedVolumesOfDriver(t *testing.T) {
+	sys := simtest.Open(t, winsim.Delays{})
+	check := func(reason string) VolumeCheck {
+		return func(context.Context, string) (string, error) { return reason, nil }
+	}
+	node, err := New(Options{Drivers: []Driver{{Name: "red"}}, OfTheNode: check("the node's")})
+	simtest.Must(t, err)
+	for want, p := range map[string]*Policy{"the node's": node.Within(Territory{Driver: "red"}),
+		"the driver's": node.Within(Territory{Driver: "red", OfTheNode: check("the driver's")})} {
+		reason, err := p.Protects(t.Context(), sys, `\\?\Volume{00000000-0000-0000-0000-000000000001}\`)
+		simtest.Must(t, err)
+		simtest.Want(t, "the reason", reason, want)
 	}
 }

@@ -57,11 +57,6 @@ func (p *Policy) Protects(ctx context.Context, sys System, volume string) (reaso
 			return reason, err
 		}
 	}
-	if p.territory != nil {
-		if reason, err := p.territory.volume(ctx, volume); reason != "" || err != nil {
-			return reason, err
-		}
-	}
 	return p.ProtectsBesideWindows(ctx, sys, volume)
 }
 

@@ -331,24 +331,22 @@ func (e Entry) Open(ctx context.Context, o win.OpenOptions) (*File, error) {
 	o.Access |= win.FileReadAttributes | win.Synchronize
 	o.Share = win.ShareRead | win.ShareWrite
 	o.Options |= win.FileOpenReparsePoint | win.FileOpenForBackup
-	if o.Disposition != win.FileOpen {
-		if err := e.checkCreation(false); err != nil {
-			return nil, err
-		}
+	var err error
+	switch {
+	case o.Disposition != win.FileOpen:
+		err = e.checkCreation(false)
+	case o.Access&win.Delete != 0:
+		err = e.checkDeletion()
 	}
-	f, err := e.walk.hold(ctx, e, func() (win.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return e.walk.hold(ctx, e, func() (win.File, error) {
 		if e.dir == nil {
 			return e.walk.sys.OpenFile(ctx, e.start.String(), o)
 		}
 		return e.openAt(ctx, o)
 	})
-	if err != nil || o.Access&win.Delete == 0 || o.Disposition != win.FileOpen {
-		return f, err
-	}
-	if err := f.checkDeletion(ctx); err != nil {
-		return nil, cmp.Or(err, f.Close())
-	}
-	return f, nil
 }
 
 // failed returns err with the path of the entry.

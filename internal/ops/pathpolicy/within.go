@@ -25,7 +25,6 @@ type territory struct {
 	driver string
 	dirs   []location
 	pods   location // kubelet's directory of the pods
-	volume VolumeCheck
 	share  func(path string) bool
 }
 
@@ -36,24 +35,30 @@ type territory struct {
 type Territory struct {
 	// Driver is the name of one of Options.Drivers.
 	Driver string
-	// Volume says why a volume, \\?\Volume{guid}\, isn't the driver's; "" if it is.
-	Volume VolumeCheck
+	// OfTheNode is Options.OfTheNode, asked by the driver's own calls. Default: that of the policy.
+	OfTheNode VolumeCheck
 	// Share reports whether a share, given by a UNC path, is the driver's.
 	Share func(path string) bool
 	// Logger is that of the driver's operations. Default: that of the policy.
 	Logger *slog.Logger
 }
 
-// Within returns the same policy for one driver: only paths in t are allowed, and a volume that isn't the
-// driver's is protected. A walk still begins at the allowed directory, since others than the administrator may
-// write between that and the driver's.
+// Within returns the same policy for one driver: only paths in t are allowed. A walk still begins at the allowed directory,
+// since others than the administrator may write between that and the driver's. Whether a volume that a mount point leads to
+// is the driver's is up to the driver's [System], which opens no other driver's.
 func (p *Policy) Within(t Territory) *Policy {
 	q := *p
 	q.log = cmp.Or(t.Logger, p.log)
-	q.territory = &territory{driver: t.Driver, dirs: p.drivers[t.Driver], volume: t.Volume, share: t.Share,
+	if t.OfTheNode != nil {
+		q.ofTheNode = t.OfTheNode
+	}
+	q.territory = &territory{driver: t.Driver, dirs: p.drivers[t.Driver], share: t.Share,
 		pods: p.allowed[0].below(podsDirectory)}
 	return &q
 }
+
+// IsOfDriver reports whether the policy is a driver's. A driver isn't told which other volume is mounted in its directories.
+func (p *Policy) IsOfDriver() bool { return p.territory != nil }
 
 // addDrivers adds the directories of the node's drivers to a policy. [Policy.CheckDirectory] has the rules.
 func (p *Policy) addDrivers(drivers []Driver) error {
@@ -198,16 +203,6 @@ func (e Entry) driverOfVolume(ctx context.Context) (driver string, err error) {
 	return data["driverName"], nil
 }
 
-// owns reports whether a link or mount point at a path is the driver's. At a published path, which checkPublished has
-// allowed, it is.
-func (t *territory) owns(ctx context.Context, path Path, link Link) (bool, error) {
-	if link.Kind != LinkToVolume || path.full().inside(t.pods) {
-		return t.has(path.full()), nil
-	}
-	reason, err := t.volume(ctx, link.Volume)
-	return reason == "", err
-}
-
 // mayOwn reports whether a link that a search has found may be the driver's, by the texts of its path and its target: all in
 // the driver's own directories, and at published paths those to the driver's directories or shares.
 func (t *territory) mayOwn(path Path, link Link) bool {
@@ -304,37 +299,18 @@ func (p *Policy) driverOf(l location) string {
 	return ""
 }
 
-// checkDeletion returns csiproxy.ErrPermissionDenied for an open file that isn't the driver's to delete. In its own
-// directories and volumes everything is, except a mount point of another driver's volume. Where kubelet has the driver
-// publish a volume, it is what is at that path, but nothing below it.
-func (f *File) checkDeletion(ctx context.Context) error {
-	t := f.entry.walk.policy.territory
-	path := f.entry.path()
+// checkDeletion returns csiproxy.ErrPermissionDenied for an entry that isn't the driver's to delete. In its own directories
+// and volumes everything is, also a mount point of whatever volume: that the mount point goes is nothing to the volume. Where
+// kubelet has the driver publish a volume, it is what is at that path, but nothing below it.
+func (e Entry) checkDeletion() error {
+	t, path := e.walk.policy.territory, e.path()
 	if t == nil || path.volume != "" {
 		return nil
 	}
-	if depth, isPublished := t.publishedDepth(path.full()); isPublished && depth != 0 || !t.has(path.full()) {
-		return f.entry.notOwn(t)
+	if depth, isPublished := t.publishedDepth(path.full()); isPublished && depth != 0 {
+		return e.notOwn(t)
 	}
-	_, link, err := f.Examine(ctx)
-	if err != nil || link == nil {
-		return err
-	}
-	return f.entry.CheckOwn(ctx, *link)
-}
-
-// CheckOwn returns csiproxy.ErrPermissionDenied, without what a link or mount point at the entry leads to, if that isn't
-// the driver's.
-func (e Entry) CheckOwn(ctx context.Context, link Link) error {
-	t := e.walk.policy.territory
-	if t == nil || e.path().volume != "" {
-		return nil
-	}
-	owns, err := t.owns(ctx, e.path(), link)
-	if err == nil && !owns {
-		err = e.notOwn(t)
-	}
-	return err
+	return nil
 }
 
 func (e Entry) notOwn(t *territory) error {

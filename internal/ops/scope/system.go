@@ -60,15 +60,14 @@ func (s *System) OpenDevice(ctx context.Context, path string, access win.Access)
 	return whileOwn(ctx, s, path, func() (win.Device, error) { return s.System.OpenDevice(ctx, path, access) })
 }
 
-// HasVolume reports whether a volume is there. If it is on a disk that isn't the driver's, the error is
-// csiproxy.ErrNotFound. A missing volume is no error: a mount point or a link of one is removed by its own path, and what
-// it leads to isn't touched.
+// HasVolume reports whether a volume is there, on a disk of the driver. Another's volume is like a missing one: a mount point or
+// a link of either is removed by its own path, and what it leads to isn't touched.
 func (s *System) HasVolume(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error) {
 	if err := id.Validate(); err != nil {
 		return false, err
 	}
 	err := s.checkVolume(ctx, string(id))
-	if winerr.IsGone(err) && !errors.Is(err, errNotOwn) {
+	if winerr.IsGone(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -115,9 +115,6 @@ func (s *Staging) stagedAt(ctx context.Context, local pathpolicy.Path,
 		if errors.Is(err, winerr.ErrorNotAReparsePoint) {
 			return other(ctx, e, nil)
 		}
-		if err == nil {
-			err = e.CheckOwn(ctx, link)
-		}
 		if err != nil {
 			return err
 		}

@@ -122,8 +122,8 @@ func (s *Staging) unstageDisk(ctx context.Context, request csiproxy.UnstageVolum
 func (s *Staging) checkNotStaged(ctx context.Context, stagingPath pathpolicy.Path, mounted csiproxy.VolumeID) error {
 	stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
 	if err == nil && stillMounted != "" && !stillMounted.Equal(mounted) {
-		if reason, err := s.Paths.Protects(ctx, s.Sys, string(stillMounted)); err != nil || reason != "" {
-			return cmp.Or(err, refuse("another volume is mounted there")) // a driver isn't told which
+		if s.Paths.IsOfDriver() {
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "another volume is mounted there, by another call meanwhile; try again")
 		}
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
 			stillMounted)

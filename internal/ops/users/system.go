@@ -67,9 +67,9 @@ func (s *Shared) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) err
 	return err
 }
 
-// SystemVolumes returns the check for pathpolicy.Policy.Protect of the volumes that Windows runs
-// from: those of which any part lies on one of its disks.
-func SystemVolumes(sys System) pathpolicy.VolumeCheck {
+// SystemVolumes returns the check for pathpolicy.Policy.Protects of the volumes that Windows runs
+// from: those of which any part lies on one of its disks. sys is that of the node; volumes opens the volumes that are checked.
+func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck {
 	return func(ctx context.Context, volumeName string) (reason string, err error) {
 		f, err := findSystemDisks(ctx, sys)
 		if err != nil {
@@ -78,7 +78,7 @@ func SystemVolumes(sys System) pathpolicy.VolumeCheck {
 		if reason := f.volumes[strings.ToLower(volumeName)]; reason != "" {
 			return reason, nil
 		}
-		extents, err := device.ExtentsOf(ctx, sys, device.VolumePath(volumeName))
+		extents, err := device.ExtentsOf(ctx, volumes, device.VolumePath(volumeName))
 		if winerr.IsGone(err) {
 			return "", nil // Windows doesn't run from a volume that isn't there
 		}

@@ -43,19 +43,32 @@ func ErrSpread(parts int) error {
 
 // IsMissing reports whether a volume is missing now, because its disk has left the node or is offline.
 // It queries the volume itself. If Windows lists the volume, but can't open it, the error is
-// csiproxy.ErrUnavailable.
+// csiproxy.ErrUnavailable. To a driver, another's volume is missing.
 func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, error) {
-	_, err := Extent(ctx, f.Shared.sys, id)
+	_, err := Extent(ctx, f.sys, id)
 	if !winerr.IsGone(err) {
 		return false, err
 	}
-	names, listErr := f.Shared.sys.FindVolumes(ctx)
+	unopened := &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
+		Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
+	if f.driver != "" {
+		node := New(f.Shared)
+		extents, err := node.extentsIfThere(ctx, id)
+		if err != nil || len(extents) == 0 {
+			return err == nil, err
+		}
+		owner, err := node.ownerOfDisk(ctx, extents[0].DiskNumber)
+		if err == nil && (owner == "" || owner == f.driver) { // a sick disk of the driver's may seem to be nobody's
+			err = unopened
+		}
+		return err == nil, err
+	}
+	names, listErr := f.sys.FindVolumes(ctx)
 	if listErr != nil {
 		return false, listErr
 	}
 	if slices.ContainsFunc(names, func(name string) bool { return id.Equal(csiproxy.VolumeID(name)) }) {
-		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
-			Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
+		return false, unopened
 	}
 	return true, nil
 }
@@ -82,7 +95,11 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		if _, err := Extent(ctx, f.Shared.sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
+		sys := f.Shared.sys // in the directories that are no driver's, any driver's volume may be mounted
+		if f.driver != "" && f.paths.DriverOf(l.Path) == f.driver {
+			sys = f.sys
+		}
+		if _, err := Extent(ctx, sys, csiproxy.VolumeID(l.Link.Volume)); err != nil {
 			return true, ctx.Err()
 		}
 	}
@@ -233,7 +250,7 @@ func (f *Finder) MountsOf(ctx context.Context, n csiproxy.DiskNumber) (paths []s
 
 // extentsIfThere returns the parts of disks on which a volume lies: none if it is missing.
 func (f *Finder) extentsIfThere(ctx context.Context, id csiproxy.VolumeID) ([]win.DiskExtent, error) {
-	extents, err := device.ExtentsOf(ctx, f.Shared.sys, device.VolumePath(string(id)))
+	extents, err := device.ExtentsOf(ctx, f.sys, device.VolumePath(string(id)))
 	if winerr.IsGone(err) {
 		missing, missingErr := f.IsMissing(ctx, id)
 		if missing {

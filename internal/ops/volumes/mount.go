@@ -109,7 +109,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *
 			}
 		}
 		if !mounted.Equal(lockedVolume.ID) {
-			return refuseOther(ctx, e, mounted)
+			return v.refuseOther(mounted)
 		}
 		return nil
 	})
@@ -204,12 +204,10 @@ func mountedAt(ctx context.Context, directory *pathpolicy.File) (csiproxy.Volume
 	return csiproxy.VolumeID(link.Volume), nil
 }
 
-// refuseOther is the error of an entry at which another volume is mounted. A driver isn't told which, if that isn't its
-// own.
-func refuseOther(ctx context.Context, e pathpolicy.Entry, mounted csiproxy.VolumeID) error {
+// refuseOther is the error of a path at which another volume is mounted.
+func (v *Volumes) refuseOther(mounted csiproxy.VolumeID) error {
 	const reason = "another volume is mounted there"
-	link := pathpolicy.Link{Kind: pathpolicy.LinkToVolume, Volume: string(mounted)}
-	if e.CheckOwn(ctx, link) != nil {
+	if v.paths.IsOfDriver() {
 		return refuse(reason)
 	}
 	return refuse(fmt.Sprintf("%s: %s", reason, mounted))
@@ -273,10 +271,6 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targe
 		return errorAt(targetPath, err)
 	}
 	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
-	if errors.Is(err, csiproxy.ErrNotFound) {
-		// Another driver's volume looks like a missing one: what is mounted at the path decides.
-		return errorAt(targetPath, v.whereMounted(ctx, id, path, func(*pathpolicy.File) error { return err }))
-	}
 	if err != nil {
 		return err
 	}
@@ -331,7 +325,7 @@ func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path p
 			return err
 		}
 		if !mounted.Equal(id) {
-			return refuseOther(ctx, e, mounted)
+			return v.refuseOther(mounted)
 		}
 		if err := unmount(directory); err != nil {
 			return err

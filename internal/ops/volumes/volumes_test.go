@@ -51,7 +51,7 @@ func (n *node) restart() { n.with(volumes.Options{}) }
 
 func (n *node) with(o volumes.Options) {
 	n.t.Helper()
-	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, OfTheNode: users.SystemVolumes(n.sim)})
+	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, OfTheNode: users.SystemVolumes(n.sim, n.sim)})
 	simtest.Must(n.t, err)
 	n.locks = locks.Default(n.sim)
 	o.Locks = n.locks

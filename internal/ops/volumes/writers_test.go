@@ -160,7 +160,7 @@ func TestWritersOfAProtectedVolume(t *testing.T) {
 func (n *node) protect(id csiproxy.VolumeID) {
 	n.t.Helper()
 	paths, err := pathpolicy.New(pathpolicy.Options{KubeletPath: kubelet, ProtectedVolumes: []string{string(id)},
-		OfTheNode: users.SystemVolumes(n.sim)})
+		OfTheNode: users.SystemVolumes(n.sim, n.sim)})
 	n.do(err)
 	n.volumes = volumes.New(n.sim, paths, volumes.Options{Writers: []string{"Users"}})
 }
