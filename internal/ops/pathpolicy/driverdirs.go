@@ -42,7 +42,7 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	if i := slices.IndexFunc(l.names, mayBeShort); i >= 0 {
 		return refuse("%q may be the short (8.3) name of another directory; write its long name", l.names[i])
 	}
-	if err := p.checkSystem(l); err != nil {
+	if err := p.system.check(l); err != nil {
 		return l, err
 	}
 	if !slices.ContainsFunc(p.roots, l.inside) {
@@ -52,7 +52,7 @@ func (p *Policy) checkDirectory(driver, dir string) (location, error) {
 	if kubelet.inside(l) {
 		return refuse("it holds kubelet's directory %s, in which all drivers and pods have theirs", quote.Text(kubelet.String()))
 	}
-	if p.holdsSystem(l) {
+	if p.system.holds(l) {
 		return refuse("it holds files of Windows or of csi-proxy itself")
 	}
 	if l.inside(kubelet) && !slices.ContainsFunc(p.namedDirectories(driver), l.inside) {

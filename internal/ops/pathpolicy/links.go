@@ -212,6 +212,9 @@ func (s *linkSearch) mayGoOn() bool {
 // top searches an allowed directory or the own directory of a driver.
 func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 	dir, err := w.enter(ctx, top, win.FileOpen)
+	if w.isSystem(top) {
+		return nil // no operation makes a link there
+	}
 	if err != nil {
 		return err
 	}
@@ -302,7 +305,7 @@ func (s *linkSearch) link(ctx context.Context, e Entry) error {
 // directory. e may have become a link since it was listed.
 func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err error) {
 	path := e.path()
-	if path.volume == "" && e.walk.policy.systemPathOf(path.full()) != "" {
+	if e.walk.isSystem(path) {
 		return nil // no operation makes a link there
 	}
 	if depth == 1 && e.walk.policy.holdsAllowed(path) {

@@ -11,6 +11,7 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Inside returns those of listed that lie below the allowed directories. listed are paths at which
@@ -57,7 +58,6 @@ func withoutLinks(ctx context.Context, sys System, path string) (l location, ok 
 		}
 		l.drive, err = volumeOfDrive(ctx, sys, l.drive)
 	}
-	l.drive = strings.ToLower(l.drive)
 	return l, err == nil && l.drive != "" && len(l.names) > 0, err
 }
 
@@ -74,21 +74,36 @@ func onVolume(path string) (l location, ok bool) {
 	return l, ok
 }
 
-// rootsWithoutLinks returns the locations of the outermost allowed directories without links. If one isn't
-// there, and so has nothing below it, its location is the zero value.
+// rootsWithoutLinks returns the locations of the outermost allowed directories without links.
 func (p *Policy) rootsWithoutLinks(ctx context.Context, sys System) (roots []location, _ error) {
 	for _, root := range p.roots {
-		var resolved location
-		err := withFile(ctx, sys, root.String(), func(f win.File) error {
-			path, err := f.FinalPath(ctx)
-			resolved, _ = onVolume(path)
-			resolved.drive = strings.ToLower(resolved.drive)
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, &csiproxy.Error{Object: root.String(), Err: err}
+		resolved, err := withoutLinksAt(ctx, sys, root)
+		if err != nil {
+			return nil, err
 		}
 		roots = append(roots, resolved)
 	}
 	return roots, nil
+}
+
+// withoutLinksAt returns the location of a directory or file of the administrator's without links, with the volume in the drive's
+// place. If it isn't there, what is missing is taken as it is. If the drive isn't there, or is another machine's, the location is
+// the zero value.
+func withoutLinksAt(ctx context.Context, sys System, l location) (resolved location, _ error) {
+	for n := len(l.names); n >= 0; n-- {
+		path := location{l.drive, l.names[:n]}.String()
+		err := withFile(ctx, sys, path, func(f win.File) error {
+			final, err := f.FinalPath(ctx)
+			resolved, _ = onVolume(final)
+			return err
+		})
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, winerr.ErrorDirectory) {
+			continue
+		}
+		if err != nil {
+			return location{}, &csiproxy.Error{Object: path, Err: err}
+		}
+		return resolved.below(l.names[n:]...), nil
+	}
+	return location{}, nil
 }

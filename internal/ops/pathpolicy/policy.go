@@ -22,7 +22,7 @@ type Policy struct {
 	allowed []location // as given; the first is the kubelet directory
 	roots   []location // those that lie in no other
 
-	system []location // of Windows and of the daemon: see checkSystem
+	system systemPaths
 
 	protected []string // volumes: drives, such as "D:", or \\?\Volume{guid}\
 	ofTheNode VolumeCheck
@@ -90,9 +90,9 @@ func New(o Options) (*Policy, error) {
 		}
 		p.allowed = append(p.allowed, l)
 	}
-	p.system = systemPaths(o.OwnFiles)
+	p.system = newSystemPaths(p.allowed[0], o.OwnFiles)
 	for _, l := range p.allowed {
-		if err := p.checkSystem(l); err != nil {
+		if err := p.system.check(l); err != nil {
 			return nil, &csiproxy.Error{Op: "allow directory", Object: quote.Text(l.String()), Err: err}
 		}
 	}
@@ -138,8 +138,7 @@ func (p Path) Equal(q Path) bool {
 	if p.volume != "" || q.volume != "" {
 		return strings.EqualFold(p.volume, q.volume) && slices.EqualFunc(p.names, q.names, winname.Equal)
 	}
-	a, b := p.full(), q.full()
-	return a.inside(b) && b.inside(a)
+	return p.full().equal(q.full())
 }
 
 // full is the path from its drive on.
@@ -174,7 +173,7 @@ func (p *Policy) Parse(path string, maxLength int) (Path, error) {
 		kind := csiproxy.ErrInvalidArgument
 		if p.territory != nil { // a driver doesn't learn which directories are allowed beside its own
 			kind = csiproxy.ErrPermissionDenied
-		} else if err := p.checkSystem(l); err != nil && slices.ContainsFunc(p.roots, l.inside) {
+		} else if err := p.system.check(l); err != nil && slices.ContainsFunc(p.roots, l.inside) {
 			return Path{}, err
 		}
 		return Path{}, csiproxy.Errorf(kind, "the path is not inside of %s", p.directories())
@@ -207,7 +206,7 @@ func (p *Policy) directories() string {
 }
 
 func (p *Policy) locate(l location) (Path, bool) {
-	if p.checkSystem(l) != nil {
+	if p.system.check(l) != nil {
 		return Path{}, false
 	}
 	for _, r := range p.roots {

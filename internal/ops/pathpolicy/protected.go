@@ -6,8 +6,6 @@ package pathpolicy
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -97,30 +95,11 @@ func volumeOfDrive(ctx context.Context, sys System, drive string) (string, error
 	return volume, nil
 }
 
-// volumeAt returns the volume that a directory of the administrator's is on. If the directory
-// isn't there, it is that of the nearest one above; if the drive isn't there, "". Links are
-// followed.
+// volumeAt returns the volume that a directory of the administrator's is on, without links. If the directory isn't there, it is
+// that of the nearest one above; if the drive isn't there, "".
 func volumeAt(ctx context.Context, sys System, dir location) (volume string, err error) {
-	for n := len(dir.names); n >= 0; n-- {
-		path := location{dir.drive, dir.names[:n]}.String()
-		volume, err := volumeOf(ctx, sys, path)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, winerr.ErrorDirectory) {
-			continue
-		}
-		if err != nil {
-			return "", &csiproxy.Error{Object: path, Err: err}
-		}
-		return volume, nil
-	}
-	return "", nil
-}
-
-func volumeOf(ctx context.Context, sys System, path string) (volume string, err error) {
-	err = withFile(ctx, sys, path, func(f win.File) (err error) {
-		volume, err = f.Volume(ctx)
-		return err
-	})
-	return volume, err
+	l, err := withoutLinksAt(ctx, sys, dir)
+	return l.drive, err
 }
 
 // withFile opens a path of the administrator's, following links, and calls use with the file.

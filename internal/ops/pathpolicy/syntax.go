@@ -14,24 +14,31 @@ import (
 
 // location is an absolute path with a drive letter, split up.
 type location struct {
-	drive string // "C:", upper case
+	drive string // "C:", upper case, or a volume, \\?\Volume{guid}\
 	names []string
 }
 
-func (l location) String() string { return l.drive + `\` + strings.Join(l.names, `\`) }
+func (l location) String() string {
+	return strings.TrimSuffix(l.drive, `\`) + `\` + strings.Join(l.names, `\`)
+}
 
 // inside reports whether l is dir or lies below it, by its text.
-func (l location) inside(dir location) bool {
-	if l.drive != dir.drive || len(l.names) < len(dir.names) {
+func (l location) inside(dir location) bool { return l.insideBy(dir, winname.Equal) }
+
+// insideBy is inside for names that are the same if isSame says so of l's name and dir's.
+func (l location) insideBy(dir location, isSame func(name, ofDir string) bool) bool {
+	if !strings.EqualFold(l.drive, dir.drive) || len(l.names) < len(dir.names) {
 		return false
 	}
 	for i, name := range dir.names {
-		if !winname.Equal(l.names[i], name) {
+		if !isSame(l.names[i], name) {
 			return false
 		}
 	}
 	return true
 }
+
+func (l location) equal(other location) bool { return l.inside(other) && other.inside(l) }
 
 // split checks the text of an absolute path. A path without a drive is on defaultDrive,
 // unless that is empty.

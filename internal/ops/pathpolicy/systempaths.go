@@ -4,6 +4,9 @@
 package pathpolicy
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,47 +37,128 @@ var shortName = regexp.MustCompile(`^[^.]{1,6}~[0-9]{1,6}(\.[^.]{1,3})?$`)
 // Source: https://learn.microsoft.com/windows/win32/fileio/naming-a-file#short-vs-long-names
 func mayBeShort(name string) bool { return strings.Contains(name, "~") && shortName.MatchString(name) }
 
-// systemPaths returns the files and directories of Windows and of the daemon, by Options.OwnFiles. No path of an operation leads to
-// a file that split refuses, such as one on another server.
-func systemPaths(ownFiles []string) (system []location) {
-	for _, path := range slices.Concat(directoriesOfWindows, ownFiles) {
-		if l, err := split(path, ""); err == nil {
-			system = append(system, l)
-		}
-	}
-	return system
+// systemPaths are the files and directories of Windows, of the daemon and of kubelet itself: no operation touches these, even in an
+// allowed directory.
+type systemPaths struct {
+	all     []location // of Windows and of the daemon
+	kubelet location   // kubelet's directory, of which isOfKubelet says what is its own
 }
 
-// checkSystem returns csiproxy.ErrInvalidArgument for a path in a system path, by its text: no operation touches what belongs to
-// Windows, to the daemon or to kubelet itself, even in an allowed directory. Where a name could be the short one of a system path
-// or of a directory above, as in C:\PROGRA~1, short names are refused.
-func (p *Policy) checkSystem(l location) error {
-	if system := p.systemPathOf(l); system != "" {
+// newSystemPaths returns the system paths of a node whose daemon has its own files. No path of an operation leads to a file that
+// split refuses, such as one on another server.
+func newSystemPaths(kubelet location, ownFiles []string) systemPaths {
+	s := systemPaths{kubelet: kubelet}
+	for _, path := range slices.Concat(directoriesOfWindows, ownFiles) {
+		for _, prefix := range []string{`\\?\`, `\??\`} {
+			path = strings.TrimPrefix(path, prefix)
+		}
+		if l, err := split(path, ""); err == nil {
+			s.all = append(s.all, l)
+		}
+	}
+	return s
+}
+
+// check returns csiproxy.ErrInvalidArgument for a path in a system path, by its text. Where a name could be the short one of a system
+// path or of a directory above, as in C:\PROGRA~1, short names are refused.
+func (s systemPaths) check(l location) error {
+	if system := s.of(l); system != "" {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "csi-proxy touches nothing in %s", quote.Text(system))
 	}
 	for i, name := range l.names {
-		if mayBeShort(name) && p.holdsSystem(location{l.drive, l.names[:i]}) {
+		if mayBeShort(name) && s.holds(location{l.drive, l.names[:i]}) {
 			return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "%q may be the short (8.3) name of another directory; write its long name", name)
 		}
 	}
 	return nil
 }
 
-// systemPathOf returns the system path in which a path lies, by its text; "" if it lies in none.
-func (p *Policy) systemPathOf(l location) string {
-	if i := slices.IndexFunc(p.system, l.inside); i >= 0 {
-		return p.system[i].String()
+// of returns the system path in which a path lies, by its text; "" if it lies in none.
+func (s systemPaths) of(l location) string {
+	if i := slices.IndexFunc(s.all, func(system location) bool { return l.insideBy(system, mayMean) }); i >= 0 {
+		return s.all[i].String()
 	}
-	kubelet := p.allowed[0]
-	if n := len(kubelet.names); len(l.names) > n && l.inside(kubelet) && isOfKubelet(l.names[n]) {
-		return kubelet.below(l.names[n]).String()
+	if n := len(s.kubelet.names); len(l.names) > n && l.inside(s.kubelet) && isOfKubelet(l.names[n]) {
+		return s.kubelet.below(l.names[n]).String()
 	}
 	return ""
 }
 
-// holdsSystem reports whether a directory holds a system path.
-func (p *Policy) holdsSystem(dir location) bool {
-	return slices.ContainsFunc(append(slices.Clip(p.system), p.allowed[0]), func(system location) bool { return system.inside(dir) })
+// holds reports whether a directory holds a system path.
+func (s systemPaths) holds(dir location) bool {
+	isSame := func(ofSystem, name string) bool { return mayMean(name, ofSystem) }
+	return slices.ContainsFunc(s.withKubelet(), func(system location) bool { return system.insideBy(dir, isSame) })
+}
+
+// withKubelet returns all system paths, and kubelet's directory for those in it.
+func (s systemPaths) withKubelet() []location { return append(slices.Clip(s.all), s.kubelet) }
+
+// mayMean reports whether a name in a path may mean the file or directory of a name in a system path. The latter may be a short name,
+// which stands for all names of which NTFS may make it: by the first two characters or more, without blanks.
+func mayMean(name, ofSystem string) bool {
+	if winname.Equal(name, ofSystem) {
+		return true
+	}
+	beginning := strings.ReplaceAll(winname.Lower(name), " ", "")
+	return mayBeShort(ofSystem) && strings.HasPrefix(beginning, winname.Lower(ofSystem)[:min(2, strings.IndexByte(ofSystem, '~'))])
+}
+
+// alias is where an allowed directory really is, if the administrator has made it, or one above it, a link.
+type alias struct {
+	root   location    // with the volume in the drive's place
+	system systemPaths // likewise
+}
+
+// findAlias finds the alias of the allowed directory in which path begins, which the walk has opened, and returns
+// csiproxy.ErrPermissionDenied if the path leads to a system path by it. Kubelet's directory isn't asked: wherever it is, what is in
+// it is kubelet's or drivers'.
+func (w *walk) findAlias(ctx context.Context, root *File, path Path) error {
+	p := w.policy
+	if path.root.equal(p.system.kubelet) {
+		return nil
+	}
+	final, err := root.handle.FinalPath(ctx)
+	if errors.Is(err, fs.ErrNotExist) { // it is on a share, where the node has nothing of its own
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	volume, err := volumeOfDrive(ctx, w.sys, path.root.drive)
+	if err != nil {
+		return err
+	}
+	there, _ := onVolume(final)
+	if there.equal(location{volume, path.root.names}) {
+		return nil
+	}
+	w.alias = &alias{root: there}
+	for _, system := range p.system.all {
+		system, err := withoutLinksAt(ctx, w.sys, system)
+		if err != nil {
+			return err
+		}
+		w.alias.system.all = append(w.alias.system.all, system)
+	}
+	if w.alias.system.kubelet, err = withoutLinksAt(ctx, w.sys, p.system.kubelet); err != nil {
+		return err
+	}
+	if err := w.alias.system.check(there.below(path.names...)); err != nil {
+		return &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied, Err: err}
+	}
+	return nil
+}
+
+// isSystem reports whether a path lies in a system path, by its text or by the alias of its allowed directory.
+func (w *walk) isSystem(path Path) bool {
+	return path.volume == "" && (w.policy.system.of(path.full()) != "" ||
+		w.alias != nil && w.alias.system.of(w.alias.root.below(path.names...)) != "")
+}
+
+// holdsSystem reports whether a directory holds a system path, by its text or by the alias of its allowed directory.
+func (w *walk) holdsSystem(path Path) bool {
+	return path.volume == "" && (w.policy.system.holds(path.full()) ||
+		w.alias != nil && w.alias.system.holds(w.alias.root.below(path.names...)))
 }
 
 // isOfKubelet reports whether a name in kubelet's directory belongs to kubelet itself.
@@ -89,7 +173,7 @@ func (p *Policy) SystemPathsIn(workingDir string) (held []string) {
 	if err != nil {
 		return nil // New has refused the directory
 	}
-	for _, system := range append(slices.Clip(p.system), p.allowed[0]) {
+	for _, system := range p.system.withKubelet() {
 		if system.inside(dir) {
 			held = append(held, system.String())
 		}

@@ -10,7 +10,9 @@ import (
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -98,6 +100,108 @@ func TestWhatHoldsSystemPathsStays(t *testing.T) {
 	sys, p := newNode(t), wide(t)
 	must(t, sys.MkdirAll(`C:\k\logs`))
 	for path, want := range map[string]error{`C:\k`: csiproxy.ErrInvalidArgument, `C:\K\`: csiproxy.ErrInvalidArgument, `C:\k\logs`: nil} {
+		err := p.Reach(t.Context(), sys, mustParse(t, p, path), pathpolicy.Entry.CheckReplaceable)
+		simtest.WantErrorOf(t, path, err, want)
+	}
+}
+
+// A working directory that is a link, or lies below one, is checked by where it really is, too: nothing there can be opened for
+// deletion that is the system's, and what holds it stays.
+func TestSystemPathsInLinkedDirectory(t *testing.T) {
+	sys := newNode(t)
+	for _, dir := range []string{`C:\Windows\System32`, kubelet + `\pki`, kubelet + `\plugins`, `C:\k\logs`, `C:\sub\x`, `C:\links`} {
+		must(t, sys.MkdirAll(dir))
+	}
+	must(t, sys.WriteFile(`C:\k\csi-proxy.exe`, nil))
+	must(t, sys.Symlink(`C:\Windows\System32\link`, `C:\sub`, true))
+	must(t, sys.Symlink(`C:\k\logs\link`, `C:\sub`, true))
+	for link, target := range map[string]string{`all`: `C:\`, `windows`: `C:\Windows`, `k`: `C:\k`, `kubelet`: kubelet, `lib`: `C:\var\lib`} {
+		must(t, sys.Junction(`C:\links\`+link, target))
+	}
+	volume, _ := newVolume(t, sys)
+	mount(t, sys, `C:\links\mounted`, volume)
+	must(t, sys.MkdirAll(`C:\links\mounted\Windows`))
+	options := pathpolicy.Options{OwnFiles: []string{`C:\k\csi-proxy.exe`, `E:\missing\x.log`}}
+	for _, link := range []string{"all", "windows", "k", "kubelet", `lib\kubelet`, "mounted"} {
+		options.WorkingDirs = append(options.WorkingDirs, `C:\links\`+link)
+	}
+	p := mustNew(t, options)
+	for path, want := range map[string]error{
+		`all\Windows\System32`: csiproxy.ErrPermissionDenied,
+		`all\WINDOWS`:          csiproxy.ErrPermissionDenied,
+		`all\PROGRA~1\x`:       csiproxy.ErrPermissionDenied,
+		`all\k\csi-proxy.exe`:  csiproxy.ErrPermissionDenied,
+		`all\k`:                csiproxy.ErrInvalidArgument, // it holds the program
+		`all\var`:              csiproxy.ErrInvalidArgument, // it holds kubelet's directory
+		`windows\System32`:     csiproxy.ErrPermissionDenied,
+		`k\csi-proxy.exe`:      csiproxy.ErrPermissionDenied,
+		`kubelet\pki`:          csiproxy.ErrPermissionDenied,
+		`lib\kubelet\pki`:      csiproxy.ErrPermissionDenied,
+		`all\sub\x`:            nil,
+		`all\k\logs`:           nil,
+		`k\logs`:               nil,
+		`kubelet\plugins`:      nil,
+		`lib\kubelet\plugins`:  nil,
+		`mounted\Windows`:      nil,
+	} {
+		err := p.Reach(t.Context(), sys, mustParse(t, p, `C:\links\`+path), func(e pathpolicy.Entry) error {
+			_, err := e.Open(t.Context(), win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+			return errors.Join(e.CheckReplaceable(), err)
+		})
+		simtest.WantErrorOf(t, path, err, want)
+	}
+	all, incomplete, err := p.Links(t.Context(), sys)
+	must(t, errors.Join(incomplete, err))
+	found := make(map[string]bool)
+	for _, l := range all {
+		found[l.Path.String()] = true
+	}
+	for path, want := range map[string]bool{`C:\links\all\k\logs\link`: true, `C:\links\all\Windows\System32\link`: false} {
+		simtest.Want(t, "the search finds "+path, found[path], want)
+	}
+}
+
+// What a working directory that is a link leads to must be known: else nothing is reached in it.
+func TestLinkedDirectoryUnknown(t *testing.T) {
+	for name, fail := range map[string]winsim.Match{
+		"its final path": {Call: win.CallFinalPath, Object: `links\sub`}, "its drive": {Call: win.CallVolumeNameForMountPoint},
+		"a system path": {Call: win.CallOpen, Object: `C:\k`},
+	} {
+		sys := newNode(t)
+		for _, dir := range []string{`C:\links`, `C:\sub\x`, `C:\k`} {
+			must(t, sys.MkdirAll(dir))
+		}
+		must(t, sys.Junction(`C:\links\sub`, `C:\sub`))
+		p := mustNew(t, pathpolicy.Options{WorkingDirs: []string{`C:\links\sub`}, OwnFiles: []string{`C:\k\csi-proxy.exe`}})
+		path := mustParse(t, p, `C:\links\sub\x`)
+		must(t, p.Reach(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil }))
+		must(t, sys.Fail(fail, winerr.ErrorAccessDenied))
+		err := p.Reach(t.Context(), sys, path, func(pathpolicy.Entry) error { return errors.New("it was reached") })
+		simtest.WantErrorOf(t, name, err, winerr.ErrorAccessDenied)
+	}
+}
+
+// The daemon's files have other names too: with a prefix, and by a short name, which stands for all names that it may be of.
+func TestOwnFilesByOtherNames(t *testing.T) {
+	p := mustNew(t, pathpolicy.Options{WorkingDirs: []string{`C:\`},
+		OwnFiles: []string{`\\?\C:\k\csi-proxy.exe`, `\??\C:\k\drivers.json`, `C:\MYPROG~1\csi-proxy.exe`, `C:\logs\MYA1B2~1.LOG`}})
+	for path, want := range map[string]error{
+		`C:\k\csi-proxy.exe`:               csiproxy.ErrInvalidArgument,
+		`C:\k\drivers.json`:                csiproxy.ErrInvalidArgument,
+		`C:\My Programs\csi-proxy.exe`:     csiproxy.ErrInvalidArgument,
+		`C:\m yprograms 2\CSI-PROXY.EXE`:   csiproxy.ErrInvalidArgument,
+		`C:\logs\my log of the daemon.log`: csiproxy.ErrInvalidArgument,
+		`C:\MyPrograms\other.exe`:          nil,
+		`C:\Programs\csi-proxy.exe`:        nil,
+		`C:\logs\other.log`:                nil,
+	} {
+		_, err := p.Parse(path, pathpolicy.MaxPath)
+		simtest.WantErrorOf(t, path, err, want)
+	}
+	sys := newNode(t)
+	must(t, sys.MkdirAll(`C:\My Programs`))
+	must(t, sys.MkdirAll(`C:\Other`))
+	for path, want := range map[string]error{`C:\My Programs`: csiproxy.ErrInvalidArgument, `C:\Other`: nil} {
 		err := p.Reach(t.Context(), sys, mustParse(t, p, path), pathpolicy.Entry.CheckReplaceable)
 		simtest.WantErrorOf(t, path, err, want)
 	}

@@ -34,6 +34,7 @@ type walk struct {
 	links    int           // how many were followed
 	waitLeft time.Duration // how long the operation may still wait for others
 	filtered bool          // a bind filter answers relative opens: see openAt
+	alias    *alias        // of the allowed directory that was entered last; nil if it is where its path says
 }
 
 const (
@@ -100,7 +101,7 @@ func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (
 		// A link to an allowed directory goes on with the names behind it, which may lead to a system path, or to what isn't
 		// the driver's.
 		if path.volume == "" {
-			if err := w.policy.checkSystem(path.full()); err != nil {
+			if err := w.policy.system.check(path.full()); err != nil {
 				return Entry{}, &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied, Err: err}
 			}
 			if t := w.policy.territory; t != nil && !t.has(path.full()) {
@@ -180,7 +181,12 @@ func (w *walk) enter(ctx context.Context, path Path, disposition win.Disposition
 	if err != nil {
 		return nil, start.failed(err)
 	}
-	w.at, w.filtered = dir, false
+	w.at, w.filtered, w.alias = dir, false, nil
+	if path.volume == "" {
+		if err := w.findAlias(ctx, dir, path); err != nil {
+			return nil, err
+		}
+	}
 	if err := w.checkPublished(ctx, dir, path); err != nil {
 		return nil, err
 	}
@@ -303,7 +309,7 @@ func (e Entry) CheckReplaceable() error {
 	switch {
 	case p.holdsAllowed(path):
 		return e.refused(csiproxy.ErrInvalidArgument, "it is an allowed directory or holds one")
-	case path.volume == "" && p.holdsSystem(path.full()):
+	case e.walk.holdsSystem(path):
 		return e.refused(csiproxy.ErrInvalidArgument, "it holds files of Windows, of kubelet or of csi-proxy itself")
 	}
 	return nil
