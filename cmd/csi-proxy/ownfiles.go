@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/host/logfile"
@@ -14,14 +15,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 )
 
-// addOwnFiles names the daemon's own files on this node to the operations, which don't touch them: its program, the file of
-// drivers, and the log.
+// besideProgram are the words of the programs that an upgrade keeps beside the service's: csi-proxy.exe has csi-proxy.previous.exe.
+// Package deployment makes them.
+var besideProgram = []string{"previous", "new", "rollback"}
+
+// addOwnFiles names the daemon's own files on this node to the operations, which don't touch them: its program and those beside it,
+// the file of drivers, and the log.
 func (o *options) addOwnFiles() error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	files := []string{program}
+	extension := filepath.Ext(program)
+	for _, word := range besideProgram {
+		files = append(files, strings.TrimSuffix(program, extension)+"."+word+extension)
+	}
 	if o.driversPath != "" {
 		files = append(files, o.driversPath)
 	}
@@ -34,9 +43,23 @@ func (o *options) addOwnFiles() error {
 		if err != nil {
 			return err
 		}
-		o.OwnFiles = append(o.OwnFiles, path)
+		o.OwnFiles = append(o.OwnFiles, namesOf(path)...)
 	}
 	return nil
+}
+
+// namesOf returns the names of a file: the one that is given, and those without links and short names, as far as the file and its
+// directory are there and Windows tells them.
+func namesOf(path string) []string {
+	names := []string{path}
+	if directory, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		names = append(names, filepath.Join(directory, filepath.Base(path)))
+	}
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		names = append(names, file)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // warnOfWorkingDirs warns of working directories that hold files of the system.

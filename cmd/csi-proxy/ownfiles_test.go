@@ -1,0 +1,42 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The daemon's own files include what an upgrade keeps beside its program, and have all their names.
+func TestOwnFiles(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(names ...string) string { return filepath.Join(append([]string{dir}, names...)...) }
+	if err := errors.Join(os.Mkdir(in("config"), 0o700), os.WriteFile(in("config", "v1.json"), nil, 0o600),
+		os.Symlink("v1.json", in("config", "drivers.json")), os.Symlink(in("config"), in("link"))); err != nil {
+		t.Skip("links can't be made here: ", err)
+	}
+	o := &options{driversPath: in("link", "drivers.json"), logging: addLoggingFlags(flag.NewFlagSet("", flag.ContinueOnError))}
+	if err := o.addOwnFiles(); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	extension := filepath.Ext(program)
+	for _, want := range []string{program, strings.TrimSuffix(program, extension) + ".previous" + extension,
+		in("link", "drivers.json"), in("config", "drivers.json"), in("config", "v1.json")} {
+		if !slices.Contains(o.OwnFiles, want) {
+			t.Errorf("%s isn't among %q", want, o.OwnFiles)
+		}
+	}
+}
