@@ -15,7 +15,8 @@ import (
 // A driver can't be given what kubelet, the pods or another driver have, by whatever name.
 func TestCheckDirectory(t *testing.T) {
 	red := Driver{"red.example.com", []string{kubelet + `\red`, `C:\work\red`}}
-	options := Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `D:\`}, Drivers: []Driver{red}}
+	options := Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `D:\`}, Drivers: []Driver{red},
+		OwnFiles: []string{`C:\work\tools\csi-proxy.exe`, `D:\tools\csi-proxy.log`}}
 	node, err := New(options)
 	simtest.Must(t, err)
 	for dir, want := range map[string]string{ // "" if it can be blue's
@@ -27,7 +28,7 @@ func TestCheckDirectory(t *testing.T) {
 		kubelet + `\plugins\kubernetes.io\csi\blue`: "",
 		`C:\work\blue`:                              "",
 		`C:\work\plugins`:                           "",
-		`D:\`:                                       "",
+		`C:\work\tools\blue`:                        "",
 		`D:\blue`:                                   "",
 		``:                                          "the path is empty",
 		`blue`:                                      "not an absolute Windows path",
@@ -68,7 +69,10 @@ func TestCheckDirectory(t *testing.T) {
 		kubelet + `\CPU_manager_state`:                           "csi-proxy touches nothing in",
 		kubelet + `\red`:                                         `driver "red.example.com" has the directory C:\var\lib\kubelet\red`,
 		kubelet + `\RED\below`:                                   `driver "red.example.com" has the directory`,
-		`C:\work`:                                                `driver "red.example.com" has the directory C:\work\red`,
+		`C:\work\Tools`:                                          "it holds files of Windows or of csi-proxy itself",
+		`C:\work\tools\csi-proxy.exe`:                            "csi-proxy touches nothing in",
+		`D:\`:                                                    "it holds files of Windows or of csi-proxy itself",
+		`C:\work\Red`:                                            `driver "red.example.com" has the directory C:\work\red`,
 	} {
 		err := node.CheckDirectory("blue", dir)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, csiproxy.ErrInvalidArgument) || !strings.Contains(err.Error(), want)) {

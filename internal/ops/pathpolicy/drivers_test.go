@@ -122,7 +122,7 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 		`{"driverName":"blue"}`:         "blue",
 		`{"driverName":"redder"}`:       "", `{"driverName":""}`: "", `{}`: "", ``: "", "\x00\x00": "", `{"driverName":"red"`: "",
 		`{"driverName":["red"]}`: "", `{"driverName":"red","volumeHandle":1}`: "", `"red"`: "", "\ufeff" + `{"driverName":"red"}`: "",
-		long: "", "missing": "", "a link": "",
+		long: "", "missing": "", "a link": "", "a link, by a filter": "",
 	} {
 		sys := simtest.Open(t, winsim.Delays{})
 		policies := twoDrivers(t)
@@ -130,9 +130,13 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 		simtest.Must(t, sys.MkdirAll(directory))
 		switch data := directory + `\vol_data.json`; contents {
 		case "missing":
-		case "a link":
+		case "a link", "a link, by a filter":
+			simtest.Must(t, sys.SetSettings(winsim.Settings{BindFilter: contents != "a link"}))
 			simtest.Must(t, sys.WriteFile(kubelet+`\planted`, []byte(`{"driverName":"red"}`)))
 			simtest.Must(t, sys.Symlink(data, kubelet+`\planted`, false))
+			held, err := sys.OpenFile(t.Context(), kubelet+`\planted`, win.OpenOptions{Access: win.FileListDirectory, Disposition: win.FileOpen})
+			simtest.Must(t, err) // nobody else can open it: the link isn't followed
+			defer held.Close()
 		default:
 			simtest.Must(t, sys.WriteFile(data, []byte(contents)))
 		}
@@ -159,6 +163,148 @@ func TestPublishedPathOfKubelet(t *testing.T) {
 		_, err = red.Exists(t.Context(), sys, none)
 		simtest.Want(t, "the answer where nothing is", fmt.Sprint(err),
 			"kubelet's vol_data.json in the volume's directory doesn't name driver red")
+	}
+}
+
+// published returns a node where kubelet has red publish at a path, and a plain directory is there.
+func published(t *testing.T) (sys *winsim.System, directory string) {
+	t.Helper()
+	sys, directory = simtest.Open(t, winsim.Delays{}), kubelet+`\pods\uid\volumes\kubernetes.io~csi\pv`
+	simtest.Must(t, sys.MkdirAll(directory+`\mount\below`))
+	simtest.Must(t, sys.WriteFile(directory+`\vol_data.json`, []byte(`{"driverName":"red"}`)))
+	simtest.Must(t, sys.MkdirAll(kubelet+`\plugins\red\below`))
+	return sys, directory
+}
+
+// In a published path and beside it, a driver makes, replaces and deletes nothing but what is at that path.
+func TestChangesAtPublishedPath(t *testing.T) {
+	makeDirectory := func(ctx context.Context, e Entry) error {
+		_, err := e.Open(ctx, Directory(win.FileCreate))
+		return err
+	}
+	makeLink := func(ctx context.Context, e Entry) error {
+		_, err := e.MakeSymlink(ctx, kubelet+`\plugins\red`, false, func(Link) bool { return false })
+		return err
+	}
+	openToDelete := func(ctx context.Context, e Entry) error {
+		_, err := e.Open(ctx, win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
+		return err
+	}
+	var sys *winsim.System
+	var directory string
+	for _, test := range []struct {
+		what, path string
+		change     func(ctx context.Context, e Entry) error
+		want       error
+	}{
+		{"a directory made in it", `\mount\new`, makeDirectory, csiproxy.ErrPermissionDenied},
+		{"a link made in it", `\mount\new`, makeLink, csiproxy.ErrPermissionDenied},
+		{"what is in it deleted", `\mount\below`, openToDelete, csiproxy.ErrPermissionDenied},
+		{"the directory of it made", ``, makeDirectory, winerr.ErrorAlreadyExists},
+		{"a link made in place of its directory", ``, makeLink, csiproxy.ErrPermissionDenied},
+		{"a link made where its directory was", ``, func(ctx context.Context, e Entry) error {
+			for _, name := range []string{`\mount\below`, `\mount`, `\vol_data.json`, ``} {
+				simtest.Must(t, sys.Remove(directory+name))
+			}
+			return makeLink(ctx, e)
+		}, csiproxy.ErrPermissionDenied},
+		{"its directory deleted", ``, openToDelete, csiproxy.ErrPermissionDenied},
+		{"a directory made at it", `\mount`, makeDirectory, winerr.ErrorAlreadyExists},
+		{"a link made at it", `\mount`, makeLink, csiproxy.ErrAlreadyExists},
+		{"what is at it deleted", `\mount`, openToDelete, nil},
+	} {
+		sys, directory = published(t)
+		red := twoDrivers(t)["red"]
+		path, err := red.Parse(directory+test.path, MaxPath)
+		simtest.Must(t, err)
+		err = red.Reach(t.Context(), sys, path, func(e Entry) error { return test.change(t.Context(), e) })
+		simtest.WantErrorOf(t, test.what, err, test.want)
+	}
+}
+
+// If kubelet's file can't be read, nothing is done at the published path: a directory of that name is refused by Windows.
+func TestUnreadableFileOfKubelet(t *testing.T) {
+	sys, directory := published(t)
+	simtest.Must(t, sys.Remove(directory+`\vol_data.json`))
+	simtest.Must(t, sys.MkdirAll(directory+`\vol_data.json`))
+	red := twoDrivers(t)["red"]
+	path, err := red.Parse(directory+`\mount`, MaxPath)
+	simtest.Must(t, err)
+	simtest.WantErrorOf(t, "Reach", red.Reach(t.Context(), sys, path, func(Entry) error { return errors.New("it was reached") }),
+		winerr.ErrorAccessDenied)
+}
+
+// Only directories of kubelet's own names are published paths.
+func TestPathsLikePublishedOnes(t *testing.T) {
+	red := twoDrivers(t)["red"]
+	for path, want := range map[string]error{
+		`volumes\kubernetes.io~csi\pv\mount`:         nil,
+		`Volumes\Kubernetes.io~CSI\pv\Mount\x`:       nil,
+		`volumes\kubernetes.io~csi\pv`:               nil,
+		`volumes\kubernetes.io~csi`:                  csiproxy.ErrPermissionDenied,
+		`volumes\kubernetes.io~csi\pv\other`:         csiproxy.ErrPermissionDenied,
+		`volumes\kubernetes.io~secret\pv\mount`:      csiproxy.ErrPermissionDenied,
+		`other\kubernetes.io~csi\pv\mount`:           csiproxy.ErrPermissionDenied,
+		`volume-subpaths\kubernetes.io~csi\pv\mount`: csiproxy.ErrPermissionDenied,
+	} {
+		_, err := red.Parse(kubelet+`\pods\uid\`+path, MaxPath)
+		simtest.WantErrorOf(t, path, err, want)
+	}
+}
+
+// A driver mounts volumes in its own directories, and in its volumes, but at no published path.
+func TestMountPathsOfDriver(t *testing.T) {
+	policies := twoDrivers(t)
+	sys, directory := published(t)
+	inVolume := Path{volume: `\\?\Volume{00000000-0000-0000-0000-000000000001}\`, names: []string{"x"}}
+	for _, test := range []struct {
+		driver string
+		path   string
+		want   error
+	}{
+		{"red", directory + `\mount`, csiproxy.ErrPermissionDenied}, {"red", kubelet + `\plugins\red\x`, nil},
+		{"", directory + `\mount`, nil}, {"", kubelet + `\x`, nil},
+	} {
+		p := policies[test.driver]
+		path, err := p.Parse(test.path, MaxPath)
+		simtest.Must(t, err)
+		simtest.WantErrorOf(t, test.driver+" at "+test.path, p.CheckMountPath(path), test.want)
+		simtest.Must(t, p.CheckMountPath(inVolume))
+	}
+	path, err := policies["red"].Parse(directory+`\mount`, MaxPath)
+	simtest.Must(t, err)
+	for what, change := range map[string]func(f *File) error{
+		"mount":   func(f *File) error { return f.Mount(t.Context(), inVolume.volume) },
+		"unmount": func(f *File) error { return f.Unmount(t.Context()) },
+	} {
+		err = policies["red"].Reach(t.Context(), sys, path, func(e Entry) error {
+			f, err := e.Open(t.Context(), Directory(win.FileOpen))
+			simtest.Must(t, err)
+			return change(f)
+		})
+		simtest.WantErrorOf(t, what, err, csiproxy.ErrPermissionDenied)
+	}
+}
+
+// A driver makes links to its own directories and shares.
+func TestLinkTargetsOfDriver(t *testing.T) {
+	sys, _ := published(t)
+	red := twoDrivers(t)[""].Within(Territory{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
+	for target, want := range map[string]error{
+		`\\red\share`: nil, `\\blue\share`: csiproxy.ErrPermissionDenied, kubelet + `\plugins\red\below`: nil, `C:\work\x`: nil,
+		kubelet + `\plugins\blue`: csiproxy.ErrPermissionDenied, kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv\mount`: csiproxy.ErrPermissionDenied,
+		`C:\Windows`: csiproxy.ErrPermissionDenied,
+	} {
+		path, err := red.Parse(kubelet+`\plugins\red\link`, MaxPath)
+		simtest.Must(t, err)
+		err = red.Reach(t.Context(), sys, path, func(e Entry) error {
+			_, err := e.MakeSymlink(t.Context(), target, false, func(Link) bool { return false })
+			return err
+		})
+		simtest.WantErrorOf(t, "to "+target, err, want)
+		if err == nil {
+			simtest.Must(t, sys.Remove(kubelet+`\plugins\red\link`))
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package pathpolicy_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -118,33 +119,44 @@ func TestSystemPathsInLinkedDirectory(t *testing.T) {
 	for link, target := range map[string]string{`all`: `C:\`, `windows`: `C:\Windows`, `k`: `C:\k`, `kubelet`: kubelet, `lib`: `C:\var\lib`} {
 		must(t, sys.Junction(`C:\links\`+link, target))
 	}
+	must(t, sys.MkdirAll(kubelet+`\Windows`))
+	must(t, sys.Symlink(`C:\sub\way`, kubelet, true))
 	volume, _ := newVolume(t, sys)
+	must(t, sys.SetVolumeMountPoint(t.Context(), `D:\`, volume))
+	must(t, sys.MkdirAll(`D:\tools`))
+	must(t, sys.WriteFile(`D:\tools\csi-proxy.log`, nil))
+	must(t, sys.Junction(`C:\tools`, `D:\tools`))
 	mount(t, sys, `C:\links\mounted`, volume)
 	must(t, sys.MkdirAll(`C:\links\mounted\Windows`))
-	options := pathpolicy.Options{OwnFiles: []string{`C:\k\csi-proxy.exe`, `E:\missing\x.log`}}
-	for _, link := range []string{"all", "windows", "k", "kubelet", `lib\kubelet`, "mounted"} {
-		options.WorkingDirs = append(options.WorkingDirs, `C:\links\`+link)
+	options := pathpolicy.Options{OwnFiles: []string{`C:\k\csi-proxy.exe`, `E:\missing\x.log`, `D:\tools\csi-proxy.log`}}
+	for _, link := range []string{`links\all`, `links\windows`, `links\k`, `links\kubelet`, `links\lib\kubelet`, `links\mounted`, `tools`} {
+		options.WorkingDirs = append(options.WorkingDirs, `C:\`+link)
 	}
 	p := mustNew(t, options)
 	for path, want := range map[string]error{
-		`all\Windows\System32`: csiproxy.ErrPermissionDenied,
-		`all\WINDOWS`:          csiproxy.ErrPermissionDenied,
-		`all\PROGRA~1\x`:       csiproxy.ErrPermissionDenied,
-		`all\k\csi-proxy.exe`:  csiproxy.ErrPermissionDenied,
-		`all\k`:                csiproxy.ErrInvalidArgument, // it holds the program
-		`all\var`:              csiproxy.ErrInvalidArgument, // it holds kubelet's directory
-		`windows\System32`:     csiproxy.ErrPermissionDenied,
-		`k\csi-proxy.exe`:      csiproxy.ErrPermissionDenied,
-		`kubelet\pki`:          csiproxy.ErrPermissionDenied,
-		`lib\kubelet\pki`:      csiproxy.ErrPermissionDenied,
-		`all\sub\x`:            nil,
-		`all\k\logs`:           nil,
-		`k\logs`:               nil,
-		`kubelet\plugins`:      nil,
-		`lib\kubelet\plugins`:  nil,
-		`mounted\Windows`:      nil,
+		`all\Windows\System32`:   csiproxy.ErrPermissionDenied,
+		`all\WINDOWS`:            csiproxy.ErrPermissionDenied,
+		`all\PROGRA~1\x`:         csiproxy.ErrPermissionDenied,
+		`all\k\csi-proxy.exe`:    csiproxy.ErrPermissionDenied,
+		`all\k`:                  csiproxy.ErrInvalidArgument, // it holds the program
+		`all\var`:                csiproxy.ErrInvalidArgument, // it holds kubelet's directory
+		`windows\System32`:       csiproxy.ErrPermissionDenied,
+		`k\csi-proxy.exe`:        csiproxy.ErrPermissionDenied,
+		`kubelet\pki`:            csiproxy.ErrPermissionDenied,
+		`lib\kubelet\pki`:        csiproxy.ErrPermissionDenied,
+		`all\sub\x`:              nil,
+		`all\k\logs`:             nil,
+		`k\logs`:                 nil,
+		`kubelet\plugins`:        nil,
+		`lib\kubelet\plugins`:    nil,
+		`mounted\Windows`:        nil,
+		`all\sub\way\Windows`:    nil, // which is in kubelet's directory
+		`C:\tools\csi-proxy.log`: csiproxy.ErrPermissionDenied,
 	} {
-		err := p.Reach(t.Context(), sys, mustParse(t, p, `C:\links\`+path), func(e pathpolicy.Entry) error {
+		if !strings.HasPrefix(path, `C:\`) {
+			path = `C:\links\` + path
+		}
+		err := p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 			_, err := e.Open(t.Context(), win.OpenOptions{Access: win.Delete, Disposition: win.FileOpen})
 			return errors.Join(e.CheckReplaceable(), err)
 		})
@@ -159,6 +171,38 @@ func TestSystemPathsInLinkedDirectory(t *testing.T) {
 	for path, want := range map[string]bool{`C:\links\all\k\logs\link`: true, `C:\links\all\Windows\System32\link`: false} {
 		simtest.Want(t, "the search finds "+path, found[path], want)
 	}
+}
+
+// The search for links leaves system paths out: no operation makes a link there, and Windows has more entries than the bound.
+func TestSearchLeavesSystemPathsOut(t *testing.T) {
+	sys := newNode(t)
+	must(t, sys.MkdirAll(`C:\target`))
+	for _, link := range []string{`C:\Windows\System32\link`, kubelet + `\pki\link`, `C:\other\link`} {
+		must(t, sys.MkdirAll(link[:strings.LastIndexByte(link, '\\')]))
+		must(t, sys.Symlink(link, `C:\target`, true))
+	}
+	all, incomplete, err := mustNew(t, pathpolicy.Options{WorkingDirs: []string{`C:\`}}).Links(t.Context(), sys)
+	must(t, errors.Join(incomplete, err))
+	var paths []string
+	for _, l := range all {
+		paths = append(paths, l.Path.String())
+	}
+	simtest.Want(t, "links", paths, []string{`C:\other\link`})
+}
+
+// A walk in a working directory takes two calls more than one in kubelet's directory, if that is no link.
+func TestCallsInWorkingDirectory(t *testing.T) {
+	sys := newNode(t)
+	p := newPolicy(t, `C:\work`)
+	calls := make(map[string]int)
+	for _, dir := range []string{kubelet, `C:\work`} {
+		must(t, sys.MkdirAll(dir+`\a\b`))
+		path := mustParse(t, p, dir+`\a\b`)
+		sys.OnCall(func(winsim.Call) { calls[dir]++ })
+		must(t, p.Reach(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil }))
+		sys.OnCall(nil)
+	}
+	simtest.Want(t, "calls in the working directory", calls[`C:\work`], calls[kubelet]+2)
 }
 
 // What a working directory that is a link leads to must be known: else nothing is reached in it.

@@ -221,7 +221,7 @@ func (t *territory) mayOwn(path Path, link Link) bool {
 // CheckMountPath returns csiproxy.ErrPermissionDenied for a path in the directories of the pods, if the policy is a driver's:
 // if a volume that is mounted there were missing, nobody could tell whose it was.
 func (p *Policy) CheckMountPath(path Path) error {
-	if p.territory == nil || path.volume != "" || !path.full().inside(p.territory.pods) {
+	if p.territory == nil || !path.full().inside(p.territory.pods) {
 		return nil
 	}
 	return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "driver %s mounts volumes in its own directories only, and "+
