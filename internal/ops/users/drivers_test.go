@@ -1,0 +1,310 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package users_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/users"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// part is the simulated node as one driver sees it: without the volumes of others. It counts the calls that begin with it.
+type part struct {
+	*winsim.System
+	calls  int
+	hidden map[string]bool // names of volumes, without a backslash at the end
+}
+
+func (p *part) isHidden(path string) bool {
+	p.calls++
+	for name := range p.hidden {
+		if strings.HasPrefix(path, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *part) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
+	if p.isHidden(path) {
+		return nil, winerr.ErrorFileNotFound
+	}
+	return p.System.OpenFile(ctx, path, o)
+}
+
+func (p *part) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
+	if p.isHidden(path) {
+		return nil, winerr.ErrorFileNotFound
+	}
+	return p.System.OpenDevice(ctx, path, access)
+}
+
+func (p *part) VolumeNameForMountPoint(ctx context.Context, path string) (string, error) {
+	p.calls++
+	return p.System.VolumeNameForMountPoint(ctx, path)
+}
+
+// shared is a node with the drivers red and blue, which each have a volume that the other one doesn't see.
+type shared struct {
+	sim     *winsim.System
+	node    *users.Finder
+	own     map[string]*users.Finder
+	parts   map[string]*part // by driver; "" for the node
+	volumes map[string]csiproxy.VolumeID
+	owners  owners
+}
+
+func newShared(t *testing.T) *shared {
+	t.Helper()
+	s := &shared{sim: simtest.Open(t, winsim.Delays{}), own: make(map[string]*users.Finder), parts: make(map[string]*part),
+		volumes: make(map[string]csiproxy.VolumeID), owners: make(owners)}
+	for _, driver := range []string{"red", "blue"} {
+		name, disk := simtest.Volume(t, s.sim)
+		s.volumes[driver], s.owners[disk] = csiproxy.VolumeID(name), driver
+		simtest.Must(t, s.sim.MkdirAll(directoryOf(driver)))
+	}
+	paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
+	simtest.Must(t, err)
+	s.parts[""] = &part{System: s.sim}
+	common := users.NewShared(s.parts[""], paths, s.owners, slog.New(slog.DiscardHandler))
+	s.node = users.New(common)
+	for driver, other := range map[string]string{"red": "blue", "blue": "red"} {
+		s.parts[driver] = &part{System: s.sim, hidden: map[string]bool{strings.TrimSuffix(string(s.volumes[other]), `\`): true}}
+		s.own[driver] = users.ForDriver(common, driver, s.parts[driver], paths.Within(pathpolicy.Territory{Driver: driver}))
+	}
+	return s
+}
+
+func directoryOf(driver string) string { return simtest.Kubelet + `\plugins\` + driver }
+
+func second(_ users.FoundLinks, incomplete, err error) error { return errors.Join(incomplete, err) }
+
+// calls counts the calls that begin with a part while f runs.
+func (s *shared) calls(of string, f func()) int {
+	before := s.parts[of].calls
+	f()
+	return s.parts[of].calls - before
+}
+
+// What a driver has in its own directories is searched and followed by its own system, whoever asks, and leads to nothing of others.
+func TestDriversAreAskedByTheirOwnSystems(t *testing.T) {
+	s := newShared(t)
+	ctx := t.Context()
+	var leading []string
+	explained := make(map[string]string)
+	search := func() {
+		links, incomplete, err := s.node.AllLinks(ctx)
+		simtest.Must(t, errors.Join(incomplete, err))
+		leading, err = s.node.LinksToVolumeAmong(ctx, links, s.volumes["red"])
+		simtest.Must(t, err)
+		for _, l := range links.All {
+			explained[l.Path.String()], err = s.node.ExplainEmpty(ctx, l)
+			simtest.Must(t, err)
+		}
+	}
+	nobodys := s.calls("", func() { simtest.Must(t, second(s.node.Links(ctx, ""))) })
+	simtest.Want(t, "calls of the node to search all", s.calls("", func() { simtest.Must(t, second(s.node.AllLinks(ctx))) }), nobodys)
+	before := s.calls("", search)
+	ofDriver := s.calls("blue", search)
+	aside := directoryOf("blue") + `\kubernetes.io~secret`
+	simtest.Must(t, s.sim.MkdirAll(aside+`\plain`))
+	simtest.Must(t, s.sim.MkdirAll(aside+`\mount`))
+	simtest.Must(t, s.sim.SetReparsePoint(aside+`\mount`, win.NewMountPoint(string(s.volumes["red"]))))
+	published := simtest.Kubelet + `\pods\uid\volumes\kubernetes.io~csi\pv`
+	simtest.Must(t, s.sim.MkdirAll(published))
+	for link, target := range map[string]string{directoryOf("blue") + `\link`: aside + `\mount\x\y`, published + `\mount`: aside + `\mount\x\y`,
+		directoryOf("blue") + `\plain`: aside + `\plain`, directoryOf("blue") + `\nothing`: aside + `\nothing\x`} {
+		simtest.Must(t, s.sim.Symlink(link, target, true))
+	}
+	simtest.Want(t, "calls of the node", s.calls("", search), before)
+	if after := s.calls("blue", search); after <= ofDriver {
+		t.Errorf("%d calls of the driver with links, and %d without", after, ofDriver)
+	}
+	simtest.Want(t, "links that lead to the other driver's volume", len(leading), 0)
+	simtest.Want(t, "reasons", explained, map[string]string{directoryOf("blue") + `\link`: "it leads to nothing", published + `\mount`: "it leads to nothing",
+		directoryOf("blue") + `\plain`: "", directoryOf("blue") + `\nothing`: "it leads to nothing"})
+}
+
+// The links that a driver's finder returns are those in its own directories and in those of no driver, whichever driver is named.
+func TestLinksAreOfOwnDriver(t *testing.T) {
+	s := newShared(t)
+	for _, driver := range []string{"red", "blue"} {
+		simtest.Must(t, s.sim.Symlink(directoryOf(driver)+`\link`, directoryOf(driver), true))
+	}
+	for _, named := range []string{"", "red", "blue", "green"} {
+		for driver, want := range map[string]string{"red": directoryOf("red") + `\link`, "blue": directoryOf("blue") + `\link`} {
+			links, incomplete, err := s.own[driver].Links(t.Context(), named)
+			simtest.Must(t, errors.Join(incomplete, err))
+			if len(links.All) != 1 || links.All[0].Path.String() != want {
+				t.Errorf("the links of %s to %q: %v", driver, named, links.All)
+			}
+		}
+		links, incomplete, err := s.node.Links(t.Context(), named)
+		simtest.Must(t, errors.Join(incomplete, err))
+		simtest.Want(t, "links to the node by "+named, len(links.All), map[string]int{"red": 1, "blue": 1}[named])
+	}
+}
+
+// To a driver, another's volume is missing. A volume that may be its own is so only if it has left.
+func TestMissingToDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(s *shared)
+		want    bool
+		err     error
+	}{
+		"its own":                       {func(*shared) {}, false, nil},
+		"another's":                     {func(s *shared) { s.volumes["red"] = s.volumes["blue"] }, true, nil},
+		"none":                          {func(s *shared) { s.volumes["red"] = `\\?\Volume{00000000-0000-0000-0000-000000000002}\` }, true, nil},
+		"its own, not seen for a while": {func(s *shared) { s.hide("red") }, false, csiproxy.ErrUnavailable},
+		"nobody's": {func(s *shared) {
+			s.hide("red")
+			clear(s.owners)
+		}, false, csiproxy.ErrUnavailable},
+		"its own, whose disk has left": {func(s *shared) {
+			for disk, owner := range s.owners {
+				if owner == "red" {
+					simtest.Must(t, s.sim.DetachDisk(disk))
+				}
+			}
+		}, true, nil},
+		"unknown": {func(s *shared) {
+			s.hide("red")
+			simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallOpen, Object: strings.TrimSuffix(string(s.volumes["red"]), `\`)}, winerr.ErrorIODevice))
+		}, false, winerr.ErrorIODevice},
+	} {
+		s := newShared(t)
+		c.prepare(s)
+		missing, err := s.own["red"].IsMissing(t.Context(), s.volumes["red"])
+		simtest.WantErrorOf(t, name, err, c.err)
+		simtest.Want(t, name+" is missing", missing, c.want)
+	}
+}
+
+// hide hides a driver's volume from the driver itself.
+func (s *shared) hide(driver string) {
+	s.parts[driver].hidden[strings.TrimSuffix(string(s.volumes[driver]), `\`)] = true
+}
+
+// A mount point of another driver's volume in a driver's own directory is one of a missing volume to that driver, and nothing to
+// the other one. Where no driver has its own, a volume is missing if the node lacks it.
+func TestMountsMissingToDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, volume string
+		want         map[string]bool
+	}{
+		"another's in an own directory":   {directoryOf("red") + `\mount`, "blue", map[string]bool{"red": true, "blue": false, "": false}},
+		"its own in an own directory":     {directoryOf("red") + `\mount`, "red", map[string]bool{"red": false, "blue": false, "": false}},
+		"another's in nobody's directory": {simtest.Kubelet + `\mount`, "blue", map[string]bool{"red": false, "blue": false, "": false}},
+	} {
+		s := newShared(t)
+		simtest.Must(t, s.sim.MkdirAll(c.path))
+		simtest.Must(t, s.sim.SetReparsePoint(c.path, win.NewMountPoint(string(s.volumes[c.volume]))))
+		for driver, want := range c.want {
+			finder := s.node
+			if driver != "" {
+				finder = s.own[driver]
+			}
+			missing, err := finder.MountsMissingVolume(t.Context())
+			simtest.Must(t, err)
+			simtest.Want(t, name+": a missing volume is mounted, to "+driver, missing, want)
+		}
+	}
+}
+
+// A mount point in the own directories of another driver than the volume's is left out, and not asked. Others are asked by the
+// system of the driver in whose directories they are.
+func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
+	s := newShared(t)
+	ctx, id := t.Context(), string(s.volumes["red"])
+	paths := []string{directoryOf("red") + `\mount`, simtest.Kubelet + `\mount`, directoryOf("blue") + `\mount`}
+	for _, path := range paths {
+		simtest.Must(t, s.sim.MkdirAll(path))
+		simtest.Must(t, s.sim.SetVolumeMountPoint(ctx, path+`\`, id))
+	}
+	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: directoryOf("blue")}, winerr.ErrorIODevice))
+	for who, finder := range map[string]*users.Finder{"the driver": s.own["red"], "the node": s.node} {
+		var mounted []string
+		asked := s.calls("red", func() {
+			var err error
+			mounted, err = finder.MountedAt(ctx, id)
+			simtest.Must(t, err)
+		})
+		for i, want := range []bool{true, true, false} {
+			if got := strings.Contains(strings.Join(mounted, "\n")+"\n", paths[i]+"\n"); got != want {
+				t.Errorf("%s: mounted at %q: %t", who, paths[i], got)
+			}
+		}
+		if asked == 0 {
+			t.Errorf("%s asks nothing by the driver's system", who)
+		}
+	}
+	s.sim.ResetRules()
+	clear(s.owners)
+	mounted, err := s.node.MountedAt(ctx, id)
+	simtest.Must(t, err)
+	simtest.Want(t, "mounts of a volume that is no driver's", len(mounted), len(paths))
+	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
+	_, err = s.node.MountedAt(ctx, id)
+	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
+}
+
+// What can't be read outside of a driver's own directories isn't named to it: neither a directory nor the way of a link.
+func TestPathsOfOthersInErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail  string // the opens of which fail
+		named bool   // whether the path is the driver's
+	}{
+		"a pod's directory": {`pods\secret`, false}, "an own directory": {`red\secret`, true},
+	} {
+		s := newShared(t)
+		simtest.Must(t, s.sim.MkdirAll(directoryOf("red")+`\secret`))
+		simtest.Must(t, s.sim.MkdirAll(simtest.Kubelet+`\pods\secret\volumes`))
+		simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: c.fail}, winerr.ErrorAccessDenied))
+		_, incomplete, err := s.own["red"].AllLinks(t.Context())
+		simtest.Must(t, err)
+		_, linksErr := s.own["red"].LinksToVolume(t.Context(), s.volumes["red"])
+		simtest.WantErrorOf(t, name, linksErr, csiproxy.ErrUnavailable)
+		for _, err := range []error{incomplete, linksErr} {
+			if err == nil || strings.Contains(err.Error(), "secret") != c.named {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, incomplete, err = s.node.AllLinks(t.Context())
+		simtest.Must(t, err)
+		if incomplete == nil || !strings.Contains(incomplete.Error(), "secret") {
+			t.Errorf("%s, to the node: %v", name, incomplete)
+		}
+	}
+	for path, named := range map[string]bool{simtest.Kubelet + `\secret`: false, directoryOf("red") + `\secret`: true} {
+		s := newShared(t)
+		simtest.Must(t, s.sim.MkdirAll(path))
+		simtest.Mount(t, s.sim, path, string(s.volumes["red"]))
+		simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
+		_, err := s.own["red"].MountsOf(t.Context(), 0)
+		if err == nil || strings.Contains(err.Error(), "secret") != named {
+			t.Errorf("mounts of a disk, with one at %s: %v", path, err)
+		}
+	}
+	s := newShared(t)
+	const published = simtest.Kubelet + `\pods\secret\volumes\kubernetes.io~csi\pv`
+	simtest.Must(t, s.sim.MkdirAll(published+`\mount`))
+	simtest.Must(t, s.sim.WriteFile(published+`\vol_data.json`, []byte(`{"driverName":"blue"}`)))
+	simtest.Must(t, s.sim.Symlink(simtest.Kubelet+`\link`, published+`\mount\x\y`, true))
+	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.CallOpenAt, Object: `vol_data.json`}, winerr.ErrorAccessDenied))
+	_, err := s.own["red"].LinksToVolume(t.Context(), s.volumes["red"])
+	simtest.WantErrorOf(t, "the way of a link", err, csiproxy.ErrUnavailable)
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("the way of a link: %v", err)
+	}
+}
