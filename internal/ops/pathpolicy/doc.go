@@ -58,7 +58,8 @@
 // The directories above an allowed one, and the allowed one itself, belong to the
 // administrator: the allowed directory is opened by its path, and links on the way
 // are followed. If it is a link, then links below it must be written with the
-// allowed directory's own path to count as inside.
+// allowed directory's own path to count as inside. System paths are compared with where
+// a working directory really is, too (see findAlias).
 //
 // # In a HostProcess container
 //
