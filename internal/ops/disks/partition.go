@@ -108,33 +108,44 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before
 	return true, nil
 }
 
-// checkOffline returns an error if an offline disk isn't to go online: it is a copy, and copies aren't
-// wanted, or it holds data of another system and no partition table. Windows would write a signature into
-// its first sector (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows
-// shows partitions in it; it need not do so before the disk is online.
+// checkOffline returns an error if an offline disk must stay offline: as an unwanted copy, or as a disk with data of
+// another system and no partition table. A user has seen Windows write a signature into the first sector of such a disk
+// (https://github.com/exfatprogs/exfatprogs/issues/261). shown is the table if Windows shows partitions in it, which it may
+// do only once the disk is online.
 func (d *Disks) checkOffline(ctx context.Context, h *locks.LockedDisk) (shown *win.DriveLayout, _ error) {
 	if err := d.refuseUnwantedCopy(ctx, h); err != nil {
 		return nil, err
 	}
-	layout, layoutErr := h.Layout(ctx)
-	if layoutErr == nil && hasPartition(layout) {
+	layout, err := h.Layout(ctx)
+	switch {
+	case err != nil: // as of some disks that are offline
+		layout = nil
+	case hasPartition(layout):
 		return layout, nil
 	}
 	geometry, err := h.Geometry(ctx)
 	if err != nil {
 		return nil, err
 	}
-	contents, err := signatures.ReadDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
-	if err == nil { // what was read is of this disk, if it still is
-		err = h.Verify(ctx)
-	}
-	if err == nil && layoutErr == nil {
-		err = h.VerifyLayout(ctx, layout)
-	}
+	contents, err := readContents(ctx, h, geometry, layout)
 	if err != nil || contents.HasTable() {
 		return nil, err
 	}
 	return nil, d.refuseRecognized(contents)
+}
+
+// readContents reads what tells whose data a disk holds. layout is the disk's table; nil if Windows returns none. Reading takes a
+// while, so disk and table are verified after it.
+func readContents(ctx context.Context, h *locks.LockedDisk, geometry win.DiskGeometryEx, layout *win.DriveLayout) (
+	signatures.Disk, error) {
+	contents, err := signatures.ReadDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	if err == nil {
+		err = h.Verify(ctx)
+	}
+	if err == nil && layout != nil {
+		err = h.VerifyLayout(ctx, layout)
+	}
+	return contents, err
 }
 
 // refuseRecognized returns an error if a disk that has no partition table holds data of another system.
@@ -182,16 +193,8 @@ func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk) (
 	if end-reservedEnd < mebibyte {
 		return nil, false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
 	}
-	contents, err := signatures.ReadDisk(ctx, h, geometry.DiskSize, geometry.BytesPerSector)
+	contents, err := readContents(ctx, h, geometry, layout)
 	if err != nil {
-		return nil, false, err
-	}
-	// What was read is of this disk, if it still is, and it has no table yet. Reading takes a while, so
-	// both are asked last.
-	if err := h.Verify(ctx); err != nil {
-		return nil, false, err
-	}
-	if err := h.VerifyLayout(ctx, layout); err != nil {
 		return nil, false, err
 	}
 	if err := d.refuseRecognized(contents); err != nil {

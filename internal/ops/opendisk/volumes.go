@@ -43,7 +43,7 @@ type Volumes map[uint32]string
 // AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time
 // after their partitions, so as long as one is missing, it waits, at most for timeout. If one
 // is missing then, the error is csiproxy.ErrUnavailable. If timeout is 0, AwaitVolumes doesn't
-// wait, and returns the volumes that are there. If a missing one may be a volume that doesn't answer, the error is
+// wait, and returns the volumes that are there. While a volume is silent that may be a missing one, the error is
 // csiproxy.ErrUnavailable, too.
 //
 // Before each check it calls keep, which may be nil. An error of keep ends the wait.
@@ -55,7 +55,7 @@ func (d *Disk) AwaitVolumes(
 ) (Volumes, error) {
 	var found Volumes
 	begun, allAnswered := time.Now(), true
-	// A search doesn't find volumes that haven't arrived either. So while there is time, it isn't made at once.
+	// Most volumes arrive before the first search, which opens all volumes of the node.
 	var search time.Time
 	interval := firstSearch
 	if timeout > 0 {
@@ -139,8 +139,8 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber
 	return found, nil
 }
 
-// VolumeOfPartition returns the name of a partition's volume. A volume that has no name of its own yet is like
-// one that hasn't arrived: ReactOS' mount manager answers with the name of its device then.
+// VolumeOfPartition returns the name of a partition's volume. A volume without a GUID name counts as one that has yet to
+// arrive: for such a volume, ReactOS answers with the name of its device.
 //
 // Source: ReactOS 2e91c4a8, dll/win32/kernel32/client/file/mntpoint.c, GetVolumeNameForRoot
 func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.DiskNumber, partition uint32) (string, error) {
@@ -220,15 +220,7 @@ func IsDataPartition(p win.Partition) bool {
 	case win.StyleGPT:
 		return p.Type == win.PartitionTypeBasicData && p.Attributes&win.GPTAttributeHidden == 0
 	case win.StyleMBR:
-		return recognizedMBRTypes[p.MBRType] && p.StartingOffset > 0
+		return win.HasVolumeInMBR(p.MBRType) && p.StartingOffset > 0
 	}
 	return false
-}
-
-// recognizedMBRTypes are the MBR partition types for which Windows makes a
-// volume: those of FAT, NTFS and exFAT.
-//
-// Source: https://learn.microsoft.com/windows/win32/fileio/disk-partition-types
-var recognizedMBRTypes = map[byte]bool{
-	0x01: true, 0x04: true, 0x06: true, 0x07: true, 0x0B: true, 0x0C: true, 0x0E: true,
 }

@@ -15,6 +15,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // Reader reads aligned runs of bytes, as win.Device does.
@@ -195,24 +197,23 @@ func (d Disk) Recognise() string {
 }
 
 // HasTable reports whether the first sector is a master boot record with a partition for which Windows makes
-// volumes, or the one that protects a GPT. Windows may not show the table of a disk that is offline.
+// volumes, with an extended one, or with the one that protects a GPT. Windows may hide the table of an offline disk.
 //
-// Source: https://learn.microsoft.com/windows/win32/fileio/disk-partition-types
+// Source: winioctl.h (PARTITION_EXTENDED, PARTITION_XINT13_EXTENDED, PARTITION_GPT)
 func (d Disk) HasTable() bool {
 	b := d.at(0)
 	if !endsAsBootSector(b) || bootSector(b) != "" { // a file system's code lies where a table would
 		return false
 	}
 	for entry := range slices.Chunk(b[446:510], 16) {
-		if start := binary.LittleEndian.Uint32(entry[8:]); start > 0 && bytes.IndexByte(tableTypes, entry[4]) >= 0 {
+		kind, start := entry[4], binary.LittleEndian.Uint32(entry[8:])
+		isContainer := kind == 0x05 || kind == 0x0F || kind == 0xEE // extended, extended beyond 8 GB, protective
+		if start > 0 && (isContainer || win.HasVolumeInMBR(kind)) {
 			return true
 		}
 	}
 	return false
 }
-
-// tableTypes are the types of partitions that HasTable knows: FAT, NTFS and exFAT, extended, and GPT.
-var tableTypes = []byte{0x01, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0E, 0x05, 0x0F, 0xEE}
 
 func endsAsBootSector(b []byte) bool { return len(b) >= 512 && b[510] == 0x55 && b[511] == 0xAA }
 

@@ -58,6 +58,18 @@ type DriveLayout struct {
 	Partitions []Partition
 }
 
+// HasVolumeInMBR reports whether Windows makes a volume for partitions of a type in a master boot record: those of FAT, NTFS and
+// exFAT.
+//
+// Source: https://learn.microsoft.com/windows/win32/fileio/disk-partition-types, and IsRecognizedPartition of winioctl.h
+func HasVolumeInMBR(kind byte) bool {
+	switch kind {
+	case 0x01, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0E:
+		return true
+	}
+	return false
+}
+
 // Partition is PARTITION_INFORMATION_EX.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/winioctl/ns-winioctl-partition_information_ex
