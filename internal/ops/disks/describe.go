@@ -53,8 +53,8 @@ func described(answers []answer[csiproxy.Disk]) (all []csiproxy.Disk) {
 	return all
 }
 
-// selectMatching returns the disks that match a selector, and those that don't answer. If none matches,
-// it returns all.
+// selectMatching returns the disks that match a selector, and those with an error in place of an answer. Without a match it
+// returns all.
 func selectMatching(all []csiproxy.Disk, wanted csiproxy.Selector) []csiproxy.Disk {
 	if !slices.ContainsFunc(all, wanted.Matches) {
 		return all

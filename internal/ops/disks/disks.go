@@ -402,8 +402,8 @@ func (d *Disks) GoOnline(ctx context.Context, h *locks.LockedDisk, before, mask 
 	return err
 }
 
-// IsRefusal reports whether err says that a disk isn't one that the caller may use, and that it won't be one
-// unless somebody changes it. A refusal is never Windows' own: that may pass.
+// IsRefusal reports whether err refuses a disk for good: until somebody changes the disk or the request. Windows' own errors
+// may pass, and don't count.
 func IsRefusal(err error) bool {
 	switch csiproxy.KindOf(err) {
 	case csiproxy.ErrFailedPrecondition, csiproxy.ErrNotFound, csiproxy.ErrAlreadyExists, csiproxy.ErrPermissionDenied:

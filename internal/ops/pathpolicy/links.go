@@ -20,8 +20,8 @@ import (
 type FoundLink struct {
 	Path Path
 	Link Link
-	// ForgottenPod is the UID of the pod whose link this is, if kubelet has lost the file beside it
-	// without which it doesn't unpublish a volume: it is missing, or has no contents. Else it is "".
+	// ForgottenPod is the UID of the pod whose link this is, if vol_data.json beside the link is missing or empty: kubelet
+	// needs that file to unpublish the volume. Otherwise it is "".
 	ForgottenPod string
 }
 
@@ -330,8 +330,8 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 	return s.search(ctx, dir, depth)
 }
 
-// openPlain opens a directory that is no link. If it is one, it returns
-// winerr.ErrorReparsePointEncountered. This takes one call, where Open and Examine take two.
+// openPlain opens a directory, or returns winerr.ErrorReparsePointEncountered for a link. It takes one call, where Open and
+// Examine take two.
 func (e Entry) openPlain(ctx context.Context) (*File, error) {
 	o := Directory(win.FileOpen)
 	o.Access |= win.FileReadAttributes | win.Synchronize

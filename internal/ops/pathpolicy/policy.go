@@ -49,7 +49,7 @@ type Options struct {
 	Drivers []Driver
 	// ProtectedVolumes are those that the administrator names, each by a drive letter, such as D or D:, or a volume id.
 	ProtectedVolumes []string
-	// OfTheNode is the check for other volumes, such as those that Windows runs from. Default: none is protected.
+	// OfTheNode checks the remaining volumes, such as those that Windows runs from. Default: only ProtectedVolumes count.
 	OfTheNode VolumeCheck
 	// WritableMountPoints keeps Unmount from changing the access list of the directory: anybody with the rights can make
 	// files there. See [File.Unmount].

@@ -109,7 +109,7 @@ func TestGrowthThatIsBlocked(t *testing.T) {
 	simtest.Must(t, err)
 	for what, conditions := range map[string]csiproxy.Conditions{"GetVolume": v.Conditions, "CheckVolume": checked.Conditions} {
 		if len(conditions) != 1 || conditions[0].Reason != csiproxy.ReasonGrowthBlocked || conditions[0].Inaccessible ||
-			!strings.HasSuffix(conditions[0].Message, behind) {
+			!strings.HasSuffix(conditions[0].Message, behind+"; move it, or delete it if nothing on it is needed") {
 			t.Errorf("%s: %v", what, conditions)
 		}
 	}

@@ -289,7 +289,7 @@ func (f *Finder) finderFor(l pathpolicy.FoundLink) *Finder {
 	return f
 }
 
-// ExplainEmpty says why a link leads to no volume, no share and no files; "" if it leads to one of these.
+// ExplainEmpty says why a link leads to nothing; "" if it leads to a volume, a share or files.
 func (f *Finder) ExplainEmpty(ctx context.Context, l pathpolicy.FoundLink) (reason string, _ error) {
 	if l.Link.Kind != pathpolicy.LinkInside {
 		return "", nil

@@ -217,7 +217,7 @@ func roomFor(l *win.DriveLayout, p win.Partition, g win.DiskGeometryEx) (r room)
 		}
 		last = max(last, other.End())
 		if other.StartingOffset > p.StartingOffset && other.StartingOffset < end {
-			end, r.blocked = other.StartingOffset, fmt.Sprintf(": partition %d lies behind it", other.Number)
+			end, r.blocked = other.StartingOffset, fmt.Sprintf(": partition %d lies behind it; move it, or delete it if nothing on it is needed", other.Number)
 		}
 	}
 	r.length = end/minimumGrowth*minimumGrowth - p.StartingOffset
@@ -258,8 +258,8 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 	if dirty, err := isDirty(ctx, h); err != nil {
 		return nil, err
 	} else if dirty {
-		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows wants to check its file system, and it isn't grown before; "+
-			"check and repair it, as CheckVolume does, then try again"), nil
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows wants to check its file system first; have CheckVolume check "+
+			"and repair it, then try again"), nil
 	}
 	// The partition is on dv.disk, so the open volume must be on it, too.
 	extents, err := h.Extents(ctx)

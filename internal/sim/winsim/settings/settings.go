@@ -81,13 +81,11 @@ type Settings struct {
 	// the length; public code opens a new one.
 	FreshHandleToExtend bool
 
-	// NoPartitionDevices makes GetVolumeNameForVolumeMountPointW know no devices of
-	// partitions: it fails with ErrorPathNotFound. Unknown: whether it takes such paths,
-	// which its documentation doesn't name.
+	// NoPartitionDevices makes GetVolumeNameForVolumeMountPointW fail with ErrorPathNotFound for the devices of
+	// partitions. Unknown: whether Windows takes such paths; the documentation is silent about them.
 	NoPartitionDevices bool
 	// PartitionsNamedByDevice makes GetVolumeNameForVolumeMountPointW answer for the device of a partition with
-	// the name of the volume's device. Unknown: whether it may, as ReactOS' mount manager does while a volume
-	// has no name of its own.
+	// the name of the volume's device. Unknown: whether Windows does, as ReactOS does before a volume has a GUID name.
 	PartitionsNamedByDevice bool
 	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
 	// whether each change gives a notice.
