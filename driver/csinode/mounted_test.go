@@ -92,7 +92,7 @@ func TestForgottenUnstage(t *testing.T) {
 		a.DetachDisk(a.Disks()[1].Number)
 		restart()
 		a.readOnly = true
-		a.AttachDisk(simnode.Disk{Serial: "vol-1", SizeBytes: 1 << 30})
+		a.AttachDisk(simnode.Disk{Serial: "vol-1", SizeBytes: 1 << 30, Offline: true}) // else its volume comes at any moment
 		must(a.t, stage(a.t, a.server, ""))
 		must(a.t, publish(a.t, a.server, "pod-b", capability("")))
 		if data, err := a.ReadFile(target("pod-b") + `\file`); err != nil || string(data) != "kept" {
