@@ -4,6 +4,8 @@
 package win
 
 import (
+	"cmp"
+
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
@@ -24,11 +26,20 @@ const (
 )
 
 // SMBMapping is an SMB global mapping: a share that every session and container of the
-// node can use without credentials of its own.
+// node can use without credentials of its own. Windows doesn't tell who has made a mapping, and
+// whether it is persistent.
 type SMBMapping struct {
-	RemotePath string // \\server\share, in any case
-	Status     SMBMappingStatus
+	// LocalPath is the drive letter with a colon. It is empty for a mapping that CSI Proxy makes.
+	LocalPath string
+	// RemotePath is \\server\share, or a directory on the share, as its maker has written it.
+	RemotePath     string
+	RequirePrivacy bool // the connection must be encrypted
+	Status         SMBMappingStatus
 }
+
+// Name returns the name by which the mapping is removed: its drive letter, or its remote path if it
+// has none.
+func (m SMBMapping) Name() string { return cmp.Or(m.LocalPath, m.RemotePath) }
 
 // SMBConnection is the part of MSFT_SmbConnection that operations use: a connection of
 // this node to a share.

@@ -255,7 +255,8 @@ type Processes interface {
 //
 // Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/msft-smbglobalmapping
 type SMBMappings interface {
-	// SMBGlobalMappings returns all mappings.
+	// SMBGlobalMappings returns all mappings. Other programs make mappings of directories
+	// (csi-driver-smb, kubelet's mount-utils), with drive letters and without encryption.
 	SMBGlobalMappings(ctx context.Context) ([]SMBMapping, error)
 
 	// SMBConnections is a query for MSFT_SmbConnection: the connections of all accounts of
@@ -265,9 +266,9 @@ type SMBMappings interface {
 	// Not documented: whether the connection of a global mapping is always among them.
 	SMBConnections(ctx context.Context) ([]SMBConnection, error)
 
-	// CreateSMBGlobalMapping maps a share, \\server\share, without a drive letter and
-	// until the node restarts, and connects to the server. Secrets are erased after the
-	// call.
+	// CreateSMBGlobalMapping maps a share, \\server\share, or a directory on it, without a
+	// drive letter and until the node restarts, and connects to the server. Secrets are
+	// erased after the call.
 	//
 	// Errors: 53 and kin the server doesn't answer; 67 no such share; 86, 1326 and kin
 	// the server refuses the credentials; 1219 the node has a mapping on this server
@@ -275,9 +276,9 @@ type SMBMappings interface {
 	// error of a server that can't encrypt.
 	CreateSMBGlobalMapping(ctx context.Context, remotePath string, o SMBMappingOptions) error
 
-	// RemoveSMBGlobalMapping removes the mapping of a share, also one with open files
-	// (Force). Error 2250: there is none.
-	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
+	// RemoveSMBGlobalMapping removes the mapping with a name, in any case, also one with open
+	// files (Force): [SMBMapping.Name]. Error 2250: there is none.
+	RemoveSMBGlobalMapping(ctx context.Context, name string) error
 }
 
 // ISCSIInitiator is the node's iSCSI initiator: the functions of iscsidsc.dll, which call

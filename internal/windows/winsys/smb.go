@@ -57,21 +57,34 @@ func listSMBConnections(ctx context.Context, c classes) (connections []win.SMBCo
 
 func listSMBMappings(ctx context.Context, c classes) (mappings []win.SMBMapping, err error) {
 	err = c.find(ctx, smbQuery, func(o object) error {
-		remotePath, err := o.String("RemotePath")
-		if err != nil {
-			return err
-		}
-		status, err := o.Uint32("Status")
-		if err != nil {
-			return err
-		}
-		mappings = append(mappings, win.SMBMapping{RemotePath: remotePath, Status: win.SMBMappingStatus(status)})
-		return nil
+		mapping, err := smbMapping(o)
+		mappings = append(mappings, mapping)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return mappings, nil
+}
+
+// smbMapping reads a mapping from its object, where the drive letter is empty or NULL if there is none.
+//
+// Source: https://github.com/microsoft/wmi, server2019/root/microsoft/windows/smb/MSFT_SmbGlobalMapping.go
+func smbMapping(o object) (m win.SMBMapping, err error) {
+	if m.LocalPath, err = o.String("LocalPath"); err != nil {
+		return m, err
+	}
+	if m.RemotePath, err = o.String("RemotePath"); err != nil {
+		return m, err
+	}
+	private, err := o.Get("RequirePrivacy")
+	if err != nil {
+		return m, err
+	}
+	m.RequirePrivacy, _ = private.(bool) // NULL is false
+	status, err := o.Uint32("Status")
+	m.Status = win.SMBMappingStatus(status)
+	return m, err
 }
 
 // createSMBMapping leaves out LocalPath and Persistent. Without a user name the
@@ -121,13 +134,12 @@ func smbCredential(o win.SMBMappingOptions) (wmi.Secret, error) {
 	return credential, nil
 }
 
-// removeSMBMapping removes all mappings of the share, each by the path that its object
-// has.
-func removeSMBMapping(ctx context.Context, c classes, remotePath string) error {
+// removeSMBMapping removes the mapping with a name, by the path that its object has.
+func removeSMBMapping(ctx context.Context, c classes, name string) error {
 	var paths []string
 	err := c.find(ctx, smbQuery, func(o object) error {
-		remote, err := o.String("RemotePath")
-		if err != nil || !strings.EqualFold(remote, remotePath) {
+		mapping, err := smbMapping(o)
+		if err != nil || !strings.EqualFold(mapping.Name(), name) {
 			return err
 		}
 		path, err := o.String("__PATH")

@@ -20,24 +20,26 @@ import (
 
 // mapping is an object as the provider has it.
 func mapping(path, remotePath string, status win.SMBMappingStatus) properties {
-	return properties{"__PATH": path, "RemotePath": remotePath, "Status": uint32(status)}
+	return properties{"__PATH": path, "LocalPath": "", "RemotePath": remotePath, "RequirePrivacy": nil, "Status": uint32(status)}
 }
 
 func TestListSMBMappings(t *testing.T) {
 	p := &provider{objects: []properties{
 		mapping("1", `\\server\share`, win.SMBMappingOK),
 		mapping("2", `\\SERVER\Other`, win.SMBMappingDisconnected),
+		{"__PATH": "3", "LocalPath": "Z:", "RemotePath": `\\server\share\dir`, "RequirePrivacy": true, "Status": uint32(0)},
 	}}
 	want := []win.SMBMapping{
 		{RemotePath: `\\server\share`, Status: win.SMBMappingOK},
 		{RemotePath: `\\SERVER\Other`, Status: win.SMBMappingDisconnected},
+		{LocalPath: "Z:", RemotePath: `\\server\share\dir`, RequirePrivacy: true},
 	}
 	got, err := listSMBMappings(t.Context(), p)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v; mappings (-want +got):\n%s", err, diff)
 	}
 
-	for _, missing := range []string{"RemotePath", "Status"} {
+	for _, missing := range []string{"LocalPath", "RemotePath", "RequirePrivacy", "Status"} {
 		p.objects = []properties{mapping("1", `\\server\share`, win.SMBMappingOK), mapping("2", `\\server\other`, win.SMBMappingOK)}
 		delete(p.objects[1], missing)
 		if got, err := listSMBMappings(t.Context(), p); err != winerr.ErrorNotFound || got != nil {
@@ -105,8 +107,8 @@ func TestCreateSMBMappingRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a path says, the query is the same, and what is removed is the object
-// whose RemotePath it is, by the path that the object gives.
+// Whatever a name says, the query is the same, and the object with that name is removed, by the path
+// that the object gives.
 func TestRemoveSMBMapping(t *testing.T) {
 	const hostile = `\\server\share" OR RemotePath LIKE '%`
 	objects := []properties{
@@ -114,10 +116,14 @@ func TestRemoveSMBMapping(t *testing.T) {
 		mapping(`\\N\root:M.LocalPath="",RemotePath="b"`, `\\SERVER\Other`, win.SMBMappingNetworkError),
 		mapping(`\\N\root:M.LocalPath="",RemotePath="c"`, `\\server\share2`, win.SMBMappingOK),
 		mapping(`\\N\root:M.LocalPath="G:",RemotePath="b"`, `\\server\other`, win.SMBMappingOK),
+		mapping(`\\N\root:M.LocalPath="",RemotePath="d"`, `\\server\share\dir`, win.SMBMappingOK),
 	}
-	for remotePath, want := range map[string][]string{
+	objects[3]["LocalPath"] = "G:"
+	for name, want := range map[string][]string{
 		`\\server\share`:            {objects[0]["__PATH"].(string)},
-		`\\Server\OTHER`:            {objects[1]["__PATH"].(string), objects[3]["__PATH"].(string)},
+		`\\Server\OTHER`:            {objects[1]["__PATH"].(string)},
+		`g:`:                        {objects[3]["__PATH"].(string)},
+		`\\server\share\DIR`:        {objects[4]["__PATH"].(string)},
 		`\\server\shar`:             nil,
 		`\\server\share' OR '1'='1`: nil,
 		hostile:                     nil,
@@ -125,19 +131,19 @@ func TestRemoveSMBMapping(t *testing.T) {
 		``:                          nil,
 	} {
 		p := &provider{objects: objects}
-		err := removeSMBMapping(t.Context(), p, remotePath)
+		err := removeSMBMapping(t.Context(), p, name)
 		if wanted := error(winerr.ErrorNotConnected); want == nil && err != wanted || want != nil && err != nil {
-			t.Errorf("%s: error %v", remotePath, err)
+			t.Errorf("%s: error %v", name, err)
 		}
 		if diff := cmp.Diff([]string{"SELECT * FROM MSFT_SmbGlobalMapping"}, p.queries); diff != "" {
-			t.Errorf("%s: queries (-want +got):\n%s", remotePath, diff)
+			t.Errorf("%s: queries (-want +got):\n%s", name, diff)
 		}
 		var calls []string
 		for _, path := range want {
 			calls = append(calls, path+" MSFT_SmbGlobalMapping.Remove map[Force:true]")
 		}
 		if diff := cmp.Diff(calls, p.calls); diff != "" {
-			t.Errorf("%s: calls (-want +got):\n%s", remotePath, diff)
+			t.Errorf("%s: calls (-want +got):\n%s", name, diff)
 		}
 	}
 }
