@@ -173,11 +173,23 @@ func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, 
 	return s.System.CreateSMBGlobalMapping(ctx, remotePath, o)
 }
 
-func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	if !s.driver.HasShare(remotePath) {
-		return s.refused("the server")
+// RemoveSMBGlobalMapping removes a mapping of a share that is the driver's. The mapping of a drive letter counts by its
+// remote path.
+func (s *System) RemoveSMBGlobalMapping(ctx context.Context, name string) error {
+	if isUNC(name) {
+		if !s.driver.HasShare(name) {
+			return s.refused("the server")
+		}
+		return s.System.RemoveSMBGlobalMapping(ctx, name)
 	}
-	return s.System.RemoveSMBGlobalMapping(ctx, remotePath)
+	mappings, err := s.SMBGlobalMappings(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(mappings, func(m win.SMBMapping) bool { return strings.EqualFold(m.LocalPath, name) }) {
+		return winerr.ErrorNotConnected
+	}
+	return s.System.RemoveSMBGlobalMapping(ctx, name)
 }
 
 func (s *System) AddISCSISendTargetPortal(ctx context.Context, p win.ISCSIPortal) error {

@@ -367,6 +367,20 @@ func TestSettings(t *testing.T) {
 				})
 				wantErr(t, "map", err, map[bool]winerr.Errno{true: winerr.ErrorNotSupported, false: winerr.ErrorAccessDenied}[on])
 			}},
+		"OverlapRefused": {Settings{OverlapRefused: true},
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
+				newMapping(t, s)
+				refused := winerr.ErrorSessionCredentialConflict
+				wantSwitched(t, "map a directory", s.CreateSMBGlobalMapping(t.Context(), share+`\dir`, credentials), on, refused)
+				must(t, s.RemoveSMBGlobalMapping(t.Context(), share))
+				if on {
+					must(t, s.CreateSMBGlobalMapping(t.Context(), share+`\dir`, credentials))
+				}
+				wantSwitched(t, "map the share", s.CreateSMBGlobalMapping(t.Context(), share, credentials), on, refused)
+				if on {
+					must(t, s.CreateSMBGlobalMapping(t.Context(), share+`\dir2`, credentials))
+				}
+			}},
 		"NoServer": {Settings{NoServer: winerr.ErrorBadNetName},
 			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
 				newMapping(t, s)

@@ -47,9 +47,9 @@ func (s *System) CreateSMBGlobalMapping(ctx context.Context, remotePath string, 
 
 // RemoveSMBGlobalMapping is the method Remove of MSFT_SmbGlobalMapping, forced:
 // [smbserver.Network.RemoveMapping].
-func (s *System) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error {
-	return s.call(ctx, Call{win.CallRemoveSMBGlobalMapping, remotePath}, func() error {
-		return s.smb.RemoveMapping(remotePath)
+func (s *System) RemoveSMBGlobalMapping(ctx context.Context, name string) error {
+	return s.call(ctx, Call{win.CallRemoveSMBGlobalMapping, name}, func() error {
+		return s.smb.RemoveMapping(name)
 	})
 }
 
@@ -95,6 +95,11 @@ func (b SMB) RemoveUser(server, name string) error {
 // SetState sets how a server is.
 func (b SMB) SetState(server string, state smbserver.State) error {
 	return b.sys.control(func() error { return b.sys.smb.SetState(server, state) })
+}
+
+// Map makes a mapping as another program does.
+func (b SMB) Map(m smbserver.Mapping) error {
+	return b.sys.control(func() error { return b.sys.smb.Map(m) })
 }
 
 // Servers lists the servers in the order of their names.

@@ -174,6 +174,11 @@ type Settings struct {
 	// MSFT_SmbConnection. Unknown: whether they are always among them.
 	NoSMBConnections bool
 
+	// OverlapRefused makes Create refuse a mapping of a directory while its share, or a directory above it, is
+	// mapped, and the other way round, with ErrorSessionCredentialConflict, also with the same credentials.
+	// Unknown: whether it does. csi-driver-smb#219 and microsoft/K8s-Storage-Plugins#14 report that error.
+	OverlapRefused bool
+
 	// UnencryptedServer is the error of an SMB server that can't encrypt where that is
 	// required; 0 is ErrorAccessDenied. Unknown: which the client gives.
 	UnencryptedServer winerr.Errno `also:"50,58"`

@@ -8,6 +8,7 @@ import (
 	"crypto/hmac"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/ntfs"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -15,20 +16,44 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// mapping is a global mapping. It isn't persistent in Windows' sense: a restart
-// of the node ends it. It is in the state file all the same, because a restart of the
-// process doesn't end it.
+// mapping is a global mapping. Unless it is persistent, a restart of the node ends it. All are in the
+// state file, because a restart of the process ends none.
 type mapping struct {
+	LocalPath  string // the drive letter with a colon, or empty
 	RemotePath string // as it was given
+	Persistent bool
 	Status     win.SMBMappingStatus
 
 	Server, Share  string
+	Directory      string // below the share, or empty
 	User           string
 	PasswordHash   []byte // as host.hash makes it
 	RequirePrivacy bool
 }
 
-func (m *mapping) key() string { return shareKey(m.Server, m.Share) }
+func (m *mapping) listed() win.SMBMapping {
+	return win.SMBMapping{LocalPath: m.LocalPath, RemotePath: m.RemotePath, RequirePrivacy: m.RequirePrivacy, Status: m.Status}
+}
+
+func (m *mapping) key() string { return winname.Upper(m.listed().Name()) }
+
+func (m *mapping) isOnShare(server, share string) bool {
+	return m.isOf(server) && winname.Equal(m.Share, share)
+}
+
+// overlaps reports whether one of two mappings of a share is of a directory in the other one.
+func (m *mapping) overlaps(other *mapping) bool {
+	a, b := m.below(), other.below()
+	return m.isOnShare(other.Server, other.Share) && a != b && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a))
+}
+
+// below returns with what the paths on the share begin that the mapping is about.
+func (m *mapping) below() string {
+	if m.Directory == "" {
+		return ""
+	}
+	return winname.Upper(m.Directory) + `\`
+}
 
 func (m *mapping) isOf(server string) bool { return winname.Equal(m.Server, server) }
 
@@ -41,10 +66,11 @@ func (m *mapping) hasUser(server, user string) bool {
 func (n *Network) Mappings() []win.SMBMapping {
 	var mappings []win.SMBMapping
 	for _, m := range n.mappings {
-		mappings = append(mappings, win.SMBMapping{RemotePath: m.RemotePath, Status: m.Status})
+		mappings = append(mappings, m.listed())
 	}
 	slices.SortFunc(mappings, func(a, b win.SMBMapping) int {
-		return cmp.Compare(winname.Upper(a.RemotePath), winname.Upper(b.RemotePath))
+		return cmp.Or(cmp.Compare(winname.Upper(a.RemotePath), winname.Upper(b.RemotePath)),
+			cmp.Compare(a.LocalPath, b.LocalPath))
 	})
 	return mappings
 }
@@ -69,23 +95,43 @@ func (n *Network) Connections(opens func(*ntfs.FS) int) []win.SMBConnection {
 	return connections
 }
 
-// CreateMapping is the method Create of MSFT_SmbGlobalMapping.
+// Mapping is a mapping as any program may make it.
+type Mapping struct {
+	// LocalPath is the drive letter with a colon, or empty.
+	LocalPath string
+	// RemotePath is \\server\share, or a directory on it.
+	RemotePath string
+	// Persistent is whether it is there again after a restart of the node.
+	Persistent bool
+	win.SMBMappingOptions
+}
+
+// CreateMapping is Map for a mapping that CSI Proxy makes.
+func (n *Network) CreateMapping(remotePath string, o win.SMBMappingOptions) error {
+	return n.Map(Mapping{RemotePath: remotePath, SMBMappingOptions: o})
+}
+
+// Map is the method Create of MSFT_SmbGlobalMapping.
 //
-// It gives ErrorBadNetName for what isn't \\server\share, ErrorAlreadyAssigned for a
-// share that is mapped, and ErrorSessionCredentialConflict if there is a mapping of
+// It gives ErrorBadNetName for what isn't below \\server\share, ErrorAlreadyAssigned for a
+// remote path or letter that is mapped, and ErrorSessionCredentialConflict if there is a mapping of
 // the same server with another user or password, working or not: Windows has one
 // session with a server. A server's refusals are those of Connect; besides them,
 // ErrorAccessDenied is the answer to a mapping that asks for encryption from a server
 // that can't encrypt.
 //
+// Guess: whether a directory is there doesn't matter. Settings.OverlapRefused has what may happen
+// to a mapping of a directory beside that of its share.
+//
 // Source: https://learn.microsoft.com/windows/win32/api/winnetwk/nf-winnetwk-wnetaddconnection2w
 // and https://github.com/kubernetes-csi/csi-driver-smb/issues/219
-func (n *Network) CreateMapping(remotePath string, o win.SMBMappingOptions) error {
-	server, share, ok := parseShare(remotePath)
-	if !ok {
+func (n *Network) Map(o Mapping) error {
+	server, share, directory, ok := parseRemote(o.RemotePath)
+	if !ok || !isLetter(o.LocalPath) {
 		return winerr.ErrorBadNetName
 	}
-	m := &mapping{RemotePath: remotePath, Server: server, Share: share, User: o.Username, RequirePrivacy: o.RequirePrivacy}
+	m := &mapping{LocalPath: o.LocalPath, RemotePath: o.RemotePath, Persistent: o.Persistent, Server: server, Share: share,
+		Directory: directory, User: o.Username, RequirePrivacy: o.RequirePrivacy}
 	if _, exists := n.mappings[m.key()]; exists {
 		return winerr.ErrorAlreadyAssigned
 	}
@@ -98,7 +144,7 @@ func (n *Network) CreateMapping(remotePath string, o win.SMBMappingOptions) erro
 	}
 	for _, other := range n.mappings {
 		same := other.hasUser(server, m.User) && hmac.Equal(other.PasswordHash, m.PasswordHash)
-		if other.isOf(server) && !same {
+		if other.isOf(server) && !same || n.settings.OverlapRefused && m.overlaps(other) {
 			return winerr.ErrorSessionCredentialConflict
 		}
 	}
@@ -110,11 +156,10 @@ func (n *Network) CreateMapping(remotePath string, o win.SMBMappingOptions) erro
 	return nil
 }
 
-// RemoveMapping is the method Remove of MSFT_SmbGlobalMapping, forced: what is open
-// through the mapping breaks. A share that isn't mapped gives ErrorNotConnected.
-func (n *Network) RemoveMapping(remotePath string) error {
-	server, share, _ := parseShare(remotePath)
-	m, ok := n.mappings[shareKey(server, share)]
+// RemoveMapping is the method Remove of MSFT_SmbGlobalMapping of the mapping with a name, forced: what is
+// open on its share breaks. No such mapping gives ErrorNotConnected.
+func (n *Network) RemoveMapping(name string) error {
+	m, ok := n.mappings[winname.Upper(name)]
 	if !ok {
 		return winerr.ErrorNotConnected
 	}
@@ -123,11 +168,16 @@ func (n *Network) RemoveMapping(remotePath string) error {
 	return nil
 }
 
-// Restart is what a restart of the node does: it ends all mappings, as none is
-// persistent. The servers stand outside of the node and stay as they are.
+// Restart is what a restart of the node does: it ends the mappings, except for persistent ones, which
+// have no connection then. The servers stand outside of the node and stay as they are.
 func (n *Network) Restart() {
 	for _, m := range n.mappings {
-		n.forget(m)
+		if !m.Persistent {
+			n.forget(m)
+			continue
+		}
+		m.Status = win.SMBMappingDisconnected
+		n.changedMappings[m.key()] = struct{}{}
 	}
 }
 
@@ -147,8 +197,8 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 	}
 }
 
-// Connect connects to a share as an access to a path on it does: through its
-// mapping, which remembers how it went. Nobody who uses paths has credentials of his
+// Connect connects to a share as an access to a path on it does: through a
+// mapping of the share, or of a directory on it, which remembers how it went. Nobody who uses paths has credentials of his
 // own, so that a share without a mapping gives ErrorAccessDenied, as pods see it. The
 // other refusals, in the order of the protocol:
 //   - ErrorBadNetPath, or what NoServer says: there is no server of that name, or it can't be
@@ -158,6 +208,9 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 //   - ErrorLogonFailure: there is no such user, or the password is another one
 //   - ErrorBadNetName: there is no such share
 //   - ErrorAccessDenied: the share isn't for the user
+//
+// Guess: a mapping of one directory serves the whole share, since the session and the connection are the
+// share's. If there are several, the first one that works serves.
 //
 // Guess: a client refuses a server that can't encrypt. The documentation knows the
 // servers' side only.
@@ -171,13 +224,29 @@ func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
 			err = n.settings.NoServer
 		}
 	}()
-	m, mapped := n.mappings[shareKey(server, share)]
-	if !mapped {
-		if _, err := n.reach(server); err != nil {
-			return nil, err
+	var refused error
+	for _, key := range slices.Sorted(maps.Keys(n.mappings)) {
+		m := n.mappings[key]
+		if !m.isOnShare(server, share) {
+			continue
 		}
-		return nil, winerr.ErrorAccessDenied
+		sh, err := n.use(m)
+		if err == nil {
+			return sh.fs, nil
+		}
+		refused = cmp.Or(refused, err)
 	}
+	if refused != nil {
+		return nil, refused
+	}
+	if _, err := n.reach(server); err != nil {
+		return nil, err
+	}
+	return nil, winerr.ErrorAccessDenied
+}
+
+// use is answer, and keeps in the mapping's status how it went.
+func (n *Network) use(m *mapping) (*share, error) {
 	sh, err := n.answer(m)
 	status := win.SMBMappingOK
 	if err != nil {
@@ -187,10 +256,7 @@ func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
 		m.Status = status
 		n.changedMappings[m.key()] = struct{}{}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return sh.fs, nil
+	return sh, err
 }
 
 // reach finds a server that answers.

@@ -23,7 +23,7 @@ import (
 // users are the same in any case.
 type Network struct {
 	servers  map[string]*host    // by folded name
-	mappings map[string]*mapping // by shareKey
+	mappings map[string]*mapping // by mapping.key
 
 	// disconnect breaks what the node has open on the file system of a share.
 	disconnect func(*ntfs.FS)
@@ -49,14 +49,28 @@ func New(disconnect func(*ntfs.FS), settings *settings.Settings) *Network {
 // shareKey is a share's path in the form in which paths are compared.
 func shareKey(server, share string) string { return winname.Upper(`\\` + server + `\` + share) }
 
-// parseShare reads \\server\share.
-func parseShare(path string) (server, share string, ok bool) {
+// parseRemote reads \\server\share or \\server\share\directory.
+func parseRemote(path string) (server, share, directory string, ok bool) {
 	rest, ok := strings.CutPrefix(path, `\\`)
 	if !ok {
-		return "", "", false
+		return "", "", "", false
 	}
-	server, share, _ = strings.Cut(rest, `\`)
-	return server, share, checkName(server) == nil && checkName(share) == nil
+	server, rest, _ = strings.Cut(rest, `\`)
+	share, directory, hasDirectory := strings.Cut(rest, `\`)
+	if checkName(server) != nil || checkName(share) != nil {
+		return "", "", "", false
+	}
+	for name := range strings.SplitSeq(directory, `\`) {
+		if hasDirectory && checkName(name) != nil {
+			return "", "", "", false
+		}
+	}
+	return server, share, directory, true
+}
+
+// isLetter reports whether a mapping may have a local path: none, or a drive letter with a colon.
+func isLetter(local string) bool {
+	return local == "" || len(local) == 2 && local[1] == ':' && 'A' <= local[0]&^0x20 && local[0]&^0x20 <= 'Z'
 }
 
 // checkName refuses what can't be the name of a server or share.

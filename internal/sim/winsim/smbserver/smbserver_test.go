@@ -72,7 +72,8 @@ func TestCreateMapping(t *testing.T) {
 		options    win.SMBMappingOptions
 		want       winerr.Errno
 	}{
-		{"directory", mapped + `\dir`, credentials, winerr.ErrorBadNetName},
+		{"directory", mapped + `\dir\dir`, credentials, 0},
+		{"directory without a name", mapped + `\dir\\dir`, credentials, winerr.ErrorBadNetName},
 		{"backslash", mapped + `\`, credentials, winerr.ErrorBadNetName},
 		{"server only", `\\server`, credentials, winerr.ErrorBadNetName},
 		{"slashes", `//server/share`, credentials, winerr.ErrorBadNetName},
@@ -104,6 +105,39 @@ func TestCreateMapping(t *testing.T) {
 		}
 		wantMappings(t, n, want...)
 	}
+}
+
+// Other programs map directories, with letters, persistently, and without privacy.
+func TestMappingsOfOthers(t *testing.T) {
+	n := newNetwork()
+	newMapping(t, n)
+	private := credentials
+	private.RequirePrivacy = true
+	must(t, n.Map(Mapping{LocalPath: "Z:", RemotePath: `\\Server\Share`, Persistent: true, SMBMappingOptions: private}))
+	must(t, n.Map(Mapping{RemotePath: mapped + `\dir`, SMBMappingOptions: credentials}))
+	for _, local := range []string{"z:", "zz", "1:", `Z:\`} {
+		want := winerr.ErrorBadNetName
+		if local == "z:" {
+			want = winerr.ErrorAlreadyAssigned
+		}
+		wantErr(t, local, n.Map(Mapping{LocalPath: local, RemotePath: mapped + "2", SMBMappingOptions: credentials}), want)
+	}
+	letter := win.SMBMapping{LocalPath: "Z:", RemotePath: `\\Server\Share`, RequirePrivacy: true}
+	directory := win.SMBMapping{RemotePath: mapped + `\dir`}
+	wantMappings(t, n, win.SMBMapping{RemotePath: mapped}, letter, directory)
+	for _, name := range []string{mapped, directory.RemotePath} {
+		_, err := n.Connect("server", "share")
+		must(t, err)
+		must(t, n.RemoveMapping(name))
+	}
+	wantErr(t, "remove a letter by its share", n.RemoveMapping(mapped), winerr.ErrorNotConnected)
+	n.Restart()
+	letter.Status = win.SMBMappingDisconnected
+	wantMappings(t, n, letter)
+	_, err := n.Connect("server", "share")
+	must(t, err)
+	must(t, n.RemoveMapping("z:"))
+	wantMappings(t, n)
 }
 
 // TestCredentialConflict: a server has one session, whatever became of it.

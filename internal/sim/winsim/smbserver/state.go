@@ -17,7 +17,7 @@ import (
 // The buckets of the state file.
 const (
 	bucketServers  = "smb servers"  // folded name -> host
-	bucketMappings = "smb mappings" // shareKey -> mapping
+	bucketMappings = "smb mappings" // mapping.key -> mapping
 	bucketFiles    = "smb files"    // fileKey, record id -> record
 )
 
