@@ -4,15 +4,19 @@
 package shares
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// Roots returns the shares that are mapped, as [unc.Path.Root] writes them, in order.
-func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
+// Mapped returns the mappings in the order of their remote paths, whoever has made them. It leaves out those of paths that
+// no operation takes, such as those of WebDAV servers.
+func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	mapped, err := m.List(ctx)
 	if err != nil {
 		return nil, err
@@ -20,13 +24,14 @@ func (m *Mappings) Roots(ctx context.Context) (roots []string, _ error) {
 	if err := m.dropStaleRecords(ctx); err != nil {
 		m.options.Logger.Info("records of SMB mappings can't be read", "err", err)
 	}
-	for _, mapping := range mapped {
-		if remote, err := unc.Parse(mapping.RemotePath); err == nil {
-			roots = append(roots, remote.Root())
-		}
-	}
-	slices.Sort(roots)
-	return slices.Compact(roots), nil
+	mapped = slices.DeleteFunc(slices.Clone(mapped), func(mapping win.SMBMapping) bool {
+		_, err := unc.Parse(mapping.RemotePath)
+		return err != nil
+	})
+	slices.SortFunc(mapped, func(a, b win.SMBMapping) int {
+		return cmp.Or(cmp.Compare(winname.Lower(a.RemotePath), winname.Lower(b.RemotePath)), cmp.Compare(a.LocalPath, b.LocalPath))
+	})
+	return mapped, nil
 }
 
 // IsMapped reports whether the share of a path is mapped.

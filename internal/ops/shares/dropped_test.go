@@ -54,7 +54,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "the share isn't mapped") {
 			return nil, nil // the attempt before has removed it
 		}
-		if mappings, _ := m.Roots(context.WithoutCancel(ctx)); err == nil && len(mappings) > 0 {
+		if mappings, _ := m.Mapped(context.WithoutCancel(ctx)); err == nil && len(mappings) > 0 {
 			err = simtest.ErrUnknown // the links, so it stays
 		}
 		return nil, err
@@ -72,7 +72,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			}
 			m.Unlinked(ctx, data)
 		}
-		if mappings, err := m.Roots(ctx); err != nil || len(mappings) > 0 {
+		if mappings, err := m.Mapped(ctx); err != nil || len(mappings) > 0 {
 			return nil, errors.Join(simtest.ErrUnknown, err) // the links, so it stays
 		}
 		return nil, nil
@@ -105,7 +105,10 @@ func TestErrorAtEachCall(t *testing.T) {
 		}
 		return d, err
 	}
-	list := func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) { return m.Roots(ctx) }
+	list := func(ctx context.Context, m *shares.Mappings, _ *winsim.System) (any, error) {
+		mappings, err := m.Mapped(ctx)
+		return names(mappings), err
+	}
 	stageIt, stageSecond := staged(stage, alice), staged(stage+"2", alice)
 	mapIt, mapOnly, mapLogs := mapping(`\\server\data`, stage, alice), mapping(`\\server\data`, "", alice),
 		mapping(`\\server\logs`, "", alice)
@@ -143,7 +146,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		"remove what is used":      {before: []step{stageIt}, run: removeUnused, want: "false" + linked[len("<nil>"):]},
 		"remove what isn't ours":   {before: []step{mapOnly}, run: removeUnused, want: "false: mapped"},
 		"describe":                 {before: []step{stageIt}, run: describe},
-		"list":                     {before: []step{stageIt}, run: list, want: `[\\server\data]` + linked[len("<nil>"):]},
+		"list":                     {before: []step{stageIt}, run: list, want: `\\server\data` + linked[len("<nil>"):]},
 		"links": {before: []step{stageIt}, prepare: linkToLink, run: links,
 			want: "[" + stage + " " + stage + "3]" + linked[len("<nil>"):]},
 	} {
@@ -168,7 +171,7 @@ func TestErrorAtEachCall(t *testing.T) {
 						words = append(words, "mapped")
 					}
 					m := newMappings(t, sys, shares.Options{})
-					_, err := m.Roots(t.Context()) // which drops records that are stale
+					_, err := m.Mapped(t.Context()) // which drops records that are stale
 					must(t, err)
 					ours, err := m.IsUnused(t.Context(), data)
 					must(t, err)

@@ -76,10 +76,11 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 	if err != nil || !wanted.remote.MappedBy(mappings) {
 		return false, err
 	}
-	if known, _, same := m.logOns.compare(wanted.remote, wanted.credentials); wanted.Staging && known && !same {
+	credentials := m.logOns.compare(wanted.remote, wanted.credentials)
+	if wanted.Staging && (credentials == otherPassword || credentials == otherUser) {
 		return false, nil
 	}
-	m.requests.set(share, requested)
+	m.requests.clear(share)
 	if wanted.localText == "" {
 		// Uses of a mapping without a link can't be seen. So without a record the mapping isn't
 		// removed with the last link of others.

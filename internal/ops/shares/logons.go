@@ -184,17 +184,28 @@ func (l *logOns) refuse(remote unc.Path, path string, err error, account hash, k
 
 func (w *window) isOld(now time.Time) bool { return now.Sub(w.next) > keptAfter }
 
-// compare reports whether it is known with which credentials the share of remote is mapped,
-// whether the user is that of c, and whether the password is that of c as well.
-func (l *logOns) compare(remote unc.Path, c csiproxy.SMBCredentials) (known, sameUser, samePassword bool) {
+// compare compares the credentials with which the share of remote is mapped to c.
+func (l *logOns) compare(remote unc.Path, c csiproxy.SMBCredentials) comparison {
 	l.mu.Lock()
 	id := l.mapped[remote.Root()]
 	l.mu.Unlock()
 	if id == nil {
-		return false, false, false
+		return unknownCredentials
 	}
-	given := l.identity(remote, c)
-	return true, id.account == given.account, *id == *given
+	switch given := l.identity(remote, c); {
+	case *id == *given:
+		return sameCredentials
+	case id.account == given.account:
+		return otherPassword
+	}
+	return otherUser
+}
+
+// knows reports whether this process has mapped the share of remote.
+func (l *logOns) knows(remote unc.Path) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mapped[remote.Root()] != nil
 }
 
 // unmapped notes that the share of remote isn't mapped any more.

@@ -318,19 +318,18 @@ func TestManyPasswords(t *testing.T) {
 // What is known of the credentials of a mapping, until it goes.
 func TestCompare(t *testing.T) {
 	s := newServer()
-	compare := func(when, user, password, want string) {
+	compare := func(when, user, password string, want comparison) {
 		t.Helper()
 		c := csiproxy.SMBCredentials{Username: user, Password: csiproxy.NewSecret(password)}
-		known, sameUser, same := s.memory.compare(path(t, data), c)
-		simtest.Want(t, when, fmt.Sprint(known, sameUser, same), want)
+		simtest.Want(t, when, s.memory.compare(path(t, data), c), want)
 	}
-	compare("before", user, "right", "false false false")
+	compare("before", user, "right", unknownCredentials)
 	simtest.WantError(t, s.logOn(t, data, user, "right"), nil)
-	compare("the same", `corp\APP`, "right", "true true true")
-	compare("another password", user, "other", "true true false")
-	compare("another user", `LAB\app`, "right", "true false false")
+	compare("the same", `corp\APP`, "right", sameCredentials)
+	compare("another password", user, "other", otherPassword)
+	compare("another user", `LAB\app`, "right", otherUser)
 	s.memory.unmapped(path(t, data))
-	compare("after", user, "right", "false false false")
+	compare("after", user, "right", unknownCredentials)
 }
 
 // A refusal is remembered for a while after its window, and a share that others have unmapped and

@@ -13,28 +13,25 @@
 // # When a mapping is made again
 //
 // If a mapping is removed, all pods of the node lose it. So it is removed only if it fails
-// for all of them already, and only if making it again can help. That is decided by Windows'
-// error for the root of the share, and by the credentials: for a mapping that this process
-// has made, it is known whether user and password are those of the caller. Names and links
+// for all of them already, and only if making it again can help. Windows' answer for the root of the share decides
+// that, and how the caller's credentials compare to those of the mapping: the same, another password of the same user,
+// another user, or unknown, since another process has made the mapping. Names and links
 // that pods have put on the share don't count.
 //
-//	mapping  root of the share               caller's credentials     what happens
-//	none     isn't asked                     any                      it is made
-//	there    is there                        any                      kept: success
-//	there    5, but the directory on the     any                      kept: success
-//	         share that is meant is there
-//	there    1312 logon session gone         any                      made again
-//	there    5, and Windows lists the        not known                made again
-//	         mapping as disconnected
-//	there    86, 1326, 1330, 1907, 2202:     those of the mapping     kept: Unauthenticated
-//	         the password or the name isn't  others, or not known     made again
-//	         right
-//	there    1327, 1331, 1385: the account   of the mapping's user    kept: Unauthenticated
-//	         may not be used                 others, or not known     made again
-//	there    1909 locked out for some time   any                      kept: Unauthenticated
-//	there    any other error, or no answer   any                      kept: PermissionDenied,
-//	                                                                  FailedPrecondition or
-//	                                                                  Unavailable
+//	answer                  same     password  user     unknown
+//	none: not mapped        make     make      make     make
+//	0                       use      use       use      use
+//	0 for StageShare        use      idle      idle     idle
+//	1312                    replace  replace   replace  replace
+//	86 1326 1330 1907 2202  refuse   replace   replace  replace
+//	1327 1331 1385          refuse   refuse    replace  replace
+//	1909                    refuse   refuse    refuse   refuse
+//	5                       refuse   refuse    refuse   refuse
+//	5 while disconnected    refuse   refuse    refuse   replace
+//	any other               refuse   refuse    refuse   refuse
+//
+// An idle mapping is replaced, and one that something uses serves a caller whose credentials are unknown. If the root
+// is denied (5), and the directory on the share that is wanted is there, that counts as 0.
 //
 // Nobody loses a mapping that works:
 //
@@ -44,7 +41,7 @@
 //   - Credentials can't be tried beside a mapping: Windows allows one user for each server,
 //     and the old password isn't known to go back to. A caller with a wrong password may
 //     therefore cost the mapping, but only one that was refused already.
-//   - A mapping whose credentials are known to be the caller's can't become better by
+//   - A mapping with the caller's own credentials can't become better by
 //     being made again with them. It stays, and works again when the server takes them
 //     again: an account is unlocked, a domain controller learns the password.
 //   - Any other error is taken for one that passes: a server or network that is down, a sick
@@ -52,30 +49,38 @@
 //     such share, is one of these: Windows' WebDAV client gives it for a server that is down,
 //     and a share that was removed by mistake comes back.
 //   - After a restart of the node Windows Server 2025 may list a mapping that has lost its
-//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It can't be
-//     distinguished from one that the daemon has made before its own restart. Either has no connection, and
+//     credentials (https://github.com/kubernetes-sigs/azurefile-csi-driver/pull/3416). It looks like one that the daemon
+//     has made before its own restart. Either has no connection, and
 //     denies access to everybody.
 //   - The root is queried twice: once without the lock of the server, and once with it. A log-on
 //     that was refused isn't made again by that: type logOns throttles it.
 //
+// # Other mappings of a server
+//
+// CSI Proxy maps shares, without a drive letter. Other programs map directories (csi-driver-smb in a HostProcess
+// container, kubelet's mount-utils), use drive letters, or map persistently. A mapping has the name under which Windows
+// lists it: its drive letter, or its remote path. If Windows refuses a mapping (1219) because of others of the same server,
+// the action that the first table has for each of these decides about it:
+//
+//	the other mapping                       use, idle  replace  refuse
+//	of the wanted share, of another maker   serves     holds    holds
+//	of another share, made by CSI Proxy     holds      goes     holds
+//	of another share, of another maker      holds      holds    holds
+//
+// One that serves is used by the caller, who needs no mapping of his own. If one holds the server, nothing is removed,
+// and the caller gets FailedPrecondition with its name and maker.
+//
 // # When a mapping is removed
 //
 // When the last volume on a share is unstaged and nothing else uses the mapping, it is removed: see
-// [Mappings.RemoveUnused]. For drivers of the group smb see [Mappings.RemoveSMBGlobalMapping] and the
+// [Mappings.RemoveUnused]. For requests of drivers and administrators see [Mappings.RemoveSMBGlobalMapping] and the
 // documentation of csiproxy.StorageOperations.
-//
-// # Other mappings of a server
-//
-// If Windows refuses to make a mapping because others of the server have other
-// credentials, the same table decides about these. If all of them are to be made again,
-// they are removed. If one is kept, none is removed, and the caller gets FailedPrecondition.
 package shares
 
 import (
 	"cmp"
 	"context"
 	"log/slog"
-	"strings"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -85,7 +90,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
-	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -166,30 +170,4 @@ func (m *Mappings) NewSMBGlobalMapping(ctx context.Context, remotePath, localPat
 		return err
 	}
 	return m.Map(ctx, wanted)
-}
-
-// RemoveSMBGlobalMapping implements [published.SMBOperations].
-//
-// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
-func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, remotePath string) (err error) {
-	defer m.options.Runner.Done("RemoveSMBGlobalMapping", quote.Text(remotePath), time.Now(), &err)
-	remote, err := parseMapped(remotePath)
-	if err != nil {
-		return err
-	}
-	locked, err := m.LockForRemoval(ctx, remote)
-	if err != nil {
-		return err
-	}
-	defer locked.Release()
-	return m.unmapForDriver(ctx, locked)
-}
-
-// parseMapped checks the name of a share that is to be unmapped. One backslash at its beginning
-// counts as two, since Trident writes \server\share. A path on a drive makes no sense here.
-func parseMapped(path string) (unc.Path, error) {
-	if strings.HasPrefix(path, `\`) && !strings.HasPrefix(path, `\\`) {
-		path = `\` + path
-	}
-	return unc.Parse(path)
 }

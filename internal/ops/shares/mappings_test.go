@@ -81,11 +81,16 @@ func mapped(t *testing.T, sys *winsim.System) string {
 	t.Helper()
 	mappings, err := sys.SMBGlobalMappings(t.Context())
 	must(t, err)
-	var paths []string
+	return names(mappings)
+}
+
+// names returns the names of mappings.
+func names(mappings []win.SMBMapping) string {
+	var names []string
 	for _, m := range mappings {
-		paths = append(paths, m.RemotePath)
+		names = append(names, m.Name())
 	}
-	return strings.Join(paths, " ")
+	return strings.Join(names, " ")
 }
 
 func TestMap(t *testing.T) {
@@ -405,7 +410,7 @@ func TestCredentialConflict(t *testing.T) {
 	})
 	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
 		sys, _ := newNode(t)
-		must(t, newMappings(t, sys, shares.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
+		must(t, newMappings(t, sys, shares.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		m := newMappings(t, sys, shares.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))

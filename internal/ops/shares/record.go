@@ -173,7 +173,7 @@ func records(ctx context.Context, sys RecordSystem) (shares []unc.Path, others [
 	}
 }
 
-// dropStaleRecords drops the records of shares that aren't mapped, such as after a restart of
+// dropStaleRecords drops the records of shares that aren't mapped in the way of CSI Proxy, such as after a restart of
 // Windows. A driver drops those of its own shares. Otherwise such a record would count for a mapping that somebody else makes later.
 func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 	shares, others, err := records(ctx, m.sys)
@@ -189,7 +189,7 @@ func (m *Mappings) dropStaleRecords(ctx context.Context) error {
 			"names", quote.List(others), "count", len(others))
 	}
 	for _, remote := range shares {
-		if remote.MappedBy(mapped) || !m.paths.HasShare(remote.Root()) {
+		if hasPlain(mapped, remote) || !m.paths.HasShare(remote.Root()) {
 			continue
 		}
 		if err := m.dropIfStale(ctx, remote); err != nil {
@@ -213,7 +213,7 @@ func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
 	defer locked.Release()
 	// Checked again with the locks: a call that makes a mapping makes the record first.
 	mapped, err := m.sys.SMBGlobalMappings(ctx)
-	if err != nil || remote.MappedBy(mapped) {
+	if err != nil || hasPlain(mapped, remote) {
 		return err
 	}
 	return m.dropRecord(ctx, locked.Share)

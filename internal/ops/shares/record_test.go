@@ -37,7 +37,7 @@ func TestRecord(t *testing.T) {
 		t.Error("the mapping has no record")
 	}
 	must(t, sys.Reboot())
-	_, err := m.Roots(t.Context())
+	_, err := m.Mapped(t.Context())
 	must(t, err)
 	wantNoRecord(t, sys)
 	must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`,
@@ -74,7 +74,7 @@ func TestWhatIsNoRecord(t *testing.T) {
 			must(t, err)
 			simtest.Want(t, "foreign", foreign, []string{records + `\` + before[0].Name, records + `\` + before[1].Name})
 			must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
-			_, err = m.Roots(t.Context())
+			_, err = m.Mapped(t.Context())
 			must(t, err)
 			if !strings.Contains(log.String(), "count=2") || !strings.Contains(log.String(), before[0].Name) {
 				t.Errorf("the log doesn't name %s:\n%s", before[0].Name, log)
@@ -82,7 +82,7 @@ func TestWhatIsNoRecord(t *testing.T) {
 			must(t, sys.Remove(stage))
 			must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
 			simtest.Want(t, "mapped", mapped(t, sys), "")
-			_, err = m.Roots(t.Context())
+			_, err = m.Mapped(t.Context())
 			must(t, err)
 			after, err := sys.ReadDir(records)
 			must(t, err)
@@ -101,7 +101,7 @@ func TestNoDirectoryOfRecords(t *testing.T) {
 	if ours(t, sys) {
 		t.Error("the mapping has a record")
 	}
-	_, err := m.Roots(t.Context())
+	_, err := m.Mapped(t.Context())
 	must(t, err)
 	must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data`))
 }

@@ -6,101 +6,99 @@ package shares
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
+// remove removes a mapping of a locked share by the name under which Windows lists it, and reports whether there was one.
+// Files that are open through it break. All removals come by here.
+func (m *Mappings) remove(ctx context.Context, r *LockedMapping, name string) (removed bool, _ error) {
+	err := m.sys.RemoveSMBGlobalMapping(ctx, name)
+	removed = err == nil
+	if err != nil && !errors.Is(err, winerr.ErrorNotConnected) {
+		return false, err
+	}
+	if removed {
+		m.options.Logger.Info("mapping removed", "remotePath", r.remote.Root(), "name", name)
+	}
+	if remote, err := unc.Parse(name); err != nil || !remote.Equal(r.remote) {
+		return removed, nil
+	}
+	m.logOns.unmapped(r.remote)
+	return removed, nil
+}
+
 // RemoveUnused removes the mapping of a share if nothing uses it: links is empty, and no file on the
-// share is open. It does so only if CSI Proxy has made the mapping for a staged path, or a driver has
-// requested its removal. It reports whether it has removed the mapping.
+// share is open. It does so only if CSI Proxy has made the mapping for a staged path, or its removal was requested by its
+// name: then open files don't matter. It reports whether it has removed a mapping.
 func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links ShareLinks) (removed bool, _ error) {
-	remote := r.remote
 	switch {
 	case len(links.ways) > 0:
 		return false, nil
 	case csiproxy.KindOf(links.Incomplete) == csiproxy.ErrResourceExhausted: // for good
-		m.options.Logger.Warn("a mapping stays, since the links to its share can't be counted", "remotePath", remote.Root(),
+		m.options.Logger.Warn("a mapping stays, since the links to its share can't be counted", "remotePath", r.remote.Root(),
 			"err", links.Incomplete)
 		return false, nil
 	case links.Incomplete != nil:
 		return false, &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 			Detail: "the links to the share can't be counted; try again later", Err: links.Incomplete}
 	}
-	goes, err := m.goesWithLastLink(ctx, remote)
-	if err != nil {
-		return false, err
+	names := m.requests.of(r.remote).toGo
+	if len(names) == 0 {
+		isUnused, err := m.IsUnused(ctx, r.remote)
+		if err != nil || !isUnused {
+			return false, err
+		}
+		names = []string{r.remote.Root()}
 	}
-	if !goes {
-		m.options.Logger.Debug("a mapping stays, since CSI Proxy hasn't made it for a staged path", "remotePath",
-			remote.Root())
-		return false, nil
+	for _, name := range names {
+		isThere, err := m.remove(ctx, r, name)
+		if err != nil {
+			return removed, err
+		}
+		removed = removed || isThere
 	}
-	open, err := m.openFiles(ctx, remote)
-	if err != nil {
-		return false, err
-	}
-	if open > 0 {
-		m.options.Logger.Info("a mapping stays, since files on its share are open", "remotePath", remote.Root(), "open", open)
-		return false, nil
-	}
-	err = m.unmap(ctx, r)
-	if err != nil && !errors.Is(err, winerr.ErrorNotConnected) {
-		return false, err
-	}
-	if m.requests.of(remote) == toGo {
-		m.requests.set(r.Share, gone)
-	}
-	removed = err == nil
+	m.requests.setGone(r.Share)
 	return removed, m.dropRecord(ctx, r.Share)
+}
+
+// RemoveIfUnused is RemoveUnused for a caller that holds no lock.
+func (m *Mappings) RemoveIfUnused(ctx context.Context, remote unc.Path) (removed bool, _ error) {
+	r, err := m.LockForRemoval(ctx, remote)
+	if err != nil {
+		return false, err
+	}
+	defer r.Release()
+	links, err := m.LinksToShare(ctx, r.Share)
+	if err != nil {
+		return false, err
+	}
+	return m.RemoveUnused(ctx, r, links)
 }
 
 // IsUnused reports whether the mapping of a share is one that is removed with the last link, and no
 // file on the share is open. It doesn't check whether there are links.
 func (m *Mappings) IsUnused(ctx context.Context, remote unc.Path) (bool, error) {
-	goes, err := m.goesWithLastLink(ctx, remote)
-	if err != nil || !goes {
+	if isRecorded, err := m.recorded(ctx, remote); err != nil || !isRecorded {
 		return false, err
 	}
-	open, err := m.openFiles(ctx, remote)
-	return err == nil && open == 0, err
-}
-
-// goesWithLastLink reports whether a mapping is removed with the last link: if CSI Proxy has made it
-// for a staged path, or a driver has requested its removal.
-func (m *Mappings) goesWithLastLink(ctx context.Context, remote unc.Path) (bool, error) {
-	if m.requests.of(remote) == toGo {
-		return true, nil
-	}
-	return m.recorded(ctx, remote)
-}
-
-// openFiles returns how many files on a share are open.
-func (m *Mappings) openFiles(ctx context.Context, remote unc.Path) (open uint64, _ error) {
 	connections, err := m.connections(ctx, remote)
 	for _, c := range connections {
-		open += c.Opens
+		if c.Opens > 0 {
+			m.options.Logger.Debug("files on a mapped share are open", "remotePath", remote.Root(), "open", c.Opens)
+			return false, err
+		}
 	}
-	return open, err
-}
-
-// removeIdle is RemoveUnused for a caller that has the server locked, and is about to make
-// the mapping with other credentials.
-func (m *Mappings) removeIdle(ctx context.Context, server *locks.LockedServer, remote unc.Path) (removed bool, _ error) {
-	r, err := lockMapping(ctx, server, remote)
-	if err != nil {
-		return false, err
-	}
-	defer r.Share.Release()
-	links, err := m.LinksToShare(ctx, r.Share)
-	if err != nil || links.Incomplete != nil {
-		return false, err
-	}
-	return m.RemoveUnused(ctx, r, links)
+	return err == nil, err
 }
 
 // requests keeps, for each share, the last request of the drivers of the group smb for its mapping.
@@ -112,13 +110,13 @@ type requests struct {
 	byRoot map[string]request
 }
 
-type request int
-
-const (
-	requested request = iota // the mapping was requested, or there was no request
-	toGo                     // its removal was requested; it stays as long as there are links
-	gone                     // its removal was requested, and it was removed with the last link
-)
+// request is about the mappings of a share. It is the zero value if the share was requested last.
+type request struct {
+	// toGo are the names of mappings whose removal was requested, and which stay as long as there are links.
+	toGo []string
+	// gone is whether the mappings were removed with the last link.
+	gone bool
+}
 
 func (q *requests) of(remote unc.Path) request {
 	q.mu.Lock()
@@ -126,88 +124,180 @@ func (q *requests) of(remote unc.Path) request {
 	return q.byRoot[remote.Root()]
 }
 
-// set notes a request. The share is locked, so that no request is lost.
-func (q *requests) set(r *locks.LockedShare, to request) {
+// clear notes that the share is requested, or that nothing is left to remove. The share is locked, so that no request is lost.
+func (q *requests) clear(r *locks.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if to == requested {
-		delete(q.byRoot, r.Root)
-		return
-	}
-	q.byRoot[r.Root] = to
+	delete(q.byRoot, r.Root)
 }
 
-// unmapForDriver removes a mapping for a driver of the group smb. If there are links to the share, it
-// notes instead that the mapping is to be removed with the last link.
-func (m *Mappings) unmapForDriver(ctx context.Context, r *LockedMapping) error {
-	links, err := m.LinksToShare(ctx, r.Share)
+// setToGo notes that the mapping with a name is to be removed with the last link to its share.
+func (q *requests) setToGo(r *locks.LockedShare, name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	toGo := q.byRoot[r.Root].toGo
+	if !slices.Contains(toGo, name) {
+		toGo = append(slices.Clone(toGo), name)
+	}
+	q.byRoot[r.Root] = request{toGo: toGo}
+}
+
+// setGone notes that the mappings whose removal was requested are gone.
+func (q *requests) setGone(r *locks.LockedShare) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.byRoot[r.Root].toGo) > 0 {
+		q.byRoot[r.Root] = request{gone: true}
+	}
+}
+
+// RemoveSMBGlobalMapping implements [published.SMBOperations].
+//
+// Source: https://learn.microsoft.com/previous-versions/windows/desktop/smb/remove-msft-smbglobalmapping
+func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, name string) (err error) {
+	defer m.options.Runner.Done("RemoveSMBGlobalMapping", quote.Text(name), time.Now(), &err)
+	remote, err := m.remoteOf(ctx, name)
 	if err != nil {
 		return err
 	}
-	if len(links.ways) == 0 && links.Incomplete == nil {
-		err := m.unmap(ctx, r)
-		switch {
-		case err == nil:
-			m.requests.set(r.Share, requested)
-			return m.dropRecord(ctx, r.Share)
-		case !errors.Is(err, winerr.ErrorNotConnected):
-			return err
-		case m.requests.of(r.remote) == gone:
-			return nil
-		}
-		return notMapped(err)
+	locked, err := m.LockForRemoval(ctx, remote)
+	if err != nil {
+		return err
 	}
+	defer locked.Release()
 	mappings, err := m.sys.SMBGlobalMappings(ctx)
 	if err != nil {
 		return err
 	}
-	if !r.remote.MappedBy(mappings) {
-		return notMapped(winerr.ErrorNotConnected)
+	mapping, isMapped := named(mappings, name, remote)
+	if isMapped {
+		return m.removeForCaller(ctx, locked, mapping)
 	}
-	m.requests.set(r.Share, toGo)
-	m.options.Logger.Info("a mapping stays for the links to its share, and goes with the last one", "remotePath",
-		r.remote.Root(), "links", quote.List(links.Paths()), "count", len(links.ways), "err", links.Incomplete)
-	return nil
+	if !isLetter(name) {
+		m.logOns.unmapped(locked.remote)
+	}
+	return m.unmappedError(locked)
+}
+
+// remoteOf returns the share of the mapping with a name: its drive letter, or its remote path. One backslash at the
+// beginning of that counts as two, since Trident writes \server\share. Other paths on a drive make no sense here.
+func (m *Mappings) remoteOf(ctx context.Context, name string) (unc.Path, error) {
+	if !isLetter(name) {
+		if strings.HasPrefix(name, `\`) && !strings.HasPrefix(name, `\\`) {
+			name = `\` + name
+		}
+		return unc.Parse(name)
+	}
+	mappings, err := m.List(ctx)
+	if err != nil {
+		return unc.Path{}, err
+	}
+	mapping, isMapped := named(mappings, name, unc.Path{})
+	if !isMapped {
+		return unc.Path{}, notMapped()
+	}
+	return unc.Parse(mapping.RemotePath)
+}
+
+// isLetter reports whether the name of a mapping is a drive letter.
+func isLetter(name string) bool { return len(name) == 2 && name[1] == ':' }
+
+// named returns the mapping with a name, of which remote is the path. A directory on a share is also the name of the share's
+// mapping, unless there is a mapping of the directory: NewSMBGlobalMapping maps the share of a directory.
+func named(mappings []win.SMBMapping, name string, remote unc.Path) (mapping win.SMBMapping, ok bool) {
+	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool {
+		if isLetter(name) {
+			return strings.EqualFold(mapping.LocalPath, name)
+		}
+		return isPlain(mapping, remote)
+	})
+	if index < 0 && !isLetter(name) {
+		index = slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, remote.Share()) })
+	}
+	if index < 0 {
+		return mapping, false
+	}
+	return mappings[index], true
+}
+
+// removeForCaller removes a mapping for a caller that has named it. If there are links to the share, it
+// notes instead that the mapping is to be removed with the last link. A mapping of another program that fails for
+// everybody goes all the same: nobody loses anything, and it keeps the server from other credentials.
+func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mapping win.SMBMapping) error {
+	links, err := m.LinksToShare(ctx, r.Share)
+	if err != nil {
+		return err
+	}
+	isUsed := len(links.ways) > 0 || links.Incomplete != nil
+	if isUsed {
+		isUseless, err := m.IsUseless(ctx, mapping)
+		if err != nil {
+			return err
+		}
+		isUsed = !isUseless
+	}
+	if isUsed {
+		m.requests.setToGo(r.Share, mapping.Name())
+		m.options.Logger.Info("a mapping stays for the links to its share, and goes with the last one", "remotePath",
+			r.remote.Root(), "name", mapping.Name(), "links", quote.List(links.Paths()), "count", len(links.ways), "err",
+			links.Incomplete)
+		return nil
+	}
+	removed, err := m.remove(ctx, r, mapping.Name())
+	if err != nil {
+		return err
+	}
+	if !removed {
+		return m.unmappedError(r)
+	}
+	m.requests.clear(r.Share)
+	if !isPlain(mapping, r.remote) {
+		return nil
+	}
+	return m.dropRecord(ctx, r.Share)
+}
+
+// IsUseless reports whether a mapping that CSI Proxy hasn't made fails for everybody.
+func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool, error) {
+	isOurs, err := m.isOurs(ctx, mapping)
+	if err != nil || isOurs {
+		return false, err
+	}
+	remote, err := unc.Parse(mapping.RemotePath)
+	if err != nil {
+		return false, err
+	}
+	f, err := m.gatherOf(ctx, Wanted{remote: remote}, mapping)
+	if err != nil {
+		return false, err
+	}
+	todo, _ := decide(f)
+	return todo == replaceIt, ctx.Err()
+}
+
+// unmappedError is the answer to a request to remove a mapping that isn't there. It is nil if the mapping was removed
+// with the last link, as an earlier request asked for.
+func (m *Mappings) unmappedError(r *LockedMapping) error {
+	if m.requests.of(r.remote).gone {
+		return nil
+	}
+	return notMapped()
 }
 
 // Unlinked is to be called after a driver has removed a link to a share. If that was the last link,
 // and the removal of the mapping was requested, Unlinked removes the mapping.
 func (m *Mappings) Unlinked(ctx context.Context, remote unc.Path) {
-	if m.requests.of(remote) != toGo {
+	if len(m.requests.of(remote).toGo) == 0 {
 		return
 	}
-	if err := m.unmapLast(ctx, remote); err != nil {
+	if _, err := m.RemoveIfUnused(ctx, remote); err != nil {
 		m.options.Logger.Warn("a mapping that no link needs any more can't be removed", "remotePath", remote.Root(), "err",
 			err)
 	}
 }
 
-func (m *Mappings) unmapLast(ctx context.Context, remote unc.Path) error {
-	r, err := m.LockForRemoval(ctx, remote)
-	if err != nil {
-		return err
-	}
-	defer r.Release()
-	if m.requests.of(remote) != toGo { // the mapping was requested again meanwhile
-		return nil
-	}
-	links, err := m.LinksToShare(ctx, r.Share)
-	if err == nil {
-		err = links.Incomplete
-	}
-	if err != nil || len(links.ways) > 0 {
-		return err
-	}
-	err = m.unmap(ctx, r)
-	if err != nil && !errors.Is(err, winerr.ErrorNotConnected) {
-		return err
-	}
-	m.requests.set(r.Share, gone)
-	return m.dropRecord(ctx, r.Share)
-}
-
 // notMapped is the error of the removal of a mapping that isn't there. democratic-csi matches the
 // text, which is PowerShell's.
-func notMapped(err error) error {
-	return &csiproxy.Error{Detail: "the share isn't mapped: No MSFT_SmbGlobalMapping objects found", Err: err}
+func notMapped() error {
+	return &csiproxy.Error{Detail: "the share isn't mapped: No MSFT_SmbGlobalMapping objects found", Err: winerr.ErrorNotConnected}
 }

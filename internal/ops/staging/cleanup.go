@@ -52,10 +52,10 @@ func (s *Staging) removeLeftover(ctx context.Context, m csiproxy.Mount) (removed
 		return s.removeLink(ctx, m)
 	case csiproxy.MountKindMapping:
 		remote, err := unc.Parse(m.Target)
-		if err != nil {
+		if err != nil || !isOwnKind(win.SMBMapping{LocalPath: m.Path}, remote) {
 			return false, err
 		}
-		return s.removeMapping(ctx, remote)
+		return s.Mappings.RemoveIfUnused(ctx, remote)
 	}
 	return false, nil
 }
@@ -104,20 +104,6 @@ func (s *Staging) removeLink(ctx context.Context, m csiproxy.Mount) (removed boo
 		reason, err := s.Users.ExplainEmpty(ctx, pathpolicy.FoundLink{Path: path, Link: link})
 		return err == nil && reason != "", err
 	})
-}
-
-// removeMapping removes the mapping of a share if nothing uses it.
-func (s *Staging) removeMapping(ctx context.Context, remote unc.Path) (removed bool, _ error) {
-	lockedShare, err := s.Mappings.LockForRemoval(ctx, remote)
-	if err != nil {
-		return false, err
-	}
-	defer lockedShare.Release()
-	links, err := s.Mappings.LinksToShare(ctx, lockedShare.Share)
-	if err != nil {
-		return false, err
-	}
-	return s.Mappings.RemoveUnused(ctx, lockedShare, links)
 }
 
 // CheckVolume implements [csiproxy.StorageOperations].

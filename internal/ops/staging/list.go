@@ -17,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
@@ -150,7 +151,7 @@ func (s *Staging) list(ctx context.Context, leftovers bool) (list csiproxy.Volum
 		undecided = nil
 	}
 	slices.SortFunc(mounts, func(a, b csiproxy.Mount) int { return cmp.Compare(a.Path, b.Path) })
-	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil)
+	unused, err := s.unusedMappings(ctx, mounts, incomplete == nil, leftovers)
 	if ctx.Err() != nil {
 		return list, ctx.Err()
 	}
@@ -238,34 +239,68 @@ func (s *Staging) mounted(ctx context.Context, l pathpolicy.FoundLink, all users
 	return m, ctx.Err()
 }
 
-// unusedMappings returns the mappings that no staged path leads to. Such a mapping is a leftover if
-// CSI Proxy has made it for a staged path, and no file on its share is open. It returns an error if
+// unusedMappings returns the mappings that no staged path leads to, by the names that Windows has for them. Such a mapping is
+// a leftover if CSI Proxy has made it for a staged path, and no file on its share is open. With leftovers, one that another
+// program has made also is, if its server refuses it: it keeps the server from other credentials. It returns an error if
 // Windows doesn't answer some of that.
 func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
-	complete bool) (unused []csiproxy.Mount, unknown error) {
-	roots, err := s.Mappings.Roots(ctx)
+	complete, leftovers bool) (unused []csiproxy.Mount, unknown error) {
+	mappings, err := s.Mappings.Mapped(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, root := range roots {
-		used := slices.ContainsFunc(mounts,
-			func(m csiproxy.Mount) bool { return m.Kind == csiproxy.MountKindShare && m.Volume.Share == root })
-		if used {
-			continue
-		}
-		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Target: root, Volume: csiproxy.Volume{Share: root}}
-		remote, err := unc.Parse(root)
+	for _, mapping := range mappings {
+		remote, err := unc.Parse(mapping.RemotePath)
 		if err != nil {
 			return nil, err
 		}
-		idle, err := s.Mappings.IsUnused(ctx, remote)
-		if err != nil {
-			unknown = err
+		if slices.ContainsFunc(mounts, func(m csiproxy.Mount) bool { return isUse(m, mapping, remote) }) {
+			continue
 		}
-		if complete && idle {
-			m.LeftoverReason = "no staged path leads to the share"
+		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath, Target: mapping.RemotePath,
+			Volume: csiproxy.Volume{Share: remote.Root()}}
+		if complete {
+			if m.LeftoverReason, err = s.leftoverReason(ctx, mapping, remote, leftovers); err != nil {
+				unknown = err
+			}
 		}
 		unused = append(unused, m)
 	}
 	return unused, unknown
+}
+
+// isUse reports whether a mount is of a share in a mapping. A drive letter is never used by one.
+func isUse(m csiproxy.Mount, mapping win.SMBMapping, remote unc.Path) bool {
+	if m.Kind != csiproxy.MountKindShare || m.Volume.Share != remote.Root() || mapping.LocalPath != "" {
+		return false
+	}
+	target, err := unc.Parse(m.Target)
+	return err == nil && target.IsBelow(remote)
+}
+
+// leftoverReason says why nobody needs a mapping that no staged path leads to; it is empty if somebody may.
+func (s *Staging) leftoverReason(ctx context.Context, mapping win.SMBMapping, remote unc.Path, ofOthers bool) (string, error) {
+	if isOwnKind(mapping, remote) {
+		idle, err := s.Mappings.IsUnused(ctx, remote)
+		if err != nil {
+			return "", err
+		}
+		if idle {
+			return "no staged path leads to the share", nil
+		}
+	}
+	if !ofOthers {
+		return "", nil
+	}
+	useless, err := s.Mappings.IsUseless(ctx, mapping)
+	if err != nil || !useless {
+		return "", err
+	}
+	return "no staged path leads to it, its server refuses it, and another program has made it: csi-proxyctl smb unmap " +
+		quote.Text(mapping.Name()) + " removes it", nil
+}
+
+// isOwnKind reports whether CSI Proxy may have made a mapping.
+func isOwnKind(mapping win.SMBMapping, remote unc.Path) bool {
+	return mapping.LocalPath == "" && remote.IsShare()
 }

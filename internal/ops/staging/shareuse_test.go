@@ -11,6 +11,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -67,6 +68,38 @@ func TestMappingsOfOthersStay(t *testing.T) {
 				n, err = nodeops.New(sim, nodeops.Options{})
 				simtest.Must(t, err)
 			}
+		})
+	}
+}
+
+// Mappings of other programs are listed by the names that Windows has for them. One that its server refuses keeps the server
+// from other credentials, so CleanUp reports it, with the way to remove it, and doesn't touch it.
+func TestRefusedMappingsOfOthersAreReported(t *testing.T) {
+	for name, mapping := range map[string]smbserver.Mapping{
+		`\\filer\data\pvc-1`: {RemotePath: `\\filer\data\pvc-1`},
+		`Z:`:                 {RemotePath: `\\filer\data`, LocalPath: "Z:"},
+		`\\Filer\Data`:       {RemotePath: `\\Filer\Data`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim, n := newShares(t)
+			mapping.SMBMappingOptions = win.SMBMappingOptions{Username: `EXAMPLE\app`, Password: csiproxy.NewSecret("password")}
+			simtest.Must(t, sim.SMB().Map(mapping))
+			list, err := n.Storage.ListVolumes(t.Context())
+			simtest.Must(t, err)
+			simtest.Want(t, "listed", list.Mounts, []csiproxy.Mount{{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath,
+				Target: mapping.RemotePath, Volume: csiproxy.Volume{Share: `\\filer\data`}}})
+			left, err := n.Storage.CleanUp(t.Context(), true)
+			simtest.Must(t, err)
+			simtest.Want(t, "leftovers while it works", len(left.Mounts), 0)
+			simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, csiproxy.NewSecret("changed")))
+			left, err = n.Storage.CleanUp(t.Context(), true)
+			simtest.Must(t, err)
+			if len(left.Mounts) != 1 || left.Mounts[0].Removed || left.Mounts[0].Target != mapping.RemotePath ||
+				!strings.Contains(left.Mounts[0].LeftoverReason, "csi-proxyctl smb unmap "+name) {
+				t.Errorf("leftovers: %+v", left.Mounts)
+			}
+			simtest.Must(t, n.SMB.RemoveSMBGlobalMapping(t.Context(), name))
+			simtest.Want(t, "mapped", mappings(t, sim), "")
 		})
 	}
 }

@@ -125,6 +125,11 @@ func (p Path) Folded() string { return winname.Lower(p.String()) }
 // Equal reports whether two paths are the same but for the case of letters.
 func (p Path) Equal(q Path) bool { return p.Folded() == q.Folded() }
 
+// IsBelow reports whether a path is dir, or in it.
+func (p Path) IsBelow(dir Path) bool {
+	return p.Root() == dir.Root() && strings.HasPrefix(p.Folded()+`\`, dir.Folded()+`\`)
+}
+
 // MappedBy reports whether one of the mappings is of the path's share.
 func (p Path) MappedBy(mappings []win.SMBMapping) bool {
 	return slices.ContainsFunc(mappings, func(m win.SMBMapping) bool {

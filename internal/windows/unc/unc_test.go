@@ -79,6 +79,14 @@ func TestEqual(t *testing.T) {
 			t.Errorf("%s equals %s: %v", p, path, !want)
 		}
 	}
+	for path, want := range map[string]bool{
+		`\\server\share`: false, `\\SERVER\share\sub`: true, `\\server\share\Sub\dir`: true, `\\server\share\Sub2`: false,
+		`\\server\share2\Sub`: false,
+	} {
+		if parse(path).IsBelow(p) != want {
+			t.Errorf("%s is below %s: %v", path, p, !want)
+		}
+	}
 	mappings := []win.SMBMapping{{RemotePath: `\\other\share`}, {RemotePath: `\\Server\SHARE`}, {RemotePath: ``}}
 	if !p.MappedBy(mappings) || p.MappedBy(mappings[:1]) || p.MappedBy(nil) {
 		t.Error("the mapping of its share isn't told from others")

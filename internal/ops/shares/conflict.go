@@ -1,0 +1,183 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// holder is a mapping of the server of a wanted share, other than the mapping that is wanted.
+type holder struct {
+	win.SMBMapping
+	remote unc.Path
+	// isOurs is whether CSI Proxy has made it, as far as that is known.
+	isOurs bool
+	// isOnShare is whether it is of the wanted share: with a drive letter, or of a directory.
+	isOnShare bool
+}
+
+// fate is what becomes of a holder when Windows refuses the wanted mapping because of it.
+type fate string
+
+const (
+	serves fate = "serves" // it stays, and the caller uses it
+	holds  fate = "holds"  // it stays, and the caller is refused
+	goes   fate = "goes"
+)
+
+// decideConflict is the second table of the package comment.
+func decideConflict(f facts, isOurs, isOnShare bool) fate {
+	todo, err := decide(f)
+	switch {
+	case isOnShare && (todo == useIt || todo == replaceIdle && err == nil):
+		return serves
+	case isOurs && todo == replaceIt:
+		return goes
+	}
+	return holds
+}
+
+// resolveConflict makes a mapping that Windows refuses because others of the same server have other credentials, if
+// they may all be removed. Those of the same user it makes again with the new credentials. Those of
+// another user it doesn't, since the new credentials may give their
+// pods access to more. These are made again when they are next requested.
+func (m *Mappings) resolveConflict(ctx context.Context, server *locks.LockedServer, wanted Wanted) (made bool, _ error) {
+	holders, err := m.holders(ctx, wanted.remote)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range holders {
+		as := wanted
+		if !h.isOnShare {
+			as = wanted.of(h.remote.Share())
+		}
+		f, err := m.gatherOf(ctx, as, h.SMBMapping)
+		if err := cmp.Or(ctx.Err(), err); err != nil {
+			return false, err
+		}
+		switch decideConflict(f, h.isOurs, h.isOnShare) {
+		case serves:
+			m.logOns.unmapped(wanted.remote) // a mapping of before has gone
+			return false, nil
+		case holds:
+			return false, h.conflict()
+		}
+	}
+	return m.createInstead(ctx, server, wanted, holders)
+}
+
+// createInstead makes a mapping in place of others that don't work.
+func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, wanted Wanted,
+	others []holder) (made bool, _ error) {
+	var again []unc.Path
+	for _, other := range others {
+		credentials := m.logOns.compare(other.remote, wanted.credentials)
+		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.RemotePath, "other",
+			wanted.remote.Root())
+		if err := m.removeOther(ctx, server, other); err != nil {
+			return false, err
+		}
+		if credentials == sameCredentials || credentials == otherPassword {
+			again = append(again, other.remote)
+		}
+	}
+	err := m.create(ctx, server, wanted, "")
+	if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
+		return false, &csiproxy.Error{Detail: "the server is in use with other credentials, though none of the node's mappings " +
+			"holds it: Get-SmbConnection and net use in the session of LocalSystem may show who does", Err: err}
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, other := range again {
+		if err := m.create(ctx, server, wanted.of(other), ""); err != nil {
+			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
+		}
+	}
+	return true, nil
+}
+
+// removeOther removes the mapping of another share of a server.
+func (m *Mappings) removeOther(ctx context.Context, server *locks.LockedServer, other holder) error {
+	r, err := lockMapping(ctx, server, other.remote)
+	if err != nil {
+		return err
+	}
+	defer r.Share.Release()
+	_, err = m.remove(ctx, r, other.Name())
+	return err
+}
+
+// of returns the mapping of another share with the same credentials, and without a local path.
+func (w Wanted) of(other unc.Path) Wanted {
+	return Wanted{remote: other, credentials: w.credentials}
+}
+
+// holders returns the mappings of remote's server other than that of remote's share, those of the share itself first.
+func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, error) {
+	mappings, err := m.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var holders []holder
+	for _, mapping := range mappings {
+		other, err := unc.Parse(mapping.RemotePath)
+		if err != nil || other.Server() != remote.Server() || isPlain(mapping, remote.Share()) {
+			continue
+		}
+		isOurs, err := m.isOurs(ctx, mapping)
+		if err != nil {
+			return nil, err
+		}
+		holders = append(holders, holder{mapping, other, isOurs, other.Root() == remote.Root()})
+	}
+	others := slices.DeleteFunc(slices.Clone(holders), func(h holder) bool { return h.isOnShare })
+	return append(slices.DeleteFunc(holders, func(h holder) bool { return !h.isOnShare }), others...), nil
+}
+
+// isOurs reports whether CSI Proxy has made a mapping: this process, or one that has recorded it.
+func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, error) {
+	remote, err := unc.Parse(mapping.RemotePath)
+	if err != nil || !isPlain(mapping, remote.Share()) {
+		return false, nil
+	}
+	if m.logOns.knows(remote) {
+		return true, nil
+	}
+	return m.recorded(ctx, remote)
+}
+
+// conflict is the error of a mapping that can't be made as long as another one exists.
+func (h holder) conflict() error {
+	maker := "another program or an administrator has made"
+	if h.isOurs {
+		maker = "CSI Proxy has made"
+	}
+	return &csiproxy.Error{
+		Kind: csiproxy.ErrFailedPrecondition,
+		Detail: "another mapping of the server, " + h.describe() + ", which " + maker +
+			", uses other credentials, and Windows allows one user for each server: " +
+			"use the same user, remove that mapping with csi-proxyctl smb unmap " + quote.Text(h.Name()) +
+			", or name the server differently",
+		Err: winerr.ErrorSessionCredentialConflict,
+	}
+}
+
+// describe names a mapping in an error.
+func (h holder) describe() string {
+	if h.LocalPath == "" {
+		return quote.Text(h.RemotePath)
+	}
+	return h.LocalPath + " to " + quote.Text(h.RemotePath)
+}

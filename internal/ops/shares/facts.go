@@ -1,0 +1,121 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// facts are what decide needs to know of a mapping.
+type facts struct {
+	// name is that of the mapping, as Windows lists it. It is empty if there is none.
+	name string
+	// answer is what Windows says of the root of the share; nil if it is there. It is also nil if the root is
+	// denied, and the directory on the share that is wanted is there.
+	answer error
+	// disconnected is whether Windows lists the mapping as disconnected.
+	disconnected bool
+	credentials  comparison
+	staging      bool
+}
+
+// comparison is how the caller's credentials compare to those of a mapping.
+type comparison string
+
+const (
+	sameCredentials    comparison = "same"
+	otherPassword      comparison = "password" // of the same user
+	otherUser          comparison = "user"
+	unknownCredentials comparison = "unknown" // an earlier process or another program has made the mapping
+)
+
+// gather asks for the mapping that Map makes of a share: one of its root without a drive letter.
+func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
+	mappings, err := m.List(ctx)
+	if err != nil {
+		return facts{}, err
+	}
+	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, wanted.remote.Share()) })
+	if index < 0 {
+		return facts{staging: wanted.Staging}, nil
+	}
+	return m.gatherOf(ctx, wanted, mappings[index])
+}
+
+// gatherOf asks for a mapping of the wanted share, which may be another program's. Its credentials are known only if it
+// is one that Map has made.
+func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBMapping) (facts, error) {
+	f := facts{name: mapping.Name(), staging: wanted.Staging, disconnected: mapping.Status == win.SMBMappingDisconnected,
+		credentials: unknownCredentials}
+	if isPlain(mapping, wanted.remote.Share()) {
+		f.credentials = m.logOns.compare(wanted.remote, wanted.credentials)
+	}
+	// The status in the list is that of the last use, so the server is queried, too.
+	f.answer = m.Probe(ctx, wanted.remote.Share())
+	if errors.Is(f.answer, winerr.ErrorAccessDenied) && !wanted.remote.IsShare() && m.Probe(ctx, wanted.remote) == nil {
+		f.answer = nil
+	}
+	if f.answer != nil || !f.staging || f.credentials != unknownCredentials {
+		return f, nil
+	}
+	isOther, err := m.isOfOtherUser(ctx, wanted)
+	if err != nil {
+		return f, &csiproxy.Error{
+			Kind: csiproxy.ErrUnavailable, Err: err,
+			Detail: "the share is mapped, and Windows doesn't tell for which user; try again later",
+		}
+	}
+	if isOther {
+		f.credentials = otherUser
+	}
+	return f, nil
+}
+
+// isPlain reports whether a mapping is of path, without a drive letter: the kind that CSI Proxy makes.
+func isPlain(mapping win.SMBMapping, path unc.Path) bool {
+	remote, err := unc.Parse(mapping.RemotePath)
+	return err == nil && mapping.LocalPath == "" && remote.Equal(path)
+}
+
+// hasPlain reports whether one of the mappings is of path, and of the kind that CSI Proxy makes.
+func hasPlain(mappings []win.SMBMapping, path unc.Path) bool {
+	return slices.ContainsFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, path) })
+}
+
+// isOfOtherUser reports whether the node has connections to the wanted share, and none of the given user.
+func (m *Mappings) isOfOtherUser(ctx context.Context, wanted Wanted) (bool, error) {
+	connections, err := m.connections(ctx, wanted.remote)
+	return len(connections) > 0 && !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
+		return strings.EqualFold(plainName(c.Credential), plainName(wanted.credentials.Username))
+	}), err
+}
+
+// plainName returns a user's name without the domain, which has several spellings.
+func plainName(user string) string {
+	if index := strings.LastIndex(user, `\`); index >= 0 {
+		return user[index+1:]
+	}
+	name, _, _ := strings.Cut(user, "@")
+	return name
+}
+
+// connections returns the connections of the node to a share.
+func (m *Mappings) connections(ctx context.Context, remote unc.Path) ([]win.SMBConnection, error) {
+	all, err := m.sys.SMBConnections(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(c win.SMBConnection) bool {
+		connected, err := unc.Parse(`\\` + c.Server + `\` + c.Share)
+		return err != nil || connected.Root() != remote.Root()
+	}), nil
+}
