@@ -35,5 +35,8 @@ type SMBOperations interface {
 	// link, unless the process has restarted since. remotePath is \\server\share or a directory on the share; one
 	// backslash at its beginning is enough. If there is no such mapping, the error is
 	// csiproxy.ErrNotFound, unless it has gone with the last link.
+	//
+	// A mapping that another program has made of a directory has the directory's path, and one with a drive letter has
+	// that as its name. Such a mapping goes at once if its server refuses it.
 	RemoveSMBGlobalMapping(ctx context.Context, remotePath string) error
 }

@@ -57,7 +57,7 @@ that it has. To give it others, remove the links to it, then run csi-proxyctl sm
 				return showMounts(list)
 			}),
 		mapShare,
-		p.call("unmap REMOTE", "Remove the mapping of a share, or let it go with the last link to the share",
+		p.call("unmap NAME", "Remove a mapping by its remote path or drive letter, or let it go with the last link to its share",
 			func(ctx context.Context, c *client.Client, args []string) (reply, error) {
 				return line(nil, "the mapping is removed, or goes with the last link to the share"),
 					c.SMB.RemoveSMBGlobalMapping(ctx, args[0])

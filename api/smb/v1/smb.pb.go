@@ -138,7 +138,8 @@ func (*NewSmbGlobalMappingResponse) Descriptor() ([]byte, []int) {
 // RemoveSmbGlobalMappingRequest is the request of RemoveSmbGlobalMapping.
 type RemoveSmbGlobalMappingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// \\server\share, or a directory below it.
+	// \\server\share, or a directory below it; or the drive letter of a mapping that has one, with a
+	// colon.
 	RemotePath    string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
