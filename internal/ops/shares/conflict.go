@@ -155,7 +155,11 @@ func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, er
 	if m.logOns.knows(remote) {
 		return true, nil
 	}
-	return m.recorded(ctx, remote)
+	isStaged, err := m.recorded(ctx, remote, stagedRecord)
+	if err != nil || isStaged {
+		return isStaged, err
+	}
+	return m.recorded(ctx, remote, madeRecord)
 }
 
 // conflict is the error of a mapping that can't be made as long as another one exists.

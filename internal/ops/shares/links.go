@@ -81,52 +81,54 @@ func (m *Mappings) linkToMapped(ctx context.Context, wanted Wanted) (mapped bool
 		return false, nil
 	}
 	m.requests.clear(share)
-	if wanted.localText == "" {
-		// Uses of a mapping without a link can't be seen. So without a record the mapping isn't
-		// removed with the last link of others.
-		return true, m.dropRecord(ctx, share)
+	if wanted.localText != "" {
+		return true, m.link(ctx, share, wanted)
 	}
-	return true, m.link(ctx, share, wanted)
+	// Uses of a mapping without a link can't be seen, so the mapping mustn't go with the last link of others.
+	isStaged, err := m.recorded(ctx, wanted.remote, stagedRecord)
+	if err != nil || !isStaged {
+		return true, err
+	}
+	if _, err := m.record(ctx, share, madeRecord); err != nil {
+		return true, err
+	}
+	return true, m.dropRecord(ctx, share, stagedRecord)
 }
 
-// link makes the local path a link to the share.
-func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, wanted Wanted) error {
-	makeLink := func() error {
-		return m.paths.ReachOrMake(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) error {
-			return m.linkAt(ctx, e, wanted.remote)
-		})
-	}
-	err := makeLink()
-	if csiproxy.KindOf(err) != csiproxy.ErrAlreadyExists || !wanted.Staging {
-		return err
-	}
-	removed := false // whether an empty directory was removed, which a call that died half-way has left
-	removeErr := m.paths.Reach(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) (err error) {
-		removed, err = e.RemoveEmptyDirectory(ctx)
-		return err
-	})
-	if removed {
-		m.options.Logger.Info("directory removed", "path", wanted.local.String())
-		return makeLink()
-	}
-	if removeErr != nil && !pathpolicy.Missing(removeErr) && !errors.Is(removeErr, winerr.ErrorDirNotEmpty) {
-		return removeErr
-	}
-	return err
-}
-
-// linkAt makes the entry a link to remote. Drivers read the link back to learn the share. For a
+// link makes the local path a link to the share. Drivers read the link back to learn the share. For a
 // link to the root of a share, the target ends with a backslash: without, Go's os.Stat doesn't
 // follow it.
-func (m *Mappings) linkAt(ctx context.Context, e pathpolicy.Entry, remote unc.Path) error {
-	made, err := e.MakeSymlink(ctx, remote.String()+`\`, false, func(l pathpolicy.Link) bool {
+func (m *Mappings) link(ctx context.Context, _ *locks.LockedShare, wanted Wanted) error {
+	target := wanted.remote.String() + `\`
+	isSame := func(l pathpolicy.Link) bool {
 		to, ok := ShareOf(l)
-		return ok && to.Equal(remote)
-	})
-	if made {
-		m.options.Logger.Info("link made", "path", e.Path(), "target", remote.String()+`\`)
+		return ok && to.Equal(wanted.remote)
 	}
-	return err
+	return m.paths.ReachOrMake(ctx, m.sys, wanted.local, func(e pathpolicy.Entry) error {
+		made, err := e.MakeSymlink(ctx, target, false, isSame)
+		if wanted.Staging && csiproxy.KindOf(err) == csiproxy.ErrAlreadyExists {
+			made, err = m.linkInstead(ctx, e, target, isSame, err)
+		}
+		if made {
+			m.options.Logger.Info("link made", "path", e.Path(), "target", target)
+		}
+		return err
+	})
+}
+
+// linkInstead makes an entry a link in place of an empty directory, which a call that died half-way has left. exists is the
+// error if something else is there.
+func (m *Mappings) linkInstead(ctx context.Context, e pathpolicy.Entry, target string, isSame func(pathpolicy.Link) bool,
+	exists error) (made bool, _ error) {
+	removed, err := e.RemoveEmptyDirectory(ctx)
+	if err != nil && !pathpolicy.Missing(err) && !errors.Is(err, winerr.ErrorDirNotEmpty) {
+		return false, err
+	}
+	if !removed {
+		return false, exists
+	}
+	m.options.Logger.Info("directory removed", "path", e.Path())
+	return e.MakeSymlink(ctx, target, false, isSame)
 }
 
 // ShareLinks are the links in the allowed directories that lead to a share, also by way of others.

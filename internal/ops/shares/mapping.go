@@ -65,44 +65,45 @@ func (w Wanted) at(err error) error {
 // removes the mapping before the link is made, Map begins again. If a staging fails, Map removes the
 // mapping that it has made, unless that is used: kubelet doesn't unstage a volume whose staging has
 // failed for good. If the removal fails, or the process dies before it, CleanUp finds the mapping.
-func (m *Mappings) Map(ctx context.Context, wanted Wanted) error {
-	made, err := m.mapAndLink(ctx, wanted)
-	if err == nil || !made || !wanted.Staging {
-		return err
+func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
+	made := false
+	defer func() {
+		if err != nil && made && wanted.Staging {
+			m.undo(ctx, wanted.remote)
+		}
+	}()
+	for range maxAttempts {
+		if made, err = m.ensure(ctx, wanted); err != nil {
+			return err
+		}
+		if err := m.reach(ctx, wanted, made); err != nil {
+			if m.isUnmapped(ctx, wanted.remote) {
+				continue // the error only says that the share isn't mapped any more
+			}
+			return err
+		}
+		mapped, err := m.linkToMapped(ctx, wanted)
+		if err != nil || mapped {
+			return wanted.at(err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-	defer cancel()
-	// If another call needs the mapping, but has made no link yet, that call makes it again: see linkToMapped.
-	if _, undoErr := m.RemoveIfUnused(ctx, wanted.remote); undoErr != nil {
-		m.options.Logger.Warn("a StageShare has failed, and the mapping that it made stays",
-			"remotePath", wanted.remote.Root(), "err", undoErr)
-	}
-	return err
+	return csiproxy.Errorf(csiproxy.ErrUnavailable,
+		"the mapping was removed by others on every attempt; try again later")
 }
 
 // undoTimeout bounds the removal of what a failed call has made. The call's own context may have
 // ended already.
 const undoTimeout = 30 * time.Second
 
-// mapAndLink maps a share and makes the link, and reports whether it has made the mapping.
-func (m *Mappings) mapAndLink(ctx context.Context, wanted Wanted) (made bool, err error) {
-	for range maxAttempts {
-		if made, err = m.ensure(ctx, wanted); err != nil {
-			return made, err
-		}
-		if err := m.reach(ctx, wanted, made); err != nil {
-			if m.isUnmapped(ctx, wanted.remote) {
-				continue // the error only says that the share isn't mapped any more
-			}
-			return made, err
-		}
-		mapped, err := m.linkToMapped(ctx, wanted)
-		if err != nil || mapped {
-			return made, wanted.at(err)
-		}
+// undo removes the mapping that a failed staging has made, unless something uses it. If another call needs the mapping, but
+// has made no link yet, that call makes it again.
+func (m *Mappings) undo(ctx context.Context, remote unc.Path) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if _, err := m.RemoveIfUnused(ctx, remote); err != nil {
+		m.options.Logger.Warn("a StageShare has failed, and the mapping that it made stays",
+			"remotePath", remote.Root(), "err", err)
 	}
-	return made, csiproxy.Errorf(csiproxy.ErrUnavailable,
-		"the mapping was removed by others on every attempt; try again later")
 }
 
 // ensure maps a share, unless it is mapped, and reports whether it has made the mapping.
@@ -187,9 +188,8 @@ func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	return unusableFor(err, "the path on it can't be used")
 }
 
-// create makes the mapping of a share, in place of the one with the name replaced unless that is empty. A mapping for a
-// staged path gets its record first. A mapping that replaces another one has a record only if that
-// had one, so it stays CSI Proxy's or an administrator's.
+// create makes the mapping of a share, in place of the one with the name replaced unless that is empty. The mapping gets its
+// record first. One that replaces another goes with the last link only if that did.
 func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wanted Wanted, replaced string) error {
 	r, err := lockMapping(ctx, server, wanted.remote)
 	if err != nil {
@@ -202,11 +202,13 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 			return err
 		}
 	}
-	isNew := false
+	kind := madeRecord
 	if wanted.localText != "" && !isReplaced {
-		if isNew, err = m.record(ctx, r.Share); err != nil {
-			return err
-		}
+		kind = stagedRecord
+	}
+	isNew, err := m.record(ctx, r.Share, kind)
+	if err != nil {
+		return err
 	}
 	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error {
 		return m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
@@ -218,9 +220,10 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 	if err == nil {
 		m.options.Logger.Info("mapping made", "remotePath", wanted.remote.Root(),
 			"requirePrivacy", !m.options.WithoutPrivacy)
+		return nil
 	}
-	if err != nil && isNew && ctx.Err() == nil {
-		if dropErr := m.dropRecord(ctx, r.Share); dropErr != nil {
+	if isNew && ctx.Err() == nil {
+		if dropErr := m.dropRecord(ctx, r.Share, kind); dropErr != nil {
 			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
 		}
 	}

@@ -410,7 +410,7 @@ func TestCredentialConflict(t *testing.T) {
 	})
 	t.Run("the other mapping is an earlier process's", func(t *testing.T) {
 		sys, _ := newNode(t)
-		must(t, newMappings(t, sys, shares.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+		must(t, newMappings(t, sys, shares.Options{}).NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
 		m := newMappings(t, sys, shares.Options{})
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, "", changed))

@@ -18,28 +18,40 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// A record says that CSI Proxy has made the mapping of a share for a staged path. It is needed
-// because administrators and their scripts make mappings, too, and Windows doesn't tell who has
-// made one. A mapping without a record is removed only on a request that names its share.
+// A record says that CSI Proxy has made the mapping of a share. It is needed
+// because administrators and other programs make mappings, too, and Windows doesn't tell who has
+// made one. A mapping without a record is removed only on a request by its name.
 //
-// A record is an empty file, named after the share, in a directory below the Windows directory, where
+// A record is an empty file, named after the share and its kind, in a directory below the Windows directory, where
 // only administrators can make one. It is made before the mapping, so a process that dies half-way
 // leaves no mapping without a record. A call that makes or drops a record has the share locked.
 // Mappings end with a restart of Windows, and records don't. So when mappings are listed, the records
 // of shares that aren't mapped are dropped. Other files in the directory stay.
 const recordDirectory = `csi-proxy-mappings`
 
-// recordName returns the name of the record of a share. No server has a plus sign in its name.
-func recordName(root string) string {
+// recordKind says what a record's mapping was made for. It stands between server and share in the record's name: no server
+// has that character in its name.
+type recordKind string
+
+const (
+	stagedRecord recordKind = "+" // for a staged path: the mapping goes with the last link
+	madeRecord   recordKind = "=" // for a caller whose uses of the mapping can't be seen
+)
+
+// recordName returns the name of the record of a share.
+func recordName(root string, kind recordKind) string {
 	server, share, _ := strings.Cut(strings.TrimPrefix(root, `\\`), `\`)
-	return server + "+" + share
+	return server + string(kind) + share
 }
 
 // parseRecord returns the share that a record is named after.
 func parseRecord(name string) (remote unc.Path, ok bool) {
-	server, share, _ := strings.Cut(name, "+")
-	remote, err := unc.Parse(`\\` + server + `\` + share)
-	return remote, err == nil && recordName(remote.Root()) == name
+	index := strings.IndexAny(name, string(stagedRecord+madeRecord))
+	if index < 0 {
+		return remote, false
+	}
+	remote, err := unc.Parse(`\\` + name[:index] + `\` + name[index+1:])
+	return remote, err == nil && recordName(remote.Root(), recordKind(name[index:index+1])) == name
 }
 
 // isRecord reports whether a file with the name of a record can be one.
@@ -70,15 +82,15 @@ func openRecords(ctx context.Context, sys RecordSystem, name string, o win.OpenO
 	return file, nil
 }
 
-// record makes the record of a share, whose mapping is about to be made for a staged path. isNew
-// says whether there was none.
-func (m *Mappings) record(ctx context.Context, r *locks.LockedShare) (isNew bool, _ error) {
+// record makes the record of a share, whose mapping is about to be made. isNew
+// says whether there was none of the kind.
+func (m *Mappings) record(ctx context.Context, r *locks.LockedShare, kind recordKind) (isNew bool, _ error) {
 	file := win.OpenOptions{Disposition: win.FileCreate, Options: win.FileNonDirectoryFile}
-	err := m.makeRecord(ctx, recordName(r.Root), file)
+	err := m.makeRecord(ctx, recordName(r.Root, kind), file)
 	if errors.Is(err, fs.ErrNotExist) { // it is the first one
 		err = m.makeRecord(ctx, "", win.OpenOptions{Disposition: win.FileOpenIf, Options: win.FileDirectoryFile})
 		if err == nil {
-			err = m.makeRecord(ctx, recordName(r.Root), file)
+			err = m.makeRecord(ctx, recordName(r.Root, kind), file)
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -97,9 +109,9 @@ func (m *Mappings) makeRecord(ctx context.Context, name string, o win.OpenOption
 	return file.Close()
 }
 
-// recorded reports whether the mapping of a share was made for a staged path.
-func (m *Mappings) recorded(ctx context.Context, remote unc.Path) (bool, error) {
-	file, err := openRecords(ctx, m.sys, recordName(remote.Root()),
+// recorded reports whether the mapping of a share has a record of a kind.
+func (m *Mappings) recorded(ctx context.Context, remote unc.Path, kind recordKind) (bool, error) {
+	file, err := openRecords(ctx, m.sys, recordName(remote.Root(), kind),
 		win.OpenOptions{Access: win.FileReadAttributes, Disposition: win.FileOpen})
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -112,9 +124,17 @@ func (m *Mappings) recorded(ctx context.Context, remote unc.Path) (bool, error) 
 	return err == nil && isRecord(info), err
 }
 
-// dropRecord removes the record of a share, if there is one.
-func (m *Mappings) dropRecord(ctx context.Context, r *locks.LockedShare) error {
-	file, err := openRecords(ctx, m.sys, recordName(r.Root),
+// dropRecords removes the records of a share.
+func (m *Mappings) dropRecords(ctx context.Context, r *locks.LockedShare) error {
+	if err := m.dropRecord(ctx, r, stagedRecord); err != nil {
+		return err
+	}
+	return m.dropRecord(ctx, r, madeRecord)
+}
+
+// dropRecord removes the record of a share, if there is one of a kind.
+func (m *Mappings) dropRecord(ctx context.Context, r *locks.LockedShare, kind recordKind) error {
+	file, err := openRecords(ctx, m.sys, recordName(r.Root, kind),
 		win.OpenOptions{Access: win.FileReadAttributes | win.Delete, Disposition: win.FileOpen})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -216,5 +236,5 @@ func (m *Mappings) dropIfStale(ctx context.Context, remote unc.Path) error {
 	if err != nil || hasPlain(mapped, remote) {
 		return err
 	}
-	return m.dropRecord(ctx, locked.Share)
+	return m.dropRecords(ctx, locked.Share)
 }

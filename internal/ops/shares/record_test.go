@@ -93,7 +93,9 @@ func TestWhatIsNoRecord(t *testing.T) {
 
 // A file in the place of the directory keeps no mapping from being listed and removed.
 func TestNoDirectoryOfRecords(t *testing.T) {
-	sys, m := newMapped(t)
+	sys, m := newNode(t)
+	must(t, sys.CreateSMBGlobalMapping(t.Context(), `\\server\data`,
+		win.SMBMappingOptions{Username: alice.Username, Password: alice.Password}))
 	must(t, sys.WriteFile(records, []byte("x")))
 	simtest.WantErrorOf(t, "a mapping that can't be recorded",
 		m.NewSMBGlobalMapping(t.Context(), `\\server\logs`, stage, alice), winerr.ErrorDirectory, records)

@@ -68,7 +68,7 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links Sha
 		removed = removed || isThere
 	}
 	m.requests.setGone(r.Share)
-	return removed, m.dropRecord(ctx, r.Share)
+	return removed, m.dropRecords(ctx, r.Share)
 }
 
 // RemoveIfUnused is RemoveUnused for a caller that holds no lock.
@@ -88,7 +88,7 @@ func (m *Mappings) RemoveIfUnused(ctx context.Context, remote unc.Path) (removed
 // IsUnused reports whether the mapping of a share is one that is removed with the last link, and no
 // file on the share is open. It doesn't check whether there are links.
 func (m *Mappings) IsUnused(ctx context.Context, remote unc.Path) (bool, error) {
-	if isRecorded, err := m.recorded(ctx, remote); err != nil || !isRecorded {
+	if isRecorded, err := m.recorded(ctx, remote, stagedRecord); err != nil || !isRecorded {
 		return false, err
 	}
 	connections, err := m.connections(ctx, remote)
@@ -254,7 +254,7 @@ func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mappin
 	if !isPlain(mapping, r.remote) {
 		return nil
 	}
-	return m.dropRecord(ctx, r.Share)
+	return m.dropRecords(ctx, r.Share)
 }
 
 // IsUseless reports whether a mapping that CSI Proxy hasn't made fails for everybody.
