@@ -90,7 +90,7 @@ func TestRightsAreHeld(t *testing.T) {
 		{"RemoveSmbGlobalMapping", func() error {
 			r.must(n.SMB.NewSMBGlobalMapping(ctx, remote, "", user))
 			return n.SMB.RemoveSMBGlobalMapping(ctx, remote)
-		}, "map: share, unmap: share"},
+		}, "map: share, unmap: share, delete: share"},
 		{"StageVolume again", stageIt, "mount: disk volume"},
 		{"CleanUp", func() error {
 			r.must(r.sim.Symlink(target, staging+`\none`, true))
