@@ -243,9 +243,11 @@ var errnosOf = map[error][]winerr.Errno{
 		winerr.ErrorServiceDisabled, winerr.ErrorServiceSpecificError, winerr.ErrorServiceDependencyFail,
 		winerr.ErrorServiceLogonFailed, winerr.ErrorServiceMarkedForDelete, winerr.ErrorSessionCredentialConflict,
 		winerr.ErrorDowngradeDetected, winerr.ErrorFileCorrupt, winerr.ErrorDiskCorrupt, winerr.ErrorTrustedRelationshipFailure,
-		winerr.ErrorNotAReparsePoint, winerr.FVELockedVolume,
+		winerr.ErrorNotAReparsePoint, winerr.FVELockedVolume, winerr.ErrorBadNetResp, winerr.ErrorSMB1NotAvailable,
+		winerr.ErrorExtended, winerr.ErrorSMBGuestLogonBlocked, winerr.ErrorWrongTargetName, winerr.ErrorNTLMBlocked,
+		winerr.NERRTimeDiffAtDC, winerr.StatusInvalidSignature,
 	},
-	ErrPermissionDenied: {winerr.ErrorAccessDenied, winerr.ErrorPrivilegeNotHeld},
+	ErrPermissionDenied: {winerr.ErrorAccessDenied, winerr.ErrorPrivilegeNotHeld, winerr.ErrorNetworkAccessDenied},
 	ErrUnauthenticated: {
 		winerr.ErrorInvalidPassword, winerr.ErrorLogonFailure, winerr.ErrorAccountRestriction, winerr.ErrorPasswordExpired,
 		winerr.ErrorAccountDisabled, winerr.ErrorLogonTypeNotGranted, winerr.ErrorPasswordMustChange,
@@ -267,10 +269,11 @@ var errnosOf = map[error][]winerr.Errno{
 		winerr.ErrorResourceNotAvailable, winerr.ISDSCLoginFailed, winerr.ISDSCConnectionFailed, winerr.ISDSCServiceUnavailable,
 		winerr.ISDSCSessionBusy, winerr.ISDSCTransportError, winerr.ISDSCDidNotRespond, winerr.ISDSCServiceNotRunning,
 		winerr.ISDSCDeviceBusyOnSession, winerr.ISDSCDNSNameUnresolved, winerr.ISDSCRemoveConnectionInProgress,
+		winerr.ErrorVCDisconnected, winerr.NERRWkstaNotStarted, winerr.WBEMFailed,
 	},
 	ErrUnimplemented: {
 		winerr.ErrorInvalidFunction, winerr.ErrorNotSupported, winerr.ErrorModNotFound, winerr.ErrorProcNotFound,
-		winerr.ISDSCRequestNotSupported,
+		winerr.ISDSCRequestNotSupported, winerr.WBEMInvalidNamespace, winerr.WBEMInvalidClass,
 	},
 }
 

@@ -44,8 +44,9 @@ func main() {
 		}
 		return fmt.Sprintf("| %s | %s |", numbers, class)
 	})
-	for errno := range winerr.Errno(1 << 16) { // Win32's, BitLocker's, and those of the iSCSI initiator
-		for _, errno := range []winerr.Errno{errno, 0x80310000 | errno, 0xAFFF0000 | errno, 0xEFFF0000 | errno} {
+	for errno := range winerr.Errno(1 << 16) { // Win32's, BitLocker's, WMI's, statuses, and those of the iSCSI initiator
+		for _, errno := range []winerr.Errno{errno, 0x80310000 | errno, 0x80040000 | errno, 0xC0000000 | errno, 0xAFFF0000 | errno,
+			0xEFFF0000 | errno} {
 			if !listed[errno] && !errors.Is(csiproxy.KindOf(errno), csiproxy.ErrInternal) {
 				log.Fatalf("%s lacks the error %#x, %s", page, uint32(errno), classOf(errno))
 			}

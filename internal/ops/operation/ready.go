@@ -58,7 +58,8 @@ func UntilReady(ctx context.Context, precondition, change func() error) error {
 // or a lack (1, 5, 7, 43000 to 43005), which package winsys makes ErrorInvalidParameter and ErrorNotSupported; of the others it
 // doesn't say whether they pass. 43006 ("read only") does: https://github.com/dsccommunity/StorageDsc/issues/85
 func IsFinal(err error) bool {
-	if winerr.IsAny(err, winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction, winerr.FVELockedVolume) ||
+	if winerr.IsAny(err, winerr.ErrorInvalidParameter, winerr.ErrorNotSupported, winerr.ErrorInvalidFunction, winerr.FVELockedVolume,
+		winerr.WBEMInvalidNamespace, winerr.WBEMInvalidClass) ||
 		winerr.IsGone(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}

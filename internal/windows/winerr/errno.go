@@ -42,8 +42,10 @@ const (
 	ErrorNetworkBusy                Errno = 54
 	ErrorDevNotExist                Errno = 55
 	ErrorTooManyCmds                Errno = 56
+	ErrorBadNetResp                 Errno = 58
 	ErrorUnexpNetErr                Errno = 59
 	ErrorNetNameDeleted             Errno = 64
+	ErrorNetworkAccessDenied        Errno = 65
 	ErrorBadNetName                 Errno = 67
 	ErrorSharingPaused              Errno = 70
 	ErrorReqNotAccep                Errno = 71
@@ -63,9 +65,11 @@ const (
 	ErrorAlreadyExists              Errno = 183
 	ErrorFilenameExcedRange         Errno = 206
 	ErrorMoreData                   Errno = 234
+	ErrorVCDisconnected             Errno = 240
 	ErrorNoMoreItems                Errno = 259
 	ErrorDirectory                  Errno = 267
 	ErrorDeletePending              Errno = 303
+	ErrorSMB1NotAvailable           Errno = 384
 	ErrorNoSuchDevice               Errno = 433
 	ErrorDeviceHardware             Errno = 483
 	ErrorOperationAborted           Errno = 995
@@ -91,6 +95,7 @@ const (
 	ErrorNotFound                   Errno = 1168
 	ErrorDeviceAlreadyRemembered    Errno = 1202
 	ErrorNoNetOrBadPath             Errno = 1203
+	ErrorExtended                   Errno = 1208
 	ErrorSessionCredentialConflict  Errno = 1219
 	ErrorNoNetwork                  Errno = 1222
 	ErrorConnectionRefused          Errno = 1225
@@ -100,6 +105,7 @@ const (
 	ErrorConnectionAborted          Errno = 1236
 	ErrorRetry                      Errno = 1237
 	ErrorDowngradeDetected          Errno = 1265
+	ErrorSMBGuestLogonBlocked       Errno = 1272
 	ErrorNoLogonServers             Errno = 1311
 	ErrorNoSuchLogonSession         Errno = 1312
 	ErrorPrivilegeNotHeld           Errno = 1314
@@ -110,6 +116,7 @@ const (
 	ErrorLogonTypeNotGranted        Errno = 1385
 	ErrorFileCorrupt                Errno = 1392
 	ErrorDiskCorrupt                Errno = 1393
+	ErrorWrongTargetName            Errno = 1396
 	ErrorNoSystemResources          Errno = 1450
 	ErrorTimeout                    Errno = 1460
 	ErrorDeviceRemoved              Errno = 1617
@@ -117,10 +124,13 @@ const (
 	ErrorTrustedRelationshipFailure Errno = 1789
 	ErrorPasswordMustChange         Errno = 1907
 	ErrorAccountLockedOut           Errno = 1909
+	ErrorNTLMBlocked                Errno = 1937
+	NERRWkstaNotStarted             Errno = 2138
 	ErrorBadUsername                Errno = 2202
 	ErrorNotConnected               Errno = 2250
 	ErrorOpenFiles                  Errno = 2401
 	ErrorDeviceInUse                Errno = 2404
+	NERRTimeDiffAtDC                Errno = 2457
 	ErrorNotAReparsePoint           Errno = 4390
 	ErrorInvalidReparseData         Errno = 4392
 	ErrorReparseTagInvalid          Errno = 4393
@@ -131,6 +141,17 @@ const (
 	ErrorResourceNotAvailable    Errno = 5006
 	// FVELockedVolume is FVE_E_LOCKED_VOLUME: BitLocker holds the volume locked.
 	FVELockedVolume Errno = 0x80310000
+	// StatusInvalidSignature is the NTSTATUS of an SMB answer with a wrong signature.
+	StatusInvalidSignature Errno = 0xC000A000
+)
+
+// The results of WMI that operations tell apart.
+//
+// Source: https://learn.microsoft.com/windows/win32/wmisdk/wmi-error-constants
+const (
+	WBEMFailed           Errno = 0x80041001 // for any reason
+	WBEMInvalidNamespace Errno = 0x8004100E
+	WBEMInvalidClass     Errno = 0x80041010
 )
 
 // The status codes of the iSCSI initiator (ISDSC_*) that operations tell apart.

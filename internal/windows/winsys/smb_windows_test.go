@@ -19,8 +19,8 @@ func TestSMBWithoutNamespace(t *testing.T) {
 	const path = `\\localhost\csi-proxy-no-such-share`
 	s := newSystem(t)
 	_, err := s.SMBGlobalMappings(t.Context())
-	wantErrno(t, "SMBGlobalMappings", err, winerr.ErrorNotSupported)
+	wantErrno(t, "SMBGlobalMappings", err, winerr.WBEMInvalidNamespace)
 	o := win.SMBMappingOptions{Username: "user", Password: csiproxy.NewSecret("password"), RequirePrivacy: true}
-	wantErrno(t, "CreateSMBGlobalMapping", s.CreateSMBGlobalMapping(t.Context(), path, o), winerr.ErrorNotSupported)
-	wantErrno(t, "RemoveSMBGlobalMapping", s.RemoveSMBGlobalMapping(t.Context(), path), winerr.ErrorNotSupported)
+	wantErrno(t, "CreateSMBGlobalMapping", s.CreateSMBGlobalMapping(t.Context(), path, o), winerr.WBEMInvalidNamespace)
+	wantErrno(t, "RemoveSMBGlobalMapping", s.RemoveSMBGlobalMapping(t.Context(), path), winerr.WBEMInvalidNamespace)
 }

@@ -88,6 +88,7 @@ type HRESULT uint32
 const (
 	errNoInterface      HRESULT = 0x80004002 // E_NOINTERFACE
 	errClassNotReg      HRESULT = 0x80040154 // REGDB_E_CLASSNOTREG
+	errFailed           HRESULT = 0x80041001 // WBEM_E_FAILED
 	errNotFound         HRESULT = 0x80041002 // WBEM_E_NOT_FOUND
 	errAccessDenied     HRESULT = 0x80041003 // WBEM_E_ACCESS_DENIED
 	errInvalidParameter HRESULT = 0x80041008 // WBEM_E_INVALID_PARAMETER
@@ -95,6 +96,7 @@ const (
 	errInvalidClass     HRESULT = 0x80041010 // WBEM_E_INVALID_CLASS
 	errTransport        HRESULT = 0x80041015 // WBEM_E_TRANSPORT_FAILURE
 	errShuttingDown     HRESULT = 0x80041033 // WBEM_E_SHUTTING_DOWN
+	errInvalidSignature HRESULT = 0xC000A000 // STATUS_INVALID_SIGNATURE
 	errServerGone       HRESULT = 0x800706BA // RPC_S_SERVER_UNAVAILABLE: the service isn't running
 	errChangedMode      HRESULT = 0x80010106 // RPC_E_CHANGED_MODE
 
@@ -103,11 +105,13 @@ const (
 
 var errnos = map[HRESULT]winerr.Errno{
 	errClassNotReg:      winerr.ErrorNotSupported,
+	errFailed:           winerr.WBEMFailed,
 	errNotFound:         winerr.ErrorNotFound,
 	errAccessDenied:     winerr.ErrorAccessDenied,
 	errInvalidParameter: winerr.ErrorInvalidParameter,
-	errInvalidNamespace: winerr.ErrorNotSupported,
-	errInvalidClass:     winerr.ErrorNotSupported,
+	errInvalidNamespace: winerr.WBEMInvalidNamespace,
+	errInvalidClass:     winerr.WBEMInvalidClass,
+	errInvalidSignature: winerr.StatusInvalidSignature,
 	errTransport:        winerr.ErrorServiceNotActive,
 	errShuttingDown:     winerr.ErrorServiceNotActive,
 	errServerGone:       winerr.ErrorServiceNotActive,

@@ -79,6 +79,11 @@ func TestHRESULT(t *testing.T) {
 	for r, want := range map[HRESULT]winerr.Errno{
 		errAccessDenied: winerr.ErrorAccessDenied,
 		errServerGone:   winerr.ErrorServiceNotActive,
+		0x80070422:      winerr.ErrorServiceDisabled,
+		0x80041001:      winerr.WBEMFailed,
+		0x8004100E:      winerr.WBEMInvalidNamespace,
+		0x80041010:      winerr.WBEMInvalidClass,
+		0xC000A000:      winerr.StatusInvalidSignature,
 		0x80070005:      winerr.ErrorAccessDenied, // of Win32
 		0x80070070:      winerr.ErrorDiskFull,
 		0x8000FFFF:      winerr.ErrorGenFailure,
@@ -110,12 +115,12 @@ func TestExplained(t *testing.T) {
 		{errAccessDenied, "MI", 1, "", winerr.ErrorAccessDenied},
 		{0x80070056, "", 0, "", winerr.ErrorInvalidPassword},
 		{0x80070056, "WIN32", 0, "", winerr.ErrorInvalidPassword},
-		{failed, "Windows System Error", 53, "", winerr.ErrorGenFailure}, // a kind that nobody knows
+		{failed, "Windows System Error", 53, "", winerr.WBEMFailed}, // a kind that nobody knows
 		{failed, "MI", 1, "Windows System Error 1326", winerr.ErrorLogonFailure},
 		{failed, "", 0, "Windows System Error 86", winerr.ErrorInvalidPassword},
 		{failed, "WIN32", 53, "Windows System Error 86", winerr.ErrorBadNetPath},
-		{failed, "MI", 1, "Windows System Error x", winerr.ErrorGenFailure},
-		{failed, "MI", 1, "HRESULT 86", winerr.ErrorGenFailure},
+		{failed, "MI", 1, "Windows System Error x", winerr.WBEMFailed},
+		{failed, "MI", 1, "HRESULT 86", winerr.WBEMFailed},
 	} {
 		if err := explained(tt.r, tt.kind, tt.number, tt.id); !errors.Is(err, tt.want) {
 			t.Errorf("%v with %s %#x is %v; want %v", tt.r, tt.kind, tt.number, err, tt.want)

@@ -155,7 +155,7 @@ func TestCallOfObject(t *testing.T) {
 func TestErrors(t *testing.T) {
 	none := func(*Services) error { t.Error("connected"); return nil }
 	err := Connect(t.Context(), `root\no\such\namespace`, none)
-	wantErrno(t, "an unknown namespace", err, winerr.ErrorNotSupported)
+	wantErrno(t, "an unknown namespace", err, winerr.WBEMInvalidNamespace)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Connect(ctx, `root\cimv2`, none); err != context.Canceled {

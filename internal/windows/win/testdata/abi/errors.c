@@ -4,6 +4,7 @@
  * The error numbers of the network, of services and of the iSCSI initiator. */
 
 #include "abi.h"
+#include <lmerr.h>
 
 /* mingw-w64 10 has no iscsierr.h; these are its codes in the Windows SDK. */
 #define ISDSC_SHORT_CHAP_SECRET 0xAFFF0048u
@@ -89,6 +90,13 @@ LINES = {
 	VALUE(ERROR_ACCOUNT_LOCKED_OUT),
 	VALUE(ERROR_BAD_USERNAME),
 	VALUE(ERROR_NOT_CONNECTED),
+	VALUE(ERROR_BAD_NET_RESP),
+	VALUE(ERROR_NETWORK_ACCESS_DENIED),
+	VALUE(ERROR_VC_DISCONNECTED),
+	VALUE(ERROR_EXTENDED_ERROR),
+	VALUE(ERROR_WRONG_TARGET_NAME),
+	VALUE(NERR_WkstaNotStarted),
+	VALUE(NERR_TimeDiffAtDC),
 	VALUE(ERROR_OPEN_FILES),
 	VALUE(ERROR_DEVICE_IN_USE),
 
