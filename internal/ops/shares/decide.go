@@ -85,6 +85,9 @@ func unusable(err error) error {
 	case slices.Contains(refusedUser, answer):
 		return unusableFor(err, "its server refuses its user, who is the one given")
 	}
+	if remedy := remedyOf(err); remedy != "" {
+		return unusableFor(err, "it can't be used now: "+remedy)
+	}
 	return unusableFor(err, "it can't be used now")
 }
 

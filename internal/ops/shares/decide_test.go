@@ -48,8 +48,8 @@ func tableOf(t *testing.T, heading string) (columns []string, rows map[string][]
 	return columns, rows
 }
 
-// answers returns the numbers of a row: those that it names, or some that no row names.
-func answers(t *testing.T, row string) []error {
+// numbersOf returns the numbers of a row: those that it names, or some that no row names.
+func numbersOf(t *testing.T, row string) []error {
 	t.Helper()
 	if row == "any other" {
 		return []error{winerr.Errno(53), winerr.Errno(67), winerr.Errno(1450), winerr.Errno(59999), errors.New("no answer of Windows")}
@@ -72,7 +72,7 @@ func answers(t *testing.T, row string) []error {
 func TestDecide(t *testing.T) {
 	columns, rows := tableOf(t, "answer")
 	for row, cells := range rows {
-		cases := answers(t, row)
+		cases := numbersOf(t, row)
 		isMapped := row != "none: not mapped"
 		if !isMapped {
 			cases = []error{nil}

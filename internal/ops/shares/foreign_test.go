@@ -4,6 +4,7 @@
 package shares_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -149,4 +150,38 @@ func TestServerIsHeldByNoMapping(t *testing.T) {
 	must(t, sys.Fail(winsim.Match{Call: create}, winerr.ErrorSessionCredentialConflict))
 	want(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice), csiproxy.ErrFailedPrecondition,
 		"none of the node's mappings", "Get-SmbConnection")
+}
+
+// After an error that says nothing, the mapping may be there.
+func TestMappingIsThereAfterAnUnknownError(t *testing.T) {
+	for number, isTried := range map[winerr.Errno]bool{winerr.WBEMFailed: true, winerr.ErrorGenFailure: true, 59999: true,
+		winerr.ErrorAccessDenied: false, winerr.ErrorBadNetPath: false} {
+		for _, isThere := range []bool{true, false} {
+			sys, _ := newNode(t)
+			m := newMappings(t, failing{sys, number, isThere}, shares.Options{})
+			err := m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice)
+			if isTried && isThere {
+				must(t, err)
+				simtest.Want(t, "mapped", mapped(t, sys), `\\server\data`)
+				continue
+			}
+			simtest.WantErrorOf(t, "the mapping", err, number)
+		}
+	}
+}
+
+// failing is a node whose mappings are made, or aren't, and which says neither.
+type failing struct {
+	*winsim.System
+	number  winerr.Errno
+	isThere bool
+}
+
+func (f failing) CreateSMBGlobalMapping(ctx context.Context, remotePath string, o win.SMBMappingOptions) error {
+	if f.isThere {
+		if err := f.System.CreateSMBGlobalMapping(ctx, remotePath, o); err != nil {
+			return err
+		}
+	}
+	return f.number
 }

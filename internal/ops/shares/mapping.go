@@ -210,13 +210,7 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 	if err != nil {
 		return err
 	}
-	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error {
-		return m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
-			Username:       wanted.credentials.Username,
-			Password:       wanted.credentials.Password,
-			RequirePrivacy: !m.options.WithoutPrivacy,
-		})
-	})
+	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error { return m.createNow(ctx, wanted) })
 	if err == nil {
 		m.options.Logger.Info("mapping made", "remotePath", wanted.remote.Root(),
 			"requirePrivacy", !m.options.WithoutPrivacy)
@@ -227,11 +221,24 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
 		}
 	}
-	if errors.Is(err, winerr.ErrorAccessDenied) && !m.options.WithoutPrivacy {
-		return &csiproxy.Error{Detail: "access denied: the user lacks rights to the share, or the server can't encrypt; " +
-			"the flag -require-privacy=false allows that", Err: err}
+	return explain(err, !m.options.WithoutPrivacy)
+}
+
+// createNow asks Windows for the mapping. After an error that tells nothing, it looks whether the mapping is there.
+func (m *Mappings) createNow(ctx context.Context, wanted Wanted) error {
+	err := m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
+		Username:       wanted.credentials.Username,
+		Password:       wanted.credentials.Password,
+		RequirePrivacy: !m.options.WithoutPrivacy,
+	})
+	if !tellsNothing(err) {
+		return err
 	}
-	return err
+	if mappings, listErr := m.sys.SMBGlobalMappings(ctx); listErr != nil || !hasPlain(mappings, wanted.remote.Share()) {
+		return err
+	}
+	m.options.Logger.Warn("a mapping is there after an error that tells nothing", "remotePath", wanted.remote.Root(), "err", err)
+	return nil
 }
 
 // removeIdle is RemoveIfUnused for a caller that has the server locked, and is about to make
