@@ -174,7 +174,8 @@ func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagS
 		return nil
 	})
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
-		"encrypt the connections of new SMB mappings, and map no share of a server that can't")
+		"encrypt the connections of new SMB mappings, and map no share of a server that can't. Without\n"+
+			"encryption, containers may lose access to a share after about 15 minutes (moby#37863)")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),
