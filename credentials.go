@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// SMBCredentials are what a server wants to know. Neither may be empty: without them
-// Windows logs in as the node itself, and whoever uses the mapping acts as the node's
-// account, on its own C$ as SYSTEM.
+// SMBCredentials are what a server wants to know. The zero value stands for the node's own account, with which Windows
+// logs in by Kerberos: node and server must be in one domain, or in domains that trust each other. Whoever uses the
+// mapping acts as that account.
 type SMBCredentials struct {
 	Username string // user, DOMAIN\user or user@domain
 	Password Secret
@@ -26,13 +26,18 @@ const (
 	maxPassword = 3 * 256
 )
 
+// AsNode reports whether the credentials stand for the node's own account.
+func (c SMBCredentials) AsNode() bool { return c.Username == "" && c.Password.Reveal() == "" }
+
 // Validate returns ErrInvalidArgument, with the reason, for credentials that
 // Windows would take as something else.
 func (c SMBCredentials) Validate() error {
 	password := c.Password.Reveal()
 	switch {
+	case c.AsNode():
+		return nil
 	case c.Username == "":
-		return Errorf(ErrInvalidArgument, "the user name is empty")
+		return Errorf(ErrInvalidArgument, "the user name is empty, and there is a password")
 	case password == "":
 		return Errorf(ErrInvalidArgument, "the password is empty")
 	case len(c.Username) > maxUsername:

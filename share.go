@@ -3,13 +3,13 @@
 
 package csiproxy
 
-// StageShareRequest says which share is to be staged, and where. All fields must be set.
+// StageShareRequest says which share is to be staged, and where. All fields but Credentials must be set.
 type StageShareRequest struct {
 	// RemotePath is \\server\share or a directory on it. Slashes are taken as backslashes.
 	RemotePath string
 	// StagingPath is where the link to it is made, with the directories above it.
 	StagingPath string
-	// Credentials are those for the server.
+	// Credentials are those for the server. The zero value is the node's own account.
 	Credentials SMBCredentials
 }
 

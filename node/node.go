@@ -63,6 +63,9 @@ type Options struct {
 	// SMBWithoutPrivacy lets NewSMBGlobalMapping map shares without encryption.
 	// Default: encryption is required.
 	SMBWithoutPrivacy bool
+	// RefuseNodeAccount makes NewSMBGlobalMapping and StageShare refuse credentials without a user name. Default: they map
+	// the share with the node's own account, as the published daemon does since 1.3.0.
+	RefuseNodeAccount bool
 	// Logger gets a line for each change of the node, such as a volume that was mounted, at
 	// slog.LevelInfo; problems that don't fail an operation, at slog.LevelWarn; and each
 	// call to Windows at slog.LevelDebug. Errors of operations are returned, not logged.

@@ -24,6 +24,8 @@ type SMBOperations interface {
 	// csiproxy.ErrFailedPrecondition. A directory that is missing on the share is no error
 	// here.
 	//
+	// The zero value of c stands for the node's own account, which node.Options.RefuseNodeAccount forbids.
+	//
 	// Credentials that the server refuses are csiproxy.ErrUnauthenticated. A missing share is
 	// csiproxy.ErrNotFound. A mapping of another user on the same server is
 	// csiproxy.ErrFailedPrecondition, since Windows allows one user per server. If something

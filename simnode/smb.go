@@ -67,10 +67,13 @@ type SMBServer struct {
 	// NoEncryption: the server can't encrypt connections, which CSI Proxy requires by
 	// default.
 	NoEncryption bool
+	// KnowsNode: the server is in a domain with the node, so a mapping without a user name, which has the node's own
+	// account, works.
+	KnowsNode bool
 }
 
 // SetSMBServer sets the state of a server.
 func (n *Node) SetSMBServer(server string, s SMBServer) {
 	n.helper()
-	n.must(n.sys.SMB().SetState(server, smbserver.State{Unreachable: s.Unreachable, NoEncryption: s.NoEncryption}))
+	n.must(n.sys.SMB().SetState(server, smbserver.State(s)))
 }

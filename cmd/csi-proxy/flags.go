@@ -176,6 +176,9 @@ func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagS
 	flags.BoolVar(&o.requirePrivacy, "require-privacy", true,
 		"encrypt the connections of new SMB mappings, and map no share of a server that can't. Without\n"+
 			"encryption, containers may lose access to a share after about 15 minutes (moby#37863)")
+	flags.BoolVar(&o.RefuseNodeAccount, "refuse-node-account", false,
+		"refuse SMB mappings without a user name; without this flag they are made with the node's own\n"+
+			"account (Kerberos), so that all pods with the share act as the node")
 	flags.StringVar(&o.endpointDir, "endpoint-dir", pipe.DefaultDir(),
 		"the `directory` of the endpoints' sockets; Windows has named pipes instead")
 	flags.StringVar(&o.pipeSecurity, "pipe-security", pipe.DefaultSecurityDescriptor(),

@@ -69,11 +69,14 @@ that it has. To give it others, remove the links to it, then run csi-proxyctl sm
 // them.
 func credentialFlags(cmd *cobra.Command) func() (csiproxy.SMBCredentials, error) {
 	username := cmd.Flags().String("username", "",
-		"`name` of the user on the server; may be DOMAIN\\name or name@domain")
+		"`name` of the user on the server; may be DOMAIN\\name or name@domain. Without it and --password-file,\n"+
+			"the share is mapped with the node's own account")
 	password := secretFlag(cmd, "password-file", "the user's password")
-	require(cmd, "username")
-	require(cmd, "password-file")
+	cmd.MarkFlagsRequiredTogether("username", "password-file")
 	return func() (csiproxy.SMBCredentials, error) {
+		if *username == "" && !cmd.Flags().Changed("password-file") {
+			return csiproxy.SMBCredentials{}, nil
+		}
 		text, err := password()
 		return csiproxy.SMBCredentials{Username: *username, Password: text}, err
 	}

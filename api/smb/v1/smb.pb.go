@@ -32,7 +32,7 @@ type NewSmbGlobalMappingRequest struct {
 	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
 	// If not empty, becomes a directory link to remote_path; success if it is that link already.
 	LocalPath string `protobuf:"bytes,2,opt,name=local_path,json=localPath,proto3" json:"local_path,omitempty"`
-	// User to authenticate as.
+	// User to authenticate as. If user name and password are empty, it is the node's own account.
 	Username string `protobuf:"bytes,3,opt,name=username,proto3" json:"username,omitempty"`
 	// The user's password.
 	Password      string `protobuf:"bytes,4,opt,name=password,proto3" json:"password,omitempty"`

@@ -2282,7 +2282,7 @@ type StageShareRequest struct {
 	RemotePath string `protobuf:"bytes,1,opt,name=remote_path,json=remotePath,proto3" json:"remote_path,omitempty"`
 	// Where the link to it is made.
 	StagingPath string `protobuf:"bytes,2,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
-	// Those for the server.
+	// Those for the server. If they are empty or missing, the node's own account is used.
 	Credentials   *Credentials `protobuf:"bytes,3,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

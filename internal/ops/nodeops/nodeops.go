@@ -49,6 +49,7 @@ type Options struct {
 	WritableMountPoints bool
 	VolumeWriters       []string
 	SMBWithoutPrivacy   bool
+	RefuseNodeAccount   bool
 	Logger              *slog.Logger
 	OnOperation         func(name string, took time.Duration, err error)
 	OnWindowsCall       func(call string, took time.Duration, err error)
@@ -224,7 +225,7 @@ func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
 	g.Mappings = shares.New(p.sys, p.paths, shares.Options{
-		WithoutPrivacy: o.SMBWithoutPrivacy, Shared: s.mappings,
+		WithoutPrivacy: o.SMBWithoutPrivacy, RefuseNodeAccount: o.RefuseNodeAccount, Shared: s.mappings,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
 	g.Files = files.New(p.sys, p.paths, g.Mappings, files.Options{Logger: p.log, Runner: runner, Locks: g.Locks})

@@ -95,7 +95,11 @@ func hasPlain(mappings []win.SMBMapping, path unc.Path) bool {
 func (m *Mappings) isOfOtherUser(ctx context.Context, wanted Wanted) (bool, error) {
 	connections, err := m.connections(ctx, wanted.remote)
 	return len(connections) > 0 && !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {
-		return strings.EqualFold(plainName(c.Credential), plainName(wanted.credentials.Username))
+		user := plainName(c.Credential)
+		if wanted.credentials.AsNode() {
+			return strings.HasSuffix(user, "$") // as names of computers' accounts end
+		}
+		return strings.EqualFold(user, plainName(wanted.credentials.Username))
 	}), err
 }
 

@@ -44,10 +44,31 @@ func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials
 	if err := c.Validate(); err != nil {
 		return wanted, err
 	}
+	if err := m.checkNodeAccount(wanted); err != nil {
+		return wanted, err
+	}
 	if localPath != "" {
 		wanted.local, err = m.paths.Parse(localPath, pathpolicy.MaxPath)
 	}
 	return wanted, wanted.at(err)
+}
+
+// checkNodeAccount returns an error for a mapping with the node's own account if that isn't allowed, or if the share is one
+// for the administrators of a server: by any name of the node itself, its account is SYSTEM there, and a pod with
+// the mapping would own the node.
+func (m *Mappings) checkNodeAccount(wanted Wanted) error {
+	if !wanted.credentials.AsNode() {
+		return nil
+	}
+	if m.options.RefuseNodeAccount {
+		return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the user name is empty, which stands for the node's own account, and "+
+			"the flag -refuse-node-account forbids that: give a user name and a password")
+	}
+	if wanted.remote.IsAdministrative() {
+		return csiproxy.Errorf(csiproxy.ErrPermissionDenied, "the user name is empty, which stands for the node's own account, and "+
+			"the share is for administrators: give a user name and a password")
+	}
+	return nil
 }
 
 // Remote returns the share or directory that is wanted.
@@ -220,6 +241,10 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 		if dropErr := m.dropRecord(ctx, r.Share, kind); dropErr != nil {
 			m.options.Logger.Info("records of SMB mappings can't be read", "err", dropErr)
 		}
+	}
+	if wanted.credentials.AsNode() && csiproxy.KindOf(err) == csiproxy.ErrUnauthenticated {
+		return &csiproxy.Error{Detail: "the server doesn't let the node's own account in, which an empty user name stands for: the node " +
+			"must be in the server's domain, or in one that this trusts", Err: err}
 	}
 	return explain(err, !m.options.WithoutPrivacy)
 }

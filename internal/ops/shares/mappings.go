@@ -107,6 +107,8 @@ type System interface {
 type Options struct {
 	// WithoutPrivacy accepts SMB servers that don't encrypt. Default: they are refused.
 	WithoutPrivacy bool
+	// RefuseNodeAccount refuses mappings with the node's own account. Default: an empty user name stands for it.
+	RefuseNodeAccount bool
 
 	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
 	Logger *slog.Logger

@@ -203,7 +203,7 @@ func TestInvalidArguments(t *testing.T) {
 	}{
 		{``, "", alice}, {``, stage, alice}, {`\\server`, "", alice}, {`\\?\UNC\server\data`, "", alice}, {`\\server\data\..\x`, "", alice}, {`C:\x`, "", alice},
 		{`\\server\data`, `C:\Windows\x`, alice}, {`\\server\data`, `relative`, alice}, {`\\server\data`, kubelet + `\..\x`, alice}, {`\\server\data`, `\\server\data`, alice},
-		{`\\server\data`, "", csiproxy.SMBCredentials{}}, {`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
+		{`\\server\data`, "", with("", "p")}, {`\\server\data`, "", with("u", "")},
 		{`\\server\data`, "", with("u\x00", "p")}, {`\\server\data`, "", with("u\nv", "p")}, {`\\server\data`, "", with("u\xff", "p")}, {`\\server\data`, "", with(long, "p")},
 		{`\\server\data`, "", with("u", "p\x00")}, {`\\server\data`, "", with("u", "p\xff")}, {`\\server\data`, "", with("u", long)},
 	} {

@@ -125,6 +125,15 @@ func (p Path) Folded() string { return winname.Lower(p.String()) }
 // Equal reports whether two paths are the same but for the case of letters.
 func (p Path) Equal(q Path) bool { return p.Folded() == q.Folded() }
 
+// IsAdministrative reports whether the share is one that Windows makes for the administrators of a server: C$, ADMIN$.
+//
+// Source: https://learn.microsoft.com/troubleshoot/windows-server/networking/problems-administrative-shares-missing
+func (p Path) IsAdministrative() bool {
+	name, isHidden := strings.CutSuffix(winname.Lower(p.share), "$")
+	isDrive := len(name) == 1 && 'a' <= name[0] && name[0] <= 'z'
+	return isHidden && (isDrive || name == "admin" || name == "print")
+}
+
 // IsBelow reports whether a path is dir, or in it.
 func (p Path) IsBelow(dir Path) bool {
 	return p.Root() == dir.Root() && strings.HasPrefix(p.Folded()+`\`, dir.Folded()+`\`)

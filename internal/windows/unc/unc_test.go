@@ -87,6 +87,12 @@ func TestEqual(t *testing.T) {
 			t.Errorf("%s is below %s: %v", path, p, !want)
 		}
 	}
+	for path, want := range map[string]bool{`\\s\C$`: true, `\\s\z$\dir`: true, `\\s\Admin$`: true, `\\s\c`: false, `\\s\data$`: false,
+		`\\s\1$`: false} {
+		if parse(path).IsAdministrative() != want {
+			t.Errorf("%s is administrative: %v", path, !want)
+		}
+	}
 	mappings := []win.SMBMapping{{RemotePath: `\\other\share`}, {RemotePath: `\\Server\SHARE`}, {RemotePath: ``}}
 	if !p.MappedBy(mappings) || p.MappedBy(mappings[:1]) || p.MappedBy(nil) {
 		t.Error("the mapping of its share isn't told from others")

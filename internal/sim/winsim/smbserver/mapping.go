@@ -75,6 +75,9 @@ func (n *Network) Mappings() []win.SMBMapping {
 	return mappings
 }
 
+// nodeAccount is the node's own account.
+const nodeAccount = `EXAMPLE\NODE$`
+
 // Connections lists the instances of MSFT_SmbConnection, in the order of the mappings'
 // paths: one for each mapping that worked when it was last used. opens tells how many files
 // of a file system the node has open.
@@ -89,7 +92,8 @@ func (n *Network) Connections(opens func(*ntfs.FS) int) []win.SMBConnection {
 			continue
 		}
 		connections = append(connections, win.SMBConnection{
-			Server: m.Server, Share: m.Share, UserName: `NT AUTHORITY\SYSTEM`, Credential: m.User, Opens: uint64(opens(sh.fs)),
+			Server: m.Server, Share: m.Share, UserName: `NT AUTHORITY\SYSTEM`, Credential: cmp.Or(m.User, nodeAccount),
+			Opens: uint64(opens(sh.fs)),
 		})
 	}
 	return connections
@@ -277,7 +281,12 @@ func (n *Network) answer(m *mapping) (*share, error) {
 	if sv.NoEncryption && m.RequirePrivacy {
 		return nil, cmp.Or(n.settings.UnencryptedServer, winerr.ErrorAccessDenied)
 	}
-	if user, ok := sv.Users[winname.Upper(m.User)]; !ok || !hmac.Equal(user.PasswordHash, m.PasswordHash) {
+	user, isUser := sv.Users[winname.Upper(m.User)]
+	isRight := isUser && hmac.Equal(user.PasswordHash, m.PasswordHash)
+	if m.User == "" {
+		isRight = sv.KnowsNode
+	}
+	if !isRight {
 		return nil, winerr.ErrorLogonFailure
 	}
 	sh, ok := sv.Shares[winname.Upper(m.Share)]

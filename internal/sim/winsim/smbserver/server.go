@@ -33,6 +33,9 @@ type Share struct {
 type State struct {
 	Unreachable  bool // it doesn't answer
 	NoEncryption bool // it can't encrypt connections
+	// KnowsNode is whether it is in a domain with the node: then it lets the node's own account in, which a mapping
+	// without a user has.
+	KnowsNode bool
 }
 
 // Server describes a server.
