@@ -86,6 +86,7 @@ func serveTarget(t testing.TB, listen func(name string) (net.Listener, error),
 	simtest.Must(t, g.sys.WriteFile(kubelet+`\pods\file`, []byte("precious")))
 	simtest.Must(t, g.sys.Symlink(kubelet+`\pods\link`, kubelet+`\pods\directory`, true))
 	simtest.Must(t, g.sys.MkdirAll(`C:\Windows\System32`))
+	simtest.Must(t, g.sys.MkdirAll(`C:\Windows\csi-proxy-mappings`)) // which a mapping that fails would make, too
 	simtest.Must(t, g.sys.SMB().AddShare(smbserver.Share{Server: "server", Name: "share"}))
 	simtest.Must(t, g.sys.SMB().SetUser("server", "user", csiproxy.NewSecret("password")))
 	simtest.Must(t, g.sys.CreateSMBGlobalMapping(t.Context(), `\\server\share`,
