@@ -122,9 +122,8 @@ func (n *secretsNode) mapShares(ctx context.Context) {
 		} {
 			n.try(version+" "+name, false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", odd))
 		}
-		// A list of mappings that fails once is asked for again.
-		for call, times := range map[string]int32{"MSFT_SmbGlobalMapping": 2, "MSFT_SmbGlobalMapping.Create": 1} {
-			rule := &simv1.Rule{Call: call, Count: times, Effect: &simv1.Rule_WindowsError{WindowsError: 1117}}
+		for _, call := range []string{"MSFT_SmbGlobalMapping", "MSFT_SmbGlobalMapping.Create"} {
+			rule := &simv1.Rule{Call: call, Count: 1, Effect: &simv1.Rule_WindowsError{WindowsError: 1117}}
 			n.must(simv1.Call[simv1.Empty](ctx, n.sim, "AddRule", rule))
 			n.try(version+" "+call, false, mappings.NewSMBGlobalMapping(ctx, `\\files\data`, "", right))
 		}
