@@ -56,7 +56,10 @@ type Source struct {
 	// Share is \\server\share, or a directory of it, in the place of a disk.
 	Share       string
 	Credentials csiproxy.SMBCredentials `json:"-"`
-	// ReadOnly stages a disk so that nothing can be written to it.
+	// Privacy is that of csiproxy.StageShareRequest: StorageClasses name it with ParamPrivacy.
+	Privacy csiproxy.SharePrivacy `json:",omitzero"`
+	// ReadOnly stages a disk so that nothing can be written to it, and refuses a share that the user may write. A share
+	// with an access mode for readers only is read-only in any case.
 	ReadOnly bool
 }
 

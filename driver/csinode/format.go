@@ -21,7 +21,10 @@ const (
 	ParamIntegrityStreams = "integrityStreams"   // true: ReFS checks the contents of files by checksums
 )
 
-// FormatParameters are all of these.
+// ParamPrivacy is the parameter of a StorageClass for [Source.Privacy]: required or not-required.
+const ParamPrivacy = "smbPrivacy"
+
+// FormatParameters are all parameters for formatting.
 var FormatParameters = []string{ParamAllocationUnit, ParamIntegrityStreams, ParamLabel, ParamNoShortNames,
 	ParamWriters}
 

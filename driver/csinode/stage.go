@@ -111,6 +111,7 @@ func (s *Server) stage(ctx context.Context, rec *record) error {
 	if source.isShare() {
 		return s.options.Storage.StageShare(ctx, csiproxy.StageShareRequest{
 			RemotePath: source.Share, StagingPath: rec.StagingPath, Credentials: source.Credentials,
+			Privacy: source.Privacy, ReadOnly: source.ReadOnly,
 		})
 	}
 	_, err := s.options.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{
@@ -151,6 +152,9 @@ func (s *Server) recordOf(ctx context.Context, r *csi.NodeStageVolumeRequest) (*
 	source, err := s.options.Source(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if source.isShare() && OnlyReads(r.VolumeCapability, false) {
+		source.ReadOnly = true
 	}
 	if fs := r.VolumeCapability.GetMount().GetFsType(); source.Format.FileSystem == "" &&
 		strings.EqualFold(fs, string(csiproxy.ReFS)) {

@@ -2283,7 +2283,13 @@ type StageShareRequest struct {
 	// Where the link to it is made.
 	StagingPath string `protobuf:"bytes,2,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	// Those for the server. If they are empty or missing, the node's own account is used.
-	Credentials   *Credentials `protobuf:"bytes,3,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	Credentials *Credentials `protobuf:"bytes,3,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// Whether the connection must be encrypted: "required" or "not-required". If it is empty, the
+	// daemon's flag -require-privacy says so.
+	Privacy string `protobuf:"bytes,4,opt,name=privacy,proto3" json:"privacy,omitempty"`
+	// Refuse a share to which the user may write. Windows maps no share read-only, so only its server
+	// can keep pods from writing.
+	ReadOnly      bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2337,6 +2343,20 @@ func (x *StageShareRequest) GetCredentials() *Credentials {
 		return x.Credentials
 	}
 	return nil
+}
+
+func (x *StageShareRequest) GetPrivacy() string {
+	if x != nil {
+		return x.Privacy
+	}
+	return ""
+}
+
+func (x *StageShareRequest) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
 }
 
 // Credentials are those of a user on an SMB server.
@@ -3183,12 +3203,14 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x129\n" +
 	"\x06volume\x18\x04 \x01(\v2!.csiproxy.storage.v1alpha1.VolumeR\x06volume\x12'\n" +
 	"\x0fleftover_reason\x18\x05 \x01(\tR\x0eleftoverReason\x12#\n" +
-	"\rforgotten_pod\x18\x06 \x01(\tR\fforgottenPod\"\xa1\x01\n" +
+	"\rforgotten_pod\x18\x06 \x01(\tR\fforgottenPod\"\xd8\x01\n" +
 	"\x11StageShareRequest\x12\x1f\n" +
 	"\vremote_path\x18\x01 \x01(\tR\n" +
 	"remotePath\x12!\n" +
 	"\fstaging_path\x18\x02 \x01(\tR\vstagingPath\x12H\n" +
-	"\vcredentials\x18\x03 \x01(\v2&.csiproxy.storage.v1alpha1.CredentialsR\vcredentials\"O\n" +
+	"\vcredentials\x18\x03 \x01(\v2&.csiproxy.storage.v1alpha1.CredentialsR\vcredentials\x12\x18\n" +
+	"\aprivacy\x18\x04 \x01(\tR\aprivacy\x12\x1b\n" +
+	"\tread_only\x18\x05 \x01(\bR\breadOnly\"O\n" +
 	"\vCredentials\x12\x1f\n" +
 	"\busername\x18\x01 \x01(\tB\x03\x80\x01\x01R\busername\x12\x1f\n" +
 	"\bpassword\x18\x02 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x14\n" +

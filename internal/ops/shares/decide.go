@@ -53,6 +53,10 @@ func decide(f facts) (action, error) {
 
 // decideWorking is decide for a mapping that works. Only StageShare minds its credentials.
 func decideWorking(f facts) (action, error) {
+	if f.lacksPrivacy {
+		return replaceIdle, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the share is mapped without encryption, which the request requires: unstage the share everywhere first")
+	}
 	if !f.staging || f.credentials == sameCredentials {
 		return useIt, nil
 	}

@@ -80,13 +80,14 @@ func TestDecide(t *testing.T) {
 		for _, answer := range cases {
 			for i, column := range columns {
 				f := facts{answer: answer, credentials: comparison(column),
-					disconnected: strings.HasSuffix(row, "while disconnected"), staging: strings.HasSuffix(row, "for StageShare")}
+					disconnected: strings.HasSuffix(row, "while disconnected"), staging: strings.HasSuffix(row, "for StageShare"),
+					lacksPrivacy: strings.HasSuffix(row, "without its privacy")}
 				if isMapped {
 					f.name = data
 				}
 				todo, err := decide(f)
 				simtest.Want(t, row+", "+column, todo, action(cells[i]))
-				if hasError := todo == refuseCaller || todo == replaceIt || todo == replaceIdle && column != "unknown"; hasError != (err != nil) {
+				if hasError := todo == refuseCaller || todo == replaceIt || todo == replaceIdle && (column != "unknown" || f.lacksPrivacy); hasError != (err != nil) {
 					t.Errorf("%s, %s: the error is %v", row, column, err)
 				}
 			}

@@ -26,6 +26,8 @@ type facts struct {
 	disconnected bool
 	credentials  comparison
 	staging      bool
+	// lacksPrivacy is whether the mapping doesn't require encryption, and the caller does.
+	lacksPrivacy bool
 }
 
 // comparison is how the caller's credentials compare to those of a mapping.
@@ -55,7 +57,7 @@ func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
 // is one that Map has made.
 func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBMapping) (facts, error) {
 	f := facts{name: mapping.Name(), staging: wanted.Staging, disconnected: mapping.Status == win.SMBMappingDisconnected,
-		credentials: unknownCredentials}
+		credentials: unknownCredentials, lacksPrivacy: wanted.Privacy == csiproxy.PrivacyRequired && !mapping.RequirePrivacy}
 	if isPlain(mapping, wanted.remote.Share()) {
 		f.credentials = m.logOns.compare(wanted.remote, wanted.credentials)
 	}

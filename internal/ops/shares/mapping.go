@@ -33,6 +33,9 @@ type Wanted struct {
 	// credentials must be those of the mapping. If the staging fails, a mapping that it has made
 	// is removed. An empty directory that a call has left at the local path is replaced.
 	Staging bool
+	// Privacy and ReadOnly are those of csiproxy.StageShareRequest.
+	Privacy  csiproxy.SharePrivacy
+	ReadOnly bool
 }
 
 // Parse checks a request for a mapping. localPath may be empty.
@@ -101,6 +104,9 @@ func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 			if m.isUnmapped(ctx, wanted.remote) {
 				continue // the error only says that the share isn't mapped any more
 			}
+			return err
+		}
+		if err := m.checkReadOnly(ctx, wanted); err != nil {
 			return err
 		}
 		mapped, err := m.linkToMapped(ctx, wanted)
@@ -209,6 +215,27 @@ func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	return unusableFor(err, "the path on it can't be used")
 }
 
+// checkReadOnly returns an error if the wanted directory must be read-only, and its server lets the user of the mapping make
+// files or directories there.
+func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
+	if !wanted.ReadOnly {
+		return nil
+	}
+	for _, access := range []win.Access{win.FileAddFile, win.FileAddSubdirectory} {
+		dir, err := m.sys.OpenFile(ctx, wanted.remote.String()+`\`, win.OpenOptions{Access: access, Disposition: win.FileOpen,
+			Share: win.ShareRead | win.ShareWrite | win.ShareDelete, Options: win.FileDirectoryFile})
+		switch {
+		case errors.Is(err, winerr.ErrorAccessDenied) || errors.Is(err, winerr.ErrorWriteProtect):
+			continue
+		case err != nil:
+			return &csiproxy.Error{Detail: "whether the share can be written isn't known", Err: err}
+		}
+		return errors.Join(csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "the share must be read-only, and its server lets the user "+
+			"write: give the user read access only, since Windows maps no share read-only"), dir.Close())
+	}
+	return nil
+}
+
 // create makes the mapping of a share, in place of the one with the name replaced unless that is empty. The mapping gets its
 // record first. One that replaces another goes with the last link only if that did.
 func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wanted Wanted, replaced string) error {
@@ -234,7 +261,7 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 	err = m.logOns.logOn(wanted.remote, wanted.credentials, wanted.localText, func() error { return m.createNow(ctx, wanted) })
 	if err == nil {
 		m.options.Logger.Info("mapping made", "remotePath", wanted.remote.Root(),
-			"requirePrivacy", !m.options.WithoutPrivacy)
+			"requirePrivacy", m.requiresPrivacy(wanted))
 		return nil
 	}
 	if isNew && ctx.Err() == nil {
@@ -246,7 +273,15 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 		return &csiproxy.Error{Detail: "the server doesn't let the node's own account in, which an empty user name stands for: the node " +
 			"must be in the server's domain, or in one that this trusts", Err: err}
 	}
-	return explain(err, !m.options.WithoutPrivacy)
+	return explain(err, m.requiresPrivacy(wanted))
+}
+
+// requiresPrivacy reports whether a mapping is made with encryption.
+func (m *Mappings) requiresPrivacy(wanted Wanted) bool {
+	if wanted.Privacy == csiproxy.PrivacyOfNode {
+		return !m.options.WithoutPrivacy
+	}
+	return wanted.Privacy == csiproxy.PrivacyRequired
 }
 
 // createNow asks Windows for the mapping. After an error that tells nothing, it looks whether the mapping is there.
@@ -254,7 +289,7 @@ func (m *Mappings) createNow(ctx context.Context, wanted Wanted) error {
 	err := m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
 		Username:       wanted.credentials.Username,
 		Password:       wanted.credentials.Password,
-		RequirePrivacy: !m.options.WithoutPrivacy,
+		RequirePrivacy: m.requiresPrivacy(wanted),
 	})
 	if !tellsNothing(err) {
 		return err

@@ -22,6 +22,7 @@
 //	none: not mapped        make     make      make     make
 //	0                       use      use       use      use
 //	0 for StageShare        use      idle      idle     idle
+//	0 without its privacy   idle     idle      idle     idle
 //	1312                    replace  replace   replace  replace
 //	86 1326 1330 1907 2202  refuse   replace   replace  replace
 //	1327 1331 1385          refuse   refuse    replace  replace

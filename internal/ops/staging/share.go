@@ -29,7 +29,10 @@ func (s *Staging) StageShare(ctx context.Context, r csiproxy.StageShareRequest) 
 	if err != nil {
 		return err
 	}
-	wanted.Staging = true
+	if err := r.Privacy.Validate(); err != nil {
+		return err
+	}
+	wanted.Staging, wanted.Privacy, wanted.ReadOnly = true, r.Privacy, r.ReadOnly
 	if _, err := s.Paths.Parse(r.StagingPath, pathpolicy.MaxPath); err != nil {
 		return &csiproxy.Error{Object: "staging path " + quote.Text(r.StagingPath), Err: err}
 	}

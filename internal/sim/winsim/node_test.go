@@ -111,7 +111,7 @@ func dump(s *System) map[string]any {
 			continue
 		}
 		server, share, _ := strings.Cut(m.RemotePath[2:], `\`)
-		if fs, err := s.smb.Connect(server, share); err == nil {
+		if fs, _, err := s.smb.Connect(server, share); err == nil {
 			all["SMB share "+m.RemotePath] = []any{fs.Capacity(), fs.Used(), dumpTree(fs.Root())}
 		}
 	}

@@ -28,7 +28,7 @@ func (s *System) SMBConnections(ctx context.Context) ([]win.SMBConnection, error
 		}
 		return s.smb.Connections(func(fs *ntfs.FS) (opens int) {
 			for h := range s.handles {
-				if h.dead == 0 && h.root == paths.Root(paths.Share{FS: fs}) {
+				if h.dead == 0 && paths.IsOn(h.root, fs) {
 					opens++
 				}
 			}
@@ -57,7 +57,7 @@ func (s *System) RemoveSMBGlobalMapping(ctx context.Context, name string) error 
 //
 // Guess: files that are open on a share answer error 64 when its mapping or server goes.
 func (s *System) breakShare(fs *ntfs.FS) {
-	s.handles.kill(winerr.ErrorNetNameDeleted, func(h *handle) bool { return h.root == paths.Root(paths.Share{FS: fs}) })
+	s.handles.kill(winerr.ErrorNetNameDeleted, func(h *handle) bool { return paths.IsOn(h.root, fs) })
 }
 
 // SMB is the SMB servers that the node can reach, for control calls. Each method is

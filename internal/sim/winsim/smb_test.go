@@ -41,7 +41,7 @@ func shareFiles(t *testing.T, s *System) *ntfs.FS {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fs, err := s.smb.Connect("server", "share")
+	fs, _, err := s.smb.Connect("server", "share")
 	must(t, err)
 	return fs
 }

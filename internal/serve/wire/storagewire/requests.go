@@ -189,6 +189,8 @@ func EncodeStageShareRequest(r csiproxy.StageShareRequest) *storagev1alpha1.Stag
 			Username: r.Credentials.Username,
 			Password: r.Credentials.Password.Reveal(),
 		},
+		Privacy:  string(r.Privacy),
+		ReadOnly: r.ReadOnly,
 	}
 }
 
@@ -201,6 +203,8 @@ func DecodeStageShareRequest(m *storagev1alpha1.StageShareRequest) csiproxy.Stag
 			Username: m.Credentials.GetUsername(),
 			Password: csiproxy.NewSecret(m.Credentials.GetPassword()),
 		},
+		Privacy:  csiproxy.SharePrivacy(m.Privacy),
+		ReadOnly: m.ReadOnly,
 	}
 }
 

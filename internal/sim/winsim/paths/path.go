@@ -50,13 +50,23 @@ type Root interface {
 }
 
 // Share is the root of a share that the node is connected to.
-type Share struct{ FS *ntfs.FS }
+type Share struct {
+	FS *ntfs.FS
+	// ReadOnly is whether the server lets nobody write.
+	ReadOnly bool
+}
 
 // Mount implements [Root].
 func (s Share) Mount() (*ntfs.FS, error) { return s.FS, nil }
 
 // Writable implements [Root].
-func (s Share) Writable() bool { return true }
+func (s Share) Writable() bool { return !s.ReadOnly }
+
+// IsOn reports whether a root is that of a share with a file system.
+func IsOn(r Root, fs *ntfs.FS) bool {
+	share, ok := r.(Share)
+	return ok && share.FS == fs
+}
 
 // Space has all names of the node. Nothing in it changes.
 type Space struct {
@@ -75,8 +85,8 @@ func (s *Space) As(a *ntfs.Account) *Space {
 
 // Shares are those that the node can connect to.
 type Shares interface {
-	// Connect gives the file system of a share.
-	Connect(server, share string) (*ntfs.FS, error)
+	// Connect gives the file system of a share, and whether the server lets nobody write.
+	Connect(server, share string) (fs *ntfs.FS, readOnly bool, err error)
 }
 
 // Location is a place in the name space: names below a root.
@@ -188,11 +198,11 @@ func (s *Space) Locate(path string) (Location, error) {
 		return Location{}, err
 	}
 	if p.server != "" {
-		fs, err := s.Shares.Connect(p.server, p.share)
+		fs, readOnly, err := s.Shares.Connect(p.server, p.share)
 		if err != nil {
 			return Location{}, err
 		}
-		return Location{Share{fs}, p.names}, nil
+		return Location{Share{fs, readOnly}, p.names}, nil
 	}
 	v, ok := s.Volumes.WithID(p.volume)
 	if p.drive != "" {
@@ -323,7 +333,10 @@ func (s *Space) Walk(r Root, fs *ntfs.FS, dir *ntfs.Node, names []string, o win.
 
 // openIn opens name in dir, or dir itself if name is empty.
 func (s *Space) openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.OpenOptions) (*ntfs.Handle, error) {
-	missing := winerr.ErrorFileNotFound
+	missing, refusal := winerr.ErrorFileNotFound, winerr.ErrorWriteProtect
+	if _, isShare := r.(Share); isShare {
+		refusal = winerr.ErrorAccessDenied
+	}
 	if !r.Writable() {
 		const writing = win.GenericWrite | win.FileAddFile | win.FileAddSubdirectory |
 			win.FileWriteAttributes | win.Delete | win.WriteDAC
@@ -332,10 +345,10 @@ func (s *Space) openIn(r Root, fs *ntfs.FS, dir *ntfs.Node, name string, o win.O
 			return nil, winerr.ErrorAccessDenied
 		}
 		if o.Access&writing != 0 || o.Disposition == win.FileCreate {
-			return nil, winerr.ErrorWriteProtect
+			return nil, refusal
 		}
 		if o.Disposition == win.FileOpenIf {
-			o.Disposition, missing = win.FileOpen, winerr.ErrorWriteProtect
+			o.Disposition, missing = win.FileOpen, refusal
 		}
 	}
 	account := s.account

@@ -222,7 +222,7 @@ func (n *Network) endSessions(ended func(*mapping) bool) {
 // Source: https://github.com/kubernetes-csi/csi-driver-smb/issues/733,
 // https://learn.microsoft.com/openspecs/windows_protocols/ms-smb2/9a639360-87be-4d49-a1dd-4c6be0c020bd
 // and https://learn.microsoft.com/openspecs/windows_protocols/ms-smb2/652e0c14-5014-4470-999d-b174d7b2da87
-func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
+func (n *Network) Connect(server, share string) (fs *ntfs.FS, readOnly bool, err error) {
 	defer func() {
 		if err == winerr.ErrorBadNetPath && n.settings.NoServer != 0 {
 			err = n.settings.NoServer
@@ -236,17 +236,17 @@ func (n *Network) Connect(server, share string) (fs *ntfs.FS, err error) {
 		}
 		sh, err := n.use(m)
 		if err == nil {
-			return sh.fs, nil
+			return sh.fs, sh.ReadOnly, nil
 		}
 		refused = cmp.Or(refused, err)
 	}
 	if refused != nil {
-		return nil, refused
+		return nil, false, refused
 	}
 	if _, err := n.reach(server); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return nil, winerr.ErrorAccessDenied
+	return nil, false, winerr.ErrorAccessDenied
 }
 
 // use is answer, and keeps in the mapping's status how it went.

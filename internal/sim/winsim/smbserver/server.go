@@ -27,6 +27,8 @@ type Share struct {
 	// SizeBytes is the size of its file system, of which each share has its own; default:
 	// 1 TiB.
 	SizeBytes int64
+	// ReadOnly is whether the server lets nobody write.
+	ReadOnly bool
 }
 
 // State is how a server is.

@@ -126,7 +126,7 @@ func TestMappingsOfOthers(t *testing.T) {
 	directory := win.SMBMapping{RemotePath: mapped + `\dir`}
 	wantMappings(t, n, win.SMBMapping{RemotePath: mapped}, letter, directory)
 	for _, name := range []string{mapped, directory.RemotePath} {
-		_, err := n.Connect("server", "share")
+		_, _, err := n.Connect("server", "share")
 		must(t, err)
 		must(t, n.RemoveMapping(name))
 	}
@@ -134,7 +134,7 @@ func TestMappingsOfOthers(t *testing.T) {
 	n.Restart()
 	letter.Status = win.SMBMappingDisconnected
 	wantMappings(t, n, letter)
-	_, err := n.Connect("server", "share")
+	_, _, err := n.Connect("server", "share")
 	must(t, err)
 	must(t, n.RemoveMapping("z:"))
 	wantMappings(t, n)
@@ -157,7 +157,7 @@ func TestCredentialConflict(t *testing.T) {
 	must(t, n.RemoveMapping(second))
 
 	must(t, n.SetUser("server", "user", newPassword))
-	_, err := n.Connect("server", "share")
+	_, _, err := n.Connect("server", "share")
 	wantErr(t, "use the old password", err, winerr.ErrorLogonFailure)
 	renewed := win.SMBMappingOptions{Username: "user", Password: newPassword}
 	wantErr(t, "a new password next to the old one", n.CreateMapping(second, renewed), winerr.ErrorSessionCredentialConflict)
@@ -173,7 +173,7 @@ func TestServerWithoutEncryption(t *testing.T) {
 	private.RequirePrivacy = true
 	must(t, n.CreateMapping(mapped, private))
 	must(t, n.SetState("server", State{NoEncryption: true}))
-	_, err := n.Connect("server", "share")
+	_, _, err := n.Connect("server", "share")
 	wantErr(t, "connect", err, winerr.ErrorAccessDenied)
 }
 
@@ -262,7 +262,7 @@ func TestDisconnect(t *testing.T) {
 		must(t, n.AddShare(Share{Server: "elsewhere", Name: "share"}))
 		must(t, n.SetUser("elsewhere", "user", password))
 		must(t, n.CreateMapping(`\\elsewhere\share`, credentials))
-		fs, err := n.Connect("server", "share")
+		fs, _, err := n.Connect("server", "share")
 		must(t, err)
 		must(t, n.SetUser("server", "user", password)) // the same password
 		must(t, n.SetState("server", State{}))
