@@ -23,12 +23,15 @@ type SMBShare struct {
 	Users []string
 	// SizeBytes is the size of its file system; default: 1 TiB.
 	SizeBytes int64
+	// ReadOnly: the server lets nobody write.
+	ReadOnly bool
 }
 
 // AddSMBShare adds an empty share, and its server if there is none.
 func (n *Node) AddSMBShare(s SMBShare) {
 	n.helper()
-	n.must(n.sys.SMB().AddShare(smbserver.Share{Server: s.Server, Name: s.Name, Users: s.Users, SizeBytes: s.SizeBytes}))
+	n.must(n.sys.SMB().AddShare(smbserver.Share{Server: s.Server, Name: s.Name, Users: s.Users, SizeBytes: s.SizeBytes,
+		ReadOnly: s.ReadOnly}))
 }
 
 // GrowSMBShare makes a share larger.

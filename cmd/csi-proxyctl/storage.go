@@ -77,6 +77,9 @@ func (p *program) stageShare() *cobra.Command {
 
 ` + secretHelp
 	credentials = credentialFlags(cmd)
+	cmd.Flags().StringVar((*string)(&r.Privacy), "privacy", "",
+		"whether the connection must be encrypted: `required` or not-required; default: the daemon's -require-privacy")
+	cmd.Flags().BoolVar(&r.ReadOnly, "read-only", false, "refuse a share that the user may write")
 	return cmd
 }
 

@@ -45,7 +45,7 @@ var storageCommands = map[protoreflect.Name]string{
 	"ExpandVolume":    `storage expand C:\s --disk-size 1 --wait 1s`,
 	"GetVolume":       `storage volume C:\s`,
 	"ListVolumes":     "storage volumes",
-	"StageShare":      `storage stage-share \\s\d C:\s --username u --password-file FILE`,
+	"StageShare":      `storage stage-share \\s\d C:\s --username u --password-file FILE --privacy required --read-only`,
 	"UnstageShare":    `storage unstage-share C:\s --remote-path \\s\d`,
 	"CleanUp":         "storage clean-up --remove",
 	"CheckVolume":     `storage check C:\s --spot-fix`,

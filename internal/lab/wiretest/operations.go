@@ -299,8 +299,9 @@ var Operations = []Operation{
 		{"v1alpha1", "ListVolumes", `{}`, `{"incomplete_reason": "b", "mounts": [{"kind": "mapping", "target": "a", "volume": {}}]}`},
 	}, csiproxy.VolumeList{IncompleteReason: "b", Mounts: []csiproxy.Mount{{Kind: csiproxy.MountKindMapping, Target: "a"}}}},
 
-	{"storage", "StageShare", []any{csiproxy.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: csiproxy.SMBCredentials{Username: "u", Password: csiproxy.NewSecret("p")}}}, []Exchange{
-		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","credentials":{"username":"u","password":"p"}}`, `{}`},
+	{"storage", "StageShare", []any{csiproxy.StageShareRequest{RemotePath: `\\s\d`, StagingPath: `C:\a`, Credentials: csiproxy.SMBCredentials{Username: "u", Password: csiproxy.NewSecret("p")},
+		Privacy: csiproxy.PrivacyRequired, ReadOnly: true}}, []Exchange{
+		{"v1alpha1", "StageShare", `{"remotePath":"\\\\s\\d","stagingPath":"C:\\a","credentials":{"username":"u","password":"p"},"privacy":"required","readOnly":true}`, `{}`},
 	}, nil},
 
 	{"storage", "UnstageShare", []any{csiproxy.UnstageShareRequest{StagingPath: `C:\a`, RemotePath: `\\s\d`}}, []Exchange{
