@@ -35,6 +35,8 @@ type Volume struct {
 	// ReadOnly is set if nothing can be written to the volume. It isn't known, and false, of a
 	// share, and of a volume in which Windows knows no file system.
 	ReadOnly bool `json:"read_only"`
+	// Unencrypted is set if the share is mapped, and the mapping doesn't require encryption.
+	Unencrypted bool `json:"unencrypted,omitempty"`
 	// Conditions are what is wrong with the volume, one for each problem.
 	Conditions Conditions `json:"conditions"`
 }

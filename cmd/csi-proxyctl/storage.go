@@ -209,6 +209,9 @@ func volumeState(v csiproxy.Volume) string {
 	if v.ReadOnly {
 		states = append(states, "read-only")
 	}
+	if v.Unencrypted {
+		states = append(states, "not encrypted")
+	}
 	for _, c := range v.Conditions {
 		text := c.String()
 		if c.Inaccessible {

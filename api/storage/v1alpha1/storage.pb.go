@@ -1800,7 +1800,10 @@ type Volume struct {
 	Conditions []*Condition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The driver that the daemon's file of drivers gives the volume's disk, or the share's server, to;
 	// empty if none, or if that isn't known.
-	Driver        string `protobuf:"bytes,14,opt,name=driver,proto3" json:"driver,omitempty"`
+	Driver string `protobuf:"bytes,14,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Whether the share is mapped without the requirement of encryption. It isn't known, and false, of a
+	// share that isn't mapped.
+	Unencrypted   bool `protobuf:"varint,15,opt,name=unencrypted,proto3" json:"unencrypted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1931,6 +1934,13 @@ func (x *Volume) GetDriver() string {
 		return x.Driver
 	}
 	return ""
+}
+
+func (x *Volume) GetUnencrypted() bool {
+	if x != nil {
+		return x.Unencrypted
+	}
+	return false
 }
 
 // Condition is a problem of a volume or share.
@@ -3160,7 +3170,7 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x14\n" +
 	"\x05grown\x18\x02 \x01(\bR\x05grown\x12&\n" +
-	"\x0fdisk_size_bytes\x18\x03 \x01(\x03R\rdiskSizeBytes\"\xf2\x03\n" +
+	"\x0fdisk_size_bytes\x18\x03 \x01(\x03R\rdiskSizeBytes\"\x94\x04\n" +
 	"\x06Volume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\tR\x05share\x12$\n" +
@@ -3183,7 +3193,8 @@ const file_csiproxy_storage_v1alpha1_storage_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\r \x03(\v2$.csiproxy.storage.v1alpha1.ConditionR\n" +
 	"conditions\x12\x16\n" +
-	"\x06driver\x18\x0e \x01(\tR\x06driverB\x0e\n" +
+	"\x06driver\x18\x0e \x01(\tR\x06driver\x12 \n" +
+	"\vunencrypted\x18\x0f \x01(\bR\vunencryptedB\x0e\n" +
 	"\f_disk_number\"a\n" +
 	"\tCondition\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\"\n" +

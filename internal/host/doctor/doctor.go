@@ -44,6 +44,7 @@ type Finding struct {
 // Windows is what the checks read of Windows itself. Package win describes the calls.
 type Windows interface {
 	RegistryNumber(ctx context.Context, key, value string) (uint32, error)
+	QueryService(ctx context.Context, name string) (win.Service, error)
 	FindVolumes(ctx context.Context) ([]string, error)
 	VolumeInformation(ctx context.Context, volume string) (win.VolumeInformation, error)
 	FileAttributes(ctx context.Context, path string) (win.FileAttributes, error)
@@ -115,6 +116,7 @@ func checks() []check {
 		{"protected-volumes", checkProtectedVolumes},
 		{"silent-disks", checkSilentDisks},
 		{"mounted-volumes", checkMountedVolumes},
+		{"smb-client", checkSMBClient},
 		{"smb-mappings", checkMappings},
 		{"leftovers", checkLeftovers},
 	}

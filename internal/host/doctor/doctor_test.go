@@ -19,6 +19,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/doctor"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -259,6 +260,24 @@ func TestFaults(t *testing.T) {
 		"the server of a mapping is gone": {"smb-mappings", problem,
 			`the share \\filer\data, at C:\var\lib\kubelet\share: `, "",
 			func(f *fixture) { f.must(f.sim.SMB().SetState("filer", smbserver.State{Unreachable: true})) }},
+		"a mapping without encryption": {"smb-mappings", warns, `the share \\plain\other is mapped without encryption`, "",
+			func(f *fixture) {
+				f.must(f.sim.SMB().AddShare(smbserver.Share{Server: "plain", Name: "other"}))
+				f.must(f.sim.SMB().SetUser("plain", "me", csiproxy.NewSecret("password")))
+				f.must(f.sim.SMB().Map(smbserver.Mapping{RemotePath: `\\plain\other\dir`, LocalPath: "Z:",
+					SMBMappingOptions: win.SMBMappingOptions{Username: "me", Password: csiproxy.NewSecret("password")}}))
+			}},
+		"the Workstation service is stopped": {"smb-client", problem, "LanmanWorkstation doesn't run", "",
+			func(f *fixture) {
+				f.must(f.sim.StopService(f.t.Context(), "SessionEnv"))
+				f.must(f.sim.StopService(f.t.Context(), "LanmanWorkstation"))
+			}},
+		"storage management is disabled": {"smb-client", problem, "smphost is disabled", "",
+			func(f *fixture) {
+				f.must(f.sim.Services().Add(services.Spec{Name: "smphost", StartType: win.ServiceDisabled}))
+			}},
+		"NTLM is blocked": {"smb-client", warns, "blocks NTLM", "",
+			registered(win.RegistrySMBClientPolicy, win.RegistryBlockNTLM, 1)},
 		"a volume that needs a repair": {"mounted-volumes", problem, `the volume at C:\var\lib\kubelet\plugins\volume: `, "",
 			func(f *fixture) { f.must(f.sim.SetVolumeDirty(simtest.Kubelet+`\plugins\volume`, true)) }},
 		"a link to nothing": {"leftovers", warns,

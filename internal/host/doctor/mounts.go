@@ -49,10 +49,15 @@ func checkMountedVolumes(_ context.Context, n *asked) (string, []Finding, error)
 func checkMappings(_ context.Context, n *asked) (string, []Finding, error) {
 	known := map[string]bool{}
 	return faultsOfMounts(n, "no linked share has a fault (mounts and links: %d)", func(m csiproxy.Mount) Finding {
-		if !m.Volume.Abnormal() || m.Volume.Share == "" || known[m.Volume.Share] {
+		if m.Volume.Share == "" || known[m.Volume.Share] || !m.Volume.Abnormal() && !m.Volume.Unencrypted {
 			return Finding{}
 		}
 		known[m.Volume.Share] = true
+		if !m.Volume.Abnormal() {
+			return warning("map it with encryption: without -require-privacy=false, or with the privacy \"required\" of its "+
+				"StorageClass. Containers may lose access to it after about 15 minutes",
+				"the share %s is mapped without encryption", m.Volume.Share)
+		}
 		return problem("check that the server runs and that the password is still right. The driver's next call makes the "+
 			"mapping again",
 			"the share %s, at %s: %v", m.Volume.Share, m.Path, m.Volume.Conditions)

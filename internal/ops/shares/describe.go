@@ -58,6 +58,9 @@ func (m *Mappings) Describe(ctx context.Context, remote unc.Path) (csiproxy.Volu
 			Message: "the share isn't mapped"}}
 		return described, nil
 	}
+	described.Unencrypted = slices.ContainsFunc(mapped, func(mapping win.SMBMapping) bool {
+		return !mapping.RequirePrivacy && remote.MappedBy([]win.SMBMapping{mapping})
+	})
 	err = m.Probe(ctx, remote.Share())
 	if err == nil {
 		space, spaceErr := m.sys.DiskFreeSpace(ctx, remote.Root()+`\`)

@@ -258,7 +258,7 @@ func (s *Staging) unusedMappings(ctx context.Context, mounts []csiproxy.Mount,
 			continue
 		}
 		m := csiproxy.Mount{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath, Target: mapping.RemotePath,
-			Volume: csiproxy.Volume{Share: remote.Root()}}
+			Volume: csiproxy.Volume{Share: remote.Root(), Unencrypted: !mapping.RequirePrivacy}}
 		if complete {
 			if m.LeftoverReason, err = s.leftoverReason(ctx, mapping, remote, leftovers); err != nil {
 				unknown = err

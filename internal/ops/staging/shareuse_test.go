@@ -87,7 +87,7 @@ func TestRefusedMappingsOfOthersAreReported(t *testing.T) {
 			list, err := n.Storage.ListVolumes(t.Context())
 			simtest.Must(t, err)
 			simtest.Want(t, "listed", list.Mounts, []csiproxy.Mount{{Kind: csiproxy.MountKindMapping, Path: mapping.LocalPath,
-				Target: mapping.RemotePath, Volume: csiproxy.Volume{Share: `\\filer\data`}}})
+				Target: mapping.RemotePath, Volume: csiproxy.Volume{Share: `\\filer\data`, Unencrypted: true}}})
 			left, err := n.Storage.CleanUp(t.Context(), true)
 			simtest.Must(t, err)
 			simtest.Want(t, "leftovers while it works", len(left.Mounts), 0)

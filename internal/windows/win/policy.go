@@ -20,6 +20,18 @@ const (
 	RegistryPartitionManager = `SYSTEM\CurrentControlSet\Services\partmgr\Parameters`
 	RegistrySANPolicy        = `SanPolicy` // a SANPolicy
 
+	// RegistrySMBClient is the key of the SMB client's settings, and RegistrySMBClientPolicy that of the group policies
+	// for it.
+	//
+	// Source: https://learn.microsoft.com/windows-server/storage/file-server/smb-signing,
+	// https://learn.microsoft.com/windows-server/storage/file-server/enable-insecure-guest-logons-smb2-and-smb3,
+	// https://learn.microsoft.com/windows-server/storage/file-server/smb-ntlm-blocking
+	RegistrySMBClient       = `SYSTEM\CurrentControlSet\Services\LanmanWorkstation\Parameters`
+	RegistrySMBClientPolicy = `SOFTWARE\Policies\Microsoft\Windows\LanmanWorkstation`
+	RegistryRequireSigning  = `RequireSecuritySignature`
+	RegistryAllowGuests     = `AllowInsecureGuestAuth`
+	RegistryBlockNTLM       = `BlockNTLM`
+
 	RegistryBitLockerPolicy = `SYSTEM\CurrentControlSet\Policies\Microsoft\FVE`
 	// RegistryDenyWriteAccess is 1 if the group policy is set that mounts fixed data drives
 	// read-only that BitLocker doesn't protect.

@@ -54,6 +54,34 @@ func (Windows) RegistryNumber(_ context.Context, key, value string) (uint32, err
 	return uint32(number), errno(err)
 }
 
+// QueryService returns the state and the start type of a service.
+//
+// Source: https://learn.microsoft.com/windows/win32/api/winsvc/nf-winsvc-queryservicestatus
+func (w Windows) QueryService(ctx context.Context, name string) (service win.Service, _ error) {
+	text, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		return service, err
+	}
+	manager, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT)
+	if err != nil {
+		return service, errno(err)
+	}
+	defer windows.CloseServiceHandle(manager)
+	handle, err := windows.OpenService(manager, text, windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return service, errno(err)
+	}
+	defer windows.CloseServiceHandle(handle)
+	var status windows.SERVICE_STATUS
+	if err := windows.QueryServiceStatus(handle, &status); err != nil {
+		return service, errno(err)
+	}
+	service.State = win.ServiceState(status.CurrentState)
+	start, err := w.RegistryNumber(ctx, `SYSTEM\CurrentControlSet\Services\`+name, "Start")
+	service.StartType = win.ServiceStartType(start)
+	return service, err
+}
+
 // FindVolumes returns the names of all volumes.
 //
 // Source: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-findfirstvolumew

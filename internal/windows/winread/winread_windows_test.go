@@ -33,6 +33,16 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+func TestQueryService(t *testing.T) {
+	var w Windows
+	if s, err := w.QueryService(t.Context(), "RpcSs"); err != nil || s.State == 0 || s.StartType == win.ServiceDisabled {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := w.QueryService(t.Context(), "csi-proxy-none"); !errors.Is(err, winerr.ErrorServiceDoesNotExist) {
+		t.Errorf("a service that doesn't exist: %+v, %v", s, err)
+	}
+}
+
 func TestFileAttributes(t *testing.T) {
 	var w Windows
 	directory := t.TempDir()

@@ -211,6 +211,7 @@ func EncodeVolume(v csiproxy.Volume) *storagev1alpha1.Volume {
 		ReadOnly:            v.ReadOnly,
 		Conditions:          each(v.Conditions, encodeCondition),
 		Driver:              text(v.Driver),
+		Unencrypted:         v.Unencrypted,
 	}
 }
 
@@ -234,6 +235,7 @@ func DecodeVolume(m *storagev1alpha1.Volume) csiproxy.Volume {
 		ReadOnly:            m.ReadOnly,
 		Conditions:          each(m.Conditions, decodeCondition),
 		Driver:              m.GetDriver(),
+		Unencrypted:         m.Unencrypted,
 	}
 }
 
