@@ -73,6 +73,11 @@ func decideWorking(f facts) (action, error) {
 	return replaceIdle, nil
 }
 
+// denied is the reason for error 5. A session keeps the groups that the user had when it began
+// (https://github.com/kubernetes-csi/csi-driver-smb/issues/762).
+const denied = "its server denies the access. If the user has been given the rights only lately: all mappings of the server must be " +
+	"removed, or the node restarted, before they count"
+
 // unusable is the error of a mapping of a share that stays though Windows answers with err for the share's root.
 func unusable(err error) error {
 	var answer winerr.Errno
@@ -83,7 +88,7 @@ func unusable(err error) error {
 	case answer == winerr.ErrorAccountLockedOut:
 		return unusableFor(err, "its server has locked its user out for now")
 	case answer == winerr.ErrorAccessDenied:
-		return unusableFor(err, "its server denies the access")
+		return unusableFor(err, denied)
 	case slices.Contains(wrongCredentials, answer):
 		return unusableFor(err, "its server refuses its credentials, which are the ones given")
 	case slices.Contains(refusedUser, answer):

@@ -68,6 +68,29 @@ func TestRootIsClosed(t *testing.T) {
 	simtest.Want(t, "looks at the root", calls, 2)
 }
 
+// A share whose root denies access is an error from the first call on, and each call has the same one. It says that a
+// session keeps the user's groups.
+func TestDeniedRootIsDeniedEachTime(t *testing.T) {
+	for _, remote := range []string{`\\server\data`, `\\server\data\sub`} {
+		for _, staging := range []bool{false, true} {
+			sys, m := newNode(t)
+			must(t, sys.Fail(winsim.Match{Call: probe, Object: `\\server\data`}, winerr.ErrorAccessDenied))
+			var first string
+			for range 3 {
+				w, err := m.Parse(remote, stage, alice)
+				must(t, err)
+				w.Staging = staging
+				err = m.Map(t.Context(), w)
+				want(t, err, csiproxy.ErrPermissionDenied, "given the rights only lately")
+				if first == "" {
+					first = err.Error()
+				}
+				simtest.Want(t, "the error", err.Error(), first)
+			}
+		}
+	}
+}
+
 // That a directory can be used says nothing of a root that is denied as such, or is broken.
 func TestRootIsAskedItself(t *testing.T) {
 	sys, m := newMapped(t)

@@ -212,6 +212,9 @@ func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	case isMissing:
 		return &csiproxy.Error{Kind: csiproxy.ErrNotFound, Detail: "the share has no such directory", Err: err}
 	}
+	if errors.Is(err, winerr.ErrorAccessDenied) {
+		return unusableFor(err, denied)
+	}
 	return unusableFor(err, "the path on it can't be used")
 }
 
