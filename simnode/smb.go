@@ -6,10 +6,11 @@ package simnode
 import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 // SMB servers are outside of the node. They, their shares and their files survive its
-// reboots and power losses. Mappings don't. Names of servers, shares and users ignore
+// reboots and power losses. Mappings don't, unless another program has made them persistent. Names of servers, shares and users ignore
 // case.
 //
 // While the node has a mapping of a share, pods use \\server\share\… or a link to
@@ -53,6 +54,28 @@ func (n *Node) RemoveSMBShare(server, name string) {
 func (n *Node) SetSMBUser(server, user string, password csiproxy.Secret) {
 	n.helper()
 	n.must(n.sys.SMB().SetUser(server, user, password))
+}
+
+// SMBMapping is a global mapping as another program or an administrator makes it.
+type SMBMapping struct {
+	// RemotePath is \\server\share, or a directory on it.
+	RemotePath string
+	// LocalPath is a drive letter with a colon, or empty.
+	LocalPath string
+	// Persistent: it is there again after a reboot.
+	Persistent bool
+	// Credentials are those of a user of the server.
+	Credentials csiproxy.SMBCredentials
+	// RequirePrivacy: the connection must be encrypted.
+	RequirePrivacy bool
+}
+
+// MapSMB makes a mapping as another program does, so that CSI Proxy doesn't know its maker.
+func (n *Node) MapSMB(m SMBMapping) {
+	n.helper()
+	n.must(n.sys.SMB().Map(smbserver.Mapping{RemotePath: m.RemotePath, LocalPath: m.LocalPath, Persistent: m.Persistent,
+		SMBMappingOptions: win.SMBMappingOptions{Username: m.Credentials.Username, Password: m.Credentials.Password,
+			RequirePrivacy: m.RequirePrivacy}}))
 }
 
 // RemoveSMBUser removes a user from a server.

@@ -91,6 +91,21 @@ func TestSMB(t *testing.T) {
 	if err := mount("all", "user"); !errors.Is(err, csiproxy.ErrPermissionDenied) {
 		t.Errorf("without encryption: %v", err)
 	}
+	n.SetSMBServer("files", simnode.SMBServer{KnowsNode: true})
+	if err := n.Operations().SMB.NewSMBGlobalMapping(ctx, `\\files\all`, "", csiproxy.SMBCredentials{}); err != nil {
+		t.Errorf("with the node's own account: %v", err)
+	}
+	if err := n.Operations().SMB.RemoveSMBGlobalMapping(ctx, `\\files\all`); err != nil {
+		t.Error(err)
+	}
+	n.MapSMB(simnode.SMBMapping{RemotePath: `\\files\all\dir`, LocalPath: "Z:", Persistent: true, RequirePrivacy: true,
+		Credentials: csiproxy.SMBCredentials{Username: "user", Password: csiproxy.NewSecret("password")}})
+	n.Reboot()
+	for _, want := range []error{nil, csiproxy.ErrNotFound} {
+		if err := n.Operations().SMB.RemoveSMBGlobalMapping(ctx, "Z:"); !errors.Is(err, want) {
+			t.Errorf("a mapping of another program: %v, want %v", err, want)
+		}
+	}
 	n.SetSMBServer("files", simnode.SMBServer{})
 	n.RemoveSMBShare("files", "all")
 	if err := mount("all", "user"); !errors.Is(err, csiproxy.ErrNotFound) {
@@ -104,6 +119,7 @@ func TestSMBMistakesEndTheTest(t *testing.T) {
 		"unknown share":        func(n *simnode.Node) { n.RemoveSMBShare("files", "data") },
 		"user's server":        func(n *simnode.Node) { n.SetSMBUser("files", "user", csiproxy.NewSecret("password")) },
 		"unknown user":         func(n *simnode.Node) { n.RemoveSMBUser("files", "user") },
+		"mapping of no server": func(n *simnode.Node) { n.MapSMB(simnode.SMBMapping{RemotePath: `\\files\data`}) },
 		"unknown server":       func(n *simnode.Node) { n.SetSMBServer("files", simnode.SMBServer{}) },
 	} {
 		wantFatal(t, name, mistake)

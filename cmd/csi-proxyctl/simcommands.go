@@ -325,6 +325,7 @@ their next use. USER must be the name that mappings use, with or without a domai
 				simCall{method: "AddSmbShare", args: share, flags: []simFlag{
 					{field: "users", name: "user", usage: "only this `user` may connect; may be given several times"},
 					{field: "size_bytes", name: "size", usage: "`size` of the share; 0 for 1 TiB"},
+					{field: "read_only", name: "read-only", usage: "the server lets nobody write"},
 				}}),
 			p.simLeaf("grow SERVER SHARE", "Make a share larger", simCall{method: "GrowSmbShare", args: share, flags: []simFlag{
 				{field: "size_bytes", name: "size", usage: "new `size`", required: true},
@@ -339,6 +340,7 @@ their next use. USER must be the name that mappings use, with or without a domai
 				simCall{method: "SetSmbServer", args: []string{"name"}, flags: []simFlag{
 					{field: "unreachable", name: "unreachable", usage: "the server doesn't answer"},
 					{field: "no_encryption", name: "no-encryption", usage: "the server can't encrypt connections"},
+					{field: "knows_node", name: "knows-node", usage: "the server is in the node's domain, so a mapping without a user works"},
 				}}),
 		),
 	)

@@ -2354,7 +2354,9 @@ type SmbShare struct {
 	Users []string `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
 	// Size of its file system; by default 1 TiB. GrowSmbShare takes the new one, which isn't less
 	// than the present one, and RemoveSmbShare nothing but the names.
-	SizeBytes     int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	SizeBytes int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// The server lets nobody write.
+	ReadOnly      bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2417,6 +2419,13 @@ func (x *SmbShare) GetSizeBytes() int64 {
 	return 0
 }
 
+func (x *SmbShare) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 type ListSmbServersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Servers       []*SmbServer           `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
@@ -2468,9 +2477,11 @@ type SmbServer struct {
 	// It doesn't answer.
 	Unreachable bool `protobuf:"varint,2,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
 	// It can't encrypt connections.
-	NoEncryption  bool        `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
-	Shares        []*SmbShare `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty"`
-	Users         []string    `protobuf:"bytes,5,rep,name=users,proto3" json:"users,omitempty"`
+	NoEncryption bool        `protobuf:"varint,3,opt,name=no_encryption,json=noEncryption,proto3" json:"no_encryption,omitempty"`
+	Shares       []*SmbShare `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty"`
+	Users        []string    `protobuf:"bytes,5,rep,name=users,proto3" json:"users,omitempty"`
+	// It is in a domain with the node, so a mapping without a user works.
+	KnowsNode     bool `protobuf:"varint,6,opt,name=knows_node,json=knowsNode,proto3" json:"knows_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2538,6 +2549,13 @@ func (x *SmbServer) GetUsers() []string {
 		return x.Users
 	}
 	return nil
+}
+
+func (x *SmbServer) GetKnowsNode() bool {
+	if x != nil {
+		return x.KnowsNode
+	}
+	return false
 }
 
 // IscsiPortal is where targets are offered.
@@ -3385,21 +3403,24 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\aSmbUser\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x17\n" +
 	"\x04user\x18\x02 \x01(\tB\x03\x80\x01\x01R\x04user\x12\x1f\n" +
-	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"p\n" +
+	"\bpassword\x18\x03 \x01(\tB\x03\x80\x01\x01R\bpassword\"\x8d\x01\n" +
 	"\bSmbShare\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
 	"\x05users\x18\x03 \x03(\tB\x03\x80\x01\x01R\x05users\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\"N\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12\x1b\n" +
+	"\tread_only\x18\x05 \x01(\bR\breadOnly\"N\n" +
 	"\x16ListSmbServersResponse\x124\n" +
-	"\aservers\x18\x01 \x03(\v2\x1a.csiproxy.sim.v1.SmbServerR\aservers\"\xb4\x01\n" +
+	"\aservers\x18\x01 \x03(\v2\x1a.csiproxy.sim.v1.SmbServerR\aservers\"\xd3\x01\n" +
 	"\tSmbServer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vunreachable\x18\x02 \x01(\bR\vunreachable\x12#\n" +
 	"\rno_encryption\x18\x03 \x01(\bR\fnoEncryption\x121\n" +
 	"\x06shares\x18\x04 \x03(\v2\x19.csiproxy.sim.v1.SmbShareR\x06shares\x12\x19\n" +
-	"\x05users\x18\x05 \x03(\tB\x03\x80\x01\x01R\x05users\";\n" +
+	"\x05users\x18\x05 \x03(\tB\x03\x80\x01\x01R\x05users\x12\x1d\n" +
+	"\n" +
+	"knows_node\x18\x06 \x01(\bR\tknowsNode\";\n" +
 	"\vIscsiPortal\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\"\x85\x02\n" +

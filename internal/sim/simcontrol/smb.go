@@ -10,7 +10,8 @@ import (
 )
 
 func (s *Service) AddSmbShare(r *simv1.SmbShare) error {
-	return s.sys.SMB().AddShare(smbserver.Share{Server: r.Server, Name: r.Name, Users: r.Users, SizeBytes: r.SizeBytes})
+	return s.sys.SMB().AddShare(smbserver.Share{Server: r.Server, Name: r.Name, Users: r.Users, SizeBytes: r.SizeBytes,
+		ReadOnly: r.ReadOnly})
 }
 
 func (s *Service) GrowSmbShare(r *simv1.SmbShare) error {
@@ -30,16 +31,17 @@ func (s *Service) RemoveSmbUser(r *simv1.SmbUser) error {
 }
 
 func (s *Service) SetSmbServer(r *simv1.SmbServer) error {
-	return s.sys.SMB().SetState(r.Name, smbserver.State{Unreachable: r.Unreachable, NoEncryption: r.NoEncryption})
+	return s.sys.SMB().SetState(r.Name, smbserver.State{Unreachable: r.Unreachable, NoEncryption: r.NoEncryption, KnowsNode: r.KnowsNode})
 }
 
 func (s *Service) ListSmbServers() (*simv1.ListSmbServersResponse, error) {
 	response := &simv1.ListSmbServersResponse{}
 	for _, sv := range s.sys.SMB().Servers() {
-		server := &simv1.SmbServer{Name: sv.Name, Unreachable: sv.Unreachable, NoEncryption: sv.NoEncryption, Users: sv.Users}
+		server := &simv1.SmbServer{Name: sv.Name, Unreachable: sv.Unreachable, NoEncryption: sv.NoEncryption,
+			KnowsNode: sv.KnowsNode, Users: sv.Users}
 		for _, sh := range sv.Shares {
 			server.Shares = append(server.Shares,
-				&simv1.SmbShare{Server: sh.Server, Name: sh.Name, Users: sh.Users, SizeBytes: sh.SizeBytes})
+				&simv1.SmbShare{Server: sh.Server, Name: sh.Name, Users: sh.Users, SizeBytes: sh.SizeBytes, ReadOnly: sh.ReadOnly})
 		}
 		response.Servers = append(response.Servers, server)
 	}
