@@ -181,7 +181,7 @@ type Settings struct {
 
 	// UnencryptedServer is the error of an SMB server that can't encrypt where that is
 	// required; 0 is ErrorAccessDenied. Unknown: which the client gives.
-	UnencryptedServer winerr.Errno `also:"50,58"`
+	UnencryptedServer winerr.Errno `also:"50,58,65"`
 	// NoServer is the error of a path on a server that isn't there, or doesn't answer; 0 is
 	// ErrorBadNetPath. Where Windows' WebDAV client is installed, it is ErrorBadNetName.
 	// MSFT_SmbGlobalMapping.Create asks the SMB client alone, and gives ErrorBadNetPath.
