@@ -35,7 +35,9 @@ func TestEachFieldIsFilled(t *testing.T) {
 	})
 	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
 	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
-	simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(`\\filer\data`, sharePath)))
+	r := shareRequest(`\\filer\data`, sharePath)
+	r.Privacy = csiproxy.PrivacyNotRequired
+	simtest.Must(t, n.Storage.StageShare(ctx, r))
 	simtest.Must(t, sim.SMB().RemoveShare("filer", "data"))
 
 	disks, err := n.Storage.ListDisks(ctx, csiproxy.Selector{})

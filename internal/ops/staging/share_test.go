@@ -167,7 +167,8 @@ func TestStageShareRefuses(t *testing.T) {
 		"another user")
 	simtest.Must(t, later.Storage.StageShare(ctx, shareRequest(`\\filer\data`, share2Path)))
 
-	simtest.WantErrorOf(t, "no credentials", n.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath}), csiproxy.ErrInvalidArgument)
+	simtest.WantErrorOf(t, "a user without a password", n.Storage.StageShare(ctx, csiproxy.StageShareRequest{RemotePath: `\\filer\data`, StagingPath: sharePath,
+		Credentials: csiproxy.SMBCredentials{Username: "me"}}), csiproxy.ErrInvalidArgument)
 	simtest.WantErrorOf(t, "no share", n.Storage.StageShare(ctx, shareRequest(`C:\`, sharePath)), csiproxy.ErrInvalidArgument)
 
 	directory := simtest.Kubelet + `\plugins\directory`

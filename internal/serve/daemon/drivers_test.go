@@ -201,7 +201,7 @@ func (d *tenant) names() map[protoreflect.Name][]any {
 
 // nameless are the fields that name no object of a driver.
 var nameless = []protoreflect.Name{"auth_type", "chap_secret", "chap_username", "credentials", "disk_size_bytes", "format",
-	"login", "MutualChapSecret", "partition", "partition_number", "password", "size", "size_bytes", "username",
+	"login", "MutualChapSecret", "partition", "partition_number", "password", "privacy", "size", "size_bytes", "username",
 	"wait_milliseconds", "context"}
 
 // own is what the driver itself has in a field of a request that names another's object in another field. The
