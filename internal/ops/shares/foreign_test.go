@@ -79,6 +79,34 @@ func TestForeignMappingStays(t *testing.T) {
 	})
 }
 
+// A request to remove a foreign mapping waits for the links, and doesn't cost CSI Proxy's own mapping its record.
+func TestForeignMappingGoesWithTheLastLink(t *testing.T) {
+	for _, uses := range []bool{false, true} {
+		sys, m := newNode(t)
+		must(t, sys.SMB().Map(smbserver.Mapping{RemotePath: `\\server\data\pvc-1`,
+			SMBMappingOptions: win.SMBMappingOptions{Username: alice.Username, Password: alice.Password}}))
+		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, stage, alice))
+		must(t, m.RemoveSMBGlobalMapping(t.Context(), `\\server\data\pvc-1`))
+		simtest.Want(t, "mapped", mapped(t, sys), `\\server\data \\server\data\pvc-1`)
+		if uses {
+			open, err := sys.OpenFile(t.Context(), stage+`\file`, win.OpenOptions{Access: win.GenericWrite, Disposition: win.FileCreate})
+			must(t, err)
+			defer open.Close()
+		}
+		must(t, sys.Remove(stage))
+		m.Unlinked(t.Context(), path(t, `\\server\data`))
+		want := ""
+		if uses {
+			want = `\\server\data`
+		}
+		simtest.Want(t, "mapped in the end", mapped(t, sys), want)
+		simtest.Want(t, "the own mapping has a record", ours(t, sys), uses)
+		kept, err := sys.ReadDir(records)
+		must(t, err)
+		simtest.Want(t, "records", len(kept), map[bool]int{true: 1, false: 0}[uses])
+	}
+}
+
 // Where Windows refuses a mapping beside that of a directory, that serves, unless it has another user.
 func TestForeignMappingServes(t *testing.T) {
 	for _, as := range []csiproxy.SMBCredentials{alice, bob} {

@@ -30,11 +30,25 @@ func (m *Mappings) remove(ctx context.Context, r *LockedMapping, name string) (r
 	if removed {
 		m.options.Logger.Info("mapping removed", "remotePath", r.remote.Root(), "name", name)
 	}
-	if remote, err := unc.Parse(name); err != nil || !remote.Equal(r.remote) {
-		return removed, nil
+	if r.isShare(name) {
+		m.logOns.unmapped(r.remote)
 	}
-	m.logOns.unmapped(r.remote)
 	return removed, nil
+}
+
+// removeForGood is remove for a mapping that isn't made again: its records go, too.
+func (m *Mappings) removeForGood(ctx context.Context, r *LockedMapping, name string) (removed bool, _ error) {
+	removed, err := m.remove(ctx, r, name)
+	if err != nil || !r.isShare(name) {
+		return removed, err
+	}
+	return removed, m.dropRecords(ctx, r.Share)
+}
+
+// isShare reports whether a mapping's name is that of the share.
+func (r *LockedMapping) isShare(name string) bool {
+	remote, err := unc.Parse(name)
+	return err == nil && remote.Equal(r.remote)
 }
 
 // RemoveUnused removes the mapping of a share if nothing uses it: links is empty, and no file on the
@@ -53,22 +67,24 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links Sha
 			Detail: "the links to the share can't be counted; try again later", Err: links.Incomplete}
 	}
 	names := m.requests.of(r.remote).toGo
-	if len(names) == 0 {
+	if !slices.ContainsFunc(names, r.isShare) {
 		isUnused, err := m.IsUnused(ctx, r.remote)
-		if err != nil || !isUnused {
+		if err != nil {
 			return false, err
 		}
-		names = []string{r.remote.Root()}
+		if isUnused {
+			names = append(slices.Clone(names), r.remote.Root())
+		}
 	}
 	for _, name := range names {
-		isThere, err := m.remove(ctx, r, name)
+		isThere, err := m.removeForGood(ctx, r, name)
 		if err != nil {
 			return removed, err
 		}
 		removed = removed || isThere
 	}
 	m.requests.setGone(r.Share)
-	return removed, m.dropRecords(ctx, r.Share)
+	return removed, nil
 }
 
 // RemoveIfUnused is RemoveUnused for a caller that holds no lock.
@@ -124,7 +140,7 @@ func (q *requests) of(remote unc.Path) request {
 	return q.byRoot[remote.Root()]
 }
 
-// clear notes that the share is requested, or that nothing is left to remove. The share is locked, so that no request is lost.
+// clear drops the requests for a share. The caller has the share locked, so it overwrites no other call's request.
 func (q *requests) clear(r *locks.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -243,7 +259,7 @@ func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mappin
 			links.Incomplete)
 		return nil
 	}
-	removed, err := m.remove(ctx, r, mapping.Name())
+	removed, err := m.removeForGood(ctx, r, mapping.Name())
 	if err != nil {
 		return err
 	}
@@ -251,10 +267,7 @@ func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mappin
 		return m.unmappedError(r)
 	}
 	m.requests.clear(r.Share)
-	if !isPlain(mapping, r.remote) {
-		return nil
-	}
-	return m.dropRecords(ctx, r.Share)
+	return nil
 }
 
 // IsUseless reports whether a mapping that CSI Proxy hasn't made fails for everybody.
