@@ -17,26 +17,26 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// holder is a mapping of the server of a wanted share, other than the mapping that is wanted.
+// holder is another mapping on the server of a wanted share.
 type holder struct {
 	win.SMBMapping
 	remote unc.Path
-	// isOurs is whether CSI Proxy has made it, as far as that is known.
+	// isOurs is set if CSI Proxy is known to be the maker.
 	isOurs bool
-	// isOnShare is whether it is of the wanted share: with a drive letter, or of a directory.
+	// isOnShare is set for mappings of the wanted share: of a directory, or with a drive letter.
 	isOnShare bool
 }
 
-// fate is what becomes of a holder when Windows refuses the wanted mapping because of it.
+// fate is what happens to a holder after a conflict.
 type fate string
 
 const (
-	serves fate = "serves" // it stays, and the caller uses it
-	holds  fate = "holds"  // it stays, and the caller is refused
-	goes   fate = "goes"
+	serves fate = "serves" // the caller uses the holder
+	holds  fate = "holds"  // the caller is refused
+	goes   fate = "goes"   // the holder is removed
 )
 
-// decideConflict is the second table of the package comment.
+// decideConflict implements the second table of the package comment.
 func decideConflict(f facts, isOurs, isOnShare bool) fate {
 	todo, err := decide(f)
 	switch {
@@ -48,10 +48,8 @@ func decideConflict(f facts, isOurs, isOnShare bool) fate {
 	return holds
 }
 
-// resolveConflict makes a mapping that Windows refuses because others of the same server have other credentials, if
-// they may all be removed. Those of the same user it makes again with the new credentials. Those of
-// another user it doesn't, since the new credentials may give their
-// pods access to more. These are made again when they are next requested.
+// resolveConflict handles error 1219: mappings on the same server have other credentials. If all of them may go, the
+// wanted mapping takes their place.
 func (m *Mappings) resolveConflict(ctx context.Context, server *locks.LockedServer, wanted Wanted) (made bool, _ error) {
 	holders, err := m.holders(ctx, wanted.remote)
 	if err != nil {
@@ -77,7 +75,8 @@ func (m *Mappings) resolveConflict(ctx context.Context, server *locks.LockedServ
 	return m.createInstead(ctx, server, wanted, holders)
 }
 
-// createInstead makes a mapping in place of others that don't work.
+// createInstead removes broken mappings, makes the wanted one, and makes those of the same user again with the new
+// credentials. Mappings of other users wait for the next request: the new credentials may open more to their pods.
 func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, wanted Wanted,
 	others []holder) (made bool, _ error) {
 	var again []unc.Path
@@ -124,7 +123,7 @@ func (w Wanted) of(other unc.Path) Wanted {
 	return Wanted{remote: other, credentials: w.credentials}
 }
 
-// holders returns the mappings of remote's server other than that of remote's share, those of the share itself first.
+// holders returns the other mappings on remote's server, beginning with those on remote's share.
 func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, error) {
 	mappings, err := m.List(ctx)
 	if err != nil {
@@ -146,7 +145,7 @@ func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, erro
 	return append(slices.DeleteFunc(holders, func(h holder) bool { return !h.isOnShare }), others...), nil
 }
 
-// isOurs reports whether CSI Proxy has made a mapping: this process, or one that has recorded it.
+// isOurs reports whether this process or a record says that CSI Proxy has made a mapping.
 func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, error) {
 	remote, err := unc.Parse(mapping.RemotePath)
 	if err != nil || !isPlain(mapping, remote.Share()) {
@@ -162,7 +161,7 @@ func (m *Mappings) isOurs(ctx context.Context, mapping win.SMBMapping) (bool, er
 	return m.recorded(ctx, remote, madeRecord)
 }
 
-// conflict is the error of a mapping that can't be made as long as another one exists.
+// conflict returns the error for a wanted mapping that the holder blocks.
 func (h holder) conflict() error {
 	maker := "another program or an administrator has made"
 	if h.isOurs {

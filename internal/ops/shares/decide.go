@@ -28,8 +28,8 @@ var (
 	refusedUser = []winerr.Errno{winerr.ErrorAccountRestriction, winerr.ErrorAccountDisabled, winerr.ErrorLogonTypeNotGranted}
 )
 
-// decide is the table of the package comment. The error is that of a caller who is refused, or who finds that
-// something uses the mapping.
+// decide implements the first table of the package comment. The error explains a refusal, or why a mapping in use can't
+// serve the caller.
 func decide(f facts) (action, error) {
 	if f.name == "" {
 		return makeIt, nil
@@ -51,7 +51,7 @@ func decide(f facts) (action, error) {
 	return refuseCaller, unusable(f.answer)
 }
 
-// decideWorking is decide for a mapping that works. Only StageShare minds its credentials.
+// decideWorking is decide for a working mapping. Only StageShare compares credentials.
 func decideWorking(f facts) (action, error) {
 	if f.lacksPrivacy {
 		return replaceIdle, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
@@ -75,10 +75,10 @@ func decideWorking(f facts) (action, error) {
 
 // denied is the reason for error 5. A session keeps the groups that the user had when it began
 // (https://github.com/kubernetes-csi/csi-driver-smb/issues/762).
-const denied = "its server denies the access. If the user has been given the rights only lately: all mappings of the server must be " +
-	"removed, or the node restarted, before they count"
+const denied = "its server denies the access. If the user has been given the rights only lately: all mappings of the " +
+	"server must be removed, or the node restarted, before they count"
 
-// unusable is the error of a mapping of a share that stays though Windows answers with err for the share's root.
+// unusable returns the error for a mapping that stays while Windows refuses the share's root with err.
 func unusable(err error) error {
 	var answer winerr.Errno
 	errors.As(err, &answer)

@@ -14,8 +14,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// Mapped returns the mappings in the order of their remote paths, whoever has made them. It leaves out those of paths that
-// no operation takes, such as those of WebDAV servers.
+// Mapped returns the mappings of all programs, sorted by remote path, without those of paths that unc.Parse refuses, such as
+// a WebDAV server's.
 func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	mapped, err := m.List(ctx)
 	if err != nil {

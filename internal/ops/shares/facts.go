@@ -17,16 +17,16 @@ import (
 
 // facts are what decide needs to know of a mapping.
 type facts struct {
-	// name is that of the mapping, as Windows lists it. It is empty if there is none.
+	// name is the name of the mapping in Windows' list; empty if the share isn't mapped.
 	name string
-	// answer is what Windows says of the root of the share; nil if it is there. It is also nil if the root is
-	// denied, and the directory on the share that is wanted is there.
+	// answer is Windows' error for the root of the share. It is nil if the root exists, or if the root is denied and the
+	// wanted directory exists.
 	answer error
-	// disconnected is whether Windows lists the mapping as disconnected.
+	// disconnected is the mapping's status in Windows' list.
 	disconnected bool
 	credentials  comparison
 	staging      bool
-	// lacksPrivacy is whether the mapping doesn't require encryption, and the caller does.
+	// lacksPrivacy is set if the caller requires encryption and the mapping allows plain text.
 	lacksPrivacy bool
 }
 
@@ -40,7 +40,7 @@ const (
 	unknownCredentials comparison = "unknown" // an earlier process or another program has made the mapping
 )
 
-// gather asks for the mapping that Map makes of a share: one of its root without a drive letter.
+// gather collects the facts of a share's plain mapping.
 func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
 	mappings, err := m.List(ctx)
 	if err != nil {
@@ -53,8 +53,8 @@ func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
 	return m.gatherOf(ctx, wanted, mappings[index])
 }
 
-// gatherOf asks for a mapping of the wanted share, which may be another program's. Its credentials are known only if it
-// is one that Map has made.
+// gatherOf collects the facts of a mapping on the wanted share. Credentials are known for plain mappings of this process
+// only.
 func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBMapping) (facts, error) {
 	f := facts{name: mapping.Name(), staging: wanted.Staging, disconnected: mapping.Status == win.SMBMappingDisconnected,
 		credentials: unknownCredentials, lacksPrivacy: wanted.Privacy == csiproxy.PrivacyRequired && !mapping.RequirePrivacy}
@@ -82,18 +82,18 @@ func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBM
 	return f, nil
 }
 
-// isPlain reports whether a mapping is of path, without a drive letter: the kind that CSI Proxy makes.
+// isPlain reports whether a mapping of path has no drive letter. CSI Proxy makes plain mappings of shares.
 func isPlain(mapping win.SMBMapping, path unc.Path) bool {
 	remote, err := unc.Parse(mapping.RemotePath)
 	return err == nil && mapping.LocalPath == "" && remote.Equal(path)
 }
 
-// hasPlain reports whether one of the mappings is of path, and of the kind that CSI Proxy makes.
+// hasPlain reports whether path has a plain mapping.
 func hasPlain(mappings []win.SMBMapping, path unc.Path) bool {
 	return slices.ContainsFunc(mappings, func(mapping win.SMBMapping) bool { return isPlain(mapping, path) })
 }
 
-// isOfOtherUser reports whether the node has connections to the wanted share, and none of the given user.
+// isOfOtherUser reports whether all connections of the node to the wanted share belong to other users than the given one.
 func (m *Mappings) isOfOtherUser(ctx context.Context, wanted Wanted) (bool, error) {
 	connections, err := m.connections(ctx, wanted.remote)
 	return len(connections) > 0 && !slices.ContainsFunc(connections, func(c win.SMBConnection) bool {

@@ -56,9 +56,8 @@ func (m *Mappings) Parse(remotePath, localPath string, c csiproxy.SMBCredentials
 	return wanted, wanted.at(err)
 }
 
-// checkNodeAccount returns an error for a mapping with the node's own account if that isn't allowed, or if the share is one
-// for the administrators of a server: by any name of the node itself, its account is SYSTEM there, and a pod with
-// the mapping would own the node.
+// checkNodeAccount refuses the node's own account if an option forbids it, and for administrative shares: by one of the
+// node's own names, such a mapping would give pods the node as SYSTEM.
 func (m *Mappings) checkNodeAccount(wanted Wanted) error {
 	if !wanted.credentials.AsNode() {
 		return nil
@@ -122,8 +121,7 @@ func (m *Mappings) Map(ctx context.Context, wanted Wanted) (err error) {
 // ended already.
 const undoTimeout = 30 * time.Second
 
-// undo removes the mapping that a failed staging has made, unless something uses it. If another call needs the mapping, but
-// has made no link yet, that call makes it again.
+// undo removes the unused mapping of a failed staging. A concurrent call that needs the mapping makes it again.
 func (m *Mappings) undo(ctx context.Context, remote unc.Path) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -170,7 +168,7 @@ func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
 	return err == nil && !remote.MappedBy(mappings)
 }
 
-// act does what is decided about the wanted mapping, and reports whether it has made the mapping.
+// act carries out the decision, and reports whether it has made the mapping.
 func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
 	todo, err := decide(f)
 	switch todo {
@@ -218,8 +216,7 @@ func (m *Mappings) reach(ctx context.Context, wanted Wanted, made bool) error {
 	return unusableFor(err, "the path on it can't be used")
 }
 
-// checkReadOnly returns an error if the wanted directory must be read-only, and its server lets the user of the mapping make
-// files or directories there.
+// checkReadOnly refuses a directory that must be read-only, if the server lets the user make files or directories there.
 func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	if !wanted.ReadOnly {
 		return nil
@@ -239,8 +236,8 @@ func (m *Mappings) checkReadOnly(ctx context.Context, wanted Wanted) error {
 	return nil
 }
 
-// create makes the mapping of a share, in place of the one with the name replaced unless that is empty. The mapping gets its
-// record first. One that replaces another goes with the last link only if that did.
+// create makes the record and then the mapping of a share. Unless replaced is empty, the mapping takes the place of the one
+// with that name, and goes with the last link only if the replaced one did.
 func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wanted Wanted, replaced string) error {
 	r, err := lockMapping(ctx, server, wanted.remote)
 	if err != nil {
@@ -287,7 +284,7 @@ func (m *Mappings) requiresPrivacy(wanted Wanted) bool {
 	return wanted.Privacy == csiproxy.PrivacyRequired
 }
 
-// createNow asks Windows for the mapping. After an error that tells nothing, it looks whether the mapping is there.
+// createNow calls Windows. After an unknown error, it looks for the mapping, and succeeds if the mapping exists.
 func (m *Mappings) createNow(ctx context.Context, wanted Wanted) error {
 	err := m.sys.CreateSMBGlobalMapping(ctx, wanted.remote.Root(), win.SMBMappingOptions{
 		Username:       wanted.credentials.Username,

@@ -18,9 +18,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// A record says that CSI Proxy has made the mapping of a share. It is needed
-// because administrators and other programs make mappings, too, and Windows doesn't tell who has
-// made one. A mapping without a record is removed only on a request by its name.
+// A record says that CSI Proxy has made the mapping of a share. Administrators and other programs make mappings, too, and
+// Windows doesn't tell the maker. A mapping without a record is removed only on a request with its name.
 //
 // A record is an empty file, named after the share and its kind, in a directory below the Windows directory, where
 // only administrators can make one. It is made before the mapping, so a process that dies half-way
@@ -29,8 +28,8 @@ import (
 // of shares that aren't mapped are dropped. Other files in the directory stay.
 const recordDirectory = `csi-proxy-mappings`
 
-// recordKind says what a record's mapping was made for. It stands between server and share in the record's name: no server
-// has that character in its name.
+// recordKind is the purpose of a mapping. The character stands between server and share in the record's name; names of
+// servers have neither.
 type recordKind string
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// remove removes a mapping of a locked share by the name under which Windows lists it, and reports whether there was one.
-// Files that are open through it break. All removals come by here.
+// remove removes a mapping of a locked share by its name in Windows' list, and reports whether the mapping existed. Open
+// files break. All removals use remove.
 func (m *Mappings) remove(ctx context.Context, r *LockedMapping, name string) (removed bool, _ error) {
 	err := m.sys.RemoveSMBGlobalMapping(ctx, name)
 	removed = err == nil
@@ -36,7 +36,7 @@ func (m *Mappings) remove(ctx context.Context, r *LockedMapping, name string) (r
 	return removed, nil
 }
 
-// removeForGood is remove for a mapping that isn't made again: its records go, too.
+// removeForGood removes a mapping and its records.
 func (m *Mappings) removeForGood(ctx context.Context, r *LockedMapping, name string) (removed bool, _ error) {
 	removed, err := m.remove(ctx, r, name)
 	if err != nil || !r.isShare(name) {
@@ -51,9 +51,8 @@ func (r *LockedMapping) isShare(name string) bool {
 	return err == nil && remote.Equal(r.remote)
 }
 
-// RemoveUnused removes the mapping of a share if nothing uses it: links is empty, and no file on the
-// share is open. It does so only if CSI Proxy has made the mapping for a staged path, or its removal was requested by its
-// name: then open files don't matter. It reports whether it has removed a mapping.
+// RemoveUnused removes, if links is empty, the mappings of a share whose removal was requested, and a mapping that CSI Proxy
+// has made for a staged path. Open files keep only the latter. RemoveUnused reports whether it has removed a mapping.
 func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links ShareLinks) (removed bool, _ error) {
 	switch {
 	case len(links.ways) > 0:
@@ -87,7 +86,7 @@ func (m *Mappings) RemoveUnused(ctx context.Context, r *LockedMapping, links Sha
 	return removed, nil
 }
 
-// RemoveIfUnused is RemoveUnused for a caller that holds no lock.
+// RemoveIfUnused locks a share, counts its links, and calls RemoveUnused.
 func (m *Mappings) RemoveIfUnused(ctx context.Context, remote unc.Path) (removed bool, _ error) {
 	r, err := m.LockForRemoval(ctx, remote)
 	if err != nil {
@@ -126,11 +125,11 @@ type requests struct {
 	byRoot map[string]request
 }
 
-// request is about the mappings of a share. It is the zero value if the share was requested last.
+// request is the state of the requests for a share. The zero value means that the last request was for the mapping.
 type request struct {
-	// toGo are the names of mappings whose removal was requested, and which stay as long as there are links.
+	// toGo are the names of mappings to remove with the last link.
 	toGo []string
-	// gone is whether the mappings were removed with the last link.
+	// gone is set after that removal.
 	gone bool
 }
 
@@ -147,7 +146,7 @@ func (q *requests) clear(r *locks.LockedShare) {
 	delete(q.byRoot, r.Root)
 }
 
-// setToGo notes that the mapping with a name is to be removed with the last link to its share.
+// setToGo adds a mapping that goes with the last link to its share.
 func (q *requests) setToGo(r *locks.LockedShare, name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,7 +157,7 @@ func (q *requests) setToGo(r *locks.LockedShare, name string) {
 	q.byRoot[r.Root] = request{toGo: toGo}
 }
 
-// setGone notes that the mappings whose removal was requested are gone.
+// setGone records the removal of all requested mappings.
 func (q *requests) setGone(r *locks.LockedShare) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -195,8 +194,8 @@ func (m *Mappings) RemoveSMBGlobalMapping(ctx context.Context, name string) (err
 	return m.unmappedError(locked)
 }
 
-// remoteOf returns the share of the mapping with a name: its drive letter, or its remote path. One backslash at the
-// beginning of that counts as two, since Trident writes \server\share. Other paths on a drive make no sense here.
+// remoteOf returns the remote path of a mapping by its name: a drive letter, or the remote path itself. One backslash at
+// the beginning counts as two, since Trident writes \server\share.
 func (m *Mappings) remoteOf(ctx context.Context, name string) (unc.Path, error) {
 	if !isLetter(name) {
 		if strings.HasPrefix(name, `\`) && !strings.HasPrefix(name, `\\`) {
@@ -218,8 +217,8 @@ func (m *Mappings) remoteOf(ctx context.Context, name string) (unc.Path, error) 
 // isLetter reports whether the name of a mapping is a drive letter.
 func isLetter(name string) bool { return len(name) == 2 && name[1] == ':' }
 
-// named returns the mapping with a name, of which remote is the path. A directory on a share is also the name of the share's
-// mapping, unless there is a mapping of the directory: NewSMBGlobalMapping maps the share of a directory.
+// named finds a mapping by its name, whose path is remote. A directory without a mapping of its own names the mapping of
+// its share: NewSMBGlobalMapping maps the share of a directory.
 func named(mappings []win.SMBMapping, name string, remote unc.Path) (mapping win.SMBMapping, ok bool) {
 	index := slices.IndexFunc(mappings, func(mapping win.SMBMapping) bool {
 		if isLetter(name) {
@@ -236,9 +235,9 @@ func named(mappings []win.SMBMapping, name string, remote unc.Path) (mapping win
 	return mappings[index], true
 }
 
-// removeForCaller removes a mapping for a caller that has named it. If there are links to the share, it
-// notes instead that the mapping is to be removed with the last link. A mapping of another program that fails for
-// everybody goes all the same: nobody loses anything, and it keeps the server from other credentials.
+// removeForCaller removes a mapping that the caller has named. While links lead to the share, the mapping stays until the
+// last link goes. A broken mapping of another program goes at once: its pods lose nothing, and the server becomes free for
+// other credentials.
 func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mapping win.SMBMapping) error {
 	links, err := m.LinksToShare(ctx, r.Share)
 	if err != nil {
@@ -270,7 +269,7 @@ func (m *Mappings) removeForCaller(ctx context.Context, r *LockedMapping, mappin
 	return nil
 }
 
-// IsUseless reports whether a mapping that CSI Proxy hasn't made fails for everybody.
+// IsUseless reports whether another program's mapping fails for everybody.
 func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool, error) {
 	isOurs, err := m.isOurs(ctx, mapping)
 	if err != nil || isOurs {
@@ -288,8 +287,8 @@ func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool,
 	return todo == replaceIt, ctx.Err()
 }
 
-// unmappedError is the answer to a request to remove a mapping that isn't there. It is nil if the mapping was removed
-// with the last link, as an earlier request asked for.
+// unmappedError returns the error for the removal of a missing mapping; nil if an earlier request has removed it with the
+// last link.
 func (m *Mappings) unmappedError(r *LockedMapping) error {
 	if m.requests.of(r.remote).gone {
 		return nil
