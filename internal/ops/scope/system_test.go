@@ -19,6 +19,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -634,4 +635,27 @@ func TestServices(t *testing.T) {
 	if s.driver.Portals = nil; !refused(second(s.QueryService(t.Context(), "msiscsi"))) {
 		t.Error("a driver without portals asks for the initiator's service")
 	}
+}
+
+// The mapping of a drive letter belongs to the driver that has its server.
+func TestMappingOfALetter(t *testing.T) {
+	n := newNode(t)
+	password := csiproxy.NewSecret("password")
+	for letter, server := range map[string]string{"Y:": "own.example.com", "Z:": "other.example.com"} {
+		simtest.Must(t, n.SMB().AddShare(smbserver.Share{Server: server, Name: "data"}))
+		simtest.Must(t, n.SMB().SetUser(server, "user", password))
+		simtest.Must(t, n.SMB().Map(smbserver.Mapping{RemotePath: `\\` + server + `\data\dir`, LocalPath: letter,
+			SMBMappingOptions: win.SMBMappingOptions{Username: "user", Password: password}}))
+	}
+	own := n.of(t, n)
+	mapped, err := own.SMBGlobalMappings(t.Context())
+	if err != nil || len(mapped) != 1 || mapped[0].Name() != "Y:" {
+		t.Errorf("%v, %v", mapped, err)
+	}
+	for _, name := range []string{"Z:", "X:"} {
+		simtest.WantErrorOf(t, name, own.RemoveSMBGlobalMapping(t.Context(), name), winerr.ErrorNotConnected)
+	}
+	simtest.Must(t, own.RemoveSMBGlobalMapping(t.Context(), "y:"))
+	simtest.WantErrorOf(t, "a directory", own.RemoveSMBGlobalMapping(t.Context(), `\\other.example.com\data\dir`),
+		csiproxy.ErrPermissionDenied)
 }
