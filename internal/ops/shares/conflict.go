@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
@@ -129,7 +128,7 @@ func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, erro
 	if err != nil {
 		return nil, err
 	}
-	var holders []holder
+	var onShare, elsewhere []holder
 	for _, mapping := range mappings {
 		other, err := unc.Parse(mapping.RemotePath)
 		if err != nil || other.Server() != remote.Server() || isPlain(mapping, remote.Share()) {
@@ -139,10 +138,13 @@ func (m *Mappings) holders(ctx context.Context, remote unc.Path) ([]holder, erro
 		if err != nil {
 			return nil, err
 		}
-		holders = append(holders, holder{mapping, other, isOurs, other.Root() == remote.Root()})
+		if h := (holder{mapping, other, isOurs, other.Root() == remote.Root()}); h.isOnShare {
+			onShare = append(onShare, h)
+		} else {
+			elsewhere = append(elsewhere, h)
+		}
 	}
-	others := slices.DeleteFunc(slices.Clone(holders), func(h holder) bool { return h.isOnShare })
-	return append(slices.DeleteFunc(holders, func(h holder) bool { return !h.isOnShare }), others...), nil
+	return append(onShare, elsewhere...), nil
 }
 
 // isOurs reports whether this process or a record says that CSI Proxy has made a mapping.

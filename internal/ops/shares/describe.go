@@ -4,18 +4,15 @@
 package shares
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// Mapped returns the mappings of all programs, sorted by remote path, without those of paths that unc.Parse refuses, such as
-// a WebDAV server's.
+// Mapped returns the mappings of all programs, without those of paths that unc.Parse refuses, such as a WebDAV server's.
 func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	mapped, err := m.List(ctx)
 	if err != nil {
@@ -24,14 +21,10 @@ func (m *Mappings) Mapped(ctx context.Context) ([]win.SMBMapping, error) {
 	if err := m.dropStaleRecords(ctx); err != nil {
 		m.options.Logger.Info("records of SMB mappings can't be read", "err", err)
 	}
-	mapped = slices.DeleteFunc(slices.Clone(mapped), func(mapping win.SMBMapping) bool {
+	return slices.DeleteFunc(slices.Clone(mapped), func(mapping win.SMBMapping) bool {
 		_, err := unc.Parse(mapping.RemotePath)
 		return err != nil
-	})
-	slices.SortFunc(mapped, func(a, b win.SMBMapping) int {
-		return cmp.Or(cmp.Compare(winname.Lower(a.RemotePath), winname.Lower(b.RemotePath)), cmp.Compare(a.LocalPath, b.LocalPath))
-	})
-	return mapped, nil
+	}), nil
 }
 
 // IsMapped reports whether the share of a path is mapped.
