@@ -16,6 +16,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,47 +70,62 @@ func symlinkAt(t *testing.T, dir string) error {
 	return c.Filesystem.CreateSymlink(t.Context(), "", "")
 }
 
-// logLines are the lines that a daemon logs.
+// logLines are the lines that a daemon logs. The daemon never waits for who reads them.
 type logLines struct {
-	t     *testing.T
-	lines chan string
+	t *testing.T
+
+	mu    sync.Mutex // guards the fields below
+	more  sync.Cond  // on mu: there is another line, or the log has ended
 	seen  []string
+	ended bool
 }
 
 // readLog reads the log until its end.
 func readLog(t *testing.T, log io.Reader) *logLines {
-	l := &logLines{t: t, lines: make(chan string, 1000)} // so that the daemon needn't wait for await
+	l := &logLines{t: t}
+	l.more.L = &l.mu
 	go func() {
-		defer close(l.lines)
 		for lines := bufio.NewScanner(log); lines.Scan(); {
-			l.lines <- lines.Text()
+			l.add(lines.Text(), false)
 		}
+		l.add("", true)
 	}()
 	return l
+}
+
+func (l *logLines) add(line string, isEnd bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended = isEnd; !isEnd {
+		l.seen = append(l.seen, line)
+	}
+	l.more.Broadcast()
 }
 
 // await returns the first line that contains text. Lines of different goroutines have no order.
 func (l *logLines) await(text string) string {
 	l.t.Helper()
-	for _, line := range l.seen {
-		if strings.Contains(line, text) {
-			return line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := 0; ; i++ {
+		for i == len(l.seen) && !l.ended {
+			l.more.Wait()
+		}
+		if i == len(l.seen) {
+			l.t.Fatalf("the log has no %q: %q", text, l.seen)
+		}
+		if strings.Contains(l.seen[i], text) {
+			return l.seen[i]
 		}
 	}
-	for line := range l.lines {
-		l.seen = append(l.seen, line)
-		if strings.Contains(line, text) {
-			return line
-		}
-	}
-	l.t.Fatalf("the log has no %q: %q", text, l.seen)
-	return ""
 }
 
-// drain reads the other lines.
+// drain returns all lines, once the log has ended.
 func (l *logLines) drain() []string {
-	for line := range l.lines {
-		l.seen = append(l.seen, line)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.ended {
+		l.more.Wait()
 	}
 	return l.seen
 }
@@ -231,7 +247,7 @@ func TestServeWithTakenPort(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Errorf("serve: %v", err)
 	}
-	if warned := strings.Count(strings.Join(log.seen, ""), "no HTTP at the address"); warned != 1 {
+	if warned := strings.Count(strings.Join(log.drain(), ""), "no HTTP at the address"); warned != 1 {
 		t.Errorf("%d warnings, want 1", warned)
 	}
 }
