@@ -78,7 +78,7 @@ func (m *Mappings) resolveConflict(ctx context.Context, server *locks.LockedServ
 // credentials. Mappings of other users wait for the next request: the new credentials may open more to their pods.
 func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer, wanted Wanted,
 	others []holder) (made bool, _ error) {
-	var again []unc.Path
+	var again []Wanted
 	for _, other := range others {
 		credentials := m.logOns.compare(other.remote, wanted.credentials)
 		m.options.Logger.Warn("a mapping doesn't work and makes way for another one", "remotePath", other.RemotePath, "other",
@@ -87,7 +87,7 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 			return false, err
 		}
 		if credentials == sameCredentials || credentials == otherPassword {
-			again = append(again, other.remote)
+			again = append(again, wanted.of(other.remote).asPrivateAs(other.RequirePrivacy))
 		}
 	}
 	err := m.create(ctx, server, wanted, "")
@@ -99,8 +99,8 @@ func (m *Mappings) createInstead(ctx context.Context, server *locks.LockedServer
 		return false, err
 	}
 	for _, other := range again {
-		if err := m.create(ctx, server, wanted.of(other), ""); err != nil {
-			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.Root(), "err", err)
+		if err := m.create(ctx, server, other, ""); err != nil {
+			m.options.Logger.Warn("a mapping that didn't work can't be made again", "remotePath", other.remote.Root(), "err", err)
 		}
 	}
 	return true, nil

@@ -26,8 +26,8 @@ type facts struct {
 	disconnected bool
 	credentials  comparison
 	staging      bool
-	// lacksPrivacy is set if the caller requires encryption and the mapping allows plain text.
-	lacksPrivacy bool
+	// isPrivate is set if the mapping requires encryption, and lacksPrivacy if only the caller does.
+	isPrivate, lacksPrivacy bool
 }
 
 // comparison is how the caller's credentials compare to those of a mapping.
@@ -57,7 +57,8 @@ func (m *Mappings) gather(ctx context.Context, wanted Wanted) (facts, error) {
 // only.
 func (m *Mappings) gatherOf(ctx context.Context, wanted Wanted, mapping win.SMBMapping) (facts, error) {
 	f := facts{name: mapping.Name(), staging: wanted.Staging, disconnected: mapping.Status == win.SMBMappingDisconnected,
-		credentials: unknownCredentials, lacksPrivacy: wanted.Privacy == csiproxy.PrivacyRequired && !mapping.RequirePrivacy}
+		credentials: unknownCredentials, isPrivate: mapping.RequirePrivacy}
+	f.lacksPrivacy = wanted.Privacy == csiproxy.PrivacyRequired && !f.isPrivate
 	if isPlain(mapping, wanted.remote.Share()) {
 		f.credentials = m.logOns.compare(wanted.remote, wanted.credentials)
 	}

@@ -180,6 +180,7 @@ func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted W
 		}
 	case replaceIt:
 		m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", wanted.remote.Root(), "err", err)
+		wanted = wanted.asPrivateAs(f.isPrivate)
 	}
 	replaced := ""
 	if todo == replaceIt {
@@ -274,6 +275,14 @@ func (m *Mappings) create(ctx context.Context, server *locks.LockedServer, wante
 			"must be in the server's domain, or in one that this trusts", Err: err}
 	}
 	return explain(err, m.requiresPrivacy(wanted))
+}
+
+// asPrivateAs keeps the encryption of a mapping that is made again: somebody who uses it may have required that.
+func (w Wanted) asPrivateAs(isPrivate bool) Wanted {
+	if isPrivate {
+		w.Privacy = csiproxy.PrivacyRequired
+	}
+	return w
 }
 
 // requiresPrivacy reports whether a mapping is made with encryption.

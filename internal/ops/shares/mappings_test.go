@@ -429,6 +429,29 @@ func TestCredentialConflict(t *testing.T) {
 	})
 }
 
+// A mapping that requires encryption still does when another caller's request makes it again: its user may have required that.
+func TestPrivacyIsKept(t *testing.T) {
+	changed := csiproxy.SMBCredentials{Username: alice.Username, Password: csiproxy.NewSecret("changed")}
+	for _, remote := range []string{`\\server\data`, `\\server\logs`} { // it itself, and one that it makes way for
+		for _, privacy := range []csiproxy.SharePrivacy{csiproxy.PrivacyRequired, csiproxy.PrivacyNotRequired} {
+			sys, _ := newNode(t)
+			m := newMappings(t, sys, shares.Options{WithoutPrivacy: true})
+			w, err := m.Parse(`\\server\data`, stage, alice)
+			must(t, err)
+			w.Privacy = privacy
+			must(t, m.Map(t.Context(), w))
+			must(t, sys.SMB().SetUser("server", alice.Username, changed.Password))
+			must(t, m.NewSMBGlobalMapping(t.Context(), remote, "", changed))
+			mappings, err := sys.SMBGlobalMappings(t.Context())
+			must(t, err)
+			for _, mapping := range mappings {
+				isRequired := mapping.RemotePath == `\\server\data` && privacy == csiproxy.PrivacyRequired
+				simtest.Want(t, mapping.RemotePath+" requires privacy", mapping.RequirePrivacy, isRequired)
+			}
+		}
+	}
+}
+
 // A mapping that is broken and can't be removed stays, and its error is told. One that can is made
 // again at once.
 func TestBrokenMappingIsRemovedFirst(t *testing.T) {
