@@ -68,7 +68,7 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	if len(ids) == 0 {
 		return "", "", nil
 	}
-	others, err := eachDisk(ctx, d.shared, "", &d.shared.queries.idsIfOnline, struct{}{}, idsIfOnline)
+	others, err := eachDisk(ctx, d.shared, "", &d.shared.queries.idsIfOnline, nil, idsIfOnline)
 	if err != nil {
 		return "", "", err
 	}

@@ -77,7 +77,7 @@ type Shared struct {
 	log     *slog.Logger
 	ownerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
 
-	rescans operation.NextRun[keyOf[bool], struct{}] // by whether Windows re-enumerates the whole device tree
+	rescans operation.NextRun[queryKey, struct{}] // the key is whether Windows re-enumerates the whole device tree
 
 	all      *devices // the disks
 	adapters *devices

@@ -27,7 +27,7 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[csiproxy.DiskNumber]publ
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
-	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.ids, struct{}{},
+	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.ids, nil,
 		func(ctx context.Context, h *opendisk.Disk) (published.DiskIDs, error) {
 			page83, err := page83(ctx, h)
 			if err := d.shared.tolerate(h.Number, "page 83", err); err != nil {
@@ -79,7 +79,7 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	if err != nil {
 		return nil, err
 	}
-	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.locations, struct{}{}, d.shared.location)
+	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.locations, nil, d.shared.location)
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	for _, a := range all {
 		_, runsWindows := windows[a.number]

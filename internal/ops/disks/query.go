@@ -68,16 +68,16 @@ func newDevices(sys System, class winid.GUID, o SharedOptions, onSkipped func(co
 // queries are what devices are asked. Each is asked in one function: see query.
 type queries struct {
 	// Of the disks.
-	numbers      query[struct{}, *answer[struct{}]]
-	attributes   query[struct{}, *answer[win.DiskAttributes]]
-	ids          query[struct{}, *answer[published.DiskIDs]]
-	idsIfOnline  query[struct{}, *answer[[]string]]
-	locations    query[struct{}, *answer[location]]
-	hardware     query[details, *answer[csiproxy.Disk]]
-	descriptions query[string, *answer[csiproxy.Disk]] // by the text of the selector
-	refreshes    query[struct{}, struct{}]
+	numbers      diskQuery[struct{}]
+	attributes   diskQuery[win.DiskAttributes]
+	ids          diskQuery[published.DiskIDs]
+	idsIfOnline  diskQuery[[]string]
+	locations    diskQuery[location]
+	hardware     diskQuery[csiproxy.Disk] // the key are the details
+	descriptions diskQuery[csiproxy.Disk] // the key is the text of the selector
+	refreshes    query
 	// Of the adapters.
-	reenumerations query[struct{}, struct{}]
+	reenumerations query
 }
 
 func (q *queries) init(disks, adapters *devices) {
@@ -93,30 +93,36 @@ func (q *queries) init(disks, adapters *devices) {
 }
 
 // query asks each device of a class the same at the same time, so that one which doesn't answer, or
-// answers with an error, hides no other. T is what a device gives. Callers of one driver who ask with the same key at
-// the same time share the results, so the key must say all that a caller may ask differently.
-type query[K comparable, T any] struct {
+// answers with an error, hides no other. Callers of one driver who ask with the same key at the same time share the
+// results, so the key must say all that a caller may ask differently.
+type query struct {
 	devices *devices
 	timeout time.Duration
-	runs    operation.NextRun[keyOf[K], []result[T]]
+	runs    operation.NextRun[queryKey, []result]
 }
 
-// keyOf is a key of a driver, or of the node if driver is "".
-type keyOf[K comparable] struct {
+// queryKey is a key of a driver, or of the node if driver is "".
+type queryKey struct {
 	driver string
-	key    K
+	key    any
 }
 
-func (q *query[K, T]) init(devices *devices, timeout time.Duration) {
+// diskQuery is a query of the disks, whose values have type *answer[T].
+type diskQuery[T any] struct{ query }
+
+func (q *query) init(devices *devices, timeout time.Duration) {
 	q.devices, q.timeout, q.runs.Timeout = devices, timeout, scanTimeout(devices.timeout)
 }
 
 // result is what a device gave. err is why it is skipped.
-type result[T any] struct {
+type result struct {
 	path  string
-	value T
+	value any
 	err   error
 }
+
+// askFunc asks the device at a path.
+type askFunc func(ctx context.Context, path string) (any, error)
 
 // othersTimeout is the timeout of a query of all disks for a call that is about one of them.
 const othersTimeout = 200 * time.Millisecond
@@ -132,9 +138,8 @@ var (
 //
 // Callers share results, but only of a query that begins after all was called: the caller may have
 // changed a device right before.
-func (q *query[K, T]) all(ctx context.Context, driver string, key K,
-	ask func(ctx context.Context, path string) (T, error)) ([]result[T], error) {
-	return q.runs.Do(ctx, keyOf[K]{driver, key}, func(ctx context.Context) ([]result[T], error) {
+func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]result, error) {
+	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]result, error) {
 		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err
@@ -167,31 +172,30 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 //
 // A driver waits for the disks that may be its own. Once they have answered, the disks of others get a fifth of the time
 // that took: see askAnothers.
-func (q *query[K, T]) askEach(ctx context.Context, driver string, paths []string,
-	ask func(ctx context.Context, path string) (T, error)) []result[T] {
+func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []result {
 	type ended struct {
 		i       int
-		outcome operation.Outcome[T]
+		outcome operation.Outcome[any]
 	}
 	outcomes := make(chan ended, len(paths))
-	results := make([]result[T], len(paths))
+	results := make([]result, len(paths))
 	trackers := make([]*operation.Tracker, len(paths))
 	begun, awaited := time.Now(), make(map[int]bool)
 	for i, path := range paths {
-		results[i] = result[T]{path: path, err: errAnothers}
+		results[i] = result{path: path, err: errAnothers}
 		if q.devices.last(path).mayBeOf(driver) {
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask
 		if !awaited[i] {
-			askThis = func(ctx context.Context, path string) (T, error) { return q.askAnothers(ctx, path, ask) }
+			askThis = func(ctx context.Context, path string) (any, error) { return q.askAnothers(ctx, path, ask) }
 		}
 		whole := operation.TrackerOf(ctx)
 		ctx, tracker := operation.WithTracker(ctx)
 		trackers[i] = tracker
 		go func() {
 			defer whole.WaitFor(tracker)()
-			outcomes <- ended{i, operation.Catch(func() (T, error) { return askThis(ctx, path) })}
+			outcomes <- ended{i, operation.Catch(func() (any, error) { return askThis(ctx, path) })}
 		}()
 	}
 	timeout := time.NewTimer(q.timeout)
@@ -224,10 +228,9 @@ func (q *query[K, T]) askEach(ctx context.Context, driver string, paths []string
 // askAnothers asks a disk that was another driver's, or no driver's, when it last told. Since then the driver's own disk may
 // have come to its path. So the disk is asked until it tells, also after the query has ended, and the next query knows. An
 // earlier query may still be at it.
-func (q *query[K, T]) askAnothers(ctx context.Context, path string,
-	ask func(ctx context.Context, path string) (T, error)) (none T, _ error) {
+func (q *query) askAnothers(ctx context.Context, path string, ask askFunc) (any, error) {
 	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
-		return none, errAnothers
+		return nil, errAnothers
 	}
 	defer q.devices.unawaited.Delete(path)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
@@ -247,7 +250,7 @@ func refusal(err error) error {
 
 // report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
 // A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
-func (q *query[K, T]) report(results []result[T], scratch map[string]known) {
+func (q *query) report(results []result, scratch map[string]known) {
 	devices := q.devices
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
@@ -341,9 +344,9 @@ type answer[T any] struct {
 }
 
 // askDisks asks all disks by ask or, if driver isn't "", that driver's. Of the others it asks whose they are.
-func askDisks[K comparable, T any](ctx context.Context, shared *Shared, driver string, q *query[K, *answer[T]], key K,
-	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result[*answer[T]], error) {
-	return q.all(ctx, driver, key, func(ctx context.Context, path string) (*answer[T], error) {
+func askDisks[T any](ctx context.Context, shared *Shared, driver string, q *diskQuery[T], key any,
+	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result, error) {
+	return q.all(ctx, driver, key, func(ctx context.Context, path string) (any, error) {
 		h, owner, err := shared.openPath(ctx, path)
 		if err != nil || h == nil {
 			return nil, err
@@ -360,19 +363,19 @@ func askDisks[K comparable, T any](ctx context.Context, shared *Shared, driver s
 
 // eachDisk is askDisks, and returns the answers. It returns no answer for a disk that leaves meanwhile, nor for one
 // that is skipped and has never answered with its number, nor for a container's scratch disk.
-func eachDisk[K comparable, T any](ctx context.Context, shared *Shared, driver string, q *query[K, *answer[T]], key K,
+func eachDisk[T any](ctx context.Context, shared *Shared, driver string, q *diskQuery[T], key any,
 	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]answer[T], error) {
 	results, err := askDisks(ctx, shared, driver, q, key, ask)
-	return answersOf(shared, driver, results), err
+	return answersOf[T](shared, driver, results), err
 }
 
 // answersOf returns the answers of eachDisk. A disk that doesn't answer has the driver that it had when it did.
-func answersOf[T any](shared *Shared, driver string, results []result[*answer[T]]) (all []answer[T]) {
+func answersOf[T any](shared *Shared, driver string, results []result) (all []answer[T]) {
 	for _, r := range results {
 		switch {
 		case deviceLeftOrUnready(r.err):
 		case r.value != nil:
-			all = append(all, *r.value)
+			all = append(all, *r.value.(*answer[T]))
 		case r.err != nil:
 			if last := shared.all.last(r.path); last.number != nil {
 				all = append(all, answer[T]{number: *last.number, driver: last.driver, err: r.err})
@@ -449,7 +452,7 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ error) {
-	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.numbers, struct{}{},
+	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.numbers, nil,
 		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)

@@ -33,7 +33,7 @@ func (d *Disks) RescanAdapters(ctx context.Context) (err error) {
 
 // sharedScan is scan, shared with concurrent callers. The scan begins after all of them called.
 func (d *Disks) sharedScan(ctx context.Context, tree bool) error {
-	_, err := d.shared.rescans.Do(ctx, keyOf[bool]{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
+	_, err := d.shared.rescans.Do(ctx, queryKey{d.options.Driver, tree}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, d.shared.scan(ctx, d.options.Driver, tree)
 	})
 	return err
@@ -65,7 +65,7 @@ func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error 
 	}
 	// Windows reads the size and the partitions of each disk again. An error of one disk doesn't
 	// end the scan.
-	_, err = shared.queries.refreshes.all(ctx, driver, struct{}{}, shared.refresh)
+	_, err = shared.queries.refreshes.all(ctx, driver, nil, shared.refresh)
 	return err
 }
 
@@ -73,13 +73,13 @@ func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error 
 // finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
 // doesn't keep the others from it. If all refuse, the error is that of one of them.
 func (shared *Shared) ReenumerateAdapters(ctx context.Context) error {
-	asked, err := shared.queries.reenumerations.all(ctx, "", struct{}{}, func(ctx context.Context, path string) (struct{}, error) {
-		return struct{}{}, shared.sys.ReenumerateDevice(ctx, path)
+	asked, err := shared.queries.reenumerations.all(ctx, "", nil, func(ctx context.Context, path string) (any, error) {
+		return nil, shared.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
 	}
-	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result[struct{}]) bool {
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool {
 		return r.err == nil || deviceLeftOrUnready(r.err)
 	}) {
 		return asked[0].err
@@ -107,7 +107,7 @@ func (shared *Shared) settle(ctx context.Context) ([]string, error) {
 }
 
 // refresh makes Windows read the size and the partitions of a disk again.
-func (shared *Shared) refresh(ctx context.Context, path string) (none struct{}, _ error) {
+func (shared *Shared) refresh(ctx context.Context, path string) (none any, _ error) {
 	// Asked again, since the disk at this path may be another one than in the last list.
 	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
 		return none, err

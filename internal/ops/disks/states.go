@@ -13,7 +13,7 @@ import (
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	results, err := d.askAttributes(ctx)
-	for _, a := range answersOf(d.shared, d.options.Driver, results) {
+	for _, a := range answersOf[win.DiskAttributes](d.shared, d.options.Driver, results) {
 		switch {
 		case a.err != nil:
 		case a.value&win.DiskOffline == 0:
@@ -36,15 +36,18 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 		if !d.shared.all.last(r.path).mayBeOf(d.options.Driver) {
 			continue
 		}
-		if r.err != nil || r.value != nil && r.value.value&win.DiskOffline != 0 {
+		if r.err != nil {
 			return false, r.err
+		}
+		if a, ok := r.value.(*answer[win.DiskAttributes]); ok && a.value&win.DiskOffline != 0 {
+			return false, nil
 		}
 	}
 	return true, nil
 }
 
 // askAttributes asks all disks for their attributes.
-func (d *Disks) askAttributes(ctx context.Context) ([]result[*answer[win.DiskAttributes]], error) {
-	return askDisks(ctx, d.shared, d.options.Driver, &d.shared.queries.attributes, struct{}{},
+func (d *Disks) askAttributes(ctx context.Context) ([]result, error) {
+	return askDisks(ctx, d.shared, d.options.Driver, &d.shared.queries.attributes, nil,
 		func(ctx context.Context, h *opendisk.Disk) (win.DiskAttributes, error) { return h.Attributes(ctx) })
 }
