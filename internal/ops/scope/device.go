@@ -199,16 +199,9 @@ func (s *System) checkDisk(ctx context.Context, n csiproxy.DiskNumber) error {
 // nothing is called where a volume isn't used.
 func nothing() error { return nil }
 
-// whileOwn returns the answer of call, which takes a path. If that is in a volume, or is one, call is made in openVolume; if
-// call has opened something, and the volume isn't the driver's, that is closed. If the path is on a share, the driver must own the
-// share. Package pathpolicy checks paths on drives.
+// whileOwn is actWhileOwn for a call with an answer. If call has opened something, and the volume isn't the driver's, that is
+// closed.
 func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T, error)) (answer T, _ error) {
-	if isUNC(path) && !s.driver.HasShare(path) {
-		return answer, s.hide(errNotOwn, "such share")
-	}
-	if !isVolume(path) {
-		return call()
-	}
 	var unverified T
 	isOwn := false
 	defer func() {
@@ -216,7 +209,7 @@ func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T
 			closeUnless(&isOwn, opened)
 		}
 	}()
-	volume, err := s.openVolume(ctx, path, func() (err error) {
+	err := s.actWhileOwn(ctx, path, func() (err error) {
 		unverified, err = call()
 		return err
 	})
@@ -224,13 +217,22 @@ func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T
 		return answer, err
 	}
 	isOwn = true
-	_ = volume.Close()
 	return unverified, nil
 }
 
-// actWhileOwn is whileOwn for a call without an answer.
+// actWhileOwn makes a call, which takes a path. If that is in a volume, or is one, call is made in openVolume. If the path
+// is on a share, the driver must own the share. Package pathpolicy checks paths on drives.
 func (s *System) actWhileOwn(ctx context.Context, path string, call func() error) error {
-	_, err := whileOwn(ctx, s, path, func() (struct{}, error) { return struct{}{}, call() })
+	if isUNC(path) && !s.driver.HasShare(path) {
+		return s.hide(errNotOwn, "such share")
+	}
+	if !isVolume(path) {
+		return call()
+	}
+	volume, err := s.openVolume(ctx, path, call)
+	if err == nil {
+		_ = volume.Close()
+	}
 	return err
 }
 
