@@ -49,7 +49,7 @@ func described(answers []answer[csiproxy.Disk]) (all []csiproxy.Disk) {
 		a.value.Driver = a.driver
 		all = append(all, a.value)
 	}
-	slices.SortFunc(all, func(a, b csiproxy.Disk) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int { return cmp.Compare(a.Number, b.Number) })
 	return all
 }
 
