@@ -6,7 +6,9 @@ package staging_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,9 +29,10 @@ type mapper struct {
 	name string
 	// before is whether the daemon is started again afterwards.
 	before bool
-	// removals is how many mappings an administrator has to remove.
-	removals int
-	makeIt   func(ctx context.Context, sim *winsim.System, n *nodeops.Node, r csiproxy.StageShareRequest) error
+	// removals is how many mappings an administrator has to remove, and removalsAfter how many if the other share is staged
+	// first: another program's mapping blocks that.
+	removals, removalsAfter int
+	makeIt                  func(ctx context.Context, sim *winsim.System, n *nodeops.Node, r csiproxy.StageShareRequest) error
 }
 
 // foreignly maps as another program does.
@@ -52,9 +55,9 @@ var mappers = []mapper{
 		makeIt: func(ctx context.Context, _ *winsim.System, n *nodeops.Node, r csiproxy.StageShareRequest) error {
 			return n.SMB.NewSMBGlobalMapping(ctx, r.RemotePath, "", r.Credentials)
 		}},
-	{name: "an administrator, of the share", makeIt: foreignly(`\\Filer\Data`, "")},
-	{name: "an administrator, with a drive letter", removals: 1, makeIt: foreignly(`\\filer\data`, "Z:")},
-	{name: "csi-driver-smb, of a directory", removals: 1, makeIt: foreignly(`\\filer\data\pvc-1`, "")},
+	{name: "an administrator, of the share", removalsAfter: 1, makeIt: foreignly(`\\Filer\Data`, "")},
+	{name: "an administrator, with a drive letter", removals: 1, removalsAfter: 1, makeIt: foreignly(`\\filer\data`, "Z:")},
+	{name: "csi-driver-smb, of a directory", removals: 1, removalsAfter: 1, makeIt: foreignly(`\\filer\data\pvc-1`, "")},
 }
 
 // The password of a server changes while pods use two of its shares. The driver stages with the new password, after the old
@@ -63,14 +66,16 @@ var mappers = []mapper{
 func TestPasswordRotation(t *testing.T) {
 	for _, who := range mappers {
 		for _, overlaps := range []bool{true, false} {
-			t.Run(who.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { rotate(t, who, overlaps) })
-			})
+			for _, after := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, the other share is first: %v", who.name, after), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { rotate(t, who, overlaps, after) })
+				})
+			}
 		}
 	}
 }
 
-func rotate(t *testing.T, who mapper, overlaps bool) {
+func rotate(t *testing.T, who mapper, overlaps, after bool) {
 	sim, n := newShares(t)
 	ctx := t.Context()
 	simtest.Must(t, sim.SetSettings(winsim.Settings{OverlapRefused: !overlaps}))
@@ -79,13 +84,16 @@ func rotate(t *testing.T, who mapper, overlaps bool) {
 		n, err = nodeops.New(sim, nodeops.Options{})
 		simtest.Must(t, err)
 	}
-	pods := map[string]string{`\\filer\data`: simtest.Kubelet + `\pods\1\volumes\kubernetes.io~csi\pv\mount`, `\\filer\other`: simtest.Kubelet + `\pods\2\volumes\kubernetes.io~csi\pv\mount`}
+	const pods = simtest.Kubelet + `\pods\`
+	volumes := []struct{ remote, staging, published string }{
+		{`\\filer\data`, sharePath, pods + `1\volumes\kubernetes.io~csi\pv\mount`},
+		{`\\filer\other`, share2Path, pods + `2\volumes\kubernetes.io~csi\pv\mount`},
+	}
 	simtest.Must(t, who.makeIt(ctx, sim, n, shareRequest(`\\filer\data`, sharePath)))
-	staging := map[string]string{`\\filer\data`: sharePath, `\\filer\other`: share2Path}
-	for remote, pod := range pods {
-		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(remote, staging[remote])))
-		simtest.Must(t, n.Storage.PublishVolume(ctx, staging[remote], pod))
-		simtest.Must(t, sim.WriteFile(pod+`\file`, []byte("before")))
+	for _, v := range volumes {
+		simtest.Must(t, n.Storage.StageShare(ctx, shareRequest(v.remote, v.staging)))
+		simtest.Must(t, n.Storage.PublishVolume(ctx, v.staging, v.published))
+		simtest.Must(t, sim.WriteFile(v.published+`\file`, []byte("before")))
 	}
 	if who.before {
 		restart()
@@ -93,16 +101,20 @@ func rotate(t *testing.T, who mapper, overlaps bool) {
 
 	changed := csiproxy.NewSecret("changed")
 	simtest.Must(t, sim.SMB().SetUser("filer", `EXAMPLE\app`, changed))
-	for _, pod := range pods {
-		if err := sim.WriteFile(pod+`\file`, []byte("between")); err == nil {
+	for _, v := range volumes {
+		if err := sim.WriteFile(v.published+`\file`, []byte("between")); err == nil {
 			t.Fatal("a pod writes with the old password")
 		}
 	}
-	begun, removed := time.Now(), 0
-	for remote := range pods {
-		r := shareRequest(remote, staging[remote]+"-again")
+	begun, removed, wantRemoved := time.Now(), 0, who.removals
+	if after {
+		slices.Reverse(volumes)
+		wantRemoved = who.removalsAfter
+	}
+	for _, v := range volumes {
+		r := shareRequest(v.remote, v.staging+"-again")
 		if err := n.Storage.StageShare(ctx, r); err == nil {
-			t.Errorf("the old password stages %s", remote)
+			t.Errorf("the old password stages %s", v.remote)
 		}
 		r.Credentials.Password = changed
 		for time.Since(begun) < rotationWait {
@@ -118,10 +130,10 @@ func rotate(t *testing.T, who mapper, overlaps bool) {
 			time.Sleep(10 * time.Second) // kubelet's next call
 		}
 	}
-	for remote, pod := range pods {
-		if err := sim.WriteFile(pod+`\file`, []byte("after")); err != nil {
-			t.Errorf("after %v, a pod with %s: %v; mapped are %s", time.Since(begun), remote, err, mappings(t, sim))
+	for _, v := range volumes {
+		if err := sim.WriteFile(v.published+`\file`, []byte("after")); err != nil {
+			t.Errorf("after %v, a pod with %s: %v; mapped are %s", time.Since(begun), v.remote, err, mappings(t, sim))
 		}
 	}
-	simtest.Want(t, "mappings that an administrator had to remove", removed, who.removals)
+	simtest.Want(t, "mappings that an administrator had to remove", removed, wantRemoved)
 }
