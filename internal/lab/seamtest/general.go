@@ -77,11 +77,14 @@ var generalRows = []row{
 		promise: "When ctx ends during a call that only reads, Windows is asked to give the call up, and it returns " +
 			"ctx's error if Windows does so.",
 		test: func(t *testing.T, f *Fixture) {
-			call := f.Blocked(t)
+			call, begun := f.Blocked(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := make(chan error)
 			go func() { returned <- call(ctx) }()
-			cancel() // before or after the call has begun
+			if begun != nil {
+				<-begun
+			}
+			cancel() // otherwise before or after the call has begun
 			if err := <-returned; !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}

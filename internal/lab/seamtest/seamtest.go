@@ -39,8 +39,9 @@ type Fixture struct {
 	Settle func()
 	// NewDisk attaches a raw disk of 1 GiB for a test, which may do with it what it wants.
 	NewDisk func(t *testing.T) Disk
-	// Blocked makes a call that only reads and that doesn't end before ctx does.
-	Blocked func(t *testing.T) func(ctx context.Context) error
+	// Blocked returns a call that only reads and that doesn't end before ctx does. begun is closed once the call waits; it
+	// is nil where nobody can know.
+	Blocked func(t *testing.T) (call func(ctx context.Context) error, begun <-chan struct{})
 	// NewServices adds services for a test.
 	NewServices func(t *testing.T) Services
 	// StringsValue is a value of the registry that has strings, with its key.

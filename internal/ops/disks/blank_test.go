@@ -205,7 +205,7 @@ func lookalikes() (all []lookalike) {
 			attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 				n := write(t, sim)
 				fail := func(call string) {
-					simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n)}, errno))
+					simtest.Must(t, sim.Fail(winsim.Match{Call: call, Object: win.PhysicalDrive(n), Fires: winsim.MayFire}, errno))
 				}
 				if fail(win.IoctlDiskGetDriveLayoutEx.String()); errno == winerr.ErrorInvalidFunction {
 					fail(win.CallRead)
@@ -215,7 +215,7 @@ func lookalikes() (all []lookalike) {
 	}
 	return append(all, lookalike{name: "can't be read", attach: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 		n := write(t, sim)
-		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallRead, Object: win.PhysicalDrive(n)}, winerr.ErrorIODevice))
+		simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallRead, Object: win.PhysicalDrive(n), Fires: winsim.MayFire}, winerr.ErrorIODevice))
 		return n
 	}})
 }
@@ -272,7 +272,7 @@ func (l lookalike) stays(t *testing.T, a attempt, failing int, errno winerr.Errn
 		var made atomic.Int64 // several may be made at one time
 		err := a.run(t, sim, n, func(i int, c winsim.Call) {
 			if made.Add(1); i == failing {
-				simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1}, errno))
+				simtest.Must(t, sim.Fail(winsim.Match{Call: c.Name, Count: 1, Fires: winsim.MayFire}, errno))
 			}
 		})
 		calls = int(made.Load())
@@ -340,7 +340,7 @@ func TestUnknownTable(t *testing.T) {
 					simtest.Must(t, sim.Fail(winsim.Match{Call: layout, Object: win.PhysicalDrive(n), Count: fails}, errno))
 					want := want
 					if readErr != 0 {
-						simtest.Must(t, sim.Fail(winsim.Match{Call: read, Object: win.PhysicalDrive(n)}, readErr))
+						simtest.Must(t, sim.Fail(winsim.Match{Call: read, Object: win.PhysicalDrive(n), Fires: winsim.MayFire}, readErr))
 						want = csiproxy.ErrUnavailable
 					}
 					err := ops.PartitionDisk(t.Context(), n)

@@ -197,8 +197,8 @@ func TestCloneThatGetsItsIDsLate(t *testing.T) {
 	}
 }
 
-// A disk that doesn't answer keeps no other offline, also where Windows takes that offline again for
-// another reason.
+// A disk that doesn't answer keeps no other offline: not where it might be the other's original, nor where Windows
+// takes the other offline again for another reason.
 func TestDiskThatDoesNotAnswerBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, again := range []bool{false, true} {
@@ -206,8 +206,9 @@ func TestDiskThatDoesNotAnswerBesideOthers(t *testing.T) {
 			simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineAfterArrival: again}))
 			sick, n := attach(t, sim, winsim.DiskSpec{}), original(t, sim)
 			setAttributes(t, sim, n, win.DiskOffline)
-			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(sick)}, winerr.ErrorIODevice))
-			simtest.Must(t, disks.New(sim, disks.Options{}).SetDiskState(t.Context(), n, true))
+			simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: win.PhysicalDrive(sick),
+				Fires: map[bool]winsim.Fires{true: winsim.MustNotFire}[again]}, winerr.ErrorIODevice))
+			simtest.Must(t, disks.New(sim, disks.Options{RefuseClones: !again}).SetDiskState(t.Context(), n, true))
 		}
 	})
 }

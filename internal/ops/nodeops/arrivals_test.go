@@ -99,10 +99,8 @@ func happenings() []happening {
 		{name: "it goes offline", prepare: toVolume,
 			happen: func(w *tenants, _, other *tenant) error { return w.setOffline(other.number, true) }},
 		{name: "it hangs", prepare: toVolume, happen: func(w *tenants, _, other *tenant) (err error) {
-			for _, call := range win.CallNames() {
-				for _, object := range []string{fmt.Sprintf("PhysicalDrive%d ", other.number), strings.TrimSuffix(string(other.volume), `\`)} {
-					err = errors.Join(err, w.sim.Delay(winsim.Match{Call: call, Object: object}, time.Hour))
-				}
+			for _, object := range []string{fmt.Sprintf("PhysicalDrive%d ", other.number), strings.TrimSuffix(string(other.volume), `\`)} {
+				err = errors.Join(err, w.sim.Delay(winsim.Match{Call: winsim.EachCall, Object: object, Fires: winsim.MayFire}, time.Hour))
 			}
 			return err
 		}},

@@ -69,8 +69,8 @@ func TestDeadServers(t *testing.T) {
 					simtest.Must(t, sys.SMB().SetUser("alive", user.Username, user.Password))
 					simtest.Must(t, n.SMB.NewSMBGlobalMapping(t.Context(), `\\alive\data`, simtest.Kubelet+`\alive`, user))
 					for _, call := range []string{win.CallFileAttributes, win.CallCreateSMBGlobalMapping} {
-						simtest.Must(t, sys.DelayUncancellable(winsim.Match{Call: call, Object: `\\dead`}, 30*time.Second))
-						simtest.Must(t, sys.Fail(winsim.Match{Call: call, Object: `\\dead`}, winerr.ErrorBadNetPath))
+						simtest.Must(t, sys.DelayUncancellable(winsim.Match{Call: call, Object: `\\dead`, Fires: winsim.MayFire}, 30*time.Second))
+						simtest.Must(t, sys.Fail(winsim.Match{Call: call, Object: `\\dead`, Fires: winsim.MayFire}, winerr.ErrorBadNetPath))
 					}
 
 					// As the daemon calls, with the timeout of the SMB driver, which repeats.

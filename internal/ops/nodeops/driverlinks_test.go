@@ -167,7 +167,7 @@ func TestMountPointInAnothersDirectory(t *testing.T) {
 				unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
 				w.must(err)
 				simtest.Want(t, "the disk goes offline", unstaged.DiskOffline, true)
-				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`}, 24*time.Hour))
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`, Fires: winsim.MustNotFire}, 24*time.Hour))
 				wantAtOnce(t, "StageVolume", stagingOf(d))
 				wantAtOnce(t, "SetDiskState", func(ctx context.Context) error {
 					return errors.Join(unstagingOf(d)(ctx), d.Disk.SetDiskState(ctx, d.number, true), d.Disk.SetDiskState(ctx, d.number, false))

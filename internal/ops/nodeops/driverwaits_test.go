@@ -208,15 +208,8 @@ var diskTroubles = map[string]func(sys *winsim.System, m winsim.Match) error{
 
 // begin lets the trouble begin at calls on an object: at all of them, or at one.
 func beginTrouble(sys *winsim.System, trouble func(*winsim.System, winsim.Match) error, call, object string) error {
-	if call != "" {
-		return trouble(sys, winsim.Match{Call: call, Object: object})
-	}
-	for _, name := range win.CallNames() {
-		if err := trouble(sys, winsim.Match{Call: name, Object: object}); err != nil {
-			return err
-		}
-	}
-	return nil
+	// Where all is well, no call is about the other driver's object.
+	return trouble(sys, winsim.Match{Call: cmp.Or(call, winsim.EachCall), Object: object, Fires: winsim.MayFire})
 }
 
 // waitingNode is a node on which a driver's calls may wait for another driver's.

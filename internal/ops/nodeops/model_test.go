@@ -224,7 +224,7 @@ func (m *model) mishaps(ended chan struct{}) {
 			continue
 		}
 		calls := slices.Sorted(maps.Keys(m.sim.Calls())) // those that drivers make
-		call := winsim.Match{Call: calls[m.intn(len(calls))], Count: 1 + m.intn(3)}
+		call := winsim.Match{Call: calls[m.intn(len(calls))], Count: 1 + m.intn(3), Fires: winsim.MayFire}
 		switch what := m.intn(60); {
 		case what < 1:
 			m.losePower()

@@ -39,7 +39,7 @@ var troubles = map[string]func(w *tenants, d *tenant){
 		w.linkIntoVolume(d)
 		for _, call := range []string{win.CallOpenAt, win.IoctlVolumeGetVolumeDiskExtents.String()} {
 			object := strings.TrimSuffix(string(d.volume), `\`)
-			w.must(w.sim.Delay(winsim.Match{Call: call, Object: object}, time.Hour))
+			w.must(w.sim.Delay(winsim.Match{Call: call, Object: object, Fires: winsim.MayFire}, time.Hour))
 		}
 	},
 }

@@ -111,10 +111,10 @@ func TestRoomBesideThoseThatWait(t *testing.T) {
 				if test.prepare != nil {
 					test.prepare(t, sys, n)
 				}
-				simtest.Must(t, sys.Delay(winsim.Match{Call: "GetFileAttributesW", Object: `\\server\data`}, time.Hour))
+				simtest.Must(t, sys.Delay(winsim.Match{Call: "GetFileAttributesW", Object: `\\server\data`, Fires: winsim.MayFire}, time.Hour))
 				for i := range 6 * operations {
-					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead\%d`, i)}, time.Hour))
-					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead%d\data`, i)}, time.Hour))
+					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead\%d`, i), Fires: winsim.MayFire}, time.Hour))
+					simtest.Must(t, sys.Delay(winsim.Match{Call: "MSFT_SmbGlobalMapping.Create", Object: fmt.Sprintf(`\\dead%d\data`, i), Fires: winsim.MayFire}, time.Hour))
 				}
 
 				// As the daemon calls: nothing takes the wait off an operation.

@@ -208,13 +208,16 @@ func TestFailedProbeAcceptsNobody(t *testing.T) {
 		} {
 			sim, n := newShares(t)
 			simtest.Must(t, n.Storage.StageShare(t.Context(), shareRequest(`\\filer\data`, sharePath)))
-			for at := range 4 {
-				simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallFileAttributes, Skip: at, Count: 1}, number))
+			for at, fired := 0, true; fired; at++ {
+				hits, err := sim.AddRule(winsim.Match{Call: win.CallFileAttributes, Skip: at, Count: 1, Fires: winsim.MayFire},
+					winsim.Effect{Fail: number})
+				simtest.Must(t, err)
 				r := shareRequest(`\\filer\data`, share2Path)
 				r.Credentials = c
 				if err := n.Storage.StageShare(t.Context(), r); err == nil {
 					t.Errorf("%s is staged after probe %d gave %d", who, at, uint32(number))
 				}
+				fired = hits() > 0
 				sim.ResetRules()
 			}
 			if there, err := n.Filesystem.PathExists(t.Context(), share2Path); there || err != nil {

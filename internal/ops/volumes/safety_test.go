@@ -394,8 +394,9 @@ func TestDataVolumeOfDiskCountsPartitions(t *testing.T) {
 		n := newNode(t)
 		number := n.twoPartitions()
 		n.sim.Settle()
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "Partition2"}, winerr.ErrorFileNotFound))
-		n.do(n.sim.Fail(winsim.Match{Call: win.CallFindVolumes}, winerr.ErrorNotSupported))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: "Partition2",
+			Fires: winsim.MustNotFire}, winerr.ErrorFileNotFound))
+		n.do(n.sim.Fail(winsim.Match{Call: win.CallFindVolumes, Fires: winsim.MustNotFire}, winerr.ErrorNotSupported))
 		_, err := n.volumes.DataVolumeOfDisk(t.Context(), number)
 		simtest.WantError(t, err, csiproxy.ErrFailedPrecondition)
 	})

@@ -5,6 +5,7 @@ package winsim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,17 +38,31 @@ type Call struct {
 
 // Match says which calls a rule is for.
 type Match struct {
-	Call   string // one of win.CallNames, in any case
+	Call   string // one of win.CallNames, in any case, or EachCall
 	Object string // a part of Call.Object, in any case; "" is in every object
 	Skip   int    // so many matching calls are left alone first
 	Count  int    // the rule ends after so many calls; 0: at ResetRules
+	Fires  Fires  // whether the rule must have an effect: see CheckRules
 }
+
+// EachCall is what Match.Call is for all calls.
+const EachCall = "*"
+
+// Fires says whether a rule must have an effect until it ends.
+type Fires int
+
+// Whether a rule must have an effect.
+const (
+	MustFire    Fires = iota // on one call at least
+	MayFire                  // it makes no difference
+	MustNotFire              // no call may match it
+)
 
 // matches reports whether the rule is for c; m.Call is spelled as in win.CallNames. A
 // number at the end of m.Object is a whole one: PhysicalDrive1 isn't in
 // PhysicalDrive10.
 func (m Match) matches(c Call) bool {
-	if m.Call != c.Name {
+	if m.Call != c.Name && m.Call != EachCall {
 		return false
 	}
 	object, part := strings.ToLower(c.Object), strings.ToLower(m.Object)
@@ -123,15 +138,45 @@ type gate struct {
 	hook   func(Call)
 	rules  []*rule
 	reset  chan struct{} // closed when the rules end
+	wrong  []string      // the rules that have ended, and haven't done what their Fires says
 	counts map[string]int
+}
+
+// Effect is what a rule does to calls: one field is set.
+type Effect struct {
+	Fail               winerr.Errno  // the calls fail, without doing anything
+	Delay              time.Duration // the calls take longer: see Delay
+	DelayUncancellable time.Duration // as DelayUncancellable does
 }
 
 type rule struct {
 	Match
-	fail          winerr.Errno  // or
-	delay         time.Duration // one of both is set
-	uncancellable bool          // the delay goes on after the caller's context has ended
-	seen          int           // matching calls so far
+	Effect
+	seen int // matching calls so far
+}
+
+// hits returns how many calls the rule has had its effect on.
+func (r *rule) hits() int {
+	hits := max(0, r.seen-r.Skip)
+	if r.Count > 0 {
+		hits = min(hits, r.Count)
+	}
+	return hits
+}
+
+// wrong returns what is wrong with how often the rule has fired; "" if nothing is.
+func (r *rule) wrong() string {
+	hits, about := r.hits(), r.Call
+	if r.Object != "" {
+		about += " about " + r.Object
+	}
+	switch {
+	case r.Fires == MustFire && hits == 0:
+		return fmt.Sprintf("the rule for %s has never fired: %d calls matched it, and it skips %d", about, r.seen, r.Skip)
+	case r.Fires == MustNotFire && hits > 0:
+		return fmt.Sprintf("the rule for %s has fired %d times, and must not", about, hits)
+	}
+	return ""
 }
 
 // answer is what delays and rules have for a call.
@@ -200,20 +245,16 @@ func (g *gate) consult(c Call) answer {
 	defer g.mu.Unlock()
 	a := answer{delay: g.delays.Calls[c.Name], reset: g.reset}
 	for _, r := range g.rules {
-		if !r.matches(c) || r.fail != 0 && a.fault != 0 {
+		if r.Count > 0 && r.hits() == r.Count || !r.matches(c) || r.Fail != 0 && a.fault != 0 {
 			continue
 		}
 		if r.seen++; r.seen <= r.Skip {
 			continue
 		}
-		if r.uncancellable {
-			a.stuck += r.delay
-		} else {
-			a.delay += r.delay
-		}
-		a.fault = max(a.fault, r.fail)
+		a.stuck += r.DelayUncancellable
+		a.delay += r.Delay
+		a.fault = max(a.fault, r.Fail)
 	}
-	g.rules = slices.DeleteFunc(g.rules, func(r *rule) bool { return r.Count > 0 && r.seen >= r.Skip+r.Count })
 	return a
 }
 
@@ -242,54 +283,77 @@ func (g *gate) init(ctx context.Context, d Delays) error {
 	return nil
 }
 
-func (g *gate) add(r rule) (err error) {
-	if r.Call, err = callName(r.Call); err != nil {
-		return fmt.Errorf("rule: %w", err)
+// AddRule gives the calls that m describes an effect, until ResetRules. hits returns how many calls have had it.
+func (g *gate) AddRule(m Match, e Effect) (hits func() int, err error) {
+	if m.Call != EachCall {
+		if m.Call, err = callName(m.Call); err != nil {
+			return nil, fmt.Errorf("rule: %w", err)
+		}
 	}
-	if r.Skip < 0 || r.Count < 0 {
-		return fmt.Errorf("rule for %s: skip %d and count %d: %w", r.Call, r.Skip, r.Count, winerr.ErrorInvalidParameter)
+	if m.Skip < 0 || m.Count < 0 {
+		return nil, fmt.Errorf("rule for %s: skip %d and count %d: %w", m.Call, m.Skip, m.Count, winerr.ErrorInvalidParameter)
 	}
+	if e.Delay < 0 || e.DelayUncancellable < 0 || e == (Effect{}) {
+		return nil, fmt.Errorf("rule for %s: the error is 0, or the delay isn't above 0: %w", m.Call, winerr.ErrorInvalidParameter)
+	}
+	r := &rule{Match: m, Effect: e}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rules = append(g.rules, &r)
-	return nil
+	g.rules = append(g.rules, r)
+	return func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return r.hits()
+	}, nil
 }
 
 // Fail makes the calls that m describes fail with the Windows error number e,
 // without doing anything.
-func (g *gate) Fail(m Match, e winerr.Errno) error {
-	if e == 0 {
-		return fmt.Errorf("rule for %s: the error is 0: %w", m.Call, winerr.ErrorInvalidParameter)
-	}
-	return g.add(rule{Match: m, fail: e})
-}
+func (g *gate) Fail(m Match, e winerr.Errno) error { return g.addRule(m, Effect{Fail: e}) }
 
 // Delay makes the calls that m describes take d longer; of StartServiceW and
 // ControlService, what they begin. A caller whose context ends meanwhile gets its
 // error at once, and the call does nothing: this is a Windows call that is interrupted
 // in time (CancelSynchronousIo).
-func (g *gate) Delay(m Match, d time.Duration) error { return g.addDelay(m, d, false) }
+func (g *gate) Delay(m Match, d time.Duration) error { return g.addRule(m, Effect{Delay: d}) }
 
 // DelayUncancellable is Delay for calls that nothing interrupts, as it is with most of
 // Windows' calls and with drivers that don't answer. Such a call returns when d is
 // over, whatever has become of its caller's context, and has done its work then. One
 // that is under way when ResetRules is called goes on at once.
-func (g *gate) DelayUncancellable(m Match, d time.Duration) error { return g.addDelay(m, d, true) }
-
-func (g *gate) addDelay(m Match, d time.Duration, uncancellable bool) error {
-	if d <= 0 {
-		return fmt.Errorf("rule for %s: the delay is %v: %w", m.Call, d, winerr.ErrorInvalidParameter)
-	}
-	return g.add(rule{Match: m, delay: d, uncancellable: uncancellable})
+func (g *gate) DelayUncancellable(m Match, d time.Duration) error {
+	return g.addRule(m, Effect{DelayUncancellable: d})
 }
 
-// ResetRules ends all rules of Fail, Delay and DelayUncancellable.
+func (g *gate) addRule(m Match, e Effect) error {
+	_, err := g.AddRule(m, e)
+	return err
+}
+
+// ResetRules ends all rules.
 func (g *gate) ResetRules() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for _, r := range g.rules {
+		if wrong := r.wrong(); wrong != "" {
+			g.wrong = append(g.wrong, wrong)
+		}
+	}
 	g.rules = nil
 	close(g.reset)
 	g.reset = make(chan struct{})
+}
+
+// CheckRules ends all rules, and returns an error if one has never fired though it must, or has fired though it must
+// not: a test whose fault never comes tests nothing.
+func (g *gate) CheckRules() error {
+	g.ResetRules()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(g.wrong, "; "))
 }
 
 // OnCall has f run before each call of the seam, in the caller's goroutine and

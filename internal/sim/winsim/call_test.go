@@ -67,6 +67,12 @@ func TestFail(t *testing.T) {
 		t.Errorf("%d calls were counted, want 8", n)
 	}
 
+	must(t, s.Fail(Match{Call: EachCall, Object: "nowhere", Fires: MustNotFire}, winerr.ErrorIODevice))
+	must(t, s.Fail(Match{Call: EachCall, Skip: 1, Count: 1}, winerr.ErrorIODevice))
+	_, err := s.FindVolumes(t.Context())
+	must(t, err)
+	_, err = s.DeviceInterfaces(t.Context(), win.InterfaceClassDisk)
+	wantErr(t, "the second call", err, winerr.ErrorIODevice)
 	wantErr(t, "unknown call", s.Fail(Match{Call: "FindFirstVolume"}, winerr.ErrorIODevice), winerr.ErrorNotFound)
 	if err := s.Fail(Match{Call: "SetVolumeMountPoint"}, winerr.ErrorIODevice); err == nil ||
 		!strings.Contains(err.Error(), "SetVolumeMountPointW") {
@@ -270,7 +276,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}, func() error {
 		defer s.ResetRules()
 		s.OnCall(func(Call) {})
-		return s.Fail(Match{Call: win.CallFlush}, winerr.ErrorIODevice)
+		return s.Fail(Match{Call: win.CallFlush, Fires: MayFire}, winerr.ErrorIODevice)
 	}, func() error {
 		id, err := s.LoginISCSITarget(ctx, win.ISCSILogin{Target: iqn, Portal: portal1})
 		return errors.Join(err, s.LogoutISCSITarget(ctx, id))

@@ -53,8 +53,14 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 			sys.Settle()
 			return seamtest.Disk{Number: n, Detach: func() { simtest.Must(t, sys.DetachDisk(n)) }}
 		},
-		Blocked: func(t *testing.T) func(context.Context) error {
+		Blocked: func(t *testing.T) (call func(context.Context) error, begun <-chan struct{}) {
 			t.Helper()
+			waits := make(chan struct{})
+			sys.OnCall(func(c winsim.Call) {
+				if c.Name == win.CallRead {
+					close(waits)
+				}
+			})
 			simtest.Must(t, sys.Delay(winsim.Match{Call: win.CallRead}, 24*time.Hour))
 			d, err := sys.OpenDevice(t.Context(), `\\.\PhysicalDrive0`, win.GenericRead)
 			simtest.Must(t, err)
@@ -62,7 +68,7 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 			return func(ctx context.Context) error {
 				_, err := d.ReadAt(ctx, make([]byte, 512), 0)
 				return err
-			}
+			}, waits
 		},
 		NewServices: func(t *testing.T) seamtest.Services {
 			t.Helper()

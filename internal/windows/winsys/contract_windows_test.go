@@ -171,7 +171,7 @@ func virtualDisk(t *testing.T) seamtest.Disk {
 }
 
 // blockedRead returns a read of a pipe that nobody writes to.
-func blockedRead(t *testing.T) func(ctx context.Context) error {
+func blockedRead(t *testing.T) (call func(ctx context.Context) error, begun <-chan struct{}) {
 	t.Helper()
 	const path = `\\.\pipe\csi-proxy-wintest-winsys-contract`
 	name, err := utf16Ptr(path)
@@ -185,7 +185,7 @@ func blockedRead(t *testing.T) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := d.ReadAt(ctx, make([]byte, 16), 0)
 		return err
-	}
+	}, nil
 }
 
 func contractServices(t *testing.T) seamtest.Services {

@@ -43,6 +43,9 @@ func OpenNode(t testing.TB, c winsim.Config) *winsim.System {
 	Must(t, err)
 	Must(t, sys.SetSettings(windows))
 	t.Cleanup(func() {
+		if err := sys.CheckRules(); err != nil && !t.Failed() && !t.Skipped() {
+			t.Error(err)
+		}
 		// An operation that its caller gave up ends soon after.
 		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 			err := handles.Err()
