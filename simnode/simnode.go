@@ -88,6 +88,9 @@ func New(t testing.TB, opts ...Option) *Node {
 		t.Fatalf("simnode: %v", err)
 	}
 	t.Cleanup(func() {
+		if err := n.CheckFaults(); err != nil && !t.Failed() && !t.Skipped() {
+			t.Errorf("simnode: %v", err)
+		}
 		if err := n.Close(); err != nil {
 			t.Errorf("simnode: %v", err)
 		}
@@ -269,21 +272,33 @@ func (n *Node) Remove(path string) error { return n.sys.Remove(path) }
 // Fail makes the next count calls of a Windows function or control code, such as
 // "SetVolumeMountPointW" or "IOCTL_DISK_GROW_PARTITION", fail with a Windows error
 // number; a count of 0 makes all fail until ClearFaults. A name that doesn't exist
-// ends the test with the list of those that do.
+// ends the test with the list of those that do. If no call has met the fault until ClearFaults or the end of
+// the test, the test fails: it has tested nothing.
 func (n *Node) Fail(call string, windowsError uint32, count int) {
 	n.helper()
 	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, winerr.Errno(windowsError)))
 }
 
+// Forbid makes all calls of a Windows function or control code fail until ClearFaults, as not supported. If
+// there is such a call, the test fails, too.
+func (n *Node) Forbid(call string) {
+	n.helper()
+	n.must(n.sys.Fail(winsim.Match{Call: call, Fires: winsim.MustNotFire}, winerr.ErrorNotSupported))
+}
+
 // Delay makes the next count calls take d longer; a count of 0 delays all calls until
-// ClearFaults.
+// ClearFaults. A delay that no call meets fails the test, as that of Fail.
 func (n *Node) Delay(call string, d time.Duration, count int) {
 	n.helper()
 	n.must(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
-// ClearFaults ends the effects of Fail and Delay.
+// ClearFaults ends the effects of Fail, Forbid and Delay.
 func (n *Node) ClearFaults() { n.sys.ResetRules() }
+
+// CheckFaults is ClearFaults, and returns an error if a fault of Fail or Delay has met no call, or one of Forbid
+// has. The end of a test does so for a node that is New.
+func (n *Node) CheckFaults() error { return n.sys.CheckRules() }
 
 // Calls returns how often each call to Windows was made so far.
 func (n *Node) Calls() map[string]int { return n.sys.Calls() }

@@ -6,6 +6,7 @@ package simnode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -281,6 +282,52 @@ func (f *fatal) Cleanup(func()) {}
 func (f *fatal) Fatalf(format string, args ...any) {
 	f.message = format
 	panic(f)
+}
+
+// ending is a test with Cleanup and Errorf.
+type ending struct {
+	testing.TB
+	cleanups []func()
+	errors   []string
+}
+
+func (e *ending) Helper()          {}
+func (e *ending) Failed() bool     { return false }
+func (e *ending) Skipped() bool    { return false }
+func (e *ending) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
+func (e *ending) Errorf(format string, args ...any) {
+	e.errors = append(e.errors, fmt.Sprintf(format, args...))
+}
+
+// A test whose faults no call meets would test nothing.
+func TestFaultsThatNeverFire(t *testing.T) {
+	const call, another = "CM_Get_Device_Interface_ListW", "MSFT_Volume.Format"
+	for name, test := range map[string]struct {
+		faults func(n *simnode.Node)
+		want   string
+	}{
+		"none":                      {func(*simnode.Node) {}, ""},
+		"one that fires":            {func(n *simnode.Node) { n.Fail(call, 1117, 1) }, ""},
+		"a delay that fires":        {func(n *simnode.Node) { n.Delay(call, time.Nanosecond, 1) }, ""},
+		"a call that doesn't come":  {func(n *simnode.Node) { n.Forbid(another) }, ""},
+		"a forbidden one that does": {func(n *simnode.Node) { n.Forbid(call) }, "has fired 1 times, and must not"},
+		"one that never fires":      {func(n *simnode.Node) { n.Fail(another, 1117, 1) }, another + " has never fired"},
+		"one that is cleared":       {func(n *simnode.Node) { n.Fail(another, 1117, 1); n.ClearFaults() }, another + " has never fired"},
+		"a delay that never fires":  {func(n *simnode.Node) { n.Delay(another, time.Nanosecond, 0) }, another + " has never fired"},
+		"a second that never fires": {func(n *simnode.Node) { n.Fail(call, 1117, 0); n.Fail(call, 5, 0) }, call + " has never fired"},
+	} {
+		tb := &ending{TB: t}
+		n := simnode.New(tb)
+		test.faults(n)
+		_, _ = n.Operations().Disk.ListDiskIDs(t.Context())
+		for _, end := range tb.cleanups {
+			end()
+		}
+		got := strings.Join(tb.errors, "\n")
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 func TestMistakesEndTheTest(t *testing.T) {

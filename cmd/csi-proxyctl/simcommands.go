@@ -43,7 +43,7 @@ func (p *program) sim() *cobra.Command {
 				simCall{method: "ListRules", show: showList("rules",
 					simColumn{header: "CALL", field: "call"}, simColumn{header: "OBJECT", field: "object"},
 					simColumn{header: "SKIP", field: "skip"},
-					simColumn{header: "COUNT", text: ruleCount}, simColumn{header: "EFFECT", text: ruleEffect})}),
+					simColumn{header: "COUNT", text: ruleCount}, simColumn{header: "HITS", field: "hits"}, simColumn{header: "EFFECT", text: ruleEffect})}),
 			p.simLeaf("clear", "End all rules", simCall{method: "ClearRules"}),
 		),
 		p.simCalls(),

@@ -3018,6 +3018,8 @@ type Rule struct {
 	// after their caller's deadline, and do their work. ClearRules lets those go on that are under
 	// way. Otherwise a call whose caller's context ends returns at once and does nothing.
 	Uncancellable bool `protobuf:"varint,7,opt,name=uncancellable,proto3" json:"uncancellable,omitempty"`
+	// In a list: on so many calls the rule has had its effect.
+	Hits          int32 `protobuf:"varint,8,opt,name=hits,proto3" json:"hits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3110,6 +3112,13 @@ func (x *Rule) GetUncancellable() bool {
 		return x.Uncancellable
 	}
 	return false
+}
+
+func (x *Rule) GetHits() int32 {
+	if x != nil {
+		return x.Hits
+	}
+	return 0
 }
 
 type isRule_Effect interface {
@@ -3453,7 +3462,7 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"startErrorB\r\n" +
 	"\v_start_type\"S\n" +
 	"\x14ListServicesResponse\x12;\n" +
-	"\bservices\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\bservices\"\xd0\x01\n" +
+	"\bservices\x18\x01 \x03(\v2\x1f.csiproxy.sim.v1.WindowsServiceR\bservices\"\xe4\x01\n" +
 	"\x04Rule\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\tR\x04call\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12\x12\n" +
@@ -3461,7 +3470,8 @@ const file_csiproxy_sim_v1_sim_proto_rawDesc = "" +
 	"\x05count\x18\x04 \x01(\x05R\x05count\x12%\n" +
 	"\rwindows_error\x18\x05 \x01(\rH\x00R\fwindowsError\x12\x1b\n" +
 	"\bdelay_ns\x18\x06 \x01(\x03H\x00R\adelayNs\x12$\n" +
-	"\runcancellable\x18\a \x01(\bR\runcancellableB\b\n" +
+	"\runcancellable\x18\a \x01(\bR\runcancellable\x12\x12\n" +
+	"\x04hits\x18\b \x01(\x05R\x04hitsB\b\n" +
 	"\x06effect\"@\n" +
 	"\x11ListRulesResponse\x12+\n" +
 	"\x05rules\x18\x01 \x03(\v2\x15.csiproxy.sim.v1.RuleR\x05rules\"\x96\x01\n" +

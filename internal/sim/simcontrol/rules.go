@@ -4,8 +4,9 @@
 package simcontrol
 
 import (
-	"slices"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	simv1 "github.com/csi-proxy/csi-proxy/api/sim/v1"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -22,30 +23,42 @@ func (s *Service) AddRule(r *simv1.Rule) error {
 		Skip:   int(r.GetSkip()),
 		Count:  int(r.GetCount()),
 	}
-	var err error
-	switch effect := r.GetEffect().(type) {
+	var effect winsim.Effect
+	switch e := r.GetEffect().(type) {
 	case *simv1.Rule_WindowsError:
-		err = s.sys.Fail(match, winerr.Errno(effect.WindowsError))
+		effect.Fail = winerr.Errno(e.WindowsError)
 	case *simv1.Rule_DelayNs:
-		delay := s.sys.Delay
+		effect.Delay = time.Duration(e.DelayNs)
 		if r.Uncancellable {
-			delay = s.sys.DelayUncancellable
+			effect.Delay, effect.DelayUncancellable = 0, effect.Delay
 		}
-		err = delay(match, time.Duration(effect.DelayNs))
-	default:
+	}
+	if effect == (winsim.Effect{}) {
 		return invalid("AddRule", "neither an error nor a delay")
 	}
-	if err != nil {
-		return err
+	hits, err := s.sys.AddRule(match, effect)
+	if err == nil {
+		s.rules = append(s.rules, rule{r, hits})
 	}
-	s.rules = append(s.rules, r)
-	return nil
+	return err
+}
+
+// rule is a rule with the number of the calls that it has had its effect on.
+type rule struct {
+	*simv1.Rule
+	hits func() int
 }
 
 func (s *Service) ListRules() (*simv1.ListRulesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &simv1.ListRulesResponse{Rules: slices.Clone(s.rules)}, nil
+	var listed simv1.ListRulesResponse
+	for _, r := range s.rules {
+		shown := proto.CloneOf(r.Rule)
+		shown.Hits = int32(r.hits())
+		listed.Rules = append(listed.Rules, shown)
+	}
+	return &listed, nil
 }
 
 func (s *Service) ClearRules() error {

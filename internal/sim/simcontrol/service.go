@@ -31,7 +31,7 @@ type Service struct {
 	sys *winsim.System
 
 	mu    sync.Mutex
-	rules []*simv1.Rule // added and not cleared
+	rules []rule // added and not cleared
 }
 
 // New returns the service of a node.

@@ -172,6 +172,7 @@ func TestRules(t *testing.T) {
 	sys.OnCall(nil)
 
 	rules := get[simv1.ListRulesResponse](sim, "ListRules").Rules
+	fail.Hits, delay.Hits = 1, 1
 	if diff := cmp.Diff([]*simv1.Rule{fail, delay}, rules, protocmp.Transform()); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
