@@ -241,7 +241,11 @@ func TestSearchBesideVolumeInTrouble(t *testing.T) {
 				wanted = append(wanted, 77)
 			}
 			open := func(disk csiproxy.DiskNumber) winsim.Match {
-				return winsim.Match{Call: win.CallOpen, Object: device.VolumePath(sim.VolumesOfDisk(disk)[0])}
+				m := winsim.Match{Call: win.CallOpen, Object: device.VolumePath(sim.VolumesOfDisk(disk)[0])}
+				if !test.missing { // the search may have ended before the other volume is opened
+					m.Fires = winsim.MayFire
+				}
+				return m
 			}
 			for disk, takes := range map[csiproxy.DiskNumber]time.Duration{n: test.own, other: test.others} {
 				if takes > 0 {
