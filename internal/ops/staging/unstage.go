@@ -174,10 +174,13 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, _ error) {
 	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
 	if winerr.IsGone(err) {
-		return "", s.unstageMissing(ctx, request, id, stagingPath, err, result)
+		if err = s.unstageMissing(ctx, request, id, stagingPath, err, result); err != errIsThere {
+			return "", err
+		}
+		lockedDisk, _, err = s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
 	}
 	if err != nil {
-		return "", err
+		return "", unavailableIfDiskLeft(err)
 	}
 	defer lockedDisk.Release()
 	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
@@ -247,8 +250,11 @@ func unavailableIfDiskLeft(err error) error {
 		Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
 }
 
+// errIsThere is the error of unstageMissing if the volume has come meanwhile.
+var errIsThere = errors.New("the volume is there")
+
 // unstageMissing unmounts a missing volume, without a flush: its pods must be able to end.
-// why is the error that says that it is missing; since one error proves nothing, unstageMissing checks
+// reason is the error that says that it is missing; since one error proves nothing, unstageMissing checks
 // it. If the request names a disk that is online without the volume, the volume is another disk's,
 // and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
@@ -279,7 +285,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 	}
 	missing, err := s.Users.IsMissing(ctx, id)
 	if err == nil && !missing {
-		err = reason
+		return errIsThere
 	}
 	if err != nil {
 		return unavailableIfDiskLeft(err)

@@ -80,6 +80,17 @@ func TestUnstageVolumeOfADiskThatSeemsGone(t *testing.T) {
 	}
 }
 
+// A volume that comes while it is looked for is unmounted like any other, with its disk.
+func TestUnstageVolumeThatArrives(t *testing.T) {
+	sim, n, number := newStaged(t)
+	name := strings.TrimSuffix(sim.VolumesOfDisk(number)[0], `\`)
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.CallOpen, Object: name, Count: 1},
+		winerr.ErrorFileNotFound))
+	if done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath}); !done.Unmounted || !done.DiskOffline {
+		t.Errorf("it is unstaged so: %+v", done)
+	}
+}
+
 // A volume that somebody uses isn't taken from them, unless that is asked for.
 func TestUnstageVolumeInUse(t *testing.T) { synctest.Test(t, testUnstageVolumeInUse) }
 
