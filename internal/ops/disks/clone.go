@@ -93,8 +93,8 @@ func (d *Disks) name(n csiproxy.DiskNumber, driver string) string {
 
 // idsIfOnline returns the ids in the table of a disk that is online; none for one that is offline.
 func idsIfOnline(ctx context.Context, h *opendisk.Disk) ([]string, error) {
-	attributes, err := h.Attributes(ctx)
-	if err != nil || attributes&win.DiskOffline != 0 {
+	state, err := h.State(ctx)
+	if err != nil || state.Offline {
 		return nil, err
 	}
 	layout, err := h.Layout(ctx)

@@ -220,13 +220,13 @@ func (d *Disks) contents(ctx context.Context, s *csiproxy.Disk, h *opendisk.Disk
 		return err
 	}
 	s.SizeBytes = geometry.DiskSize
-	attributes, err := h.Attributes(ctx)
+	state, err := h.State(ctx)
 	if err := noted(&s.Error, err); err != nil {
 		return err
 	}
-	s.Online, s.ReadOnly = err == nil && attributes&win.DiskOffline == 0, attributes&win.DiskReadOnly != 0
+	s.Online, s.ReadOnly = err == nil && !state.Offline, state.ReadOnly
 	layout, err := h.Layout(ctx)
-	if errors.Is(err, winerr.ErrorNotReady) && attributes&win.DiskOffline != 0 {
+	if errors.Is(err, winerr.ErrorNotReady) && state.Offline {
 		return nil // an offline disk may refuse this query so, and is there
 	}
 	if err != nil {

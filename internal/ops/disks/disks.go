@@ -227,8 +227,8 @@ func (d *Disks) GetDiskState(ctx context.Context, n csiproxy.DiskNumber) (online
 		return false, err
 	}
 	defer h.Close()
-	attributes, err := h.Attributes(ctx)
-	return err == nil && attributes&win.DiskOffline == 0, err
+	state, err := h.State(ctx)
+	return err == nil && !state.Offline, err
 }
 
 // IsOnline reports whether a disk of the node is online. For a driver it may be another driver's.
@@ -238,8 +238,8 @@ func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, erro
 		return false, err
 	}
 	defer h.Close()
-	attributes, err := h.Attributes(ctx)
-	return err == nil && attributes&win.DiskOffline == 0, err
+	state, err := h.State(ctx)
+	return err == nil && !state.Offline, err
 }
 
 // SetDiskState implements [published.DiskOperations].
@@ -254,33 +254,33 @@ func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online 
 		return err
 	}
 	defer h.Release()
-	attributes, err := h.Attributes(ctx)
+	state, err := h.State(ctx)
 	if err != nil {
 		return err
 	}
 	if !online {
-		return d.setOffline(ctx, h, attributes)
+		return d.setOffline(ctx, h, state)
 	}
-	if attributes&win.DiskOffline != 0 {
+	if state.Offline {
 		if _, err := d.checkOffline(ctx, h); err != nil {
 			return err
 		}
 	}
-	mask, err := d.maskOf(ctx, h, attributes)
+	wanted, err := d.onlineState(ctx, h, state)
 	if err != nil {
 		return err
 	}
-	if err := d.Clear(ctx, h, mask); err != nil {
+	if err := d.BringOnline(ctx, h, wanted); err != nil {
 		return err
 	}
-	_, err = d.AwaitVolumes(ctx, h, mask)
+	_, err = d.AwaitVolumes(ctx, h, wanted)
 	return err
 }
 
 // setOffline takes a disk offline unless a volume of it is mounted in the allowed
 // directories: a pod may be using it.
-func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, attributes win.DiskAttributes) error {
-	if attributes&win.DiskOffline != 0 {
+func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, state device.State) error {
+	if state.Offline {
 		return nil
 	}
 	volumes, paths, err := d.Mounted(ctx, h)
@@ -307,23 +307,16 @@ func (d *Disks) setOffline(ctx context.Context, h *locks.LockedDisk, attributes 
 	if len(staged) > 0 {
 		return refuse("a volume of it is mounted at " + quote.List(staged) + "; unmount it first")
 	}
-	return d.TakeOffline(ctx, h, volumes, 0)
+	return d.TakeOffline(ctx, h, volumes, state, device.State{Offline: true, ReadOnly: state.ReadOnly})
 }
 
-// Blocking are the attributes that keep a disk from being used.
-const Blocking = win.DiskOffline | win.DiskReadOnly
-
-// maskOf returns which of a disk's attributes are to be cleared so that the disk can be used. It
-// leaves out read-only if the disk is staged read-only.
-func (d *Disks) maskOf(ctx context.Context, h *locks.LockedDisk, attributes win.DiskAttributes) (win.DiskAttributes, error) {
-	if attributes&Blocking != win.DiskReadOnly {
-		return Blocking, nil
+// onlineState returns the state that a disk has once it can be used: online and, unless it is staged read-only, writable.
+func (d *Disks) onlineState(ctx context.Context, h *locks.LockedDisk, state device.State) (device.State, error) {
+	if state.Offline || !state.ReadOnly {
+		return device.State{}, nil
 	}
 	staged, err := d.StagedReadOnly(ctx, h)
-	if len(staged) > 0 {
-		return win.DiskOffline, nil
-	}
-	return Blocking, err
+	return device.State{ReadOnly: len(staged) > 0}, err
 }
 
 // StagedReadOnly returns where volumes of a disk that is online and read-only are mounted. If there
@@ -334,8 +327,8 @@ func (d *Disks) StagedReadOnly(ctx context.Context, h *locks.LockedDisk) (paths 
 	if err != nil || len(paths) > 0 {
 		return paths, err
 	}
-	attributes, err := h.Attributes(ctx)
-	if err == nil && attributes&win.DiskOffline != 0 { // an offline disk has no volumes that could be queried
+	state, err := h.State(ctx)
+	if err == nil && state.Offline { // an offline disk has no volumes that could be queried
 		err = opendisk.ErrChanged("it went offline")
 	}
 	return nil, err
@@ -388,11 +381,10 @@ func (d *Disks) DirectoriesOf(ctx context.Context, volumes opendisk.Volumes) (pa
 	return paths, nil
 }
 
-// GoOnline clears those attributes of mask that a disk has, and then has judge look at the disk: Windows
-// need not show what is on one that is offline. If judge refuses the disk, or the caller gives up before
-// that, the disk gets the attributes before back.
-func (d *Disks) GoOnline(ctx context.Context, h *locks.LockedDisk, before, mask win.DiskAttributes, judge func() error) error {
-	err := d.Clear(ctx, h, mask)
+// GoOnline is BringOnline, and then has judge look at the disk: Windows need not show what is on one that is offline. If
+// judge refuses the disk, or the caller gives up before that, the disk gets the state before back.
+func (d *Disks) GoOnline(ctx context.Context, h *locks.LockedDisk, before, wanted device.State, judge func() error) error {
+	err := d.BringOnline(ctx, h, wanted)
 	if err == nil {
 		err = judge()
 	}
@@ -412,20 +404,26 @@ func IsRefusal(err error) bool {
 	return false
 }
 
-// Clear clears those attributes of mask that a disk has. It repeats a change that Windows refuses, or accepts without effect, as
-// for a disk that has just arrived.
+// mustChange reports whether a disk must change before it can be used in the wanted state. A disk that is wanted read-only may
+// be writable: who stages it so has made it read-only before.
+func mustChange(state, wanted device.State) bool {
+	return state.Offline || state.ReadOnly && !wanted.ReadOnly
+}
+
+// BringOnline brings a disk online and, unless it is wanted read-only, makes it writable. It repeats a change that Windows
+// refuses, or accepts without effect, as for a disk that has just arrived.
 //
 // Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays offline),
 // https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
-func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAttributes) error {
-	has, err := h.Attributes(ctx)
-	if has &= mask; err != nil || has == 0 {
+func (d *Disks) BringOnline(ctx context.Context, h *locks.LockedDisk, wanted device.State) error {
+	before, err := h.State(ctx)
+	if err != nil || !mustChange(before, wanted) {
 		return err
 	}
-	before, accepted := has, 0
+	state, accepted := before, 0
 	err = operation.UntilReady(ctx, func() error {
 		// Windows may give a copy that is writable new ids only when it goes online once more.
-		if accepted == 2 || accepted == 1 && mask&win.DiskReadOnly == 0 {
+		if accepted == 2 || accepted == 1 && wanted.ReadOnly {
 			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
 			if err := d.refuseCollision(ctx, h, layout); err != nil {
 				return err
@@ -433,12 +431,12 @@ func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAtt
 		}
 		return h.Verify(ctx)
 	}, func() error {
-		if err := d.clear(ctx, h, has); err != nil {
+		if err := d.setOnline(ctx, h, state, wanted); err != nil {
 			return err
 		}
 		accepted++
-		has, err = h.Attributes(ctx)
-		if has &= mask; err != nil || has == 0 {
+		state, err = h.State(ctx)
+		if err != nil || !mustChange(state, wanted) {
 			return err
 		}
 		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; "+
@@ -447,38 +445,31 @@ func (d *Disks) Clear(ctx context.Context, h *locks.LockedDisk, mask win.DiskAtt
 	if err != nil {
 		return err
 	}
-	d.options.Logger.Info("disk brought online", "disk", h.Number,
-		"wasOffline", before&win.DiskOffline != 0, "wasReadOnly", before&win.DiskReadOnly != 0)
+	d.options.Logger.Info("disk brought online", "disk", h.Number, "wasOffline", before.Offline, "wasReadOnly", before.ReadOnly)
 	return nil
 }
 
-// clear clears attributes of a disk, which has been verified.
-func (d *Disks) clear(ctx context.Context, h *locks.LockedDisk, has win.DiskAttributes) error {
-	// Read-only is cleared first. Windows mounts the file systems as soon as the disk is online, and
-	// would mount them read-only otherwise. On a disk that is online they may be mounted read-only
-	// already, and stay so; so that disk goes offline first.
-	type change struct{ attributes, mask win.DiskAttributes }
-	changes := []change{{0, has}}
-	switch has {
-	case win.DiskReadOnly:
-		changes = []change{{win.DiskOffline, win.DiskOffline | win.DiskReadOnly}, {0, win.DiskOffline}}
-	case win.DiskReadOnly | win.DiskOffline:
-		changes = []change{{0, win.DiskReadOnly}, {0, win.DiskOffline}}
-	}
-	for i, c := range changes {
-		if i > 0 {
-			if err := h.Verify(ctx); err != nil {
-				return err
-			}
-		}
-		if err := h.SetAttributes(ctx, c.attributes, c.mask); err != nil {
+// setOnline changes the state of a disk, which has been verified.
+func (d *Disks) setOnline(ctx context.Context, h *locks.LockedDisk, state, wanted device.State) error {
+	if state.ReadOnly && !wanted.ReadOnly {
+		// Windows mounts the file systems as soon as the disk is online, and mounts them read-only if the disk is. They
+		// stay so. So the disk becomes writable while it is offline.
+		offline := device.State{Offline: true}
+		if err := h.SetState(ctx, state, offline); err != nil {
 			return err
 		}
+		if err := h.Verify(ctx); err != nil {
+			return err
+		}
+		state = offline
+	}
+	if err := h.SetState(ctx, state, device.State{ReadOnly: state.ReadOnly}); err != nil {
+		return err
 	}
 	return h.UpdateProperties(ctx)
 }
 
-// PutBack gives a disk that was refused the attributes back that it had before it was brought online. A
+// PutBack gives a disk that was refused the state back that it had before it was brought online. A
 // failure is only logged: the caller needs to know why the disk was refused.
 //
 // The drive letters of its volumes go with the volumes when the disk goes offline. They aren't taken away:
@@ -486,21 +477,19 @@ func (d *Disks) clear(ctx context.Context, h *locks.LockedDisk, has win.DiskAttr
 // none when it comes again.
 //
 // Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
-func (d *Disks) PutBack(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) {
-	before &= Blocking
-	err := d.putBack(context.WithoutCancel(ctx), h, before)
-	if err != nil {
+func (d *Disks) PutBack(ctx context.Context, h *locks.LockedDisk, before device.State) {
+	if err := d.putBack(context.WithoutCancel(ctx), h, before); err != nil {
 		d.options.Logger.Warn("a disk that was refused stays online", "disk", h.Number, "err", err)
 	}
 }
 
-func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) error {
-	attributes, err := h.Attributes(ctx)
-	if attributes &= Blocking; err != nil || before == 0 || attributes == before {
+func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before device.State) error {
+	state, err := h.State(ctx)
+	if err != nil || before == (device.State{}) || state == before {
 		return err
 	}
 	var volumes opendisk.Volumes
-	if before&^attributes&win.DiskOffline != 0 {
+	if before.Offline && !state.Offline {
 		layout, err := h.Layout(ctx)
 		if err != nil {
 			return err
@@ -517,39 +506,36 @@ func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before win.Dis
 			return refuse("a volume of it is mounted at " + quote.List(paths))
 		}
 	}
-	if err := d.flushAndSet(ctx, h, volumes, before, Blocking); err != nil {
+	if err := d.flushAndSet(ctx, h, volumes, state, before); err != nil {
 		return err
 	}
-	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number,
-		"offline", before&win.DiskOffline != 0, "readOnly", before&win.DiskReadOnly != 0)
+	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number, "offline", before.Offline,
+		"readOnly", before.ReadOnly)
 	return nil
 }
 
-// TakeOffline flushes the volumes of a disk and takes it offline. If a flush fails, it goes on: a
+// TakeOffline flushes the volumes of a disk and changes its state to an offline one. If a flush fails, it goes on: a
 // broken disk must go offline, too.
 //
-// staged are the attributes that the disk was staged with. If read-only is among them, TakeOffline
-// also makes the disk writable: Windows keeps the attribute for the disk's place, and the next disk
+// A disk that was staged read-only becomes writable: Windows keeps the attribute for the disk's place, and the next disk
 // there would inherit it. One call to Windows does both. With two, the disk could leave or the process
 // die in between, and a repeated UnstageVolume may not know the disk any more.
 func (d *Disks) TakeOffline(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes,
-	staged win.DiskAttributes) error {
-	change := win.DiskOffline&^staged | win.DiskReadOnly&staged
-	if err := d.flushAndSet(ctx, h, volumes, win.DiskOffline&change, change); err != nil {
+	from, to device.State) error {
+	if err := d.flushAndSet(ctx, h, volumes, from, to); err != nil {
 		return err
 	}
-	if change&win.DiskOffline != 0 {
+	if !from.Offline {
 		d.options.Logger.Info("disk taken offline", "disk", h.Number)
 	}
-	if change&win.DiskReadOnly != 0 {
+	if from.ReadOnly && !to.ReadOnly {
 		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
 	}
 	return nil
 }
 
-// flushAndSet flushes volumes of a disk, and changes its attributes in mask.
-func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes,
-	attributes, mask win.DiskAttributes) error {
+// flushAndSet flushes volumes of a disk, and changes the disk's state.
+func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes, from, to device.State) error {
 	for _, name := range volumes {
 		err := d.flush(ctx, name)
 		if err != nil && !opendisk.HasNothingToFlush(err) {
@@ -560,7 +546,7 @@ func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes op
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}
-	return h.SetAttributes(ctx, attributes, mask)
+	return h.SetState(ctx, from, to)
 }
 
 // flush flushes a volume.

@@ -24,8 +24,11 @@ func formatted(t *testing.T, sim *winsim.System, spec winsim.DiskSpec) csiproxy.
 	return n
 }
 
+// blocking are the attributes that keep a disk from being used.
+const blocking = win.DiskOffline | win.DiskReadOnly
+
 func setAttributes(t *testing.T, sim *winsim.System, n csiproxy.DiskNumber, attributes win.DiskAttributes) {
-	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: disks.Blocking}))
+	simtest.Must(t, sim.SetDiskAttributes(n, win.SetDiskAttributes{Attributes: attributes, Mask: blocking}))
 }
 
 // subject is a disk of a node that an operation is about.
@@ -45,7 +48,7 @@ func TestErrorAtEachCall(t *testing.T) {
 	}
 	offline := func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 		n := online(t, sim)
-		setAttributes(t, sim, n, disks.Blocking)
+		setAttributes(t, sim, n, blocking)
 		return n
 	}
 	staged := func(attributes win.DiskAttributes) func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
@@ -100,7 +103,7 @@ func TestErrorAtEachCall(t *testing.T) {
 		"online of a copy": {disk: copied, operate: setState(true), passed: arrivalOnline},
 		"online, read-only": {disk: staged(win.DiskReadOnly), operate: setState(true),
 			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
-		"online, was staged": {disk: staged(disks.Blocking), operate: setState(true),
+		"online, was staged": {disk: staged(blocking), operate: setState(true),
 			passed: arrivalOnline},
 		// A broken disk must get offline.
 		"offline": {disk: online, operate: setState(false), passed: "CreateFileW, FlushFileBuffers, GetFileAttributesW, " +

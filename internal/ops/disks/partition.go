@@ -39,7 +39,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 		return err
 	}
 	defer h.Release()
-	before, err := h.Attributes(ctx)
+	before, err := h.State(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,17 +47,17 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	if err != nil {
 		return err
 	}
-	if before&win.DiskOffline != 0 && !made { // its volumes come when a caller brings it online
+	if before.Offline && !made { // its volumes come when a caller brings it online
 		d.PutBack(ctx, h, before)
 		return nil
 	}
-	mask := win.DiskAttributes(Blocking)
+	var wanted device.State
 	if !made {
-		if mask, err = d.maskOf(ctx, h, before); err != nil {
+		if wanted, err = d.onlineState(ctx, h, before); err != nil {
 			return err
 		}
 	}
-	volumes, err := d.AwaitVolumes(ctx, h, mask)
+	volumes, err := d.AwaitVolumes(ctx, h, wanted)
 	if err != nil {
 		return err
 	}
@@ -67,13 +67,13 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	return err
 }
 
-// EnsurePartition makes a data partition on a disk that has none. before are the disk's attributes. If
+// EnsurePartition makes a data partition on a disk that has none. before is the disk's state. If
 // EnsurePartition has made a partition, the disk is online and writable. If the disk was offline, and showed
 // no partition before it went online, it is online and writable, too.
-func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before win.DiskAttributes) (made bool, _ error) {
-	switch before & Blocking {
-	case 0:
-	case win.DiskReadOnly: // it may be in use, and so stays as it is unless it is to be written to
+func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before device.State) (made bool, _ error) {
+	switch before {
+	case device.State{}:
+	case device.State{ReadOnly: true}: // it may be in use, and so stays as it is unless it is to be written to
 		if _, partitionMissing, err := d.inspect(ctx, h); err != nil || !partitionMissing {
 			return false, err
 		}
@@ -92,7 +92,7 @@ func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before
 	// checked right before each write.
 	var layout *win.DriveLayout
 	partitionMissing := false
-	err := d.GoOnline(ctx, h, before, Blocking, func() (err error) {
+	err := d.GoOnline(ctx, h, before, device.State{}, func() (err error) {
 		layout, partitionMissing, err = d.inspect(ctx, h)
 		return err
 	})
@@ -321,19 +321,18 @@ func refuse(reason string) error {
 
 // AwaitVolumes waits until each data partition of a disk that was brought online has its volume,
 // and returns the volumes. When Windows handles the arrival of a disk, it may take the disk offline
-// again; no public source says whether it does, or when it is done. Then AwaitVolumes clears the
-// attributes of keepClear again. It doesn't for a copy that has gone offline twice, or once if it is to
-// be read-only: see [Disks.refuseCollision].
-func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk,
-	keepClear win.DiskAttributes) (opendisk.Volumes, error) {
+// again; no public source says whether it does, or when it is done. Then AwaitVolumes brings the disk
+// online again. It doesn't for a copy that has gone offline twice, or once if it is wanted
+// read-only: see [Disks.refuseCollision].
+func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk, wanted device.State) (opendisk.Volumes, error) {
 	layout, layoutErr := h.Layout(ctx)
-	patient := keepClear&win.DiskReadOnly != 0
-	keep := func() (cleared bool, _ error) {
-		attributes, err := h.Attributes(ctx)
-		if attributes &= keepClear; err != nil || attributes == 0 {
+	patient := !wanted.ReadOnly
+	keep := func() (changed bool, _ error) {
+		state, err := h.State(ctx)
+		if err != nil || !mustChange(state, wanted) {
 			return false, err
 		}
-		if attributes&win.DiskOffline != 0 {
+		if state.Offline {
 			if !patient {
 				if err := d.refuseCollision(ctx, h, layout); err != nil {
 					return false, err
@@ -341,13 +340,13 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk,
 			}
 			patient = false
 		}
-		return true, d.Clear(ctx, h, keepClear)
+		return true, d.BringOnline(ctx, h, wanted)
 	}
-	cleared, err := keep()
+	changed, err := keep()
 	if err != nil {
 		return nil, err
 	}
-	if cleared { // the table was perhaps asked for while the disk was offline
+	if changed { // the table was perhaps asked for while the disk was offline
 		layout, layoutErr = h.Layout(ctx)
 	}
 	if layoutErr != nil {

@@ -69,7 +69,7 @@ func newDevices(sys System, class winid.GUID, o SharedOptions, onSkipped func(co
 type queries struct {
 	// Of the disks.
 	numbers      diskQuery[struct{}]
-	attributes   diskQuery[win.DiskAttributes]
+	states       diskQuery[device.State]
 	ids          diskQuery[published.DiskIDs]
 	idsIfOnline  diskQuery[[]string]
 	locations    diskQuery[location]
@@ -82,7 +82,7 @@ type queries struct {
 
 func (q *queries) init(disks, adapters *devices) {
 	q.numbers.init(disks, othersTimeout)
-	q.attributes.init(disks, othersTimeout)
+	q.states.init(disks, othersTimeout)
 	q.ids.init(disks, disks.timeout)
 	q.idsIfOnline.init(disks, othersTimeout)
 	q.locations.init(disks, disks.timeout)

@@ -79,7 +79,7 @@ func TestPartitionDiskPutsBack(t *testing.T) {
 		})
 		err := ops.PartitionDisk(ctx, n)
 		sim.OnCall(nil)
-		if want := map[bool]win.DiskAttributes{true: disks.Blocking}[back]; err == nil || sim.Disks()[1].Attributes != want {
+		if want := map[bool]win.DiskAttributes{true: blocking}[back]; err == nil || sim.Disks()[1].Attributes != want {
 			t.Errorf("error %d: its attributes are %d, want %d; %v", errno, sim.Disks()[1].Attributes, want, err)
 		}
 		simtest.Must(t, ops.PartitionDisk(t.Context(), n))

@@ -140,11 +140,11 @@ func TestStagedDiskGoesOffline(t *testing.T) {
 				if c.Name == win.CallVolumeNameForMountPoint && strings.Contains(c.Object, `Harddisk1\`) ||
 					hidden != settings.OfflineShown && c.Name == win.IoctlDiskGetDriveLayoutEx.String() {
 					sim.OnCall(nil)
-					setAttributes(t, sim, n, disks.Blocking)
+					setAttributes(t, sim, n, blocking)
 				}
 			})
 			simtest.WantError(t, ops.SetDiskState(t.Context(), n, true), csiproxy.ErrUnavailable)
-			simtest.Want(t, "its attributes", sim.Disks()[1].Attributes, disks.Blocking)
+			simtest.Want(t, "its attributes", sim.Disks()[1].Attributes, blocking)
 		})
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"context"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 )
 
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
-	results, err := d.askAttributes(ctx)
-	for _, a := range answersOf[win.DiskAttributes](d.shared, d.options.Driver, results) {
+	results, err := d.askStates(ctx)
+	for _, a := range answersOf[device.State](d.shared, d.options.Driver, results) {
 		switch {
 		case a.err != nil:
-		case a.value&win.DiskOffline == 0:
+		case !a.value.Offline:
 			online++
 		default:
 			offline++
@@ -28,7 +28,7 @@ func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 // AllOnline reports whether all disks are online: those of the node, or those that may be the driver's. If a disk doesn't
 // answer, it may be offline, and AllOnline returns its error.
 func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
-	results, err := d.askAttributes(ctx)
+	results, err := d.askStates(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -39,15 +39,15 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 		if r.err != nil {
 			return false, r.err
 		}
-		if a, ok := r.value.(*answer[win.DiskAttributes]); ok && a.value&win.DiskOffline != 0 {
+		if a, ok := r.value.(*answer[device.State]); ok && a.value.Offline {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// askAttributes asks all disks for their attributes.
-func (d *Disks) askAttributes(ctx context.Context) ([]result, error) {
-	return askDisks(ctx, d.shared, d.options.Driver, &d.shared.queries.attributes, nil,
-		func(ctx context.Context, h *opendisk.Disk) (win.DiskAttributes, error) { return h.Attributes(ctx) })
+// askStates asks all disks for their states.
+func (d *Disks) askStates(ctx context.Context) ([]result, error) {
+	return askDisks(ctx, d.shared, d.options.Driver, &d.shared.queries.states, nil,
+		func(ctx context.Context, h *opendisk.Disk) (device.State, error) { return h.State(ctx) })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
@@ -88,11 +89,11 @@ func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeReque
 // no size, so finish fails for it.
 func (s *Staging) finish(ctx context.Context, lockedDisk *locks.LockedDisk, volume *locks.LockedVolume,
 	extent win.DiskExtent, r csiproxy.StageVolumeRequest, staged *csiproxy.StagedVolume) error {
-	attributes, err := lockedDisk.Attributes(ctx)
+	state, err := lockedDisk.State(ctx)
 	switch {
 	case err != nil:
 		return onDisk(lockedDisk.Number, err)
-	case (attributes&win.DiskReadOnly != 0) != r.ReadOnly:
+	case state.ReadOnly != r.ReadOnly:
 		return onDisk(lockedDisk.Number, opendisk.ErrChanged("it was made read-only, or writable, after it was prepared"))
 	case r.Grow && !r.ReadOnly:
 		return s.grow(ctx, lockedDisk, volume.ID, extent, &staged.SizeBytes, &staged.Grown)
@@ -126,12 +127,12 @@ func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest
 	if err := s.checkOnDisk(ctx, lockedDisk, mounted); err != nil {
 		return err
 	}
-	before, err := lockedDisk.Attributes(ctx)
+	before, err := lockedDisk.State(ctx)
 	if err != nil {
 		return onDisk(lockedDisk.Number, err)
 	}
-	for again, attributes := false, before; ; again = true {
-		id, made, err := s.prepare(ctx, lockedDisk, r, attributes)
+	for again, state := false, before; ; again = true {
+		id, made, err := s.prepare(ctx, lockedDisk, r, state)
 		staged.VolumeID, staged.Partitioned = id, staged.Partitioned || made
 		if err != nil {
 			err = onDisk(lockedDisk.Number, err)
@@ -146,8 +147,8 @@ func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest
 			return nil
 		}
 		// Windows may take a disk that has just arrived offline again, also after its volumes came.
-		var attributesErr error
-		if attributes, attributesErr = lockedDisk.Attributes(ctx); attributesErr != nil || attributes&win.DiskOffline == 0 {
+		var stateErr error
+		if state, stateErr = lockedDisk.State(ctx); stateErr != nil || !state.Offline {
 			return err
 		}
 		if again {
@@ -205,22 +206,20 @@ func onDisk(n csiproxy.DiskNumber, err error) error {
 	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
 }
 
-// prepare brings a disk with some attributes online, makes a data partition if there is none, and
+// prepare brings a disk in a state online, makes a data partition if there is none, and
 // returns the volume of the data partition, ready for use. made says whether prepare has made the
 // partition.
 func (s *Staging) prepare(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
-	attributes win.DiskAttributes) (id csiproxy.VolumeID, made bool, err error) {
-	keepClear := win.DiskAttributes(disks.Blocking)
+	state device.State) (id csiproxy.VolumeID, made bool, err error) {
 	if r.ReadOnly {
-		keepClear = win.DiskOffline
-		err = s.makeReadOnly(ctx, lockedDisk, attributes)
+		err = s.makeReadOnly(ctx, lockedDisk, state)
 	} else {
-		made, err = s.makeWritable(ctx, lockedDisk, attributes)
+		made, err = s.makeWritable(ctx, lockedDisk, state)
 	}
 	if err != nil {
 		return "", made, err
 	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, keepClear)
+	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, device.State{ReadOnly: r.ReadOnly})
 	if err != nil {
 		return "", made, err
 	}
@@ -237,9 +236,9 @@ func (s *Staging) prepare(ctx context.Context, lockedDisk *locks.LockedDisk, r c
 
 // makeWritable brings a disk online writable, and makes a data partition if there is none. It returns
 // an error if the disk is staged read-only.
-func (s *Staging) makeWritable(ctx context.Context, lockedDisk *locks.LockedDisk, before win.DiskAttributes) (
+func (s *Staging) makeWritable(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) (
 	made bool, _ error) {
-	if before&disks.Blocking == win.DiskReadOnly {
+	if before.ReadOnly && !before.Offline {
 		paths, err := s.Disks.StagedReadOnly(ctx, lockedDisk)
 		if err != nil {
 			return false, err
@@ -253,13 +252,13 @@ func (s *Staging) makeWritable(ctx context.Context, lockedDisk *locks.LockedDisk
 	if err != nil || made {
 		return made, err
 	}
-	return false, s.Disks.Clear(ctx, lockedDisk, disks.Blocking)
+	return false, s.Disks.BringOnline(ctx, lockedDisk, device.State{})
 }
 
 // makeReadOnly brings a disk with a data partition online read-only. Windows mounts a file system
 // read-only only if the disk is read-only before. So a disk that is online and writable goes offline
 // first.
-func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before win.DiskAttributes) error {
+func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
 	hasPartition := func() error {
 		layout, err := lockedDisk.Layout(ctx)
 		if err == nil && len(opendisk.DataPartitions(layout)) == 0 {
@@ -267,10 +266,10 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk
 		}
 		return err
 	}
-	switch before & disks.Blocking {
-	case win.DiskReadOnly:
+	switch before {
+	case device.State{ReadOnly: true}:
 		return hasPartition()
-	case 0:
+	case device.State{}:
 		if err := hasPartition(); err != nil {
 			return err
 		}
@@ -282,7 +281,7 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk
 			return refuse("it is staged writable at " + quote.List(paths) +
 				", and can't be staged read-only too; unstage it there first")
 		}
-		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, 0); err != nil {
+		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, before, device.State{Offline: true}); err != nil {
 			return err
 		}
 	default:
@@ -294,16 +293,16 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk
 			}
 		}
 	}
-	if before&win.DiskReadOnly == 0 {
+	if !before.ReadOnly {
 		if err := lockedDisk.Verify(ctx); err != nil {
 			return err
 		}
-		if err := lockedDisk.SetAttributes(ctx, win.DiskReadOnly, win.DiskReadOnly); err != nil {
+		if err := lockedDisk.SetState(ctx, device.State{Offline: true}, device.State{Offline: true, ReadOnly: true}); err != nil {
 			return err
 		}
 		s.options.Logger.Info("disk made read-only", "disk", lockedDisk.Number)
 	}
-	return s.Disks.GoOnline(ctx, lockedDisk, before, win.DiskOffline, hasPartition)
+	return s.Disks.GoOnline(ctx, lockedDisk, before, device.State{ReadOnly: true}, hasPartition)
 }
 
 func refuse(reason string) error {

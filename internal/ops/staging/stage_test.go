@@ -15,7 +15,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/nodeops"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
@@ -35,6 +34,9 @@ const (
 func serial(s string) csiproxy.Selector { return csiproxy.Selector{SerialNumber: s} }
 
 func pointer[T any](v T) *T { return &v }
+
+// blocking are the attributes that keep a disk from being used.
+const blocking = win.DiskOffline | win.DiskReadOnly
 
 // newStaged returns a node with a disk, vol-1, that is staged at stagingPath.
 func newStaged(t *testing.T) (*winsim.System, *nodeops.Node, csiproxy.DiskNumber) {
@@ -340,7 +342,7 @@ func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 		"data of others":     {1, csiproxy.StageVolumeRequest{}, csiproxy.ErrFailedPrecondition},
 		"others', read-only": {1, csiproxy.StageVolumeRequest{ReadOnly: true}, csiproxy.ErrFailedPrecondition},
 	} {
-		for _, attributes := range []win.DiskAttributes{win.DiskOffline, disks.Blocking} {
+		for _, attributes := range []win.DiskAttributes{win.DiskOffline, blocking} {
 			for hidden := settings.OfflineShown; hidden <= settings.OfflineNotReady; hidden++ {
 				t.Run(fmt.Sprintf("%s,%d,%d", name, attributes, hidden), func(t *testing.T) {
 					sim, n := newNode(t)
@@ -354,7 +356,7 @@ func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 					letters := lettersOf(t, sim, number)
 					simtest.Must(t, sim.WriteImage(number, []byte("LUKS\xba\xbe"), 16<<20))
 					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{
-						Attributes: attributes, Mask: disks.Blocking}))
+						Attributes: attributes, Mask: blocking}))
 					simtest.Must(t, sim.SetSettings(winsim.Settings{OfflineLayout: hidden}))
 					before := exported(t, sim, number)
 					c.request.Disk, c.request.StagingPath = serial("vol-1"), stagingPath
@@ -366,7 +368,7 @@ func TestStageVolumePutsARefusedDiskBack(t *testing.T) {
 					}
 					_, err = sim.VolumeNameForMountPoint(t.Context(), `V:\`)
 					simtest.WantErrorOf(t, "its letter while it is offline", err, winerr.ErrorFileNotFound)
-					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: disks.Blocking}))
+					simtest.Must(t, sim.SetDiskAttributes(number, win.SetDiskAttributes{Mask: blocking}))
 					sim.Settle()
 					simtest.Want(t, "letters when it is online", lettersOf(t, sim, number), letters)
 				})

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
@@ -22,7 +21,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/unc"
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -304,11 +302,11 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
 // come online, and its volumes haven't arrived, isOnlineWithout waits for them.
 func (s *Staging) isOnlineWithout(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID) (bool, error) {
-	attributes, err := lockedDisk.Attributes(ctx)
-	if err != nil || attributes&win.DiskOffline != 0 {
+	state, err := lockedDisk.State(ctx)
+	if err != nil || state.Offline {
 		return false, err
 	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, 0)
+	volumes, err := s.Disks.Volumes(ctx, lockedDisk)
 	if err != nil {
 		return false, err
 	}
@@ -351,13 +349,13 @@ func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolum
 		return unavailableIfDiskLeft(err)
 	}
 	defer lockedDisk.Release()
-	attributes, err := lockedDisk.Attributes(ctx)
+	state, err := lockedDisk.State(ctx)
 	if err != nil {
 		return unavailableIfDiskLeft(err)
 	}
 	var all opendisk.Volumes
 	var locked lockedVolumes
-	if attributes&win.DiskOffline == 0 { // otherwise it has no volumes
+	if !state.Offline { // otherwise it has no volumes
 		if all, locked, err = s.lockOthers(ctx, lockedDisk, "", request.Force); err != nil {
 			return err
 		}
@@ -451,11 +449,12 @@ func (s *Staging) lockOthers(ctx context.Context, lockedDisk *locks.LockedDisk, 
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
 func (s *Staging) retire(ctx context.Context, lockedDisk *locks.LockedDisk, all opendisk.Volumes,
 	locked lockedVolumes) (offline bool, _ error) {
-	attributes, err := lockedDisk.Attributes(ctx)
-	if err != nil || attributes&disks.Blocking == win.DiskOffline {
+	retired := device.State{Offline: true}
+	state, err := lockedDisk.State(ctx)
+	if err != nil || state == retired {
 		return false, err
 	}
-	offline = attributes&win.DiskOffline == 0
+	offline = !state.Offline
 	switch {
 	case !offline: // it has no volumes
 		all, locked = nil, nil
@@ -475,12 +474,12 @@ func (s *Staging) retire(ctx context.Context, lockedDisk *locks.LockedDisk, all 
 		}
 	}
 	maps.DeleteFunc(all, locked.has)
-	err = s.Disks.TakeOffline(ctx, lockedDisk, all, attributes)
+	err = s.Disks.TakeOffline(ctx, lockedDisk, all, state, retired)
 	if err != nil && len(locked) > 0 {
 		s.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
 			"disk", lockedDisk.Number, "err", err)
 		locked.Close()
-		err = s.Disks.TakeOffline(ctx, lockedDisk, all, attributes)
+		err = s.Disks.TakeOffline(ctx, lockedDisk, all, state, retired)
 	}
 	return offline && err == nil, err
 }

@@ -93,7 +93,7 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 		return false, h.Hardware.DescriptorErr
 	}
 	described.SerialNumber = strings.TrimSpace(h.Hardware.Descriptor.SerialNumber)
-	attributes, err := h.Attributes(ctx)
+	state, err := h.State(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -116,7 +116,7 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 			add(described, csiproxy.ReasonGrowthBlocked, false, obstacle.Error())
 		}
 	}
-	readOnly = attributes&win.DiskReadOnly != 0
+	readOnly = state.ReadOnly
 	if v.options.OwnerOf != nil {
 		described.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
 		if err != nil && ctx.Err() == nil && !winerr.IsGone(err) { // it isn't known now

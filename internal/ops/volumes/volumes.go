@@ -120,11 +120,11 @@ func (v *Volumes) arrived(ctx context.Context, h *opendisk.Disk, partitions []ui
 // dataPartitions returns the numbers of the data partitions of an online disk: all,
 // or only partition, if that is a data partition.
 func dataPartitions(ctx context.Context, h *opendisk.Disk, partition uint32) ([]uint32, error) {
-	attributes, err := h.Attributes(ctx)
+	state, err := h.State(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if attributes&win.DiskOffline != 0 {
+	if state.Offline {
 		return nil, refuse("the disk is offline; bring it online first")
 	}
 	layout, err := h.Layout(ctx)

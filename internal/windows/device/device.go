@@ -163,9 +163,13 @@ func (h Handle) Geometry(ctx context.Context) (win.DiskGeometryEx, error) {
 	return decoded(win.DecodeDiskGeometryEx)(h.controlGrowing(ctx, win.IoctlDiskGetDriveGeometryEx, nil, 256))
 }
 
-// Attributes returns whether a disk is offline or read-only.
-func (h Handle) Attributes(ctx context.Context) (win.DiskAttributes, error) {
-	return decoded(win.DecodeGetDiskAttributes)(h.control(ctx, win.IoctlDiskGetDiskAttributes, nil, make([]byte, 16)))
+// State is whether a disk is offline, and whether it is read-only. Either keeps it from being used.
+type State struct{ Offline, ReadOnly bool }
+
+// State returns a disk's state.
+func (h Handle) State(ctx context.Context) (State, error) {
+	a, err := decoded(win.DecodeGetDiskAttributes)(h.control(ctx, win.IoctlDiskGetDiskAttributes, nil, make([]byte, 16)))
+	return State{Offline: a&win.DiskOffline != 0, ReadOnly: a&win.DiskReadOnly != 0}, err
 }
 
 // Writable returns nil for a disk or volume that can be written to. Else the error is winerr.ErrorWriteProtect.
@@ -173,11 +177,22 @@ func (h Handle) Writable(ctx context.Context) error {
 	return h.send(ctx, win.IoctlDiskIsWritable, nil)
 }
 
-// SetAttributes changes the attributes in mask. They persist over a restart of the
-// node.
-func (h Handle) SetAttributes(ctx context.Context, attributes, mask win.DiskAttributes) error {
-	in := win.SetDiskAttributes{Persist: true, Attributes: attributes, Mask: mask}
-	return h.send(ctx, win.IoctlDiskSetDiskAttributes, in.Encode())
+// SetState changes a disk's state from one to another, in one call to Windows. What is the same in both stays as it is. The
+// state persists over a restart of the node.
+func (h Handle) SetState(ctx context.Context, from, to State) error {
+	set := win.SetDiskAttributes{Persist: true, Attributes: to.attributes(), Mask: from.attributes() ^ to.attributes()}
+	set.Attributes &= set.Mask
+	return h.send(ctx, win.IoctlDiskSetDiskAttributes, set.Encode())
+}
+
+func (s State) attributes() (a win.DiskAttributes) {
+	if s.Offline {
+		a |= win.DiskOffline
+	}
+	if s.ReadOnly {
+		a |= win.DiskReadOnly
+	}
+	return a
 }
 
 // Layout returns the partition table of a disk.
