@@ -279,6 +279,12 @@ func (n *Node) Fail(call string, windowsError uint32, count int) {
 	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count}, winerr.Errno(windowsError)))
 }
 
+// FailIfCalled is Fail for a call that need not be made, such as one that only the wait for a late volume needs.
+func (n *Node) FailIfCalled(call string, windowsError uint32, count int) {
+	n.helper()
+	n.must(n.sys.Fail(winsim.Match{Call: call, Count: count, Fires: winsim.MayFire}, winerr.Errno(windowsError)))
+}
+
 // Forbid makes all calls of a Windows function or control code fail until ClearFaults, as not supported. If
 // there is such a call, the test fails, too.
 func (n *Node) Forbid(call string) {
@@ -293,7 +299,7 @@ func (n *Node) Delay(call string, d time.Duration, count int) {
 	n.must(n.sys.Delay(winsim.Match{Call: call, Count: count}, d))
 }
 
-// ClearFaults ends the effects of Fail, Forbid and Delay.
+// ClearFaults ends the effects of Fail, FailIfCalled, Forbid and Delay.
 func (n *Node) ClearFaults() { n.sys.ResetRules() }
 
 // CheckFaults is ClearFaults, and returns an error if a fault of Fail or Delay has met no call, or one of Forbid

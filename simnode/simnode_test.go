@@ -309,6 +309,7 @@ func TestFaultsThatNeverFire(t *testing.T) {
 		"none":                      {func(*simnode.Node) {}, ""},
 		"one that fires":            {func(n *simnode.Node) { n.Fail(call, 1117, 1) }, ""},
 		"a delay that fires":        {func(n *simnode.Node) { n.Delay(call, time.Nanosecond, 1) }, ""},
+		"one that needn't fire":     {func(n *simnode.Node) { n.FailIfCalled(another, 1117, 1) }, ""},
 		"a call that doesn't come":  {func(n *simnode.Node) { n.Forbid(another) }, ""},
 		"a forbidden one that does": {func(n *simnode.Node) { n.Forbid(call) }, "has fired 1 times, and must not"},
 		"one that never fires":      {func(n *simnode.Node) { n.Fail(another, 1117, 1) }, another + " has never fired"},
