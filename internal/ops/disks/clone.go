@@ -46,10 +46,9 @@ func (d *Disks) refuseUnwantedCopy(ctx context.Context, h *locks.LockedDisk) err
 }
 
 // refuseCollision returns an error if Windows has left a disk offline, or taken it offline again,
-// because it is a copy. layout is the disk's partition table as Windows last returned it; nil if it has
-// returned none.
-func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) error {
-	original, id, err := d.findOriginal(ctx, h.Number, tableIDs(layout))
+// because it is a copy. ids are those in its partition table as Windows last showed it.
+func (d *Disks) refuseCollision(ctx context.Context, h *locks.LockedDisk, ids []string) error {
+	original, id, err := d.findOriginal(ctx, h.Number, ids)
 	switch {
 	case err != nil:
 		return err

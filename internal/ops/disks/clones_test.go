@@ -141,7 +141,7 @@ func TestCloneThatWindowsKeepsOffline(t *testing.T) {
 				if took := time.Since(begin); took > time.Second || !strings.Contains(fmt.Sprint(err), "it is a copy of") {
 					t.Errorf("table %d, found out at call %d, after %v: %v", hidden, at, took, err)
 				}
-				if written >= 0 && writes(sim) > written+2 {
+				if written >= 0 && writes(sim) > written+3 { // the third write puts it back
 					t.Errorf("table %d, found out at call %d: the copy is brought online %d times more", hidden, at,
 						writes(sim)-written)
 				}

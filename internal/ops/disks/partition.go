@@ -43,69 +43,74 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	if err != nil {
 		return err
 	}
-	made, err := d.EnsurePartition(ctx, h, before)
+	shown, err := d.CheckUnusable(ctx, h, before)
+	if err != nil || before.Offline && shown != nil { // its volumes come when a caller brings it online
+		return err
+	}
+	wanted, err := d.onlineState(ctx, h, before)
 	if err != nil {
 		return err
 	}
-	if before.Offline && !made { // its volumes come when a caller brings it online
-		d.PutBack(ctx, h, before)
-		return nil
-	}
-	var wanted device.State
-	if !made {
-		if wanted, err = d.onlineState(ctx, h, before); err != nil {
-			return err
+	return d.WhilePartitioned(ctx, h, before, wanted, func(layout *win.DriveLayout, made bool) error {
+		if before.Offline && !made {
+			d.PutBack(ctx, h, before)
+			return nil
 		}
-	}
-	volumes, err := d.AwaitVolumes(ctx, h, wanted)
-	if err != nil {
-		return err
-	}
-	for _, name := range volumes {
-		err = errors.Join(err, d.BringVolumeOnline(ctx, n, name))
-	}
-	return err
-}
-
-// EnsurePartition makes a data partition on a disk that has none. before is the disk's state. If
-// EnsurePartition has made a partition, the disk is online and writable. If the disk was offline, and showed
-// no partition before it went online, it is online and writable, too.
-func (d *Disks) EnsurePartition(ctx context.Context, h *locks.LockedDisk, before device.State) (made bool, _ error) {
-	switch before {
-	case device.State{}:
-	case device.State{ReadOnly: true}: // it may be in use, and so stays as it is unless it is to be written to
-		if _, partitionMissing, err := d.inspect(ctx, h); err != nil || !partitionMissing {
-			return false, err
+		volumes, err := d.AwaitVolumes(ctx, h, layout, wanted)
+		for _, name := range volumes {
+			err = errors.Join(err, d.BringVolumeOnline(ctx, n, name))
 		}
-	default:
-		layout, err := d.checkOffline(ctx, h)
-		if err != nil {
-			return false, err
-		}
-		// If Windows shows partitions, these count: going online, a disk that others partitioned could be
-		// written to, since Windows mounts its volumes and begins to use storage pools.
-		if layout != nil {
-			return false, refuseForeign(layout)
-		}
-	}
-	// Going online may take a while. Meanwhile somebody else may partition the disk. So everything is
-	// checked right before each write.
-	var layout *win.DriveLayout
-	partitionMissing := false
-	err := d.GoOnline(ctx, h, before, device.State{}, func() (err error) {
-		layout, partitionMissing, err = d.inspect(ctx, h)
 		return err
 	})
-	if err != nil || !partitionMissing {
-		return false, err
+}
+
+// CheckUnusable returns an error if a disk must stay as it is, offline or read-only: it holds data of another system, or is an
+// unwanted copy. It returns the disk's table if Windows shows partitions in it, which for a disk that is offline it may do only
+// once the disk is online.
+func (d *Disks) CheckUnusable(ctx context.Context, h *locks.LockedDisk, state device.State) (shown *win.DriveLayout, err error) {
+	switch {
+	case state.Offline:
+		// If Windows shows partitions, these count: going online, a disk that others partitioned could be
+		// written to, since Windows mounts its volumes and begins to use storage pools.
+		if shown, err = d.checkOffline(ctx, h); err == nil && shown != nil {
+			err = refuseForeign(shown)
+		}
+	case state.ReadOnly: // it may be in use
+		if shown, err = h.Layout(ctx); err == nil {
+			_, err = d.inspect(ctx, h, shown)
+		}
 	}
-	if err := d.writeTable(ctx, h, layout); err != nil {
-		return false, err
+	return shown, err
+}
+
+// WhilePartitioned is WhileOnline for a disk that gets a data partition if it has none; made says that this call has made it. The disk isn't
+// partitioned if it holds something else.
+func (d *Disks) WhilePartitioned(ctx context.Context, h *locks.LockedDisk, before, wanted device.State,
+	use func(layout *win.DriveLayout, made bool) error) error {
+	// Going online may take a while. Meanwhile somebody else may partition the disk. So everything is
+	// checked right before each write.
+	partitionMissing, made := false, false
+	judge := func(layout *win.DriveLayout) (err error) {
+		partitionMissing, err = d.inspect(ctx, h, layout)
+		return err
 	}
-	if err := h.UpdateProperties(ctx); err != nil {
-		return false, err
-	}
-	return true, nil
+	return d.WhileOnline(ctx, h, before, wanted, judge, func(layout *win.DriveLayout) error {
+		if !partitionMissing {
+			return use(layout, made)
+		}
+		if err := d.writeTable(ctx, h, layout); err != nil {
+			return err
+		}
+		made = true
+		if err := h.UpdateProperties(ctx); err != nil {
+			return err
+		}
+		layout, err := h.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		return use(layout, made)
+	})
 }
 
 // checkOffline returns an error if an offline disk must stay offline: as an unwanted copy, or as a disk with data of
@@ -156,51 +161,48 @@ func (d *Disks) refuseRecognized(contents signatures.Disk) error {
 	return nil
 }
 
-// inspect returns the partition table of a disk that is online, and whether a data partition is
-// missing. If one is missing, and the disk holds something else or is too small, inspect returns an
-// error. It reads the table again at the end: if somebody has begun to use the disk meanwhile, the disk
-// has one.
-func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk) (
-	_ *win.DriveLayout, partitionMissing bool, _ error) {
+// inspect reports whether a data partition is missing from the table of a disk that is online. If one is missing,
+// and the disk holds something else or is too small, inspect returns an error. It reads the table again at the end: if
+// somebody has begun to use the disk meanwhile, the disk has another one.
+func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) (partitionMissing bool, _ error) {
 	if err := h.Verify(ctx); err != nil {
-		return nil, false, err
-	}
-	layout, err := h.Layout(ctx)
-	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if hasPartition(layout) {
-		return layout, false, refuseForeign(layout)
+		return false, refuseForeign(layout)
 	}
 	if err := d.options.Users.CheckEmptyDisk(ctx, h.Disk); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	switch {
 	case layout.Style == win.StyleMBR:
-		return nil, false, refuse("it has an MBR partition table without partitions; " +
+		return false, refuse("it has an MBR partition table without partitions; " +
 			"clean the disk if nothing on it is needed")
 	case layout.Style == win.StyleGPT:
-		_, err := dataPartition(layout)
-		return layout, err == nil, err
+		if _, err := dataPartition(layout); err != nil {
+			return false, err
+		}
+		err := h.VerifyLayout(ctx, layout)
+		return err == nil, err
 	}
 	geometry, err := h.Geometry(ctx)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	// A GPT will need room for a header and an array of entries at the disk's end.
 	const entries = maximumPartitions * 128
 	end := (geometry.DiskSize - entries - int64(geometry.BytesPerSector)) / mebibyte * mebibyte
 	if end-reservedEnd < mebibyte {
-		return nil, false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
+		return false, refuse(fmt.Sprintf("it is too small for a data partition: %d bytes", geometry.DiskSize))
 	}
 	contents, err := readContents(ctx, h, geometry, layout)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if err := d.refuseRecognized(contents); err != nil {
-		return nil, false, err
+		return false, err
 	}
-	return layout, true, nil
+	return true, nil
 }
 
 // refuseForeign returns an error for a table with partitions none of which is one of data.
@@ -319,41 +321,15 @@ func refuse(reason string) error {
 	return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: reason}
 }
 
-// AwaitVolumes waits until each data partition of a disk that was brought online has its volume,
-// and returns the volumes. When Windows handles the arrival of a disk, it may take the disk offline
-// again; no public source says whether it does, or when it is done. Then AwaitVolumes brings the disk
-// online again. It doesn't for a copy that has gone offline twice, or once if it is wanted
-// read-only: see [Disks.refuseCollision].
-func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk, wanted device.State) (opendisk.Volumes, error) {
-	layout, layoutErr := h.Layout(ctx)
-	patient := !wanted.ReadOnly
-	keep := func() (changed bool, _ error) {
-		state, err := h.State(ctx)
-		if err != nil || !mustChange(state, wanted) {
-			return false, err
-		}
-		if state.Offline {
-			if !patient {
-				if err := d.refuseCollision(ctx, h, layout); err != nil {
-					return false, err
-				}
-			}
-			patient = false
-		}
-		return true, d.BringOnline(ctx, h, wanted)
-	}
-	changed, err := keep()
-	if err != nil {
-		return nil, err
-	}
-	if changed { // the table was perhaps asked for while the disk was offline
-		layout, layoutErr = h.Layout(ctx)
-	}
-	if layoutErr != nil {
-		return nil, layoutErr
-	}
+// AwaitVolumes waits until each data partition of a disk has its volume, and returns the volumes. If the disk goes offline
+// meanwhile, it returns an error: see WhileOnline. layout is the disk's table.
+func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, wanted device.State) (
+	opendisk.Volumes, error) {
 	return h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), volumeTimeout, func() error {
-		_, err := keep()
+		state, err := h.State(ctx)
+		if err == nil && mustChange(state, wanted) {
+			err = errWentOffline
+		}
 		return err
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/disks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/text/quote"
@@ -27,22 +27,9 @@ import (
 func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest) (
 	staged csiproxy.StagedVolume, err error) {
 	defer s.options.Runner.Done("StageVolume", "at "+quote.Text(r.StagingPath), time.Now(), &err)
-	// First the checks of the request that don't depend on the state of the node.
-	path, err := s.Volumes.ParseToMount(r.StagingPath)
+	path, err := s.checkRequest(r)
 	if err != nil {
 		return staged, err
-	}
-	if r.Disk.IsZero() {
-		return staged, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
-			"no disk is named: give its number, its serial number, an identifier or its iSCSI target")
-	}
-	if err := cmp.Or(r.Disk.Validate(), r.Format.Validate()); err != nil {
-		return staged, err
-	}
-	if t := r.Disk.ISCSI; t != nil {
-		if err := s.Initiator.CheckLogin(t.Portal, t.IQN, r.Login); err != nil {
-			return staged, err
-		}
 	}
 	mounted, err := s.Volumes.CheckMountable(ctx, path) // checked again once disk and volume are locked
 	if err != nil {
@@ -51,8 +38,59 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	if r.Disk.ISCSI == nil && r.Partition == 0 && mounted != "" && s.stagedAlready(ctx, r, path, mounted, &staged) {
 		return staged, nil
 	}
-	err = s.stageInFull(ctx, r, path, mounted, &staged)
-	return staged, err
+	if r.Disk.ISCSI != nil {
+		endConnecting, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
+		if err != nil {
+			return staged, err
+		}
+		defer endConnecting()
+	}
+	lockedDisk, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
+	if err != nil {
+		return staged, err
+	}
+	defer lockedDisk.Release()
+	staged.Disk = lockedDisk.Number
+	if err := s.checkOnDisk(ctx, lockedDisk, mounted); err != nil {
+		return staged, err
+	}
+	return staged, s.whileUsable(ctx, lockedDisk, r, func(layout *win.DriveLayout, made bool) error {
+		staged.Partitioned = made
+		volume, extent, err := s.lockVolume(ctx, lockedDisk, r, layout)
+		if err != nil {
+			return err
+		}
+		defer volume.Release()
+		staged.VolumeID = volume.ID
+		formatted := false
+		staged.FileSystem, formatted, err = s.format(ctx, lockedDisk, volume, extent, r)
+		staged.Formatted = staged.Formatted || formatted
+		if err != nil {
+			return err
+		}
+		if err := s.mount(ctx, lockedDisk, volume, path, r.Format.Writers); err != nil {
+			return err
+		}
+		return s.finish(ctx, lockedDisk, volume, extent, r, &staged)
+	})
+}
+
+// checkRequest does the checks of a request that don't depend on the state of the node.
+func (s *Staging) checkRequest(r csiproxy.StageVolumeRequest) (path pathpolicy.Path, err error) {
+	if path, err = s.Volumes.ParseToMount(r.StagingPath); err != nil {
+		return path, err
+	}
+	if r.Disk.IsZero() {
+		return path, csiproxy.Errorf(csiproxy.ErrInvalidArgument,
+			"no disk is named: give its number, its serial number, an identifier or its iSCSI target")
+	}
+	if err := cmp.Or(r.Disk.Validate(), r.Format.Validate()); err != nil {
+		return path, err
+	}
+	if t := r.Disk.ISCSI; t != nil {
+		return path, s.Initiator.CheckLogin(t.Portal, t.IQN, r.Login)
+	}
+	return path, nil
 }
 
 // stagedAlready is StageVolume for a volume that is mounted at the path and staged just as requested.
@@ -107,58 +145,6 @@ func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 	return o.FileSystem != "" && !strings.EqualFold(fileSystem, string(o.FileSystem))
 }
 
-// stageInFull is StageVolume for a volume that isn't staged, or not as the request asks for. mounted is what was
-// mounted at the path.
-func (s *Staging) stageInFull(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, mounted csiproxy.VolumeID,
-	staged *csiproxy.StagedVolume) error {
-	if r.Disk.ISCSI != nil {
-		endConnecting, err := s.connect(ctx, *r.Disk.ISCSI, r.Login)
-		if err != nil {
-			return err
-		}
-		defer endConnecting()
-	}
-	lockedDisk, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
-	if err != nil {
-		return err
-	}
-	defer lockedDisk.Release()
-	staged.Disk = lockedDisk.Number
-	if err := s.checkOnDisk(ctx, lockedDisk, mounted); err != nil {
-		return err
-	}
-	before, err := lockedDisk.State(ctx)
-	if err != nil {
-		return onDisk(lockedDisk.Number, err)
-	}
-	for again, state := false, before; ; again = true {
-		id, made, err := s.prepare(ctx, lockedDisk, r, state)
-		staged.VolumeID, staged.Partitioned = id, staged.Partitioned || made
-		if err != nil {
-			err = onDisk(lockedDisk.Number, err)
-		} else {
-			err = s.stagePrepared(ctx, lockedDisk, r, path, staged)
-		}
-		if disks.IsRefusal(err) {
-			s.Disks.PutBack(ctx, lockedDisk, before)
-			return err
-		}
-		if err == nil {
-			return nil
-		}
-		// Windows may take a disk that has just arrived offline again, also after its volumes came.
-		var stateErr error
-		if state, stateErr = lockedDisk.State(ctx); stateErr != nil || !state.Offline {
-			return err
-		}
-		if again {
-			return onDisk(lockedDisk.Number, &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: err,
-				Detail: "it went offline again while it was staged; try again later"})
-		}
-		s.options.Logger.Info("disk went offline again while it was staged", "disk", lockedDisk.Number, "err", err)
-	}
-}
-
 // checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
 // that isn't there may be this disk's, which is offline, and is compared when it has come.
 func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *locks.LockedDisk, mounted csiproxy.VolumeID) error {
@@ -175,102 +161,69 @@ func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *locks.LockedDisk,
 	return err
 }
 
-// stagePrepared formats, mounts and measures the volume that prepare has found.
-func (s *Staging) stagePrepared(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
-	path pathpolicy.Path, staged *csiproxy.StagedVolume) error {
-	// The volume's id says which one is meant: no other disk has it.
-	volume, err := lockedDisk.LockVolume(ctx, staged.VolumeID)
-	if err != nil {
-		return err
-	}
-	defer volume.Release()
-	extent, err := users.Extent(ctx, s.Sys, volume.ID)
-	if err == nil && extent.DiskNumber != lockedDisk.Number {
-		err = opendisk.ErrChanged("its volume lies on another disk")
-	}
-	if err != nil {
-		return err
-	}
-	fileSystem, formatted, err := s.format(ctx, lockedDisk, volume, extent, r)
-	staged.FileSystem, staged.Formatted = fileSystem, staged.Formatted || formatted
-	if err != nil {
-		return err
-	}
-	if err := s.mount(ctx, lockedDisk, volume, path, r.Format.Writers); err != nil {
-		return err
-	}
-	return s.finish(ctx, lockedDisk, volume, extent, r, staged)
-}
-
 func onDisk(n csiproxy.DiskNumber, err error) error {
+	if err == nil {
+		return nil
+	}
 	return &csiproxy.Error{Object: "disk " + n.String(), Err: err}
 }
 
-// prepare brings a disk in a state online, makes a data partition if there is none, and
-// returns the volume of the data partition, ready for use. made says whether prepare has made the
-// partition.
-func (s *Staging) prepare(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
-	state device.State) (id csiproxy.VolumeID, made bool, err error) {
+// whileUsable brings a disk online, read-only or writable as requested, and calls use with its partition table. A writable
+// disk gets a data partition if it has none; made says that this call has made it.
+func (s *Staging) whileUsable(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
+	use func(layout *win.DriveLayout, made bool) error) error {
+	before, err := lockedDisk.State(ctx)
+	if err != nil {
+		return onDisk(lockedDisk.Number, err)
+	}
 	if r.ReadOnly {
-		err = s.makeReadOnly(ctx, lockedDisk, state)
-	} else {
-		made, err = s.makeWritable(ctx, lockedDisk, state)
-	}
-	if err != nil {
-		return "", made, err
-	}
-	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, device.State{ReadOnly: r.ReadOnly})
-	if err != nil {
-		return "", made, err
-	}
-	for number, name := range volumes {
-		if number == r.Partition || r.Partition == 0 && len(volumes) == 1 {
-			return csiproxy.VolumeID(name), made, s.Disks.BringVolumeOnline(ctx, lockedDisk.Number, name)
+		if err := s.makeReadOnly(ctx, lockedDisk, before); err != nil {
+			return onDisk(lockedDisk.Number, err)
 		}
+		err := s.Disks.WhileOnline(ctx, lockedDisk, before, device.State{ReadOnly: true}, refuseBlank,
+			func(layout *win.DriveLayout) error { return use(layout, false) })
+		return onDisk(lockedDisk.Number, err)
 	}
-	if r.Partition != 0 {
-		return "", made, csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", r.Partition)
+	if err := s.checkWritable(ctx, lockedDisk, before); err != nil {
+		return onDisk(lockedDisk.Number, err)
 	}
-	return "", made, refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
+	return onDisk(lockedDisk.Number, s.Disks.WhilePartitioned(ctx, lockedDisk, before, device.State{}, use))
 }
 
-// makeWritable brings a disk online writable, and makes a data partition if there is none. It returns
-// an error if the disk is staged read-only.
-func (s *Staging) makeWritable(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) (
-	made bool, _ error) {
-	if before.ReadOnly && !before.Offline {
+// checkWritable returns an error if a disk must not become online and writable: it is staged read-only, or has data of others.
+func (s *Staging) checkWritable(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
+	if before == (device.State{ReadOnly: true}) {
 		paths, err := s.Disks.StagedReadOnly(ctx, lockedDisk)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if len(paths) > 0 {
-			return false, refuse("it is staged read-only at " + quote.List(paths) +
+			return refuse("it is staged read-only at " + quote.List(paths) +
 				", and can't be staged writable too; unstage it there first")
 		}
 	}
-	made, err := s.Disks.EnsurePartition(ctx, lockedDisk, before)
-	if err != nil || made {
-		return made, err
-	}
-	return false, s.Disks.BringOnline(ctx, lockedDisk, device.State{})
+	_, err := s.Disks.CheckUnusable(ctx, lockedDisk, before)
+	return err
 }
 
-// makeReadOnly brings a disk with a data partition online read-only. Windows mounts a file system
-// read-only only if the disk is read-only before. So a disk that is online and writable goes offline
-// first.
+// makeReadOnly makes a disk read-only. Windows mounts a file system read-only only if the disk is read-only before. So a
+// disk that is online and writable goes offline first.
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
-	hasPartition := func() error {
-		layout, err := lockedDisk.Layout(ctx)
-		if err == nil && len(opendisk.DataPartitions(layout)) == 0 {
-			err = refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
+	switch {
+	case before.Offline:
+		// A copy gets new ids only if it is writable. If the disk shows no table, Windows will keep it offline.
+		if layout, err := lockedDisk.Layout(ctx); err == nil {
+			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
+			if err != nil {
+				return err
+			}
 		}
-		return err
-	}
-	switch before {
-	case device.State{ReadOnly: true}:
-		return hasPartition()
-	case device.State{}:
-		if err := hasPartition(); err != nil {
+	case !before.ReadOnly:
+		layout, err := lockedDisk.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		if err := refuseBlank(layout); err != nil {
 			return err
 		}
 		volumes, paths, err := s.Disks.Mounted(ctx, lockedDisk)
@@ -284,25 +237,78 @@ func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk
 		if err := s.Disks.TakeOffline(ctx, lockedDisk, volumes, before, device.State{Offline: true}); err != nil {
 			return err
 		}
-	default:
-		// A copy gets new ids only if it is writable. If the disk shows no table, Windows will keep it offline.
-		if layout, err := lockedDisk.Layout(ctx); err == nil {
-			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
-			if err != nil {
-				return err
-			}
-		}
 	}
-	if !before.ReadOnly {
-		if err := lockedDisk.Verify(ctx); err != nil {
-			return err
-		}
-		if err := lockedDisk.SetState(ctx, device.State{Offline: true}, device.State{Offline: true, ReadOnly: true}); err != nil {
-			return err
-		}
+	if before.ReadOnly {
+		return nil
+	}
+	err := operation.UntilReady(ctx, func() error { return lockedDisk.Verify(ctx) }, func() error {
+		return lockedDisk.SetState(ctx, device.State{Offline: true}, device.State{Offline: true, ReadOnly: true})
+	})
+	if err == nil {
 		s.options.Logger.Info("disk made read-only", "disk", lockedDisk.Number)
 	}
-	return s.Disks.GoOnline(ctx, lockedDisk, before, device.State{ReadOnly: true}, hasPartition)
+	return err
+}
+
+// refuseBlank returns an error if a disk has no data partition.
+func refuseBlank(layout *win.DriveLayout) error {
+	if len(opendisk.DataPartitions(layout)) == 0 {
+		return refuse("it has no data partition, and a disk that is staged read-only isn't partitioned")
+	}
+	return nil
+}
+
+// lockVolume waits for the volumes of a disk that is online, and locks the one that is requested.
+func (s *Staging) lockVolume(ctx context.Context, lockedDisk *locks.LockedDisk, r csiproxy.StageVolumeRequest,
+	layout *win.DriveLayout) (_ *locks.LockedVolume, extent win.DiskExtent, _ error) {
+	volumes, err := s.Disks.AwaitVolumes(ctx, lockedDisk, layout, device.State{ReadOnly: r.ReadOnly})
+	if err != nil {
+		return nil, extent, err
+	}
+	name, err := chosen(volumes, r.Partition)
+	if err == nil {
+		err = s.Disks.BringVolumeOnline(ctx, lockedDisk.Number, name)
+	}
+	if err != nil {
+		return nil, extent, err
+	}
+	// The volume's id says which one is meant: no other disk has it.
+	volume, err := lockedDisk.LockVolume(ctx, csiproxy.VolumeID(name))
+	if err != nil {
+		return nil, extent, err
+	}
+	isOnDisk := false
+	defer func() { // also after a panic, which the daemon survives
+		if !isOnDisk {
+			volume.Release()
+		}
+	}()
+	extent, err = users.Extent(ctx, s.Sys, volume.ID)
+	if err == nil && extent.DiskNumber != lockedDisk.Number {
+		err = opendisk.ErrChanged("its volume lies on another disk")
+	}
+	if err != nil {
+		return nil, extent, err
+	}
+	isOnDisk = true
+	return volume, extent, nil
+}
+
+// chosen returns the volume of a partition; that of the only one if partition is 0.
+func chosen(volumes opendisk.Volumes, partition uint32) (name string, _ error) {
+	if name, ok := volumes[partition]; ok {
+		return name, nil
+	}
+	switch {
+	case partition != 0:
+		return "", csiproxy.Errorf(csiproxy.ErrNotFound, "it has no data partition %d", partition)
+	case len(volumes) != 1:
+		return "", refuse(fmt.Sprintf("it has %d data partitions; choose one by its partition number", len(volumes)))
+	}
+	for _, only := range volumes {
+		name = only
+	}
+	return name, nil
 }
 
 func refuse(reason string) error {

@@ -1,0 +1,253 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
+	"github.com/csi-proxy/csi-proxy/internal/windows/device"
+	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
+)
+
+// WhileOnline brings a disk online in the wanted state, has judge look at it, and calls use with the disk's partition table.
+// Windows need not show what is on a disk that is offline, so judge can't look before. If judge or use refuses the disk, or the
+// caller gives up before use, the disk gets the state before back. judge may be nil.
+//
+// When Windows handles the arrival of a disk, it may take the disk offline again; no public source says whether it does, or
+// when it is done. So if the disk has gone offline when use fails, all this is repeated, for 30 seconds. It isn't for a copy
+// that has gone offline twice, or once if it is wanted read-only: see [Disks.refuseCollision].
+func (d *Disks) WhileOnline(ctx context.Context, h *locks.LockedDisk, before, wanted device.State,
+	judge, use func(layout *win.DriveLayout) error) (err error) {
+	isUsed := false
+	defer func() {
+		if IsRefusal(err) || err != nil && ctx.Err() != nil && !isUsed {
+			d.PutBack(ctx, h, before)
+		}
+	}()
+	var ids []string // in the table as Windows last showed it
+	timesOffline := 0
+	polling := operation.Polling{Timeout: volumeTimeout, First: onlineInterval, Longest: onlineLongestInterval}
+	done, ended := operation.Poll(ctx, polling, func() (done bool, _ error) {
+		if err = d.bringOnline(ctx, h, wanted); err != nil {
+			return true, nil
+		}
+		layout, layoutErr := h.Layout(ctx)
+		if shown := tableIDs(layout); len(shown) > 0 {
+			ids = shown
+		}
+		if err = layoutErr; err == nil && judge != nil {
+			err = judge(layout)
+		}
+		if err == nil {
+			isUsed = true
+			err = use(layout)
+		}
+		if err == nil || IsRefusal(err) {
+			return true, nil
+		}
+		state, stateErr := h.State(ctx)
+		if stateErr != nil || !mustChange(state, wanted) {
+			return true, nil
+		}
+		timesOffline++
+		if timesOffline > 1 || wanted.ReadOnly {
+			if collision := d.refuseCollision(ctx, h, ids); collision != nil {
+				err = collision
+				return true, nil
+			}
+		}
+		d.options.Logger.Info("disk went offline again", "disk", h.Number, "err", err)
+		return false, nil
+	})
+	if ended != nil {
+		return fmt.Errorf("%w: %w", ended, err)
+	}
+	if !done {
+		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "it went offline again and again; try again later", Err: err}
+	}
+	return err
+}
+
+// How often WhileOnline brings a disk online.
+const (
+	onlineInterval        = 50 * time.Millisecond
+	onlineLongestInterval = time.Second
+)
+
+// errWentOffline is the error of a wait that WhileOnline is to begin anew.
+var errWentOffline = csiproxy.Errorf(csiproxy.ErrUnavailable, "it went offline, or became read-only; try again")
+
+// IsRefusal reports whether err refuses a disk for good: until somebody changes the disk or the request. Windows' own errors
+// may pass, and don't count.
+func IsRefusal(err error) bool {
+	switch csiproxy.KindOf(err) {
+	case csiproxy.ErrFailedPrecondition, csiproxy.ErrNotFound, csiproxy.ErrAlreadyExists, csiproxy.ErrPermissionDenied:
+		return !errors.As(err, new(winerr.Errno))
+	}
+	return false
+}
+
+// mustChange reports whether a disk must change before it can be used in the wanted state. A disk that is wanted read-only may
+// be writable: who stages it so has made it read-only before.
+func mustChange(state, wanted device.State) bool {
+	return state.Offline || state.ReadOnly && !wanted.ReadOnly
+}
+
+// bringOnline brings a disk online and, unless it is wanted read-only, makes it writable. It repeats a change that Windows
+// refuses, or accepts without effect, as for a disk that has just arrived.
+//
+// Source: https://github.com/ansible-collections/community.windows/issues/459 (a disk stays offline),
+// https://github.com/kubernetes-csi/csi-proxy/issues/438 (a disk stays read-only)
+func (d *Disks) bringOnline(ctx context.Context, h *locks.LockedDisk, wanted device.State) error {
+	before, err := h.State(ctx)
+	if err != nil || !mustChange(before, wanted) {
+		return err
+	}
+	state, accepted := before, 0
+	err = operation.UntilReady(ctx, func() error {
+		// Windows may give a copy that is writable new ids only when it goes online once more.
+		if accepted == 2 || accepted == 1 && wanted.ReadOnly {
+			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
+			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
+				return err
+			}
+		}
+		return h.Verify(ctx)
+	}, func() error {
+		if err := d.setOnline(ctx, h, state, wanted); err != nil {
+			return err
+		}
+		accepted++
+		state, err = h.State(ctx)
+		if err != nil || !mustChange(state, wanted) {
+			return err
+		}
+		return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows accepted the request, but the disk is still offline or read-only; "+
+			"try again; if it stays so, check whether it is a copy of a disk that is online")
+	})
+	if err != nil {
+		return err
+	}
+	d.options.Logger.Info("disk brought online", "disk", h.Number, "wasOffline", before.Offline, "wasReadOnly", before.ReadOnly)
+	return nil
+}
+
+// setOnline changes the state of a disk, which has been verified.
+func (d *Disks) setOnline(ctx context.Context, h *locks.LockedDisk, state, wanted device.State) error {
+	if state.ReadOnly && !wanted.ReadOnly {
+		// Windows mounts the file systems as soon as the disk is online, and mounts them read-only if the disk is. They
+		// stay so. So the disk becomes writable while it is offline.
+		offline := device.State{Offline: true}
+		if err := h.SetState(ctx, state, offline); err != nil {
+			return err
+		}
+		if err := h.Verify(ctx); err != nil {
+			return err
+		}
+		state = offline
+	}
+	if err := h.SetState(ctx, state, device.State{ReadOnly: state.ReadOnly}); err != nil {
+		return err
+	}
+	return h.UpdateProperties(ctx)
+}
+
+// PutBack gives a disk that was refused the state back that it had before it was brought online. A
+// failure is only logged: the caller needs to know why the disk was refused.
+//
+// The drive letters of its volumes go with the volumes when the disk goes offline. They aren't taken away:
+// one may be an administrator's, which Windows remembers, and a volume whose letter was taken away gets
+// none when it comes again.
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/mountmgr/ni-mountmgr-ioctl_mountmgr_delete_points
+func (d *Disks) PutBack(ctx context.Context, h *locks.LockedDisk, before device.State) {
+	if err := d.putBack(context.WithoutCancel(ctx), h, before); err != nil {
+		d.options.Logger.Warn("a disk that was refused stays online", "disk", h.Number, "err", err)
+	}
+}
+
+func (d *Disks) putBack(ctx context.Context, h *locks.LockedDisk, before device.State) error {
+	state, err := h.State(ctx)
+	if err != nil || before == (device.State{}) || state == before {
+		return err
+	}
+	var volumes opendisk.Volumes
+	if before.Offline && !state.Offline {
+		layout, err := h.Layout(ctx)
+		if err != nil {
+			return err
+		}
+		volumes, err = h.AwaitVolumes(ctx, d.sys, opendisk.DataPartitions(layout), 0, nil)
+		if err != nil {
+			return err
+		}
+		paths, err := d.DirectoriesOf(ctx, volumes)
+		if err != nil {
+			return err
+		}
+		if len(paths) > 0 { // somebody has begun to use it
+			return refuse("a volume of it is mounted at " + quote.List(paths))
+		}
+	}
+	if err := d.flushAndSet(ctx, h, volumes, state, before); err != nil {
+		return err
+	}
+	d.options.Logger.Info("disk put back, since it was refused", "disk", h.Number, "offline", before.Offline,
+		"readOnly", before.ReadOnly)
+	return nil
+}
+
+// TakeOffline flushes the volumes of a disk and changes its state to an offline one. If a flush fails, it goes on: a
+// broken disk must go offline, too.
+//
+// A disk that was staged read-only becomes writable: Windows keeps the attribute for the disk's place, and the next disk
+// there would inherit it. One call to Windows does both. With two, the disk could leave or the process
+// die in between, and a repeated UnstageVolume may not know the disk any more.
+func (d *Disks) TakeOffline(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes,
+	from, to device.State) error {
+	if err := d.flushAndSet(ctx, h, volumes, from, to); err != nil {
+		return err
+	}
+	if !from.Offline {
+		d.options.Logger.Info("disk taken offline", "disk", h.Number)
+	}
+	if from.ReadOnly && !to.ReadOnly {
+		d.options.Logger.Info("disk made writable, since it is staged no more", "disk", h.Number)
+	}
+	return nil
+}
+
+// flushAndSet flushes volumes of a disk, and changes the disk's state.
+func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes opendisk.Volumes, from, to device.State) error {
+	for _, name := range volumes {
+		err := d.flush(ctx, name)
+		if err != nil && !opendisk.HasNothingToFlush(err) {
+			d.options.Logger.Warn("a volume isn't flushed before its disk goes offline", "disk", h.Number,
+				"volume", name, "err", err)
+		}
+	}
+	if err := h.Verify(ctx); err != nil {
+		return err
+	}
+	return h.SetState(ctx, from, to)
+}
+
+// flush flushes a volume.
+func (d *Disks) flush(ctx context.Context, name string) error {
+	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.Flush(ctx)
+}
