@@ -26,29 +26,15 @@ import (
 
 // UnstageVolume implements [csiproxy.StorageOperations].
 func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest) (
-	_ csiproxy.UnstagedVolume, err error) {
+	result csiproxy.UnstagedVolume, err error) {
 	defer s.options.Runner.Done("UnstageVolume", "at "+quote.Text(request.StagingPath), time.Now(), &err)
 	stagingPath, err := s.Volumes.Parse(request.StagingPath)
 	if err != nil {
-		return csiproxy.UnstagedVolume{}, err
+		return result, err
 	}
 	if err := request.Disk.Validate(); err != nil {
-		return csiproxy.UnstagedVolume{}, err
+		return result, err
 	}
-	return s.unstage(ctx, request, stagingPath)
-}
-
-// staged is what is staged at a path: a volume, a share, or nothing.
-type staged struct {
-	volume  csiproxy.VolumeID // "" if none is mounted there
-	share   unc.Path
-	isShare bool
-}
-
-// unstage unstages the volume or share that is staged at a path, or only the disk that the
-// request names.
-func (s *Staging) unstage(ctx context.Context, request csiproxy.UnstageVolumeRequest,
-	stagingPath pathpolicy.Path) (result csiproxy.UnstagedVolume, _ error) {
 	found, err := s.lookUpStaged(ctx, stagingPath)
 	if err != nil {
 		return result, err
@@ -57,9 +43,25 @@ func (s *Staging) unstage(ctx context.Context, request csiproxy.UnstageVolumeReq
 		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
 		return csiproxy.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
-	target, err := s.unstageDisk(ctx, request, stagingPath, found, &result)
-	if err != nil {
-		return result, err
+	var target csiproxy.IQN // which provides the volume's disk
+	if found.volume != "" {
+		err := s.whenUnused(ctx, func() (err error) {
+			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, &result)
+			return err
+		})
+		if err != nil {
+			return result, err
+		}
+	}
+	if !result.Unmounted && !request.Disk.IsZero() {
+		if err := s.whenUnused(ctx, func() error { return s.retireNamed(ctx, request, &result) }); err != nil {
+			return result, err
+		}
+	}
+	if !result.Unmounted && !found.isShare {
+		if err := s.unstageNothing(ctx, request, stagingPath, found.volume); err != nil {
+			return result, err
+		}
 	}
 	if request.Disk.ISCSI != nil {
 		target = cmp.Or(target, request.Disk.ISCSI.IQN)
@@ -68,6 +70,13 @@ func (s *Staging) unstage(ctx context.Context, request csiproxy.UnstageVolumeReq
 		result.LoggedOut, err = s.logOut(ctx, target)
 	}
 	return result, err
+}
+
+// staged is what is staged at a path: a volume, a share, or nothing.
+type staged struct {
+	volume  csiproxy.VolumeID // "" if none is mounted there
+	share   unc.Path
+	isShare bool
 }
 
 // lookUpStaged returns what is staged at a path. Who acts on it checks it again, with the right to it.
@@ -85,48 +94,26 @@ func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path)
 	return found, err
 }
 
-// unstageDisk unmounts the volume at a path, if one is, and takes its disk, or else the one that the
-// request names, offline. It returns the target that provides the volume's disk; "" if none does.
-func (s *Staging) unstageDisk(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
-	found staged, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, err error) {
-	if found.volume != "" {
-		err := s.whenUnused(ctx, func() (err error) {
-			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, result)
+// unstageNothing ends the unstaging of a path at which no volume was unmounted. mounted is the volume that was there when
+// the call began; it isn't on the disk that the request names. If another one is mounted there now, unstageNothing returns an
+// error: success would say that nothing is staged there.
+func (s *Staging) unstageNothing(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
+	mounted csiproxy.VolumeID) error {
+	if !request.Disk.IsZero() {
+		stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
+		if err != nil {
 			return err
-		})
-		if err != nil || result.Unmounted {
-			return target, err
 		}
-	}
-	if !request.Disk.IsZero() {
-		if err := s.whenUnused(ctx, func() error { return s.retireNamed(ctx, request, result) }); err != nil {
-			return target, err
-		}
-	}
-	if found.isShare {
-		return target, nil
-	}
-	if !request.Disk.IsZero() {
-		if err := s.checkNotStaged(ctx, stagingPath, found.volume); err != nil {
-			return target, err
+		if stillMounted != "" && !stillMounted.Equal(mounted) {
+			another := "another volume"
+			if !s.Paths.IsOfDriver() {
+				another = "volume " + string(stillMounted)
+			}
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "%s was mounted there by another call meanwhile; try again", another)
 		}
 	}
 	// An earlier call may have unmounted the volume and died before this step.
-	return target, s.removeStagingDirectory(ctx, stagingPath)
-}
-
-// checkNotStaged is called before a success that says that nothing is staged at a path. It returns
-// an error if another volume than mounted, the one when the call began, is mounted there now.
-func (s *Staging) checkNotStaged(ctx context.Context, stagingPath pathpolicy.Path, mounted csiproxy.VolumeID) error {
-	stillMounted, err := s.Volumes.MountedAtPath(ctx, stagingPath)
-	if err == nil && stillMounted != "" && !stillMounted.Equal(mounted) {
-		if s.Paths.IsOfDriver() {
-			return csiproxy.Errorf(csiproxy.ErrUnavailable, "another volume is mounted there, by another call meanwhile; try again")
-		}
-		err = csiproxy.Errorf(csiproxy.ErrUnavailable, "volume %s was mounted there by another call meanwhile; try again",
-			stillMounted)
-	}
-	return err
+	return s.removeStagingDirectory(ctx, stagingPath)
 }
 
 // How long to retry while a volume is in use, which virus scanners end after a moment, and how
@@ -197,23 +184,25 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 			return "", err
 		}
 	}
-	all, locked, err := s.lockOthers(ctx, lockedDisk, id, request.Force)
-	if err != nil {
-		return "", err
+	held := heldDisk{LockedDisk: lockedDisk, staging: s}
+	defer held.unlock()
+	if !request.Force {
+		if err := held.lockOthers(ctx, id); err != nil {
+			return "", err
+		}
 	}
-	defer func() { locked.Close() }() // only now, so that nobody opens a volume before its disk is offline
 	h, err := s.Volumes.UnmountUnused(ctx, volume, stagingPath, request.Force)
 	if err != nil {
 		return "", unavailableIfDiskLeft(err)
 	}
 	if h.Device != nil {
-		locked = append(locked, lockedVolume{id, h})
+		held.locked = append(held.locked, lockedVolume{id, h})
 	}
 	result.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
 	removeErr := s.removeStagingDirectory(ctx, stagingPath)
 	if target, err = s.targetOf(ctx, lockedDisk.Disk); err == nil {
-		result.DiskOffline, err = s.retire(ctx, lockedDisk, all, locked)
+		result.DiskOffline, err = held.retire(ctx)
 	}
 	return target, unavailableIfDiskLeft(cmp.Or(err, removeErr))
 }
@@ -353,15 +342,14 @@ func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolum
 	if err != nil {
 		return unavailableIfDiskLeft(err)
 	}
-	var all opendisk.Volumes
-	var locked lockedVolumes
-	if !state.Offline { // otherwise it has no volumes
-		if all, locked, err = s.lockOthers(ctx, lockedDisk, "", request.Force); err != nil {
+	held := heldDisk{LockedDisk: lockedDisk, staging: s}
+	defer held.unlock()
+	if !state.Offline && !request.Force { // an offline disk has no volumes
+		if err := held.lockOthers(ctx, ""); err != nil {
 			return err
 		}
 	}
-	defer locked.Close()
-	result.DiskOffline, err = s.retire(ctx, lockedDisk, all, locked)
+	result.DiskOffline, err = held.retire(ctx)
 	return unavailableIfDiskLeft(err)
 }
 
@@ -374,67 +362,64 @@ func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.L
 	return lockedDisk, err
 }
 
+// heldDisk is a locked disk that is to go offline. Its volumes are locked until then, so that nobody opens one before.
+type heldDisk struct {
+	*locks.LockedDisk
+	staging *Staging
+	locked  []lockedVolume
+
+	volumes  opendisk.Volumes
+	areKnown bool // the disk has said which volumes it has
+}
+
 // lockedVolume is a handle that has the lock of a volume, which is written out.
 type lockedVolume struct {
 	id csiproxy.VolumeID
 	device.Handle
 }
 
-type lockedVolumes []lockedVolume
-
-func (l lockedVolumes) Close() {
-	for _, h := range l {
+// unlock closes the handles.
+func (d *heldDisk) unlock() {
+	for _, h := range d.locked {
 		h.Close()
 	}
+	d.locked = nil
 }
 
-func (l lockedVolumes) has(_ uint32, name string) bool {
-	return slices.ContainsFunc(l, func(h lockedVolume) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
+func (d *heldDisk) hasLocked(_ uint32, name string) bool {
+	return slices.ContainsFunc(d.locked, func(h lockedVolume) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
 }
 
-// lockOthers returns the volumes of a disk that is to go offline, and locks them, all but id. If
-// somebody uses one of them, IsInUse is true of the error. With force, and if one of them is mounted,
-// so that the disk stays online, it locks none.
+// lockOthers locks the volumes of the disk, all but id. If somebody uses one of them, IsInUse is true of the error. If one
+// of them is mounted, so that the disk stays online, it locks none.
 //
-// A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't
-// locked, and all is nil if the disk doesn't say which volumes it has: then retire queries again.
-func (s *Staging) lockOthers(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, force bool) (
-	all opendisk.Volumes, locked lockedVolumes, _ error) {
-	if force {
-		return nil, nil, nil
+// A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't locked, and if the disk
+// doesn't say which volumes it has, retire asks again.
+func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err error) {
+	if d.volumes, err = d.staging.Disks.Volumes(ctx, d.LockedDisk); err != nil {
+		return nil
 	}
-	all, err := s.Disks.Volumes(ctx, lockedDisk)
-	if err != nil {
-		return nil, nil, nil
-	}
-	others := maps.Clone(all)
+	d.areKnown = true
+	others := maps.Clone(d.volumes)
 	maps.DeleteFunc(others, func(_ uint32, name string) bool { return id.Equal(csiproxy.VolumeID(name)) })
-	mounted, err := s.Disks.DirectoriesOf(ctx, others)
+	mounted, err := d.staging.Disks.DirectoriesOf(ctx, others)
 	if err != nil || len(mounted) > 0 {
-		return all, nil, nil
+		return nil
 	}
-	tried := false
-	defer func() { // also after a panic, which the daemon survives
-		if !tried {
-			locked.Close()
-		}
-	}()
 	for _, name := range others {
-		h, err := s.Volumes.Lock(ctx, csiproxy.VolumeID(name))
+		h, err := d.staging.Volumes.Lock(ctx, csiproxy.VolumeID(name))
 		switch {
 		case err == nil:
-			locked = append(locked, lockedVolume{csiproxy.VolumeID(name), h})
+			d.locked = append(d.locked, lockedVolume{csiproxy.VolumeID(name), h})
 		case volumes.IsInUse(err):
-			return nil, locked, err // closed when this returns
+			return err
 		}
 	}
-	tried = true
-	return all, locked, nil
+	return nil
 }
 
-// retire takes a disk offline unless one of its volumes is mounted, and reports whether it
-// has. A disk that was staged read-only is writable from then on. all are the disk's volumes, nil if
-// the caller doesn't know them, and locked those of them that the caller has locked.
+// retire takes the disk offline unless one of its volumes is mounted, and reports whether it
+// has. A disk that was staged read-only is writable from then on.
 //
 // retire first tries it while the locked volumes are dismounted and still locked, so that nobody opens
 // one of them before its disk is offline. Whether Windows takes a disk offline under such locks isn't
@@ -447,39 +432,38 @@ func (s *Staging) lockOthers(ctx context.Context, lockedDisk *locks.LockedDisk, 
 //
 // Source: https://github.com/microsoft/WSL/blob/3e27a6a50177ce4e32e72f7b957aef5db5768062/src/windows/common/disk.cpp#L68-L105
 // (SetOnline: the handles are closed at the end of the block, before IOCTL_DISK_SET_DISK_ATTRIBUTES)
-func (s *Staging) retire(ctx context.Context, lockedDisk *locks.LockedDisk, all opendisk.Volumes,
-	locked lockedVolumes) (offline bool, _ error) {
+func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 	retired := device.State{Offline: true}
-	state, err := lockedDisk.State(ctx)
+	state, err := d.State(ctx)
 	if err != nil || state == retired {
 		return false, err
 	}
-	offline = !state.Offline
-	switch {
-	case !offline: // it has no volumes
-		all, locked = nil, nil
-	case all == nil:
-		all, err = s.Disks.Volumes(ctx, lockedDisk)
-	}
-	var paths []string
-	if err == nil {
-		paths, err = s.Disks.DirectoriesOf(ctx, all)
-	}
-	if err != nil || len(paths) > 0 {
-		return false, err
-	}
-	for _, h := range locked {
-		if err := h.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
-			s.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", h.id, "err", err)
+	disks := d.staging.Disks
+	var toFlush opendisk.Volumes // those that aren't locked
+	if !state.Offline {
+		if !d.areKnown {
+			if d.volumes, err = disks.Volumes(ctx, d.LockedDisk); err != nil {
+				return false, err
+			}
 		}
+		paths, err := disks.DirectoriesOf(ctx, d.volumes)
+		if err != nil || len(paths) > 0 {
+			return false, err
+		}
+		for _, h := range d.locked {
+			if err := h.DismountVolume(ctx); err != nil { // Windows does it by itself as the disk goes offline
+				d.staging.options.Logger.Warn("a volume isn't dismounted before its disk goes offline", "volume", h.id, "err", err)
+			}
+		}
+		toFlush = maps.Clone(d.volumes)
+		maps.DeleteFunc(toFlush, d.hasLocked)
 	}
-	maps.DeleteFunc(all, locked.has)
-	err = s.Disks.TakeOffline(ctx, lockedDisk, all, state, retired)
-	if err != nil && len(locked) > 0 {
-		s.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
-			"disk", lockedDisk.Number, "err", err)
-		locked.Close()
-		err = s.Disks.TakeOffline(ctx, lockedDisk, all, state, retired)
+	err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
+	if err != nil && len(d.locked) > 0 {
+		d.staging.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
+			"disk", d.Number, "err", err)
+		d.unlock()
+		err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
 	}
-	return offline && err == nil, err
+	return !state.Offline && err == nil, err
 }
