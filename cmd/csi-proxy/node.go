@@ -42,8 +42,10 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 		Disks: n.DiskStates, StagedVolumes: n.StagedVolumes, Mappings: n.MappingStates, Links: n.Links,
 		ForeignRecords: n.ForeignRecords, MissingVolumes: n.MissingVolumes,
 	})
-	if err := n.MakeLockFile(ctx); err != nil {
+	lockFile, err := n.KeepLockFile(ctx)
+	if err != nil {
 		log.Warn("the lock file can't be made now, and is made when it is needed", "err", err)
+		lockFile = io.NopCloser(nil) // there is nothing to close
 	}
 	warnOfMissingVolumes(ctx, n, log)
 	return &openedNode{
@@ -53,7 +55,7 @@ func openNode(ctx context.Context, o options, log *slog.Logger) (*openedNode, er
 		collectors: []prometheus.Collector{metrics},
 		close: func() error {
 			metrics.CloseInventory()
-			return sys.Close()
+			return errors.Join(lockFile.Close(), sys.Close())
 		},
 	}, nil
 }

@@ -197,8 +197,8 @@ func enumerate(numbers []csiproxy.DiskNumber) string {
 }
 
 // take locks the disk that has the number n now: see [locks.Locker.LockDisk].
-func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber, purpose locks.Purpose) (*locks.LockedDisk, error) {
-	lockedDisk, err := d.options.Locks.LockDisk(ctx, n, purpose)
+func (d *Disks) take(ctx context.Context, n csiproxy.DiskNumber) (*locks.LockedDisk, error) {
+	lockedDisk, err := d.options.Locks.LockDisk(ctx, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.noSuchDisk(ctx, n, err)
 	}
@@ -244,11 +244,7 @@ func (d *Disks) IsOnline(ctx context.Context, n csiproxy.DiskNumber) (bool, erro
 // SetDiskState implements [published.DiskOperations].
 func (d *Disks) SetDiskState(ctx context.Context, n csiproxy.DiskNumber, online bool) (err error) {
 	defer d.options.Runner.Done("SetDiskState", object(n), time.Now(), &err)
-	purpose := locks.ToChange
-	if !online {
-		purpose = locks.ToRelease
-	}
-	h, err := d.take(ctx, n, purpose)
+	h, err := d.take(ctx, n)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ const (
 // PartitionDisk implements [published.DiskOperations].
 func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err error) {
 	defer d.options.Runner.Done("PartitionDisk", object(n), time.Now(), &err)
-	h, err := d.take(ctx, n, locks.ToChange)
+	h, err := d.take(ctx, n)
 	if err != nil {
 		return err
 	}

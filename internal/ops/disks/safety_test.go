@@ -73,7 +73,7 @@ func TestAnotherDiskGetsTheNumberWhileWaiting(t *testing.T) {
 		locker := locks.Default(sim)
 		ops := disks.New(sim, disks.Options{Locks: locker})
 		n := attach(t, sim, winsim.DiskSpec{Offline: true})
-		right, err := locker.LockDisk(t.Context(), n, locks.ToChange)
+		right, err := locker.LockDisk(t.Context(), n)
 		simtest.Must(t, err)
 		ended := make(chan error, 2)
 		go func() { ended <- ops.PartitionDisk(t.Context(), n) }()

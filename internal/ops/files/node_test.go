@@ -30,7 +30,9 @@ var (
 func newNode(t *testing.T) *winsim.System {
 	t.Helper()
 	sys := simtest.Open(t, winsim.Delays{})
-	must(t, locks.Default(sys).MakeLockFile(t.Context())) // tests compare what is in C:\Windows
+	file, err := locks.Default(sys).KeepLockFile(t.Context()) // tests compare what is in C:\Windows
+	must(t, err)
+	must(t, file.Close())
 	return sys
 }
 

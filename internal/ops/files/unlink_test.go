@@ -175,7 +175,7 @@ func TestRmdirWhereAnotherVolumeIsMounted(t *testing.T) {
 		second, _ := newVolume(t, sys)
 		const dir = kubelet + `\x`
 		mount(t, sys, dir, first)
-		lockedVolume, err := locker.LockVolumeAlone(t.Context(), csiproxy.VolumeID(second), locks.ToChange)
+		lockedVolume, err := locker.LockVolumeAlone(t.Context(), csiproxy.VolumeID(second))
 		must(t, err)
 		defer lockedVolume.Release()
 		looks := 0

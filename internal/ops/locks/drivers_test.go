@@ -42,7 +42,7 @@ func TestDriversExcludeNode(t *testing.T) {
 			take := func(who string) (taken, error) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				return r.take(ctx, lockers[who], n, locks.ToChange)
+				return r.take(ctx, lockers[who], n)
 			}
 			for _, holders := range [][]string{{"red"}, {"red", "blue"}, {"blue", "red"}} {
 				var held []taken
@@ -87,12 +87,12 @@ func TestDriversLockAtOnce(t *testing.T) {
 			if c.Name == win.CallLockFile {
 				n.sim.OnCall(nil)
 				var err error
-				first, err = lockers["blue"].LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+				first, err = lockers["blue"].LockVolumeAlone(t.Context(), n.id)
 				simtest.Must(t, err)
 			}
 		})
 		begun := time.Now()
-		second, err := lockers["red"].LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+		second, err := lockers["red"].LockVolumeAlone(t.Context(), n.id)
 		simtest.Must(t, err)
 		simtest.Want(t, "it took", time.Since(begun), 0)
 		first.Release()
@@ -106,19 +106,15 @@ func TestDriversLockAtOnce(t *testing.T) {
 func TestVolumeOfDriver(t *testing.T) {
 	n := newNode(t)
 	for _, test := range []struct {
-		name    string
-		isThere bool
-		err     error
-		purpose locks.Purpose
-		want    error
+		name         string
+		isThere      bool
+		err          error
+		change, free error // of a change, and of an operation that only ends a use
 	}{
-		{"its own", true, nil, locks.ToChange, nil},
-		{"its own", true, nil, locks.ToRelease, nil},
-		{"missing", false, nil, locks.ToChange, csiproxy.ErrNotFound},
-		{"missing", false, nil, locks.ToRelease, nil},
-		{"another's", true, csiproxy.ErrNotFound, locks.ToChange, csiproxy.ErrNotFound},
-		{"another's", true, csiproxy.ErrNotFound, locks.ToRelease, csiproxy.ErrNotFound},
-		{"unknown", false, winerr.ErrorIODevice, locks.ToRelease, winerr.ErrorIODevice},
+		{"its own", true, nil, nil, nil},
+		{"missing", false, nil, csiproxy.ErrNotFound, nil},
+		{"another's", true, csiproxy.ErrNotFound, csiproxy.ErrNotFound, csiproxy.ErrNotFound},
+		{"unknown", false, winerr.ErrorIODevice, winerr.ErrorIODevice, winerr.ErrorIODevice},
 	} {
 		l := locks.New(n.sim, pathpolicy.Default(), users.Default(n.sim), locks.Options{Driver: "red",
 			HasVolume: func(_ context.Context, id csiproxy.VolumeID) (bool, error) {
@@ -126,11 +122,19 @@ func TestVolumeOfDriver(t *testing.T) {
 				return test.isThere, test.err
 			}})
 		for range 2 { // the first lock is released
-			locked, err := l.LockVolumeAlone(t.Context(), n.id, test.purpose)
-			simtest.WantErrorOf(t, test.name, err, test.want)
+			locked, err := l.LockVolumeAlone(t.Context(), n.id)
+			simtest.WantErrorOf(t, test.name, err, test.free)
 			if err == nil {
 				locked.Release()
 			}
+			d, err := l.LockDisk(t.Context(), n.number)
+			simtest.Must(t, err)
+			locked, err = d.LockVolume(t.Context(), n.id)
+			simtest.WantErrorOf(t, test.name+", for a change", err, test.change)
+			if err == nil {
+				locked.Release()
+			}
+			d.Release()
 			simtest.Want(t, test.name+": bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
 		}
 	}
@@ -149,7 +153,7 @@ func TestShareOfDriver(t *testing.T) {
 			if r.name != "server" && r.name != "share" {
 				continue
 			}
-			lock, err := r.take(t.Context(), l, n, locks.ToChange)
+			lock, err := r.take(t.Context(), l, n)
 			simtest.Want(t, "the "+r.name+" is refused", errors.Is(err, csiproxy.ErrPermissionDenied), !own)
 			if err == nil {
 				lock.Release()

@@ -62,7 +62,7 @@ func TestErrorAtEachCall(t *testing.T) {
 			continue
 		}
 		operations[r.name] = func(ctx context.Context, l *locks.Locker, n node) (any, error) {
-			held, err := r.take(ctx, l, n, locks.ToChange)
+			held, err := r.take(ctx, l, n)
 			if err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sync"
 	"time"
@@ -92,13 +93,8 @@ func (b *lockedBytes) leave(offset int64) {
 // hold the byte.
 //
 // If another process holds the byte for longer than ten seconds, the error is csiproxy.ErrUnavailable.
-// If there is no room to make the file, nobody is excluded for [ToRelease].
-func (l *Locker) exclude(ctx context.Context, k kind, offset int64, purpose Purpose) (include func(), _ error) {
+func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include func(), _ error) {
 	file, err := l.openLockFile(ctx)
-	if purpose == ToRelease && winerr.IsAny(err, winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect) {
-		l.options.Logger.Warn("what is released isn't kept from other processes of CSI Proxy: the lock file can't be made", "err", err)
-		return func() {}, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +166,6 @@ func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
 	return file, nil
 }
 
-// MakeLockFile makes the lock file if it is missing. It is called early: later the disk may be full.
-func (l *Locker) MakeLockFile(ctx context.Context) error {
-	file, err := l.openLockFile(ctx)
-	if err != nil {
-		return err
-	}
-	return file.Close()
-}
+// KeepLockFile opens the lock file, and makes it if it is missing. It is called when the process begins: later the disk
+// may be full, and every lock needs the file. Nobody can delete the file before the caller closes it.
+func (l *Locker) KeepLockFile(ctx context.Context) (io.Closer, error) { return l.openLockFile(ctx) }

@@ -74,18 +74,6 @@ func Default(sys users.System) *Locker {
 	return New(sys, pathpolicy.Default(), users.Default(sys), Options{})
 }
 
-// Purpose is what an object is locked for.
-type Purpose int
-
-const (
-	// ToChange is for a change of the object, or a new use of it.
-	ToChange Purpose = iota
-	// ToRelease is for an operation that only ends a use. When the lock file is missing and there is no room
-	// to make it, this goes on with the lock in this process: a full disk must not keep kubelet from releasing
-	// volumes.
-	ToRelease
-)
-
 // LockedDisk is an open disk that is locked for a change of its state, of its partition table or of what
 // lies on its partitions.
 type LockedDisk struct {
@@ -118,7 +106,6 @@ type LockedShare struct {
 // lock is two locks: one in this process, and one against other processes.
 type lock struct {
 	locker  *Locker
-	purpose Purpose
 	unlock  func() // releases the lock in this process
 	include func() // releases the lock against other processes
 }
@@ -130,7 +117,7 @@ func (k *lock) Release() {
 }
 
 // take takes both locks of an object, given by its kind and its name.
-func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose) (taken *lock, _ error) {
+func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ error) {
 	offset := byteOf(k, name)
 	unlock, err := l.options.Shared.held.Lock(ctx, l.options.Driver, offset, kinds[k]+" "+quote.Text(name))
 	if err != nil {
@@ -143,11 +130,11 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 	}()
 	include := func() {}
 	if k != serverLock { // other processes are excluded by the locks of the server's shares
-		if include, err = l.exclude(ctx, k, offset, purpose); err != nil {
+		if include, err = l.exclude(ctx, k, offset); err != nil {
 			return nil, err
 		}
 	}
-	return &lock{l, purpose, unlock, include}, nil
+	return &lock{l, unlock, include}, nil
 }
 
 // LockDisk locks the disk that has the number n now. If there is none, the error is
@@ -155,7 +142,7 @@ func (l *Locker) take(ctx context.Context, k kind, name string, purpose Purpose)
 //
 // LockDisk opens the disk before it waits for the lock. Meanwhile the disk may leave, or get another
 // number. So the caller verifies the disk directly before each change.
-func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Purpose) (lockedDisk *LockedDisk, _ error) {
+func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber) (lockedDisk *LockedDisk, _ error) {
 	h, err := opendisk.Open(ctx, l.sys, n, win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return nil, err
@@ -165,7 +152,7 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Pu
 			h.Close()
 		}
 	}()
-	r, err := l.take(ctx, diskLock, n.String(), purpose)
+	r, err := l.take(ctx, diskLock, n.String())
 	if err != nil {
 		return nil, err
 	}
@@ -182,13 +169,13 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber, purpose Pu
 
 // LockDiskOf locks the disk of a volume, and returns the volume's extent. Windows refuses to format a volume with an
 // open handle, so LockDiskOf closes its own.
-func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (*LockedDisk, win.DiskExtent, error) {
+func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID) (*LockedDisk, win.DiskExtent, error) {
 	for {
 		extent, err := users.Extent(ctx, l.sys, id)
 		if err != nil {
 			return nil, extent, err
 		}
-		lockedDisk, lockedExtent, err := l.tryLockDiskOf(ctx, id, extent.DiskNumber, purpose)
+		lockedDisk, lockedExtent, err := l.tryLockDiskOf(ctx, id, extent.DiskNumber)
 		if err != nil || lockedDisk != nil {
 			return lockedDisk, lockedExtent, err
 		}
@@ -198,9 +185,9 @@ func (l *Locker) LockDiskOf(ctx context.Context, id csiproxy.VolumeID, purpose P
 
 // tryLockDiskOf is LockDiskOf for a volume that lay on disk n a moment ago. It returns a nil disk if the
 // volume lies on a disk of another number once disk n is locked.
-func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csiproxy.DiskNumber, purpose Purpose) (
+func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csiproxy.DiskNumber) (
 	_ *LockedDisk, extent win.DiskExtent, _ error) {
-	lockedDisk, err := l.LockDisk(ctx, n, purpose)
+	lockedDisk, err := l.LockDisk(ctx, n)
 	if err != nil {
 		if extentAfter, extentErr := users.Extent(ctx, l.sys, id); extentErr == nil && extentAfter.DiskNumber != n {
 			return nil, extent, nil
@@ -227,35 +214,47 @@ func (l *Locker) tryLockDiskOf(ctx context.Context, id csiproxy.VolumeID, n csip
 
 // LockVolume locks a volume for a caller that has a disk locked, mostly the volume's.
 func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
-	return d.locker.LockVolumeAlone(ctx, id, d.purpose)
+	return d.locker.lockOwnVolume(ctx, id)
 }
 
-// LockVolumeAlone locks a volume without its disk, which may have left. The owner of a missing volume is unknown: any driver may
-// have a mount point of it. So a driver can release a missing volume, but not change it.
-func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID, purpose Purpose) (locked *LockedVolume, _ error) {
+// LockVolumeAlone locks a volume without its disk, which may have left, for a caller that only ends a use of it. The owner of
+// a missing volume is unknown: any driver may have a mount point of it.
+func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
+	v, _, err := l.lockVolume(ctx, id)
+	return v, err
+}
+
+// lockOwnVolume locks a volume for a change, or a new use. A driver can't lock a missing one.
+func (l *Locker) lockOwnVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
+	v, isThere, err := l.lockVolume(ctx, id)
+	if err == nil && !isThere {
+		v.Release()
+		return nil, csiproxy.Errorf(csiproxy.ErrNotFound, "the volume isn't there")
+	}
+	return v, err
+}
+
+func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *LockedVolume, isThere bool, _ error) {
 	if err := id.Validate(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
-	r, err := l.take(ctx, volumeLock, guid, purpose)
+	r, err := l.take(ctx, volumeLock, guid)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() { // also after a panic, which the daemon survives
 		if locked == nil {
 			r.Release()
 		}
 	}()
+	isThere = true
 	if l.options.HasVolume != nil {
-		isThere, err := l.options.HasVolume(ctx, id)
-		if err == nil && !isThere && purpose == ToChange {
-			err = csiproxy.Errorf(csiproxy.ErrNotFound, "the volume isn't there")
-		}
-		if err != nil {
-			return nil, err
+		if isThere, err = l.options.HasVolume(ctx, id); err != nil {
+			return nil, false, err
 		}
 	}
-	return &LockedVolume{id, r}, nil
+	return &LockedVolume{id, r}, isThere, nil
 }
 
 // tryTimeout is how long TryLockVolume waits.
@@ -267,7 +266,7 @@ const tryTimeout = time.Second
 func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	soon, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	v, err := l.LockVolumeAlone(soon, id, ToRelease)
+	v, err := l.LockVolumeAlone(soon, id)
 	if err != nil && ctx.Err() == nil && soon.Err() != nil {
 		err = csiproxy.Errorf(csiproxy.ErrUnavailable,
 			"another call is changing where the volume at this path is mounted; try again later")
@@ -276,11 +275,11 @@ func (l *Locker) TryLockVolume(ctx context.Context, id csiproxy.VolumeID) (*Lock
 }
 
 // LockServer locks the server of remote.
-func (l *Locker) LockServer(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedServer, error) {
+func (l *Locker) LockServer(ctx context.Context, remote unc.Path) (*LockedServer, error) {
 	if err := l.paths.CheckShare(remote.Root()); err != nil {
 		return nil, err
 	}
-	r, err := l.take(ctx, serverLock, remote.Server(), purpose)
+	r, err := l.take(ctx, serverLock, remote.Server())
 	if err != nil {
 		return nil, err
 	}
@@ -289,19 +288,19 @@ func (l *Locker) LockServer(ctx context.Context, remote unc.Path, purpose Purpos
 
 // LockShare locks a share for a caller that has its server locked, and so may map it.
 func (s *LockedServer) LockShare(ctx context.Context, remote unc.Path) (*LockedShare, error) {
-	return s.locker.lockShare(ctx, remote, s.purpose)
+	return s.locker.lockShare(ctx, remote)
 }
 
 // LockShareAlone locks the share of remote for a caller that changes links only.
 func (l *Locker) LockShareAlone(ctx context.Context, remote unc.Path) (*LockedShare, error) {
-	return l.lockShare(ctx, remote, ToChange)
+	return l.lockShare(ctx, remote)
 }
 
-func (l *Locker) lockShare(ctx context.Context, remote unc.Path, purpose Purpose) (*LockedShare, error) {
+func (l *Locker) lockShare(ctx context.Context, remote unc.Path) (*LockedShare, error) {
 	if err := l.paths.CheckShare(remote.Root()); err != nil {
 		return nil, err
 	}
-	r, err := l.take(ctx, shareLock, remote.Root(), purpose)
+	r, err := l.take(ctx, shareLock, remote.Root())
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +358,7 @@ func (l *Locker) tryLockMountedAt(ctx context.Context,
 func (l *Locker) lockEndOf(ctx context.Context, to pathpolicy.Resolved) (unlock func(), _ error) {
 	switch to.Kind {
 	case pathpolicy.MountedVolume:
-		v, err := l.LockVolumeAlone(ctx, csiproxy.VolumeID(to.Volume), ToChange)
+		v, err := l.lockOwnVolume(ctx, csiproxy.VolumeID(to.Volume))
 		if err != nil {
 			return nil, err
 		}

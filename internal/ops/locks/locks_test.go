@@ -48,31 +48,23 @@ type taken interface{ Release() }
 var ways = []struct {
 	name string
 	of   int // the object, by its kind
-	take func(context.Context, *locks.Locker, node, locks.Purpose) (taken, error)
+	take func(context.Context, *locks.Locker, node) (taken, error)
 }{
-	{"disk", 1, func(ctx context.Context, l *locks.Locker, n node, purpose locks.Purpose) (taken, error) {
-		return l.LockDisk(ctx, n.number, purpose)
+	{"disk", 1, func(ctx context.Context, l *locks.Locker, n node) (taken, error) {
+		return l.LockDisk(ctx, n.number)
 	}},
-	{"disk of a volume", 1, func(ctx context.Context, l *locks.Locker, n node, purpose locks.Purpose) (taken, error) {
-		r, _, err := l.LockDiskOf(ctx, n.id, purpose)
+	{"disk of a volume", 1, func(ctx context.Context, l *locks.Locker, n node) (taken, error) {
+		r, _, err := l.LockDiskOf(ctx, n.id)
 		return r, err
 	}},
-	{"volume", 2, func(ctx context.Context, l *locks.Locker, n node, purpose locks.Purpose) (taken, error) {
-		return l.LockVolumeAlone(ctx, n.id, purpose)
+	{"volume", 2, func(ctx context.Context, l *locks.Locker, n node) (taken, error) {
+		return l.LockVolumeAlone(ctx, n.id)
 	}},
-	{"server", 3, func(ctx context.Context, l *locks.Locker, n node, purpose locks.Purpose) (taken, error) {
-		return l.LockServer(ctx, share, purpose)
+	{"server", 3, func(ctx context.Context, l *locks.Locker, n node) (taken, error) {
+		return l.LockServer(ctx, share)
 	}},
-	{"share", 4, func(ctx context.Context, l *locks.Locker, n node, purpose locks.Purpose) (taken, error) {
-		if purpose == locks.ToChange {
-			return l.LockShareAlone(ctx, share)
-		}
-		server, err := l.LockServer(ctx, share, purpose)
-		if err != nil {
-			return nil, err
-		}
-		defer server.Release()
-		return server.LockShare(ctx, share)
+	{"share", 4, func(ctx context.Context, l *locks.Locker, n node) (taken, error) {
+		return l.LockShareAlone(ctx, share)
 	}},
 }
 
@@ -90,17 +82,17 @@ func TestSecondLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ctx := newNode(t), t.Context()
 		locker := n.process()
-		d, err := locker.LockDisk(ctx, n.number, locks.ToChange)
+		d, err := locker.LockDisk(ctx, n.number)
 		simtest.Must(t, err)
 		v, err := d.LockVolume(ctx, n.id)
 		simtest.Must(t, err)
-		server, err := locker.LockServer(ctx, share, locks.ToChange)
+		server, err := locker.LockServer(ctx, share)
 		simtest.Must(t, err)
 		s, err := server.LockShare(ctx, share)
 		simtest.Must(t, err)
 		for _, r := range ways {
 			soon, cancel := context.WithTimeout(ctx, time.Millisecond)
-			if _, err := r.take(soon, locker, n, locks.ToChange); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := r.take(soon, locker, n); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s while it is locked: %v", r.name, err)
 			}
 			cancel()
@@ -125,11 +117,11 @@ func TestExclusion(t *testing.T) {
 					if where == "two processes" {
 						other = n.process()
 					}
-					held, err := first.take(t.Context(), one, n, locks.ToChange)
+					held, err := first.take(t.Context(), one, n)
 					simtest.Must(t, err)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					got, err := second.take(ctx, other, n, locks.ToChange)
+					got, err := second.take(ctx, other, n)
 					// The mappings of a server are excluded by the locks of their shares.
 					excluded := first.of == second.of && (other == one || first.name != "server")
 					if excluded != errors.Is(err, context.DeadlineExceeded) || excluded != (err != nil) {
@@ -139,7 +131,7 @@ func TestExclusion(t *testing.T) {
 						got.Release()
 					}
 					held.Release()
-					got, err = second.take(t.Context(), other, n, locks.ToChange)
+					got, err = second.take(t.Context(), other, n)
 					simtest.Must(t, err)
 					got.Release()
 					if locked := n.sim.LockedBytes(lockFile); len(locked) > 0 {
@@ -154,7 +146,7 @@ func TestExclusion(t *testing.T) {
 // Windows' names of a volume may differ in case. The lock is one.
 func TestVolumeInOtherCase(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
 	simtest.Must(t, err)
 	defer held.Release()
 	other := csiproxy.VolumeID(`\\?\Volume` + strings.ToUpper(string(n.id)[len(`\\?\Volume`):]))
@@ -163,7 +155,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := n.process().LockVolumeAlone(ctx, other, locks.ToChange); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.process().LockVolumeAlone(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%s can be locked while %s is: %v", other, n.id, err)
 	}
 }
@@ -171,7 +163,7 @@ func TestVolumeInOtherCase(t *testing.T) {
 // While something is locked, nobody writes to the lock file or deletes it, and everybody who may reads it.
 func TestLockFileIsOpenedForReading(t *testing.T) {
 	n := newNode(t)
-	held, err := n.process().LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+	held, err := n.process().LockVolumeAlone(t.Context(), n.id)
 	simtest.Must(t, err)
 	defer held.Release()
 	for access, want := range map[win.Access]error{
@@ -194,10 +186,10 @@ func TestAnotherProcess(t *testing.T) {
 		n := newNode(t)
 		// Its byte may be locked for a moment after the file is closed.
 		simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallLockFile, Count: 1}, winerr.ErrorLockViolation))
-		held, err := n.process().LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+		held, err := n.process().LockVolumeAlone(t.Context(), n.id)
 		simtest.Must(t, err)
 		begun := time.Now()
-		_, err = n.process().LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+		_, err = n.process().LockVolumeAlone(t.Context(), n.id)
 		simtest.WantError(t, err, csiproxy.ErrUnavailable, "another process of CSI Proxy is changing the volume")
 		if took := time.Since(begun); took < 10*time.Second {
 			t.Errorf("after %v", took)
@@ -209,8 +201,6 @@ func TestAnotherProcess(t *testing.T) {
 // lockFile is the file whose bytes are locked.
 const lockFile = `C:\Windows\csi-proxy.lock`
 
-var purposes = []locks.Purpose{locks.ToChange, locks.ToRelease}
-
 // Nobody else makes the lock file before CSI Proxy does, and what isn't its own is refused.
 func TestLockFileOfOthers(t *testing.T) {
 	for name, plant := range map[string]func(*winsim.System) error{
@@ -220,80 +210,65 @@ func TestLockFileOfOthers(t *testing.T) {
 	} {
 		n := newNode(t)
 		simtest.Must(t, plant(n.sim))
-		if err := n.process().MakeLockFile(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
+		if _, err := n.process().KeepLockFile(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, purpose := range purposes {
-			_, err := n.process().LockVolumeAlone(t.Context(), n.id, purpose)
-			if err == nil || !strings.Contains(err.Error(), lockFile) {
-				t.Errorf("%s, purpose %d: %v", name, purpose, err)
-			}
+		_, err := n.process().LockVolumeAlone(t.Context(), n.id)
+		if err == nil || !strings.Contains(err.Error(), lockFile) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// A full disk keeps nobody from releasing, and a lock file that is there needs no room.
+// The lock file that a process keeps can't be deleted, and locks need no room then.
 func TestFullDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, errno := range []winerr.Errno{winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect} {
-			n := newNode(t)
-			full := func() { // the first open finds no file, or the one that is there
-				n.sim.ResetRules()
-				simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: lockFile, Skip: 1, Fires: winsim.MayFire}, errno))
-			}
-			for _, r := range ways {
-				if r.name == "server" { // which other processes don't know
-					continue
-				}
-				full()
-				if _, err := r.take(t.Context(), n.process(), n, locks.ToChange); !errors.Is(err, errno) {
-					t.Errorf("%v, %s: %v", errno, r.name, err)
-				}
-				full()
-				l := n.process()
-				held, err := r.take(t.Context(), l, n, locks.ToRelease)
-				simtest.Must(t, err)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				if _, err := r.take(ctx, l, n, locks.ToRelease); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v, %s twice in one process: %v", errno, r.name, err)
-				}
-				cancel()
-				held.Release()
-			}
+	for _, errno := range []winerr.Errno{winerr.ErrorDiskFull, winerr.ErrorHandleDiskFull, winerr.ErrorWriteProtect} {
+		n := newNode(t)
+		full := func(fires winsim.Fires) { // the first open finds no file, or the one that is there
 			n.sim.ResetRules()
-			simtest.Must(t, n.process().MakeLockFile(t.Context()))
-			for _, purpose := range purposes {
-				full()
-				held, err := n.process().LockVolumeAlone(t.Context(), n.id, purpose)
-				simtest.Must(t, err)
-				simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
-				held.Release()
-			}
+			simtest.Must(t, n.sim.Fail(winsim.Match{Call: win.CallOpen, Object: lockFile, Skip: 1, Count: 1, Fires: fires}, errno))
 		}
-	})
+		full(winsim.MustFire)
+		_, err := n.process().LockVolumeAlone(t.Context(), n.id)
+		simtest.WantErrorOf(t, "without a lock file", err, errno, lockFile)
+		n.sim.ResetRules()
+		kept, err := n.process().KeepLockFile(t.Context())
+		simtest.Must(t, err)
+		if err := n.sim.Remove(lockFile); err == nil {
+			t.Error("the lock file was deleted while a process keeps it")
+		}
+		for _, r := range ways {
+			full(winsim.MustNotFire)
+			held, err := r.take(t.Context(), n.process(), n)
+			simtest.Must(t, err)
+			held.Release()
+		}
+		n.sim.ResetRules()
+		simtest.Must(t, kept.Close())
+	}
 }
 
 // What is gone can be locked, and a disk that Windows runs from can't.
 func TestObjects(t *testing.T) {
 	n := newNode(t)
 	locker := n.process()
-	if _, err := locker.LockDisk(t.Context(), 0, locks.ToChange); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
+	if _, err := locker.LockDisk(t.Context(), 0); csiproxy.KindOf(err) != csiproxy.ErrFailedPrecondition {
 		t.Errorf("the disk that Windows runs from: %v", err)
 	}
 	simtest.Must(t, n.sim.DetachDisk(n.number))
-	if _, err := locker.LockDisk(t.Context(), n.number, locks.ToChange); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := locker.LockDisk(t.Context(), n.number); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a disk that has left: %v", err)
 	}
-	if _, _, err := locker.LockDiskOf(t.Context(), n.id, locks.ToChange); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := locker.LockDiskOf(t.Context(), n.id); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the disk of a volume that has left: %v", err)
 	}
-	held, err := locker.LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+	held, err := locker.LockVolumeAlone(t.Context(), n.id)
 	simtest.Must(t, err)
 	held.Release()
-	if _, err := locker.LockVolumeAlone(t.Context(), `C:\`, locks.ToChange); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, err := locker.LockVolumeAlone(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("no volume id: %v", err)
 	}
-	if _, _, err := locker.LockDiskOf(t.Context(), `C:\`, locks.ToChange); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
+	if _, _, err := locker.LockDiskOf(t.Context(), `C:\`); csiproxy.KindOf(err) != csiproxy.ErrInvalidArgument {
 		t.Errorf("the disk of no volume id: %v", err)
 	}
 }
@@ -319,7 +294,7 @@ func TestDiskGetsAnotherNumber(t *testing.T) {
 				}
 				n.sim.Settle()
 			})
-			d, extent, err := n.process().LockDiskOf(t.Context(), n.id, locks.ToChange)
+			d, extent, err := n.process().LockDiskOf(t.Context(), n.id)
 			n.sim.OnCall(nil)
 			if err == nil {
 				if now := n.sim.VolumesOfDisk(d.Number); extent.DiskNumber != d.Number || len(now) == 0 {
@@ -341,7 +316,7 @@ func TestDiskIsSwapped(t *testing.T) {
 		before(n.sim, func(winsim.Call) {
 			simtest.Must(t, n.sim.SwapDisk(n.number, winsim.DiskSpec{Serial: "clone"}, true))
 		})
-		d, _, err := n.process().LockDiskOf(t.Context(), n.id, locks.ToChange)
+		d, _, err := n.process().LockDiskOf(t.Context(), n.id)
 		n.sim.OnCall(nil)
 		if err == nil {
 			simtest.WantError(t, d.Verify(t.Context()), nil)
@@ -360,7 +335,7 @@ func TestTryLockVolume(t *testing.T) {
 			if where == "two processes" {
 				other = n.process()
 			}
-			held, err := one.LockVolumeAlone(t.Context(), n.id, locks.ToChange)
+			held, err := one.LockVolumeAlone(t.Context(), n.id)
 			simtest.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
@@ -414,7 +389,7 @@ func TestMountedAt(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				if kind == pathpolicy.MountedVolume {
-					r, err := other.LockVolumeAlone(ctx, csiproxy.VolumeID(to), locks.ToChange)
+					r, err := other.LockVolumeAlone(ctx, csiproxy.VolumeID(to))
 					return r, err
 				}
 				remote, err := unc.Parse(to)

@@ -210,10 +210,8 @@ var releases = []release{
 var releaseStates = []struct {
 	what     string
 	settings winsim.Settings
-	fresh    bool // the lock file isn't there
 }{
 	{what: "by default"},
-	{what: "without the lock file", fresh: true},
 	{what: "if the mount manager opens the directory alone", settings: winsim.Settings{MountManagerExclusive: true}},
 	{what: "if the access list stops the mount manager", settings: winsim.Settings{DeniedMountPoints: true}},
 }
@@ -234,11 +232,6 @@ func (op release) try(t *testing.T, creates bool, first int,
 					r, sys := newRig(t), &refusing{errno: errno, creates: creates, nth: nth}
 					op.prepare(r)
 					r.must(r.sim.SetSettings(state.settings))
-					if state.fresh {
-						if err := r.sim.Remove(`C:\Windows\csi-proxy.lock`); !errors.Is(err, fs.ErrNotExist) {
-							r.must(err)
-						}
-					}
 					sys.System = r.sim
 					n, err := nodeops.New(sys, nodeops.Options{})
 					r.must(err)

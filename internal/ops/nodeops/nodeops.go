@@ -8,6 +8,7 @@ package nodeops
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"time"
 
@@ -101,9 +102,8 @@ func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 	return n.groups.Mappings.RefusedLogOns()
 }
 
-// MakeLockFile makes the file by which processes of CSI Proxy exclude each other. Otherwise the first
-// operation that locks something makes the file, at a time when the disk may be full.
-func (n *Node) MakeLockFile(ctx context.Context) error { return n.groups.Locks.MakeLockFile(ctx) }
+// KeepLockFile opens the file by which processes of CSI Proxy exclude each other: see [locks.Locker.KeepLockFile].
+func (n *Node) KeepLockFile(ctx context.Context) (io.Closer, error) { return n.groups.Locks.KeepLockFile(ctx) }
 
 // New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for
 // bad options, and for drivers that can't be told apart.

@@ -27,7 +27,7 @@ type LockedMapping struct {
 
 // LockForRemoval locks the mapping of the share of remote so that it can be removed.
 func (m *Mappings) LockForRemoval(ctx context.Context, remote unc.Path) (*LockedMapping, error) {
-	server, err := m.options.Locks.LockServer(ctx, remote, locks.ToRelease)
+	server, err := m.options.Locks.LockServer(ctx, remote)
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 	if todo == useIt || todo == refuseCaller && !m.isUnmapped(ctx, wanted.remote) {
 		return false, err
 	}
-	server, err := m.options.Locks.LockServer(ctx, wanted.remote, locks.ToChange)
+	server, err := m.options.Locks.LockServer(ctx, wanted.remote)
 	if err != nil {
 		return false, err
 	}

@@ -225,7 +225,7 @@ func TestFailedCallTakesNoRights(t *testing.T) {
 		must(t, m.NewSMBGlobalMapping(t.Context(), `\\server\data`, "", alice))
 		remote, err := unc.Parse(`\\server\data`)
 		must(t, err)
-		held, err := locker.LockServer(t.Context(), remote, locks.ToChange)
+		held, err := locker.LockServer(t.Context(), remote)
 		must(t, err)
 		defer held.Release()
 		must(t, sys.Fail(winsim.Match{Call: probe}, winerr.ErrorAccountLockedOut))

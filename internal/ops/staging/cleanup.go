@@ -66,7 +66,7 @@ func (s *Staging) removeMount(ctx context.Context, m csiproxy.Mount) (removed bo
 	if err != nil {
 		return false, err
 	}
-	volume, err := s.Locks.LockVolumeAlone(ctx, m.Volume.VolumeID, locks.ToRelease)
+	volume, err := s.Locks.LockVolumeAlone(ctx, m.Volume.VolumeID)
 	if err != nil {
 		return false, err
 	}
@@ -171,7 +171,7 @@ func (s *Staging) endCheck(id csiproxy.VolumeID) {
 // spotFix repairs a volume. It checks again whether the volume is published, since that may have
 // happened during the scan.
 func (s *Staging) spotFix(ctx context.Context, id csiproxy.VolumeID) error {
-	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
 	}

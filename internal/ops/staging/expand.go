@@ -60,7 +60,7 @@ func (s *Staging) ExpandVolume(ctx context.Context, r csiproxy.ExpandVolumeReque
 
 // growOnce grows a volume as far as its disk allows now, and notes the result in expanded.
 func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *csiproxy.ExpandedVolume) error {
-	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
 	}

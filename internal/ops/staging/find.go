@@ -23,13 +23,13 @@ import (
 const firstRescan = time.Second
 
 // take finds the disk that a selector means, waiting for it as find does, and locks it.
-func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration,
-	purpose locks.Purpose) (lockedDisk *locks.LockedDisk, _ error) {
+func (s *Staging) take(ctx context.Context, wanted csiproxy.Selector, timeout time.Duration) (
+	lockedDisk *locks.LockedDisk, _ error) {
 	n, err := s.find(ctx, wanted, timeout)
 	if err != nil {
 		return nil, err
 	}
-	one, err := s.Locks.LockDisk(ctx, n, purpose)
+	one, err := s.Locks.LockDisk(ctx, n)
 	if err != nil {
 		return nil, onDisk(n, err)
 	}

@@ -45,7 +45,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 		}
 		defer endConnecting()
 	}
-	lockedDisk, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait), locks.ToChange)
+	lockedDisk, err := s.take(ctx, r.Disk, cmp.Or(r.Wait, csiproxy.DefaultWait))
 	if err != nil {
 		return staged, err
 	}
@@ -98,7 +98,7 @@ func (s *Staging) checkRequest(r csiproxy.StageVolumeRequest) (path pathpolicy.P
 // returns false, and the caller does the full sequence.
 func (s *Staging) stagedAlready(ctx context.Context, r csiproxy.StageVolumeRequest, path pathpolicy.Path, id csiproxy.VolumeID,
 	staged *csiproxy.StagedVolume) (alreadyStaged bool) {
-	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, extent, err := s.Locks.LockDiskOf(ctx, id)
 	if err != nil {
 		return false
 	}

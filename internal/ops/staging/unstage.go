@@ -157,12 +157,12 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 // mounted.
 func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
 	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, _ error) {
-	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
+	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
 	if winerr.IsGone(err) {
 		if err = s.unstageMissing(ctx, request, id, stagingPath, err, result); err != errIsThere {
 			return "", err
 		}
-		lockedDisk, _, err = s.Locks.LockDiskOf(ctx, id, locks.ToRelease)
+		lockedDisk, _, err = s.Locks.LockDiskOf(ctx, id)
 	}
 	if err != nil {
 		return "", unavailableIfDiskLeft(err)
@@ -171,7 +171,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
 		return "", unavailableIfDiskLeft(err)
 	}
-	volume, err := lockedDisk.LockVolume(ctx, id)
+	volume, err := s.Locks.LockVolumeAlone(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -246,9 +246,6 @@ var errIsThere = errors.New("the volume is there")
 // and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
 	stagingPath pathpolicy.Path, reason error, result *csiproxy.UnstagedVolume) error {
-	lockVolume := func(ctx context.Context, id csiproxy.VolumeID) (*locks.LockedVolume, error) {
-		return s.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
-	}
 	if !request.Disk.IsZero() {
 		lockedDisk, err := s.named(ctx, request.Disk)
 		if err != nil {
@@ -259,10 +256,9 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 			if isOther, err := s.isOnlineWithout(ctx, lockedDisk, id); err != nil || isOther {
 				return unavailableIfDiskLeft(err)
 			}
-			lockVolume = lockedDisk.LockVolume
 		}
 	}
-	volume, err := lockVolume(ctx, id)
+	volume, err := s.Locks.LockVolumeAlone(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -355,7 +351,7 @@ func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolum
 
 // named locks the disk that a request names. It returns nil if that isn't in the node.
 func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.LockedDisk, error) {
-	lockedDisk, err := s.take(ctx, wanted, 0, locks.ToRelease)
+	lockedDisk, err := s.take(ctx, wanted, 0)
 	if isAbsent(err) {
 		return nil, nil
 	}

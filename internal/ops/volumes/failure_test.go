@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
@@ -58,7 +57,7 @@ func (n *node) path(text string) pathpolicy.Path {
 }
 
 func (s subject) unmountUnused(ctx context.Context, force bool) error {
-	lockedVolume, err := s.locks.LockVolumeAlone(ctx, s.id, locks.ToChange)
+	lockedVolume, err := s.locks.LockVolumeAlone(ctx, s.id)
 	if err != nil {
 		return err
 	}

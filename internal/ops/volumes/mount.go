@@ -45,7 +45,7 @@ func (v *Volumes) MountVolume(ctx context.Context, id csiproxy.VolumeID, targetP
 	if err != nil {
 		return errorAt(targetPath, err)
 	}
-	lockedDisk, _, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange) // an error if there is no such volume
+	lockedDisk, _, err := v.options.Locks.LockDiskOf(ctx, id) // an error if there is no such volume
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (v *Volumes) UnmountVolume(ctx context.Context, id csiproxy.VolumeID, targe
 	if err != nil {
 		return errorAt(targetPath, err)
 	}
-	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id, locks.ToRelease)
+	lockedVolume, err := v.options.Locks.LockVolumeAlone(ctx, id)
 	if err != nil {
 		return err
 	}

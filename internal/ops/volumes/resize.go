@@ -34,7 +34,7 @@ func (v *Volumes) ResizeVolume(ctx context.Context, id csiproxy.VolumeID, sizeBy
 	if sizeBytes < 0 {
 		return csiproxy.Errorf(csiproxy.ErrInvalidArgument, "the size %d is negative", sizeBytes)
 	}
-	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -213,7 +213,7 @@ func (v *Volumes) IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (
 // FormatVolume implements [published.VolumeOperations].
 func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	defer v.options.Runner.Done("FormatVolume", object(id), time.Now(), &err)
-	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id, locks.ToChange)
+	lockedDisk, extent, err := v.options.Locks.LockDiskOf(ctx, id)
 	if err != nil {
 		return err
 	}
