@@ -67,13 +67,13 @@ func (d *Disks) findOriginal(ctx context.Context, n csiproxy.DiskNumber,
 	if len(ids) == 0 {
 		return "", "", nil
 	}
-	others, err := eachDisk(ctx, d.shared, "", &d.shared.queries.idsIfOnline, nil, idsIfOnline)
+	others, err := d.shared.eachDisk(ctx, "", &d.shared.queries.idsIfOnline, nil, idsIfOnline)
 	if err != nil {
 		return "", "", err
 	}
 	for _, other := range others {
 		for _, id := range ids {
-			if other.number != n && slices.Contains(other.value, id) {
+			if other.number != n && slices.Contains(other.tableIDs, id) {
 				return d.name(other.number, other.driver), id, nil
 			}
 		}
@@ -90,17 +90,15 @@ func (d *Disks) name(n csiproxy.DiskNumber, driver string) string {
 	return object(n)
 }
 
-// idsIfOnline returns the ids in the table of a disk that is online; none for one that is offline.
-func idsIfOnline(ctx context.Context, h *opendisk.Disk) ([]string, error) {
+// idsIfOnline fills in the ids in the table of a disk that is online; none for one that is offline.
+func idsIfOnline(ctx context.Context, h *opendisk.Disk, f *found) error {
 	state, err := h.State(ctx)
 	if err != nil || state.Offline {
-		return nil, err
+		return err
 	}
 	layout, err := h.Layout(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return tableIDs(layout), nil
+	f.tableIDs = tableIDs(layout)
+	return err
 }
 
 // tableIDs returns the ids in a partition table by which Windows tells disks and volumes

@@ -26,9 +26,10 @@ func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	byTarget := wanted.ISCSI != nil
 	wanted.ISCSI = nil // disks don't tell their targets: the caller filters by them
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.hardware, asked,
-		func(ctx context.Context, h *opendisk.Disk) (csiproxy.Disk, error) {
-			return d.shared.hardware(ctx, h, asked)
+	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.hardware, asked,
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.disk, err = d.shared.hardware(ctx, h, asked)
+			return err
 		})
 	if err != nil {
 		return nil, err
@@ -41,13 +42,13 @@ func (d *Disks) Hardware(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 }
 
 // described returns the disks that were described, by number, and those that don't answer.
-func described(answers []answer[csiproxy.Disk]) (all []csiproxy.Disk) {
+func described(answers []found) (all []csiproxy.Disk) {
 	for _, a := range answers {
 		if a.err != nil {
-			a.value = csiproxy.Disk{Number: a.number, Error: a.err.Error()}
+			a.disk = csiproxy.Disk{Number: a.number, Error: a.err.Error()}
 		}
-		a.value.Driver = a.driver
-		all = append(all, a.value)
+		a.disk.Driver = a.driver
+		all = append(all, a.disk)
 	}
 	slices.SortStableFunc(all, func(a, b csiproxy.Disk) int { return cmp.Compare(a.Number, b.Number) })
 	return all
@@ -88,19 +89,18 @@ func (d *Disks) Describe(ctx context.Context, wanted csiproxy.Selector) ([]csipr
 	}
 	wanted.ISCSI = nil
 	asked := detailsFor(wanted)
-	answers, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.descriptions, wanted.String(),
-		func(ctx context.Context, h *opendisk.Disk) (csiproxy.Disk, error) {
-			s, err := d.shared.hardware(ctx, h, asked)
-			if err != nil || !wanted.Matches(s) {
-				return s, err
+	answers, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.descriptions, wanted.String(),
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.disk, err = d.shared.hardware(ctx, h, asked)
+			if err != nil || !wanted.Matches(f.disk) {
+				return err
 			}
 			if asked != everything {
-				if s, err = d.shared.hardware(ctx, h, everything); err != nil {
-					return s, err
+				if f.disk, err = d.shared.hardware(ctx, h, everything); err != nil {
+					return err
 				}
 			}
-			err = d.contents(ctx, &s, h)
-			return s, err
+			return d.contents(ctx, &f.disk, h)
 		})
 	if err != nil {
 		return nil, err

@@ -27,19 +27,20 @@ func (d *Disks) ListDiskIDs(ctx context.Context) (_ map[csiproxy.DiskNumber]publ
 }
 
 func (d *Disks) listIDs(ctx context.Context) (map[csiproxy.DiskNumber]published.DiskIDs, error) {
-	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.ids, nil,
-		func(ctx context.Context, h *opendisk.Disk) (published.DiskIDs, error) {
+	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.ids, nil,
+		func(ctx context.Context, h *opendisk.Disk, f *found) error {
 			page83, err := page83(ctx, h)
 			if err := d.shared.tolerate(h.Number, "page 83", err); err != nil {
-				return published.DiskIDs{}, err
+				return err
 			}
-			return published.DiskIDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}, nil
+			f.ids = published.DiskIDs{Page83: page83, SerialNumber: strings.Trim(h.Hardware.Descriptor.SerialNumber, " ")}
+			return nil
 		})
 	ids := make(map[csiproxy.DiskNumber]published.DiskIDs, len(all))
 	for _, a := range all {
 		// A disk that doesn't answer has its last number, which another disk may have by now.
 		if _, answered := ids[a.number]; a.err == nil || !answered {
-			ids[a.number] = a.value
+			ids[a.number] = a.ids
 		}
 	}
 	return ids, err
@@ -79,12 +80,16 @@ func (d *Disks) ListDiskLocations(ctx context.Context) (_ map[csiproxy.DiskNumbe
 	if err != nil {
 		return nil, err
 	}
-	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.locations, nil, d.shared.location)
+	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.locations, nil,
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.location, err = d.shared.location(ctx, h)
+			return err
+		})
 	locations := make(map[csiproxy.DiskNumber]published.DiskLocation)
 	for _, a := range all {
 		_, runsWindows := windows[a.number]
-		if a.value.at != nil && !runsWindows && !protected[a.number] && (len(missing) == 0 || a.value.azureData) {
-			locations[a.number] = *a.value.at
+		if a.location.at != nil && !runsWindows && !protected[a.number] && (len(missing) == 0 || a.location.azureData) {
+			locations[a.number] = *a.location.at
 		}
 	}
 	return locations, err

@@ -68,13 +68,13 @@ func newDevices(sys System, class winid.GUID, o SharedOptions, onSkipped func(co
 // queries are what devices are asked. Each is asked in one function: see query.
 type queries struct {
 	// Of the disks.
-	numbers      diskQuery[struct{}]
-	states       diskQuery[device.State]
-	ids          diskQuery[published.DiskIDs]
-	idsIfOnline  diskQuery[[]string]
-	locations    diskQuery[location]
-	hardware     diskQuery[csiproxy.Disk] // the key are the details
-	descriptions diskQuery[csiproxy.Disk] // the key is the text of the selector
+	numbers      query
+	states       query
+	ids          query
+	idsIfOnline  query
+	locations    query
+	hardware     query // the key are the details
+	descriptions query // the key is the text of the selector
 	refreshes    query
 	// Of the adapters.
 	reenumerations query
@@ -98,7 +98,7 @@ func (q *queries) init(disks, adapters *devices) {
 type query struct {
 	devices *devices
 	timeout time.Duration
-	runs    operation.NextRun[queryKey, []result]
+	runs    operation.NextRun[queryKey, []found]
 }
 
 // queryKey is a key of a driver, or of the node if driver is "".
@@ -107,22 +107,28 @@ type queryKey struct {
 	key    any
 }
 
-// diskQuery is a query of the disks, whose values have type *answer[T].
-type diskQuery[T any] struct{ query }
-
 func (q *query) init(devices *devices, timeout time.Duration) {
 	q.devices, q.timeout, q.runs.Timeout = devices, timeout, scanTimeout(devices.timeout)
 }
 
-// result is what a device gave. err is why it is skipped.
-type result struct {
-	path  string
-	value any
-	err   error
+// found is what a query has found at a path.
+type found struct {
+	path   string
+	err    error               // why the device is skipped
+	isDisk bool                // the device is a disk of its own: see openPath
+	number csiproxy.DiskNumber // if it is a disk
+	driver string              // whose disk it is; "" if no driver's
+
+	// What the query asks for is one of these.
+	state    device.State
+	ids      published.DiskIDs
+	tableIDs []string
+	location location
+	disk     csiproxy.Disk
 }
 
 // askFunc asks the device at a path.
-type askFunc func(ctx context.Context, path string) (any, error)
+type askFunc func(ctx context.Context, path string) (found, error)
 
 // othersTimeout is the timeout of a query of all disks for a call that is about one of them.
 const othersTimeout = 200 * time.Millisecond
@@ -138,8 +144,8 @@ var (
 //
 // Callers share results, but only of a query that begins after all was called: the caller may have
 // changed a device right before.
-func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]result, error) {
-	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]result, error) {
+func (q *query) all(ctx context.Context, driver string, key any, ask askFunc) ([]found, error) {
+	return q.runs.Do(ctx, queryKey{driver, key}, func(ctx context.Context) ([]found, error) {
 		paths, err := q.devices.sys.DeviceInterfaces(ctx, q.devices.class)
 		if err != nil {
 			return nil, err
@@ -172,30 +178,30 @@ func (d *devices) withoutScratch(paths []string) (others []string, scratch map[s
 //
 // A driver waits for the disks that may be its own. Once they have answered, the disks of others get a fifth of the time
 // that took: see askAnothers.
-func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []result {
+func (q *query) askEach(ctx context.Context, driver string, paths []string, ask askFunc) []found {
 	type ended struct {
 		i       int
-		outcome operation.Outcome[any]
+		outcome operation.Outcome[found]
 	}
 	outcomes := make(chan ended, len(paths))
-	results := make([]result, len(paths))
+	results := make([]found, len(paths))
 	trackers := make([]*operation.Tracker, len(paths))
 	begun, awaited := time.Now(), make(map[int]bool)
 	for i, path := range paths {
-		results[i] = result{path: path, err: errAnothers}
+		results[i] = found{path: path, err: errAnothers}
 		if q.devices.last(path).mayBeOf(driver) {
 			results[i].err, awaited[i] = errSlow, true
 		}
 		askThis := ask
 		if !awaited[i] {
-			askThis = func(ctx context.Context, path string) (any, error) { return q.askAnothers(ctx, path, ask) }
+			askThis = func(ctx context.Context, path string) (found, error) { return q.askAnothers(ctx, path, ask) }
 		}
 		whole := operation.TrackerOf(ctx)
 		ctx, tracker := operation.WithTracker(ctx)
 		trackers[i] = tracker
 		go func() {
 			defer whole.WaitFor(tracker)()
-			outcomes <- ended{i, operation.Catch(func() (any, error) { return askThis(ctx, path) })}
+			outcomes <- ended{i, operation.Catch(func() (found, error) { return askThis(ctx, path) })}
 		}()
 	}
 	timeout := time.NewTimer(q.timeout)
@@ -208,8 +214,9 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 		}
 		select {
 		case e := <-outcomes:
-			value, err := e.outcome.Get()
-			results[e.i].value, results[e.i].err = value, refusal(err)
+			answer, err := e.outcome.Get()
+			answer.path, answer.err = paths[e.i], refusal(err)
+			results[e.i] = answer
 			delete(awaited, e.i)
 		case <-timeout.C:
 			for i, tracker := range trackers {
@@ -228,9 +235,9 @@ func (q *query) askEach(ctx context.Context, driver string, paths []string, ask 
 // askAnothers asks a disk that was another driver's, or no driver's, when it last told. Since then the driver's own disk may
 // have come to its path. So the disk is asked until it tells, also after the query has ended, and the next query knows. An
 // earlier query may still be at it.
-func (q *query) askAnothers(ctx context.Context, path string, ask askFunc) (any, error) {
+func (q *query) askAnothers(ctx context.Context, path string, ask askFunc) (found, error) {
 	if _, isAsked := q.devices.unawaited.LoadOrStore(path, true); isAsked {
-		return nil, errAnothers
+		return found{}, errAnothers
 	}
 	defer q.devices.unawaited.Delete(path)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.devices.timeout)
@@ -250,7 +257,7 @@ func refusal(err error) error {
 
 // report logs the devices that are newly skipped, or no longer, and passes to onSkipped how many are.
 // A device that has left doesn't count as skipped. scratch are the devices that weren't asked.
-func (q *query) report(results []result, scratch map[string]known) {
+func (q *query) report(results []found, scratch map[string]known) {
 	devices := q.devices
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
@@ -334,58 +341,46 @@ func (d *devices) last(path string) known {
 	return d.known[path]
 }
 
-// answer is what a disk gave: its number, and the value that was asked for. It is nil for a device that
-// is no disk of its own: see openPath.
-type answer[T any] struct {
-	number csiproxy.DiskNumber
-	driver string // whose disk it is; "" if no driver's
-	value  T
-	err    error // why the disk, whose last number this is, is skipped
-}
-
-// askDisks asks all disks by ask or, if driver isn't "", that driver's. Of the others it asks whose they are.
-func askDisks[T any](ctx context.Context, shared *Shared, driver string, q *diskQuery[T], key any,
-	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]result, error) {
-	return q.all(ctx, driver, key, func(ctx context.Context, path string) (any, error) {
+// askDisks asks all disks by ask, which fills in what it was asked for. If driver isn't "", it asks that driver's disks,
+// and of the others only whose they are.
+func (shared *Shared) askDisks(ctx context.Context, driver string, q *query, key any,
+	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
+	return q.all(ctx, driver, key, func(ctx context.Context, path string) (f found, _ error) {
 		h, owner, err := shared.openPath(ctx, path)
 		if err != nil || h == nil {
-			return nil, err
+			return f, err
 		}
 		defer h.Close()
-		found := &answer[T]{number: h.Number, driver: owner}
+		f.isDisk, f.number, f.driver = true, h.Number, owner
 		if driver == "" || driver == owner {
-			found.value, err = ask(ctx, h)
-			found.err = refusal(err)
+			err = ask(ctx, h, &f)
 		}
-		return found, err
+		return f, err
 	})
 }
 
-// eachDisk is askDisks, and returns the answers. It returns no answer for a disk that leaves meanwhile, nor for one
-// that is skipped and has never answered with its number, nor for a container's scratch disk.
-func eachDisk[T any](ctx context.Context, shared *Shared, driver string, q *diskQuery[T], key any,
-	ask func(ctx context.Context, h *opendisk.Disk) (T, error)) ([]answer[T], error) {
-	results, err := askDisks(ctx, shared, driver, q, key, ask)
-	return answersOf[T](shared, driver, results), err
+// eachDisk is askDisks without what is no disk. It leaves out a disk that leaves meanwhile, one that is skipped and
+// has never answered with its number, and a container's scratch disk.
+func (shared *Shared) eachDisk(ctx context.Context, driver string, q *query, key any,
+	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
+	results, err := shared.askDisks(ctx, driver, q, key, ask)
+	return shared.disksOf(driver, results), err
 }
 
-// answersOf returns the answers of eachDisk. A disk that doesn't answer has the driver that it had when it did.
-func answersOf[T any](shared *Shared, driver string, results []result) (all []answer[T]) {
-	for _, r := range results {
-		switch {
-		case deviceLeftOrUnready(r.err):
-		case r.value != nil:
-			all = append(all, *r.value.(*answer[T]))
-		case r.err != nil:
-			if last := shared.all.last(r.path); last.number != nil {
-				all = append(all, answer[T]{number: *last.number, driver: last.driver, err: r.err})
-			}
+// disksOf returns the results of eachDisk. A disk that doesn't answer has the number and the driver that it had when it did.
+func (shared *Shared) disksOf(driver string, results []found) (all []found) {
+	for _, f := range results {
+		if deviceLeftOrUnready(f.err) {
+			continue
+		}
+		if last := shared.all.last(f.path); !f.isDisk && f.err != nil && last.number != nil {
+			f.isDisk, f.number, f.driver = true, *last.number, last.driver
+		}
+		if f.isDisk && (driver == "" || driver == f.driver) {
+			all = append(all, f)
 		}
 	}
-	if driver == "" {
-		return all
-	}
-	return slices.DeleteFunc(all, func(a answer[T]) bool { return a.driver != driver })
+	return all
 }
 
 // openPath opens the disk at path for queries, and says whose it is. It returns nil if the device is none that operations are
@@ -452,8 +447,8 @@ func isDisk(n win.DeviceNumber) bool {
 
 // numbers returns the numbers of all disks, in order.
 func (d *Disks) numbers(ctx context.Context) (numbers []csiproxy.DiskNumber, _ error) {
-	all, err := eachDisk(ctx, d.shared, d.options.Driver, &d.shared.queries.numbers, nil,
-		func(context.Context, *opendisk.Disk) (struct{}, error) { return struct{}{}, nil })
+	all, err := d.shared.eachDisk(ctx, d.options.Driver, &d.shared.queries.numbers, nil,
+		func(context.Context, *opendisk.Disk, *found) error { return nil })
 	for _, a := range all {
 		numbers = append(numbers, a.number)
 	}

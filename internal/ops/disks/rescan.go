@@ -73,14 +73,14 @@ func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error 
 // finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
 // doesn't keep the others from it. If all refuse, the error is that of one of them.
 func (shared *Shared) ReenumerateAdapters(ctx context.Context) error {
-	asked, err := shared.queries.reenumerations.all(ctx, "", nil, func(ctx context.Context, path string) (any, error) {
-		return nil, shared.sys.ReenumerateDevice(ctx, path)
+	asked, err := shared.queries.reenumerations.all(ctx, "", nil, func(ctx context.Context, path string) (found, error) {
+		return found{}, shared.sys.ReenumerateDevice(ctx, path)
 	})
 	if err != nil {
 		return err
 	}
-	if len(asked) > 0 && !slices.ContainsFunc(asked, func(r result) bool {
-		return r.err == nil || deviceLeftOrUnready(r.err)
+	if len(asked) > 0 && !slices.ContainsFunc(asked, func(f found) bool {
+		return f.err == nil || deviceLeftOrUnready(f.err)
 	}) {
 		return asked[0].err
 	}
@@ -107,7 +107,7 @@ func (shared *Shared) settle(ctx context.Context) ([]string, error) {
 }
 
 // refresh makes Windows read the size and the partitions of a disk again.
-func (shared *Shared) refresh(ctx context.Context, path string) (none any, _ error) {
+func (shared *Shared) refresh(ctx context.Context, path string) (none found, _ error) {
 	// Asked again, since the disk at this path may be another one than in the last list.
 	if scratch, err := shared.isScratch(ctx, path); err != nil || scratch {
 		return none, err

@@ -7,16 +7,15 @@ import (
 	"context"
 
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 )
 
 // States returns how many disks are online and offline, of those that answer.
 func (d *Disks) States(ctx context.Context) (online, offline int, err error) {
 	results, err := d.askStates(ctx)
-	for _, a := range answersOf[device.State](d.shared, d.options.Driver, results) {
+	for _, f := range d.shared.disksOf(d.options.Driver, results) {
 		switch {
-		case a.err != nil:
-		case !a.value.Offline:
+		case f.err != nil:
+		case !f.state.Offline:
 			online++
 		default:
 			offline++
@@ -32,22 +31,22 @@ func (d *Disks) AllOnline(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, r := range results {
-		if !d.shared.all.last(r.path).mayBeOf(d.options.Driver) {
+	for _, f := range results {
+		if !d.shared.all.last(f.path).mayBeOf(d.options.Driver) {
 			continue
 		}
-		if r.err != nil {
-			return false, r.err
-		}
-		if a, ok := r.value.(*answer[device.State]); ok && a.value.Offline {
-			return false, nil
+		if f.err != nil || f.state.Offline {
+			return false, f.err
 		}
 	}
 	return true, nil
 }
 
 // askStates asks all disks for their states.
-func (d *Disks) askStates(ctx context.Context) ([]result, error) {
-	return askDisks(ctx, d.shared, d.options.Driver, &d.shared.queries.states, nil,
-		func(ctx context.Context, h *opendisk.Disk) (device.State, error) { return h.State(ctx) })
+func (d *Disks) askStates(ctx context.Context) ([]found, error) {
+	return d.shared.askDisks(ctx, d.options.Driver, &d.shared.queries.states, nil,
+		func(ctx context.Context, h *opendisk.Disk, f *found) (err error) {
+			f.state, err = h.State(ctx)
+			return err
+		})
 }
