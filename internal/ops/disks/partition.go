@@ -165,11 +165,11 @@ func (d *Disks) refuseRecognized(contents signatures.Disk) error {
 // and the disk holds something else or is too small, inspect returns an error. It reads the table again at the end: if
 // somebody has begun to use the disk meanwhile, the disk has another one.
 func (d *Disks) inspect(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) (partitionMissing bool, _ error) {
-	if err := h.Verify(ctx); err != nil {
-		return false, err
-	}
 	if hasPartition(layout) {
 		return false, refuseForeign(layout)
+	}
+	if err := h.Verify(ctx); err != nil {
+		return false, err
 	}
 	if err := d.options.Users.CheckEmptyDisk(ctx, h.Disk); err != nil {
 		return false, err

@@ -130,25 +130,47 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 // isLocked reports whether err says that another process has the byte locked.
 func isLocked(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) }
 
-// openLockFile opens the lock file, and makes it if it is missing.
+// openLockFile opens the lock file, and makes it if it is missing. Nobody can have replaced the file that this process keeps, so
+// only another one is checked.
 func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
-	windows, err := l.sys.SystemWindowsDirectory(ctx)
+	if path := l.options.Shared.kept.Load(); path != nil {
+		return l.openWith(ctx, *path, win.FileOpen)
+	}
+	path, err := l.lockFilePath(ctx)
 	if err != nil {
 		return nil, err
 	}
-	path := windows + lockFile
-	open := func(disposition win.Disposition) (win.File, error) {
-		return l.sys.OpenFile(ctx, path, win.OpenOptions{
-			Access: win.GenericRead, Share: win.ShareRead, Disposition: disposition, Private: true,
-			Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint,
-		})
+	return l.openOwnFile(ctx, path)
+}
+
+// KeepLockFile opens the lock file, and makes it if it is missing. It is called when the process begins: later the disk
+// may be full, and every lock needs the file. Nobody can delete or replace the file before the caller closes it, as the process ends.
+func (l *Locker) KeepLockFile(ctx context.Context) (io.Closer, error) {
+	path, err := l.lockFilePath(ctx)
+	if err != nil {
+		return nil, err
 	}
-	file, err := open(win.FileOpen) // which needs no space, so it is tried first
+	file, err := l.openOwnFile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	l.options.Shared.kept.Store(&path)
+	return file, nil
+}
+
+func (l *Locker) lockFilePath(ctx context.Context) (string, error) {
+	windows, err := l.sys.SystemWindowsDirectory(ctx)
+	return windows + lockFile, err
+}
+
+// openOwnFile opens or makes the lock file, and refuses one of others.
+func (l *Locker) openOwnFile(ctx context.Context, path string) (win.File, error) {
+	file, err := l.openWith(ctx, path, win.FileOpen) // which needs no space, so it is tried first
 	if errors.Is(err, fs.ErrNotExist) {
-		file, err = open(win.FileOpenIf)
+		file, err = l.openWith(ctx, path, win.FileOpenIf)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	private := false
 	defer func() {
@@ -166,6 +188,13 @@ func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
 	return file, nil
 }
 
-// KeepLockFile opens the lock file, and makes it if it is missing. It is called when the process begins: later the disk
-// may be full, and every lock needs the file. Nobody can delete the file before the caller closes it.
-func (l *Locker) KeepLockFile(ctx context.Context) (io.Closer, error) { return l.openLockFile(ctx) }
+func (l *Locker) openWith(ctx context.Context, path string, disposition win.Disposition) (win.File, error) {
+	file, err := l.sys.OpenFile(ctx, path, win.OpenOptions{
+		Access: win.GenericRead, Share: win.ShareRead, Disposition: disposition, Private: true,
+		Options: win.FileNonDirectoryFile | win.FileOpenReparsePoint,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, nil
+}

@@ -14,6 +14,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -45,6 +46,7 @@ type Options struct {
 type Shared struct {
 	held  *operation.DriverLocks[int64]
 	bytes lockedBytes
+	kept  atomic.Pointer[string] // the path of the lock file once this process keeps it
 }
 
 // NewShared returns what the lockers of a node share with those of its drivers.

@@ -232,17 +232,22 @@ func TestFullDisk(t *testing.T) {
 		_, err := n.process().LockVolumeAlone(t.Context(), n.id)
 		simtest.WantErrorOf(t, "without a lock file", err, errno, lockFile)
 		n.sim.ResetRules()
-		kept, err := n.process().KeepLockFile(t.Context())
+		keeper := n.process()
+		kept, err := keeper.KeepLockFile(t.Context())
 		simtest.Must(t, err)
 		if err := n.sim.Remove(lockFile); err == nil {
 			t.Error("the lock file was deleted while a process keeps it")
 		}
-		for _, r := range ways {
-			full(winsim.MustNotFire)
-			held, err := r.take(t.Context(), n.process(), n)
-			simtest.Must(t, err)
-			held.Release()
-		}
+		full(winsim.MustNotFire)
+		held, err := n.process().LockVolumeAlone(t.Context(), n.id) // another process, as with the library
+		simtest.Must(t, err)
+		held.Release()
+		n.sim.ResetRules()
+		calls := simtest.Counted(n.sim, win.CallOpen, win.CallQuerySecurity, "GetSystemWindowsDirectoryW")
+		held, err = keeper.LockVolumeAlone(t.Context(), n.id)
+		simtest.Must(t, err)
+		simtest.Want(t, "calls for a lock of the process that keeps it", calls(), []int{1, 0, 0})
+		held.Release()
 		n.sim.ResetRules()
 		simtest.Must(t, kept.Close())
 	}

@@ -103,7 +103,9 @@ func (n *Node) RefusedLogOns() (refused int, heldBack uint64) {
 }
 
 // KeepLockFile opens the file by which processes of CSI Proxy exclude each other: see [locks.Locker.KeepLockFile].
-func (n *Node) KeepLockFile(ctx context.Context) (io.Closer, error) { return n.groups.Locks.KeepLockFile(ctx) }
+func (n *Node) KeepLockFile(ctx context.Context) (io.Closer, error) {
+	return n.groups.Locks.KeepLockFile(ctx)
+}
 
 // New returns the operations on the node that sys is. The drivers have operations of their own. New fails only for
 // bad options, and for drivers that can't be told apart.
