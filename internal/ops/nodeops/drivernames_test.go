@@ -356,7 +356,7 @@ func TestAnothersVolumeIsMountedMeanwhile(t *testing.T) {
 	})
 	_, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging + "-2",
 		Disk: csiproxy.Selector{Number: &d.raw}})
-	simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrUnavailable, "another volume is mounted there")
+	simtest.WantErrorOf(t, "UnstageVolume", err, csiproxy.ErrUnavailable, "another volume was mounted there")
 	if strings.Contains(err.Error(), string(other.volume)[len(`\\?\Volume`):]) {
 		t.Errorf("it tells the volume: %v", err)
 	}
