@@ -134,6 +134,64 @@ func TestDriverEndsUseOfDisconnectedDisk(t *testing.T) {
 	}
 }
 
+// A mount point of another driver's volume, which Windows lists, opens no data of that volume while the owner of the disk can't be
+// known: the disk doesn't say what it is, or its session has no connection.
+func TestMountPointOfAnothersSickDisk(t *testing.T) {
+	for _, trouble := range []string{"sick", "disconnected"} {
+		t.Run(trouble, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				sys := &sessions{System: w.sim}
+				var drivers []nodeops.Driver
+				for _, name := range []string{red, blue} {
+					drivers = append(drivers, nodeops.Driver{Driver: scope.Driver{Name: name, Portals: []csiproxy.ISCSIPortal{w.own[name].portal}}})
+				}
+				node, err := nodeops.New(sys, nodeops.Options{}, drivers...)
+				w.must(err)
+				d, ops, other := w.own[red], node.Driver(red), node.Driver(blue)
+				staged, err := ops.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{StagingPath: d.staging,
+					Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: d.portal, IQN: d.iqn}}})
+				w.must(err)
+				w.must(w.sim.WriteFile(d.staging+file, []byte("precious")))
+				w.must(ops.Volume.UnmountVolume(t.Context(), staged.VolumeID, d.staging)) // the disk stays online
+				planted := simtest.Kubelet + `\plugins\` + blue + `\planted`
+				w.must(w.sim.MkdirAll(planted))
+				w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, string(staged.VolumeID)))
+				if trouble == "sick" {
+					w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
+						Object: fmt.Sprintf("PhysicalDrive%d ", staged.Disk)}, winerr.ErrorIODevice))
+				} else {
+					sys.broken = func(all []win.ISCSISession) ([]win.ISCSISession, error) {
+						for i := range all {
+							all[i].Portals = nil
+						}
+						return all, nil
+					}
+				}
+				elsewhere := simtest.Kubelet + `\plugins\` + blue + `\elsewhere`
+				w.must(w.sim.MkdirAll(elsewhere))
+				before := w.state()
+				for what, err := range map[string]error{
+					"Rmdir":             other.Filesystem.Rmdir(t.Context(), planted+file, true),
+					"PathExists":        second(other.Filesystem.PathExists(t.Context(), planted+file)),
+					"Mkdir":             other.Filesystem.Mkdir(t.Context(), planted+`\made`),
+					"MountVolume":       other.Volume.MountVolume(t.Context(), staged.VolumeID, elsewhere),
+					"FormatVolume":      other.Volume.FormatVolume(t.Context(), staged.VolumeID),
+					"ResizeVolume":      other.Volume.ResizeVolume(t.Context(), staged.VolumeID, 0),
+					"PartitionDisk":     other.Disk.PartitionDisk(t.Context(), staged.Disk),
+					"GetVolumeStats":    second(other.Volume.GetVolumeStats(t.Context(), staged.VolumeID)),
+					"IsVolumeFormatted": second(other.Volume.IsVolumeFormatted(t.Context(), staged.VolumeID)),
+				} {
+					if err == nil {
+						t.Errorf("the other driver's %s succeeds", what)
+					}
+				}
+				simtest.Want(t, "what the other driver changed", w.state(), before)
+			})
+		})
+	}
+}
+
 // volumeAt returns the volume that is mounted at a path; "" if none is.
 func (w *tenants) volumeAt(path string) string {
 	name, err := w.sim.VolumeNameForMountPoint(context.Background(), path+`\`)

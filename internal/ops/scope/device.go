@@ -51,9 +51,19 @@ func closeUnless(isReturned *bool, opened io.Closer) {
 	}
 }
 
+// purpose is what a disk or volume is opened for.
+type purpose int
+
+const (
+	// toUse is for all that touches data: the owner must be known.
+	toUse purpose = iota
+	// toRelease is for the steps by which a driver ends its use. They also reach a sick disk, whose owner is only presumed.
+	toRelease
+)
+
 // openDisk opens a disk that the driver owns. A handle names one disk for good, so the disk is asked for its owner on
 // the handle.
-func (s *System) openDisk(ctx context.Context, path string, access win.Access) (_ win.Device, err error) {
+func (s *System) openDisk(ctx context.Context, path string, access win.Access, to purpose) (_ win.Device, err error) {
 	h, err := device.Open(ctx, s.System, path, access)
 	if err != nil {
 		return nil, err
@@ -66,7 +76,7 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access) (
 	if err == nil {
 		owner, err = s.table.OwnerOfDisk(ctx, h, hardware)
 	}
-	isSick := err != nil && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
+	isSick := err != nil && to == toRelease && !winerr.IsGone(err) && s.ownsSickDisk(ctx, numberOf(path))
 	if isSick {
 		owner = s.driver.Name
 		_, err = h.Number(ctx) // a disk that is still there had the number when its volume said that it lies there
@@ -86,11 +96,20 @@ func (s *System) openDisk(ctx context.Context, path string, access win.Access) (
 	return sick, nil
 }
 
-// sickDisk is an open disk that doesn't say any more what it is, and belongs to the driver. As long as it is open, its
+// sickDisk is an open disk that doesn't say any more what it is, and presumably belongs to the driver. As long as it is open, its
 // driver can open it again: a call that has unmounted its volume takes it offline then.
 type sickDisk struct {
 	device.Handle
 	sys *System
+}
+
+// Control is that of win.Device. It leaves the partitions as they are.
+func (d *sickDisk) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (int, error) {
+	switch code {
+	case win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition:
+		return 0, winerr.ErrorAccessDenied
+	}
+	return d.Handle.Control(ctx, code, in, out)
 }
 
 // Close is that of win.Device.
@@ -99,7 +118,7 @@ func (d *sickDisk) Close() error {
 	return d.Handle.Close()
 }
 
-// ownsSickDisk reports whether a disk that doesn't say what it is belongs to the driver: its driver must be able to end
+// ownsSickDisk presumes whether a disk that doesn't say what it is belongs to the driver: its driver must be able to end
 // the use of the disk. It does if one of its volumes is mounted in the driver's own directories, and at no others, or was
 // so when a disk was opened that is still open. What doesn't answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
@@ -150,7 +169,7 @@ func numberOf(path string) csiproxy.DiskNumber {
 // A handle names one volume for good. A disk keeps its number while it is there, and the mount manager gives a volume's
 // name to no other one while the volume is there. So if the handle says after all calls that the volume lies where it lay,
 // the disks that were asked by their numbers, and what use has reached by the name, were those of this volume.
-func (s *System) openVolume(ctx context.Context, path string, use func() error) (_ win.Device, err error) {
+func (s *System) openVolume(ctx context.Context, path string, to purpose, use func() error) (_ win.Device, err error) {
 	name, _, _ := cutVolume(path)
 	h, err := device.Open(ctx, s.System, name, win.AccessNone)
 	if err != nil {
@@ -164,7 +183,7 @@ func (s *System) openVolume(ctx context.Context, path string, use func() error) 
 	}
 	for _, e := range extents {
 		if err == nil {
-			err = s.checkDisk(ctx, e.DiskNumber)
+			err = s.checkDisk(ctx, e.DiskNumber, to)
 		}
 	}
 	if err != nil {
@@ -188,8 +207,8 @@ func (s *System) openVolume(ctx context.Context, path string, use func() error) 
 const suchVolume = "such volume"
 
 // checkDisk returns errNotOwn unless the driver owns a disk.
-func (s *System) checkDisk(ctx context.Context, n csiproxy.DiskNumber) error {
-	disk, err := s.openDisk(ctx, win.PhysicalDrive(n), win.AccessNone)
+func (s *System) checkDisk(ctx context.Context, n csiproxy.DiskNumber, to purpose) error {
+	disk, err := s.openDisk(ctx, win.PhysicalDrive(n), win.AccessNone, to)
 	if err != nil {
 		return err
 	}
@@ -201,7 +220,7 @@ func nothing() error { return nil }
 
 // whileOwn is actWhileOwn for a call with an answer. If call has opened something, and the volume isn't the driver's, that is
 // closed.
-func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T, error)) (answer T, _ error) {
+func whileOwn[T any](ctx context.Context, s *System, path string, to purpose, call func() (T, error)) (answer T, _ error) {
 	var unverified T
 	isOwn := false
 	defer func() {
@@ -209,7 +228,7 @@ func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T
 			closeUnless(&isOwn, opened)
 		}
 	}()
-	err := s.actWhileOwn(ctx, path, func() (err error) {
+	err := s.actWhileOwn(ctx, path, to, func() (err error) {
 		unverified, err = call()
 		return err
 	})
@@ -222,14 +241,14 @@ func whileOwn[T any](ctx context.Context, s *System, path string, call func() (T
 
 // actWhileOwn makes a call, which takes a path. If that is in a volume, or is one, call is made in openVolume. If the path
 // is on a share, the driver must own the share. Package pathpolicy checks paths on drives.
-func (s *System) actWhileOwn(ctx context.Context, path string, call func() error) error {
+func (s *System) actWhileOwn(ctx context.Context, path string, to purpose, call func() error) error {
 	if isUNC(path) && !s.driver.HasShare(path) {
 		return s.hide(errNotOwn, "such share")
 	}
 	if !isVolume(path) {
 		return call()
 	}
-	volume, err := s.openVolume(ctx, path, call)
+	volume, err := s.openVolume(ctx, path, to, call)
 	if err == nil {
 		_ = volume.Close()
 	}
@@ -237,8 +256,8 @@ func (s *System) actWhileOwn(ctx context.Context, path string, call func() error
 }
 
 // checkVolume returns an error unless the driver owns a volume.
-func (s *System) checkVolume(ctx context.Context, name string) error {
-	volume, err := s.openVolume(ctx, name, nothing)
+func (s *System) checkVolume(ctx context.Context, name string, to purpose) error {
+	volume, err := s.openVolume(ctx, name, to, nothing)
 	if err != nil {
 		return err
 	}

@@ -52,12 +52,12 @@ func (s *System) refused(what string) error {
 func (s *System) OpenDevice(ctx context.Context, path string, access win.Access) (win.Device, error) {
 	switch {
 	case !isVolume(path):
-		disk, err := s.openDisk(ctx, path, access)
+		disk, err := s.openDisk(ctx, path, access, toRelease)
 		return disk, s.hide(err, "disk "+numberOf(path).String())
 	case access == win.AccessNone:
-		return s.openVolume(ctx, path, nothing)
+		return s.openVolume(ctx, path, toRelease, nothing)
 	}
-	return whileOwn(ctx, s, path, func() (win.Device, error) { return s.System.OpenDevice(ctx, path, access) })
+	return whileOwn(ctx, s, path, toRelease, func() (win.Device, error) { return s.System.OpenDevice(ctx, path, access) })
 }
 
 // HasVolume reports whether a volume is there, on a disk of the driver. Another's volume is like a missing one: a mount point or
@@ -66,7 +66,7 @@ func (s *System) HasVolume(ctx context.Context, id csiproxy.VolumeID) (isThere b
 	if err := id.Validate(); err != nil {
 		return false, err
 	}
-	err := s.checkVolume(ctx, string(id))
+	err := s.checkVolume(ctx, string(id), toRelease)
 	if winerr.IsGone(err) {
 		return false, nil
 	}
@@ -74,31 +74,31 @@ func (s *System) HasVolume(ctx context.Context, id csiproxy.VolumeID) (isThere b
 }
 
 func (s *System) VolumePathNames(ctx context.Context, name string) ([]string, error) {
-	return whileOwn(ctx, s, name, func() ([]string, error) { return s.System.VolumePathNames(ctx, name) })
+	return whileOwn(ctx, s, name, toRelease, func() ([]string, error) { return s.System.VolumePathNames(ctx, name) })
 }
 
 func (s *System) VolumeNameForMountPoint(ctx context.Context, mountPoint string) (string, error) {
-	return whileOwn(ctx, s, mountPoint, func() (string, error) { return s.System.VolumeNameForMountPoint(ctx, mountPoint) })
+	return whileOwn(ctx, s, mountPoint, toUse, func() (string, error) { return s.System.VolumeNameForMountPoint(ctx, mountPoint) })
 }
 
 func (s *System) VolumeInformation(ctx context.Context, root string) (win.VolumeInformation, error) {
-	return whileOwn(ctx, s, root, func() (win.VolumeInformation, error) { return s.System.VolumeInformation(ctx, root) })
+	return whileOwn(ctx, s, root, toUse, func() (win.VolumeInformation, error) { return s.System.VolumeInformation(ctx, root) })
 }
 
 func (s *System) DiskFreeSpace(ctx context.Context, directory string) (win.DiskSpace, error) {
-	return whileOwn(ctx, s, directory, func() (win.DiskSpace, error) { return s.System.DiskFreeSpace(ctx, directory) })
+	return whileOwn(ctx, s, directory, toUse, func() (win.DiskSpace, error) { return s.System.DiskFreeSpace(ctx, directory) })
 }
 
 func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttributes, error) {
-	return whileOwn(ctx, s, path, func() (win.FileAttributes, error) { return s.System.FileAttributes(ctx, path) })
+	return whileOwn(ctx, s, path, toUse, func() (win.FileAttributes, error) { return s.System.FileAttributes(ctx, path) })
 }
 
 // SetVolumeMountPoint mounts a volume. If that, or the one with the mount point, has become another volume meanwhile, the
 // mount point is removed again.
 func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, name string) error {
 	isMounted := false
-	err := s.actWhileOwn(ctx, mountPoint, func() error {
-		return s.actWhileOwn(ctx, name, func() error {
+	err := s.actWhileOwn(ctx, mountPoint, toUse, func() error {
+		return s.actWhileOwn(ctx, name, toUse, func() error {
 			err := s.System.SetVolumeMountPoint(ctx, mountPoint, name)
 			isMounted = err == nil
 			return err
@@ -112,14 +112,14 @@ func (s *System) SetVolumeMountPoint(ctx context.Context, mountPoint, name strin
 
 // DeleteVolumeMountPoint removes a mount point, whatever volume that names.
 func (s *System) DeleteVolumeMountPoint(ctx context.Context, mountPoint string) error {
-	return s.actWhileOwn(ctx, mountPoint, func() error { return s.System.DeleteVolumeMountPoint(ctx, mountPoint) })
+	return s.actWhileOwn(ctx, mountPoint, toUse, func() error { return s.System.DeleteVolumeMountPoint(ctx, mountPoint) })
 }
 
 // FormatVolume formats a volume that the driver owns right before. Windows formats no volume that is open, and takes its
 // name. Callers have the volume's disk locked, so no operation takes that offline: another volume is formatted only if, in
 // this moment, the disk is pulled, and another driver's disk comes online with a volume of the same name.
 func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOptions) error {
-	if err := s.checkVolume(ctx, name); err != nil {
+	if err := s.checkVolume(ctx, name, toUse); err != nil {
 		return err
 	}
 	return s.System.FormatVolume(ctx, name, o)
@@ -128,7 +128,7 @@ func (s *System) FormatVolume(ctx context.Context, name string, o win.FormatOpti
 // RepairVolume repairs a volume that the driver owns right before. A repair may need the volume for itself, and takes its
 // name, so what FormatVolume says holds for it.
 func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairMode) (win.RepairResult, error) {
-	if err := s.checkVolume(ctx, name); err != nil {
+	if err := s.checkVolume(ctx, name, toUse); err != nil {
 		return 0, err
 	}
 	return s.System.RepairVolume(ctx, name, mode)
@@ -139,7 +139,7 @@ func (s *System) RepairVolume(ctx context.Context, name string, mode win.RepairM
 func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (win.File, error) {
 	name, rest, isVolume := cutVolume(path)
 	if !isVolume {
-		return whileOwn(ctx, s, path, func() (win.File, error) { return s.System.OpenFile(ctx, path, o) })
+		return whileOwn(ctx, s, path, toUse, func() (win.File, error) { return s.System.OpenFile(ctx, path, o) })
 	}
 	below := o
 	if rest != "" {
@@ -153,7 +153,7 @@ func (s *System) OpenFile(ctx context.Context, path string, o win.OpenOptions) (
 		return nil, winerr.ErrorAccessDenied
 	}
 	o.Disposition = win.FileOpen // a root is there
-	root, err := whileOwn(ctx, s, path, func() (win.File, error) { return s.System.OpenFile(ctx, name+`\`, o) })
+	root, err := whileOwn(ctx, s, path, toUse, func() (win.File, error) { return s.System.OpenFile(ctx, name+`\`, o) })
 	if err != nil || rest == "" {
 		return root, err
 	}

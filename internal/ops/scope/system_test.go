@@ -280,12 +280,24 @@ func TestSickDisk(t *testing.T) {
 			return do()
 		}})
 		open := func() (win.Device, error) {
-			return s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["own"]), win.AccessNone)
+			return s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["own"]), win.GenericRead|win.GenericWrite)
 		}
 		disk, err := open()
 		simtest.Want(t, name+": it is the driver's", err == nil, test.isOwn)
 		if err != nil {
 			continue
+		}
+		// That is presumed only, so nothing of its data is reached.
+		for _, code := range []win.IoctlCode{win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition} {
+			_, err := disk.Control(t.Context(), code, nil, nil)
+			simtest.WantErrorOf(t, name+": "+code.String(), err, winerr.ErrorAccessDenied)
+		}
+		for what, call := range calls {
+			var want error = winerr.ErrorIODevice
+			if slices.Contains([]string{"open to ask", "open for writing", "VolumePathNames"}, what) { // to end the use
+				want = nil
+			}
+			simtest.WantErrorOf(t, name+": "+what, call(t.Context(), s, n.volumes["own"]), want)
 		}
 		simtest.Must(t, n.DeleteVolumeMountPoint(t.Context(), ownDir+`\`))
 		again, err := open()
