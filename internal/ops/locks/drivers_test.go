@@ -140,6 +140,51 @@ func TestVolumeOfDriver(t *testing.T) {
 	}
 }
 
+// A missing volume may be that of anybody. So while a driver releases one, it excludes only its own calls, also those that come once
+// the volume is there.
+func TestMissingVolumeOfDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		isThere := false
+		shared := locks.NewShared([]string{"red", "blue"})
+		of := func(driver string) *locks.Locker {
+			o := locks.Options{Driver: driver, Shared: shared}
+			if driver != "" {
+				o.HasVolume = func(context.Context, csiproxy.VolumeID) (bool, error) { return isThere, nil }
+			}
+			return locks.New(n.sim, pathpolicy.Default(), users.Default(n.sim), o)
+		}
+		lock := func(l *locks.Locker) (*locks.LockedVolume, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return l.LockVolumeAlone(ctx, n.id)
+		}
+		missing, err := lock(of("red"))
+		simtest.Must(t, err)
+		for who, l := range map[string]*locks.Locker{"the node": of(""), "another process": n.process(), "another driver": of("blue")} {
+			other, err := lock(l)
+			if err != nil {
+				t.Errorf("%s waits: %v", who, err)
+				continue
+			}
+			other.Release()
+		}
+		for _, isThere = range []bool{false, true} {
+			_, err = lock(of("red"))
+			simtest.WantErrorOf(t, "the driver's next call", err, context.DeadlineExceeded)
+		}
+		missing.Release()
+		again, err := lock(of("red"))
+		simtest.Must(t, err)
+		_, err = lock(of(""))
+		simtest.WantErrorOf(t, "the node, once the volume is there", err, context.DeadlineExceeded)
+		again.Release()
+		node, err := lock(of(""))
+		simtest.Must(t, err)
+		node.Release()
+	})
+}
+
 // A driver can't lock a server or share that isn't its own.
 func TestShareOfDriver(t *testing.T) {
 	n := newNode(t)

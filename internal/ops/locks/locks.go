@@ -118,6 +118,11 @@ func (k *lock) Release() {
 	k.unlock()
 }
 
+// with returns the lock with another one of this process, which is released last.
+func (k *lock) with(unlock func()) *lock {
+	return &lock{k.locker, unlock, k.Release}
+}
+
 // take takes both locks of an object, given by its kind and its name.
 func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ error) {
 	offset := byteOf(k, name)
@@ -220,7 +225,7 @@ func (d *LockedDisk) LockVolume(ctx context.Context, id csiproxy.VolumeID) (*Loc
 }
 
 // LockVolumeAlone locks a volume without its disk, which may have left, for a caller that only ends a use of it. The owner of
-// a missing volume is unknown: any driver may have a mount point of it.
+// a missing volume is unknown: any driver may have a mount point of it. So a driver that locks one excludes only its own calls.
 func (l *Locker) LockVolumeAlone(ctx context.Context, id csiproxy.VolumeID) (*LockedVolume, error) {
 	v, _, err := l.lockVolume(ctx, id)
 	return v, err
@@ -241,22 +246,33 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 		return nil, false, err
 	}
 	guid := strings.ToLower(strings.TrimSuffix(string(id)[len(`\\?\Volume{`):], `}\`))
-	r, err := l.take(ctx, volumeLock, guid)
+	if l.options.HasVolume == nil {
+		r, err := l.take(ctx, volumeLock, guid)
+		if err != nil {
+			return nil, false, err
+		}
+		return &LockedVolume{id, r}, true, nil
+	}
+	unlock, err := l.options.Shared.held.Lock(ctx, l.options.Driver, byteOf(ownVolumeLock, guid), kinds[ownVolumeLock]+" "+quote.Text(guid))
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { // also after a panic, which the daemon survives
 		if locked == nil {
-			r.Release()
+			unlock()
 		}
 	}()
-	isThere = true
-	if l.options.HasVolume != nil {
-		if isThere, err = l.options.HasVolume(ctx, id); err != nil {
-			return nil, false, err
-		}
+	if isThere, err = l.options.HasVolume(ctx, id); err != nil {
+		return nil, false, err
 	}
-	return &LockedVolume{id, r}, isThere, nil
+	if !isThere {
+		return &LockedVolume{id, &lock{l, unlock, func() {}}}, false, nil
+	}
+	r, err := l.take(ctx, volumeLock, guid)
+	if err != nil {
+		return nil, false, err
+	}
+	return &LockedVolume{id, r.with(unlock)}, true, nil
 }
 
 // tryTimeout is how long TryLockVolume waits.

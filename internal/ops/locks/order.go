@@ -5,7 +5,8 @@ package locks
 
 // What excludes what. Locks of different objects exclude nothing; locks of the same
 // object exclude each other, in one process and between processes. Locks of two drivers never do:
-// a disk's number or a volume's name may be another driver's a moment later.
+// a disk's number or a volume's name may be another driver's a moment later. Of a volume that isn't there, or isn't the
+// driver's, a driver's lock excludes only its own calls: the volume may be that of a driver without endpoints of its own.
 //
 //	operation                                         what is locked, in this order
 //	StageVolume                                       disk, volume
@@ -43,6 +44,7 @@ const (
 	volumeLock
 	serverLock
 	shareLock
+	ownVolumeLock // of a driver, whose calls alone it excludes; before volumeLock
 )
 
-var kinds = [...]string{diskLock: "disk", volumeLock: "volume", serverLock: "server", shareLock: "share's mapping"}
+var kinds = [...]string{diskLock: "disk", volumeLock: "volume", ownVolumeLock: "volume", serverLock: "server", shareLock: "share's mapping"}

@@ -218,6 +218,38 @@ func TestCheckOfNameThatChangesHands(t *testing.T) {
 	})
 }
 
+// A driver whose call hangs in its own directory, and names the volume of a driver that has no endpoints of its own, doesn't keep
+// that from its volume: neither at the shared endpoints, nor in a process of its own.
+func TestVolumeOfSharedEndpointsIsntLocked(t *testing.T) {
+	for _, process := range []string{"the daemon", "another"} {
+		t.Run(process, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTenants(t)
+				d, shared := w.own[blue], w.node.Operations
+				if process == "another" {
+					shared = w.process().Operations
+				}
+				mounted := simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`
+				w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
+				staged, err := shared.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{
+					Disk: csiproxy.Selector{SerialNumber: "green"}, StagingPath: mounted})
+				w.must(err)
+				held := simtest.Kubelet + `\plugins\` + d.name + `\held`
+				w.must(w.sim.MkdirAll(held))
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallOpenAt, Object: `held`}, 24*time.Hour))
+				unmounted := make(chan error)
+				go func() { unmounted <- d.Volume.UnmountVolume(context.Background(), staged.VolumeID, held+`\x`) }()
+				time.Sleep(30 * time.Second)
+				wantAtOnce(t, "UnmountVolume", func(ctx context.Context) error { return shared.Volume.UnmountVolume(ctx, staged.VolumeID, mounted) })
+				wantAtOnce(t, "MountVolume", func(ctx context.Context) error { return shared.Volume.MountVolume(ctx, staged.VolumeID, mounted) })
+				w.sim.ResetRules()
+				<-unmounted
+				time.Sleep(48 * time.Hour) // until what hangs has ended
+			})
+		})
+	}
+}
+
 // A driver that plants a mount point of another driver's missing volume, and is stuck while it removes that, doesn't keep
 // the other driver from ending its use. It makes no new use of the volume.
 func TestAnothersMissingVolumeIsntLocked(t *testing.T) {
