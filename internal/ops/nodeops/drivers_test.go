@@ -471,6 +471,30 @@ func TestLoadHasCallsOfDrivers(t *testing.T) {
 	simtest.Want(t, "calls that run", running, 1)
 }
 
+// Drivers may have one account of a domain. A server that refuses it for one driver doesn't hold the other's log-on back, and is asked
+// whether or not the other has used the password.
+func TestAccountOfAnotherDriver(t *testing.T) {
+	w := newTenants(t)
+	d, other := w.own[red], w.own[blue]
+	account := csiproxy.SMBCredentials{Username: `DOMAIN\service`, Password: csiproxy.NewSecret("old")}
+	logOns := 0
+	w.sim.OnCall(func(c winsim.Call) {
+		if c.Name == win.CallCreateSMBGlobalMapping && strings.Contains(c.Object, other.share) {
+			logOns++
+		}
+	})
+	stage := func(d *tenant) error {
+		return d.Storage.StageShare(t.Context(), csiproxy.StageShareRequest{RemotePath: d.share, StagingPath: d.shareStaging, Credentials: account})
+	}
+	simtest.WantErrorOf(t, "an old password", stage(d), csiproxy.ErrUnauthenticated)
+	simtest.WantErrorOf(t, "the same at the other server", stage(other), csiproxy.ErrUnauthenticated)
+	simtest.Want(t, "log-ons to the other server", logOns, 1)
+	account.Password = csiproxy.NewSecret("new")
+	simtest.WantErrorOf(t, "the other server", stage(other), csiproxy.ErrUnauthenticated)
+	w.must(w.sim.SMB().SetUser("server", account.Username, account.Password))
+	w.must(stage(d))
+}
+
 // A driver's list drops the stale records of its own shares, and leaves those of other drivers' shares to them.
 func TestRecordsOfAnothersShares(t *testing.T) {
 	w := newTenants(t)

@@ -172,7 +172,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		users: users.NewShared(calls, paths, table, o.Logger),
 		disks: disks.NewShared(calls, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
-		mappings: shares.NewShared(o.Logger),
+		mappings: shares.NewShared(o.Logger, table.OwnerOfShare),
 		targets:  initiator.NewTargetLocks(names),
 		tasks:    staging.NewShared(names),
 	}, nil

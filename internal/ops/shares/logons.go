@@ -25,7 +25,8 @@ const (
 	// keptAfter is how long a window is kept after its end. A refusal within that time doubles
 	// its length; a later one begins with the shortest window again.
 	keptAfter = 10 * time.Minute
-	// maxWindows bounds how many windows are kept. If there would be more, all are dropped.
+	// maxWindows bounds how many windows are kept of one driver's servers, or of those of no driver. If there would be more, all
+	// of these are dropped.
 	maxWindows = 1024
 )
 
@@ -37,10 +38,12 @@ const (
 // who uses it, and kubelet repeats a call for each pod until it succeeds. So after a refusal the
 // node makes one log-on with the same credentials in a window, which grows from 15 seconds to 2
 // minutes. Calls in between get the server's last answer at once. Another password has its own
-// windows. A log-on with the account that succeeds ends all its windows.
+// windows. A log-on with the account that succeeds ends all its windows. Servers of different drivers have windows of their own,
+// also of one account: else the server of one driver would hold back another's log-ons, and tell which password that has used.
 type logOns struct {
-	logger *slog.Logger
-	key    [sha256.Size]byte
+	logger  *slog.Logger
+	ownerOf func(path string) (driver string) // of the server of a UNC path
+	key     [sha256.Size]byte
 
 	mu       sync.Mutex           // guards the fields below
 	mapped   map[string]*identity // credentials of the mappings, by root; each new mapping has a new value
@@ -55,6 +58,7 @@ type identity struct{ account, credentials hash }
 
 // window is a time in which a log-on that was refused isn't repeated.
 type window struct {
+	owner   string
 	account hash  // whose log-on was refused; that of the share if it isn't known
 	err     error // the last refusal
 	length  time.Duration
@@ -62,8 +66,8 @@ type window struct {
 }
 
 // newLogOns returns logOns without any window or mapping. The logger gets each refusal.
-func newLogOns(logger *slog.Logger) *logOns {
-	l := &logOns{logger: logger, mapped: make(map[string]*identity), windows: make(map[hash]*window)}
+func newLogOns(logger *slog.Logger, ownerOf func(path string) (driver string)) *logOns {
+	l := &logOns{logger: logger, ownerOf: ownerOf, mapped: make(map[string]*identity), windows: make(map[hash]*window)}
 	rand.Read(l.key[:]) // never fails
 	return l
 }
@@ -163,15 +167,13 @@ func (l *logOns) end(key hash) {
 
 // refuse begins windows for an account that a server has refused. The caller holds l.mu.
 func (l *logOns) refuse(remote unc.Path, path string, err error, account hash, keys ...hash) {
-	now := time.Now()
-	if len(l.windows) >= maxWindows {
-		clear(l.windows)
-	}
+	now, owner := time.Now(), l.ownerOf(remote.Root())
+	l.makeRoom(owner)
 	var longest time.Duration
 	for _, key := range keys {
 		w := l.windows[key]
 		if w == nil {
-			w = &window{account: account, length: shortestWindow / 2}
+			w = &window{owner: owner, account: account, length: shortestWindow / 2}
 			l.windows[key] = w
 		}
 		w.length = min(2*w.length, longestWindow)
@@ -180,6 +182,20 @@ func (l *logOns) refuse(remote unc.Path, path string, err error, account hash, k
 	}
 	l.logger.Warn("a server has refused a log-on; the same credentials are held back for a while",
 		"server", remote.Server(), "remotePath", remote.String(), "for", path, "heldBackFor", longest.String(), "err", err)
+}
+
+// makeRoom drops the windows of an owner if there are too many. The caller holds l.mu.
+func (l *logOns) makeRoom(owner string) {
+	isOwn := func(_ hash, w *window) bool { return w.owner == owner }
+	count := 0
+	for key, w := range l.windows {
+		if isOwn(key, w) {
+			count++
+		}
+	}
+	if count >= maxWindows {
+		maps.DeleteFunc(l.windows, isOwn)
+	}
 }
 
 func (w *window) isOld(now time.Time) bool { return now.Sub(w.next) > keptAfter }
@@ -253,7 +269,7 @@ func (l *logOns) hash(text string) (sum hash) {
 func (l *logOns) share(path unc.Path) hash { return l.hash("share " + path.Root()) }
 
 func (l *logOns) identity(remote unc.Path, c csiproxy.SMBCredentials) *identity {
-	name := account(remote, c.Username)
+	name := l.ownerOf(remote.Root()) + "\x00" + account(remote, c.Username)
 	return &identity{
 		account:     l.hash("account " + name),
 		credentials: l.hash("credentials " + name + "\x00" + c.Password.Reveal()),

@@ -30,7 +30,7 @@ type server struct {
 }
 
 func newServer() *server {
-	return &server{memory: newLogOns(slog.New(slog.DiscardHandler)), password: "right", refusal: winerr.ErrorLogonFailure}
+	return &server{memory: newLogOns(slog.New(slog.DiscardHandler), ofNobody), password: "right", refusal: winerr.ErrorLogonFailure}
 }
 
 func (s *server) answer(password string) error {
@@ -280,12 +280,42 @@ func TestProbeOfAnUnknownMapping(t *testing.T) {
 	s.wantRefused(t, 0)
 }
 
+// Servers of two drivers have windows of their own, also if both log on with one account of a domain. Nor does the one lose its
+// windows by those of the other.
+func TestWindowsOfDrivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.memory.ownerOf = func(path string) string { return strings.Split(path, `\`)[2] }
+		const account, own, others = `DOMAIN\account`, `\\red\data`, `\\blue\data`
+		for range 2 {
+			simtest.WantErrorOf(t, "its server", s.logOn(t, own, account, "wrong"), winerr.ErrorLogonFailure)
+		}
+		s.wantLogOns(t, "held back", 1)
+		simtest.WantErrorOf(t, "another's server", s.logOn(t, others, account, "wrong"), winerr.ErrorLogonFailure)
+		s.wantLogOns(t, "another's server", 1)
+		simtest.Must(t, s.logOn(t, others, account, "right"))
+		s.logOns = 0
+		for i := range 2 * maxWindows {
+			_ = s.logOn(t, others, fmt.Sprint(account, i), "wrong")
+		}
+		s.logOns = 0
+		_ = s.logOn(t, own, account, "wrong")
+		s.wantLogOns(t, "still held back", 0)
+		for i := range maxWindows {
+			_ = s.logOn(t, own, fmt.Sprint(account, i), "wrong")
+		}
+		s.logOns = 0
+		_ = s.logOn(t, own, account, "wrong")
+		s.wantLogOns(t, "too many windows of its own", 1)
+	})
+}
+
 // What is told of a refusal says which server and share, and never who.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s := newServer()
-		s.memory = newLogOns(slog.New(slog.NewTextHandler(&log, nil)))
+		s.memory = newLogOns(slog.New(slog.NewTextHandler(&log, nil)), ofNobody)
 		err := s.logOn(t, data, user, "wrong")
 		s.logOn(t, logs, "local", "wrong")
 		s.wantRefused(t, 2)

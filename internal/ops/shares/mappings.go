@@ -131,10 +131,14 @@ type Shared struct {
 	logOns   *logOns
 }
 
-// NewShared returns what is known of the mappings of a node: nothing. The logger gets each log-on that is refused.
-func NewShared(log *slog.Logger) *Shared {
-	return &Shared{&requests{byRoot: make(map[string]request)}, newLogOns(log)}
+// NewShared returns what is known of the mappings of a node: nothing. The logger gets each log-on that is refused. ownerOf returns
+// the driver that has the server of a UNC path; "" if none has.
+func NewShared(log *slog.Logger, ownerOf func(path string) (driver string)) *Shared {
+	return &Shared{&requests{byRoot: make(map[string]request)}, newLogOns(log, ownerOf)}
 }
+
+// ofNobody is the owner of the servers on a node whose drivers have no endpoints of their own.
+func ofNobody(string) string { return "" }
 
 // RefusedLogOns returns how many accounts SMB servers have refused lately, and how many calls got the
 // answer of an earlier log-on because of that.
@@ -157,7 +161,7 @@ func New(sys System, paths *pathpolicy.Policy, o Options) *Mappings {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	o.Users = cmp.Or(o.Users, users.New(users.NewShared(sys, paths, nil, o.Logger)))
 	o.Locks = cmp.Or(o.Locks, locks.New(sys, paths, o.Users, locks.Options{Logger: o.Logger}))
-	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger)), sys: sys, paths: paths, options: o}
+	m := &Mappings{Shared: cmp.Or(o.Shared, NewShared(o.Logger, ofNobody)), sys: sys, paths: paths, options: o}
 	m.probes.Timeout, m.lists.Timeout = queryTimeout, queryTimeout
 	return m
 }
