@@ -14,7 +14,7 @@ import (
 
 // A driver can't be given what kubelet, the pods or another driver have, by whatever name.
 func TestCheckDirectory(t *testing.T) {
-	red := Driver{"red.example.com", []string{kubelet + `\red`, `C:\work\red`}}
+	red := Driver{"red.example.com", []string{kubelet + `\red`, `C:\work\red`, `D:\shared\red`}}
 	options := Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `D:\`}, Drivers: []Driver{red},
 		OwnFiles: []string{`C:\work\tools\csi-proxy.exe`, `D:\tools\csi-proxy.log`}}
 	node, err := New(options)
@@ -72,6 +72,7 @@ func TestCheckDirectory(t *testing.T) {
 		`C:\work\Tools`:                                          "it holds files of Windows or of csi-proxy itself",
 		`C:\work\tools\csi-proxy.exe`:                            "csi-proxy touches nothing in",
 		`D:\`:                                                    "it holds files of Windows or of csi-proxy itself",
+		`D:\shared`:                                              `driver "red.example.com" has the directory D:\shared\red`,
 		`C:\work\Red`:                                            `driver "red.example.com" has the directory C:\work\red`,
 	} {
 		err := node.CheckDirectory("blue", dir)

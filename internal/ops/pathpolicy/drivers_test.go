@@ -308,6 +308,65 @@ func TestLinkTargetsOfDriver(t *testing.T) {
 	}
 }
 
+// What a driver's links lead to is checked with the names behind them: beside a published path, and in another driver's directory, the
+// driver reaches nothing, and isn't told where the link leads.
+func TestLinksOutOfDriver(t *testing.T) {
+	sys, directory := published(t)
+	red := twoDrivers(t)["red"]
+	simtest.Must(t, sys.MkdirAll(kubelet+`\plugins\blue\below`))
+	simtest.Must(t, sys.Symlink(kubelet+`\plugins\red\pv`, directory, true))
+	simtest.Must(t, sys.Symlink(kubelet+`\plugins\red\other`, kubelet+`\plugins\blue`, true))
+	for path, want := range map[string]error{
+		`pv\mount`: nil, `pv\vol_data.json`: csiproxy.ErrPermissionDenied, `pv\other\below`: csiproxy.ErrPermissionDenied,
+		`other\below`: csiproxy.ErrPermissionDenied,
+	} {
+		parsed, err := red.Parse(kubelet+`\plugins\red\`+path, MaxPath)
+		simtest.Must(t, err)
+		err = red.Reach(t.Context(), sys, parsed, func(Entry) error { return nil })
+		simtest.WantErrorOf(t, path, err, want)
+		if err != nil && strings.Contains(err.Error(), "blue") {
+			t.Errorf("%s: the error names the other driver: %v", path, err)
+		}
+	}
+}
+
+// Where a link leads to another driver's share, a driver finds nothing.
+func TestSharesOfDriver(t *testing.T) {
+	sys, _ := published(t)
+	red := twoDrivers(t)[""].Within(Territory{Driver: "red", Share: func(path string) bool { return path == `\\red\share` }})
+	for target, want := range map[string]Resolved{
+		`\\red\share`: {Kind: SharedDirectory, Target: `\\red\share`}, `\\blue\share`: {Hidden: true},
+	} {
+		link := kubelet + `\plugins\red\link`
+		simtest.Must(t, sys.Symlink(link, target, true))
+		path, err := red.Parse(link, MaxPath)
+		simtest.Must(t, err)
+		resolved, err := red.Resolve(t.Context(), sys, path)
+		simtest.Must(t, err)
+		simtest.Want(t, target+" resolved", resolved, want)
+		found, err := red.Lookup(t.Context(), sys, path)
+		simtest.Must(t, err)
+		want.Hidden = false
+		simtest.Want(t, target+" looked up", found, want)
+		simtest.Must(t, sys.Remove(link))
+	}
+}
+
+// Of links to a driver's own directories, only those in its directories, and those at published paths, are its own.
+func TestOwnLinks(t *testing.T) {
+	red := twoDrivers(t)["red"]
+	target, err := red.Parse(kubelet+`\plugins\red\below`, MaxPath)
+	simtest.Must(t, err)
+	for path, want := range map[string]int{
+		`plugins\red\link`: 1, `pods\uid\volumes\kubernetes.io~csi\pv\mount`: 1,
+		`pods\uid\volumes\kubernetes.io~csi\pv`: 0, `pods\uid\volumes\kubernetes.io~csi\pv\mount\below`: 0,
+	} {
+		at, err := red.Parse(kubelet+`\`+path, MaxPath)
+		simtest.Must(t, err)
+		simtest.Want(t, path, len(red.Own([]FoundLink{{Path: at, Link: Link{Kind: LinkInside, Path: target}}})), want)
+	}
+}
+
 // A driver's policy asks the check of its own which volumes Windows runs from.
 func TestProtectedVolumesOfDriver(t *testing.T) {
 	sys := simtest.Open(t, winsim.Delays{})
