@@ -259,6 +259,44 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
 }
 
+// To the node, what has left belongs to no driver: its links are those in the directories that are no driver's.
+func TestOwnerOfWhatHasLeft(t *testing.T) {
+	for name, prepare := range map[string]func(s *shared, disk csiproxy.DiskNumber){
+		"volume": func(s *shared, disk csiproxy.DiskNumber) { simtest.Must(t, s.sim.DetachDisk(disk)) },
+		"disk":   func(s *shared, disk csiproxy.DiskNumber) { s.owners[disk] = goneOwner },
+	} {
+		s := newShared(t)
+		for disk, owner := range s.owners {
+			if owner == "red" {
+				prepare(s, disk)
+			}
+		}
+		for _, dir := range []string{directoryOf("red"), directoryOf("blue"), simtest.Kubelet} {
+			simtest.Must(t, s.sim.MkdirAll(dir+`\mount`))
+			simtest.Must(t, s.sim.SetReparsePoint(dir+`\mount`, win.NewMountPoint(string(s.volumes["red"]))))
+			simtest.Must(t, s.sim.Symlink(dir+`\link`, dir+`\mount`, true))
+		}
+		links, err := s.node.LinksToVolume(t.Context(), s.volumes["red"])
+		simtest.Must(t, err)
+		simtest.Want(t, "links, when the "+name+" has left", links, []string{simtest.Kubelet + `\link`})
+	}
+}
+
+// A link into the directories of another driver is followed by the driver that asks, to which these aren't there.
+func TestLinkIntoAnothersDirectoryIsNotFollowed(t *testing.T) {
+	s := newShared(t)
+	simtest.Must(t, s.sim.Symlink(simtest.Kubelet+`\link`, directoryOf("blue")+`\nothing`, true))
+	links, incomplete, err := s.own["red"].AllLinks(t.Context())
+	simtest.Must(t, errors.Join(incomplete, err))
+	simtest.Want(t, "calls of the other driver", s.calls("blue", func() {
+		for _, l := range links.All {
+			_, err := s.own["red"].ExplainEmpty(t.Context(), l)
+			simtest.WantErrorOf(t, l.Path.String(), err, csiproxy.ErrPermissionDenied)
+		}
+	}), 0)
+	simtest.Want(t, "links", len(links.All), 1)
+}
+
 // What can't be read outside of a driver's own directories isn't named to it: neither a directory nor the way of a link.
 func TestPathsOfOthersInErrors(t *testing.T) {
 	for name, c := range map[string]struct {

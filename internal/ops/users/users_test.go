@@ -190,7 +190,13 @@ func TestUsers(t *testing.T) {
 // owners has the disks of a node, and their drivers.
 type owners map[csiproxy.DiskNumber]string
 
+// goneOwner stands for a disk that has left.
+const goneOwner = "gone"
+
 func (o owners) OwnerOfNumber(_ context.Context, n csiproxy.DiskNumber) (string, error) {
+	if o[n] == goneOwner {
+		return "", winerr.ErrorNoSuchDevice
+	}
 	return o[n], nil
 }
 func (o owners) OwnerOfShare(string) string { return "" }
