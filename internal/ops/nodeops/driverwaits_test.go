@@ -291,6 +291,24 @@ func testNoWait(t *testing.T, node waitingNode) {
 	}
 }
 
+// However many disks of another driver hang, a driver stages and unstages the volumes of disks that it knows by their numbers.
+func TestManyDisksOfAnotherThatHang(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, d, other *tenant, _ string) {
+		w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+		for i := range 520 { // more than Windows calls may be under way
+			n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 20, VendorID: other.vendor, ProductID: "Disk 1", Serial: fmt.Sprint("many-", i)})
+			w.must(beginTrouble(w.sim, diskTroubles["hangs"], win.IoctlStorageQueryProperty.String(), fmt.Sprintf("PhysicalDrive%d ", n)))
+		}
+		for _, ops := range []nodeops.Operations{d.Operations, w.node.Operations} {
+			_, _ = ops.Disk.ListDiskIDs(t.Context())
+		}
+		wantAtOnce(t, "UnstageVolume", unstagingOf(d))
+		wantAtOnce(t, "SetDiskState", func(ctx context.Context) error { return d.Disk.SetDiskState(ctx, d.number, true) })
+		wantAtOnce(t, "MountVolume", func(ctx context.Context) error { return d.Volume.MountVolume(ctx, d.volume, d.staging) })
+		simtest.Want(t, "calls of the node that hang", w.node.Load().Overdue > 0, true)
+	})
+}
+
 // Another driver's disk that is offline, or doesn't answer, doesn't keep a driver from finding its leftovers.
 func TestLeftoverBesideAnothersDisk(t *testing.T) {
 	for name, trouble := range map[string]func(w *tenants, other *tenant){

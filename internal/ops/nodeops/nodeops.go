@@ -81,7 +81,7 @@ type Node struct {
 	groups  staging.Groups // of the whole node
 	calls   *operation.Windows
 	drivers map[string]Operations
-	ofOwn   []*operation.Windows // the calls of each driver
+	others  []*operation.Windows // the calls of lists of disks, and those of each driver
 }
 
 // Driver returns the operations of one of the drivers, by its name.
@@ -90,7 +90,7 @@ func (n *Node) Driver(name string) Operations { return n.drivers[name] }
 // Load returns what the calls to Windows have to do.
 func (n *Node) Load() operation.Load {
 	load := n.calls.Load()
-	for _, calls := range n.ofOwn {
+	for _, calls := range n.others {
 		load = load.Plus(calls.Load())
 	}
 	return load
@@ -115,11 +115,14 @@ func New(sys win.System, o Options, drivers ...Driver) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{calls: common.calls, drivers: make(map[string]Operations)}
+	if common.lists != common.calls {
+		n.others = append(n.others, common.lists)
+	}
 	n.Operations, n.groups = common.newGroups(common.whole())
 	for _, driver := range drivers {
 		own := common.partOf(driver.Driver)
 		n.drivers[driver.Name], _ = common.newGroups(own)
-		n.ofOwn = append(n.ofOwn, own.calls)
+		n.others = append(n.others, own.calls)
 	}
 	return n, nil
 }
@@ -129,6 +132,7 @@ type shared struct {
 	sys     win.System
 	options Options
 	calls   *operation.Windows // the node's own calls of sys
+	lists   *operation.Windows // those that ask all disks; apart from calls if the node has drivers, so that disks that hang keep nothing else waiting
 	paths   *pathpolicy.Policy
 	owners  *scope.Table
 	runner  *operation.Runner
@@ -147,6 +151,10 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	calls := operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
+	lists := calls
+	if len(drivers) > 0 {
+		lists = operation.NewWindows(sys, o.OnWindowsCall, o.Logger)
+	}
 	var names []string
 	var owners []scope.Driver
 	var directories []pathpolicy.Driver
@@ -167,10 +175,10 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 		return nil, err
 	}
 	return &shared{
-		sys: sys, options: o, calls: calls, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
+		sys: sys, options: o, calls: calls, lists: lists, paths: paths, owners: table, runner: operation.NewRunner(o.OnOperation),
 		locks: locks.NewShared(names),
 		users: users.NewShared(calls, paths, table, o.Logger),
-		disks: disks.NewShared(calls, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
+		disks: disks.NewShared(lists, disks.SharedOptions{OwnerOf: table.OwnerOfDisk,
 			SilentDiskTimeout: o.SilentDiskTimeout, OnSkippedDisks: o.OnSkippedDisks, Logger: o.Logger}),
 		mappings: shares.NewShared(o.Logger, table.OwnerOfShare),
 		targets:  initiator.NewTargetLocks(names),
