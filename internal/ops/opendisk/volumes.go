@@ -140,7 +140,7 @@ func volumesOfPartitions(ctx context.Context, sys Windows, n csiproxy.DiskNumber
 }
 
 // VolumeOfPartition returns the name of a partition's volume. A volume without a GUID name counts as one that has yet to
-// arrive: for such a volume, ReactOS answers with the name of its device.
+// arrive: for such a volume, ReactOS means to answer with the name of its device, and fails with ErrorInvalidParameter.
 //
 // Source: ReactOS 2e91c4a8, dll/win32/kernel32/client/file/mntpoint.c, GetVolumeNameForRoot
 func VolumeOfPartition(ctx context.Context, sys win.VolumeNames, n csiproxy.DiskNumber, partition uint32) (string, error) {

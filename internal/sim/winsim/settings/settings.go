@@ -85,7 +85,8 @@ type Settings struct {
 	// partitions. Unknown: whether Windows takes such paths; the documentation is silent about them.
 	NoPartitionDevices bool
 	// PartitionsNamedByDevice makes GetVolumeNameForVolumeMountPointW answer for the device of a partition with
-	// the name of the volume's device. Unknown: whether Windows does, as ReactOS does before a volume has a GUID name.
+	// the name of the volume's device. Unknown: whether Windows does, as a comment of ReactOS says of a volume without
+	// a GUID name.
 	PartitionsNamedByDevice bool
 	// NoNotices keeps all notices of devices that come and go from callers. Unknown:
 	// whether each change gives a notice.
