@@ -317,9 +317,9 @@ func TestProviderError(t *testing.T) {
 		}{
 			{errorInfo{kind: "WIN32", number: 67}, winerr.ErrorBadNetName},
 			{errorInfo{kind: "HRESULT", number: 0x80070056}, winerr.ErrorInvalidPassword},
-			{errorInfo{kind: "MI", number: 1}, winerr.ErrorGenFailure},
-			{errorInfo{}, winerr.ErrorGenFailure},
-			{errorInfo{kind: "WIN32", number: 67, unlike: true}, winerr.ErrorGenFailure},
+			{errorInfo{kind: "MI", number: 1}, winerr.WBEMFailed},
+			{errorInfo{}, winerr.WBEMFailed},
+			{errorInfo{kind: "WIN32", number: 67, unlike: true}, winerr.WBEMFailed},
 		} {
 			info := tt.info
 			leave(t, &info)
