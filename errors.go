@@ -78,9 +78,9 @@ var (
 	// If somebody has to act first, it is ErrFailedPrecondition. A caller that gave up gets
 	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnimplemented says that this daemon, this version of the API, this Windows or this
-	// device has no such operation: the published daemon doesn't serve the storage group,
-	// ReFS has no spot fix.
+	// ErrUnimplemented says that the operation is missing from the daemon, the version of the
+	// API, Windows or the device. Examples are the storage group at the published daemon, and
+	// a spot fix on ReFS.
 	//
 	// Flags and requests that exclude each other are ErrInvalidArgument.
 	ErrUnimplemented = errors.New("unimplemented")

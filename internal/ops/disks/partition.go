@@ -43,7 +43,7 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	if err != nil {
 		return err
 	}
-	shown, err := d.CheckUnusable(ctx, h, before)
+	shown, err := d.LookBeforeChange(ctx, h, before)
 	if err != nil || before.Offline && shown != nil { // its volumes come when a caller brings it online
 		return err
 	}
@@ -64,10 +64,10 @@ func (d *Disks) PartitionDisk(ctx context.Context, n csiproxy.DiskNumber) (err e
 	})
 }
 
-// CheckUnusable returns an error if a disk must stay as it is, offline or read-only: it holds data of another system, or is an
+// LookBeforeChange returns an error if a disk must stay as it is, offline or read-only: it holds data of another system, or is an
 // unwanted copy. It returns the disk's table if Windows shows partitions in it, which for a disk that is offline it may do only
 // once the disk is online.
-func (d *Disks) CheckUnusable(ctx context.Context, h *locks.LockedDisk, state device.State) (shown *win.DriveLayout, err error) {
+func (d *Disks) LookBeforeChange(ctx context.Context, h *locks.LockedDisk, state device.State) (shown *win.DriveLayout, err error) {
 	switch {
 	case state.Offline:
 		// If Windows shows partitions, these count: going online, a disk that others partitioned could be

@@ -359,8 +359,8 @@ func (shared *Shared) askDisks(ctx context.Context, driver string, q *query, key
 	})
 }
 
-// eachDisk is askDisks without what is no disk. It leaves out a disk that leaves meanwhile, one that is skipped and
-// has never answered with its number, and a container's scratch disk.
+// eachDisk is askDisks for disks alone. It leaves out disks that leave meanwhile, silent ones whose number was never
+// known, and scratch disks of containers.
 func (shared *Shared) eachDisk(ctx context.Context, driver string, q *query, key any,
 	ask func(ctx context.Context, h *opendisk.Disk, f *found) error) ([]found, error) {
 	results, err := shared.askDisks(ctx, driver, q, key, ask)

@@ -69,9 +69,8 @@ func (shared *Shared) scan(ctx context.Context, driver string, tree bool) error 
 	return err
 }
 
-// ReenumerateAdapters has Windows re-enumerate each storage adapter, which asks its bus again. That
-// finds logical units that came and went without a notice. An adapter that refuses, or doesn't answer,
-// doesn't keep the others from it. If all refuse, the error is that of one of them.
+// ReenumerateAdapters makes each storage adapter ask its bus again. Windows then finds logical units that came or went
+// without a notice. Adapters that refuse or are silent are passed over. If all refuse, the error is that of one of them.
 func (shared *Shared) ReenumerateAdapters(ctx context.Context) error {
 	asked, err := shared.queries.reenumerations.all(ctx, "", nil, func(ctx context.Context, path string) (found, error) {
 		return found{}, shared.sys.ReenumerateDevice(ctx, path)

@@ -130,8 +130,8 @@ func (l *Locker) exclude(ctx context.Context, k kind, offset int64) (include fun
 // isLocked reports whether err says that another process has the byte locked.
 func isLocked(err error) bool { return errors.Is(err, winerr.ErrorLockViolation) }
 
-// openLockFile opens the lock file, and makes it if it is missing. Nobody can have replaced the file that this process keeps, so
-// only another one is checked.
+// openLockFile opens the lock file, and makes a missing one. The owner is checked, unless this process keeps the file
+// open: then it is still the file that KeepLockFile checked.
 func (l *Locker) openLockFile(ctx context.Context) (win.File, error) {
 	if path := l.options.Shared.kept.Load(); path != nil {
 		return l.openWith(ctx, *path, win.FileOpen)

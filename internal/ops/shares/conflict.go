@@ -37,11 +37,11 @@ const (
 
 // decideConflict implements the second table of the package comment.
 func decideConflict(f facts, isOurs, isOnShare bool) fate {
-	todo, err := decide(f)
+	choice, err := decide(f)
 	switch {
-	case isOnShare && (todo == useIt || todo == replaceIdle && err == nil):
+	case isOnShare && (choice == useIt || choice == replaceIdle && err == nil):
 		return serves
-	case isOurs && todo == replaceIt:
+	case isOurs && choice == replaceIt:
 		return goes
 	}
 	return holds

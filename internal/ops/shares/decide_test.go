@@ -85,9 +85,9 @@ func TestDecide(t *testing.T) {
 				if isMapped {
 					f.name = data
 				}
-				todo, err := decide(f)
-				simtest.Want(t, row+", "+column, todo, action(cells[i]))
-				if hasError := todo == refuseCaller || todo == replaceIt || todo == replaceIdle && (column != "unknown" || f.lacksPrivacy); hasError != (err != nil) {
+				choice, err := decide(f)
+				simtest.Want(t, row+", "+column, choice, action(cells[i]))
+				if hasError := choice == refuseCaller || choice == replaceIt || choice == replaceIdle && (column != "unknown" || f.lacksPrivacy); hasError != (err != nil) {
 					t.Errorf("%s, %s: the error is %v", row, column, err)
 				}
 			}

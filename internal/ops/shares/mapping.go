@@ -138,8 +138,8 @@ func (m *Mappings) ensure(ctx context.Context, wanted Wanted) (made bool, _ erro
 		return false, err
 	}
 	// If another call removes the mapping during the query of its server, the error doesn't count.
-	todo, err := decide(f)
-	if todo == useIt || todo == refuseCaller && !m.isUnmapped(ctx, wanted.remote) {
+	choice, err := decide(f)
+	if choice == useIt || choice == refuseCaller && !m.isUnmapped(ctx, wanted.remote) {
 		return false, err
 	}
 	server, err := m.options.Locks.LockServer(ctx, wanted.remote)
@@ -170,8 +170,8 @@ func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
 
 // act carries out the decision, and reports whether it has made the mapping.
 func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
-	todo, err := decide(f)
-	switch todo {
+	choice, err := decide(f)
+	switch choice {
 	case useIt, refuseCaller:
 		return false, err
 	case replaceIdle:
@@ -183,7 +183,7 @@ func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted W
 		wanted = wanted.asPrivateAs(f.isPrivate)
 	}
 	replaced := ""
-	if todo == replaceIt {
+	if choice == replaceIt {
 		replaced = f.name
 	}
 	err = m.create(ctx, server, wanted, replaced)

@@ -283,8 +283,8 @@ func (m *Mappings) IsUseless(ctx context.Context, mapping win.SMBMapping) (bool,
 	if err != nil {
 		return false, err
 	}
-	todo, _ := decide(f)
-	return todo == replaceIt, ctx.Err()
+	choice, _ := decide(f)
+	return choice == replaceIt, ctx.Err()
 }
 
 // unmappedError returns the error for the removal of a missing mapping; nil if an earlier request has removed it with the

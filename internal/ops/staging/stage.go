@@ -202,7 +202,7 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *locks.LockedDis
 				", and can't be staged writable too; unstage it there first")
 		}
 	}
-	_, err := s.Disks.CheckUnusable(ctx, lockedDisk, before)
+	_, err := s.Disks.LookBeforeChange(ctx, lockedDisk, before)
 	return err
 }
 

@@ -358,7 +358,7 @@ func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.L
 	return lockedDisk, err
 }
 
-// heldDisk is a locked disk that is to go offline. Its volumes are locked until then, so that nobody opens one before.
+// heldDisk is a locked disk on its way offline. It keeps its volumes locked, which stops programs from opening them before.
 type heldDisk struct {
 	*locks.LockedDisk
 	staging *Staging

@@ -73,8 +73,8 @@ func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, err
 	return true, nil
 }
 
-// Directories returns those of paths that aren't drive letters. Windows assigns letters by
-// itself, so a letter doesn't say that the volume is used.
+// Directories returns the paths without the drive letters. Windows assigns letters by itself, so a letter is no sign of
+// a use.
 func Directories(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return len(path) <= len(`C:\`) })
 }

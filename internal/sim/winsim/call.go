@@ -344,8 +344,8 @@ func (g *gate) ResetRules() {
 	g.reset = make(chan struct{})
 }
 
-// CheckRules ends all rules, and returns an error if one has never fired though it must, or has fired though it must
-// not: a test whose fault never comes tests nothing.
+// CheckRules ends all rules. It returns an error if a rule with MustFire has never fired, or one with MustNotFire has: a test
+// whose fault never comes tests nothing.
 func (g *gate) CheckRules() error {
 	g.ResetRules()
 	g.mu.Lock()

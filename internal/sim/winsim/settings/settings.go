@@ -164,8 +164,8 @@ type Settings struct {
 	// ErrorInvalidParameter. Unknown: whether each file system tells, since the documentation
 	// only lists the question.
 	NoProcessIDs bool
-	// VolumeProcessesOnly makes it tell of a volume only the processes that have the volume
-	// itself open, and not those that have a file on it open. Unknown: which it tells.
+	// VolumeProcessesOnly limits the processes of a volume to those with the volume itself
+	// open. Processes with a file on it open are left out. Unknown: which ones Windows names.
 	VolumeProcessesOnly bool
 	// NoNVMeIdentify makes the query for an NVMe namespace fail with
 	// ErrorInvalidFunction. Unknown: whether each Windows, and each driver of a virtual
