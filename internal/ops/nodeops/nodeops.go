@@ -132,7 +132,7 @@ type shared struct {
 	sys     win.System
 	options Options
 	calls   *operation.Windows // the node's own calls of sys
-	lists   *operation.Windows // those that ask all disks; apart from calls if the node has drivers, so that disks that hang keep nothing else waiting
+	lists   *operation.Windows // those that ask all disks. On a node with drivers they are apart: disks that hang delay lists alone
 	paths   *pathpolicy.Policy
 	owners  *scope.Table
 	runner  *operation.Runner

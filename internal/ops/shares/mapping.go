@@ -171,6 +171,7 @@ func (m *Mappings) isUnmapped(ctx context.Context, remote unc.Path) bool {
 // act carries out the decision, and reports whether it has made the mapping.
 func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted Wanted, f facts) (made bool, _ error) {
 	choice, err := decide(f)
+	replaced := ""
 	switch choice {
 	case useIt, refuseCaller:
 		return false, err
@@ -180,11 +181,7 @@ func (m *Mappings) act(ctx context.Context, server *locks.LockedServer, wanted W
 		}
 	case replaceIt:
 		m.options.Logger.Warn("a mapping doesn't work and is made again", "remotePath", wanted.remote.Root(), "err", err)
-		wanted = wanted.asPrivateAs(f.isPrivate)
-	}
-	replaced := ""
-	if choice == replaceIt {
-		replaced = f.name
+		wanted, replaced = wanted.asPrivateAs(f.isPrivate), f.name
 	}
 	err = m.create(ctx, server, wanted, replaced)
 	if errors.Is(err, winerr.ErrorSessionCredentialConflict) {
