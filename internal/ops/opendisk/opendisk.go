@@ -119,21 +119,29 @@ func open(ctx context.Context, sys win.DeviceOpener, n csiproxy.DiskNumber, acce
 // askIdentity returns what the disk says of its hardware now, with the identifiers if it has no
 // serial number. It returns an error if the disk doesn't have d.Number any more.
 func (d *Disk) askIdentity(ctx context.Context) (hardware Hardware, _ error) {
-	n, err := d.Handle.Number(ctx)
-	switch {
-	case err != nil:
+	if err := d.checkNumber(ctx); err != nil {
 		return hardware, err
-	case n.DeviceType != win.FileDeviceDisk:
-		return hardware, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
-			"the device with this number isn't a disk: its type is %d", n.DeviceType)
-	case n.DeviceNumber != d.Number:
-		return hardware, ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
 	}
-	hardware, err = AskHardware(ctx, d.Handle)
+	hardware, err := AskHardware(ctx, d.Handle)
 	if err == nil && !hardware.hasSerial() {
 		err = hardware.AskIdentifiers(ctx, d.Handle)
 	}
 	return hardware, err
+}
+
+// checkNumber returns an error unless the disk has d.Number now.
+func (d *Disk) checkNumber(ctx context.Context) error {
+	n, err := d.Handle.Number(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n.DeviceType != win.FileDeviceDisk:
+		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
+			"the device with this number isn't a disk: its type is %d", n.DeviceType)
+	case n.DeviceNumber != d.Number:
+		return ErrChanged(fmt.Sprintf("it has the number %d", n.DeviceNumber))
+	}
+	return nil
 }
 
 // ErrChanged is the error of an operation that finds another disk, or other contents, than when
@@ -172,13 +180,26 @@ func answered(err error) error {
 // documentation doesn't say whether that happens.
 func (d *Disk) Verify(ctx context.Context) error {
 	identity, err := d.askIdentity(ctx)
-	if winerr.IsGone(err) {
-		err = &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
+	if err != nil {
+		return hasLeft(err)
 	}
-	if err == nil && identity.identity() != d.Hardware.identity() {
-		err = ErrAnother("it has another identity", identity)
+	return d.checkIdentity(identity)
+}
+
+// checkIdentity returns an error unless hardware is that of the disk d.
+func (d *Disk) checkIdentity(hardware Hardware) error {
+	if hardware.identity() != d.Hardware.identity() {
+		return ErrAnother("it has another identity", hardware)
 	}
-	return err
+	return nil
+}
+
+// hasLeft returns err, and says so if it means that the disk has left.
+func hasLeft(err error) error {
+	if !winerr.IsGone(err) {
+		return err
+	}
+	return &csiproxy.Error{Detail: "the disk has left the node during the call", Err: err}
 }
 
 // ErrAnother is ErrChanged for a disk whose hardware, now, isn't what it was. That may be an
@@ -202,11 +223,11 @@ func (d *Disk) Reopen(ctx context.Context, sys win.DeviceOpener, access win.Acce
 			again.Close()
 		}
 	}()
-	if err := d.Verify(ctx); err != nil { // if nil, the number was still d's when again was opened
-		return nil, err
+	if err := d.checkNumber(ctx); err != nil { // if nil, the number was still d's when again was opened
+		return nil, hasLeft(err)
 	}
-	if again.Hardware.identity() != d.Hardware.identity() {
-		return nil, ErrAnother("it has another identity", again.Hardware)
+	if err := d.checkIdentity(again.Hardware); err != nil {
+		return nil, err
 	}
 	same = true
 	return again, nil
