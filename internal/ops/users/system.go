@@ -27,6 +27,8 @@ type systemDisks struct {
 	volumes map[string]string              // by the volume's name in lower case
 	disks   map[csiproxy.DiskNumber]string // by the disk's number
 	ignored []error                        // of the files that aren't on a disk
+
+	mountPoints map[string]string // the volumes that Windows was asked for, by directory
 }
 
 // systemFile is a file, directory or partition that Windows runs from.
@@ -97,7 +99,8 @@ func SystemVolumes(sys System, volumes win.DeviceOpener) pathpolicy.VolumeCheck 
 // findSystemDisks asks Windows for the disks that it runs from. If they can't be found out, the error
 // is csiproxy.ErrUnavailable.
 func findSystemDisks(ctx context.Context, sys System) (systemDisks, error) {
-	f := systemDisks{volumes: make(map[string]string), disks: make(map[csiproxy.DiskNumber]string)}
+	f := systemDisks{volumes: make(map[string]string), disks: make(map[csiproxy.DiskNumber]string),
+		mountPoints: make(map[string]string)}
 	files, err := systemFiles(ctx, sys)
 	for _, s := range files {
 		if err = f.add(ctx, sys, s); err == nil {
@@ -183,7 +186,7 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 				return err
 			}
 		}
-		name, err := volumeOfPath(ctx, sys, s.path)
+		name, err := f.volumeOfPath(ctx, sys, s.path)
 		if err != nil {
 			return err
 		}
@@ -210,11 +213,17 @@ func (f systemDisks) add(ctx context.Context, sys System, s systemFile) error {
 
 // volumeOfPath returns the name of the volume that a path lies on: that of its drive or of the volume it
 // begins with, or one that is mounted at a directory of the path.
-func volumeOfPath(ctx context.Context, sys System, path string) (string, error) {
+func (f systemDisks) volumeOfPath(ctx context.Context, sys System, path string) (string, error) {
 	root := onVolume.FindString(path)
 	for {
 		path = path[:strings.LastIndexByte(path, '\\')]
+		if name := f.mountPoints[path]; name != "" {
+			return name, nil
+		}
 		name, err := sys.VolumeNameForMountPoint(ctx, path+`\`)
+		if err == nil {
+			f.mountPoints[path] = name
+		}
 		if err == nil || len(path) < len(root) || !isNoMountPoint(err) {
 			return name, err
 		}
