@@ -25,7 +25,7 @@ func (f *Filesystem) Rmdir(ctx context.Context, path string, force bool) (err er
 	}
 	var unlinked unc.Path
 	isShare := false
-	err = f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
+	err = f.paths.Hold(ctx, f.sys, p, func(e pathpolicy.Entry) (err error) {
 		unlinked, isShare, err = f.rmdir(ctx, e, force)
 		return err
 	})
@@ -93,7 +93,7 @@ func (f *Filesystem) RmdirContents(ctx context.Context, path string) (err error)
 	if err != nil {
 		return err
 	}
-	return f.paths.Reach(ctx, f.sys, p, func(e pathpolicy.Entry) error {
+	return f.paths.Hold(ctx, f.sys, p, func(e pathpolicy.Entry) error {
 		if err := e.CheckReplaceable(); err != nil {
 			return err
 		}

@@ -30,11 +30,11 @@ import (
 // Source: https://github.com/microsoft/hcsshim/blob/main/internal/jobcontainers/mounts.go,
 // https://github.com/microsoft/Windows-Containers/issues/635
 func (e Entry) openAt(ctx context.Context, o win.OpenOptions) (win.File, error) {
-	f, err := e.dir.handle.OpenAt(ctx, e.name, o)
+	name, several := strings.Join(e.names, `\`), len(e.names) > 1
+	f, err := e.dir.handle.OpenAt(ctx, name, o)
 	if errors.Is(err, winerr.ErrorInvalidParameter) {
-		f, err = e.dir.handle.OpenAt(ctx, e.name, o)
+		f, err = e.dir.handle.OpenAt(ctx, name, o)
 	}
-	several := strings.Contains(e.name, `\`)
 	switch {
 	case errors.Is(err, winerr.ErrorInvalidParameter) && several:
 		return nil, winerr.ErrorReparsePointEncountered
@@ -77,6 +77,8 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, e
 		}
 		return nil, winerr.ErrorFileNotFound // others make and remove it all the time
 	}
+	mayBeLink := o.Options&win.FileOpenReparsePoint != 0
+	o.Options |= win.FileOpenReparsePoint // by its path, a link would be followed
 	made := o.Disposition == win.FileCreate
 	if made {
 		o.Access |= win.Delete
@@ -91,7 +93,10 @@ func (e Entry) openByPath(ctx context.Context, o win.OpenOptions) (_ win.File, e
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if err = e.prove(ctx, f); err == nil {
+	if err = e.prove(ctx, f); err == nil && !mayBeLink {
+		err = checkNoLink(ctx, f)
+	}
+	if err == nil {
 		proven = true
 		return f, nil
 	}
@@ -111,8 +116,17 @@ func (e Entry) prove(ctx context.Context, f win.File) error {
 	if err != nil {
 		return err
 	}
-	if !winname.Equal(path, strings.TrimSuffix(dir, `\`)+`\`+e.name) {
+	if !winname.Equal(path, strings.TrimSuffix(dir, `\`)+`\`+strings.Join(e.names, `\`)) {
 		return winerr.ErrorReparsePointEncountered
 	}
 	return nil
+}
+
+// checkNoLink returns ErrorReparsePointEncountered if f is a link.
+func checkNoLink(ctx context.Context, f win.File) error {
+	info, err := f.Info(ctx)
+	if err == nil && info.IsReparsePoint() {
+		err = winerr.ErrorReparsePointEncountered
+	}
+	return err
 }

@@ -14,13 +14,13 @@
 // # How they are reached
 //
 // The text isn't enough: a pod that can write somewhere below the kubelet directory can
-// replace a directory by a link there, also in the middle of a call. So Policy.Reach
-// walks: it opens one element after the other from the allowed directory down, each
-// relative to the handle of the one before. Windows follows no reparse point in such an
-// open, and deletion isn't shared. All handles stay open until the operation is done, and
-// each element is read through its own handle. The walk follows a reparse point only to
-//   - another path inside of the allowed directories: the walk starts again there
-//   - a volume that isn't protected: the walk goes on in the volume's root directory.
+// replace a directory by a link there, also in the middle of a call. So Policy.Reach opens
+// the directory that has the last element relative to the handle of the allowed directory.
+// Windows follows no reparse point in such an open. If it meets one, Reach walks: it opens
+// one element after the other, each relative to the handle of the one before. It follows a
+// reparse point only to
+//   - another path inside of the allowed directories: Reach begins again there
+//   - a volume that isn't protected: Reach goes on in the volume's root directory.
 //     Anybody who can create a directory can make it a mount point of any volume;
 //     Policy.Protects says which volumes must not be reached like that.
 //
@@ -30,26 +30,29 @@
 // Entry.Open is the one way to open it, and gives a File. If that is a directory,
 // File.Entry gives its entries, and so on down.
 //
-// A call that only asks whether something exists, or what it is, needs to hold nothing. So
-// Policy.Exists and Policy.Lookup make one open from the allowed directory, with all reparse
-// points refused. If that meets one, they walk the path.
+// A call that only asks whether something exists, or what it is, doesn't need the directory.
+// So Policy.Exists, Policy.Lookup and Policy.Resolve open the last element itself in the same
+// way.
+//
+// The mount manager takes a path. So Policy.Hold walks from the beginning, and holds each
+// directory on the way.
 //
 // # Why that is safe
 //
-// A directory is held while it is open without sharing deletion. Then nobody can rename or
-// delete it or a directory on the way to it, since that needs an open with deletion access.
-// But somebody can make an empty directory a link: that needs only the right to write
-// attributes, which no share mode refuses. A held directory with a held entry isn't empty, so
-// this concerns only the last directory. It does no harm to calls through handles: entries
-// are opened relative to a handle with all reparse points refused (OBJ_DONT_REPARSE), and
-// deleting or listing by handle acts on the directory itself.
+// All handles stay open until the operation is done, and deletion isn't shared. While a
+// directory is open like that, it is held: nobody can rename or delete it, since that needs an
+// open with deletion access. But somebody can make an empty directory a link: that needs only the
+// right to write attributes, which no share mode refuses. A held directory with a held entry isn't
+// empty, so this concerns only the last directory. It does no harm to calls through handles:
+// entries are opened relative to a handle with all reparse points refused (OBJ_DONT_REPARSE), and
+// deleting or listing by handle acts on the directory itself, wherever the directories above it
+// are by then.
 //
-// The calls of the mount manager take a path. File.Mount and File.Unmount make them while
-// the handles are held. So no element before the last can change, and the mount manager
-// opens the last one itself, never what it leads to. The caller reads the result through
-// its handle. If the mount manager can't open the directory while that handle is open, the
-// handle is closed for the call. Meanwhile a file beside the directory keeps the directory
-// above from becoming a link.
+// File.Mount and File.Unmount call the mount manager while each directory on the way is held. So
+// no element before the last can change, and the mount manager opens the last one itself, never
+// what it leads to. The caller reads the result through its handle. If the mount manager can't
+// open the directory while that handle is open, the handle is closed for the call. Meanwhile a
+// file beside the directory keeps the directory above from becoming a link.
 //
 // So an attacker can make a call fail, and can waste some of its time. As far as he can
 // rename and link inside of the allowed directories, he can choose on which entry there it

@@ -222,8 +222,8 @@ func (s *linkSearch) top(ctx context.Context, w *walk, top Path) error {
 		return s.search(ctx, dir, 0)
 	}
 	last := len(top.names) - 1
-	for _, name := range top.names[:last] {
-		if dir, err = dir.Entry(name).openPlain(ctx); err != nil {
+	if last > 0 {
+		if dir, err = dir.below(top.names[:last]).openPlain(ctx); err != nil {
 			return err
 		}
 	}
@@ -271,7 +271,7 @@ func (s *linkSearch) entry(ctx context.Context, e Entry, info win.FileInfo, dept
 	switch {
 	case info.IsReparsePoint() && info.IsDir():
 		err = s.link(ctx, e)
-	case info.IsDir() && !isPodData(e.name):
+	case info.IsDir() && !isPodData(e.names[0]):
 		err = s.directory(ctx, e, depth+1)
 	}
 	if ctx.Err() != nil {
@@ -328,16 +328,6 @@ func (s *linkSearch) directory(ctx context.Context, e Entry, depth int) (err err
 		return s.pod(ctx, dir, depth)
 	}
 	return s.search(ctx, dir, depth)
-}
-
-// openPlain opens a directory, or returns winerr.ErrorReparsePointEncountered for a link. It takes one call, where Open and
-// Examine take two.
-func (e Entry) openPlain(ctx context.Context) (*File, error) {
-	o := Directory(win.FileOpen)
-	o.Access |= win.FileReadAttributes | win.Synchronize
-	o.Share = win.ShareRead | win.ShareWrite
-	o.Options |= win.FileOpenForBackup
-	return e.walk.hold(ctx, e, func() (win.File, error) { return e.openAt(ctx, o) })
 }
 
 // pod searches the directory of a pod where kubelet has volumes. It doesn't list it.

@@ -6,15 +6,13 @@ package pathpolicy
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// Lookup returns what a path leads to, without holding the directories on the way: a MountedVolume,
-// a SharedDirectory, or Nothing if it is anything else. It takes three calls, where Resolve takes
-// two for each directory.
+// Lookup returns what a path itself leads to: a MountedVolume, a SharedDirectory, or Nothing if it is
+// anything else. It takes three calls. Resolve follows links, and asks which volumes are protected.
 //
 // The answer may be out of date at once, and Lookup doesn't check whether the volume is protected.
 // So the caller may use it to learn which lock to take, or that nothing needs to be done, or for a
@@ -88,6 +86,9 @@ func (p *Policy) Examine(ctx context.Context, sys System, path Path, o win.OpenO
 // however deep it lies. If there is a link on the way, or a bind filter, the error is
 // winerr.ErrorReparsePointEncountered: then the path has to be walked.
 func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*File, error) {
+	if err := w.checkPath(path); err != nil {
+		return nil, err
+	}
 	if len(path.names) == 0 {
 		return Entry{walk: w, start: path}.Open(ctx, o)
 	}
@@ -95,7 +96,7 @@ func (w *walk) openWhole(ctx context.Context, path Path, o win.OpenOptions) (*Fi
 	if err != nil {
 		return nil, err
 	}
-	f, err := dir.Entry(strings.Join(path.names, `\`)).Open(ctx, o)
+	f, err := dir.below(path.names).Open(ctx, o)
 	if errors.Is(err, winerr.ErrorDirectory) { // an element on the way is a file
 		return nil, missing{err}
 	}

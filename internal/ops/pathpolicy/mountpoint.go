@@ -214,6 +214,9 @@ func (f *File) callMountManager(ctx context.Context, call func(ctx context.Conte
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if !f.entry.walk.holdsAll {
+		panic("pathpolicy: the mount manager is called for a path that isn't held by Hold")
+	}
 	inside := context.WithoutCancel(ctx)
 	path := f.Path() + `\`
 	err = call(inside, path)

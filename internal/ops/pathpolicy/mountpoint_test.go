@@ -23,7 +23,7 @@ import (
 func atDirectory(t *testing.T, sys *winsim.System, path string, f func(dir *pathpolicy.File) error) error {
 	t.Helper()
 	p := newPolicy(t)
-	return p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+	return p.Hold(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 		dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 		if err != nil {
 			return err
@@ -183,7 +183,7 @@ func testMakingBehindABindFilter(t *testing.T, settings winsim.Settings) {
 				_ = sys.SetReparsePoint(dir, win.NewJunction(`C:\victim`))
 			}
 		})
-		err := p.ReachOrMake(t.Context(), sys, mustParse(t, p, dir+`\x`), func(e pathpolicy.Entry) error {
+		err := p.HoldOrMake(t.Context(), sys, mustParse(t, p, dir+`\x`), func(e pathpolicy.Entry) error {
 			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
 			return err
 		})
@@ -225,7 +225,7 @@ func TestOpensByPathOnlyBehindABindFilter(t *testing.T) {
 					must(t, sys.SetReparsePoint(kubelet+`\mnt\a\empty`, win.NewJunction(`C:\victim`)))
 				}
 			})
-			err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\mnt\a\empty\x`), func(e pathpolicy.Entry) error {
+			err := p.Hold(t.Context(), sys, mustParse(t, p, kubelet+`\mnt\a\empty\x`), func(e pathpolicy.Entry) error {
 				_, err := e.Open(t.Context(), pathpolicy.ForAttributes)
 				return err
 			})
@@ -252,7 +252,7 @@ func TestUnmountedDirectoryTakesNoFiles(t *testing.T) {
 			p := newPolicy(t)
 			reach := func(d win.Disposition, f func(dir *pathpolicy.File) error) {
 				t.Helper()
-				must(t, p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+				must(t, p.Hold(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 					dir, err := e.Open(t.Context(), pathpolicy.Directory(d))
 					if err != nil {
 						return err
@@ -306,7 +306,7 @@ func TestUnmountWithoutRoomForTheEntry(t *testing.T) {
 		must(t, sys.Fail(winsim.Match{Call: win.CallSetSecurity}, errno))
 		var log strings.Builder
 		p := mustNew(t, pathpolicy.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		err := p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+		err := p.Hold(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 			dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 			must(t, err)
 			return dir.Unmount(t.Context())
@@ -432,7 +432,7 @@ func TestUnmountOfLostRecords(t *testing.T) {
 		return unmountAt(t, sys, path)
 	})
 	again(win.NewMountPoint(gone))
-	_ = p.Reach(t.Context(), unclosable{sys}, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+	_ = p.Hold(t.Context(), unclosable{sys}, mustParse(t, p, path), func(e pathpolicy.Entry) error {
 		dir, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 		must(t, err)
 		simtest.WantErrorOf(t, "what is open can't be closed", dir.Unmount(t.Context()), winerr.ErrorIODevice)
@@ -468,7 +468,8 @@ func TestOpensAgainAfterInvalidParameter(t *testing.T) {
 				if !got || err != nil {
 					t.Errorf("%s: exists %v, %v", name, got, err)
 				}
-			} else if _, err := reach(t, sys, p, kubelet+`\a\b`); err != nil {
+			} else if err := p.Reach(t.Context(), sys, mustParse(t, p, kubelet+`\a\b`),
+				func(pathpolicy.Entry) error { return nil }); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			simtest.Want(t, fmt.Sprintf("%s, exists %v: opens by path", name, exists), opens()[0], want)
@@ -476,14 +477,14 @@ func TestOpensAgainAfterInvalidParameter(t *testing.T) {
 	}
 }
 
-// A directory that others make and remove all the time is missing at last.
+// A directory that others make and remove all the time isn't opened for ever.
 func TestMakingBehindABindFilterEnds(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
 	must(t, sys.SetSettings(winsim.Settings{BindFilter: true}))
 	must(t, sys.MkdirAll(kubelet))
 	making := func() error {
 		path := mustParse(t, p, kubelet+`\x\y`)
-		return p.ReachOrMake(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil })
+		return p.HoldOrMake(t.Context(), sys, path, func(pathpolicy.Entry) error { return nil })
 	}
 	eachCallFails(t, sys, func() error {
 		_ = sys.Remove(kubelet + `\x`)
@@ -500,7 +501,7 @@ func TestMakingBehindABindFilterEnds(t *testing.T) {
 			_ = sys.Remove(kubelet + `\x`)
 		}
 	})
-	if err := making(); !pathpolicy.Missing(err) || opens != 6 {
+	if err := making(); !errors.Is(err, csiproxy.ErrUnavailable) || opens != 8 {
 		t.Errorf("after %d opens: %v", opens, err)
 	}
 }

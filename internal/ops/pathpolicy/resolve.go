@@ -5,8 +5,12 @@ package pathpolicy
 
 import (
 	"context"
+	"errors"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/text/quote"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // Kind is what a path leads to.
@@ -77,9 +81,9 @@ func (p *Policy) ResolveVolume(ctx context.Context, sys System, path Path) (r Re
 func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, err error) {
 	for link := &path; link != nil; {
 		path = *link
-		e, err := w.to(ctx, path, win.FileOpen)
+		f, err := w.openEnd(ctx, path)
 		if err == nil {
-			link, err = w.resolveLast(ctx, e, &r)
+			link, err = w.resolveLast(ctx, f, &r)
 		}
 		if Missing(err) {
 			r.Kind, link = Nothing, nil
@@ -91,28 +95,54 @@ func (w *walk) resolve(ctx context.Context, path Path) (end Path, r Resolved, er
 	return path, r, nil
 }
 
-// resolveLast reads what the last element is, and notes that in r. If it is a link to another path
-// inside of the allowed directories, it returns that path.
-func (w *walk) resolveLast(ctx context.Context, e Entry, r *Resolved) (link *Path, err error) {
-	if e.dir == nil { // links at an allowed directory are the administrator's
-		_, err := w.enter(ctx, e.start, win.FileOpen)
-		r.Kind = PlainDirectory
+// openEnd opens what is at a path itself, to read what it is. Links at an allowed directory are the
+// administrator's, and are followed.
+func (w *walk) openEnd(ctx context.Context, path Path) (*File, error) {
+	if len(path.names) == 0 {
+		if err := w.checkPath(path); err != nil {
+			return nil, err
+		}
+		return w.enter(ctx, path, win.FileOpen)
+	}
+	f, err := w.openWhole(ctx, path, ForAttributes)
+	switch {
+	case err == nil:
+		return f, nil
+	case !errors.Is(err, winerr.ErrorReparsePointEncountered):
+		return nil, &csiproxy.Error{Object: quote.Text(path.String()), Err: err}
+	}
+	e, err := w.to(ctx, path, win.FileOpen)
+	if err != nil {
 		return nil, err
 	}
-	f, err := e.Open(ctx, ForAttributes)
-	if err != nil {
+	if f, err = e.Open(ctx, ForAttributes); err != nil {
 		return nil, e.failed(err)
 	}
-	info, l, err := f.Examine(ctx)
-	if err != nil {
-		return nil, e.failed(err)
+	return f, nil
+}
+
+// resolveLast reads what the last element is, and notes that in r. If it is a link to another path
+// inside of the allowed directories, it returns that path.
+func (w *walk) resolveLast(ctx context.Context, f *File, r *Resolved) (link *Path, err error) {
+	e := f.entry
+	if e.dir == nil {
+		r.Kind = PlainDirectory
+		return nil, nil
 	}
-	if l == nil {
+	l, err := f.Link(ctx)
+	if errors.Is(err, winerr.ErrorNotAReparsePoint) {
+		info, err := f.Info(ctx)
+		if err != nil {
+			return nil, e.failed(err)
+		}
 		r.Kind = PlainFile
 		if info.IsDir() {
 			r.Kind = PlainDirectory
 		}
 		return nil, nil
+	}
+	if err != nil {
+		return nil, e.failed(err)
 	}
 	if err := w.count(e); err != nil {
 		return nil, err
@@ -124,12 +154,12 @@ func (w *walk) resolveLast(ctx context.Context, e Entry, r *Resolved) (link *Pat
 		return &l.Path, nil
 	case LinkToVolume:
 		r.Kind, r.Volume = MountedVolume, l.Volume
-		return nil, w.checkVolume(ctx, *l, e)
+		return nil, w.checkVolume(ctx, l, e)
 	case LinkToShare:
 		if r.Kind = SharedDirectory; !w.policy.HasShare(r.Target) { // as if nothing were there
 			r.Kind, r.Target, r.Hidden = Nothing, "", true
 		}
 		return nil, nil
 	}
-	return nil, e.outside(*l)
+	return nil, e.outside(l)
 }

@@ -34,6 +34,7 @@ type walk struct {
 	links    int           // how many were followed
 	waitLeft time.Duration // how long the operation may still wait for others
 	filtered bool          // a bind filter answers relative opens: see openAt
+	holdsAll bool          // all directories on the way: see Hold
 	alias    *alias        // of the allowed directory that was entered last; nil if it is where its path says
 }
 
@@ -49,33 +50,38 @@ const (
 	waitLimit = time.Second
 )
 
-// Reach walks to the directory that holds the last element of path, and calls f with
-// that element while the directory, and all others on the way, are held. The element is
-// neither followed nor opened. The error of f is returned as it is.
+// Reach opens the directory that has the last element of path, and calls f with that element
+// while the directory is held. The element is neither followed nor opened. The error of f is
+// returned as it is.
 //
 // If a directory isn't there, the error is csiproxy.ErrNotFound (see Missing). If a link
 // leads outside, it is csiproxy.ErrPermissionDenied; if there are too many links,
 // csiproxy.ErrFailedPrecondition. If somebody else keeps a directory open exclusively for
 // longer than a second, it is csiproxy.ErrUnavailable.
 func (p *Policy) Reach(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
-	return p.walk(sys, func(w *walk) error {
-		e, err := w.to(ctx, path, win.FileOpen)
-		if err != nil {
-			return err
-		}
-		return f(e)
-	})
+	return p.walk(sys, func(w *walk) error { return w.reach(ctx, path, win.FileOpen, f) })
 }
 
 // ReachOrMake is like Reach, and makes the directories on the way that aren't there,
 // also the allowed one. They stay if a later step fails.
 func (p *Policy) ReachOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
+	return p.walk(sys, func(w *walk) error { return w.reach(ctx, path, win.FileOpenIf, f) })
+}
+
+// Hold is like Reach, and also holds each directory on the way. [File.Mount] and [File.Unmount]
+// need that, since the mount manager takes a path.
+func (p *Policy) Hold(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
 	return p.walk(sys, func(w *walk) error {
-		e, err := w.to(ctx, path, win.FileOpenIf)
-		if err != nil {
-			return err
-		}
-		return f(e)
+		w.holdsAll = true
+		return w.reach(ctx, path, win.FileOpen, f)
+	})
+}
+
+// HoldOrMake is like Hold, and makes the directories on the way as ReachOrMake does.
+func (p *Policy) HoldOrMake(ctx context.Context, sys System, path Path, f func(e Entry) error) error {
+	return p.walk(sys, func(w *walk) error {
+		w.holdsAll = true
+		return w.reach(ctx, path, win.FileOpenIf, f)
 	})
 }
 
@@ -94,20 +100,21 @@ func (p *Policy) walk(sys System, f func(w *walk) error) error {
 	return err
 }
 
+// reach is Policy.Reach; with win.FileOpenIf it is Policy.ReachOrMake.
+func (w *walk) reach(ctx context.Context, path Path, disposition win.Disposition, f func(e Entry) error) error {
+	e, err := w.to(ctx, path, disposition)
+	if err != nil {
+		return err
+	}
+	return f(e)
+}
+
 // to walks to the last element of path, and begins again at each link's target. With
 // win.FileOpenIf it makes the directories on the way that aren't there.
 func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (Entry, error) {
 	for {
-		// A link to an allowed directory goes on with the names behind it, which may lead to a system path, or to what isn't
-		// the driver's.
-		if path.volume == "" {
-			if err := w.policy.system.check(path.full()); err != nil {
-				return Entry{}, &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied, Err: err}
-			}
-			if t := w.policy.territory; t != nil && !t.has(path.full()) {
-				return Entry{}, &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied,
-					Detail: "it is a link out of the driver's directories"}
-			}
+		if err := w.checkPath(path); err != nil {
+			return Entry{}, err
 		}
 		e, link, err := w.down(ctx, path, disposition)
 		if err != nil || link == nil {
@@ -117,7 +124,24 @@ func (w *walk) to(ctx context.Context, path Path, disposition win.Disposition) (
 	}
 }
 
-// down opens the directories of path one below the other. If one of them is a link, it
+// checkPath returns csiproxy.ErrPermissionDenied for a system path, and for one that isn't the driver's. A link to an allowed
+// directory goes on with the names behind it, and so may lead to either.
+func (w *walk) checkPath(path Path) error {
+	if path.volume != "" {
+		return nil
+	}
+	refused := &csiproxy.Error{Object: quote.Text(path.String()), Kind: csiproxy.ErrPermissionDenied}
+	if refused.Err = w.policy.system.check(path.full()); refused.Err != nil {
+		return refused
+	}
+	if t := w.policy.territory; t != nil && !t.has(path.full()) {
+		refused.Detail = "it is a link out of the driver's directories"
+		return refused
+	}
+	return nil
+}
+
+// down opens the directory that has the last element of path. If one on the way is a link, it
 // returns the path that goes on behind it.
 func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition) (e Entry, link *Path, err error) {
 	if len(path.names) == 0 {
@@ -131,19 +155,22 @@ func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition)
 	if err != nil {
 		return Entry{}, nil, err
 	}
-	last := len(path.names) - 1
-	for i, name := range path.names[:last] {
-		e := dir.Entry(name)
-		f, err := e.Open(ctx, Directory(disposition))
-		if errors.Is(err, winerr.ErrorDirectory) {
-			err = missing{err}
+	way, last := path.names[:len(path.names)-1], path.names[len(path.names)-1]
+	if len(way) > 1 && !w.holdsAll {
+		parent, err := dir.below(way).openPlain(ctx)
+		if err == nil {
+			w.at = parent
+			return parent.Entry(last), nil, nil
 		}
-		if err != nil {
-			return Entry{}, nil, e.failed(err)
+		isMade := errors.Is(err, fs.ErrNotExist) && disposition == win.FileOpenIf
+		if !errors.Is(err, winerr.ErrorReparsePointEncountered) && !isMade {
+			return Entry{}, nil, dir.below(way).failed(err)
 		}
-		_, link, err := f.Examine(ctx)
+	}
+	for i, name := range way {
+		f, link, err := dir.Entry(name).openDirectory(ctx, disposition)
 		if err != nil {
-			return Entry{}, nil, e.failed(err)
+			return Entry{}, nil, dir.Entry(name).failed(err)
 		}
 		if link != nil {
 			next, err := w.follow(ctx, f, *link)
@@ -151,11 +178,55 @@ func (w *walk) down(ctx context.Context, path Path, disposition win.Disposition)
 			return Entry{}, &next, err
 		}
 		if len(w.files) > maxDirectories {
-			return Entry{}, nil, e.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many directories")
+			return Entry{}, nil, f.entry.refused(csiproxy.ErrFailedPrecondition, "the path leads through too many directories")
 		}
 		dir, w.at = f, f
 	}
-	return dir.Entry(path.names[last]), nil, nil
+	return dir.Entry(last), nil, nil
+}
+
+// openDirectory opens a directory on the way, or the link that is there. With win.FileOpenIf it makes the directory if
+// nothing is there.
+func (e Entry) openDirectory(ctx context.Context, disposition win.Disposition) (*File, *Link, error) {
+	const attempts = 4
+	for range attempts {
+		f, err := e.openPlain(ctx)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && disposition == win.FileOpenIf:
+			f, err = e.Open(ctx, Directory(win.FileCreate))
+			if errors.Is(err, winerr.ErrorAlreadyExists) {
+				continue
+			}
+			return f, nil, err
+		case !errors.Is(err, winerr.ErrorReparsePointEncountered):
+			return f, nil, err
+		}
+		if f, err = e.Open(ctx, Directory(win.FileOpen)); err != nil {
+			return nil, nil, err
+		}
+		link, err := f.Link(ctx)
+		if !errors.Is(err, winerr.ErrorNotAReparsePoint) {
+			return f, &link, err
+		}
+		if err := f.Close(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, errUnsettled()
+}
+
+// openPlain opens a directory, or returns winerr.ErrorReparsePointEncountered for a link. If a file is there, or on the
+// way, Missing is true of the error.
+func (e Entry) openPlain(ctx context.Context) (*File, error) {
+	o := Directory(win.FileOpen)
+	o.Access |= win.FileReadAttributes | win.Synchronize
+	o.Share = win.ShareRead | win.ShareWrite
+	o.Options |= win.FileOpenForBackup
+	f, err := e.walk.hold(ctx, e, func() (win.File, error) { return e.openAt(ctx, o) })
+	if errors.Is(err, winerr.ErrorDirectory) {
+		return nil, missing{err}
+	}
+	return f, err
 }
 
 // enter opens the directory where path begins: an allowed one, following links to it, or
@@ -278,9 +349,9 @@ func Missing(err error) bool {
 // or may be made. Its directory is held, so nobody can lead it elsewhere.
 type Entry struct {
 	walk  *walk
-	dir   *File // that has the name; nil if the entry is start
-	name  string
-	start Path // an allowed directory or the root of a volume
+	dir   *File    // below which the entry is; nil if it is start
+	names []string // the elements from dir on, mostly one
+	start Path     // an allowed directory or the root of a volume
 }
 
 // Path returns the path of the entry in a form that leads there without a link while its
@@ -294,7 +365,9 @@ func (e Entry) path() Path {
 	}
 	var names []string
 	for ; e.dir != nil; e = e.dir.entry {
-		names = append(names, e.name)
+		for _, name := range slices.Backward(e.names) {
+			names = append(names, name)
+		}
 	}
 	slices.Reverse(names)
 	path := e.start
@@ -374,8 +447,11 @@ type File struct {
 func (f *File) Path() string { return f.entry.Path() }
 
 // Entry returns the entry name of the directory f.
-func (f *File) Entry(name string) Entry {
-	return Entry{walk: f.entry.walk, dir: f, name: name, start: f.entry.start}
+func (f *File) Entry(name string) Entry { return f.below([]string{name}) }
+
+// below returns what lies below the directory f, by one name for each directory.
+func (f *File) below(names []string) Entry {
+	return Entry{walk: f.entry.walk, dir: f, names: names, start: f.entry.start}
 }
 
 // Examine reads the attributes of f, and the link or mount point that it is; nil if it is none. It

@@ -20,14 +20,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// reach returns the path that Reach holds.
-func reach(t *testing.T, sys pathpolicy.System, p *pathpolicy.Policy, path string) (held string, err error) {
+// reach returns the path that Reach reaches, and checks that Hold reaches the same.
+func reach(t *testing.T, sys pathpolicy.System, p *pathpolicy.Policy, path string) (reached string, err error) {
 	t.Helper()
-	err = p.Reach(t.Context(), sys, mustParse(t, p, path), func(e pathpolicy.Entry) error {
+	parsed, held := mustParse(t, p, path), ""
+	err = p.Reach(t.Context(), sys, parsed, func(e pathpolicy.Entry) error {
+		reached = e.Path()
+		return nil
+	})
+	holdErr := p.Hold(t.Context(), sys, parsed, func(e pathpolicy.Entry) error {
 		held = e.Path()
 		return nil
 	})
-	return held, err
+	if held != reached || csiproxy.KindOf(err) != csiproxy.KindOf(holdErr) {
+		t.Errorf("%s: Reach reaches %q, %v; Hold reaches %q, %v", path, reached, err, held, holdErr)
+	}
+	return reached, err
 }
 
 // unclosable is a node on which what is open can't be closed without an error.
@@ -105,12 +113,24 @@ func TestOpensOfAllowedDirectoriesShareAll(t *testing.T) {
 	}
 }
 
+// reachFunc is Policy.Reach, Policy.Hold, or what makes directories as well.
+type reachFunc func(ctx context.Context, sys pathpolicy.System, path pathpolicy.Path, f func(e pathpolicy.Entry) error) error
+
 func TestReachHolds(t *testing.T) {
+	for name, held := range map[string]func(p *pathpolicy.Policy) reachFunc{
+		"Reach": func(p *pathpolicy.Policy) reachFunc { return p.Reach },
+		"Hold":  func(p *pathpolicy.Policy) reachFunc { return p.Hold },
+	} {
+		t.Run(name, func(t *testing.T) { testReachHolds(t, held) })
+	}
+}
+
+func testReachHolds(t *testing.T, reach func(p *pathpolicy.Policy) reachFunc) {
 	sys, p := newNode(t), newPolicy(t)
 	must(t, sys.MkdirAll(kubelet+`\a\b\c`))
 	must(t, sys.MkdirAll(kubelet+`\elsewhere`))
 
-	err := p.Reach(t.Context(), sys, mustParse(t, p, `\VAR\lib\kubelet\A\b\c`), func(e pathpolicy.Entry) error {
+	err := reach(p)(t.Context(), sys, mustParse(t, p, `\VAR\lib\kubelet\A\b\c`), func(e pathpolicy.Entry) error {
 		simtest.Want(t, "path", e.Path(), kubelet+`\A\b\c`)
 		f, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpen))
 		if err != nil {
@@ -314,9 +334,8 @@ func TestReachEnds(t *testing.T) {
 	deep := kubelet + strings.Repeat(`\d`, 1100)
 	must(t, sys.MkdirAll(deep))
 	must(t, sys.Symlink(kubelet+`\long`, deep, true))
-	if _, err := reach(t, sys, p, kubelet+`\long\x`); !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-		t.Errorf("1100 directories: %v", err)
-	}
+	err := p.Hold(t.Context(), sys, mustParse(t, p, kubelet+`\long\x`), func(pathpolicy.Entry) error { return nil })
+	simtest.WantErrorOf(t, "1100 directories", err, csiproxy.ErrFailedPrecondition)
 }
 
 func TestReachMaking(t *testing.T) {
@@ -428,13 +447,22 @@ func TestReachFailures(t *testing.T) {
 	must(t, sys.MkdirAll(kubelet+`\mnt\a`))
 	must(t, sys.Symlink(kubelet+`\link`, kubelet+`\mnt\a`, true))
 	path := mustParse(t, p, kubelet+`\link\b\c`)
-	run := func() error {
-		return p.ReachOrMake(t.Context(), sys, path, func(e pathpolicy.Entry) error {
-			_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
-			return err
-		})
+	for name, reachOrMake := range map[string]reachFunc{"ReachOrMake": p.ReachOrMake, "HoldOrMake": p.HoldOrMake} {
+		for _, isThere := range []bool{false, true} {
+			t.Log(name, isThere)
+			eachCallFails(t, sys, func() error {
+				must(t, sys.MkdirAll(kubelet+`\mnt\a\b\c`))
+				if !isThere {
+					must(t, sys.Remove(kubelet+`\mnt\a\b\c`))
+					must(t, sys.Remove(kubelet+`\mnt\a\b`))
+				}
+				return reachOrMake(t.Context(), sys, path, func(e pathpolicy.Entry) error {
+					_, err := e.Open(t.Context(), pathpolicy.Directory(win.FileOpenIf))
+					return err
+				})
+			})
+		}
 	}
-	eachCallFails(t, sys, run)
 	eachCallFails(t, sys, func() error { // makes the allowed directory
 		return p.ReachOrMake(t.Context(), sys, mustParse(t, p, kubelet), func(pathpolicy.Entry) error { return nil })
 	})

@@ -151,7 +151,7 @@ func (w *walk) checkPublished(ctx context.Context, root *File, path Path) error 
 		return nil
 	}
 	names := path.names[:len(t.pods.names)+podVolumeNames-len(path.root.names)]
-	driver, err := root.Entry(strings.Join(append(slices.Clone(names), csiData), `\`)).driverOfVolume(ctx)
+	driver, err := root.below(append(slices.Clone(names), csiData)).driverOfVolume(ctx)
 	if errors.Is(err, winerr.ErrorReparsePointEncountered) { // a link on the way, or a bind filter: see openAt
 		driver, err = driverOfVolumeBelow(ctx, root, names)
 	}

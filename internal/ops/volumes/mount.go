@@ -76,7 +76,7 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *
 	if err := v.allowWriters(ctx, lockedVolume, writers, false); err != nil {
 		return err
 	}
-	return v.paths.ReachOrMake(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+	return v.paths.HoldOrMake(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		if err := e.CheckReplaceable(); err != nil {
 			return err
 		}
@@ -215,17 +215,14 @@ func (v *Volumes) refuseOther(mounted csiproxy.VolumeID) error {
 
 // MountedAtPath returns the volume that is mounted at a path itself; "" if none is.
 func (v *Volumes) MountedAtPath(ctx context.Context, path pathpolicy.Path) (id csiproxy.VolumeID, _ error) {
-	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
-		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
-		if errors.Is(err, winerr.ErrorDirectory) {
-			return refuse(notADirectory)
-		}
-		if err == nil {
-			id, err = mountedAt(ctx, directory)
-		}
+	err := v.paths.Examine(ctx, v.sys, path, pathpolicy.Directory(win.FileOpen), func(f *pathpolicy.File) (err error) {
+		id, err = mountedAt(ctx, f)
 		return err
 	})
-	if pathpolicy.Missing(err) {
+	switch {
+	case errors.Is(err, winerr.ErrorDirectory):
+		return "", refuse(notADirectory)
+	case pathpolicy.Missing(err):
 		return "", nil
 	}
 	return id, err
@@ -312,7 +309,7 @@ func (v *Volumes) Unmount(ctx context.Context, lockedVolume *locks.LockedVolume,
 // volume is mounted there, it returns an error. If none is, it succeeds.
 func (v *Volumes) whereMounted(ctx context.Context, id csiproxy.VolumeID, path pathpolicy.Path,
 	unmount func(directory *pathpolicy.File) error) error {
-	err := v.paths.Reach(ctx, v.sys, path, func(e pathpolicy.Entry) error {
+	err := v.paths.Hold(ctx, v.sys, path, func(e pathpolicy.Entry) error {
 		directory, err := e.Open(ctx, pathpolicy.Directory(win.FileOpen))
 		if errors.Is(err, winerr.ErrorDirectory) {
 			return refuse(notADirectory)
