@@ -5,6 +5,7 @@ package nodeops_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,9 +24,9 @@ var callsForEachDisk = map[string]int{
 
 // How many calls to Windows an operation makes at most, without other disks, on the way to fewer.
 var callsSoFar = map[string]int{
-	"StageVolume of a raw disk": 128, "StageVolume of an offline data disk": 74, "StageVolume again": 45,
-	"PublishVolume": 42, "UnpublishVolume": 14, "UnstageVolume": 96, "UnstageVolume again": 96,
-	"GetVolume": 33, "ListVolumes": 45, "ListDisks of one serial number": 28,
+	"StageVolume of a raw disk": 125, "StageVolume of an offline data disk": 69, "StageVolume again": 37,
+	"PublishVolume": 34, "UnpublishVolume": 7, "UnstageVolume": 86, "UnstageVolume again": 86,
+	"GetVolume": 32, "ListVolumes": 45, "ListDisks of one serial number": 27,
 }
 
 func TestCallsSoFar(t *testing.T) {
@@ -143,6 +144,33 @@ func TestCallsOfListVolumes(t *testing.T) {
 	one := calls(1)
 	if each := (calls(10) - one) / 10; each > 37 {
 		t.Errorf("each volume is %d calls, and 36 at most so far", each)
+	}
+}
+
+// A path costs the same however deep it lies, unless a link is on the way.
+func TestCallsByDepth(t *testing.T) {
+	counts := make(map[string][]int)
+	for _, depth := range []int{2, 60} {
+		r := newRig(t)
+		n, ctx := r.process().Filesystem, t.Context()
+		dir := simtest.Kubelet + strings.Repeat(`\d`, depth)
+		r.must(n.Mkdir(ctx, dir))
+		for _, operation := range []struct {
+			name string
+			do   func() error
+		}{
+			{"Mkdir", func() error { return n.Mkdir(ctx, dir) }},
+			{"CreateSymlink", func() error { return n.CreateSymlink(ctx, dir, dir+"-link") }},
+			{"IsSymlink", func() error { _, err := n.IsSymlink(ctx, dir+"-link"); return err }},
+			{"PathExists", func() error { _, err := n.PathExists(ctx, dir); return err }},
+		} {
+			counts[operation.name] = append(counts[operation.name], r.calls(func() { r.must(operation.do()) }))
+		}
+	}
+	for name, calls := range counts {
+		if calls[0] != calls[1] {
+			t.Errorf("%s makes %d calls at depth 2, and %d at depth 60", name, calls[0], calls[1])
+		}
 	}
 }
 
