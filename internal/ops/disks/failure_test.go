@@ -83,7 +83,8 @@ func TestErrorAtEachCall(t *testing.T) {
 		}
 	}
 	// Which is asked for again.
-	const arrival = "CM_Register_Notification, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW"
+	const arrival = "CM_Register_Notification, CreateFileW, GetFileAttributesW, 3 GetVolumeNameForVolumeMountPointW, " +
+		"IOCTL_DISK_ARE_VOLUMES_READY"
 	const attributes, changed = "IOCTL_DISK_GET_DISK_ATTRIBUTES", "2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_UPDATE_PROPERTIES, " +
 		"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"
 	const arrivalOnline = arrival + ", " + attributes + ", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " + changed

@@ -24,7 +24,7 @@ var callsForEachDisk = map[string]int{
 
 // How many calls to Windows an operation makes at most, without other disks, on the way to fewer.
 var callsSoFar = map[string]int{
-	"StageVolume of a raw disk": 125, "StageVolume of an offline data disk": 69, "StageVolume again": 37,
+	"StageVolume of a raw disk": 127, "StageVolume of an offline data disk": 71, "StageVolume again": 37,
 	"PublishVolume": 34, "UnpublishVolume": 7, "UnstageVolume": 86, "UnstageVolume again": 86,
 	"GetVolume": 32, "ListVolumes": 45, "ListDisks of one serial number": 27,
 }
@@ -49,7 +49,7 @@ func TestCallsBesideOtherDisks(t *testing.T) {
 	}
 	for others, calls := range counts {
 		for name, n := range calls {
-			const arrival = 6 // a volume may come while it is asked for, or before
+			const arrival = 8 // a volume may come while it is asked for, or before
 			if most := counts[0][name] + others*callsForEachDisk[name] + arrival; n > most {
 				t.Errorf("%s makes %d calls beside %d other disks, %d without, and %d more at most for each",
 					name, n, others, counts[0][name], callsForEachDisk[name])
@@ -110,8 +110,8 @@ func TestCallsWhileAVolumeArrives(t *testing.T) {
 			r.sim.Settle()
 			n, ctx := r.process().Disk, t.Context()
 			r.must(n.SetDiskState(ctx, 1, false))
-			if calls := r.calls(func() { r.must(n.SetDiskState(ctx, 1, true)) }); calls > 42 {
-				t.Errorf("%d calls if the volume arrives after %v, and 42 at most so far", calls, after)
+			if calls := r.calls(func() { r.must(n.SetDiskState(ctx, 1, true)) }); calls > 44 {
+				t.Errorf("%d calls if the volume arrives after %v, and 44 at most so far", calls, after)
 			}
 		})
 	}

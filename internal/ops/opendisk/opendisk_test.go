@@ -197,6 +197,44 @@ func TestSearchForVolumes(t *testing.T) {
 	})
 }
 
+// A volume is found as soon as Windows says that it is ready. If Windows refuses to say that, or never does, it is found later.
+func TestVolumesAreReady(t *testing.T) {
+	const arrival = 200 * time.Millisecond
+	ready := winsim.Match{Call: win.IoctlDiskAreVolumesReady.String()}
+	for name, test := range map[string]struct {
+		prepare func(sim *winsim.System) error
+		isSoon  bool
+	}{
+		"Windows says it":       {func(*winsim.System) error { return nil }, true},
+		"Windows refuses":       {func(sim *winsim.System) error { return sim.Fail(ready, winerr.ErrorInvalidFunction) }, false},
+		"Windows never answers": {func(sim *winsim.System) error { return sim.DelayUncancellable(ready, time.Hour) }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sim := simtest.Open(t, winsim.Delays{VolumeArrival: arrival})
+			sys := operation.NewWindows(sim, nil, nil)
+			n := simtest.Attach(t, sim, winsim.DiskSpec{})
+			simtest.Must(t, errors.Join(test.prepare(sim), sim.Fail(winsim.Match{Call: win.CallNotifyArrivals}, winerr.ErrorAccessDenied)))
+			begun := time.Now()
+			simtest.Partition(t, sim, n, 1)
+			d, err := opendisk.Open(t.Context(), sys, n, win.AccessNone)
+			simtest.Must(t, err)
+			defer d.Close()
+			layout, err := d.Layout(t.Context())
+			simtest.Must(t, err)
+			found, err := d.AwaitVolumes(t.Context(), sys, opendisk.DataPartitions(layout), time.Minute, nil)
+			isSoon := time.Since(begun) < arrival+10*time.Millisecond
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("%s: it takes %v", name, took)
+			}
+			if err != nil || len(found) != 1 || isSoon != test.isSoon {
+				t.Errorf("%s: found %v after %v, %v", name, found, time.Since(begun), err)
+			}
+			sim.ResetRules()
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 // A volume of another disk that hangs delays no search that finds all partitions, and any other search by a moment. Whether
 // it is the missing volume is unknown. A volume that fails isn't missing. The moments get longer, so a slow volume is found.
 func TestSearchBesideVolumeInTrouble(t *testing.T) {

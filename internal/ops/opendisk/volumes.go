@@ -86,7 +86,7 @@ func (d *Disk) AwaitVolumes(
 	}
 	complete, err := check()
 	if err == nil && !complete && timeout > 0 {
-		complete, err = await(ctx, sys, timeout, check)
+		complete, err = d.await(ctx, sys, timeout, check)
 	}
 	if err == nil && !complete && keep != nil {
 		err = d.Verify(ctx)
@@ -107,17 +107,61 @@ func (d *Disk) AwaitVolumes(
 const withNotices = 250 * time.Millisecond
 
 // await calls check until it returns true, and then returns true. If that takes longer than timeout, it
-// returns false. It calls check at each notice of Windows that a volume arrived or left, and also at
-// intervals: several changes may give one notice, some changes give none, and a volume may need a
-// moment after its notice.
-func await(ctx context.Context, sys Windows, timeout time.Duration, check func() (bool, error)) (bool, error) {
-	polling := operation.Polling{Timeout: timeout}
+// returns false. It calls check when Windows says that the volumes of the disk are ready, at each notice of Windows that a
+// volume arrived or left, and also at intervals: several changes may give one notice, some changes give none, a volume may
+// need a moment after its notice, and Windows may refuse to tell.
+func (d *Disk) await(ctx context.Context, sys Windows, timeout time.Duration, check func() (bool, error)) (bool, error) {
+	ready := make(chan struct{})
+	polling := operation.Polling{Timeout: timeout, Ready: ready}
 	arrived, stop, err := sys.NotifyArrivals(ctx, win.InterfaceClassVolume)
 	if err == nil {
 		defer stop()
 		polling.Wake, polling.First = arrived, withNotices
-	} // without notices, polling alone finds the volumes
-	return operation.Poll(ctx, polling, check)
+	}
+	waiting, stopWaiting := context.WithCancel(ctx)
+	var waited chan operation.Outcome[struct{}] // nil until the wait begins
+	defer func() {
+		stopWaiting()
+		if waited == nil {
+			return
+		}
+		select {
+		case outcome := <-waited:
+			_, _ = outcome.Get() // panics as the wait did
+		case <-time.After(cancelTimeout):
+		}
+	}()
+	return operation.Poll(ctx, polling, func() (bool, error) {
+		isThere, err := check()
+		if err == nil && !isThere && waited == nil {
+			waited = make(chan operation.Outcome[struct{}], 1)
+			go func() {
+				waited <- operation.Catch(func() (none struct{}, err error) {
+					if err = d.awaitReady(waiting, sys); err == nil {
+						close(ready)
+					}
+					return none, err
+				})
+			}()
+		}
+		return isThere, err
+	})
+}
+
+// cancelTimeout is how long await waits for the end of a cancelled call that waits for volumes. It isn't documented whether Windows
+// can cancel that. The call ends on its own then.
+const cancelTimeout = time.Second
+
+// awaitReady waits until Windows says that all volumes of the disk are ready. It does so on a handle of its own, since the
+// disk's own makes one call at a time. If the disk's number leads to another disk meanwhile, check is called too early.
+func (d *Disk) awaitReady(ctx context.Context, sys Windows) error {
+	ctx, _ = operation.WithTracker(ctx) // nothing waits for this call
+	h, err := device.Open(ctx, sys, win.PhysicalDrive(d.Number), win.GenericRead)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.AwaitVolumesReady(ctx)
 }
 
 // volumesOfPartitions queries the volume of each partition by the partition's device: one

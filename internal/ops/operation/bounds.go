@@ -27,6 +27,8 @@ func overdueAfter(call string) time.Duration {
 	switch {
 	case call == win.CallRepairVolume:
 		return repairTimeout
+	case call == win.IoctlDiskAreVolumesReady.String(): // it is there to wait
+		return time.Minute
 	case mayTakeLonger[call]:
 		return 10 * time.Second
 	}

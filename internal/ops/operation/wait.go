@@ -19,6 +19,8 @@ type Polling struct {
 	// A value from Wake, such as when a device has arrived, brings the next check at once. The
 	// interval starts again at 2 ms, since what has arrived may need a moment. May be nil.
 	Wake <-chan struct{}
+	// Ready is closed when what is awaited should be there, which brings the next check at once, too. May be nil.
+	Ready <-chan struct{}
 }
 
 // soon is the default of Polling.First.
@@ -46,6 +48,8 @@ func Poll(ctx context.Context, p Polling, check func() (bool, error)) (bool, err
 		select {
 		case <-p.Wake:
 			interval = soon
+		case <-p.Ready:
+			p.Ready, interval = nil, soon
 		case <-time.After(interval):
 			interval = min(2*interval, p.Longest)
 		case <-deadline.C:

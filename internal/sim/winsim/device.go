@@ -5,6 +5,7 @@ package winsim
 
 import (
 	"context"
+	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -51,12 +52,17 @@ var _ win.Device = (*device)(nil)
 
 // Control implements [win.Device].
 func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte) (n int, err error) {
+	areReady := true
 	err = d.call(ctx, controlName(code), func() error {
 		if err := d.Need(code.RequiredAccess()); err != nil {
 			return err
 		}
 		if d.stale(code) {
 			return winerr.ErrorInvalidParameter
+		}
+		if code == win.IoctlDiskAreVolumesReady && d.disk != nil {
+			areReady = d.sys.volumes.AreReady(d.disk)
+			return nil
 		}
 		if d.disk != nil {
 			n, err = d.sys.disks.Control(d.disk, code, in, out)
@@ -65,6 +71,15 @@ func (d *device) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 		}
 		return err
 	})
+	const interval = time.Millisecond
+	for err == nil && !areReady {
+		if err = win.Sleep(ctx, interval); err == nil {
+			err = d.sys.control(func() error {
+				areReady = d.sys.volumes.AreReady(d.disk)
+				return d.alive()
+			})
+		}
+	}
 	return n, err
 }
 

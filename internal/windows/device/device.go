@@ -177,6 +177,12 @@ func (h Handle) Writable(ctx context.Context) error {
 	return h.send(ctx, win.IoctlDiskIsWritable, nil)
 }
 
+// AwaitVolumesReady waits until all volumes of a disk are ready for use. Other calls on the handle wait, too. The handle needs
+// GenericRead.
+func (h Handle) AwaitVolumesReady(ctx context.Context) error {
+	return h.send(ctx, win.IoctlDiskAreVolumesReady, nil)
+}
+
 // SetState changes a disk's state from one to another, in one call to Windows. What is the same in both stays as it is. The
 // state persists over a restart of the node.
 func (h Handle) SetState(ctx context.Context, from, to State) error {

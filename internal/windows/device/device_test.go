@@ -45,6 +45,7 @@ func operations(ctx context.Context, h device.Handle) map[string]func() error {
 		"SCSIAddress":      func() (any, error) { return h.SCSIAddress(ctx) },
 		"Geometry":         func() (any, error) { return h.Geometry(ctx) },
 		"State":            func() (any, error) { return h.State(ctx) },
+		"AwaitVolumes":     func() (any, error) { return nil, h.AwaitVolumesReady(ctx) },
 		"Layout":           func() (any, error) { return h.Layout(ctx) },
 		"Extents":          func() (any, error) { return h.Extents(ctx) },
 		"size of NTFS":     func() (any, error) { return h.FileSystemData(ctx, "NTFS") },

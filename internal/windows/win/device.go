@@ -79,6 +79,12 @@ const (
 	//
 	// Source: https://learn.microsoft.com/windows/win32/api/winioctl/ni-winioctl-ioctl_disk_is_writable
 	IoctlDiskIsWritable IoctlCode = 0x00070024
+	// IoctlDiskAreVolumesReady waits until all volumes of a disk are ready for use. A handle makes one call at a
+	// time, so others on the same handle wait, too. It needs GenericRead. mingw-w64 lacks it; the number is that of
+	// rpi-imager.
+	//
+	// Source: https://learn.microsoft.com/windows/win32/fileio/ioctl-disk-are-volumes-ready
+	IoctlDiskAreVolumesReady IoctlCode = 0x0007421C
 	// IoctlDiskSetDiskAttributes takes a disk offline or online. The volumes of a disk
 	// that is offline are gone, and come again, with their names, when it is online.
 	IoctlDiskSetDiskAttributes IoctlCode = 0x0007C0F4
@@ -142,6 +148,7 @@ var ioctlNames = map[IoctlCode]string{
 	IoctlDiskGetDiskAttributes:      "IOCTL_DISK_GET_DISK_ATTRIBUTES",
 	IoctlDiskSetDiskAttributes:      "IOCTL_DISK_SET_DISK_ATTRIBUTES",
 	IoctlDiskIsWritable:             "IOCTL_DISK_IS_WRITABLE",
+	IoctlDiskAreVolumesReady:        "IOCTL_DISK_ARE_VOLUMES_READY",
 	FsctlLockVolume:                 "FSCTL_LOCK_VOLUME",
 	FsctlUnlockVolume:               "FSCTL_UNLOCK_VOLUME",
 	FsctlDismountVolume:             "FSCTL_DISMOUNT_VOLUME",

@@ -67,7 +67,7 @@ func onlyReads(code win.IoctlCode) bool {
 	case win.IoctlStorageGetDeviceNumber, win.IoctlStorageQueryProperty, win.IoctlScsiGetAddress,
 		win.IoctlDiskGetDriveGeometryEx, win.IoctlDiskGetLengthInfo, win.IoctlDiskGetDriveLayoutEx,
 		win.IoctlDiskGetDiskAttributes, win.IoctlVolumeGetVolumeDiskExtents,
-		win.IoctlDiskIsWritable, win.FsctlIsVolumeDirty, win.FsctlGetNtfsVolumeData,
+		win.IoctlDiskIsWritable, win.IoctlDiskAreVolumesReady, win.FsctlIsVolumeDirty, win.FsctlGetNtfsVolumeData,
 		win.FsctlGetRefsVolumeData,
 		win.FsctlGetReparsePoint:
 		return true

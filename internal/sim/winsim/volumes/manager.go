@@ -158,6 +158,14 @@ func (m *Manager) Scan(d *disks.Disk) {
 	}
 }
 
+// AreReady reports whether all volumes of a disk have arrived.
+func (m *Manager) AreReady(d *disks.Disk) bool {
+	return !slices.ContainsFunc(d.DataPartitions(), func(p disks.DataPartition) bool {
+		_, isArriving := m.arriving[p.Unique]
+		return isArriving
+	})
+}
+
 // arrives brings in the volume of a partition of d, if it is still there.
 func (m *Manager) arrives(d *disks.Disk, unique string) {
 	delete(m.arriving, unique)
