@@ -326,9 +326,14 @@ docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and 
 # The tools that builds and releases use.
 #
 # PUBLISH=1: publish to a registry of the test instead, and run the simulated node's image from there. As root.
+# DIST=1: install from the files in dist/ instead, as installers of Windows nodes do.
 test-tools:
+ifdef DIST
+	CSI_PROXY_DIST='$(CURDIR)/dist' $(FOR_TOOLS) $(GO) -C tools test -count=1 -run '^TestInstallers$$' -v ./release
+else
 	$(if $(PUBLISH),CSI_PROXY_PUBLISH='$(CURDIR)') $(FOR_TOOLS) $(GO) -C tools test \
 		$(if $(PUBLISH),-count=1 -run '^TestPublish$$' -v ./release/image,./...)
+endif
 
 # The manifests and the chart in deploy, and the plugin for kubectl, without a server.
 test-deploy:

@@ -136,6 +136,12 @@ release: $(addprefix collect-,$(RELEASED)) $(IMAGE_ARCHIVE) $(SIM_IMAGE_ARCHIVE)
 	cp $(IMAGE_ARCHIVE) dist/csi-proxy-image-windows-amd64-$(VERSION).tar
 	cp $(SIM_IMAGE_ARCHIVE) dist/csi-proxy-sim-image-linux-$(VERSION).tar
 	cp $(CHART_ARCHIVE) dist/csi-proxy-chart-$(VERSION).tgz
+	@# For installers that download by a URL. Rancher's joins all entries whose names contain csi-proxy.exe, so the
+	@# archive has nothing else.
+	tar --format=ustar --owner=0 --group=0 --numeric-owner --mode=0755 --mtime=@$(SOURCE_DATE_EPOCH) --transform='s,^,bin/,' \
+		-I 'gzip -9n' -C bin/.release/windows-amd64 -cf $(CURDIR)/dist/csi-proxy-$(VERSION).tar.gz csi-proxy.exe
+	cp bin/.release/windows-amd64/csi-proxy.exe bin/.release/windows-amd64/csi-proxy.exe.cdx.json dist/
+	bin/notices dist/csi-proxy.exe >dist/LICENSES-csi-proxy.txt
 	bin/pack -created $(SOURCE_DATE_EPOCH) $$(cd bin/.protos && find * -type f | LC_ALL=C sort | sed 's|.*|&=bin/.protos/&|') \
 		>dist/csi-proxy-protos-$(VERSION).zip
 	@# The tests on Windows have modules, and versions of modules, that no other program has.
