@@ -56,6 +56,10 @@ type Options struct {
 	// until a volume is mounted there again or the directory is deleted. Without the entry,
 	// what a program writes through a link that still leads there lands on the node's disk.
 	WritableMountPoints bool
+	// ReformatDirs are directories in KubeletPath or WorkingDirs. FormatVolume formats a volume that is mounted right
+	// in one of them also if the volume has a file system, and so deletes all its files, unless the volume
+	// is mounted elsewhere, too, published to a pod, or open. Default: it refuses volumes with a file system.
+	ReformatDirs []string
 	// VolumeWriters are who may write at the root of a volume: what StageVolume uses if its request has
 	// no csiproxy.FormatOptions.Writers, and FormatVolume and MountVolume always. Default: nobody beside
 	// those whom Windows lets.

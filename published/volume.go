@@ -43,7 +43,8 @@ type VolumeOperations interface {
 	IsVolumeFormatted(ctx context.Context, id csiproxy.VolumeID) (formatted bool, err error)
 	// FormatVolume makes an NTFS file system on a raw volume: a quick format with Windows'
 	// defaults. A volume that has a file system is refused with
-	// csiproxy.ErrFailedPrecondition. So is a volume with recognised data of another system,
+	// csiproxy.ErrFailedPrecondition, unless it is mounted in one of
+	// node.Options.ReformatDirs. So is a volume with recognised data of another system,
 	// unless node.Options.AllowRecognizedData is set. If somebody else has the volume open,
 	// the call tries again for some seconds, and checks the content before each attempt.
 	FormatVolume(ctx context.Context, id csiproxy.VolumeID) error

@@ -96,6 +96,9 @@ func reportDrivers(o options) (reports []winservice.DriverReport, _ error) {
 		own := o.ofDrivers[i]
 		report := winservice.DriverReport{Name: driver.Name, Groups: driver.Groups, Endpoints: endpoints, Directories: driver.directories,
 			Servers: own.Servers, Services: own.Services, MaxCalls: driver.MaxCalls}
+		if own.Reformat {
+			report.ReformatDirs = own.Dirs
+		}
 		for _, pattern := range own.Disks {
 			report.Disks = append(report.Disks, pattern.String())
 		}
@@ -123,6 +126,9 @@ func printReport(stdout io.Writer, report winservice.Report, o options) error {
 	}
 	fmt.Fprintf(&b, "csi-proxy %s starts with these flags.\n\n", quote.Terminal(report.Version))
 	line("", "paths", append([]string{o.KubeletPath}, o.WorkingDirs...)...)
+	if len(o.ReformatDirs) > 0 {
+		line("", "may empty", prefixed("volumes in ", o.ReformatDirs)...)
+	}
 	line("", "log", cmp.Or(report.LogDirectory, "standard error"))
 	line("", "stop", fmt.Sprintf("within %d seconds", report.StopSeconds))
 	if o.servesAll() {
@@ -143,6 +149,9 @@ func printReport(stdout io.Writer, report winservice.Report, o options) error {
 		line("  ", "SMB servers", d.Servers...)
 		line("  ", "iSCSI portals", d.Portals...)
 		line("  ", "services", d.Services...)
+		if len(d.ReformatDirs) > 0 {
+			line("  ", "may empty", prefixed("its volumes in ", d.ReformatDirs)...)
+		}
 		line("  ", "calls", fmt.Sprintf("at most %d at once", d.MaxCalls))
 	}
 	if notes := slices.Concat(prefixed("warning: ", report.Warnings), prefixed("taken: ", report.Taken),

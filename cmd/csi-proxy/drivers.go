@@ -46,6 +46,8 @@ type driverEntry struct {
 	SMBServers   []string `json:"smbServers"`
 	ISCSIPortals []string `json:"iscsiPortals"`
 	Services     []string `json:"services"`
+	// Reformat lets FormatVolume empty the driver's volumes that are mounted right in one of Directories.
+	Reformat bool `json:"reformat"`
 	// PipeSecurity and MaxCalls are those of the driver's endpoints. Defaults: -pipe-security, -max-calls.
 	PipeSecurity string `json:"pipeSecurity"`
 	MaxCalls     int    `json:"maxCalls"`

@@ -44,6 +44,7 @@ const twoDrivers = `{
       "smbServers": ["files.example.com", ".red.example.com"],
       "iscsiPortals": ["10.11.0.1", "10.11.0.2:3261", "[fd00::1]:3260", "fd00::2"],
       "services": ["red-service"],
+      "reformat": true,
       "groups": ["disk", "volume", "filesystem", "storage", "smb", "iscsi", "system"],
       "maxCalls": 2
     },
@@ -66,7 +67,7 @@ func TestDriversFile(t *testing.T) {
 				Portals: []csiproxy.ISCSIPortal{{Address: "10.11.0.1", Port: 3260}, {Address: "10.11.0.2", Port: 3261},
 					{Address: "fd00::1", Port: 3260}, {Address: "fd00::2", Port: 3260}},
 				Services: []string{"red-service"}},
-				Dirs: []string{`C:\var\lib\kubelet\red`}},
+				Dirs: []string{`C:\var\lib\kubelet\red`}, Reformat: true},
 			{Driver: scope.Driver{Name: "blue.csi.example.com", Disks: []scope.DiskPattern{{Vendor: "BLUEINC"}}}},
 		}
 		if diff := cmp.Diff(want, o.ofDrivers); diff != "" {
@@ -162,6 +163,8 @@ func TestDriversFileFaults(t *testing.T) {
 		named(`, "iscsiPortals": [""]`):                                             `portal "": the address is empty`,
 		named(`, "iscsiPortals": ["192.0.2.1", "hello world"]`):                     `1:70: driver "a.example.com": portal "hello world": the address is neither`,
 		named(`, "iscsiPortals": ["192.0.2.1:0"]`):                                  `portal "192.0.2.1:0": the port is no number from 1 to 65535`,
+		named(`, "reformat": true, "disks": [{"bus":"SAS"}]`):                       `1:52: driver "a.example.com": reformat is of no use without directories and the group volume`,
+		named(`, "reformat": true, "groups": ["filesystem"]` + something):           "reformat is of no use without directories and the group volume",
 		named(`, "directories": ["D:\\data"]`):                                      `directory "D:\\data": the path is not inside of`,
 		named(`, "directories": ["C:\\var\\lib\\kubelet\\plugins"]`):                `1:56: driver "a.example.com": directory "C:\\var\\lib\\kubelet\\plugins": plugins holds the directories of all drivers`,
 		two(`"smbServers": [".example.com"]`, `"smbServers": ["x.Example.com"]`):    `1:55: driver "a.example.com": .example.com includes the server x.Example.com of driver "b.example.com" (line 2)`,

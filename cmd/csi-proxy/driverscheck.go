@@ -223,7 +223,11 @@ func (c *driversCheck) checkEntry(i int) {
 		}
 	}
 	own := nodeops.Driver{Driver: scope.Driver{Name: entry.Name, Servers: entry.SMBServers, Services: entry.Services},
-		Dirs: entry.Directories}
+		Dirs: entry.Directories, Reformat: entry.Reformat}
+	if entry.Reformat && (len(entry.Directories) == 0 || !slices.Contains(entry.Groups, "volume")) {
+		c.refuse(path+".reformat", "reformat is of no use without directories and the group volume: it lets FormatVolume empty "+
+			"volumes that are mounted right in one of the directories")
+	}
 	for _, p := range entry.Disks {
 		own.Disks = append(own.Disks, scope.DiskPattern{Bus: p.Bus, Vendor: p.Vendor, Product: p.Product,
 			SerialNumber: p.SerialNumber, Adapter: p.Adapter, Target: p.ISCSITarget})
@@ -332,7 +336,7 @@ func (c *driversCheck) checkDirectories() {
 			continue // checkEntry has said so
 		}
 		with := paths
-		with.Drivers = append(slices.Clip(paths.Drivers), pathpolicy.Driver{Name: driver.Name, Dirs: good})
+		with.Drivers = append(slices.Clip(paths.Drivers), pathpolicy.Driver{Name: driver.Name, Dirs: good, Reformat: driver.Reformat})
 		next, err := pathpolicy.New(with)
 		if err != nil {
 			c.refuse(fmt.Sprintf("drivers[%d]", i), "%v", err)

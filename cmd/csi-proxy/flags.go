@@ -153,6 +153,12 @@ func parseOwnFlags(args []string, usage io.Writer) (o options, flags *flag.FlagS
 	flags.BoolVar(&o.WritableMountPoints, "writable-mount-points", false,
 		"leave the directory that a volume was unmounted from as it is; without this flag an entry in\n"+
 			"its access list denies everybody new files there, so that no pod writes to the node's disk")
+	flags.Func("reformat-dir", "a `directory`: FormatVolume also formats a volume that has a file system, and so deletes all its files,\n"+
+		"if it is mounted right in this directory and is nowhere in use; may be repeated. It doesn't count\n"+
+		"for drivers with endpoints of their own, for which the file of -drivers has reformat", func(dir string) error {
+		o.ReformatDirs = append(o.ReformatDirs, dir)
+		return nil
+	})
 	flags.Func("volume-writer",
 		"`who` may write at the root of a volume, beside SYSTEM and the Administrators: "+
 			strings.Join(csiproxy.WellKnownWriters(), ",\n")+

@@ -42,6 +42,7 @@ func TestParseFlags(t *testing.T) {
 		simState: "node.state",
 		Options: nodeops.Options{
 			KubeletPath: `D:\kubelet`, WorkingDirs: []string{`C:\a`, `C:\b`}, ProtectedVolumes: []string{`D:`, `E:`},
+			ReformatDirs:        []string{`C:\a\disks`, `C:\b`},
 			VolumeWriters:       []string{"Users", "S-1-5-11"},
 			AllowRecognizedData: true, RefuseClones: true, SilentDiskTimeout: 2 * time.Second,
 		},
@@ -69,7 +70,7 @@ func TestParseFlags(t *testing.T) {
 			map[string]string{"log_file": `C:\var\log\csi-proxy\csi-proxy.log`, "v": "2"},
 		},
 		{
-			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: -volume-writer Users --volume-writer=S-1-5-11 ` +
+			`--version --node simulated --sim-state node.state --kubelet-path D:\kubelet --working-dir C:\a -working-dir=C:\b --protected-volume D: -protected-volume=E: -reformat-dir C:\a\disks --reformat-dir=C:\b -volume-writer Users --volume-writer=S-1-5-11 ` +
 				`--overwrite-recognized-data --refuse-clones -silent-disk-timeout 2s --require-privacy=false -endpoint-dir e -pipe-security D:P(A;;GA;;;SY) --metrics-bind-address :9090 -grace-period 1m -max-calls 100 ` +
 				`-logging-format=json -log_dir d -log_file_max_size 7 -alsologtostderr -stderrthreshold 1 -vmodule serve=4`,
 			all,

@@ -39,7 +39,9 @@ type DriverReport struct {
 	Servers     []string `json:"smb_servers,omitempty"`
 	Portals     []string `json:"iscsi_portals,omitempty"`
 	Services    []string `json:"services,omitempty"`
-	MaxCalls    int      `json:"max_calls"`
+	// ReformatDirs are those in which FormatVolume may empty the driver's volumes.
+	ReformatDirs []string `json:"reformat_directories,omitempty"`
+	MaxCalls     int      `json:"max_calls"`
 }
 
 // StopTimeout is how long Windows must wait for the daemon at a shutdown.

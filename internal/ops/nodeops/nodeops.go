@@ -48,6 +48,7 @@ type Options struct {
 	RefuseClones        bool
 	SilentDiskTimeout   time.Duration
 	WritableMountPoints bool
+	ReformatDirs        []string
 	VolumeWriters       []string
 	SMBWithoutPrivacy   bool
 	RefuseNodeAccount   bool
@@ -62,6 +63,8 @@ type Driver struct {
 	scope.Driver
 	// Dirs are the driver's directories beside those that kubelet has for it by its name.
 	Dirs []string
+	// Reformat lets the driver's FormatVolume empty volumes of its disks that are mounted right in one of Dirs.
+	Reformat bool
 }
 
 // Operations are the operations of a node, by group: the fields of node.Node.
@@ -160,7 +163,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	var directories []pathpolicy.Driver
 	for _, driver := range drivers {
 		names, owners = append(names, driver.Name), append(owners, driver.Driver)
-		directories = append(directories, pathpolicy.Driver{Name: driver.Name, Dirs: driver.Dirs})
+		directories = append(directories, pathpolicy.Driver{Name: driver.Name, Dirs: driver.Dirs, Reformat: driver.Reformat})
 	}
 	table, err := scope.New(calls, owners, o.Logger)
 	if err != nil {
@@ -168,6 +171,7 @@ func newShared(sys win.System, o Options, drivers []Driver) (*shared, error) {
 	}
 	paths, err := pathpolicy.New(pathpolicy.Options{
 		KubeletPath: o.KubeletPath, WorkingDirs: o.WorkingDirs, OwnFiles: o.OwnFiles, Drivers: directories,
+		ReformatDirs:     o.ReformatDirs,
 		ProtectedVolumes: o.ProtectedVolumes, OfTheNode: users.SystemVolumes(calls, calls),
 		WritableMountPoints: o.WritableMountPoints, Logger: o.Logger,
 	})

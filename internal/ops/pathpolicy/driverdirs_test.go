@@ -14,7 +14,7 @@ import (
 
 // A driver can't be given what kubelet, the pods or another driver have, by whatever name.
 func TestCheckDirectory(t *testing.T) {
-	red := Driver{"red.example.com", []string{kubelet + `\red`, `C:\work\red`, `D:\shared\red`}}
+	red := Driver{Name: "red.example.com", Dirs: []string{kubelet + `\red`, `C:\work\red`, `D:\shared\red`}}
 	options := Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`, `D:\`}, Drivers: []Driver{red},
 		OwnFiles: []string{`C:\work\tools\csi-proxy.exe`, `D:\tools\csi-proxy.log`}}
 	node, err := New(options)
@@ -79,7 +79,7 @@ func TestCheckDirectory(t *testing.T) {
 		if want == "" && err != nil || want != "" && (!errors.Is(err, csiproxy.ErrInvalidArgument) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %s", dir, err, want)
 		}
-		options.Drivers = []Driver{red, {"blue", []string{dir}}}
+		options.Drivers = []Driver{red, {Name: "blue", Dirs: []string{dir}}}
 		if _, withErr := New(options); (withErr != nil) != (err != nil) {
 			t.Errorf("%s: %v, but of the driver's: %v", dir, err, withErr)
 		}
@@ -107,5 +107,34 @@ func TestCheckDriverName(t *testing.T) {
 	}
 	if _, err := New(Options{Drivers: []Driver{{Name: "kubernetes.io"}}}); err == nil {
 		t.Error("a driver is named kubernetes.io")
+	}
+}
+
+// A volume may be emptied right in the directory that an administrator names, and not inside of such a volume, where a pod can
+// make mount points.
+func TestMayReformatAt(t *testing.T) {
+	node, err := New(Options{WorkingDirs: []string{`C:\mnt`}, ReformatDirs: []string{`C:\mnt\disks`}, Drivers: []Driver{
+		{Name: "local", Dirs: []string{`C:\mnt\local`}, Reformat: true}, {Name: "other", Dirs: []string{`C:\mnt\other`}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := map[string]*Policy{"": node, "local": node.Within(Territory{Driver: "local"}), "other": node.Within(Territory{Driver: "other"})}
+	for path, allowed := range map[string]string{ // the one that may
+		`C:\mnt\disks\ssd0`:                          "",
+		`c:\MNT\Disks\ssd0\`:                         "",
+		`C:\mnt\disks\ssd0\planted`:                  "none",
+		`C:\mnt\disks`:                               "none",
+		`C:\mnt\disks2\ssd0`:                         "none",
+		`D:\mnt\disks\ssd0`:                          "none",
+		`C:\mnt\local\ssd0`:                          "local",
+		`C:\mnt\local\ssd0\planted`:                  "none",
+		`C:\mnt\other\ssd0`:                          "none",
+		DefaultKubeletPath + `\plugins\local\staged`: "none",
+	} {
+		for driver, policy := range policies {
+			if got := policy.MayReformatAt(path); got != (driver == allowed) {
+				t.Errorf("driver %q, %s: %v", driver, path, got)
+			}
+		}
 	}
 }

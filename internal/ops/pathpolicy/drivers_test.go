@@ -24,7 +24,7 @@ import (
 func twoDrivers(t *testing.T) map[string]*Policy {
 	t.Helper()
 	node, err := New(Options{KubeletPath: kubelet, WorkingDirs: []string{`C:\work`},
-		Drivers: []Driver{{"red", []string{`C:\work`}}, {Name: "blue"}}})
+		Drivers: []Driver{{Name: "red", Dirs: []string{`C:\work`}}, {Name: "blue"}}})
 	simtest.Must(t, err)
 	node.linkEntries = 20
 	return map[string]*Policy{"": node, "red": node.Within(Territory{Driver: "red"}), "blue": node.Within(Territory{Driver: "blue"})}

@@ -29,6 +29,7 @@ type Policy struct {
 	territory *territory // of the one driver that may touch nothing else; nil for all of the node
 
 	drivers     map[string][]location // the directories of each driver of the node that has its own
+	reformat    map[string][]location // see MayReformatAt, by driver; "" for the whole node
 	linkEntries int                   // maxLinkEntries, but in tests
 
 	deniesCreation bool // after an unmount
@@ -47,6 +48,9 @@ type Options struct {
 	// Drivers are the drivers of the node that have directories of their own. None of these may lie in another's. Links
 	// searches each with bounds of its own, so that one driver doesn't use up what another needs.
 	Drivers []Driver
+	// ReformatDirs are directories in the allowed ones, for MayReformatAt. They don't count for drivers with directories of
+	// their own.
+	ReformatDirs []string
 	// ProtectedVolumes are those that the administrator names, each by a drive letter, such as D or D:, or a volume id.
 	ProtectedVolumes []string
 	// OfTheNode checks the remaining volumes, such as those that Windows runs from. Default: only ProtectedVolumes count.
@@ -59,10 +63,11 @@ type Options struct {
 }
 
 // Driver is a driver that has directories of its own: those that kubelet has for it by its name, and Dirs, which are
-// absolute paths in the allowed directories.
+// absolute paths in the allowed directories. With Reformat, Dirs are also its directories for MayReformatAt.
 type Driver struct {
-	Name string
-	Dirs []string
+	Name     string
+	Dirs     []string
+	Reformat bool
 }
 
 // Default returns the policy whose only allowed directory is kubelet's.
@@ -113,7 +118,17 @@ func New(o Options) (*Policy, error) {
 		}
 		p.protected = append(p.protected, volume)
 	}
-	return p, p.addDrivers(o.Drivers)
+	if err := p.addDrivers(o.Drivers); err != nil {
+		return nil, err
+	}
+	for _, dir := range o.ReformatDirs {
+		l, err := p.checkDirectory("", dir)
+		if err != nil {
+			return nil, &csiproxy.Error{Op: "allow reformatting in directory", Object: quote.Text(dir), Err: err}
+		}
+		p.reformat[""] = append(p.reformat[""], l)
+	}
+	return p, nil
 }
 
 // Path is a path that lies inside of the policy's directories or, if a link has led

@@ -62,13 +62,16 @@ func (p *Policy) IsOfDriver() bool { return p.territory != nil }
 
 // addDrivers adds the directories of the node's drivers to a policy. [Policy.CheckDirectory] has the rules.
 func (p *Policy) addDrivers(drivers []Driver) error {
-	p.drivers = make(map[string][]location)
+	p.drivers, p.reformat = make(map[string][]location), make(map[string][]location)
 	for _, driver := range drivers {
 		dirs, err := p.directoriesOf(driver)
 		if err != nil {
 			return &csiproxy.Error{Object: "driver " + driver.Name, Err: err}
 		}
 		p.drivers[driver.Name] = dirs
+		if driver.Reformat {
+			p.reformat[driver.Name] = dirs[len(p.namedDirectories(driver.Name)):]
+		}
 	}
 	return nil
 }
@@ -101,6 +104,20 @@ func (p *Policy) DirectoriesOf(driver string) (dirs []string) {
 		dirs = append(dirs, dir.String())
 	}
 	return dirs
+}
+
+// MayReformatAt reports whether the volume that is mounted at a path may be formatted again, since an administrator has named
+// the directory right above: for the driver if the policy is a driver's, else for all clients. Directories further down don't
+// count: a pod can make mount points inside its volume.
+func (p *Policy) MayReformatAt(path string) bool {
+	driver := ""
+	if p.territory != nil {
+		driver = p.territory.driver
+	}
+	l, err := split(path, "")
+	return err == nil && slices.ContainsFunc(p.reformat[driver], func(dir location) bool {
+		return l.inside(dir) && len(l.names) == len(dir.names)+1
+	})
 }
 
 // DriverAt returns the driver in whose own directories a path lies, by its text; "" if it lies in none of them.

@@ -223,7 +223,7 @@ func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err e
 		return err
 	}
 	defer lockedVolume.Release()
-	return v.Format(ctx, lockedDisk, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil)
+	return v.format(ctx, lockedDisk, lockedVolume, extent, win.FormatOptions{FileSystem: "NTFS"}, nil, true)
 }
 
 // Format formats a raw volume, which lies at extent of its disk, and lets writers write at its root, or
@@ -232,6 +232,12 @@ func (v *Volumes) FormatVolume(ctx context.Context, id csiproxy.VolumeID) (err e
 // volume for a moment. Before each attempt it checks that the volume is still raw.
 func (v *Volumes) Format(ctx context.Context, lockedDisk *locks.LockedDisk, lockedVolume *locks.LockedVolume,
 	extent win.DiskExtent, o win.FormatOptions, writers []string) error {
+	return v.format(ctx, lockedDisk, lockedVolume, extent, o, writers, false)
+}
+
+// format is Format; with reuse it also empties a volume that checkReusable lets be emptied.
+func (v *Volumes) format(ctx context.Context, lockedDisk *locks.LockedDisk, lockedVolume *locks.LockedVolume,
+	extent win.DiskExtent, o win.FormatOptions, writers []string, reuse bool) error {
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
 	}
@@ -243,7 +249,7 @@ func (v *Volumes) Format(ctx context.Context, lockedDisk *locks.LockedDisk, lock
 				return &csiproxy.Error{Detail: "the disk itself is read-only", Err: err}
 			}
 		}
-		err := v.checkRaw(ctx, lockedVolume.ID, lockedDisk.Disk, extent)
+		err := v.checkContent(ctx, lockedVolume.ID, lockedDisk.Disk, extent, reuse)
 		if failed != nil && csiproxy.KindOf(err) == csiproxy.ErrFailedPrecondition {
 			return &csiproxy.Error{
 				Kind: csiproxy.ErrUnavailable, Err: failed,
