@@ -17,12 +17,23 @@ import (
 	smbapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/smb/hostapi"
 	system "github.com/kubernetes-csi/csi-proxy/v2/pkg/system"
 	systemapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/system/hostapi"
+	utils "github.com/kubernetes-csi/csi-proxy/v2/pkg/utils"
 	volume "github.com/kubernetes-csi/csi-proxy/v2/pkg/volume"
 	volumeapi "github.com/kubernetes-csi/csi-proxy/v2/pkg/volume/hostapi"
 	wmi "github.com/kubernetes-csi/csi-proxy/v2/pkg/wmi"
 	regexp "regexp"
 	syscall "syscall"
 )
+
+// pkg/utils
+var _ func(link string, target string, isDir bool) error = utils.CreateSymlink
+var _ func(path string) string = utils.EnsureLongPath
+var _ func(path string) (bool, error) = utils.IsMountedFolder
+var _ func(path string) (bool, error) = utils.IsPathSymlink
+var _ func(path string) (bool, error) = utils.IsPathValid
+var _ = map[bool]string{false: utils.LongPathPrefix, utils.LongPathPrefix == "\\\\?\\": utils.LongPathPrefix}
+var _ = map[bool]int{false: utils.MaxPathLengthWindows, utils.MaxPathLengthWindows == 260: utils.MaxPathLengthWindows}
+var _ func(path string) (bool, error) = utils.PathExists
 
 // pkg/disk/hostapi
 var _ = (*byte)((*diskapi.AdditionalParameters)(nil))
@@ -72,73 +83,73 @@ var _ = (*interface {
 	SetDiskReadOnly(diskNumber uint32, isReadOnly bool) error
 	SetDiskState(diskNumber uint32, isOnline bool) error
 })((*diskapi.HostAPI)(nil))
-var _ = map[bool]int{false: 0, diskapi.IOCTL_STORAGE_GET_DEVICE_NUMBER == 2953344: 0}
-var _ = map[bool]int{false: 0, diskapi.IOCTL_STORAGE_QUERY_PROPERTY == 2954240: 0}
+var _ = map[bool]int{false: diskapi.IOCTL_STORAGE_GET_DEVICE_NUMBER, diskapi.IOCTL_STORAGE_GET_DEVICE_NUMBER == 2953344: diskapi.IOCTL_STORAGE_GET_DEVICE_NUMBER}
+var _ = map[bool]int{false: diskapi.IOCTL_STORAGE_QUERY_PROPERTY, diskapi.IOCTL_STORAGE_QUERY_PROPERTY == 2954240: diskapi.IOCTL_STORAGE_QUERY_PROPERTY}
 var _ func() diskapi.DiskAPI = diskapi.New
-var _ = map[bool]diskapi.StorageQueryType{false: 0, diskapi.PropertyExistsQuery == 1: 0}
-var _ = map[bool]diskapi.StorageQueryType{false: 0, diskapi.PropertyMaskQuery == 2: 0}
-var _ = map[bool]diskapi.StorageQueryType{false: 0, diskapi.PropertyQueryMaxDefined == 3: 0}
-var _ = map[bool]diskapi.StorageQueryType{false: 0, diskapi.PropertyStandardQuery == 0: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAccessAlignmentProperty == 6: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterCryptoProperty == 17: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterPhysicalTopologyProperty == 23: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterProperty == 1: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterProtocolSpecificProperty == 19: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterRpmbProperty == 16: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterSerialNumberProperty == 27: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageAdapterTemperatureProperty == 21: 0}
+var _ = map[bool]diskapi.StorageQueryType{false: diskapi.PropertyExistsQuery, diskapi.PropertyExistsQuery == 1: diskapi.PropertyExistsQuery}
+var _ = map[bool]diskapi.StorageQueryType{false: diskapi.PropertyMaskQuery, diskapi.PropertyMaskQuery == 2: diskapi.PropertyMaskQuery}
+var _ = map[bool]diskapi.StorageQueryType{false: diskapi.PropertyQueryMaxDefined, diskapi.PropertyQueryMaxDefined == 3: diskapi.PropertyQueryMaxDefined}
+var _ = map[bool]diskapi.StorageQueryType{false: diskapi.PropertyStandardQuery, diskapi.PropertyStandardQuery == 0: diskapi.PropertyStandardQuery}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAccessAlignmentProperty, diskapi.StorageAccessAlignmentProperty == 6: diskapi.StorageAccessAlignmentProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterCryptoProperty, diskapi.StorageAdapterCryptoProperty == 17: diskapi.StorageAdapterCryptoProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterPhysicalTopologyProperty, diskapi.StorageAdapterPhysicalTopologyProperty == 23: diskapi.StorageAdapterPhysicalTopologyProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterProperty, diskapi.StorageAdapterProperty == 1: diskapi.StorageAdapterProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterProtocolSpecificProperty, diskapi.StorageAdapterProtocolSpecificProperty == 19: diskapi.StorageAdapterProtocolSpecificProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterRpmbProperty, diskapi.StorageAdapterRpmbProperty == 16: diskapi.StorageAdapterRpmbProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterSerialNumberProperty, diskapi.StorageAdapterSerialNumberProperty == 27: diskapi.StorageAdapterSerialNumberProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageAdapterTemperatureProperty, diskapi.StorageAdapterTemperatureProperty == 21: diskapi.StorageAdapterTemperatureProperty}
 var _ = (*uint32)((*diskapi.StorageAssociationType)(nil))
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceAttributesProperty == 25: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceCopyOffloadProperty == 13: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceDeviceTelemetryProperty == 10: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceEnduranceProperty == 32: 0}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceAttributesProperty, diskapi.StorageDeviceAttributesProperty == 25: diskapi.StorageDeviceAttributesProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceCopyOffloadProperty, diskapi.StorageDeviceCopyOffloadProperty == 13: diskapi.StorageDeviceCopyOffloadProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceDeviceTelemetryProperty, diskapi.StorageDeviceDeviceTelemetryProperty == 10: diskapi.StorageDeviceDeviceTelemetryProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceEnduranceProperty, diskapi.StorageDeviceEnduranceProperty == 32: diskapi.StorageDeviceEnduranceProperty}
 var _ = (*struct {
 	Version             uint32
 	Size                uint32
 	NumberOfIdentifiers uint32
 	Identifiers         [1]byte
 })((*diskapi.StorageDeviceIDDescriptor)(nil))
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceIDProperty == 2: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceIoCapabilityProperty == 18: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceLBProvisioningProperty == 11: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceLocationProperty == 28: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceManagementStatus == 26: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceMediumProductType == 15: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceNumaProperty == 29: 0}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceIDProperty, diskapi.StorageDeviceIDProperty == 2: diskapi.StorageDeviceIDProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceIoCapabilityProperty, diskapi.StorageDeviceIoCapabilityProperty == 18: diskapi.StorageDeviceIoCapabilityProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceLBProvisioningProperty, diskapi.StorageDeviceLBProvisioningProperty == 11: diskapi.StorageDeviceLBProvisioningProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceLocationProperty, diskapi.StorageDeviceLocationProperty == 28: diskapi.StorageDeviceLocationProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceManagementStatus, diskapi.StorageDeviceManagementStatus == 26: diskapi.StorageDeviceManagementStatus}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceMediumProductType, diskapi.StorageDeviceMediumProductType == 15: diskapi.StorageDeviceMediumProductType}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceNumaProperty, diskapi.StorageDeviceNumaProperty == 29: diskapi.StorageDeviceNumaProperty}
 var _ = (*struct {
 	DeviceType      diskapi.DeviceType
 	DeviceNumber    uint32
 	PartitionNumber uint32
 })((*diskapi.StorageDeviceNumber)(nil))
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDevicePhysicalTopologyProperty == 24: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDevicePowerProperty == 12: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceProperty == 0: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceProtocolSpecificProperty == 20: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceResiliencyProperty == 14: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceSeekPenaltyProperty == 7: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceTemperatureProperty == 22: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceTrimProperty == 8: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceUniqueIDProperty == 3: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceUnsafeShutdownCount == 31: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceWriteAggregationProperty == 9: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceWriteCacheProperty == 4: 0}
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageDeviceZonedDeviceProperty == 30: 0}
-var _ = map[bool]diskapi.StorageAssociationType{false: 0, diskapi.StorageIDAssocDevice == 0: 0}
-var _ = map[bool]diskapi.StorageAssociationType{false: 0, diskapi.StorageIDAssocPort == 1: 0}
-var _ = map[bool]diskapi.StorageAssociationType{false: 0, diskapi.StorageIDAssocTarget == 2: 0}
-var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: 0, diskapi.StorageIDCodeSetASCII == 2: 0}
-var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: 0, diskapi.StorageIDCodeSetBinary == 1: 0}
-var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: 0, diskapi.StorageIDCodeSetReserved == 0: 0}
-var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: 0, diskapi.StorageIDCodeSetUtf8 == 3: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeEUI64 == 2: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeFCPHName == 3: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeLogicalUnitGroup == 6: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeMD5LogicalUnitIdentifier == 7: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypePortRelative == 4: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeScsiNameString == 8: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeTargetPortGroup == 5: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIDTypeVendorID == 1: 0}
-var _ = map[bool]diskapi.StorageIdentifierType{false: 0, diskapi.StorageIdTypeVendorSpecific == 0: 0}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDevicePhysicalTopologyProperty, diskapi.StorageDevicePhysicalTopologyProperty == 24: diskapi.StorageDevicePhysicalTopologyProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDevicePowerProperty, diskapi.StorageDevicePowerProperty == 12: diskapi.StorageDevicePowerProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceProperty, diskapi.StorageDeviceProperty == 0: diskapi.StorageDeviceProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceProtocolSpecificProperty, diskapi.StorageDeviceProtocolSpecificProperty == 20: diskapi.StorageDeviceProtocolSpecificProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceResiliencyProperty, diskapi.StorageDeviceResiliencyProperty == 14: diskapi.StorageDeviceResiliencyProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceSeekPenaltyProperty, diskapi.StorageDeviceSeekPenaltyProperty == 7: diskapi.StorageDeviceSeekPenaltyProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceTemperatureProperty, diskapi.StorageDeviceTemperatureProperty == 22: diskapi.StorageDeviceTemperatureProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceTrimProperty, diskapi.StorageDeviceTrimProperty == 8: diskapi.StorageDeviceTrimProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceUniqueIDProperty, diskapi.StorageDeviceUniqueIDProperty == 3: diskapi.StorageDeviceUniqueIDProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceUnsafeShutdownCount, diskapi.StorageDeviceUnsafeShutdownCount == 31: diskapi.StorageDeviceUnsafeShutdownCount}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceWriteAggregationProperty, diskapi.StorageDeviceWriteAggregationProperty == 9: diskapi.StorageDeviceWriteAggregationProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceWriteCacheProperty, diskapi.StorageDeviceWriteCacheProperty == 4: diskapi.StorageDeviceWriteCacheProperty}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageDeviceZonedDeviceProperty, diskapi.StorageDeviceZonedDeviceProperty == 30: diskapi.StorageDeviceZonedDeviceProperty}
+var _ = map[bool]diskapi.StorageAssociationType{false: diskapi.StorageIDAssocDevice, diskapi.StorageIDAssocDevice == 0: diskapi.StorageIDAssocDevice}
+var _ = map[bool]diskapi.StorageAssociationType{false: diskapi.StorageIDAssocPort, diskapi.StorageIDAssocPort == 1: diskapi.StorageIDAssocPort}
+var _ = map[bool]diskapi.StorageAssociationType{false: diskapi.StorageIDAssocTarget, diskapi.StorageIDAssocTarget == 2: diskapi.StorageIDAssocTarget}
+var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: diskapi.StorageIDCodeSetASCII, diskapi.StorageIDCodeSetASCII == 2: diskapi.StorageIDCodeSetASCII}
+var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: diskapi.StorageIDCodeSetBinary, diskapi.StorageIDCodeSetBinary == 1: diskapi.StorageIDCodeSetBinary}
+var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: diskapi.StorageIDCodeSetReserved, diskapi.StorageIDCodeSetReserved == 0: diskapi.StorageIDCodeSetReserved}
+var _ = map[bool]diskapi.StorageIdentifierCodeSet{false: diskapi.StorageIDCodeSetUtf8, diskapi.StorageIDCodeSetUtf8 == 3: diskapi.StorageIDCodeSetUtf8}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeEUI64, diskapi.StorageIDTypeEUI64 == 2: diskapi.StorageIDTypeEUI64}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeFCPHName, diskapi.StorageIDTypeFCPHName == 3: diskapi.StorageIDTypeFCPHName}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeLogicalUnitGroup, diskapi.StorageIDTypeLogicalUnitGroup == 6: diskapi.StorageIDTypeLogicalUnitGroup}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeMD5LogicalUnitIdentifier, diskapi.StorageIDTypeMD5LogicalUnitIdentifier == 7: diskapi.StorageIDTypeMD5LogicalUnitIdentifier}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypePortRelative, diskapi.StorageIDTypePortRelative == 4: diskapi.StorageIDTypePortRelative}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeScsiNameString, diskapi.StorageIDTypeScsiNameString == 8: diskapi.StorageIDTypeScsiNameString}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeTargetPortGroup, diskapi.StorageIDTypeTargetPortGroup == 5: diskapi.StorageIDTypeTargetPortGroup}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIDTypeVendorID, diskapi.StorageIDTypeVendorID == 1: diskapi.StorageIDTypeVendorID}
+var _ = map[bool]diskapi.StorageIdentifierType{false: diskapi.StorageIdTypeVendorSpecific, diskapi.StorageIdTypeVendorSpecific == 0: diskapi.StorageIdTypeVendorSpecific}
 var _ = (*struct {
 	CodeSet        diskapi.StorageIdentifierCodeSet
 	Type           diskapi.StorageIdentifierType
@@ -149,7 +160,7 @@ var _ = (*struct {
 })((*diskapi.StorageIdentifier)(nil))
 var _ = (*uint32)((*diskapi.StorageIdentifierCodeSet)(nil))
 var _ = (*uint32)((*diskapi.StorageIdentifierType)(nil))
-var _ = map[bool]diskapi.StoragePropertyID{false: 0, diskapi.StorageMiniportProperty == 5: 0}
+var _ = map[bool]diskapi.StoragePropertyID{false: diskapi.StorageMiniportProperty, diskapi.StorageMiniportProperty == 5: diskapi.StorageMiniportProperty}
 var _ = (*uint32)((*diskapi.StoragePropertyID)(nil))
 var _ = (*struct {
 	PropertyID diskapi.StoragePropertyID
@@ -332,10 +343,10 @@ var _ = (*interface {
 })((*iscsi.Interface)(nil))
 var _ iscsi.ListTargetPortalsRequest
 var _ = (*struct{ TargetPortals []*iscsi.TargetPortal })((*iscsi.ListTargetPortalsResponse)(nil))
-var _ = map[bool]int{false: 0, iscsi.MUTUAL_CHAP == 2: 0}
-var _ = map[bool]int{false: 0, iscsi.NONE == 0: 0}
+var _ = map[bool]int{false: iscsi.MUTUAL_CHAP, iscsi.MUTUAL_CHAP == 2: iscsi.MUTUAL_CHAP}
+var _ = map[bool]int{false: iscsi.NONE, iscsi.NONE == 0: iscsi.NONE}
 var _ func(hostAPI iscsiapi.HostAPI) (*iscsi.ISCSI, error) = iscsi.New
-var _ = map[bool]int{false: 0, iscsi.ONE_WAY_CHAP == 1: 0}
+var _ = map[bool]int{false: iscsi.ONE_WAY_CHAP, iscsi.ONE_WAY_CHAP == 1: iscsi.ONE_WAY_CHAP}
 var _ = (*struct{ TargetPortal *iscsi.TargetPortal })((*iscsi.RemoveTargetPortalRequest)(nil))
 var _ iscsi.RemoveTargetPortalResponse
 var _ = (*struct{ MutualChapSecret string })((*iscsi.SetMutualChapSecretRequest)(nil))
@@ -408,19 +419,19 @@ var _ = (*interface {
 	StopService(context.Context, *system.StopServiceRequest) (*system.StopServiceResponse, error)
 })((*system.Interface)(nil))
 var _ func(hostAPI systemapi.HostAPI) (*system.System, error) = system.New
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_CONTINUE_PENDING == 5: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_PAUSED == 7: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_PAUSE_PENDING == 6: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_RUNNING == 4: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_START_PENDING == 2: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_STOPPED == 1: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_STOP_PENDING == 3: 0}
-var _ = map[bool]system.ServiceStatus{false: 0, system.SERVICE_STATUS_UNKNOWN == 0: 0}
-var _ = map[bool]system.StartType{false: 0, system.START_TYPE_AUTOMATIC == 2: 0}
-var _ = map[bool]system.StartType{false: 0, system.START_TYPE_BOOT == 0: 0}
-var _ = map[bool]system.StartType{false: 0, system.START_TYPE_DISABLED == 4: 0}
-var _ = map[bool]system.StartType{false: 0, system.START_TYPE_MANUAL == 3: 0}
-var _ = map[bool]system.StartType{false: 0, system.START_TYPE_SYSTEM == 1: 0}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_CONTINUE_PENDING, system.SERVICE_STATUS_CONTINUE_PENDING == 5: system.SERVICE_STATUS_CONTINUE_PENDING}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_PAUSED, system.SERVICE_STATUS_PAUSED == 7: system.SERVICE_STATUS_PAUSED}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_PAUSE_PENDING, system.SERVICE_STATUS_PAUSE_PENDING == 6: system.SERVICE_STATUS_PAUSE_PENDING}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_RUNNING, system.SERVICE_STATUS_RUNNING == 4: system.SERVICE_STATUS_RUNNING}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_START_PENDING, system.SERVICE_STATUS_START_PENDING == 2: system.SERVICE_STATUS_START_PENDING}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_STOPPED, system.SERVICE_STATUS_STOPPED == 1: system.SERVICE_STATUS_STOPPED}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_STOP_PENDING, system.SERVICE_STATUS_STOP_PENDING == 3: system.SERVICE_STATUS_STOP_PENDING}
+var _ = map[bool]system.ServiceStatus{false: system.SERVICE_STATUS_UNKNOWN, system.SERVICE_STATUS_UNKNOWN == 0: system.SERVICE_STATUS_UNKNOWN}
+var _ = map[bool]system.StartType{false: system.START_TYPE_AUTOMATIC, system.START_TYPE_AUTOMATIC == 2: system.START_TYPE_AUTOMATIC}
+var _ = map[bool]system.StartType{false: system.START_TYPE_BOOT, system.START_TYPE_BOOT == 0: system.START_TYPE_BOOT}
+var _ = map[bool]system.StartType{false: system.START_TYPE_DISABLED, system.START_TYPE_DISABLED == 4: system.START_TYPE_DISABLED}
+var _ = map[bool]system.StartType{false: system.START_TYPE_MANUAL, system.START_TYPE_MANUAL == 3: system.START_TYPE_MANUAL}
+var _ = map[bool]system.StartType{false: system.START_TYPE_SYSTEM, system.START_TYPE_SYSTEM == 1: system.START_TYPE_SYSTEM}
 var _ = (*uint32)((*system.ServiceStatus)(nil))
 var _ = (*struct{ Name string })((*system.StartServiceRequest)(nil))
 var _ system.StartServiceResponse

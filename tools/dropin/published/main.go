@@ -29,7 +29,7 @@ var groups = []string{"disk", "filesystem", "iscsi", "smb", "system", "volume"}
 
 func main() {
 	log.SetFlags(0)
-	var patterns []string
+	patterns := []string{"./pkg/utils"}
 	for _, g := range groups {
 		patterns = append(patterns, "./pkg/"+g, "./pkg/"+g+"/hostapi")
 	}
@@ -108,7 +108,7 @@ func (w *writer) pkg(p *types.Package) {
 		full := w.qualify(p) + "." + n
 		switch o := o.(type) {
 		case *types.Const:
-			w.line("var _ = map[bool]%s{false: 0, %s == %s: 0}", w.text(types.Default(o.Type())), full, o.Val().ExactString())
+			w.line("var _ = map[bool]%s{false: %s, %s == %s: %[2]s}", w.text(types.Default(o.Type())), full, full, o.Val().ExactString())
 		case *types.Var, *types.Func:
 			w.line("var _ %s = %s", w.text(o.Type()), full)
 		case *types.TypeName:

@@ -1,6 +1,6 @@
 // The packages of the published library, over CSI Proxy's operations: a driver puts this module
 // in the place of the published one, by a replace in its go.mod. See docs/go-authors.md.
-// It lacks names of packages cim and utils that are about objects of WMI, and that no driver uses.
+// It lacks names of package cim that are about objects of WMI, and that no driver uses.
 module github.com/kubernetes-csi/csi-proxy/v2
 
 go 1.26.0
