@@ -114,30 +114,62 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// Dependabot looks at each module and lock file, but for what is old on purpose.
-func TestDependabotSeesAll(t *testing.T) {
-	config := readText(t, ".github/dependabot.yml")
-	found := 0
+// The workflows build with the Go of .ci/go-version, which .ci/toolchain keeps at the newest patch release. No go.mod names
+// that, or any Go but the lowest: whoever builds from source with that one downloads no other.
+func TestToolchain(t *testing.T) {
+	const lowest = "1.26.0"
+	built := strings.TrimSpace(readText(t, ".ci/go-version"))
+	if newer(lowest, built) || strings.Count(built, ".") != 2 {
+		t.Errorf(".ci/go-version has %s, want a patch release from %s on", built, lowest)
+	}
+	workflows, err := filepath.Glob(".github/workflows/*.yml")
+	if err != nil || len(workflows) < 4 {
+		t.Fatalf("there are the workflows %q, %v", workflows, err)
+	}
+	for _, path := range workflows {
+		text := readText(t, path)
+		if setUp := strings.Count(text, "uses: actions/setup-go@"); setUp == 0 || setUp != strings.Count(text, "go-version-file: .ci/go-version\n") {
+			t.Errorf("%s: a step with setup-go doesn't take the Go of .ci/go-version", path)
+		}
+	}
+	for _, path := range filesNamed(t, "go.mod") {
+		text := readText(t, path)
+		if !strings.Contains(text, "\ngo "+lowest+"\n") || strings.Contains(text, "\ntoolchain ") {
+			t.Errorf("%s: want the line go %s, and none with toolchain", path, lowest)
+		}
+	}
+}
+
+// filesNamed returns the paths of our files with one of some names.
+func filesNamed(t *testing.T, names ...string) (paths []string) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if d.IsDir() && slices.Contains(notOurs, d.Name()) {
+		case d.IsDir() && slices.Contains(notOurs, d.Name()):
 			return fs.SkipDir
-		}
-		if name := d.Name(); name == "go.mod" || name == "package-lock.json" {
-			found++
-			folder := strings.TrimSuffix("/"+filepath.ToSlash(filepath.Dir(path)), "/.")
-			if folder == "" {
-				folder = "/"
-			}
-			if listed := strings.Contains(config, "\n      - "+folder+"\n"); listed == (folder == "/test/windows") {
-				t.Errorf(".github/dependabot.yml: %s: listed: %v", folder, listed)
-			}
+		case slices.Contains(names, d.Name()):
+			paths = append(paths, path)
 		}
 		return nil
 	})
-	if err != nil || found < 10 {
-		t.Errorf("%d modules and lock files, %v", found, err)
+	if err != nil || len(paths) < 8 {
+		t.Fatalf("the files named %q are %q, %v", names, paths, err)
+	}
+	return paths
+}
+
+// Dependabot looks at each module and lock file, but for what is old on purpose.
+func TestDependabotSeesAll(t *testing.T) {
+	config := readText(t, ".github/dependabot.yml")
+	for _, path := range filesNamed(t, "go.mod", "package-lock.json") {
+		folder := strings.TrimSuffix("/"+filepath.ToSlash(filepath.Dir(path)), "/.")
+		if folder == "" {
+			folder = "/"
+		}
+		if listed := strings.Contains(config, "\n      - "+folder+"\n"); listed == (folder == "/test/windows") {
+			t.Errorf(".github/dependabot.yml: %s: listed: %v", folder, listed)
+		}
 	}
 }
