@@ -41,10 +41,29 @@ func TestReleasedModules(t *testing.T) {
 	in("git", "init", "--quiet")
 	in("git", "add", "--all", "--force")
 	in("git", "commit", "--quiet", "--message=all")
-	tags := strings.Fields(in("deploy/packaging/tag", "v0.7.1"))
+	remote := t.TempDir()
+	in("git", "init", "--quiet", "--bare", remote)
+	tags := strings.Fields(in("deploy/packaging/tag", "v0.7.1", remote))
 	want := "v0.7.1 driver/v0.7.1 cmd/kubectl-csi_proxy/v0.7.1 driver/compat/csi-proxy/v2.7.1"
 	if strings.Join(tags, " ") != want {
 		t.Fatalf("the tags are %q, want %q", tags, want)
+	}
+
+	// One command has released: the changelog has the section, and the branch and all tags are pushed.
+	if notes := in("deploy/packaging/release-notes", "v0.7.1", "CHANGELOG.md"); len(notes) < 1000 {
+		t.Errorf("the notes of the release are %q", notes)
+	}
+	in("deploy/packaging/release-notes", "v0.7.1-1-gabc", "CHANGELOG.md")
+	branch := strings.TrimSpace(in("git", "symbolic-ref", "HEAD"))
+	pushed := in("git", "ls-remote", remote)
+	for _, ref := range append([]string{branch}, tags...) {
+		if !strings.Contains(pushed, "/"+strings.TrimPrefix(ref, "refs/")+"\n") {
+			t.Errorf("%s isn't pushed, but these are:\n%s", ref, pushed)
+		}
+	}
+	if head := strings.TrimSpace(in("git", "rev-parse", "HEAD")); in("git", "rev-parse", "v0.7.1^{commit}") != head+"\n" ||
+		!strings.Contains(pushed, head+"\t"+branch+"\n") {
+		t.Errorf("the release isn't HEAD, %s, which is pushed:\n%s", head, pushed)
 	}
 
 	proxy := t.TempDir()
