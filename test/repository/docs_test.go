@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -184,6 +185,24 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	slices.Sort(described)
 	if len(alerts) < 10 || !slices.Equal(alerts, described) {
 		t.Errorf("the alerts are %q, docs/monitoring.md has %q", alerts, described)
+	}
+}
+
+// README.md and docs/openshift.md send nobody to a tag of this repository that doesn't exist.
+func TestTagsExist(t *testing.T) {
+	out, err := exec.Command("git", "tag").Output()
+	if err != nil {
+		t.Skip("the tags can't be listed: ", err)
+	}
+	tags := strings.Fields(string(out))
+	elsewhere := regexp.MustCompile(`https://\S+`) // in repositories of others
+	for _, path := range []string{"README.md", "docs/openshift.md"} {
+		text := elsewhere.ReplaceAllString(readText(t, path), "")
+		for _, named := range regexp.MustCompile(`\bv\d+\.\d+\.\d+\b`).FindAllString(text, -1) {
+			if !slices.Contains(tags, named) {
+				t.Errorf("%s names %s, and the tags are %q", path, named, tags)
+			}
+		}
 	}
 }
 
