@@ -104,7 +104,7 @@ func (h *hangs) besideDriver() []time.Duration {
 func hangRounds(tb testing.TB, path func(i int) string, more func() bool) (answers, silent []time.Duration) {
 	answering, hanging := newHangs(tb, path), newHangs(tb, path)
 	_, err := simv1.Call[simv1.Empty](tb.Context(), connect(tb, hanging.sim), "AddRule", &simv1.Rule{
-		Call: "NtCreateFile", Object: "hangs", Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}, Uncancellable: true,
+		Call: "NtQueryAttributesFile", Object: "hangs", Effect: &simv1.Rule_DelayNs{DelayNs: int64(time.Hour)}, Uncancellable: true,
 	})
 	must(tb, err)
 	for more() { // in turns, since the speed of machines drifts

@@ -137,10 +137,14 @@ func runAt(t *testing.T, r *oracleRun, s OracleStep) error {
 	return r.keep(t, s, h, err)
 }
 
-// runAttr asks for the attributes, and compares what they say, as runIs does, if a second argument
+// runAttr asks for the attributes, with "plain" without links on the way, and compares what they say, as runIs does, if a second argument
 // says so.
 func runAttr(t *testing.T, r *oracleRun, s OracleStep) error {
-	attributes, err := r.f.System.FileAttributes(t.Context(), r.path(t, s.Args[0]))
+	ask := r.f.System.FileAttributes
+	if s.Verb == "plain" {
+		ask = r.f.System.AttributesWithoutLinks
+	}
+	attributes, err := ask(t.Context(), r.path(t, s.Args[0]))
 	if err == nil && len(s.Args) > 1 {
 		wantKind(t, s, win.FileInfo{Attributes: attributes}, s.Args[1])
 	}

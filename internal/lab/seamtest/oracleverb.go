@@ -36,6 +36,7 @@ func init() { // the functions below look verbs up
 		"open":     {method: "Files.OpenFile", args: 1, more: true, needs: []need{aDirectory}, run: runOpen},
 		"at":       {method: "File.OpenAt", args: 2, more: true, needs: []need{aDirectory}, run: runAt},
 		"attr":     {method: "Files.FileAttributes", args: 1, more: true, needs: []need{aDirectory}, run: runAttr},
+		"plain":    {method: "Files.AttributesWithoutLinks", args: 1, more: true, needs: []need{aDirectory}, run: runAttr},
 		"is":       {method: "File.Info", args: 2, needs: []need{aDirectory}, run: runIs},
 		"list":     {method: "File.ReadDir", args: 1, needs: []need{aDirectory}, run: runList},
 		"write":    {args: 2, needs: []need{aDirectory, aWriter}, run: runWrite},

@@ -21,6 +21,10 @@ func (s *Windows) AddISCSISendTargetPortal(ctx context.Context, p1 win.ISCSIPort
 	return do(ctx, s, win.CallAddISCSIPortal, portalObject(p1), func() error { return s.sys.AddISCSISendTargetPortal(ctx, p1) })
 }
 
+func (s *Windows) AttributesWithoutLinks(ctx context.Context, p1 string) (win.FileAttributes, error) {
+	return get(ctx, s, win.CallAttributesWithoutLinks, pathObject(p1), func() (win.FileAttributes, error) { return s.sys.AttributesWithoutLinks(ctx, p1) })
+}
+
 func (s *Windows) CreateSMBGlobalMapping(ctx context.Context, p1 string, p2 win.SMBMappingOptions) error {
 	return do(ctx, s, win.CallCreateSMBGlobalMapping, pathObject(p1), func() error { return s.sys.CreateSMBGlobalMapping(ctx, p1, p2) })
 }

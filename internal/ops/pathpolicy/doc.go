@@ -32,7 +32,7 @@
 //
 // A call that only asks whether something exists, or what it is, doesn't need the directory.
 // So Policy.Exists, Policy.Lookup and Policy.Resolve open the last element itself in the same
-// way.
+// way. Exists first asks by name, again with all reparse points refused, which takes no handle.
 //
 // The mount manager takes a path. So Policy.Hold walks from the beginning, and holds each
 // directory on the way.

@@ -6,6 +6,7 @@ package pathpolicy
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -53,11 +54,35 @@ func (p *Policy) Lookup(ctx context.Context, sys System, path Path) (r Resolved,
 // Exists reports whether there is a file, directory or link at path. The last element
 // isn't followed: a dangling link exists.
 func (p *Policy) Exists(ctx context.Context, sys System, path Path) (bool, error) {
+	if p.canBeAskedByName(path) {
+		_, err := sys.AttributesWithoutLinks(ctx, path.String())
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return err == nil, nil
+		}
+		if !mayOpenAllTheSame(err) {
+			return false, err
+		}
+	}
 	err := p.Examine(ctx, sys, path, ForAttributes, func(*File) error { return nil })
 	if Missing(err) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// mayOpenAllTheSame reports whether a file may be opened although a query by its name has failed with err: an open follows links,
+// waits for others, and has more rights. How Windows refuses a query that it doesn't know isn't documented.
+func mayOpenAllTheSame(err error) bool {
+	return winerr.IsGone(err) || winerr.IsAny(err, winerr.ErrorReparsePointEncountered, winerr.ErrorSharingViolation,
+		winerr.ErrorDeletePending, winerr.ErrorAccessDenied, winerr.ErrorInvalidParameter, winerr.ErrorInvalidFunction,
+		winerr.ErrorNotSupported)
+}
+
+// canBeAskedByName reports whether a path needs no check that takes a handle: that of a working directory, which may really be
+// elsewhere (see findAlias), or that of the driver whose volume is published there (see checkPublished).
+func (p *Policy) canBeAskedByName(path Path) bool {
+	return path.volume == "" && path.root.equal(p.system.kubelet) &&
+		(p.territory == nil || !path.full().inside(p.territory.pods))
 }
 
 // Examine opens what is at path, without following the last element, and calls f with it. As with Lookup, the

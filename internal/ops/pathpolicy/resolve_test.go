@@ -200,28 +200,42 @@ func TestResolveFailures(t *testing.T) {
 		_, _, err := p.ResolveVolume(t.Context(), sys, mustParse(t, p, kubelet+`\link`))
 		return err
 	})
+	must(t, sys.MkdirAll(kubelet+`\mnt\a\b`))
 	eachCallFails(t, sys, func() error {
-		_, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\link\a`))
-		return err
+		return p.Examine(t.Context(), sys, mustParse(t, p, kubelet+`\link\b`), pathpolicy.ForAttributes,
+			func(*pathpolicy.File) error { return nil })
 	})
 }
 
-// However deep a path is, asking whether it exists takes two opens unless there are
-// links on the way.
-func TestExistsOpensOnce(t *testing.T) {
+// What Windows refuses to say of a name is asked by an open.
+func TestExistsIfTheQueryByNameFails(t *testing.T) {
 	sys, p := newNode(t), newPolicy(t)
-	must(t, sys.MkdirAll(kubelet+`\a\b\c\d`))
-	for path, want := range map[string]bool{kubelet + `\a\b\c\d`: true, kubelet + `\a\b\x\d`: false, kubelet: true} {
-		before := sys.Calls()
-		if got, err := p.Exists(t.Context(), sys, mustParse(t, p, path)); got != want || err != nil {
-			t.Errorf("%s: %v, %v", path, got, err)
-		}
-		opens := 0
-		for _, call := range []string{"CreateFileW", "NtCreateFile"} {
-			opens += sys.Calls()[call] - before[call]
-		}
-		if opens > 2 {
-			t.Errorf("%s takes %d opens", path, opens)
+	must(t, sys.MkdirAll(kubelet+`\a`))
+	must(t, sys.Fail(winsim.Match{Call: win.CallAttributesWithoutLinks}, winerr.ErrorInvalidParameter))
+	if got, err := p.Exists(t.Context(), sys, mustParse(t, p, kubelet+`\a`)); !got || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// However deep a path is, asking whether it exists takes one call without a handle, unless there are links on the way or
+// Windows takes the drive for one: then two opens.
+func TestExistsAsksOnce(t *testing.T) {
+	for _, isLink := range []bool{false, true} {
+		sys, p := newNode(t), newPolicy(t)
+		must(t, sys.SetSettings(winsim.Settings{DriveIsLink: isLink}))
+		must(t, sys.MkdirAll(kubelet+`\a\b\c\d`))
+		for path, want := range map[string]bool{kubelet + `\a\b\c\d`: true, kubelet + `\a\b\x\d`: false, kubelet: true} {
+			before := sys.Calls()
+			if got, err := p.Exists(t.Context(), sys, mustParse(t, p, path)); got != want || err != nil {
+				t.Errorf("%s: %v, %v", path, got, err)
+			}
+			calls := 0
+			for call, n := range sys.Calls() {
+				calls += n - before[call]
+			}
+			if most := map[bool]int{false: 1, true: 3}[isLink]; calls > most {
+				t.Errorf("%s takes %d calls, and %d at most", path, calls, most)
+			}
 		}
 	}
 }

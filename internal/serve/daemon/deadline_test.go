@@ -29,7 +29,7 @@ func TestDeadlineSaysWhatWasWaitedFor(t *testing.T) {
 		timeout  time.Duration
 		wantCall string
 	}{
-		"a path":   {winsim.Match{Call: "NtCreateFile", Object: "hangs"}, "/v1.Filesystem/PathExists", fieldOf(1, kubelet+`\hangs`), 500 * time.Millisecond, `NtCreateFile on C:\var\lib\kubelet\hangs`},
+		"a path":   {winsim.Match{Call: "NtQueryAttributesFile", Object: "hangs"}, "/v1.Filesystem/PathExists", fieldOf(1, kubelet+`\hangs`), 500 * time.Millisecond, `NtQueryAttributesFile on C:\var\lib\kubelet\hangs`},
 		"a disk":   {winsim.Match{Call: "IOCTL_DISK_GET_DRIVE_LAYOUT_EX"}, "/v1.Disk/PartitionDisk", []byte{8, 1}, 900 * time.Millisecond, `IOCTL_DISK_GET_DRIVE_LAYOUT_EX on \\.\PhysicalDrive1`},
 		"a rescan": {winsim.Match{Call: "CM_Reenumerate_DevNode"}, "/v1.Disk/Rescan", nil, 5 * time.Second, `CM_Reenumerate_DevNode on \\?\`},
 	} {

@@ -25,7 +25,7 @@ func TestClientsShareWindows(t *testing.T) {
 		for i := range calls {
 			simtest.Must(t, g.sys.MkdirAll(fmt.Sprintf(`%s\pods\%d`, kubelet, i)))
 		}
-		simtest.Must(t, g.sys.DelayUncancellable(winsim.Match{Call: "NtCreateFile", Object: "hangs"}, time.Hour))
+		simtest.Must(t, g.sys.DelayUncancellable(winsim.Match{Call: "NtQueryAttributesFile", Object: "hangs"}, time.Hour))
 		invoke := func(version, path string) error {
 			return g.conn("filesystem", version).Invoke(t.Context(), "/"+version+".Filesystem/PathExists", fieldOf(1, path),
 				new([]byte), grpc.ForceCodec(rawBytes{}))

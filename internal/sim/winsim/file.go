@@ -45,6 +45,18 @@ func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttri
 	})
 }
 
+// AttributesWithoutLinks implements [win.Files].
+func (s *System) AttributesWithoutLinks(ctx context.Context, path string) (win.FileAttributes, error) {
+	return ask(ctx, s, Call{win.CallAttributesWithoutLinks, path}, func() (win.FileAttributes, error) {
+		op, err := s.paths.OpenWithoutLinks(path, existing(win.FileReadAttributes, paths.OpenLink))
+		if err != nil {
+			return 0, err
+		}
+		defer op.Close()
+		return op.Info().Attributes, nil
+	})
+}
+
 // file is an open file or directory.
 type file struct {
 	*handle

@@ -330,6 +330,14 @@ func TestSettings(t *testing.T) {
 				wantSwitched(t, "unmount", s.DeleteVolumeMountPoint(t.Context(), stage+`\`), on, winerr.ErrorFileNotFound)
 				wantErr(t, "read what is there", errorOf(s.ReadLink(stage)), winerr.ErrorNotAReparsePoint)
 			}},
+		"DriveIsLink": {Settings{DriveIsLink: true},
+			func(t *testing.T, s *System, _ csiproxy.DiskNumber, _ string, on bool) {
+				must(t, s.MkdirAll(kubelet))
+				_, err := s.AttributesWithoutLinks(t.Context(), kubelet)
+				if isRefused := err == winerr.ErrorReparsePointEncountered; isRefused != on || !on && err != nil {
+					t.Errorf("the attributes of a path with a drive letter: %v", err)
+				}
+			}},
 		"DeniedMountPoints": {Settings{DeniedMountPoints: true},
 			func(t *testing.T, s *System, _ csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.MkdirAll(stage))

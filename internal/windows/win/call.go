@@ -29,6 +29,7 @@ var (
 	CallLockFile                = named("LockFileEx")
 	CallFinalPath               = named("GetFinalPathNameByHandleW")
 	CallFileAttributes          = named("GetFileAttributesW")
+	CallAttributesWithoutLinks  = named("NtQueryAttributesFile")
 	CallFindVolumes             = named("FindFirstVolumeW")
 	CallVolumeInformation       = named("GetVolumeInformationW")
 	CallDiskFreeSpace           = named("GetDiskFreeSpaceExW")

@@ -232,6 +232,13 @@ type Files interface {
 	// link there leads to. Errors are those of OpenFile. Of a path on an SMB server,
 	// Windows asks the server; a server that doesn't answer keeps it for 20 to 60 seconds.
 	FileAttributes(ctx context.Context, path string) (FileAttributes, error)
+	// AttributesWithoutLinks is NtQueryAttributesFile with OBJ_DONT_REPARSE: FileAttributes of what
+	// is reached without a reparse point on the way. With one, it fails with
+	// ErrorReparsePointEncountered. Windows may answer so to each path with a drive letter,
+	// which to the kernel is a link, too. Other errors are those of OpenFile.
+	//
+	// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/nf-wdm-zwqueryfullattributesfile
+	AttributesWithoutLinks(ctx context.Context, path string) (FileAttributes, error)
 }
 
 // ProcessID is the id of a process, until it ends: later another one may have it.

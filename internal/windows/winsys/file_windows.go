@@ -55,6 +55,26 @@ func (s *System) FileAttributes(ctx context.Context, path string) (win.FileAttri
 	return win.FileAttributes(attributes), err
 }
 
+// AttributesWithoutLinks implements [win.Files].
+//
+// Source: https://learn.microsoft.com/windows-hardware/drivers/ddi/wdm/nf-wdm-zwqueryfullattributesfile
+func (s *System) AttributesWithoutLinks(ctx context.Context, path string) (win.FileAttributes, error) {
+	path, err := ntPath(path)
+	if err != nil {
+		return 0, err
+	}
+	name, err := windows.NewNTUnicodeString(path)
+	if err != nil {
+		return 0, winerr.ErrorInvalidName // a NUL within, or more than 32,766 units
+	}
+	object := windows.OBJECT_ATTRIBUTES{ObjectName: name,
+		Attributes: windows.OBJ_CASE_INSENSITIVE | windows.OBJ_DONT_REPARSE}
+	object.Length = uint32(unsafe.Sizeof(object))
+	var information fileBasicInfo
+	err = interruptible(ctx, func() error { return errno(ntQueryAttributesFile(&object, &information)) })
+	return win.FileAttributes(information.attributes), err
+}
+
 // file is an open file or directory.
 type file struct {
 	handle

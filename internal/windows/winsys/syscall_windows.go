@@ -9,6 +9,7 @@ import "golang.org/x/sys/windows"
 
 //sys	cancelSynchronousIo(thread windows.Handle) (err error) = kernel32.CancelSynchronousIo
 //sys	getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint32) (length uint32, err error) = kernel32.GetSystemFirmwareTable
+//sys	ntQueryAttributesFile(object *windows.OBJECT_ATTRIBUTES, information *fileBasicInfo) (ntstatus error) = ntdll.NtQueryAttributesFile
 //sys	getKernelObjectSecurity(handle windows.Handle, information windows.SECURITY_INFORMATION, descriptor *byte, size uint32, needed *uint32) (err error) = advapi32.GetKernelObjectSecurity
 
 //sys	cmLocateDevNode(devInst *windows.DEVINST, deviceID *uint16, flags uint32) (ret windows.CONFIGRET) = cfgmgr32.CM_Locate_DevNodeW

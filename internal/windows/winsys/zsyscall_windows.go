@@ -42,6 +42,7 @@ var (
 	modcfgmgr32 = windows.NewLazySystemDLL("cfgmgr32.dll")
 	modiscsidsc = windows.NewLazySystemDLL("iscsidsc.dll")
 	modkernel32 = windows.NewLazySystemDLL("kernel32.dll")
+	modntdll    = windows.NewLazySystemDLL("ntdll.dll")
 
 	procGetKernelObjectSecurity           = modadvapi32.NewProc("GetKernelObjectSecurity")
 	procCM_Get_Device_Interface_PropertyW = modcfgmgr32.NewProc("CM_Get_Device_Interface_PropertyW")
@@ -64,11 +65,12 @@ var (
 	procSetIScsiInitiatorCHAPSharedSecret = modiscsidsc.NewProc("SetIScsiInitiatorCHAPSharedSecret")
 	procCancelSynchronousIo               = modkernel32.NewProc("CancelSynchronousIo")
 	procGetSystemFirmwareTable            = modkernel32.NewProc("GetSystemFirmwareTable")
+	procNtQueryAttributesFile             = modntdll.NewProc("NtQueryAttributesFile")
 )
 
 func getKernelObjectSecurity(handle windows.Handle, information windows.SECURITY_INFORMATION, descriptor *byte, size uint32, needed *uint32) (err error) {
 	r1, _, e1 := syscall.SyscallN(procGetKernelObjectSecurity.Addr(), uintptr(handle), uintptr(information), uintptr(unsafe.Pointer(descriptor)), uintptr(size), uintptr(unsafe.Pointer(needed)))
-	if r1 == 0 {
+	if uint32(r1) == 0 {
 		err = errnoErr(e1)
 	}
 	return
@@ -110,8 +112,8 @@ func addISCSISendTargetPortal(initiator *uint16, initiatorPort uint32, options *
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procAddIScsiSendTargetPortalW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(options)), uintptr(security), uintptr(unsafe.Pointer(portal)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -122,8 +124,8 @@ func getDevicesForISCSISession(session *iscsiUniqueID, count *uint32, devices *b
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procGetDevicesForIScsiSessionW.Addr(), uintptr(unsafe.Pointer(session)), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(devices)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -134,8 +136,8 @@ func getISCSISessionList(size *uint32, count *uint32, sessions *byte) (regerrno 
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procGetIScsiSessionListW.Addr(), uintptr(unsafe.Pointer(size)), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(sessions)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -146,8 +148,8 @@ func getISCSITargetInformation(target *uint16, mechanism *uint16, class uint32, 
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procGetIScsiTargetInformationW.Addr(), uintptr(unsafe.Pointer(target)), uintptr(unsafe.Pointer(mechanism)), uintptr(class), uintptr(unsafe.Pointer(size)), uintptr(unsafe.Pointer(buffer)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -166,8 +168,8 @@ func loginISCSITarget(target *uint16, informational bool, initiator *uint16, ini
 		_p1 = 1
 	}
 	r0, _, _ := syscall.SyscallN(procLoginIScsiTargetW.Addr(), uintptr(unsafe.Pointer(target)), uintptr(_p0), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(portal)), uintptr(security), uintptr(unsafe.Pointer(mappings)), uintptr(unsafe.Pointer(options)), uintptr(keySize), uintptr(unsafe.Pointer(key)), uintptr(_p1), uintptr(unsafe.Pointer(session)), uintptr(unsafe.Pointer(connection)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -178,8 +180,8 @@ func logoutISCSITarget(session *iscsiUniqueID) (regerrno error) {
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procLogoutIScsiTarget.Addr(), uintptr(unsafe.Pointer(session)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -190,8 +192,8 @@ func refreshISCSISendTargetPortal(initiator *uint16, initiatorPort uint32, porta
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procRefreshIScsiSendTargetPortalW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(portal)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -202,8 +204,8 @@ func removeISCSIPersistentTarget(initiator *uint16, initiatorPort uint32, target
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procRemoveIScsiPersistentTargetW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(target)), uintptr(unsafe.Pointer(portal)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -214,8 +216,8 @@ func removeISCSISendTargetPortal(initiator *uint16, initiatorPort uint32, portal
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procRemoveIScsiSendTargetPortalW.Addr(), uintptr(unsafe.Pointer(initiator)), uintptr(initiatorPort), uintptr(unsafe.Pointer(portal)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -226,8 +228,8 @@ func reportISCSIPersistentLogins(count *uint32, logins *byte, size *uint32) (reg
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procReportIScsiPersistentLoginsW.Addr(), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(logins)), uintptr(unsafe.Pointer(size)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -238,8 +240,8 @@ func reportISCSISendTargetPortals(count *uint32, size *uint32, portals *byte) (r
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procReportIScsiSendTargetPortalsExW.Addr(), uintptr(unsafe.Pointer(count)), uintptr(unsafe.Pointer(size)), uintptr(unsafe.Pointer(portals)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -254,8 +256,8 @@ func reportISCSITargets(forceUpdate bool, units *uint32, targets *byte) (regerrn
 		_p0 = 1
 	}
 	r0, _, _ := syscall.SyscallN(procReportIScsiTargetsW.Addr(), uintptr(_p0), uintptr(unsafe.Pointer(units)), uintptr(unsafe.Pointer(targets)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
@@ -266,15 +268,15 @@ func setISCSIInitiatorCHAPSharedSecret(length uint32, chap *byte) (regerrno erro
 		return
 	}
 	r0, _, _ := syscall.SyscallN(procSetIScsiInitiatorCHAPSharedSecret.Addr(), uintptr(length), uintptr(unsafe.Pointer(chap)))
-	if r0 != 0 {
-		regerrno = syscall.Errno(r0)
+	if uint32(r0) != 0 {
+		regerrno = syscall.Errno(uint32(r0))
 	}
 	return
 }
 
 func cancelSynchronousIo(thread windows.Handle) (err error) {
 	r1, _, e1 := syscall.SyscallN(procCancelSynchronousIo.Addr(), uintptr(thread))
-	if r1 == 0 {
+	if uint32(r1) == 0 {
 		err = errnoErr(e1)
 	}
 	return
@@ -285,6 +287,14 @@ func getSystemFirmwareTable(provider uint32, id uint32, buffer *byte, size uint3
 	length = uint32(r0)
 	if length == 0 {
 		err = errnoErr(e1)
+	}
+	return
+}
+
+func ntQueryAttributesFile(object *windows.OBJECT_ATTRIBUTES, information *fileBasicInfo) (ntstatus error) {
+	r0, _, _ := syscall.SyscallN(procNtQueryAttributesFile.Addr(), uintptr(unsafe.Pointer(object)), uintptr(unsafe.Pointer(information)))
+	if uint32(r0) != 0 {
+		ntstatus = windows.NTStatus(uint32(r0))
 	}
 	return
 }

@@ -44,6 +44,7 @@ var byHand = []string{"NotifyArrivals", "OpenDevice", "OpenFile", "OpenAt", "Clo
 var ofSystem = map[string]call{
 	"ActiveDependentServices":      {"win.CallActiveDependentServices", "serviceObject(p1)"},
 	"AddISCSISendTargetPortal":     {"win.CallAddISCSIPortal", "portalObject(p1)"},
+	"AttributesWithoutLinks":       {"win.CallAttributesWithoutLinks", "pathObject(p1)"},
 	"CreateSMBGlobalMapping":       {"win.CallCreateSMBGlobalMapping", "pathObject(p1)"},
 	"DeleteVolumeMountPoint":       {"win.CallDeleteVolumeMountPoint", "pathObject(p1)"},
 	"DeviceInterfaces":             {"win.CallDeviceInterfaces", `object{name: "the list of devices of class " + p1.String()}`},

@@ -268,6 +268,26 @@ func (s *Space) OpenByWin32(path string, o win.OpenOptions) (Opened, error) {
 	return op, err
 }
 
+// OpenWithoutLinks is Open, but follows no link.
+func (s *Space) OpenWithoutLinks(path string, o win.OpenOptions) (Opened, error) {
+	l, err := s.locate(path, o)
+	switch {
+	case err != nil:
+		return Opened{}, err
+	case s.Settings.DriveIsLink:
+		return Opened{}, winerr.ErrorReparsePointEncountered
+	}
+	fs, err := l.Root.Mount()
+	if err != nil {
+		return Opened{}, err
+	}
+	file, err := s.Walk(l.Root, fs, fs.Root(), l.Names, o)
+	if errors.As(err, new(*Reparse)) {
+		err = winerr.ErrorReparsePointEncountered
+	}
+	return Opened{file, l.Root, fs}, err
+}
+
 // OpenAt walks down from the root and opens the last name. Each link on the
 // way, also to another root, starts the walk anew.
 func (s *Space) OpenAt(l Location, o win.OpenOptions) (Opened, error) {

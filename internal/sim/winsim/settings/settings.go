@@ -150,6 +150,10 @@ type Settings struct {
 	// ErrorAccessDenied. Unknown: which rights the mount manager asks for, and whether NTFS
 	// looks at the access list again.
 	DeniedMountPoints bool
+	// DriveIsLink makes AttributesWithoutLinks refuse each path with
+	// ErrorReparsePointEncountered, since to the kernel \??\C: is a link to the volume's device.
+	// Unknown: whether OBJ_DONT_REPARSE means such links, too.
+	DriveIsLink bool
 	// BindFilter answers each open relative to a directory's handle as the filter may by
 	// which a HostProcess container's mounts are made (bindflt): with a reparse, which is
 	// ErrorReparsePointEncountered where that isn't wanted. Unknown: whether it does.

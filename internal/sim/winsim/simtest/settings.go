@@ -63,7 +63,7 @@ func OnOtherWindows(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	for _, settings := range []winsim.Settings{
 		{MountManagerExclusive: true}, {BindFilter: true}, {MountManagerExclusive: true, BindFilter: true},
-		{BindFilterInvalid: true},
+		{BindFilterInvalid: true}, {DriveIsLink: true},
 	} {
 		OnWindows(t, settings, tests)
 	}

@@ -224,7 +224,7 @@ func TestEachSettingComes(t *testing.T) {
 	ran := make(map[string]int)
 	count := func(t *testing.T) { ran[t.Name()]++; others = append(others, windows) }
 	t.Run("others", func(t *testing.T) { OnOtherWindows(t, map[string]func(*testing.T){"a": count, "b": count}) })
-	if others = slices.Compact(others); len(ran) != 8 || len(others) != 4 || slices.Contains(others, winsim.Settings{}) {
+	if others = slices.Compact(others); len(ran) != 10 || len(others) != 5 || slices.Contains(others, winsim.Settings{}) {
 		t.Errorf("OnOtherWindows runs %v on %+v", ran, others)
 	}
 	Want(t, "the switches afterwards", windows, winsim.Settings{})
