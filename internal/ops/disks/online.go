@@ -20,47 +20,47 @@ import (
 )
 
 // WhileOnline brings a disk online in the wanted state, has judge look at it, and calls use with the disk's partition table.
-// Windows need not show what is on a disk that is offline, so judge can't look before. If judge or use refuses the disk, or the
-// caller gives up before use, the disk gets the state before back. judge may be nil.
+// Windows need not show what is on a disk that is offline, so judge can't look before. judge may be nil. The disk stays online,
+// unless judge or use refuses it, or the caller gives up before use: then it is put back (see [Disks.PutBack]).
 //
 // When Windows handles the arrival of a disk, it may take the disk offline again; no public source says whether it does, or
-// when it is done. So if the disk has gone offline when use fails, all this is repeated, for 30 seconds. It isn't for a copy
-// that has gone offline twice, or once if it is wanted read-only: see [Disks.refuseCollision].
+// when it is done. So if the disk has gone offline when use fails, all this is repeated, for 30 seconds. A copy of an online
+// disk is refused when it stays offline: see [Disks.refuseCollision].
 func (d *Disks) WhileOnline(ctx context.Context, h *locks.LockedDisk, before, wanted device.State,
 	judge, use func(layout *win.DriveLayout) error) (err error) {
 	isUsed := false
 	defer func() {
-		if IsRefusal(err) || err != nil && ctx.Err() != nil && !isUsed {
+		gaveUp := err != nil && ctx.Err() != nil && !isUsed
+		if gaveUp || IsRefusal(err) {
 			d.PutBack(ctx, h, before)
 		}
 	}()
 	var ids []string // in the table as Windows last showed it
-	timesOffline := 0
-	polling := operation.Polling{Timeout: volumeTimeout, First: onlineInterval, Longest: onlineLongestInterval}
-	done, ended := operation.Poll(ctx, polling, func() (done bool, _ error) {
-		if err = d.bringOnline(ctx, h, wanted); err != nil {
-			return true, nil
-		}
-		layout, layoutErr := h.Layout(ctx)
+	attempt := func() error {
+		layout, err := h.Layout(ctx)
 		if shown := tableIDs(layout); len(shown) > 0 {
 			ids = shown
 		}
-		if err = layoutErr; err == nil && judge != nil {
+		if err == nil && judge != nil {
 			err = judge(layout)
 		}
-		if err == nil {
-			isUsed = true
-			err = use(layout)
+		if err != nil {
+			return err
 		}
-		if err == nil || IsRefusal(err) {
+		isUsed = true
+		return use(layout)
+	}
+	timesOffline := 0
+	polling := operation.Polling{Timeout: onlineTimeout, First: onlineInterval, Longest: onlineLongestInterval}
+	ended, pollErr := operation.Poll(ctx, polling, func() (ended bool, _ error) {
+		if err = d.bringOnline(ctx, h, wanted); err != nil {
 			return true, nil
 		}
-		state, stateErr := h.State(ctx)
-		if stateErr != nil || !mustChange(state, wanted) {
+		err = attempt()
+		if err == nil || IsRefusal(err) || !wentOffline(ctx, h, wanted) {
 			return true, nil
 		}
-		timesOffline++
-		if timesOffline > 1 || wanted.ReadOnly {
+		if timesOffline++; timesOffline >= onlineAgain(wanted) {
 			if collision := d.refuseCollision(ctx, h, ids); collision != nil {
 				err = collision
 				return true, nil
@@ -69,17 +69,33 @@ func (d *Disks) WhileOnline(ctx context.Context, h *locks.LockedDisk, before, wa
 		d.options.Logger.Info("disk went offline again", "disk", h.Number, "err", err)
 		return false, nil
 	})
-	if ended != nil {
-		return fmt.Errorf("%w: %w", ended, err)
+	if pollErr != nil {
+		return fmt.Errorf("%w: %w", pollErr, err)
 	}
-	if !done {
+	if !ended {
 		return &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Detail: "it went offline again and again; try again later", Err: err}
 	}
 	return err
 }
 
+// wentOffline reports whether a disk that was brought online is offline, or read-only, now.
+func wentOffline(ctx context.Context, h *locks.LockedDisk, wanted device.State) bool {
+	state, err := h.State(ctx)
+	return err == nil && mustChange(state, wanted)
+}
+
+// onlineAgain is how often a copy of an online disk is brought online before it is refused: Windows may give a copy new ids only
+// when it goes online once more, and only if it is writable.
+func onlineAgain(wanted device.State) int {
+	if wanted.ReadOnly {
+		return 1
+	}
+	return 2
+}
+
 // How often WhileOnline brings a disk online.
 const (
+	onlineTimeout         = 30 * time.Second
 	onlineInterval        = 50 * time.Millisecond
 	onlineLongestInterval = time.Second
 )
@@ -97,8 +113,8 @@ func IsRefusal(err error) bool {
 	return false
 }
 
-// mustChange reports whether a disk must change before it can be used in the wanted state. A disk that is wanted read-only may
-// be writable: who stages it so has made it read-only before.
+// mustChange reports whether the state of a disk must change before the disk can be used in the wanted state. That a disk becomes
+// read-only isn't up to WhileOnline: for that, package staging takes it offline before.
 func mustChange(state, wanted device.State) bool {
 	return state.Offline || state.ReadOnly && !wanted.ReadOnly
 }
@@ -115,8 +131,7 @@ func (d *Disks) bringOnline(ctx context.Context, h *locks.LockedDisk, wanted dev
 	}
 	state, accepted := before, 0
 	err = operation.UntilReady(ctx, func() error {
-		// Windows may give a copy that is writable new ids only when it goes online once more.
-		if accepted == 2 || accepted == 1 && wanted.ReadOnly {
+		if accepted == onlineAgain(wanted) {
 			layout, _ := h.Layout(ctx) // of an offline disk, it may not be known
 			if err := d.refuseCollision(ctx, h, tableIDs(layout)); err != nil {
 				return err
@@ -156,14 +171,16 @@ func (d *Disks) setOnline(ctx context.Context, h *locks.LockedDisk, state, wante
 		}
 		state = offline
 	}
-	if err := h.SetState(ctx, state, device.State{ReadOnly: state.ReadOnly}); err != nil {
+	online := device.State{ReadOnly: state.ReadOnly}
+	if err := h.SetState(ctx, state, online); err != nil {
 		return err
 	}
 	return h.UpdateProperties(ctx)
 }
 
 // PutBack gives a disk that was refused the state back that it had before it was brought online. A
-// failure is only logged: the caller needs to know why the disk was refused.
+// failure is only logged: the caller needs to know why the disk was refused. A disk that was online and writable
+// keeps its new state, which is read-only: the next call that needs it writable makes it so.
 //
 // The drive letters of its volumes go with the volumes when the disk goes offline. They aren't taken away:
 // one may be an administrator's, which Windows remembers, and a volume whose letter was taken away gets

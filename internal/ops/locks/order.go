@@ -10,7 +10,8 @@ package locks
 //
 //	operation                                         what is locked, in this order
 //	StageVolume                                       disk, volume
-//	UnstageVolume                                     disk, volume; of a missing volume: volume
+//	UnstageVolume                                     disk, volume; of a missing volume: the disk that the
+//	                                                  request names, volume
 //	MountVolume                                       disk, volume
 //	UnmountVolume; CleanUp of a mount                 volume
 //	Rmdir, RmdirContents of a mount point             volume, while directories are open: tried for a moment

@@ -43,8 +43,8 @@ type Volumes map[uint32]string
 // AwaitVolumes returns the volumes of some partitions of the disk. Volumes arrive some time
 // after their partitions, so as long as one is missing, it waits, at most for timeout. If one
 // is missing then, the error is csiproxy.ErrUnavailable. If timeout is 0, AwaitVolumes doesn't
-// wait, and returns the volumes that are there. While a volume is silent that may be a missing one, the error is
-// csiproxy.ErrUnavailable, too.
+// wait, and returns the volumes that are there; the error is csiproxy.ErrUnavailable only if one is missing and a volume of
+// the node doesn't answer, which may be that one.
 //
 // Before each check it calls keep, which may be nil. An error of keep ends the wait.
 //
@@ -78,7 +78,7 @@ func (d *Disk) AwaitVolumes(
 				return false, err
 			}
 		}
-		// With keep, which checks the disk each time, the disk is verified at the end only.
+		// Where keep checks the disk's state each time, that it is the same disk is verified once, at the end.
 		if len(found) < len(partitions) && keep != nil {
 			return false, nil
 		}

@@ -68,9 +68,8 @@ func (s *Staging) growOnce(ctx context.Context, id csiproxy.VolumeID, expanded *
 	return s.grow(ctx, lockedDisk, id, extent, &expanded.SizeBytes, &expanded.Grown)
 }
 
-// grow grows a volume as far as its disk allows, and reports that in size and grown. size is 0, or
-// the volume's size before the first attempt: a volume that an earlier attempt has grown before it
-// failed counts as grown, too.
+// grow grows a volume as far as its disk allows, sets size to the volume's, and grown if that is larger than size was. If
+// size is 0, it is asked before. An attempt that fails leaves it, so that the next one also counts what that one has grown.
 func (s *Staging) grow(ctx context.Context, lockedDisk *locks.LockedDisk, id csiproxy.VolumeID, extent win.DiskExtent,
 	size *int64, grown *bool) error {
 	if *size == 0 {

@@ -77,12 +77,12 @@ func (s *Staging) find(ctx context.Context, wanted csiproxy.Selector, timeout ti
 		} // without notices, arrived is nil, and polling alone finds the disk
 		found, err = operation.Poll(ctx, operation.Polling{Timeout: timeout, First: 20 * time.Millisecond, Wake: arrived},
 			func() (bool, error) {
-				if hardware := time.Now(); !hardware.Before(rescan) {
+				if now := time.Now(); !now.Before(rescan) {
 					scan := s.Disks.Rescan
 					if rescan.IsZero() { // only later rescans may take in the whole device tree
 						scan = s.Disks.RescanAdapters
 					}
-					rescan, interval = hardware.Add(interval), 2*interval
+					rescan, interval = now.Add(interval), 2*interval
 					if err := scan(ctx); err != nil {
 						return false, err
 					}

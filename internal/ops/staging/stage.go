@@ -35,6 +35,7 @@ func (s *Staging) StageVolume(ctx context.Context, r csiproxy.StageVolumeRequest
 	if err != nil {
 		return staged, err
 	}
+	// stagedAlready compares neither a target's sessions nor the number of a partition.
 	if r.Disk.ISCSI == nil && r.Partition == 0 && mounted != "" && s.stagedAlready(ctx, r, path, mounted, &staged) {
 		return staged, nil
 	}
@@ -146,7 +147,7 @@ func otherFileSystem(o csiproxy.FormatOptions, fileSystem string) bool {
 }
 
 // checkOnDisk returns an error if a volume, mounted where one of the disk is to be staged, is on another disk. A volume
-// that isn't there may be this disk's, which is offline, and is compared when it has come.
+// that isn't there may be this disk's, which is offline: Volumes.Mount compares it when it has come.
 func (s *Staging) checkOnDisk(ctx context.Context, lockedDisk *locks.LockedDisk, mounted csiproxy.VolumeID) error {
 	if mounted == "" {
 		return nil
@@ -211,7 +212,8 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *locks.LockedDis
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
 	switch {
 	case before.Offline:
-		// A copy gets new ids only if it is writable. If the disk shows no table, Windows will keep it offline.
+		// A copy of an online disk gets new ids only if it is writable. If this one doesn't show its table before it is
+		// online, WhileOnline refuses it.
 		if layout, err := lockedDisk.Layout(ctx); err == nil {
 			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
 			if err != nil {
@@ -367,7 +369,7 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volum
 		other, err := s.Volumes.Parse(mountPath)
 		return err == nil && other.Equal(path)
 	}) {
-		elsewhere = nil // MountVolume has mounted it there, too
+		elsewhere = nil // it is staged at this path; the others are those of MountVolume
 	}
 	if len(elsewhere) > 0 {
 		return csiproxy.Errorf(csiproxy.ErrFailedPrecondition,

@@ -72,18 +72,18 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	return result, err
 }
 
-// staged is what is staged at a path: a volume, a share, or nothing.
-type staged struct {
+// stagedObject is what is staged at a path: a volume, a share, or nothing.
+type stagedObject struct {
 	volume  csiproxy.VolumeID // "" if none is mounted there
 	share   unc.Path
 	isShare bool
 }
 
 // lookUpStaged returns what is staged at a path. Who acts on it checks it again, with the right to it.
-func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found staged, _ error) {
+func (s *Staging) lookUpStaged(ctx context.Context, stagingPath pathpolicy.Path) (found stagedObject, _ error) {
 	resolved, err := s.Paths.Lookup(ctx, s.Sys, stagingPath)
 	if err != nil || resolved.Volume != "" {
-		return staged{volume: csiproxy.VolumeID(resolved.Volume)}, err
+		return stagedObject{volume: csiproxy.VolumeID(resolved.Volume)}, err
 	}
 	found.share, found.isShare, err = s.stagedAt(ctx, stagingPath, acceptOther)
 	if err != nil || found.isShare {
@@ -124,15 +124,15 @@ const (
 	useLongestInterval = 5 * time.Second
 )
 
-// whenUnused retries f while its error says that a volume is in use, for half of the time that the
-// caller has at most. Nothing is locked between two attempts, so other calls on the disk and its
+// whenUnused retries f while its error says that a volume is in use: for useTimeout, or half of the time that the
+// caller has left if that is shorter. Nothing is locked between two attempts, so other calls on the disk and its
 // volumes go on.
 func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 	polling := operation.Polling{Timeout: useTimeout, First: useInterval, Longest: useLongestInterval}
 	if deadline, ok := ctx.Deadline(); ok {
 		polling.Timeout = min(polling.Timeout, time.Until(deadline)/2)
 	}
-	var inUse error // of the first attempt: who had it open may be gone when somebody asks
+	var inUse error // names the processes that had it open at the first attempt, for the log
 	_, ended := operation.Poll(ctx, polling, func() (bool, error) {
 		err = f()
 		if volumes.IsInUse(err) && inUse == nil {
@@ -159,8 +159,9 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, _ error) {
 	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
 	if winerr.IsGone(err) {
-		if err = s.unstageMissing(ctx, request, id, stagingPath, err, result); err != errIsThere {
-			return "", err
+		isThere, missingErr := s.unstageMissing(ctx, request, id, stagingPath, err, result)
+		if missingErr != nil || !isThere {
+			return "", missingErr
 		}
 		lockedDisk, _, err = s.Locks.LockDiskOf(ctx, id)
 	}
@@ -171,7 +172,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
 		return "", unavailableIfDiskLeft(err)
 	}
-	volume, err := s.Locks.LockVolumeAlone(ctx, id)
+	volume, err := s.Locks.LockVolumeAlone(ctx, id) // also if it leaves the node just now
 	if err != nil {
 		return "", err
 	}
@@ -185,18 +186,14 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		}
 	}
 	held := heldDisk{LockedDisk: lockedDisk, staging: s}
-	defer held.unlock()
-	if !request.Force {
-		if err := held.lockOthers(ctx, id); err != nil {
-			return "", err
-		}
+	defer held.unlockInWindows()
+	if request.Force {
+		err = s.Volumes.UnmountByForce(ctx, volume, stagingPath)
+	} else {
+		err = held.unmount(ctx, volume, stagingPath)
 	}
-	h, err := s.Volumes.UnmountUnused(ctx, volume, stagingPath, request.Force)
 	if err != nil {
 		return "", unavailableIfDiskLeft(err)
-	}
-	if h.Device != nil {
-		held.locked = append(held.locked, lockedVolume{id, h})
 	}
 	result.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.
@@ -237,41 +234,35 @@ func unavailableIfDiskLeft(err error) error {
 		Detail: "the disk does not answer, or has left the node during the call; try again", Err: err}
 }
 
-// errIsThere is the error of unstageMissing if the volume has come meanwhile.
-var errIsThere = errors.New("the volume is there")
-
 // unstageMissing unmounts a missing volume, without a flush: its pods must be able to end.
-// reason is the error that says that it is missing; since one error proves nothing, unstageMissing checks
-// it. If the request names a disk that is online without the volume, the volume is another disk's,
-// and stays mounted.
+// reason is the error that says that it is missing. Since one error proves nothing, unstageMissing asks once more. If the
+// volume is there now, it changes nothing, and isThere is true. If the request names a disk that is online without the
+// volume, the volume is another disk's, and stays mounted.
 func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVolumeRequest, id csiproxy.VolumeID,
-	stagingPath pathpolicy.Path, reason error, result *csiproxy.UnstagedVolume) error {
+	stagingPath pathpolicy.Path, reason error, result *csiproxy.UnstagedVolume) (isThere bool, _ error) {
 	if !request.Disk.IsZero() {
 		lockedDisk, err := s.named(ctx, request.Disk)
 		if err != nil {
-			return unavailableIfDiskLeft(err)
+			return false, unavailableIfDiskLeft(err)
 		}
 		if lockedDisk != nil {
 			defer lockedDisk.Release()
 			if isOther, err := s.isOnlineWithout(ctx, lockedDisk, id); err != nil || isOther {
-				return unavailableIfDiskLeft(err)
+				return false, unavailableIfDiskLeft(err)
 			}
 		}
 	}
 	volume, err := s.Locks.LockVolumeAlone(ctx, id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer volume.Release()
 	if still, err := s.isStillMounted(ctx, volume, stagingPath); err != nil || !still {
-		return err
+		return false, err
 	}
-	missing, err := s.Users.IsMissing(ctx, id)
-	if err == nil && !missing {
-		return errIsThere
-	}
-	if err != nil {
-		return unavailableIfDiskLeft(err)
+	isMissing, err := s.Users.IsMissing(ctx, id)
+	if err != nil || !isMissing {
+		return err == nil, unavailableIfDiskLeft(err)
 	}
 	err = s.Volumes.Unmount(ctx, volume, stagingPath, func() error {
 		s.options.Logger.Warn("a missing volume is unmounted without a flush", "volume", id, "err", reason)
@@ -281,7 +272,7 @@ func (s *Staging) unstageMissing(ctx context.Context, request csiproxy.UnstageVo
 	if err == nil {
 		err = s.removeStagingDirectory(ctx, stagingPath)
 	}
-	return err
+	return false, err
 }
 
 // isOnlineWithout reports whether a disk is online and doesn't have a volume. If the disk has just
@@ -339,7 +330,7 @@ func (s *Staging) retireNamed(ctx context.Context, request csiproxy.UnstageVolum
 		return unavailableIfDiskLeft(err)
 	}
 	held := heldDisk{LockedDisk: lockedDisk, staging: s}
-	defer held.unlock()
+	defer held.unlockInWindows()
 	if !state.Offline && !request.Force { // an offline disk has no volumes
 		if err := held.lockOthers(ctx, ""); err != nil {
 			return err
@@ -362,20 +353,20 @@ func (s *Staging) named(ctx context.Context, wanted csiproxy.Selector) (*locks.L
 type heldDisk struct {
 	*locks.LockedDisk
 	staging *Staging
-	locked  []lockedVolume
+	locked  []windowsLock
 
 	volumes  opendisk.Volumes
 	areKnown bool // the disk has said which volumes it has
 }
 
-// lockedVolume is a handle that has the lock of a volume, which is written out.
-type lockedVolume struct {
+// windowsLock is a handle that has Windows' lock of a volume, which is written out.
+type windowsLock struct {
 	id csiproxy.VolumeID
 	device.Handle
 }
 
-// unlock closes the handles.
-func (d *heldDisk) unlock() {
+// unlockInWindows closes the handles that have the locks.
+func (d *heldDisk) unlockInWindows() {
 	for _, h := range d.locked {
 		h.Close()
 	}
@@ -383,14 +374,27 @@ func (d *heldDisk) unlock() {
 }
 
 func (d *heldDisk) hasLocked(_ uint32, name string) bool {
-	return slices.ContainsFunc(d.locked, func(h lockedVolume) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
+	return slices.ContainsFunc(d.locked, func(h windowsLock) bool { return h.id.Equal(csiproxy.VolumeID(name)) })
 }
 
-// lockOthers locks the volumes of the disk, all but id. If somebody uses one of them, IsInUse is true of the error. If one
-// of them is mounted, so that the disk stays online, it locks none.
+// unmount unmounts a volume of the disk once all of the disk's volumes are locked in Windows. If somebody uses one of them,
+// IsInUse is true of the error.
+func (d *heldDisk) unmount(ctx context.Context, volume *locks.LockedVolume, stagingPath pathpolicy.Path) error {
+	if err := d.lockOthers(ctx, volume.ID); err != nil {
+		return err
+	}
+	h, err := d.staging.Volumes.UnmountUnused(ctx, volume, stagingPath)
+	if err == nil {
+		d.locked = append(d.locked, windowsLock{volume.ID, h})
+	}
+	return err
+}
+
+// lockOthers locks the volumes of the disk in Windows, all but id. If somebody uses one of them, IsInUse is true of the
+// error. If one of them is mounted, so that the disk stays online, it locks none.
 //
-// A sick disk mustn't keep id mounted. So a volume that can't be locked for another reason isn't locked, and if the disk
-// doesn't say which volumes it has, retire asks again.
+// A volume that can't be locked for another reason isn't locked: on a sick disk, it mustn't keep id mounted. For the same
+// reason, if the disk doesn't say which volumes it has, retire asks again.
 func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err error) {
 	if d.volumes, err = d.staging.Disks.Volumes(ctx, d.LockedDisk); err != nil {
 		return nil
@@ -406,7 +410,7 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 		h, err := d.staging.Volumes.Lock(ctx, csiproxy.VolumeID(name))
 		switch {
 		case err == nil:
-			d.locked = append(d.locked, lockedVolume{csiproxy.VolumeID(name), h})
+			d.locked = append(d.locked, windowsLock{csiproxy.VolumeID(name), h})
 		case volumes.IsInUse(err):
 			return err
 		}
@@ -414,8 +418,8 @@ func (d *heldDisk) lockOthers(ctx context.Context, id csiproxy.VolumeID) (err er
 	return nil
 }
 
-// retire takes the disk offline unless one of its volumes is mounted, and reports whether it
-// has. A disk that was staged read-only is writable from then on.
+// retire takes the disk offline unless one of its volumes is mounted, and reports whether it was online
+// before. A disk that was staged read-only is writable from then on.
 //
 // retire first tries it while the locked volumes are dismounted and still locked, so that nobody opens
 // one of them before its disk is offline. Whether Windows takes a disk offline under such locks isn't
@@ -458,7 +462,7 @@ func (d *heldDisk) retire(ctx context.Context) (offline bool, _ error) {
 	if err != nil && len(d.locked) > 0 {
 		d.staging.options.Logger.Warn("a disk doesn't go offline while its volumes are locked; they are unlocked",
 			"disk", d.Number, "err", err)
-		d.unlock()
+		d.unlockInWindows()
 		err = disks.TakeOffline(ctx, d.LockedDisk, toFlush, state, retired)
 	}
 	return !state.Offline && err == nil, err

@@ -62,8 +62,11 @@ func (s subject) unmountUnused(ctx context.Context, force bool) error {
 		return err
 	}
 	defer lockedVolume.Release()
-	locked, err := s.volumes.UnmountUnused(ctx, lockedVolume, s.path(staging), force)
-	if err != nil || force {
+	if force {
+		return s.volumes.UnmountByForce(ctx, lockedVolume, s.path(staging))
+	}
+	locked, err := s.volumes.UnmountUnused(ctx, lockedVolume, s.path(staging))
+	if err != nil {
 		return err
 	}
 	return locked.Close()

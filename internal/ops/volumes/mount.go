@@ -117,17 +117,22 @@ func (v *Volumes) Mount(ctx context.Context, _ *locks.LockedDisk, lockedVolume *
 
 // mount has Windows mount a volume at a directory, and repeats that while Windows refuses it and nothing is mounted there.
 func (v *Volumes) mount(ctx context.Context, directory *pathpolicy.File, id csiproxy.VolumeID) error {
-	var mountErr error
-	return cmp.Or(operation.UntilReady(ctx, func() error { return nil }, func() error {
-		mountErr = directory.Mount(ctx, string(id))
-		if mountErr == nil || errors.Is(mountErr, winerr.ErrorDirNotEmpty) || !pathpolicy.MountMayBeRepeated(mountErr) {
+	var final error
+	err := operation.UntilReady(ctx, func() error { return nil }, func() error {
+		err := directory.Mount(ctx, string(id))
+		if err == nil {
 			return nil
 		}
-		if mounted, err := mountedAt(ctx, directory); err == nil && mounted != "" {
-			mountErr = nil // the caller looks what that is
+		if errors.Is(err, winerr.ErrorDirNotEmpty) || !pathpolicy.MountMayBeRepeated(err) {
+			final = err
+			return nil
 		}
-		return mountErr
-	}), mountErr)
+		if mounted, queryErr := mountedAt(ctx, directory); queryErr == nil && mounted != "" {
+			return nil // the caller looks what that is
+		}
+		return err
+	})
+	return cmp.Or(final, err)
 }
 
 // notEmpty is the error of a directory that isn't empty.

@@ -41,16 +41,17 @@ func (v *Volumes) DiskBytes(ctx context.Context, id csiproxy.VolumeID) (int64, e
 	return geometry.DiskSize, err
 }
 
-// UnmountUnused is Unmount while the volume is locked, so that nobody can begin to use it. It returns
+// UnmountByForce is Unmount of a volume that may be in use: files that are open on it break, and what can't be
+// written out is lost.
+func (v *Volumes) UnmountByForce(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path) error {
+	return v.Unmount(ctx, lockedVolume, path, func() error { return v.flushIfPossible(ctx, lockedVolume.ID) })
+}
+
+// UnmountUnused is Unmount while the volume is locked in Windows, so that nobody can begin to use it. It returns
 // the handle that has the lock; the caller closes it. If somebody uses the volume already, it returns
-// an error of which IsInUse is true, and the caller decides how long to retry. With force, the volume
-// isn't locked, files that are open on it break, what can't be written out is lost, and the handle has
-// no Device.
-func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path,
-	force bool) (locked device.Handle, _ error) {
-	if force {
-		return locked, v.Unmount(ctx, lockedVolume, path, func() error { return v.flushIfPossible(ctx, lockedVolume.ID) })
-	}
+// an error of which IsInUse is true, and the caller decides how long to retry.
+func (v *Volumes) UnmountUnused(ctx context.Context, lockedVolume *locks.LockedVolume, path pathpolicy.Path) (
+	locked device.Handle, _ error) {
 	h, err := v.Lock(ctx, lockedVolume.ID)
 	if err != nil {
 		return locked, err
