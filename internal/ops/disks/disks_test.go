@@ -186,27 +186,44 @@ func TestPartitionDiskTooSmall(t *testing.T) {
 	simtest.WantErrorOf(t, "17 MiB with a GPT", ops.PartitionDisk(t.Context(), n), csiproxy.ErrFailedPrecondition)
 }
 
-// A volume that automatic mounting has left offline is taken offline and brought online, as public code
-// does. One that is online isn't even opened: somebody may be using it.
+// A volume that automatic mounting has left offline is brought online, and taken offline before only if that has no effect, as
+// public code does. One that is online isn't even opened: somebody may be using it.
 func TestPartitionDiskWithoutAutomount(t *testing.T) {
-	sim, _ := newNode(t)
-	simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
-	var told []string
-	ops := disks.New(simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, _ []byte,
-		do func() (int, error)) (int, error) {
-		if code == win.IoctlVolumeOnline || code == win.IoctlVolumeOffline {
-			told = append(told, code.String())
-		}
-		return do()
-	}}, disks.Options{})
-	n := attach(t, sim, winsim.DiskSpec{})
-	for _, want := range [][]string{{win.IoctlVolumeOffline.String(), win.IoctlVolumeOnline.String()}, nil} {
-		told = nil
-		simtest.Must(t, ops.PartitionDisk(t.Context(), n))
-		simtest.Want(t, "calls", told, want)
+	online, offline := win.IoctlVolumeOnline.String(), win.IoctlVolumeOffline.String()
+	for name, c := range map[string]struct {
+		settings winsim.Settings
+		ignored  int // how often IOCTL_VOLUME_ONLINE has no effect
+		want     []string
+	}{
+		"off":                        {winsim.Settings{NoAutomount: true}, 0, []string{online}},
+		"off, at the second attempt": {winsim.Settings{NoAutomount: true}, 1, []string{online, offline, online}},
+		"a moment after the name":    {winsim.Settings{NamedBeforeOnline: true}, 0, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sim, _ := newNode(t)
+			simtest.Must(t, sim.SetSettings(c.settings))
+			var told []string
+			ops := disks.New(simtest.Controlled{System: sim, Answer: func(_ string, code win.IoctlCode, _ []byte,
+				do func() (int, error)) (int, error) {
+				if code == win.IoctlVolumeOnline || code == win.IoctlVolumeOffline {
+					told = append(told, code.String())
+				}
+				if code == win.IoctlVolumeOnline && c.ignored > 0 {
+					c.ignored--
+					return 0, nil
+				}
+				return do()
+			}}, disks.Options{})
+			n := attach(t, sim, winsim.DiskSpec{})
+			for _, want := range [][]string{c.want, nil} {
+				told = nil
+				simtest.Must(t, ops.PartitionDisk(t.Context(), n))
+				simtest.Want(t, name+": calls", told, want)
+			}
+			simtest.WantErrorOf(t, name+": its volume can't be used",
+				sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}), nil)
+		})
 	}
-	simtest.WantErrorOf(t, "its volume can't be used",
-		sim.FormatVolume(t.Context(), sim.VolumesOfDisk(n)[0], win.FormatOptions{FileSystem: "NTFS"}), nil)
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/ops/signatures"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
@@ -334,19 +335,24 @@ func (d *Disks) AwaitVolumes(ctx context.Context, h *locks.LockedDisk, layout *w
 	})
 }
 
-// BringVolumeOnline brings a volume online. A volume is offline if automatic mounting is switched
-// off on the node (mountvol /N). A volume that is online, formatted or not, isn't opened, because
-// the caller couldn't format it while it is open.
+// onlineGrace is how long a volume may take to come online once it has a name.
+const onlineGrace = 5 * time.Second
+
+// BringVolumeOnline brings a volume online. Windows does that by itself a moment after the volume has got its name, unless
+// automatic mounting is switched off on the node (mountvol /N). A volume that is online, formatted or not, isn't opened,
+// because the caller couldn't format it while it is open.
 func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, name string) error {
-	_, err := d.sys.VolumeInformation(ctx, name)
-	switch {
-	case err == nil, errors.Is(err, winerr.ErrorUnrecognizedVolume):
-		return nil
-	case errors.Is(err, winerr.ErrorNotReady):
+	err := d.askOnline(ctx, name)
+	if isOffline(err) && !d.mountsByHand(ctx) {
+		err = operation.Retry(ctx, onlineGrace, onlineInterval, isOffline, func() error { return d.askOnline(ctx, name) })
+	}
+	if isOffline(err) {
 		if err = d.onlineVolume(ctx, name); err == nil {
 			d.options.Logger.Info("volume brought online", "volume", name, "disk", n)
-			return nil
 		}
+	}
+	if err == nil {
+		return nil
 	}
 	refusal := &csiproxy.Error{Object: "volume " + name, Err: err}
 	if csiproxy.KindOf(err) == csiproxy.ErrNotFound { // it has just been there, and may come back
@@ -355,20 +361,50 @@ func (d *Disks) BringVolumeOnline(ctx context.Context, n csiproxy.DiskNumber, na
 	return refusal
 }
 
-// onlineVolume brings a volume online that Windows left offline, since automatic mounting is off. Its
-// file system isn't mounted, so nobody can be using it.
+// askOnline returns nil if a volume is online, with a file system or without. If it isn't, isOffline is true of the error.
+func (d *Disks) askOnline(ctx context.Context, name string) error {
+	_, err := d.sys.VolumeInformation(ctx, name)
+	if errors.Is(err, winerr.ErrorUnrecognizedVolume) {
+		return nil
+	}
+	return err
+}
+
+func isOffline(err error) bool { return errors.Is(err, winerr.ErrorNotReady) }
+
+// mountsByHand reports whether automatic mounting is known to be off on the node.
+func (d *Disks) mountsByHand(ctx context.Context) bool {
+	off, err := d.sys.RegistryNumber(ctx, win.RegistryMountManager, win.RegistryNoAutoMount)
+	return err == nil && off != 0
+}
+
+// onlineVolume brings a volume online that Windows has left offline. Its file system isn't mounted, so nobody can be using it.
 //
 // The documented call is IOCTL_VOLUME_ONLINE. Public code for this purpose takes the volume offline
 // first (rafawo/virtdisk-rs, force_online_volume). That suggests that Windows may count a volume as
-// online that isn't.
+// online that isn't. So onlineVolume does that if the documented call has no effect.
 func (d *Disks) onlineVolume(ctx context.Context, name string) error {
+	err := d.setVolumeOnline(ctx, name, device.Handle.OnlineVolume)
+	if err == nil {
+		err = d.askOnline(ctx, name)
+	}
+	if !isOffline(err) {
+		return err
+	}
+	return d.setVolumeOnline(ctx, name, func(h device.Handle, ctx context.Context) error {
+		if err := h.OfflineVolume(ctx); err != nil {
+			return err
+		}
+		return h.OnlineVolume(context.WithoutCancel(ctx)) // what was begun
+	})
+}
+
+// setVolumeOnline opens a volume and calls set.
+func (d *Disks) setVolumeOnline(ctx context.Context, name string, set func(device.Handle, context.Context) error) error {
 	h, err := device.Open(ctx, d.sys, device.VolumePath(name), win.GenericRead|win.GenericWrite)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	if err := h.OfflineVolume(ctx); err != nil {
-		return err
-	}
-	return h.OnlineVolume(context.WithoutCancel(ctx)) // what was begun
+	return set(h, ctx)
 }

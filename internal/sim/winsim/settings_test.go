@@ -202,6 +202,17 @@ func TestSettings(t *testing.T) {
 				_, err := s.ReadLink(stage)
 				wantErr(t, "read what is there", err, map[bool]winerr.Errno{false: winerr.ErrorNotAReparsePoint}[on])
 			}},
+		"NamedBeforeOnline": {Settings{NamedBeforeOnline: true},
+			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
+				must(t, s.SetDiskAttributes(n, offline))
+				must(t, s.SetDiskAttributes(n, online))
+				synctest.Wait()
+				for _, late := range []bool{on, false} {
+					_, err := s.VolumeInformation(t.Context(), volume)
+					wantSwitched(t, "information", err, late, winerr.ErrorNotReady)
+					time.Sleep(time.Second)
+				}
+			}},
 		"LateStorageManagement": {Settings{LateStorageManagement: true},
 			func(t *testing.T, s *System, n csiproxy.DiskNumber, volume string, on bool) {
 				must(t, s.SetDiskAttributes(n, offline))

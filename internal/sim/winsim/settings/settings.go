@@ -26,6 +26,9 @@ type Settings struct {
 	// NoAutomount is `mountvol /N`: a volume that was never seen before stays
 	// offline until IOCTL_VOLUME_ONLINE and gets no drive letter.
 	NoAutomount bool
+	// NamedBeforeOnline gives a volume its name half a second before it is online. Unknown: whether others can find a
+	// volume between the two steps.
+	NamedBeforeOnline bool
 
 	// BlankDisk is how IOCTL_DISK_GET_DRIVE_LAYOUT_EX answers for a disk without a partition table.
 	// Unknown: which Windows answers how. Windows 10's partition manager has written the first answer

@@ -48,7 +48,7 @@ func (m *Manager) lock(v *Volume, h Handle) error {
 		return err
 	case v.Disk.System, v.Locked:
 		return winerr.ErrorAccessDenied
-	case v.Offline:
+	case v.Offline || v.comesOnline:
 		return winerr.ErrorNotReady
 	case v.lock != nil, m.node.InUse(v, h):
 		return winerr.ErrorAccessDenied

@@ -178,6 +178,10 @@ func (m *Manager) arrives(d *disks.Disk, unique string) {
 	if automount := !m.config.Settings.NoAutomount; automount && v.Letter == "" && !parts[i].NoDrive {
 		m.SetLetter(v, m.freeLetter())
 	}
+	if m.config.Settings.NamedBeforeOnline {
+		v.comesOnline = true
+		m.node.Later(named, func() { v.comesOnline = false })
+	}
 	if m.config.Settings.LateStorageManagement {
 		v.unmanaged = true
 		m.node.Later(managed, func() { v.unmanaged = false })
@@ -187,6 +191,9 @@ func (m *Manager) arrives(d *disks.Disk, unique string) {
 		m.node.Later(settings.RefusedFor, func() { v.JustCame = false })
 	}
 }
+
+// named is how long after its name a volume comes online, if it does so later.
+const named = 500 * time.Millisecond
 
 // managed is how long after a volume storage management learns of it, if it does so late.
 const managed = 2 * time.Second

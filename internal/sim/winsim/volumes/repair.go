@@ -73,7 +73,7 @@ func (m *Manager) Format(volume string, o win.FormatOptions) error {
 		return m.config.Settings.Refused(v.JustCame)
 	case !v.hasWritableDisk():
 		return winerr.ErrorWriteProtect
-	case v.Offline:
+	case v.Offline || v.comesOnline:
 		return winerr.ErrorNotReady
 	case v.Locked:
 		return winerr.FVELockedVolume

@@ -59,7 +59,7 @@ func (v *Volume) tree() (*tree, bootSector, error) {
 // content is tree for whoever has the volume itself open: also while that is locked.
 func (v *Volume) content() (*tree, bootSector, error) {
 	switch {
-	case v.Offline:
+	case v.Offline || v.comesOnline:
 		return nil, bootSector{}, winerr.ErrorNotReady
 	case v.dismounted != nil:
 		return nil, bootSector{}, errorVolumeDismounted

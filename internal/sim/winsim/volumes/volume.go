@@ -24,12 +24,13 @@ type Volume struct {
 	disks.DataPartition
 	Disk *disks.Disk
 
-	stored     *store // the file systems on the disk
-	lock       Handle // which has locked it
-	dismounted Handle // which has dismounted its file system, until it is closed
-	unmanaged  bool   // storage management doesn't know it yet
-	JustCame   bool   // for settings.RefusedFor
-	ntDevice   uint32 // the N of \Device\HarddiskVolumeN
+	stored      *store // the file systems on the disk
+	lock        Handle // which has locked it
+	dismounted  Handle // which has dismounted its file system, until it is closed
+	comesOnline bool   // a moment after its name
+	unmanaged   bool   // storage management doesn't know it yet
+	JustCame    bool   // for settings.RefusedFor
+	ntDevice    uint32 // the N of \Device\HarddiskVolumeN
 }
 
 // Record is what the mount manager remembers of a partition: also while the
