@@ -32,8 +32,8 @@ func Example() {
 	number := node.AttachDisk(simnode.Disk{SizeBytes: 10 << 30, Serial: "vol-0123", Offline: true})
 	const path = `C:\var\lib\kubelet\plugins\kubernetes.io\csi\pv\pvc-1\globalmount`
 
-	// Windows is busy at first; kubelet calls again.
-	node.Fail("IOCTL_DISK_CREATE_DISK", 170, 1)
+	// Windows is busy when the volume is mounted; kubelet calls again.
+	node.Fail("GetDiskFreeSpaceExW", 170, 1)
 	err = stage(ctx, node.Client(), "vol-0123", path)
 	number170, _ := csiproxy.WindowsErrorOf(err)
 	fmt.Println("first try: unavailable:", errors.Is(err, csiproxy.ErrUnavailable), "Windows error:", number170)

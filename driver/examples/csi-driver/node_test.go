@@ -250,7 +250,7 @@ func TestRefusedStageLeavesNothing(t *testing.T) {
 	v = r.create("pvc", gib, nil)
 	r.must(r.attach(v))
 	const busy = 170
-	r.Fail("IOCTL_DISK_CREATE_DISK", busy, 1)
+	r.Fail("GetDiskFreeSpaceExW", busy, 1)
 	r.refused("stage on a busy node", r.stage(v), codes.Unavailable)
 	if files := r.recordFiles(); len(files) != 1 {
 		t.Errorf("records %v", files)

@@ -120,13 +120,16 @@ func TestErrorAtEachCall(t *testing.T) {
 		}, passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW, " +
 			"GetVolumePathNamesForVolumeNameW, IOCTL_DISK_GET_DRIVE_LAYOUT_EX, " +
 			"IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
-		"PartitionDisk": {disk: raw, operate: partition, passed: arrivalOnline},
+		"PartitionDisk": {disk: raw, operate: partition, passed: arrival + ", IOCTL_DISK_CREATE_DISK, " + attributes +
+			", IOCTL_DISK_GET_DRIVE_LAYOUT_EX, 2 IOCTL_DISK_SET_DISK_ATTRIBUTES, IOCTL_DISK_SET_DRIVE_LAYOUT_EX, " +
+			"3 IOCTL_DISK_UPDATE_PROPERTIES, IOCTL_STORAGE_GET_DEVICE_NUMBER, IOCTL_STORAGE_QUERY_PROPERTY"},
 		"PartitionDisk, read-only": {disk: staged(win.DiskReadOnly), operate: partition,
 			passed: "GetFileAttributesW, 2 GetVolumeNameForVolumeMountPointW"},
 		"PartitionDisk, without automatic mounting": {disk: func(t *testing.T, sim *winsim.System) csiproxy.DiskNumber {
 			simtest.Must(t, sim.SetSettings(winsim.Settings{NoAutomount: true}))
 			return attach(t, sim, winsim.DiskSpec{})
-		}, operate: partition, passed: arrival},
+		}, operate: partition, passed: arrival + ", IOCTL_DISK_CREATE_DISK, IOCTL_DISK_SET_DRIVE_LAYOUT_EX, " +
+			"2 IOCTL_DISK_UPDATE_PROPERTIES, RegGetValueW"},
 		// A sick disk keeps no other from being seen. One that refuses to say what it is isn't known as a
 		// container's scratch disk.
 		"Rescan": {disk: online, operate: func(ctx context.Context, s subject) (any, error) {

@@ -4,9 +4,11 @@
 package disks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
@@ -103,9 +105,7 @@ func (d *Disks) WhilePartitioned(ctx context.Context, h *locks.LockedDisk, befor
 			return err
 		}
 		made = true
-		if err := h.UpdateProperties(ctx); err != nil {
-			return err
-		}
+		d.updateProperties(ctx, h)
 		layout, err := h.Layout(ctx)
 		if err != nil {
 			return err
@@ -238,15 +238,13 @@ func hasPartition(l *win.DriveLayout) bool {
 func (d *Disks) writeTable(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout) error {
 	if layout.Style == win.StyleRAW {
 		create := win.CreateDisk{Style: win.StyleGPT, DiskID: winid.NewGUID(), MaxPartitionCount: maximumPartitions}
-		if err := h.CreateDisk(ctx, create); err != nil {
+		if err := repeatOn(ctx, h, layout, func() error { return h.CreateDisk(ctx, create) }); err != nil {
 			return err
 		}
 		d.options.Logger.Info("partition table made", "disk", h.Number, "style", "GPT", "diskID", create.DiskID)
 		// Windows adds its reserved partition by itself, as the documentation of IOCTL_DISK_CREATE_DISK has
 		// it, or leaves that to us: rufus and virtdisk-rs write their own at once.
-		if err := h.UpdateProperties(ctx); err != nil {
-			return err
-		}
+		d.updateProperties(ctx, h)
 		if err := h.Verify(ctx); err != nil {
 			return err
 		}
@@ -265,13 +263,35 @@ func (d *Disks) writeTable(ctx context.Context, h *locks.LockedDisk, layout *win
 	if err != nil {
 		return err
 	}
-	layout.Partitions = append(layout.Partitions, partitions...)
-	if err := h.SetLayout(ctx, layout); err != nil {
+	wanted := *layout
+	wanted.Partitions = slices.Concat(layout.Partitions, partitions)
+	if err := repeatOn(ctx, h, layout, func() error { return h.SetLayout(ctx, &wanted) }); err != nil {
 		return err
 	}
 	data := partitions[len(partitions)-1]
 	d.options.Logger.Info("disk partitioned", "disk", h.Number, "partitionID", data.ID, "bytes", data.Length)
 	return nil
+}
+
+// repeatOn makes a change of a disk that has just been found to have a partition table, and repeats it while Windows refuses it
+// and the disk has that table still.
+func repeatOn(ctx context.Context, h *locks.LockedDisk, layout *win.DriveLayout, change func() error) error {
+	isRepeated := false
+	return operation.UntilReady(ctx, func() error {
+		if !isRepeated {
+			isRepeated = true
+			return nil
+		}
+		return cmp.Or(h.Verify(ctx), h.VerifyLayout(ctx, layout))
+	}, change)
+}
+
+// updateProperties has Windows read a new partition table. A failure is only logged, as rufus passes over it: Windows has been
+// told the table when it was written.
+func (d *Disks) updateProperties(ctx context.Context, h *locks.LockedDisk) {
+	if err := h.UpdateProperties(ctx); err != nil {
+		d.options.Logger.Warn("Windows doesn't read a new partition table", "disk", h.Number, "err", err)
+	}
 }
 
 // dataPartition returns the partitions to add to a GPT without a data partition: the reserved one,

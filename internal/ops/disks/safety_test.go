@@ -20,6 +20,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/settings"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // write does to a disk what a pod of another process does: it brings it online, partitions
@@ -198,6 +199,41 @@ func TestPropertiesAreUpdated(t *testing.T) {
 		sim.OnCall(nil)
 		if err != nil || got != strings.ReplaceAll(c.want, " ", "") {
 			t.Errorf("%s: %s, %v, want %s", c.name, got, err, c.want)
+		}
+	}
+}
+
+// A table that Windows refuses to write is written again only on the disk that was found blank, as long as it is.
+func TestTableIsWrittenAgainOnABlankDiskOnly(t *testing.T) {
+	for name, code := range map[string]win.IoctlCode{"table": win.IoctlDiskCreateDisk, "partitions": win.IoctlDiskSetDriveLayoutEx} {
+		for _, meanwhile := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				sim, _ := newNode(t)
+				n := attach(t, sim, winsim.DiskSpec{})
+				refused := false
+				ops := disks.New(simtest.Controlled{System: sim, Answer: func(_ string, asked win.IoctlCode, _ []byte,
+					do func() (int, error)) (int, error) {
+					if asked != code || refused {
+						return do()
+					}
+					refused = true
+					if meanwhile {
+						simtest.Partition(t, sim, n, 2)
+					}
+					return 0, winerr.ErrorNotReady
+				}}, disks.Options{})
+				err := ops.PartitionDisk(t.Context(), n)
+				if !refused {
+					t.Fatalf("%s: it wasn't refused", name)
+				}
+				if !meanwhile {
+					simtest.WantErrorOf(t, name, err, nil)
+					return
+				}
+				simtest.WantErrorOf(t, name, err, csiproxy.ErrUnavailable)
+				sim.Settle()
+				simtest.Want(t, name+": volumes of somebody else", len(sim.VolumesOfDisk(n)), 2)
+			})
 		}
 	}
 }
