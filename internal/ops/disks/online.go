@@ -256,7 +256,16 @@ func (d *Disks) flushAndSet(ctx context.Context, h *locks.LockedDisk, volumes op
 	if err := h.Verify(ctx); err != nil {
 		return err
 	}
-	return h.SetState(ctx, from, to)
+	err := h.SetState(ctx, from, to)
+	if err == nil || from.Offline == to.Offline || from.ReadOnly == to.ReadOnly {
+		return err
+	}
+	// No public code changes both in one call, so Windows may refuse that forever.
+	step := device.State{Offline: to.Offline, ReadOnly: from.ReadOnly}
+	if stepErr := h.SetState(ctx, from, step); stepErr != nil {
+		return err
+	}
+	return h.SetState(ctx, step, to)
 }
 
 // flush flushes a volume.

@@ -300,6 +300,18 @@ func TestUnstageVolumeOfReadOnlyMedia(t *testing.T) {
 	simtest.Want(t, "the disk's attributes", attributesOf(sim, number), win.DiskOffline)
 }
 
+// If Windows doesn't take a disk offline and make it writable in one call, it does so in two.
+func TestUnstageVolumeInTwoSteps(t *testing.T) {
+	sim, n, number := newStaged(t)
+	unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath})
+	stage(t, n, csiproxy.StageVolumeRequest{Disk: serial("vol-1"), StagingPath: stagingPath, ReadOnly: true})
+	simtest.Must(t, sim.Fail(winsim.Match{Call: win.IoctlDiskSetDiskAttributes.String(), Count: 1}, winerr.ErrorInvalidParameter))
+	done := unstage(t, n, csiproxy.UnstageVolumeRequest{StagingPath: stagingPath, Force: true}) // in one attempt
+	if attributes := attributesOf(sim, number); attributes != win.DiskOffline || !done.DiskOffline {
+		t.Errorf("%+v, the disk's attributes are %v", done, attributes)
+	}
+}
+
 // Nobody opens a volume after it is unmounted and before its disk is offline, unless Windows refuses to
 // take it offline. A disk that stays online can be used again, and taken offline later.
 func TestUnstageVolumeStaysLocked(t *testing.T) {
