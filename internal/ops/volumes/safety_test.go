@@ -185,7 +185,7 @@ func TestOneChangeOfADiskAtATime(t *testing.T) {
 func TestFormatVolumeRetries(t *testing.T) {
 	for errno, want := range map[winerr.Errno]int{
 		winerr.ErrorGenFailure: 3, winerr.ErrorSemTimeout: 3, winerr.ErrorRetry: 3, winerr.ErrorAccessDenied: 3, winerr.ErrorWriteProtect: 3,
-		winerr.ErrorNotReady: 3, winerr.ErrorBusy: 3, winerr.ErrorNotSupported: 1, winerr.ErrorInvalidParameter: 1,
+		winerr.ErrorNotReady: 3, winerr.ErrorBusy: 3, winerr.ErrorNotSupported: 1, winerr.ErrorInvalidParameter: 3,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNode(t)

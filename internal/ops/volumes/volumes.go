@@ -241,6 +241,7 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *locks.LockedDisk, lock
 	if err := v.options.Users.CheckEmptyDisk(ctx, lockedDisk.Disk); err != nil {
 		return err
 	}
+	isUsual := o == win.FormatOptions{FileSystem: "NTFS", Label: o.Label}
 	var failed error // of the attempt before
 	var updated time.Time
 	err := operation.UntilReady(ctx, func() error {
@@ -267,6 +268,11 @@ func (v *Volumes) format(ctx context.Context, lockedDisk *locks.LockedDisk, lock
 		if failed == nil {
 			v.options.Logger.Info("volume formatted", "volume", lockedVolume.ID, "disk", lockedDisk.Number,
 				"fileSystem", o.FileSystem, "took", time.Since(start).Round(time.Millisecond))
+		}
+		if isUsual && errors.Is(failed, winerr.ErrorInvalidParameter) {
+			// Users have seen this of a volume that had just come, and other times not:
+			// https://github.com/PowerShell/PowerShell/issues/7771
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "Windows can't format the volume yet: %v", failed)
 		}
 		return failed
 	})
