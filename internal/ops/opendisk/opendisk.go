@@ -52,7 +52,9 @@ func (h Hardware) hasSerial() bool { return strings.TrimSpace(h.Descriptor.Seria
 // identity is the text by which disks are told apart: the descriptor and, if that has no serial
 // number, also the identifiers.
 func (h Hardware) identity() string {
-	s := fmt.Sprintf("%+v %v", h.Descriptor, h.DescriptorErr)
+	descriptor := h.Descriptor
+	descriptor.Revision = "" // that of the firmware, which may change while the disk is open
+	s := fmt.Sprintf("%+v %v", descriptor, h.DescriptorErr)
 	if !h.hasSerial() {
 		s += fmt.Sprintf(" %+v %v", h.Identifiers, h.IdentifiersErr)
 	}

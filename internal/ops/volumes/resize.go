@@ -6,14 +6,17 @@ package volumes
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 const (
@@ -26,6 +29,10 @@ const (
 	tolerance = 20 << 20
 	// mbrSectors is how many sectors an MBR can address.
 	mbrSectors = 1 << 32
+	// extendTimeout is how long the file system may learn of the new end of its partition later than the partition table. No
+	// source says whether it does.
+	extendTimeout  = 5 * time.Second
+	extendInterval = 100 * time.Millisecond
 )
 
 // ResizeVolume implements [published.VolumeOperations].
@@ -270,10 +277,14 @@ func (v *Volumes) growFileSystem(ctx context.Context, h device.Handle, dv diskVo
 		extents[0].StartingOffset != dv.extent.StartingOffset {
 		return nil, opendisk.ErrChanged("the volume lies at another place")
 	}
-	if err := dv.disk.Verify(ctx); err != nil {
-		return nil, err
-	}
-	if err := h.ExtendFileSystem(ctx, sectors); err != nil {
+	isTooLarge := func(err error) bool { return errors.Is(err, winerr.ErrorInvalidParameter) }
+	err = operation.Retry(ctx, extendTimeout, extendInterval, isTooLarge, func() error {
+		if err := dv.disk.Verify(ctx); err != nil {
+			return err
+		}
+		return h.ExtendFileSystem(ctx, sectors)
+	})
+	if err != nil {
 		return nil, err
 	}
 	v.options.Logger.Info("file system grown", "volume", dv.id, "disk", dv.disk.Number, "fileSystem", fileSystem,

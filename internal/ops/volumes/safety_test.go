@@ -579,3 +579,19 @@ func TestResizeVolumeOfAFullPartition(t *testing.T) {
 	n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
 	simtest.Want(t, "growths of the file system", n.sim.Calls()["FSCTL_EXTEND_VOLUME"], 0)
 }
+
+// The file system may learn of the new end of its partition a moment later.
+func TestGrowthThatIsKnownLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		number, id := n.attach(winsim.DiskSpec{SizeBytes: 1 << 30})
+		n.do(n.volumes.FormatVolume(t.Context(), id))
+		n.do(n.sim.GrowDisk(number, 2<<30))
+		n.do(n.sim.Fail(winsim.Match{Call: win.FsctlExtendVolume.String(), Count: 2}, winerr.ErrorInvalidParameter))
+		n.do(n.volumes.ResizeVolume(t.Context(), id, 0))
+		stats, err := n.volumes.GetVolumeStats(t.Context(), id)
+		if err != nil || stats.SizeBytes < 2<<30-20<<20 {
+			t.Errorf("%+v, %v", stats, err)
+		}
+	})
+}
