@@ -30,6 +30,11 @@ var (
 // arrival limits the time from attaching a file until the disk can be opened.
 const arrival = 30 * time.Second
 
+const (
+	ioctlStorageQueryProperty = 0x2d1400
+	busTypeFileBackedVirtual  = 15
+)
+
 // storageType is a VIRTUAL_STORAGE_TYPE: VIRTUAL_STORAGE_TYPE_DEVICE_VHDX of Microsoft.
 var storageType = struct {
 	device uint32
@@ -127,7 +132,22 @@ func (d *Disk) find() error {
 		return fmt.Errorf("open %s: %w", disk, err)
 	}
 	d.Number = uint32(number)
-	return windows.CloseHandle(handle)
+	return errors.Join(wantFile(handle, disk), windows.CloseHandle(handle))
+}
+
+// wantFile returns an error if a disk is no file. Tests write to the disk by its number.
+func wantFile(handle windows.Handle, disk string) error {
+	query := make([]byte, 12) // STORAGE_PROPERTY_QUERY of StorageDeviceProperty
+	descriptor, n := make([]byte, 1024), uint32(0)
+	if err := windows.DeviceIoControl(handle, ioctlStorageQueryProperty, &query[0], uint32(len(query)), &descriptor[0],
+		uint32(len(descriptor)), &n, nil); err != nil {
+		return fmt.Errorf("ask %s for its bus: %w", disk, err)
+	}
+	// STORAGE_DEVICE_DESCRIPTOR.BusType
+	if bus := binary.LittleEndian.Uint32(descriptor[28:]); n < 32 || bus != busTypeFileBackedVirtual {
+		return fmt.Errorf("%s isn't the virtual disk: it has bus type %d, want %d", disk, bus, busTypeFileBackedVirtual)
+	}
+	return nil
 }
 
 // Grow makes the disk larger, as a cloud does, and returns the way that worked. The
