@@ -112,7 +112,7 @@ var deviceRows = []row{
 }
 
 // control sends a control code through a handle of its own.
-func (f *Fixture) control(t *testing.T, path string, code win.IoctlCode, in []byte, room int) ([]byte, error) {
+func (f *Fixture) control(t testing.TB, path string, code win.IoctlCode, in []byte, room int) ([]byte, error) {
 	t.Helper()
 	d := f.device(t, path, readWrite)
 	defer closing(t, d)
@@ -145,7 +145,7 @@ func dataPartition(offset, length int64) win.Partition {
 	}
 }
 
-func (f *Fixture) layout(t *testing.T, n csiproxy.DiskNumber) *win.DriveLayout {
+func (f *Fixture) layout(t testing.TB, n csiproxy.DiskNumber) *win.DriveLayout {
 	t.Helper()
 	out, err := f.control(t, physicalDrive(n), win.IoctlDiskGetDriveLayoutEx, nil, 64<<10)
 	must(t, err)
@@ -154,7 +154,7 @@ func (f *Fixture) layout(t *testing.T, n csiproxy.DiskNumber) *win.DriveLayout {
 	return l
 }
 
-func (f *Fixture) setLayout(t *testing.T, n csiproxy.DiskNumber, partitions ...win.Partition) error {
+func (f *Fixture) setLayout(t testing.TB, n csiproxy.DiskNumber, partitions ...win.Partition) error {
 	t.Helper()
 	l := f.layout(t, n)
 	l.Partitions = partitions
@@ -166,7 +166,7 @@ func (f *Fixture) setLayout(t *testing.T, n csiproxy.DiskNumber, partitions ...w
 }
 
 // volumesOf returns the names of the volumes on a disk.
-func (f *Fixture) volumesOf(t *testing.T, n csiproxy.DiskNumber) (on []string) {
+func (f *Fixture) volumesOf(t testing.TB, n csiproxy.DiskNumber) (on []string) {
 	t.Helper()
 	names, err := f.System.FindVolumes(t.Context())
 	must(t, err)
@@ -188,7 +188,7 @@ func (f *Fixture) volumesOf(t *testing.T, n csiproxy.DiskNumber) (on []string) {
 }
 
 // volumeOf waits for the only volume of a disk.
-func (f *Fixture) volumeOf(t *testing.T, n csiproxy.DiskNumber) (name string) {
+func (f *Fixture) volumeOf(t testing.TB, n csiproxy.DiskNumber) (name string) {
 	t.Helper()
 	f.await(t, "the disk has one volume", func() bool {
 		names := f.volumesOf(t, n)
@@ -209,7 +209,7 @@ func (f *Fixture) formatted(t *testing.T) (Disk, string) {
 	return d, volume
 }
 
-func (f *Fixture) setOffline(t *testing.T, n csiproxy.DiskNumber, offline bool) {
+func (f *Fixture) setOffline(t testing.TB, n csiproxy.DiskNumber, offline bool) {
 	t.Helper()
 	set := win.SetDiskAttributes{Mask: win.DiskOffline}
 	if offline {
@@ -293,25 +293,6 @@ var diskRows = []row{
 			if after := f.volumeOf(t, n); !strings.EqualFold(after, before) {
 				t.Errorf("the volume was %s, and is %s", before, after)
 			}
-		},
-	},
-	{
-		method: "Device.Control", name: "a disk whose volume is locked", needs: []need{aDisk},
-		promise: "a disk goes offline while a handle has locked and dismounted its volume",
-		guess:   "its documentation doesn't say what open handles do to it, and WSL closes them before",
-		test: func(t *testing.T, f *Fixture) {
-			d, volume := f.formatted(t)
-			h, err := f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
-			must(t, err)
-			defer closing(t, h)
-			for _, code := range []win.IoctlCode{win.FsctlLockVolume, win.FsctlDismountVolume} {
-				_, err := h.Control(t.Context(), code, nil, nil)
-				must(t, err)
-			}
-			_, err = f.System.OpenDevice(t.Context(), deviceOf(volume), win.GenericRead|win.GenericWrite)
-			wantErrno(t, "open the volume", err, winerr.ErrorAccessDenied)
-			f.setOffline(t, d.Number, true)
-			f.await(t, "its volume is gone", func() bool { return len(f.volumesOf(t, d.Number)) == 0 })
 		},
 	},
 	{

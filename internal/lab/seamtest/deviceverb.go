@@ -84,10 +84,6 @@ func runControl(t *testing.T, r *oracleRun, s OracleStep) error {
 			in = win.EncodePropertyQuery(win.PropertyDevice)
 		case key == "in" && value == "beyond": // a growth of the first partition by more than the disk has
 			in = win.GrowPartition{PartitionNumber: 1, BytesToGrow: 1 << 50}.Encode()
-		case key == "in" && value == "grow": // a growth of the first partition to twice its size
-			in = win.GrowPartition{PartitionNumber: 1, BytesToGrow: partitionSize}.Encode()
-		case key == "in" && value == "grown": // the sectors of the partition that has grown
-			in = win.EncodeInt64(2 * partitionSize / 512)
 		case key == "in" && value == "sectors": // of the whole partition
 			in = win.EncodeInt64(partitionSize / 512)
 		case key == "in" && value == "offline":

@@ -33,7 +33,7 @@ func wantSelf(t *testing.T, ids func(context.Context) ([]win.ProcessID, error)) 
 }
 
 // lock is FSCTL_LOCK_VOLUME or its kin on a handle.
-func lock(t *testing.T, d win.Device, code win.IoctlCode) error {
+func lock(t testing.TB, d win.Device, code win.IoctlCode) error {
 	t.Helper()
 	_, err := d.Control(t.Context(), code, nil, nil)
 	return err
@@ -41,7 +41,7 @@ func lock(t *testing.T, d win.Device, code win.IoctlCode) error {
 
 // lock locks a volume that only the test uses. Just after it was formatted or a file on it was
 // closed, somebody else may look at it for a moment, such as a scanner.
-func (f *Fixture) lock(t *testing.T, d win.Device) (err error) {
+func (f *Fixture) lock(t testing.TB, d win.Device) (err error) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); ; {
 		err = lock(t, d, win.FsctlLockVolume)

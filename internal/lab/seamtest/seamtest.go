@@ -7,7 +7,8 @@
 //
 // Each row cites the sentence of the contract that it shows. A row that shows what nobody
 // has promised is a guess. Guesses run apart, by RunGuesses: where one is wrong, the
-// simulated node is, and not the system that refutes it.
+// simulated node is, and not the system that refutes it. RunQuick tests the most important guesses
+// on one disk.
 package seamtest
 
 import (
@@ -54,6 +55,8 @@ type Fixture struct {
 type Disk struct {
 	Number csiproxy.DiskNumber
 	Detach func() // takes it away from the node
+	// Grow makes the disk larger, as a cloud does, and returns its new number.
+	Grow func(t testing.TB, sizeBytes uint64) (csiproxy.DiskNumber, error)
 }
 
 // Services are the names of services that are stopped: one that starts and stops, one that
@@ -236,7 +239,7 @@ var (
 var missing = []winerr.Errno{winerr.ErrorFileNotFound, winerr.ErrorPathNotFound}
 
 // closing closes what a test has opened.
-func closing(t *testing.T, c interface{ Close() error }) {
+func closing(t testing.TB, c interface{ Close() error }) {
 	t.Helper()
 	if err := c.Close(); err != nil {
 		t.Errorf("close: %v", err)
@@ -244,7 +247,7 @@ func closing(t *testing.T, c interface{ Close() error }) {
 }
 
 // await waits until done. A system without Settle is asked again and again.
-func (f *Fixture) await(t *testing.T, what string, done func() bool) {
+func (f *Fixture) await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	if f.Settle != nil {
 		f.Settle()
@@ -281,7 +284,7 @@ func (f *Fixture) dir(t *testing.T) win.File {
 		win.FileDirectoryFile))
 }
 
-func (f *Fixture) openFile(t *testing.T, path string, o win.OpenOptions) win.File {
+func (f *Fixture) openFile(t testing.TB, path string, o win.OpenOptions) win.File {
 	t.Helper()
 	h, err := f.System.OpenFile(t.Context(), path, o)
 	if err != nil {
@@ -292,7 +295,7 @@ func (f *Fixture) openFile(t *testing.T, path string, o win.OpenOptions) win.Fil
 }
 
 // make makes files, and directories, whose paths end in a backslash.
-func (f *Fixture) make(t *testing.T, paths ...string) {
+func (f *Fixture) make(t testing.TB, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
 		options := win.FileNonDirectoryFile
@@ -317,7 +320,7 @@ func at(t *testing.T, dir win.File, name string, o win.OpenOptions) error {
 	return h.Close()
 }
 
-func (f *Fixture) device(t *testing.T, path string, access win.Access) win.Device {
+func (f *Fixture) device(t testing.TB, path string, access win.Access) win.Device {
 	t.Helper()
 	d, err := f.System.OpenDevice(t.Context(), path, access)
 	if err != nil {

@@ -4,13 +4,10 @@
 package seamtest
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
 var volumeRows = []row{
@@ -29,23 +26,6 @@ var volumeRows = []row{
 			c := f.systemVolume(t)
 			if !slices.ContainsFunc(volumes, func(v string) bool { return strings.EqualFold(v, c) }) {
 				t.Errorf("C: is %s; want one of %q", c, volumes)
-			}
-		},
-	},
-	{
-		method: "Volumes.VolumeNameForMountPoint", name: "of a partition's device", needs: []need{aDisk},
-		promise: "the device of a partition", guess: "its documentation doesn't name such paths",
-		test: func(t *testing.T, f *Fixture) {
-			n := f.NewDisk(t).Number
-			want := f.partition(t, n)
-			for _, p := range f.layout(t, n).Partitions {
-				if p.Type != win.PartitionTypeBasicData {
-					continue
-				}
-				got, err := f.System.VolumeNameForMountPoint(t.Context(), fmt.Sprintf(`\\?\GLOBALROOT\Device\Harddisk%d\Partition%d\`, n, p.Number))
-				if err != nil || !strings.EqualFold(got, want) {
-					t.Errorf("%s, %v, want %s", got, err, want)
-				}
 			}
 		},
 	},

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/services"
@@ -51,7 +52,10 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 			t.Helper()
 			n := simtest.Attach(t, sys, winsim.DiskSpec{SizeBytes: 1 << 30})
 			sys.Settle()
-			return seamtest.Disk{Number: n, Detach: func() { simtest.Must(t, sys.DetachDisk(n)) }}
+			return seamtest.Disk{
+				Number: n, Detach: func() { simtest.Must(t, sys.DetachDisk(n)) },
+				Grow: func(_ testing.TB, size uint64) (csiproxy.DiskNumber, error) { return n, sys.GrowDisk(n, int64(size)) },
+			}
 		},
 		Blocked: func(t *testing.T) (call func(context.Context) error, begun <-chan struct{}) {
 			t.Helper()

@@ -25,6 +25,9 @@ func TestContract(t *testing.T) { seamtest.Run(t, contractConfig()) }
 // What the simulated node takes for what Windows does, though nobody has promised it.
 func TestGuessContract(t *testing.T) { seamtest.RunGuesses(t, contractConfig()) }
 
+// The most important beliefs, on one disk.
+func TestGuessQuick(t *testing.T) { seamtest.RunQuick(t, contractConfig(), nil) }
+
 // What others have found out about Windows.
 func TestGuessFacts(t *testing.T) {
 	c := seamtest.Config{New: newFixture}
@@ -165,11 +168,19 @@ func virtualDisk(t *testing.T) seamtest.Disk {
 			t.Error(err)
 		}
 	})
-	return seamtest.Disk{Number: csiproxy.DiskNumber(d.Number), Detach: func() {
-		if err := d.Detach(); err != nil {
-			t.Error(err)
-		}
-	}}
+	return seamtest.Disk{
+		Number: csiproxy.DiskNumber(d.Number),
+		Detach: func() {
+			if err := d.Detach(); err != nil {
+				t.Error(err)
+			}
+		},
+		Grow: func(t testing.TB, size uint64) (csiproxy.DiskNumber, error) {
+			way, err := d.Grow(size)
+			t.Logf("the disk grew by %q", way)
+			return csiproxy.DiskNumber(d.Number), err
+		},
+	}
 }
 
 // blockedRead returns a read of a pipe that nobody writes to.
