@@ -79,9 +79,6 @@ func updatePage(text string, reports []Report) (string, error) {
 	return text + results + "\n| id | on Windows |\n|---|---|\n" + table.String(), nil
 }
 
-// maxSeen limits how much of what was seen the page quotes. The report has all of it.
-const maxSeen = 200
-
 // resultOf is the result of a row in all reports, each with its versions of Windows, and what was seen
 // if the row is refuted. It is empty if no test of the row ran.
 func resultOf(id string, reports []Report) string {
@@ -105,13 +102,4 @@ func resultOf(id string, reports []Report) string {
 		}
 	}
 	return strings.Join(parts, "; ") + seen
-}
-
-// inCell makes a text safe for a cell of a table.
-func inCell(text string) string {
-	text = strings.NewReplacer("|", "/", "`", "'", "<", "‹", ">", "›").Replace(text)
-	if runes := []rune(text); len(runes) > maxSeen {
-		text = string(runes[:maxSeen]) + "…"
-	}
-	return text
 }

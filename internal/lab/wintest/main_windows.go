@@ -6,6 +6,7 @@ package main
 import (
 	"archive/zip"
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,6 +21,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -56,50 +58,91 @@ It takes some minutes and cleans up in the end, also what an earlier run left be
 Don't run it on a node that has pods: a daemon that serves already is in the way.
 `
 
+// quickPlan is plan with -quick.
+const quickPlan = `csi-proxy-wintest %s -quick will, on this machine (%s):
+
+  - write to a new directory C:\csi-proxy-wintest-*
+  - make one VHDX file there, which grows to 2 GiB (it takes up some MB), attach it as a
+    disk, and partition, format, mount, grow and detach that; it writes to no other disk
+  - ask all disks for their size and identity
+  - install, start and remove a service csi-proxy-wintest-*, which runs as LocalSystem and
+    opens the named pipes csi-proxy-*
+  - make a local user csi-wintest-* and a share csi-proxy-wintest-* of a directory of its
+    own, map it for the whole machine, and remove both
+
+It gives up what isn't done after two minutes, and cleans up in the end, also what an
+earlier run left behind. Don't run it on a node that has pods: a daemon that serves
+already is in the way.
+`
+
+// quickTime limits the tests of -quick.
+const quickTime = 2 * time.Minute
+
+// options are the flags of the program.
+type options struct {
+	yes, quick, iscsi bool
+	report            string
+}
+
 func main() {
-	yes := flag.Bool("yes", false, "go on without asking")
-	report := flag.String("report", "csi-proxy-wintest.jsonl", "the `file` for the report; - is standard output")
-	iscsi := flag.Bool("iscsi", false,
+	var o options
+	flag.BoolVar(&o.yes, "yes", false, "go on without asking")
+	flag.BoolVar(&o.quick, "quick", false, "test what decides most, within two minutes; the report is a table in Markdown, for an issue")
+	flag.StringVar(&o.report, "report", "", "the `file` for the report; - is standard output "+
+		"(default csi-proxy-wintest.jsonl, or with -quick csi-proxy-wintest.md)")
+	flag.BoolVar(&o.iscsi, "iscsi", false,
 		"also test iSCSI: needs Install-WindowsFeature FS-iSCSITarget-Server, and changes the CHAP secret of this "+
 			"machine's initiator")
 	flag.Parse()
-	if flag.NArg() > 0 {
+	if flag.NArg() > 0 || o.quick && o.iscsi {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*yes, *iscsi, *report); err != nil {
+	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "csi-proxy-wintest:", err)
 		os.Exit(1)
 	}
 }
 
 // run returns an error also if a test fails.
-func run(yes, iscsi bool, report string) error {
+func run(o options) error {
 	head := describe()
-	fmt.Printf(plan, version, strings.TrimSpace(head.Edition+" "+head.Windows))
+	what := plan
+	if o.quick {
+		what = quickPlan
+	}
+	fmt.Printf(what, version, head.system())
 	if err := check(); err != nil {
 		return err
 	}
-	if !yes {
+	if !o.yes {
 		fmt.Print("\nGo on? [y/N] ")
 		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 			return errors.New("nothing was done")
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// SIGTERM is the end of the terminal's window, which leaves some seconds.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
 	dir, err := os.MkdirTemp(`C:\`, prefix)
 	if err != nil {
 		return err
 	}
-	rows, outcomes, err := prove(ctx, dir, iscsi)
-	// In any case nothing is left behind.
-	if err := errors.Join(err, cleanUp(head.Wine != "")); err != nil {
-		return err
+	rows, outcomes, err := prove(ctx, dir, o)
+	left := cleanUp(head.Wine != "")
+	if left != nil {
+		left = fmt.Errorf("something is left behind; run csi-proxy-wintest again, which tries to remove it: %w", left)
 	}
-	return judge(outcomes, Report{head, evaluate(rows, outcomes)}, report)
+	if err != nil {
+		return errors.Join(err, left)
+	}
+	evaluated := evaluate
+	if o.quick {
+		evaluated = evaluateQuick
+	}
+	return errors.Join(judge(outcomes, Report{head, evaluated(rows, outcomes)}, o), left)
 }
 
 // describe says which Windows this is.
@@ -152,8 +195,8 @@ func check() error {
 	return nil
 }
 
-// prove runs the test programs, and returns the rows of the packed page and the outcome of each test.
-func prove(ctx context.Context, dir string, iscsi bool) ([]Row, Outcomes, error) {
+// prove runs the test programs, and returns the rows of the packed page that they are about and the outcome of each test.
+func prove(ctx context.Context, dir string, o options) ([]Row, Outcomes, error) {
 	if err := winservice.EndWithChildren(); err != nil {
 		return nil, nil, err
 	}
@@ -161,22 +204,35 @@ func prove(ctx context.Context, dir string, iscsi bool) ([]Row, Outcomes, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	// A package's guesses about Windows run apart, so that one that hangs doesn't stop the other tests.
+	runs := []testRun{{"-test.skip=^TestGuess", "TestMain", false}, {"-test.run=^TestGuess", "TestGuessMain", true}}
+	if o.quick {
+		rows = quickRows(rows)
+		runs = []testRun{{"-test.run=" + runFlag(rows), "TestMain", true}}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, quickTime)
+		defer cancel()
+	}
 	env := append(os.Environ(), "CSI_PROXY_PROGRAMS="+dir, "TMP="+dir, "TEMP="+dir)
-	if iscsi {
+	if o.iscsi {
 		env = append(env, "CSI_PROXY_TEST_ISCSI=1")
 	}
 	outcomes := Outcomes{}
 	for _, pkg := range packages {
 		fmt.Printf("\n%s\n", pkg)
-		for _, guesses := range []bool{false, true} {
+		for _, r := range runs {
 			if err := cleanUpServices(); err != nil { // those of a test that was cut off would keep the pipes
 				return nil, nil, err
 			}
-			if err := outcomes.run(ctx, dir, env, pkg, guesses); err != nil {
-				return nil, nil, err
-			}
-			if ctx.Err() != nil {
+			err := outcomes.run(ctx, dir, env, pkg, r)
+			switch {
+			case errors.Is(ctx.Err(), context.DeadlineExceeded):
+				fmt.Println(timeIsOver)
+				return rows, outcomes, nil
+			case ctx.Err() != nil:
 				return nil, nil, errors.New("interrupted")
+			case err != nil:
+				return nil, nil, err
 			}
 		}
 	}
@@ -217,20 +273,25 @@ const testProgram = "csi-proxy.test.exe"
 // testTimeout limits a run of a test program.
 const testTimeout = 25 * time.Minute
 
-// run runs the tests of a package, but for its guesses about Windows, or these alone, so that one that hangs
-// doesn't stop the others.
-func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string, guesses bool) error {
-	whole, which := "TestMain", "-test.skip=^TestGuess"
-	if guesses {
-		whole, which = "TestGuessMain", "-test.run=^TestGuess"
-	}
+// testRun is a run of a test program.
+type testRun struct {
+	which      string // the flag that chooses tests
+	whole      string // the name of the test that has failed if the program has
+	mayBeEmpty bool   // not every package has such tests
+}
+
+// timeIsOver is why tests weren't run, or not to their end.
+const timeIsOver = "the time for the tests was over"
+
+// run runs tests of a package.
+func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string, r testRun) error {
 	// The directory where the tests find the files of their package.
 	source := filepath.Join(dir, "source", filepath.FromSlash(pkg))
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "tests", filepath.FromSlash(pkg), testProgram),
-		"-test.v=test2json", "-test.timeout="+testTimeout.String(), which)
+		"-test.v=test2json", "-test.timeout="+testTimeout.String(), r.which)
 	cmd.Dir, cmd.Env = source, env
 	output, err := cmd.StdoutPipe()
 	if err != nil {
@@ -243,17 +304,19 @@ func (o Outcomes) run(ctx context.Context, dir string, env []string, pkg string,
 	ran := Outcomes{}
 	outside := ran.Add(pkg, output, os.Stdout)
 	err = cmd.Wait()
-	ranNone := len(ran) == 0 && !guesses // not every package has guesses
-	if ranNone || err != nil && len(ran.Failed()) == 0 {
+	switch {
+	case ctx.Err() != nil:
+		ran.cutOff(timeIsOver)
+	case len(ran) == 0 && !r.mayBeEmpty, err != nil && len(ran.Failed()) == 0:
 		text := fmt.Sprintf("the program ended with %v after %d tests\n%s", cmd.ProcessState, len(ran), outside)
-		ran[pkg+"."+whole] = &Outcome{"fail", text}
+		ran[pkg+"."+r.whole] = &Outcome{Result: "fail", Output: text}
 	}
 	maps.Copy(o, ran)
 	return nil
 }
 
 // judge prints the tests that have failed, and writes the report.
-func judge(outcomes Outcomes, report Report, file string) error {
+func judge(outcomes Outcomes, report Report, o options) error {
 	var failed error // unless only guesses have
 	fmt.Println()
 	for _, test := range outcomes.Failed() {
@@ -278,6 +341,10 @@ func judge(outcomes Outcomes, report Report, file string) error {
 		return err
 	}
 	withoutNames(report.Lines, []string{host, os.Getenv("USERNAME"), os.Getenv("USERDOMAIN")}, serialNumbers())
+	file, write := cmp.Or(o.report, "csi-proxy-wintest.jsonl"), report.write
+	if o.quick {
+		file, write = cmp.Or(o.report, "csi-proxy-wintest.md"), report.writeTable
+	}
 	out := os.Stdout
 	if file != "-" {
 		fmt.Println("report:", file)
@@ -285,7 +352,12 @@ func judge(outcomes Outcomes, report Report, file string) error {
 			return err
 		}
 	}
-	return errors.Join(report.write(out), out.Close(), failed)
+	err = write(out)
+	if o.quick && file != "-" { // for whoever sees the terminal only
+		fmt.Println()
+		err = errors.Join(err, write(os.Stdout))
+	}
+	return errors.Join(err, out.Close(), failed)
 }
 
 // serialNumbers returns those of the machine, of its disks, and their identifiers, as far as

@@ -17,6 +17,7 @@ import (
 type Row struct {
 	ID    string
 	Tests []string // patterns: see matches
+	Quick []string // those of Tests that -quick runs
 }
 
 // columns are those of the page's tables of beliefs.
@@ -39,7 +40,8 @@ func parsePage(text string) (rows []Row, err error) {
 			slices.ContainsFunc(rows, func(r Row) bool { return r.ID == cells[0] }):
 			return nil, fmt.Errorf("line %d: %q isn't a row with an id, a belief and its evidence, or comes twice", i+1, line)
 		default:
-			rows = append(rows, Row{cells[0], patternsIn(cells[4])})
+			tests, quick := patternsIn(cells[4])
+			rows = append(rows, Row{cells[0], tests, quick})
 		}
 	}
 	if len(rows) == 0 {
@@ -58,22 +60,53 @@ func cellsOf(line string) []string {
 	return cells
 }
 
-var patternForm = regexp.MustCompile("`((?:[a-z][a-z0-9/]*\\.)?Test[^`]*)`(…?)")
+var patternForm = regexp.MustCompile("`((?:[a-z][a-z0-9/]*\\.)?Test[^`]*)`(…?)( \\(quick\\))?")
 
-// patternsIn returns the patterns in backticks in a text, which decide the result of a row:
+// patternsIn returns the patterns in backticks in a text, which decide the result of a row, and those of them that -quick
+// runs:
 //
 //	`TestName`               the tests of this name
 //	`internal/x.TestName`    a test of this package
 //	`TestName/step`          a part of a test
 //	`TestName/*/step`        the step of all parts
 //	`TestName`…              all tests whose names begin so
-func patternsIn(text string) (patterns []string) {
+//	`TestName` (quick)       -quick runs it, too
+func patternsIn(text string) (patterns, quick []string) {
 	for _, m := range patternForm.FindAllStringSubmatch(text, -1) {
 		// Package testing has underscores for spaces.
 		pattern := strings.Join(strings.Fields(m[1]+m[2]), "_")
-		patterns = append(patterns, strings.ReplaceAll(pattern, "…", "*"))
+		pattern = strings.ReplaceAll(pattern, "…", "*")
+		patterns = append(patterns, pattern)
+		if m[3] != "" {
+			quick = append(quick, pattern)
+		}
 	}
-	return patterns
+	return patterns, quick
+}
+
+// quickRows returns the rows that -quick asks about, with no other tests than it runs.
+func quickRows(rows []Row) (quick []Row) {
+	for _, row := range rows {
+		if len(row.Quick) > 0 {
+			quick = append(quick, Row{row.ID, row.Quick, row.Quick})
+		}
+	}
+	return quick
+}
+
+// runFlag is the value of -test.run for the tests of rows, in whichever package they are.
+func runFlag(rows []Row) string {
+	var all []string
+	for _, row := range rows {
+		for _, pattern := range row.Tests {
+			parts := strings.Split(pattern[strings.Index(pattern, "Test"):], "/")
+			for i, part := range parts {
+				parts[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(part), `\*`, ".*") + "$"
+			}
+			all = append(all, strings.Join(parts, "/"))
+		}
+	}
+	return strings.Join(all, "|")
 }
 
 // matches reports whether a pattern names a test, which has its package.

@@ -10,6 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-proxy/csi-proxy/internal/lab/seamtest"
 )
 
 // repository is the path of its root.
@@ -49,12 +53,42 @@ func TestBeliefsHaveTheirTests(t *testing.T) {
 	}
 }
 
+// What -quick tests on its disk stands in the page, each in the row that has its name.
+func TestQuickBeliefsHaveTheirRows(t *testing.T) {
+	text, err := os.ReadFile(repository + "/docs/windows-proof.md")
+	must(t, err)
+	rows, err := parsePage(string(text))
+	must(t, err)
+	var named []string
+	for _, row := range quickRows(rows) {
+		for _, pattern := range row.Tests {
+			if part, ok := strings.CutPrefix(pattern, "TestGuessQuick/"); ok {
+				named = append(named, part)
+				if part != row.ID {
+					t.Errorf("the row %s names %s", row.ID, pattern)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(seamtest.QuickRows())), slices.Sorted(slices.Values(named))); diff != "" {
+		t.Errorf("rows of the page (-tests +page):\n%s", diff)
+	}
+}
+
+func TestRunFlag(t *testing.T) {
+	rows := []Row{{Tests: []string{"TestA/b/*/c.d", "x/y.TestE"}}, {Tests: []string{"TestF*"}}}
+	want := `^TestA$/^b$/^.*$/^c\.d$|^TestE$|^TestF.*$`
+	if got := runFlag(rows); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestParsePage(t *testing.T) {
 	const head = "| id | belief | evidence | what would refute it | test |\n|---|---|---|---|---|\n"
-	const row = "| a-1 | b | c | d | `TestE`, `x/y.TestF/g h`… |\n"
+	const row = "| a-1 | b | c | d | `TestE`, `x/y.TestF/g h`… (quick) |\n"
 	rows, err := parsePage("# P\n\n" + head + row + "\n| id | other |\n|---|---|\n| x | y |\n\n" + head + "| b | b | c | | |\n")
 	if err != nil || len(rows) != 2 || rows[0].ID != "a-1" || len(rows[0].Tests) != 2 ||
-		rows[0].Tests[1] != "x/y.TestF/g_h*" || rows[1].Tests != nil {
+		rows[0].Tests[1] != "x/y.TestF/g_h*" || !slices.Equal(rows[0].Quick, rows[0].Tests[1:]) || rows[1].Tests != nil {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	for name, page := range map[string]string{

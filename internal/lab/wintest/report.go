@@ -21,6 +21,7 @@ type Outcome struct {
 	// Result is "pass", "fail" or "skip". A test that began and didn't end has failed.
 	Result string
 	Output string
+	ended  bool
 }
 
 // Outcomes are those of the tests and parts of tests of a run, by their names: internal/x.TestName/part.
@@ -56,10 +57,20 @@ func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside string
 		current = o[test]
 		if m[1] != "" {
 			fmt.Fprintf(show, "  %s\n", strings.TrimPrefix(strings.TrimSpace(mark), "--- "))
-			current.Result = strings.ToLower(m[1])
+			current.Result, current.ended = strings.ToLower(m[1]), true
 			if current = o[path.Dir(test)]; current == nil {
 				current = &noTest
 			}
+		}
+	}
+}
+
+// cutOff has the tests that haven't ended count as not run: their time was over, which says nothing about Windows.
+func (o Outcomes) cutOff(why string) {
+	for _, outcome := range o {
+		if !outcome.ended {
+			outcome.Result = "skip"
+			outcome.Output += why + "\n"
 		}
 	}
 }
@@ -175,8 +186,9 @@ func (o Outcomes) matching(pattern string) (tests []string) {
 func (o Outcomes) evaluate(patterns []string) (result string, seen []string) {
 	var refuted, missing []string
 	for _, pattern := range patterns {
-		tests := o.matching(pattern)
-		if len(tests) == 0 {
+		tests, endedBefore := o.matching(pattern), o.endedBefore(pattern)
+		missing = append(missing, endedBefore...)
+		if len(tests) == 0 && len(endedBefore) == 0 {
 			missing = append(missing, pattern+" was not run")
 		}
 		for _, test := range tests {
@@ -187,7 +199,6 @@ func (o Outcomes) evaluate(patterns []string) (result string, seen []string) {
 				missing = append(missing, o.seen([]string{test}))
 			}
 		}
-		missing = append(missing, o.endedBefore(pattern)...)
 	}
 	slices.Sort(refuted)
 	slices.Sort(missing)
@@ -200,7 +211,7 @@ func (o Outcomes) evaluate(patterns []string) (result string, seen []string) {
 	return Proven, nil
 }
 
-// endedBefore returns the tests that ended before the part that a pattern names.
+// endedBefore returns the tests that ended before the part that a pattern names, with their output.
 func (o Outcomes) endedBefore(pattern string) (names []string) {
 	parent, part := path.Split(pattern)
 	if parent == "" || strings.Contains(part, "*") { // "*" stands for the parts that there were
@@ -208,7 +219,11 @@ func (o Outcomes) endedBefore(pattern string) (names []string) {
 	}
 	for _, test := range o.matching(path.Clean(parent)) {
 		if o[test+"/"+part] == nil {
-			names = append(names, test+" ended before "+part)
+			name := test + " ended before " + part
+			if output := strings.Join(strings.Fields(o[test].Output), " "); output != "" {
+				name += ": " + output
+			}
+			names = append(names, name)
 		}
 	}
 	return names
@@ -221,6 +236,63 @@ func (o Outcomes) seen(tests []string) string {
 		output += o[test].Output
 	}
 	return tests[0] + ": " + cmp.Or(strings.Join(strings.Fields(output), " "), "no output")
+}
+
+// evaluateQuick returns the result of -quick for each row, with what its tests have logged.
+func evaluateQuick(rows []Row, o Outcomes) []Line {
+	lines := evaluate(rows, o)
+	for i, row := range rows {
+		if lines[i].Result != Proven {
+			continue
+		}
+		for _, pattern := range row.Tests {
+			for _, test := range o.matching(pattern) {
+				if o[test].Output != "" {
+					lines[i].Seen = append(lines[i].Seen, o.seen([]string{test}))
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// place is where a test has logged something, perhaps behind the test's name.
+var place = regexp.MustCompile(`(?:^\S+:|:)? ?\b\w+\.go:[0-9]+: `)
+
+// writeTable writes the report as a table in Markdown, for an issue.
+func (r Report) writeTable(w io.Writer) error {
+	text := fmt.Sprintf("csi-proxy-wintest %s -quick, %s, on %s\n\n| id | result | what was seen |\n|---|---|---|\n",
+		r.Head.Version, r.Head.Time, r.Head.system())
+	for _, line := range r.Lines {
+		seen := ""
+		for _, s := range line.Seen {
+			seen += "; " + strings.TrimPrefix(place.ReplaceAllString(s, "; "), "; ")
+		}
+		text += fmt.Sprintf("| %s | %s | %s |\n", line.Row, line.Result, inCell(strings.TrimPrefix(seen, "; ")))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// system is the Windows that the report is about.
+func (h Head) system() string {
+	system := strings.TrimSpace(h.Edition + " " + h.Windows + " " + h.Arch)
+	if h.Wine != "" {
+		system = "Wine " + h.Wine + " as " + system
+	}
+	return system
+}
+
+// maxSeen limits how much of what was seen a table quotes.
+const maxSeen = 200
+
+// inCell makes a text safe for a cell of a table.
+func inCell(text string) string {
+	text = strings.NewReplacer("|", "/", "`", "'", "<", "‹", ">", "›").Replace(text)
+	if runes := []rune(text); len(runes) > maxSeen {
+		text = string(runes[:maxSeen]) + "…"
+	}
+	return text
 }
 
 // write writes the report: its head, and a line for each row.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,48 @@ func TestEvaluate(t *testing.T) {
 		{"hand", ByHand, nil},
 	}
 	if diff := cmp.Diff(want, evaluated(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTable(t *testing.T) {
+	const log = `@=== RUN   TestQuick
+@=== RUN   TestQuick/format
+    quick.go:1: formatting succeeds
+    quick.go:2: at | once
+@--- PASS: TestQuick/format (0.00s)
+@=== RUN   TestQuick/lock
+    quick.go:3: error 5
+@--- FAIL: TestQuick/lock (0.00s)
+@=== RUN   TestQuick/grow
+`
+	const parent = `@=== RUN   TestDisk
+    quick.go:4: no disk
+@--- FAIL: TestDisk (0.00s)
+`
+	rows := quickRows([]Row{{ID: "other", Tests: []string{"TestOther"}}})
+	for _, row := range []string{"format", "lock", "grow", "late"} {
+		rows = append(rows, Row{ID: row, Tests: []string{"TestQuick/" + row}})
+	}
+	rows = append(rows, Row{ID: "disk", Tests: []string{"TestDisk/disk"}}, Row{ID: "never", Tests: []string{"TestNever"}})
+	o := Outcomes{}
+	o.Add("x", strings.NewReader(strings.ReplaceAll(log, "@", "\x16")), io.Discard)
+	o.cutOff("the time was over")
+	o.Add("x", strings.NewReader(strings.ReplaceAll(parent, "@", "\x16")), io.Discard)
+	var table strings.Builder
+	must(t, Report{Head{Windows: "10.0.1", Edition: "Server", Arch: "amd64", Version: "v1", Time: "now"}, evaluateQuick(rows, o)}.writeTable(&table))
+	want := `csi-proxy-wintest v1 -quick, now, on Server 10.0.1 amd64
+
+| id | result | what was seen |
+|---|---|---|
+| format | proven | formatting succeeds; at / once |
+| lock | refuted | error 5 |
+| grow | not run | x.TestQuick/grow: the time was over |
+| late | not run | x.TestQuick ended before late: the time was over |
+| disk | not run | x.TestDisk ended before disk; no disk |
+| never | not run | TestNever was not run |
+`
+	if diff := cmp.Diff(want, table.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
