@@ -74,6 +74,11 @@ func New(path string, size uint64, sectorSize uint32) (*Disk, error) {
 	return d, nil
 }
 
+// IsDenied reports whether an error says that only an administrator may attach disks.
+func IsDenied(err error) bool {
+	return errors.Is(err, windows.ERROR_PRIVILEGE_NOT_HELD) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
+}
+
 // Open attaches a file that New has made, or a copy of one.
 func Open(path string) (*Disk, error) {
 	path16, err := windows.UTF16PtrFromString(path)

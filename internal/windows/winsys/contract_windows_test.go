@@ -159,7 +159,7 @@ func newFixture(t *testing.T) *seamtest.Fixture {
 func virtualDisk(t *testing.T) seamtest.Disk {
 	t.Helper()
 	d, err := virtdisk.New(filepath.Join(t.TempDir(), "disk.vhdx"), 1<<30, 512)
-	if errors.Is(err, windows.ERROR_PRIVILEGE_NOT_HELD) || errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+	if virtdisk.IsDenied(err) {
 		t.Skip("only an administrator may attach disks")
 	}
 	must(t, err)
