@@ -5,7 +5,9 @@
 // for each row of docs/windows-proof.md. It must be run as an administrator, and needs
 // neither Go nor Hyper-V:
 //
-//	csi-proxy-wintest.exe [-yes] [-iscsi] [-report file]
+//	csi-proxy-wintest.exe [-yes] [-quick | -iscsi] [-report file]
+//
+// With -quick it runs the tests that decide most, within two minutes, and its report is a table for an issue.
 //
 // On another system it writes the reports of such runs into the page, those of all versions
 // of Windows together:

@@ -228,6 +228,7 @@ func prove(ctx context.Context, dir string, o options) ([]Row, Outcomes, error) 
 			switch {
 			case errors.Is(ctx.Err(), context.DeadlineExceeded):
 				fmt.Println(timeIsOver)
+				outcomes.skipRest(rows, timeIsOver)
 				return rows, outcomes, nil
 			case ctx.Err() != nil:
 				return nil, nil, errors.New("interrupted")

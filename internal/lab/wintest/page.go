@@ -62,8 +62,7 @@ func cellsOf(line string) []string {
 
 var patternForm = regexp.MustCompile("`((?:[a-z][a-z0-9/]*\\.)?Test[^`]*)`(…?)( \\(quick\\))?")
 
-// patternsIn returns the patterns in backticks in a text, which decide the result of a row, and those of them that -quick
-// runs:
+// patternsIn returns the patterns in backticks in a text, which decide the result of a row. Quick are the ones that -quick runs:
 //
 //	`TestName`               the tests of this name
 //	`internal/x.TestName`    a test of this package
@@ -84,7 +83,7 @@ func patternsIn(text string) (patterns, quick []string) {
 	return patterns, quick
 }
 
-// quickRows returns the rows that -quick asks about, with no other tests than it runs.
+// quickRows returns the rows that have tests for -quick, reduced to these tests.
 func quickRows(rows []Row) (quick []Row) {
 	for _, row := range rows {
 		if len(row.Quick) > 0 {
@@ -94,7 +93,7 @@ func quickRows(rows []Row) (quick []Row) {
 	return quick
 }
 
-// runFlag is the value of -test.run for the tests of rows, in whichever package they are.
+// runFlag returns the value of -test.run for the tests of rows. Packages are left out.
 func runFlag(rows []Row) string {
 	var all []string
 	for _, row := range rows {

@@ -65,12 +65,23 @@ func (o Outcomes) Add(pkg string, log io.Reader, show io.Writer) (outside string
 	}
 }
 
-// cutOff has the tests that haven't ended count as not run: their time was over, which says nothing about Windows.
+// cutOff counts running tests as skipped.
 func (o Outcomes) cutOff(why string) {
 	for _, outcome := range o {
 		if !outcome.ended {
 			outcome.Result = "skip"
 			outcome.Output += why + "\n"
+		}
+	}
+}
+
+// skipRest counts the tests of rows that were never started as skipped.
+func (o Outcomes) skipRest(rows []Row, why string) {
+	for _, row := range rows {
+		for _, pattern := range row.Tests {
+			if len(o.matching(pattern)) == 0 && len(o.endedBefore(pattern)) == 0 {
+				o["rest."+pattern] = &Outcome{Result: "skip", Output: why + "\n", ended: true}
+			}
 		}
 	}
 }
@@ -238,7 +249,7 @@ func (o Outcomes) seen(tests []string) string {
 	return tests[0] + ": " + cmp.Or(strings.Join(strings.Fields(output), " "), "no output")
 }
 
-// evaluateQuick returns the result of -quick for each row, with what its tests have logged.
+// evaluateQuick returns the result of -quick for each row. A proven row has the log of its tests.
 func evaluateQuick(rows []Row, o Outcomes) []Line {
 	lines := evaluate(rows, o)
 	for i, row := range rows {
@@ -256,7 +267,7 @@ func evaluateQuick(rows []Row, o Outcomes) []Line {
 	return lines
 }
 
-// place is where a test has logged something, perhaps behind the test's name.
+// place matches the file and line of a log line, with the test's name before it.
 var place = regexp.MustCompile(`(?:^\S+:|:)? ?\b\w+\.go:[0-9]+: `)
 
 // writeTable writes the report as a table in Markdown, for an issue.

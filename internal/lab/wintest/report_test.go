@@ -128,6 +128,7 @@ func TestTable(t *testing.T) {
 	o.Add("x", strings.NewReader(strings.ReplaceAll(log, "@", "\x16")), io.Discard)
 	o.cutOff("the time was over")
 	o.Add("x", strings.NewReader(strings.ReplaceAll(parent, "@", "\x16")), io.Discard)
+	o.skipRest(rows, "the time was over")
 	var table strings.Builder
 	must(t, Report{Head{Windows: "10.0.1", Edition: "Server", Arch: "amd64", Version: "v1", Time: "now"}, evaluateQuick(rows, o)}.writeTable(&table))
 	want := `csi-proxy-wintest v1 -quick, now, on Server 10.0.1 amd64
@@ -139,7 +140,7 @@ func TestTable(t *testing.T) {
 | grow | not run | x.TestQuick/grow: the time was over |
 | late | not run | x.TestQuick ended before late: the time was over |
 | disk | not run | x.TestDisk ended before disk; no disk |
-| never | not run | TestNever was not run |
+| never | not run | rest.TestNever: the time was over |
 `
 	if diff := cmp.Diff(want, table.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
