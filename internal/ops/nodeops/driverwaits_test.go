@@ -342,3 +342,32 @@ func TestLeftoverBesideAnothersDisk(t *testing.T) {
 		})
 	}
 }
+
+// However many calls of another driver are under way, a driver's calls take as long as without these: what Windows runs from is asked
+// by each driver's own calls.
+func TestManyCallsOfAnother(t *testing.T) {
+	took := func(callers int) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSlowTenants(t, winsim.RealisticDelays())
+			d, other := w.own[red], w.own[blue]
+			w.begin(d)
+			w.must(w.sim.DelayUncancellable(winsim.Match{Call: winsim.EachCall}, 300*time.Microsecond))
+			ctx, cancel := context.WithCancel(t.Context())
+			for range callers {
+				go func() {
+					for ctx.Err() == nil {
+						_, _ = other.Disk.ListDiskLocations(ctx)
+					}
+				}()
+			}
+			time.Sleep(time.Second)
+			begun := time.Now()
+			w.must(d.Disk.SetDiskState(t.Context(), d.number, true))
+			took = time.Since(begun)
+			cancel()
+			time.Sleep(time.Minute) // of the bubble: until their calls have ended
+		})
+		return took
+	}
+	simtest.Want(t, "beside calls of another driver", took(40), took(0))
+}

@@ -218,7 +218,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 	p.sys, p.hasVolume = sys, sys.HasVolume
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
-	p.users = users.ForDriver(s.users, driver.Name, sys, p.paths)
+	p.users = users.ForDriver(s.users, driver.Name, sys, p.calls, p.paths)
 	p.ownerOfDisk = func(context.Context, device.Handle, opendisk.Hardware) (string, error) {
 		return driver.Name, nil // no other driver's disk can be opened
 	}

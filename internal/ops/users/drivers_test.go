@@ -61,6 +61,7 @@ type shared struct {
 	node    *users.Finder
 	own     map[string]*users.Finder
 	parts   map[string]*part // by driver; "" for the node
+	whole   *part            // the whole node, by the calls of drivers
 	volumes map[string]csiproxy.VolumeID
 	owners  owners
 }
@@ -76,12 +77,12 @@ func newShared(t *testing.T) *shared {
 	}
 	paths, err := pathpolicy.New(pathpolicy.Options{Drivers: []pathpolicy.Driver{{Name: "red"}, {Name: "blue"}}})
 	simtest.Must(t, err)
-	s.parts[""] = &part{System: s.sim}
+	s.parts[""], s.whole = &part{System: s.sim}, &part{System: s.sim}
 	common := users.NewShared(s.parts[""], paths, s.owners, slog.New(slog.DiscardHandler))
 	s.node = users.New(common)
 	for driver, other := range map[string]string{"red": "blue", "blue": "red"} {
 		s.parts[driver] = &part{System: s.sim, hidden: map[string]bool{strings.TrimSuffix(string(s.volumes[other]), `\`): true}}
-		s.own[driver] = users.ForDriver(common, driver, s.parts[driver], paths.Within(pathpolicy.Territory{Driver: driver}))
+		s.own[driver] = users.ForDriver(common, driver, s.parts[driver], s.whole, paths.Within(pathpolicy.Territory{Driver: driver}))
 	}
 	return s
 }
@@ -89,6 +90,29 @@ func newShared(t *testing.T) *shared {
 func directoryOf(driver string) string { return simtest.Kubelet + `\plugins\` + driver }
 
 func second(_ users.FoundLinks, incomplete, err error) error { return errors.Join(incomplete, err) }
+
+// What concerns the whole node is asked by calls of the driver, so that many of these keep nobody else waiting.
+func TestDriversAskOfNodeByTheirOwnCalls(t *testing.T) {
+	s := newShared(t)
+	own := s.own["red"]
+	simtest.Mount(t, s.sim, simtest.Kubelet+`\mount`, string(s.volumes["blue"])) // in a directory that is no driver's
+	search := s.calls("", func() { simtest.Must(t, second(own.Links(t.Context(), ""))) })
+	for name, test := range map[string]struct {
+		ask         func(ctx context.Context) error
+		callsOfNode int
+	}{
+		"SystemDisks":         {func(ctx context.Context) error { _, err := own.SystemDisks(ctx); return err }, 0},
+		"ProtectedDisks":      {func(ctx context.Context) error { _, err := own.ProtectedDisks(ctx); return err }, 0},
+		"IsMissing":           {func(ctx context.Context) error { _, err := own.IsMissing(ctx, s.volumes["blue"]); return err }, 0},
+		"MountsMissingVolume": {func(ctx context.Context) error { _, err := own.MountsMissingVolume(ctx); return err }, search},
+	} {
+		before := s.whole.calls
+		simtest.Want(t, name+": calls of the node", s.calls("", func() { simtest.Must(t, test.ask(t.Context())) }), test.callsOfNode)
+		if s.whole.calls == before {
+			t.Errorf("%s: no calls of the driver", name)
+		}
+	}
+}
 
 // calls counts the calls that begin with a part while f runs.
 func (s *shared) calls(of string, f func()) int {

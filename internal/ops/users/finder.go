@@ -25,8 +25,7 @@ type System interface {
 	pathpolicy.System
 }
 
-// Shared is what the finders of a node and of its drivers have in common. What concerns all of the node, such as which disks
-// Windows runs from, is asked by its system, for each of them.
+// Shared is what the finders of a node and of its drivers have in common. Its system is the node's.
 type Shared struct {
 	sys     System
 	paths   *pathpolicy.Policy
@@ -72,18 +71,27 @@ type Finder struct {
 	driver string             // whose finder it is; "" for the node's
 	sys    System             // of the node or of the driver
 	paths  *pathpolicy.Policy // likewise
+	// whole is the system of the whole node. A driver's finder has one with the driver's own calls: many of these, such as those that
+	// ask which disks Windows runs from, keep nobody else waiting.
+	whole System
 }
 
 // New returns the finder for the node.
 func New(shared *Shared) *Finder {
-	return &Finder{Shared: shared, sys: shared.sys, paths: shared.paths}
+	return &Finder{Shared: shared, sys: shared.sys, paths: shared.paths, whole: shared.sys}
+}
+
+// ofNode returns the finder for the node with the calls of f.
+func (f *Finder) ofNode() *Finder {
+	return &Finder{Shared: f.Shared, sys: f.whole, paths: f.Shared.paths, whole: f.whole}
 }
 
 // ForDriver returns the finder for a driver. It finds the users on all of the node, except in the own directories of other
 // drivers. The driver's directories are searched, and the links there are followed, by sys and paths, which are the
-// driver's, whoever asks. So what a driver has there can't take the calls to Windows of others, nor lead these anywhere.
-func ForDriver(shared *Shared, driver string, sys System, paths *pathpolicy.Policy) *Finder {
-	f := &Finder{shared, driver, sys, paths}
+// driver's, whoever asks. So what a driver has there can't take the calls to Windows of others, nor lead these anywhere. What
+// concerns the whole node is asked by whole.
+func ForDriver(shared *Shared, driver string, sys, whole System, paths *pathpolicy.Policy) *Finder {
+	f := &Finder{shared, driver, sys, paths, whole}
 	shared.drivers[driver] = f
 	return f
 }

@@ -18,10 +18,10 @@ import (
 )
 
 // ProtectedDisks returns the disks of the volumes that the administrator protects, and of C:.
-func (s *Shared) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bool, error) {
+func (f *Finder) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bool, error) {
 	protected := make(map[csiproxy.DiskNumber]bool)
-	for _, name := range append([]string{"C:"}, s.paths.ProtectedByName()...) {
-		extents, err := s.protectedExtents(ctx, name)
+	for _, name := range append([]string{"C:"}, f.Shared.paths.ProtectedByName()...) {
+		extents, err := f.protectedExtents(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -34,10 +34,10 @@ func (s *Shared) ProtectedDisks(ctx context.Context) (map[csiproxy.DiskNumber]bo
 
 // MissingVolumes says of each volume that the administrator protects by name whether no disk of the node
 // has it now, so that nothing is protected by that. Its disk may come yet, or get the volume from others.
-func (s *Shared) MissingVolumes(ctx context.Context) (map[string]bool, error) {
+func (f *Finder) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 	missing := make(map[string]bool)
-	for _, name := range s.paths.ProtectedByName() {
-		extents, err := s.protectedExtents(ctx, name)
+	for _, name := range f.Shared.paths.ProtectedByName() {
+		extents, err := f.protectedExtents(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -48,12 +48,13 @@ func (s *Shared) MissingVolumes(ctx context.Context) (map[string]bool, error) {
 
 // protectedExtents returns the parts of disks on which a protected volume lies: none if the volume is
 // missing, or is a DVD's. On machines of Azure without a temporary disk the DVD drive mostly is D:.
-func (s *Shared) protectedExtents(ctx context.Context, name string) ([]win.DiskExtent, error) {
-	id, err := s.paths.VolumeNamed(ctx, s.sys, name)
+func (f *Finder) protectedExtents(ctx context.Context, name string) ([]win.DiskExtent, error) {
+	node := f.ofNode()
+	id, err := node.paths.VolumeNamed(ctx, node.sys, name)
 	if err != nil || id == "" {
 		return nil, err
 	}
-	extents, err := New(s).extentsIfThere(ctx, csiproxy.VolumeID(id))
+	extents, err := node.extentsIfThere(ctx, csiproxy.VolumeID(id))
 	if winerr.IsAny(err, winerr.ErrorInvalidFunction, winerr.ErrorNotReady) {
 		return nil, nil
 	}
@@ -64,8 +65,8 @@ func (s *Shared) protectedExtents(ctx context.Context, name string) ([]win.DiskE
 }
 
 // MissingNames returns the names of MissingVolumes that are missing, in order.
-func (s *Shared) MissingNames(ctx context.Context) (names []string, _ error) {
-	missing, err := s.MissingVolumes(ctx)
+func (f *Finder) MissingNames(ctx context.Context) (names []string, _ error) {
+	missing, err := f.MissingVolumes(ctx)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if missing[name] {
 			names = append(names, name)
@@ -78,7 +79,7 @@ func (s *Shared) MissingNames(ctx context.Context) (names []string, _ error) {
 // be partitioned or formatted, since it may be one that isn't for volumes and that another program
 // will format: Azure's temporary disk or, as long as a protected volume is missing, the disk that gets it.
 // Then only disks that are known as Azure's data disks may be written to.
-func (s *Shared) CheckEmptyDisk(ctx context.Context, disk *opendisk.Disk) error {
+func (f *Finder) CheckEmptyDisk(ctx context.Context, disk *opendisk.Disk) error {
 	text, err := disk.LocationText(ctx)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (s *Shared) CheckEmptyDisk(ctx context.Context, disk *opendisk.Disk) error 
 			"it is attached as the disk of Windows and the temporary disk are on machines of Azure, and Azure's agent formats "+
 				"that one; name the disk of a volume instead")
 	}
-	missing, err := s.MissingNames(ctx)
+	missing, err := f.MissingNames(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

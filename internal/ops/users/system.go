@@ -46,14 +46,14 @@ func (s systemFile) reason() string {
 
 // SystemDisks returns the disks that Windows runs from, with the reasons. If they can't be found
 // out, the error is csiproxy.ErrUnavailable.
-func (s *Shared) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]string, error) {
-	found, err := findSystemDisks(ctx, s.sys)
+func (f *Finder) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]string, error) {
+	found, err := findSystemDisks(ctx, f.whole)
 	if err != nil {
 		return nil, err
 	}
 	for _, ignoredErr := range found.ignored {
-		if _, logged := s.ignored.LoadOrStore(ignoredErr.Error(), true); !logged {
-			s.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", ignoredErr)
+		if _, logged := f.ignored.LoadOrStore(ignoredErr.Error(), true); !logged {
+			f.log.Warn("a file that Windows says it runs from isn't on a disk, and protects none", "err", ignoredErr)
 		}
 	}
 	return found.disks, nil
@@ -61,8 +61,8 @@ func (s *Shared) SystemDisks(ctx context.Context) (map[csiproxy.DiskNumber]strin
 
 // CheckSystemDisk returns csiproxy.ErrFailedPrecondition with the reason if Windows runs from a
 // disk. If that can't be found out, it returns csiproxy.ErrUnavailable.
-func (s *Shared) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) error {
-	all, err := s.SystemDisks(ctx)
+func (f *Finder) CheckSystemDisk(ctx context.Context, n csiproxy.DiskNumber) error {
+	all, err := f.SystemDisks(ctx)
 	if err == nil && all[n] != "" {
 		err = csiproxy.Errorf(csiproxy.ErrFailedPrecondition, "%s", all[n])
 	}

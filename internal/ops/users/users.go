@@ -52,7 +52,7 @@ func (f *Finder) IsMissing(ctx context.Context, id csiproxy.VolumeID) (bool, err
 	unopened := &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 		Detail: "Windows lists the volume, but it can't be opened; try again later", Err: err}
 	if f.driver != "" {
-		node := New(f.Shared)
+		node := f.ofNode()
 		extents, err := node.extentsIfThere(ctx, id)
 		if err != nil || len(extents) == 0 {
 			return err == nil, err
@@ -95,7 +95,7 @@ func (f *Finder) MountsMissingVolume(ctx context.Context) (bool, error) {
 		if !l.Link.IsMountPoint() {
 			continue
 		}
-		sys := f.Shared.sys // in the directories that are no driver's, any driver's volume may be mounted
+		sys := f.whole // in the directories that are no driver's, any driver's volume may be mounted
 		if f.driver != "" && f.paths.DriverOf(l.Path) == f.driver {
 			sys = f.sys
 		}

@@ -239,7 +239,7 @@ func TestDirectoriesOfAnotherDriver(t *testing.T) {
 			all := users.New(shared)
 			drivers := make(map[string]*users.Finder)
 			for _, driver := range []string{"red", "blue"} {
-				drivers[driver] = users.ForDriver(shared, driver, n.sim, paths.Within(pathpolicy.Territory{Driver: driver}))
+				drivers[driver] = users.ForDriver(shared, driver, n.sim, n.sim, paths.Within(pathpolicy.Territory{Driver: driver}))
 			}
 			begin(t, n)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
