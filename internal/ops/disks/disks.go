@@ -74,7 +74,7 @@ const DefaultSilentDiskTimeout = 5 * time.Second
 type Shared struct {
 	sys     System
 	log     *slog.Logger
-	ownerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+	ownerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
 	rescans operation.NextRun[queryKey, struct{}] // the key is whether Windows re-enumerates the whole device tree
 
@@ -93,7 +93,7 @@ type SharedOptions struct {
 	OnSkippedDisks func(count int)
 
 	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
-	OwnerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 	// Logger gets the disks that the queries pass over. Default: none.
 	Logger *slog.Logger
 }

@@ -410,8 +410,9 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 	if err != nil || scratch {
 		return nil, "", err
 	}
+	disk := &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: hardware}
 	if shared.ownerOf != nil {
-		driver, err = shared.ownerOf(ctx, h, hardware)
+		driver, err = shared.ownerOf(ctx, disk)
 		switch unknown := hardware.DescriptorErr != nil || err != nil; {
 		case err != nil && (ctx.Err() != nil || deviceLeftOrUnready(err)):
 			return nil, "", err
@@ -422,7 +423,7 @@ func (shared *Shared) openPath(ctx context.Context, path string) (_ *opendisk.Di
 		}
 	}
 	meant = true
-	return &opendisk.Disk{Handle: h, Number: n.DeviceNumber, Hardware: hardware}, driver, nil
+	return disk, driver, nil
 }
 
 // askScratch asks the disk at path, open by h, for its hardware, and reports whether it is a container's

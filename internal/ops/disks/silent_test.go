@@ -19,7 +19,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 	"github.com/csi-proxy/csi-proxy/published"
@@ -329,8 +328,8 @@ func TestDiskInPlaceOfAnothers(t *testing.T) {
 		owners := map[string]string{"own": "red", "replaced": "blue"}
 		sys := operation.NewWindows(sim, nil, nil)
 		red := disks.New(sys, disks.Options{Driver: "red", Shared: disks.NewShared(sys, disks.SharedOptions{
-			OwnerOf: func(_ context.Context, _ device.Handle, hardware opendisk.Hardware) (string, error) {
-				return owners[strings.TrimSpace(hardware.Descriptor.SerialNumber)], nil
+			OwnerOf: func(_ context.Context, disk *opendisk.Disk) (string, error) {
+				return owners[strings.TrimSpace(disk.Hardware.Descriptor.SerialNumber)], nil
 			}})})
 		lists := func(what string, want int) {
 			begun := time.Now()

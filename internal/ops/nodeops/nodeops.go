@@ -26,7 +26,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/ops/staging"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/ops/volumes"
-	"github.com/csi-proxy/csi-proxy/internal/windows/device"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/published"
 )
@@ -200,7 +199,7 @@ type part struct {
 	log    *slog.Logger
 	// hasVolume is locks.Options.HasVolume; nil for the whole node.
 	hasVolume   func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
-	ownerOfDisk func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+	ownerOfDisk func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 }
 
 // whole is the whole node.
@@ -219,7 +218,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
 	p.users = users.ForDriver(s.users, driver.Name, sys, p.calls, p.paths)
-	p.ownerOfDisk = func(context.Context, device.Handle, opendisk.Hardware) (string, error) {
+	p.ownerOfDisk = func(context.Context, *opendisk.Disk) (string, error) {
 		return driver.Name, nil // no other driver's disk can be opened
 	}
 	return p

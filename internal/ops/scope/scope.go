@@ -91,13 +91,18 @@ func New(sys win.System, drivers []Driver, log *slog.Logger) (*Table, error) {
 
 // OwnerOfDisk returns the name of the driver that has an open disk; "" if none has, or if the disk fits the
 // patterns of several: it is given to none of them, since a wrong one could destroy its data.
-func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (name string, _ error) {
-	if t == nil || len(t.drivers) == 0 || hardware.DescriptorErr != nil {
+func (t *Table) OwnerOfDisk(ctx context.Context, d *opendisk.Disk) (name string, _ error) {
+	return t.ownerOfDisk(ctx, t.sys, d)
+}
+
+// ownerOfDisk is OwnerOfDisk by the calls of sys, which is the whole node.
+func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
+	if t == nil || len(t.drivers) == 0 || d.Hardware.DescriptorErr != nil {
 		return "", nil
 	}
-	disk := asked{Hardware: hardware}
+	disk := asked{Hardware: d.Hardware}
 	if slices.ContainsFunc(t.drivers, needsAddress) {
-		address, err := h.SCSIAddress(ctx)
+		address, err := d.SCSIAddress(ctx)
 		switch {
 		case err == nil:
 			disk.adapter, disk.hasAdapter = uint32(address.PortNumber), true
@@ -105,9 +110,9 @@ func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, hardware opend
 			return "", err
 		}
 	}
-	if hardware.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget) {
+	if d.Hardware.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget) {
 		var err error
-		if disk.target, disk.portals, err = t.targetOf(ctx, h); err != nil {
+		if disk.target, disk.portals, err = targetOf(ctx, sys, d); err != nil {
 			return "", err
 		}
 	}
@@ -126,7 +131,7 @@ func (t *Table) OwnerOfDisk(ctx context.Context, h device.Handle, hardware opend
 	case 1:
 		return names[0], nil
 	}
-	descriptor := hardware.Descriptor
+	descriptor := d.Hardware.Descriptor
 	identity := fmt.Sprintf("%s %s %s", descriptor.VendorID, descriptor.ProductID, descriptor.SerialNumber)
 	if _, logged := t.several.LoadOrStore(identity, true); !logged {
 		t.log.Warn("a disk fits the patterns of several drivers, so it is none's", "disk", quote.Text(identity),
@@ -146,7 +151,7 @@ func (t *Table) OwnerOfNumber(ctx context.Context, n csiproxy.DiskNumber) (name 
 	if err != nil {
 		return "", err
 	}
-	return t.OwnerOfDisk(ctx, h, hardware)
+	return t.OwnerOfDisk(ctx, &opendisk.Disk{Handle: h, Number: n, Hardware: hardware})
 }
 
 // isAnswer reports whether an error is the disk's answer to a query that it doesn't know.
@@ -208,21 +213,21 @@ func fitsText(pattern, text string) bool {
 
 // targetOf returns the iSCSI target of a disk, and the portals of its sessions. target is "" if no session has the disk. Each
 // session is asked apart, since one of another driver's may hang or fail. That is an error only if no other session has the disk.
-func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, portals []win.ISCSIPortal, _ error) {
-	sessions, err := t.sys.ISCSISessions(ctx)
+func targetOf(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (target string, portals []win.ISCSIPortal, _ error) {
+	sessions, err := sys.ISCSISessions(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	n, err := h.Number(ctx)
+	n, err := d.Handle.Number(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	left := slices.Clone(sessions) // those that haven't answered
-	for asked, outcome := range operation.Ask(ctx, sessions, silentTimeout, t.hasDisk(n.DeviceNumber)) {
-		hasDisk, askErr := outcome.Get()
+	for asked, outcome := range operation.Ask(ctx, sessions, silentTimeout, hasDisk(sys, n.DeviceNumber)) {
+		isOfSession, askErr := outcome.Get()
 		err = cmp.Or(err, askErr)
 		left = slices.DeleteFunc(left, func(s win.ISCSISession) bool { return s.ID == asked.ID })
-		if hasDisk {
+		if isOfSession {
 			target, portals = asked.Target, append(portals, asked.Portals...)
 		}
 		// A disk has one target, to which several sessions may lead.
@@ -239,14 +244,14 @@ func (t *Table) targetOf(ctx context.Context, h device.Handle) (target string, p
 		return "", nil, csiproxy.Errorf(csiproxy.ErrUnavailable, "an iSCSI session doesn't say which disks it has")
 	}
 	// The disk still has the number, so it had it when the sessions were asked for theirs.
-	_, err = h.Number(ctx)
+	_, err = d.Handle.Number(ctx)
 	return target, portals, err
 }
 
 // hasDisk returns the question whether a session has the disk with a number.
-func (t *Table) hasDisk(n csiproxy.DiskNumber) func(ctx context.Context, s win.ISCSISession) (bool, error) {
+func hasDisk(sys win.ISCSIInitiator, n csiproxy.DiskNumber) func(ctx context.Context, s win.ISCSISession) (bool, error) {
 	return func(ctx context.Context, s win.ISCSISession) (bool, error) {
-		devices, err := t.sys.ISCSISessionDevices(ctx, s.ID)
+		devices, err := sys.ISCSISessionDevices(ctx, s.ID)
 		switch {
 		case errors.Is(err, winerr.ISDSCInvalidSessionID): // it has ended meanwhile
 			return false, nil

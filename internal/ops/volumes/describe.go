@@ -118,7 +118,7 @@ func (v *Volumes) describeDisk(ctx context.Context, described *csiproxy.Volume, 
 	}
 	readOnly = state.ReadOnly
 	if v.options.OwnerOf != nil {
-		described.Driver, err = v.options.OwnerOf(ctx, h.Handle, h.Hardware)
+		described.Driver, err = v.options.OwnerOf(ctx, h)
 		if err != nil && ctx.Err() == nil && !winerr.IsGone(err) { // it isn't known now
 			err = nil
 		}

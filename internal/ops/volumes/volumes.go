@@ -51,7 +51,7 @@ type Options struct {
 	// csiproxy.FormatOptions has them. Default: whom Windows lets.
 	Writers []string
 	// OwnerOf returns the name of the driver that has an open disk; "" if none has. Default: none has any.
-	OwnerOf func(ctx context.Context, h device.Handle, hardware opendisk.Hardware) (driver string, err error)
+	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 
 	// Logger gets each change of the node, and what an operation passes over without failing. Default: none.
 	Logger *slog.Logger
