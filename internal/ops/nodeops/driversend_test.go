@@ -20,7 +20,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
-// A driver ends what it has on a disk that doesn't say any more whose it is.
+// A driver ends what it has on a disk that doesn't say any more whose it is, also if Windows lists a mount point of its volume in
+// another driver's directory.
 func TestDriverEndsUseOfSickDisk(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, d *tenant) error{
 		"UnstageVolume": func(ctx context.Context, d *tenant) error {
@@ -40,14 +41,18 @@ func TestDriverEndsUseOfSickDisk(t *testing.T) {
 					w.begin(d)
 					w.begin(other)
 					w.must(d.Storage.UnpublishVolume(t.Context(), d.target))
+					planted := simtest.Kubelet + `\plugins\` + other.name + `\planted`
+					w.must(w.sim.MkdirAll(planted))
+					w.must(w.sim.SetVolumeMountPoint(t.Context(), planted+`\`, string(d.volume)))
 					w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(),
 						Object: fmt.Sprintf("PhysicalDrive%d ", d.number)}, refusal))
 					before := w.state()
 					for what, err := range map[string]error{
-						"UnmountVolume": other.Volume.UnmountVolume(t.Context(), d.volume, d.staging),
-						"MountVolume":   other.Volume.MountVolume(t.Context(), d.volume, other.staging+"-new"),
-						"FormatVolume":  other.Volume.FormatVolume(t.Context(), d.volume),
-						"SetDiskState":  other.Disk.SetDiskState(t.Context(), d.number, false),
+						"UnmountVolume":    other.Volume.UnmountVolume(t.Context(), d.volume, d.staging),
+						"MountVolume":      other.Volume.MountVolume(t.Context(), d.volume, other.staging+"-new"),
+						"FormatVolume":     other.Volume.FormatVolume(t.Context(), d.volume),
+						"WriteVolumeCache": other.Volume.WriteVolumeCache(t.Context(), d.volume),
+						"SetDiskState":     other.Disk.SetDiskState(t.Context(), d.number, false),
 					} {
 						if err == nil {
 							t.Errorf("the other driver's %s succeeds", what)

@@ -212,8 +212,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 	p := part{driver: driver.Name, log: s.options.Logger.With("driver", driver.Name)}
 	// Calls of its own: those that hang keep no other driver's waiting.
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
-	sys := scope.NewSystem(p.calls, s.owners, driver,
-		func(path string) bool { return s.paths.DriverAt(path) == driver.Name })
+	sys := scope.NewSystem(p.calls, s.owners, driver, s.paths.DriverAt)
 	p.sys, p.hasVolume = sys, sys.HasVolume
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})

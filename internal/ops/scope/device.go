@@ -120,8 +120,13 @@ func (d *sickDisk) Close() error {
 
 // ownsSickDisk presumes whether a disk that doesn't say what it is belongs to the driver: its driver must be able to end
 // the use of the disk. It does if one of its volumes is mounted in the driver's own directories, and at no others, or was
-// so when a disk was opened that is still open. What doesn't answer proves nothing.
+// so when a disk was opened that is still open. If the last disk with the number has said whose it was, only that driver owns
+// this one, and mount points in other drivers' own directories don't matter: these may be planted. What doesn't answer proves nothing.
 func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
+	last, isKnown := s.table.lastOwners.Load(n)
+	if isKnown && last != s.driver.Name {
+		return false
+	}
 	isOpen := false
 	s.sick.Range(func(key, _ any) bool {
 		current, err := key.(*sickDisk).Number(ctx)
@@ -134,9 +139,13 @@ func (s *System) ownsSickDisk(ctx context.Context, n csiproxy.DiskNumber) bool {
 	names, _ := s.System.FindVolumes(ctx)
 	for _, outcome := range operation.Ask(ctx, names, silentTimeout, func(ctx context.Context, name string) (bool, error) {
 		paths, _ := s.System.VolumePathNames(ctx, name)
-		directories := slices.DeleteFunc(paths, func(path string) bool { return len(path) <= len(`C:\`) })
-		isElsewhere := func(path string) bool { return !s.isOwn(path) }
-		if len(directories) == 0 || slices.ContainsFunc(directories, isElsewhere) {
+		drivers := make(map[string]bool) // in whose own directories it is mounted
+		for _, path := range paths {
+			if driver := s.driverAt(path); len(path) > len(`C:\`) && (!isKnown || driver == "" || driver == s.driver.Name) {
+				drivers[driver] = true
+			}
+		}
+		if len(drivers) != 1 || !drivers[s.driver.Name] {
 			return false, nil
 		}
 		extents, err := device.ExtentsOf(ctx, s.System, device.VolumePath(name))

@@ -75,6 +75,8 @@ type Table struct {
 	drivers []Driver
 	log     *slog.Logger
 	several sync.Map // the disks that were logged as fitting several drivers, as texts
+	// lastOwners are the drivers of the last disks that said what they are, by their numbers; "" for one that is no driver's.
+	lastOwners sync.Map
 }
 
 // New returns the table of the drivers of the node sys. Drivers with a problem that [Check] finds are refused. The log gets
@@ -95,11 +97,20 @@ func (t *Table) OwnerOfDisk(ctx context.Context, d *opendisk.Disk) (name string,
 	return t.ownerOfDisk(ctx, t.sys, d)
 }
 
-// ownerOfDisk is OwnerOfDisk by the calls of sys, which is the whole node.
+// ownerOfDisk is OwnerOfDisk by the calls of sys, which is the whole node. It notes the owner.
 func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
 	if t == nil || len(t.drivers) == 0 || d.Hardware.DescriptorErr != nil {
 		return "", nil
 	}
+	name, err := t.askOwner(ctx, sys, d)
+	if err == nil {
+		t.lastOwners.Store(d.Number, name)
+	}
+	return name, err
+}
+
+// askOwner is ownerOfDisk for a disk that has said what it is.
+func (t *Table) askOwner(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
 	disk := asked{Hardware: d.Hardware}
 	if slices.ContainsFunc(t.drivers, needsAddress) {
 		address, err := d.SCSIAddress(ctx)

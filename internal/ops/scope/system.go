@@ -31,14 +31,15 @@ type System struct {
 	win.System
 	table  *Table
 	driver Driver
-	isOwn  func(path string) bool // whether a path lies in the driver's own directories
-	sick   sync.Map               // the sick disks that are open now, *sickDisk
+	// driverAt returns the driver in whose own directories a path lies; "" if it lies in none's.
+	driverAt func(path string) (driver string)
+	sick     sync.Map // the sick disks that are open now, *sickDisk
 }
 
-// NewSystem returns the system of a driver. sys is the node's. isOwn reports whether a path lies in the driver's own
-// directories, where only the driver mounts volumes.
-func NewSystem(sys win.System, table *Table, driver Driver, isOwn func(path string) bool) *System {
-	return &System{System: sys, table: table, driver: driver, isOwn: isOwn}
+// NewSystem returns the system of a driver. sys is the node's. driverAt returns the driver in whose own directories a path
+// lies; "" if it lies in none's. Only the driver mounts volumes there.
+func NewSystem(sys win.System, table *Table, driver Driver, driverAt func(path string) (driver string)) *System {
+	return &System{System: sys, table: table, driver: driver, driverAt: driverAt}
 }
 
 // refused is the error of a change of what isn't the driver's.

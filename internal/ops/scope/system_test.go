@@ -57,7 +57,16 @@ func (n *node) of(t testing.TB, sys win.System) *System {
 		{Name: "other", Disks: []DiskPattern{{Vendor: "other"}}, Servers: []string{"other.example.com"}}}
 	table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 	simtest.Must(t, err)
-	return NewSystem(sys, table, drivers[0], func(path string) bool { return strings.HasPrefix(path, ownDir) })
+	return NewSystem(sys, table, drivers[0], driverAt)
+}
+
+func driverAt(path string) string {
+	for driver, dir := range map[string]string{"own": ownDir, "other": otherDir} {
+		if strings.HasPrefix(path, dir) {
+			return driver
+		}
+	}
+	return ""
 }
 
 // calls are all calls that take a volume's name or a path in it. Those of changes leave nothing to undo.
@@ -248,6 +257,7 @@ func TestExtentsOfVolume(t *testing.T) {
 func TestSickDisk(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(n *node) error
+		last    []string                       // the owner that the last disk with the number has said, if any
 		extents func(n *node) []win.DiskExtent // nil as they are
 		gone    bool                           // the disk has left by the second question
 		isOwn   bool
@@ -258,6 +268,15 @@ func TestSickDisk(t *testing.T) {
 		"mounted elsewhere, too": {prepare: func(n *node) error {
 			return errors.Join(n.MkdirAll(mountPoint), n.SetVolumeMountPoint(context.Background(), mountPoint, n.volumes["own"]))
 		}},
+		"mounted in another's directory, too": {prepare: mountInOtherDir},
+		"it was the driver's":                 {last: []string{"own"}, isOwn: true, prepare: mountInOtherDir},
+		"it was the driver's, and is mounted elsewhere": {last: []string{"own"}, prepare: func(n *node) error {
+			return errors.Join(n.MkdirAll(mountPoint), n.SetVolumeMountPoint(context.Background(), mountPoint, n.volumes["own"]))
+		}},
+		"it was the driver's, and isn't mounted": {last: []string{"own"},
+			prepare: func(n *node) error { return n.DeleteVolumeMountPoint(context.Background(), ownDir+`\`) }},
+		"it was another driver's": {last: []string{"other"}},
+		"it was nobody's":         {last: []string{""}},
 		"on two disks": {extents: func(n *node) []win.DiskExtent {
 			return []win.DiskExtent{{DiskNumber: n.disks["own"]}, {DiskNumber: n.disks["other"]}}
 		}},
@@ -279,6 +298,9 @@ func TestSickDisk(t *testing.T) {
 			}
 			return do()
 		}})
+		for _, last := range test.last {
+			s.table.lastOwners.Store(n.disks["own"], last)
+		}
 		open := func() (win.Device, error) {
 			return s.OpenDevice(t.Context(), win.PhysicalDrive(n.disks["own"]), win.GenericRead|win.GenericWrite)
 		}
@@ -307,6 +329,31 @@ func TestSickDisk(t *testing.T) {
 		simtest.Must(t, errors.Join(disk.Close(), again.Close()))
 		_, err = open()
 		simtest.WantErrorOf(t, name+": once it is closed", err, winerr.ErrorIODevice)
+	}
+}
+
+const planted = otherDir + `-planted` // in a directory of the other driver's, too
+
+// mountInOtherDir mounts the driver's volume in the other driver's directory.
+func mountInOtherDir(n *node) error {
+	return errors.Join(n.MkdirAll(planted), n.SetVolumeMountPoint(context.Background(), planted+`\`, n.volumes["own"]))
+}
+
+// What a disk has said of its owner counts until the next disk with the number says whose it is.
+func TestLastOwner(t *testing.T) {
+	n := newNode(t)
+	s := n.of(t, n.System)
+	number := n.disks["own"]
+	for _, vendor := range []string{"own", "other", "nobody"} {
+		if vendor != "own" {
+			simtest.Must(t, n.DetachDisk(number))
+			simtest.Attach(t, n.System, winsim.DiskSpec{VendorID: vendor, Number: &number})
+			n.Settle()
+		}
+		err := closed(s.OpenDevice(t.Context(), win.PhysicalDrive(number), win.AccessNone))
+		simtest.Want(t, vendor+": it is the driver's", err == nil, vendor == "own")
+		last, _ := s.table.lastOwners.Load(number)
+		simtest.Want[any](t, "the last owner", last, strings.TrimPrefix(vendor, "nobody"))
 	}
 }
 
@@ -418,7 +465,7 @@ func TestOwnerOfDisk(t *testing.T) {
 			{Name: "other", Disks: []DiskPattern{{SerialNumber: "shared"}, {Adapter: &adapter}}}}
 		table, err := New(sys, drivers, slog.New(slog.DiscardHandler))
 		simtest.Must(t, err)
-		s := NewSystem(sys, table, drivers[0], func(string) bool { return false })
+		s := NewSystem(sys, table, drivers[0], func(string) string { return "" })
 		simtest.WantErrorOf(t, name, closed(s.OpenDevice(t.Context(), win.PhysicalDrive(5), win.AccessNone)), test.want)
 		if test.portals == nil {
 			continue
@@ -508,7 +555,7 @@ func (n *initiatorOf) ofDriver(t *testing.T) *System {
 		{Name: "other", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.3"}}}}
 	table, err := New(nil, drivers, slog.New(slog.DiscardHandler)) // all is asked by the driver's own calls
 	simtest.Must(t, err)
-	return NewSystem(n, table, drivers[0], func(string) bool { return false })
+	return NewSystem(n, table, drivers[0], func(string) string { return "" })
 }
 
 // A session of another driver's that hangs or fails doesn't keep a driver from its own disk. A disk to which sessions of two
