@@ -25,5 +25,5 @@ func NewTargetLocks(drivers []string) *TargetLocks {
 
 // Lock locks a target for a driver, or for the node if driver is "". Its errors are those of [operation.Locks.Lock].
 func (l *TargetLocks) Lock(ctx context.Context, driver string, iqn csiproxy.IQN) (unlock func(), _ error) {
-	return l.locks.Lock(ctx, driver, strings.ToLower(string(iqn)), targetObject(iqn))
+	return l.locks.Lock(ctx, l.locks.Owners(driver, driver, driver != ""), strings.ToLower(string(iqn)), targetObject(iqn))
 }

@@ -6,12 +6,14 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/locks"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/users"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
@@ -75,6 +77,47 @@ func TestDriversExcludeNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who locks a disk excludes the calls of its owner. If the owner isn't known, the node excludes all drivers, and a driver the node.
+func TestOwnerOfLockedDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		shared := locks.NewShared([]string{"red", "blue"})
+		lock := func(driver, owner string, isKnown bool) (*locks.LockedDisk, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return locks.New(n.sim, pathpolicy.Default(), users.Default(n.sim), locks.Options{Shared: shared, Driver: driver,
+				OwnerOf: func(_ context.Context, disk *opendisk.Disk) (string, bool) {
+					simtest.Want(t, "the disk", disk.Number, n.number)
+					return owner, isKnown
+				}}).LockDisk(ctx, n.number)
+		}
+		for _, test := range []struct {
+			driver      string
+			driverKnows bool
+			owner       string // of the node's disk
+			nodeKnows   bool
+			excluded    bool
+		}{
+			{"red", true, "", true, false},
+			{"red", true, "blue", true, false},
+			{"red", true, "red", true, true},
+			{"red", true, "", false, true},
+			{"red", false, "", true, true},
+		} {
+			held, err := lock(test.driver, test.driver, test.driverKnows)
+			simtest.Must(t, err)
+			node, err := lock("", test.owner, test.nodeKnows)
+			simtest.Want(t, fmt.Sprintf("%+v: excluded", test), errors.Is(err, context.DeadlineExceeded), test.excluded)
+			if err == nil {
+				simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 1)
+				node.Release()
+			}
+			held.Release()
+			simtest.Want(t, "bytes that are locked", len(n.sim.LockedBytes(lockFile)), 0)
+		}
+	})
 }
 
 // A driver whose lock comes right after another driver's doesn't take that for another process.

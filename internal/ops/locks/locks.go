@@ -36,6 +36,9 @@ type Options struct {
 	Shared *Shared
 	// Driver is the name of the driver whose locker it is. Default: it is the node's.
 	Driver string
+	// OwnerOf returns the driver that has an open disk for as long as the disk is there; "" if none has. If the owner may change, or
+	// is only presumed, isKnown is false. Default: the disks of a driver's locker are the driver's, and the owners of others aren't known.
+	OwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
 	// HasVolume reports whether a volume is there: to a driver, another's volume isn't. Default: all volumes may be
 	// locked.
 	HasVolume func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
@@ -68,6 +71,9 @@ type Locker struct {
 // users knows, can't be locked.
 func New(sys users.System, paths *pathpolicy.Policy, users *users.Finder, o Options) *Locker {
 	o.Logger, o.Shared = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Shared, NewShared(nil))
+	if o.OwnerOf == nil {
+		o.OwnerOf = func(context.Context, *opendisk.Disk) (string, bool) { return o.Driver, o.Driver != "" }
+	}
 	return &Locker{sys, paths, users, o}
 }
 
@@ -123,10 +129,15 @@ func (k *lock) with(unlock func()) *lock {
 	return &lock{k.locker, unlock, k.Release}
 }
 
-// take takes both locks of an object, given by its kind and its name.
+// take takes both locks of an object, given by its kind and its name. It is the driver's, or its owner isn't known.
 func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ error) {
-	offset := byteOf(k, name)
-	unlock, err := l.options.Shared.held.Lock(ctx, l.options.Driver, offset, kinds[k]+" "+quote.Text(name))
+	return l.takeOf(ctx, l.options.Driver, l.options.Driver != "", k, name)
+}
+
+// takeOf is take for an object of an owner.
+func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind, name string) (taken *lock, _ error) {
+	offset, held := byteOf(k, name), l.options.Shared.held
+	unlock, err := held.Lock(ctx, held.Owners(l.options.Driver, owner, isKnown), offset, kinds[k]+" "+quote.Text(name))
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +170,8 @@ func (l *Locker) LockDisk(ctx context.Context, n csiproxy.DiskNumber) (lockedDis
 			h.Close()
 		}
 	}()
-	r, err := l.take(ctx, diskLock, n.String())
+	owner, isKnown := l.options.OwnerOf(ctx, h)
+	r, err := l.takeOf(ctx, owner, isKnown, diskLock, n.String())
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +265,7 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 		}
 		return &LockedVolume{id, r}, true, nil
 	}
-	unlock, err := l.options.Shared.held.Lock(ctx, l.options.Driver, byteOf(ownVolumeLock, guid), kinds[ownVolumeLock]+" "+quote.Text(guid))
+	unlock, err := l.options.Shared.held.Lock(ctx, []string{l.options.Driver}, byteOf(ownVolumeLock, guid), kinds[ownVolumeLock]+" "+quote.Text(guid))
 	if err != nil {
 		return nil, false, err
 	}

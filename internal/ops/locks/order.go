@@ -5,7 +5,9 @@ package locks
 
 // What excludes what. Locks of different objects exclude nothing; locks of the same
 // object exclude each other, in one process and between processes. Locks of two drivers never do:
-// a disk's number or a volume's name may be another driver's a moment later. Of a volume that isn't there, or isn't the
+// a disk's number or a volume's name may be another driver's a moment later. The node's lock of a disk excludes the disk's driver, and
+// all drivers if that driver isn't known for as long as the disk is there. A driver that only presumes to own a sick disk excludes the
+// node. The node's locks of all else exclude all drivers. Of a volume that isn't there, or isn't the
 // driver's, a driver's lock excludes only its own calls: the volume may be that of a driver without endpoints of its own.
 //
 //	operation                                         what is locked, in this order

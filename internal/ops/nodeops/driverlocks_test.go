@@ -5,6 +5,7 @@ package nodeops_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/iscsitarget"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
+	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
 // during calls f once, in the middle of the first Windows call of a name on an object with a text. That is answered
@@ -145,9 +147,9 @@ func TestAnothersTargetIsConnectedMeanwhile(t *testing.T) {
 }
 
 // While a driver's call hangs in its own directory, its disk leaves, and another driver's disk gets the number, or its volume
-// the name. The other driver doesn't wait.
+// the name. The other driver doesn't wait, nor does one at the shared endpoints for the number.
 func TestLocksThatChangeHands(t *testing.T) {
-	for _, what := range []string{"number", "name"} {
+	for _, what := range []string{"number", "name", "number of nobody's disk"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newTenants(t)
@@ -155,6 +157,9 @@ func TestLocksThatChangeHands(t *testing.T) {
 					w.begin(d)
 				}
 				d, other := w.own[red], w.own[blue]
+				if what == "number of nobody's disk" {
+					d = &tenant{Operations: w.node.Operations, vendor: "GREEN", staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`}
+				}
 				held := simtest.Kubelet + `\plugins\` + other.name + `\held`
 				w.must(w.sim.MkdirAll(held))
 				number, volume, staging := other.number, other.volume, d.staging+"-new"
@@ -171,7 +176,7 @@ func TestLocksThatChangeHands(t *testing.T) {
 				go func() { mounted <- other.Volume.MountVolume(context.Background(), volume, held+`\x`) }()
 				time.Sleep(30 * time.Second)
 				w.must(w.sim.DetachDisk(number))
-				if what == "number" {
+				if what != "name" {
 					d.serial = "red-new"
 					w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: d.vendor, ProductID: "Disk 1", Serial: d.serial, Number: &number})
 					w.sim.Settle()
@@ -186,6 +191,27 @@ func TestLocksThatChangeHands(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A driver that ends the use of a sick disk, which it only presumes to own, excludes the node, also once the disk says whose it is.
+func TestPresumedOwnerExcludesNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		n := w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
+		planted := simtest.Kubelet + `\plugins\` + blue + `\planted`
+		w.must(second(w.node.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{Disk: csiproxy.Selector{Number: &n}, StagingPath: planted})))
+		node, err := nodeops.New(w.sim, nodeops.Options{}, w.drivers...) // which knows nothing of the disk
+		w.must(err)
+		w.must(w.sim.Fail(winsim.Match{Call: win.IoctlStorageQueryProperty.String(), Object: fmt.Sprintf("PhysicalDrive%d ", n)}, winerr.ErrorIODevice))
+		happened := w.during(win.FsctlLockVolume.String(), "", func(ctx context.Context) {
+			w.sim.ResetRules()
+			simtest.WantErrorOf(t, "SetDiskState by the node", node.Disk.SetDiskState(ctx, n, false), context.DeadlineExceeded)
+		})
+		_, err = node.Driver(blue).Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: planted})
+		simtest.WantErrorOf(t, "the driver's UnstageVolume", err, csiproxy.ErrUnavailable)
+		simtest.Want(t, "it happened", happened(), true)
+		w.must(node.Disk.SetDiskState(t.Context(), n, false))
+	})
 }
 
 // A check of one driver's volume that hangs doesn't keep another driver from checking a volume that has the name afterwards.

@@ -200,11 +200,14 @@ type part struct {
 	// hasVolume is locks.Options.HasVolume; nil for the whole node.
 	hasVolume   func(ctx context.Context, id csiproxy.VolumeID) (isThere bool, _ error)
 	ownerOfDisk func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
+	// lastingOwnerOf is locks.Options.OwnerOf.
+	lastingOwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
 }
 
 // whole is the whole node.
 func (s *shared) whole() part {
-	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: users.New(s.users), log: s.options.Logger, ownerOfDisk: s.owners.OwnerOfDisk}
+	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: users.New(s.users), log: s.options.Logger,
+		ownerOfDisk: s.owners.OwnerOfDisk, lastingOwnerOf: s.owners.LastingOwnerOf}
 }
 
 // partOf is what is one driver's.
@@ -213,7 +216,7 @@ func (s *shared) partOf(driver scope.Driver) part {
 	// Calls of its own: those that hang keep no other driver's waiting.
 	p.calls = operation.NewWindows(s.sys, s.options.OnWindowsCall, p.log)
 	sys := scope.NewSystem(p.calls, s.owners, driver, s.paths.DriverAt)
-	p.sys, p.hasVolume = sys, sys.HasVolume
+	p.sys, p.hasVolume, p.lastingOwnerOf = sys, sys.HasVolume, sys.OwnerOf
 	p.paths = s.paths.Within(pathpolicy.Territory{
 		Driver: driver.Name, OfTheNode: users.SystemVolumes(p.calls, sys), Share: driver.HasShare, Logger: p.log})
 	p.users = users.ForDriver(s.users, driver.Name, sys, p.calls, p.paths)
@@ -227,7 +230,8 @@ func (s *shared) partOf(driver scope.Driver) part {
 func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 	o, runner := s.options, s.runner
 	g := staging.Groups{Sys: p.sys, Paths: p.paths, Users: p.users}
-	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Shared: s.locks, Driver: p.driver, HasVolume: p.hasVolume})
+	g.Locks = locks.New(p.sys, p.paths, g.Users, locks.Options{Logger: p.log, Shared: s.locks, Driver: p.driver,
+		OwnerOf: p.lastingOwnerOf, HasVolume: p.hasVolume})
 	g.Disks = disks.New(p.sys, disks.Options{
 		AllowRecognizedData: o.AllowRecognizedData, RefuseClones: o.RefuseClones, Driver: p.driver, Shared: s.disks,
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,

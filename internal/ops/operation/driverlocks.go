@@ -3,12 +3,15 @@
 
 package operation
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // DriverLocks is [Locks] on a node whose drivers have operations of their own. What a key names may change hands: another
-// driver's disk may get the number of a disk that has left. So each driver has locks of its own, and a call of one waits for no
-// other driver. The node's own calls exclude those of all drivers, and are excluded by them. The zero value is that of a node
-// without drivers.
+// driver's disk may get the number of a disk that has left. So each driver has a lock of each key, and the node, as "", has one,
+// too. A call takes the locks of all owners that its object may have. It excludes the calls that take one of these. The zero value is
+// that of a node without drivers.
 type DriverLocks[K comparable] struct {
 	drivers []string
 	locks   Locks[driverKey[K]]
@@ -25,40 +28,50 @@ func NewDriverLocks[K comparable](drivers []string) *DriverLocks[K] {
 	return &DriverLocks[K]{drivers: drivers}
 }
 
-// Lock is [Locks.Lock] for a driver, or for the node if driver is "".
-//
-// The node's call needs the locks of all drivers. It holds none while it waits for one: else one driver would wait for another
-// by way of the node.
-func (l *DriverLocks[K]) Lock(ctx context.Context, driver string, key K, object string) (unlock func(), _ error) {
-	if driver != "" {
-		return l.locks.Lock(ctx, driverKey[K]{driver, key}, object)
+// Owners returns the owners that a call of a driver, or of the node if driver is "", excludes. owner is that of the call's object;
+// it counts only if isKnown is true. The node's calls exclude each other, and those of the owner or, if that isn't known, of all drivers.
+// A driver's calls exclude the driver's other ones and, if the driver only presumes to own the object, the node's.
+func (l *DriverLocks[K]) Owners(driver, owner string, isKnown bool) []string {
+	switch {
+	case isKnown && owner == driver:
+		return []string{driver}
+	case isKnown:
+		return []string{driver, owner}
+	case driver != "":
+		return []string{driver, ""}
 	}
-	awaited := ""
+	return append([]string{""}, l.drivers...)
+}
+
+// Lock is [Locks.Lock] for a call that excludes the calls of all owners. While it waits for one lock it holds none: else one driver
+// would wait for another by way of the node.
+func (l *DriverLocks[K]) Lock(ctx context.Context, owners []string, key K, object string) (unlock func(), _ error) {
+	awaited := owners[0]
 	for {
 		unlockAwaited, err := l.locks.Lock(ctx, driverKey[K]{awaited, key}, object)
 		if err != nil {
 			return nil, err
 		}
-		unlocks, busy := []func(){unlockAwaited}, false
-		for _, owner := range append([]string{""}, l.drivers...) {
-			if owner == awaited {
-				continue
-			}
-			unlockOne, isFree := l.locks.tryLock(ctx, driverKey[K]{owner, key})
-			if !isFree {
-				awaited, busy = owner, true
-				break
-			}
-			unlocks = append(unlocks, unlockOne)
-		}
+		unlocks := []func(){unlockAwaited}
 		unlock = func() {
 			for _, unlockOne := range unlocks {
 				unlockOne()
 			}
 		}
-		if !busy {
+		busy := slices.IndexFunc(owners, func(owner string) bool {
+			if owner == awaited {
+				return false
+			}
+			unlockOne, isFree := l.locks.tryLock(ctx, driverKey[K]{owner, key})
+			if isFree {
+				unlocks = append(unlocks, unlockOne)
+			}
+			return !isFree
+		})
+		if busy < 0 {
 			return unlock, nil
 		}
 		unlock()
+		awaited = owners[busy]
 	}
 }

@@ -5,32 +5,49 @@ package operation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// The node's calls exclude those of drivers, and are excluded by them. Drivers don't exclude each other.
+// Two calls exclude each other if they may be about an object of one owner. A driver that only presumes to own its object excludes the node.
 func TestDriverLocks(t *testing.T) {
 	locks := NewDriverLocks[string]([]string{"red", "blue"})
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
+	owners := map[string][]string{
+		"node":                  locks.Owners("", "", false),
+		"node, nobody's object": locks.Owners("", "", true),
+		"node, red's object":    locks.Owners("", "red", true),
+		"red":                   locks.Owners("red", "red", true),
+		"red, presumably":       locks.Owners("red", "red", false),
+		"blue":                  locks.Owners("blue", "blue", true),
+		"blue, presumably":      locks.Owners("blue", "blue", false),
+	}
+	all := slices.Sorted(maps.Keys(owners))
 	for holder, excluded := range map[string][]string{
-		"": {"", "red", "blue"}, "red": {"", "red"}, "blue": {"", "blue"},
+		"node":                  all,
+		"node, nobody's object": {"blue, presumably", "node", "node, nobody's object", "node, red's object", "red, presumably"},
+		"node, red's object":    {"blue, presumably", "node", "node, nobody's object", "node, red's object", "red", "red, presumably"},
+		"red":                   {"node", "node, red's object", "red", "red, presumably"},
+		"red, presumably":       {"blue, presumably", "node", "node, nobody's object", "node, red's object", "red", "red, presumably"},
+		"blue":                  {"blue", "blue, presumably", "node"},
+		"blue, presumably":      {"blue", "blue, presumably", "node", "node, nobody's object", "node, red's object", "red, presumably"},
 	} {
-		unlock, err := locks.Lock(t.Context(), holder, "a", "")
+		unlock, err := locks.Lock(t.Context(), owners[holder], "a", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, other := range []string{"", "red", "blue"} {
+		for _, other := range all {
 			for key, excludes := range map[string]bool{"a": slices.Contains(excluded, other), "b": false} {
-				unlockOther, err := locks.Lock(late, other, key, "")
+				unlockOther, err := locks.Lock(late, owners[other], key, "")
 				if err == nil {
 					unlockOther()
 				}
 				if (err != nil) != excludes {
-					t.Errorf("%q has the lock: %q gets that of %s: %v", holder, other, key, err)
+					t.Errorf("%s has the lock: %s gets that of %s: %v", holder, other, key, err)
 				}
 			}
 		}
@@ -47,13 +64,13 @@ func TestNodeHoldsNoLockWhileItWaits(t *testing.T) {
 		for _, waitsFor := range []string{"red", "blue", "green"} {
 			drivers := []string{"red", "blue", "green"}
 			locks := NewDriverLocks[int](drivers)
-			unlock, err := locks.Lock(t.Context(), waitsFor, 1, "")
+			unlock, err := locks.Lock(t.Context(), []string{waitsFor}, 1, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			ofNode := make(chan func())
 			go func() {
-				unlock, err := locks.Lock(t.Context(), "", 1, "")
+				unlock, err := locks.Lock(t.Context(), locks.Owners("", "", false), 1, "")
 				if err != nil {
 					t.Error(err)
 				}
@@ -66,7 +83,7 @@ func TestNodeHoldsNoLockWhileItWaits(t *testing.T) {
 				if driver == waitsFor {
 					continue
 				}
-				unlockOther, err := locks.Lock(late, driver, 1, "")
+				unlockOther, err := locks.Lock(late, []string{driver}, 1, "")
 				if err != nil {
 					t.Errorf("the node waits for %s, and %s for the node: %v", waitsFor, driver, err)
 					continue
@@ -76,7 +93,7 @@ func TestNodeHoldsNoLockWhileItWaits(t *testing.T) {
 			unlock()
 			unlockNode := <-ofNode
 			for _, driver := range drivers {
-				if _, err := locks.Lock(late, driver, 1, ""); err == nil {
+				if _, err := locks.Lock(late, []string{driver}, 1, ""); err == nil {
 					t.Errorf("the node has the lock, and %s gets it", driver)
 				}
 			}

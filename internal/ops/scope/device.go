@@ -112,6 +112,12 @@ func (d *sickDisk) Control(ctx context.Context, code win.IoctlCode, in, out []by
 	return d.Handle.Control(ctx, code, in, out)
 }
 
+// OwnerOf returns the driver, and whether it is known that a disk which the system has opened is the driver's.
+func (s *System) OwnerOf(_ context.Context, d *opendisk.Disk) (driver string, isKnown bool) {
+	_, isSick := d.Device.(*sickDisk)
+	return s.driver.Name, !isSick
+}
+
 // Close is that of win.Device.
 func (d *sickDisk) Close() error {
 	d.sys.sick.Delete(d)

@@ -97,36 +97,61 @@ func (t *Table) OwnerOfDisk(ctx context.Context, d *opendisk.Disk) (name string,
 	return t.ownerOfDisk(ctx, t.sys, d)
 }
 
+// LastingOwnerOf is OwnerOfDisk for as long as the disk is there. isKnown is false if the owner isn't known, or may change with the
+// sessions of an iSCSI disk.
+func (t *Table) LastingOwnerOf(ctx context.Context, d *opendisk.Disk) (name string, isKnown bool) {
+	if d.Hardware.DescriptorErr != nil || t.needsSessions(d) {
+		return "", false
+	}
+	disk, err := t.ask(ctx, t.sys, d)
+	if err != nil || !disk.hasAdapter && slices.ContainsFunc(t.drivers, needsAddress) {
+		return "", false
+	}
+	name, err = t.ownerOf(disk)
+	return name, err == nil
+}
+
 // ownerOfDisk is OwnerOfDisk by the calls of sys, which is the whole node. It notes the owner.
 func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
 	if t == nil || len(t.drivers) == 0 || d.Hardware.DescriptorErr != nil {
 		return "", nil
 	}
-	name, err := t.askOwner(ctx, sys, d)
-	if err == nil {
+	disk, err := t.ask(ctx, sys, d)
+	if err != nil {
+		return "", err
+	}
+	if name, err = t.ownerOf(disk); err == nil {
 		t.lastOwners.Store(d.Number, name)
 	}
 	return name, err
 }
 
-// askOwner is ownerOfDisk for a disk that has said what it is.
-func (t *Table) askOwner(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (name string, _ error) {
-	disk := asked{Hardware: d.Hardware}
+// ask asks a disk that has said what it is for all else that decides whose it is.
+func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (disk asked, _ error) {
+	disk = asked{Hardware: d.Hardware}
 	if slices.ContainsFunc(t.drivers, needsAddress) {
 		address, err := d.SCSIAddress(ctx)
 		switch {
 		case err == nil:
 			disk.adapter, disk.hasAdapter = uint32(address.PortNumber), true
 		case !isAnswer(err):
-			return "", err
+			return disk, err
 		}
 	}
-	if d.Hardware.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget) {
-		var err error
-		if disk.target, disk.portals, err = targetOf(ctx, sys, d); err != nil {
-			return "", err
-		}
+	var err error
+	if t.needsSessions(d) {
+		disk.target, disk.portals, err = targetOf(ctx, sys, d)
 	}
+	return disk, err
+}
+
+// needsSessions reports whether the iSCSI sessions decide whose a disk is.
+func (t *Table) needsSessions(d *opendisk.Disk) bool {
+	return d.Hardware.Descriptor.BusType == win.BusTypeISCSI && slices.ContainsFunc(t.drivers, needsTarget)
+}
+
+// ownerOf returns the driver that has a disk; "" if none has.
+func (t *Table) ownerOf(disk asked) (name string, _ error) {
 	var names []string
 	for _, driver := range t.drivers {
 		if disk.is(driver) {
@@ -142,7 +167,7 @@ func (t *Table) askOwner(ctx context.Context, sys win.ISCSIInitiator, d *opendis
 	case 1:
 		return names[0], nil
 	}
-	descriptor := d.Hardware.Descriptor
+	descriptor := disk.Descriptor
 	identity := fmt.Sprintf("%s %s %s", descriptor.VendorID, descriptor.ProductID, descriptor.SerialNumber)
 	if _, logged := t.several.LoadOrStore(identity, true); !logged {
 		t.log.Warn("a disk fits the patterns of several drivers, so it is none's", "disk", quote.Text(identity),

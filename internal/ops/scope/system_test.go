@@ -17,6 +17,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/smbserver"
@@ -309,6 +310,8 @@ func TestSickDisk(t *testing.T) {
 		if err != nil {
 			continue
 		}
+		_, isKnown := s.OwnerOf(t.Context(), &opendisk.Disk{Handle: device.Handle{Device: disk}})
+		simtest.Want(t, name+": that is known", isKnown, false)
 		// That is presumed only, so nothing of its data is reached.
 		for _, code := range []win.IoctlCode{win.IoctlDiskCreateDisk, win.IoctlDiskSetDriveLayoutEx, win.IoctlDiskGrowPartition} {
 			_, err := disk.Control(t.Context(), code, nil, nil)
@@ -472,6 +475,39 @@ func TestOwnerOfDisk(t *testing.T) {
 		}
 		_, err = s.LoginISCSITarget(t.Context(), win.ISCSILogin{Portal: portal, Target: "IQN.example:1"})
 		simtest.WantErrorOf(t, name+": a login", err, winerr.ISDSCTargetNotFound)
+	}
+}
+
+// The owner of a disk is known for as long as the disk is there, unless a session decides it, or the disk doesn't say enough.
+func TestLastingOwner(t *testing.T) {
+	adapter := uint32(3)
+	byVendor, byPortal := Driver{Name: "own", Disks: []DiskPattern{{Vendor: "own"}}}, Driver{Name: "other", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}}}
+	byAdapter := Driver{Name: "third", Disks: []DiskPattern{{Adapter: &adapter}}}
+	ofISCSI := win.DeviceDescriptor{BusType: win.BusTypeISCSI, VendorID: "own"}
+	type known struct {
+		name    string
+		isKnown bool
+	}
+	for name, test := range map[string]struct {
+		drivers []Driver
+		disk    disk
+		want    known
+	}{
+		"its vendor":                {[]Driver{byVendor, byPortal}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}}, known{"own", true}},
+		"nobody's":                  {[]Driver{byVendor, byPortal}, disk{descriptor: win.DeviceDescriptor{VendorID: "third"}}, known{"", true}},
+		"no drivers":                {nil, disk{descriptor: ofISCSI}, known{"", true}},
+		"no portals":                {[]Driver{byVendor}, disk{descriptor: ofISCSI}, known{"own", true}},
+		"a session":                 {[]Driver{byVendor, byPortal}, disk{numbers: []csiproxy.DiskNumber{5, 5}, descriptor: ofISCSI}, known{}},
+		"no descriptor":             {[]Driver{byVendor}, disk{refusal: winerr.ErrorIODevice}, known{}},
+		"no address":                {[]Driver{byVendor, byAdapter}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}}, known{}},
+		"an address that isn't yet": {[]Driver{byVendor, byAdapter}, disk{descriptor: win.DeviceDescriptor{VendorID: "own"}, address: winerr.ErrorNotReady}, known{}},
+	} {
+		table, err := New(diskOf{nil, &test.disk, []win.ISCSIPortal{{Address: "10.0.0.1", Port: 3260}}, nil}, test.drivers, slog.New(slog.DiscardHandler))
+		simtest.Must(t, err)
+		h := device.Handle{Device: &test.disk}
+		owner, isKnown := table.LastingOwnerOf(t.Context(), &opendisk.Disk{Handle: h, Number: 5,
+			Hardware: opendisk.Hardware{Descriptor: test.disk.descriptor, DescriptorErr: test.disk.refusal}})
+		simtest.Want(t, name, fmt.Sprint(known{owner, isKnown}), fmt.Sprint(test.want))
 	}
 }
 
