@@ -28,13 +28,13 @@ const (
 
 // awaitDisks returns the disks of a target, sorted. As long as one hasn't arrived, it
 // waits, and has the adapters rescan from time to time.
-func (i *Initiator) awaitDisks(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) ([]csiproxy.DiskNumber, error) {
+func (i *Initiator) awaitDisks(ctx context.Context, at place, iqn csiproxy.IQN) ([]csiproxy.DiskNumber, error) {
 	begin := time.Now()
 	rescan, interval := begin.Add(firstRescan), 2*firstRescan
 	var found devices
 	_, err := operation.Poll(ctx, operation.Polling{Timeout: diskTimeout}, func() (bool, error) {
 		var err error
-		if found, err = i.disks(ctx, p, iqn); err != nil || found.complete() || time.Since(begin) > found.timeout() {
+		if found, err = i.disks(ctx, at, iqn); err != nil || found.complete() || time.Since(begin) > found.timeout() {
 			return true, err
 		}
 		if now := time.Now(); now.After(rescan) {
@@ -67,8 +67,8 @@ func (d devices) timeout() time.Duration {
 }
 
 // disks queries the devices of a target.
-func (i *Initiator) disks(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) (devices, error) {
-	sessions, err := i.sessions(ctx, p, iqn)
+func (i *Initiator) disks(ctx context.Context, at place, iqn csiproxy.IQN) (devices, error) {
+	sessions, err := i.sessions(ctx, at, iqn)
 	if err != nil {
 		return devices{}, err
 	}
@@ -113,13 +113,19 @@ func (i *Initiator) rescan(ctx context.Context) error {
 	return err
 }
 
+// LUN is a logical unit of a target.
+type LUN struct {
+	csiproxy.ISCSILUN
+	Portal csiproxy.ISCSIPortal // through which the session leads; the zero value while it has no connection
+}
+
 // LUNs returns which disks of the node are logical units of which targets.
-func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error) {
+func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]LUN, error) {
 	sessions, err := query(ctx, i, i.sys.ISCSISessions)
 	if err != nil {
 		return nil, err
 	}
-	luns := make(map[csiproxy.DiskNumber]csiproxy.ISCSILUN)
+	luns := make(map[csiproxy.DiskNumber]LUN)
 	for _, s := range sessions {
 		devices, err := query(ctx, i, func(ctx context.Context) ([]win.ISCSIDevice, error) {
 			return i.sys.ISCSISessionDevices(ctx, s.ID)
@@ -132,8 +138,11 @@ func (i *Initiator) LUNs(ctx context.Context) (map[csiproxy.DiskNumber]csiproxy.
 		}
 		for _, device := range devices {
 			if device.Device.DeviceNumber != win.NoNumber {
-				luns[device.Device.DeviceNumber] = csiproxy.ISCSILUN{
-					IQN: csiproxy.IQN(s.Target), LUN: uint32(device.SCSIAddress.LUN)}
+				lun := LUN{ISCSILUN: csiproxy.ISCSILUN{IQN: csiproxy.IQN(s.Target), LUN: uint32(device.SCSIAddress.LUN)}}
+				if len(s.Portals) > 0 {
+					lun.Portal = csiproxy.ISCSIPortal(s.Portals[0])
+				}
+				luns[device.Device.DeviceNumber] = lun
 			}
 		}
 	}

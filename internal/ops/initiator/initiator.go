@@ -41,6 +41,9 @@ type Options struct {
 	ReenumerateAdapters func(context.Context) error
 	// Driver is the name of the driver to whose sessions the system is limited. Default: it has those of the node.
 	Driver string
+	// OwnerOf returns the driver that has a portal; "" if none has. isKnown is false if that isn't known. Default: the portals of a
+	// driver's initiator are the driver's, and the owners of others aren't known.
+	OwnerOf func(p win.ISCSIPortal) (driver string, isKnown bool)
 	// Targets serialise logging in and out. The initiators of a node and of its drivers share them. Default: those of
 	// the initiator alone.
 	Targets *TargetLocks
@@ -59,6 +62,9 @@ type Initiator struct {
 func New(sys System, o Options) *Initiator {
 	o.Logger, o.Runner = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Runner, operation.NewRunner(nil))
 	o.Targets = cmp.Or(o.Targets, NewTargetLocks(nil))
+	if o.OwnerOf == nil {
+		o.OwnerOf = func(win.ISCSIPortal) (string, bool) { return o.Driver, o.Driver != "" }
+	}
 	return &Initiator{sys: sys, options: o, ofDrivers: make(map[string]bool)}
 }
 

@@ -503,3 +503,80 @@ func TestDisksOfSeveralSessions(t *testing.T) {
 		t.Errorf("the disks: %v (-want +got):\n%s", err, diff)
 	}
 }
+
+// ofOwners is a node with sessions with one target, through portals of several owners. It notes which of them end.
+type ofOwners struct {
+	*winsim.System
+	portals [][]string // of each session
+	ended   []uint64
+}
+
+func (n *ofOwners) ISCSISessions(context.Context) (all []win.ISCSISession, _ error) {
+	for i, addresses := range n.portals {
+		s := win.ISCSISession{ID: win.ISCSISessionID{AdapterUnique: uint64(i)}, Target: string(name)}
+		for _, address := range addresses {
+			s.Portals = append(s.Portals, win.ISCSIPortal{Address: address, Port: 3260})
+		}
+		if !slices.Contains(n.ended, uint64(i)) {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+func (n *ofOwners) LogoutISCSITarget(_ context.Context, id win.ISCSISessionID) error {
+	n.ended = append(n.ended, id.AdapterUnique)
+	return nil
+}
+
+func (n *ofOwners) LoginISCSITarget(context.Context, win.ISCSILogin) (id win.ISCSISessionID, _ error) {
+	return id, winerr.ISDSCTargetAlreadyLoggedIn
+}
+
+func (n *ofOwners) ISCSISessionDevices(context.Context, win.ISCSISessionID) ([]win.ISCSIDevice, error) {
+	return []win.ISCSIDevice{{Device: win.DeviceNumber{DeviceType: win.FileDeviceDisk, DeviceNumber: 3}}}, nil
+}
+
+// The node's calls at a portal are about sessions of the portal's owner. Those without a connection may be another owner's, and don't end.
+func TestSessionsOfOwners(t *testing.T) {
+	const nobodys, reds, host = "10.0.0.3", "10.0.0.1", "storage.example.com"
+	for _, test := range []struct {
+		name                  string
+		portals               [][]string
+		at                    string
+		connects, disconnects error
+		ended                 string // by DisconnectTarget, and by LogOut
+	}{
+		{"its own", [][]string{{nobodys}}, nobodys, nil, nil, "[0]"},
+		{"another owner's", [][]string{{reds}}, nobodys, csiproxy.ErrUnavailable, nil, "[]"},
+		{"of two owners", [][]string{{nobodys, reds}}, nobodys, csiproxy.ErrUnavailable, nil, "[]"},
+		{"beside another owner's", [][]string{{reds}, {nobodys}}, nobodys, nil, nil, "[1]"},
+		{"a driver's", [][]string{{reds}, {nobodys}}, reds, nil, nil, "[0 1]"},
+		{"at a host", [][]string{{reds}}, host, nil, nil, "[0]"},
+		{"without a connection", [][]string{{nobodys}, nil}, nobodys, nil, csiproxy.ErrUnavailable, "[0]"},
+		{"without a connection, at a host", [][]string{{nobodys}, nil}, host, nil, nil, "[0 1]"},
+	} {
+		for _, ends := range []string{"DisconnectTarget", "LogOut"} {
+			sys, _ := newNode(t, winsim.Delays{})
+			n := &ofOwners{System: sys, portals: test.portals}
+			i := initiator.New(n, initiator.Options{Targets: initiator.NewTargetLocks([]string{"red", "blue"}),
+				OwnerOf: func(p win.ISCSIPortal) (string, bool) {
+					owner, isKnown := map[string]string{nobodys: "", reds: "red"}[p.Address]
+					return owner, isKnown
+				}})
+			luns, err := i.LUNs(t.Context())
+			must(t, err)
+			last := append(test.portals[len(test.portals)-1], "")[0]
+			simtest.Want(t, test.name+": the portal of the disk", luns[3].Portal.Address, last)
+			at := csiproxy.ISCSIPortal{Address: test.at}
+			simtest.WantErrorOf(t, test.name+": Connect", i.Connect(t.Context(), at, name, csiproxy.ISCSILogin{}), test.connects)
+			if ends == "LogOut" {
+				_, err = i.LogOut(t.Context(), at, name)
+			} else {
+				err = i.DisconnectTarget(t.Context(), at, name)
+			}
+			simtest.WantErrorOf(t, test.name+": "+ends, err, test.disconnects)
+			simtest.Want(t, test.name+": the sessions that "+ends+" ends", fmt.Sprint(n.ended), test.ended)
+		}
+	}
+}

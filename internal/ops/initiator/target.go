@@ -63,13 +63,13 @@ func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csi
 	if err != nil {
 		return err
 	}
-	portal := login.Portal
-	unlock, err := i.lock(ctx, iqn)
+	at := place{login.Portal, i.Owners(p)}
+	unlock, err := i.options.Targets.Lock(ctx, at.owners, iqn)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	sessions, err := i.sessions(ctx, portal, iqn)
+	sessions, err := i.sessions(ctx, at, iqn)
 	if err != nil {
 		return err
 	}
@@ -85,24 +85,24 @@ func (i *Initiator) Connect(ctx context.Context, p csiproxy.ISCSIPortal, iqn csi
 		}
 		switch {
 		case winerr.IsAny(err, winerr.ISDSCTargetAlreadyLoggedIn, winerr.ISDSCSessionAlreadyExists):
-			if err := i.checkConnected(ctx, portal, iqn, err); err != nil {
+			if err := i.checkConnected(ctx, at, iqn, err); err != nil {
 				return err
 			}
 		case err != nil:
 			return err
 		}
 	}
-	_, err = i.awaitDisks(ctx, portal, iqn)
+	_, err = i.awaitDisks(ctx, at, iqn)
 	return err
 }
 
-// checkConnected returns an error if a driver has no session with a target that Windows says is connected, by loginErr:
-// another driver has just connected it. The locks of drivers don't exclude each other.
-func (i *Initiator) checkConnected(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN, loginErr error) error {
-	if i.options.Driver == "" {
+// checkConnected returns an error if there is no session with a target that Windows says is connected, by loginErr: another
+// owner has connected it, through a portal of its own. The locks of two owners don't exclude each other.
+func (i *Initiator) checkConnected(ctx context.Context, at place, iqn csiproxy.IQN, loginErr error) error {
+	if i.areAll(at.owners) {
 		return nil
 	}
-	sessions, err := i.sessions(ctx, p, iqn)
+	sessions, err := i.sessions(ctx, at, iqn)
 	if err == nil && len(sessions) == 0 {
 		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable, Err: loginErr,
 			Detail: "somebody else has connected the target, and there is no session through the portal; try again"}
@@ -153,18 +153,19 @@ func (i *Initiator) DisconnectTarget(ctx context.Context, p csiproxy.ISCSIPortal
 	if err := iqn.Validate(); err != nil {
 		return err
 	}
-	unlock, err := i.lock(ctx, iqn)
+	at := place{portal, i.Owners(p)}
+	unlock, err := i.options.Targets.Lock(ctx, at.owners, iqn)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if _, err := i.sessions(ctx, portal, iqn); err != nil {
+	if _, err := i.sessions(ctx, at, iqn); err != nil {
 		return err
 	}
 	if err := i.forget(ctx, portal, iqn); err != nil {
 		return err
 	}
-	if err := i.logoutWhenFree(ctx, portal, iqn); err != nil {
+	if err := i.logoutWhenFree(ctx, at, iqn); err != nil {
 		return err
 	}
 	i.dropDriver(iqn)
@@ -198,13 +199,14 @@ func checkLogin(p csiproxy.ISCSIPortal, iqn csiproxy.IQN, l csiproxy.ISCSILogin)
 	return login(l.ISCSIAuthentication, portal, iqn)
 }
 
-// LogOut ends the sessions with a target, and reports whether there were any. It keeps sessions
+// LogOut ends the sessions with a target that calls at a portal are about, and reports whether there were any. It keeps sessions
 // whose login Windows repeats when the node starts, since an administrator has set that up. It
 // also keeps those with a target that a driver has connected by ConnectTarget, until the driver
 // disconnects it: the driver may not have brought the target's disk online yet.
-func (i *Initiator) LogOut(ctx context.Context, iqn csiproxy.IQN) (_ bool, err error) {
+func (i *Initiator) LogOut(ctx context.Context, p csiproxy.ISCSIPortal, iqn csiproxy.IQN) (_ bool, err error) {
 	defer i.options.Runner.Done("DisconnectTarget", targetObject(iqn), time.Now(), &err)
-	unlock, err := i.lock(ctx, iqn)
+	owners := i.Owners(p)
+	unlock, err := i.options.Targets.Lock(ctx, owners, iqn)
 	if err != nil {
 		return false, err
 	}
@@ -224,17 +226,17 @@ func (i *Initiator) LogOut(ctx context.Context, iqn csiproxy.IQN) (_ bool, err e
 		return false, err
 	}
 	index := slices.IndexFunc(all, func(s win.ISCSISession) bool {
-		return iqn.Equal(csiproxy.IQN(s.Target)) && len(s.Portals) > 0
+		return iqn.Equal(csiproxy.IQN(s.Target)) && len(s.Portals) > 0 && i.isOf(s, owners)
 	})
 	if index < 0 {
 		return false, nil
 	}
-	return true, i.logoutWhenFree(ctx, all[index].Portals[0], iqn)
+	return true, i.logoutWhenFree(ctx, place{all[index].Portals[0], owners}, iqn)
 }
 
 // logoutWhenFree retries logout for a moment while a disk of the target is in use.
-func (i *Initiator) logoutWhenFree(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) error {
-	err := operation.Retry(ctx, logoutTimeout, retryInterval, busy, func() error { return i.logout(ctx, p, iqn) })
+func (i *Initiator) logoutWhenFree(ctx context.Context, at place, iqn csiproxy.IQN) error {
+	err := operation.Retry(ctx, logoutTimeout, retryInterval, busy, func() error { return i.logout(ctx, at, iqn) })
 	if busy(err) && ctx.Err() == nil {
 		err = &csiproxy.Error{Kind: csiproxy.ErrUnavailable,
 			Detail: "a disk of the target is in use; try again when it isn't", Err: err}
@@ -265,15 +267,18 @@ func (i *Initiator) forget(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.
 
 // logout ends the sessions with a target that there are now. It ends them by their ids, so a
 // session that somebody else begins meanwhile stays.
-func (i *Initiator) logout(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) error {
-	sessions, err := i.sessions(ctx, p, iqn)
+func (i *Initiator) logout(ctx context.Context, at place, iqn csiproxy.IQN) error {
+	sessions, err := i.sessions(ctx, at, iqn)
 	if err != nil {
 		return err
 	}
 	for _, s := range sessions {
+		if len(s.Portals) == 0 && !i.areAll(at.owners) { // it may be another owner's, who isn't excluded
+			return csiproxy.Errorf(csiproxy.ErrUnavailable, "a session with the target has no connection now; try again later")
+		}
 		err := i.sys.LogoutISCSITarget(ctx, s.ID)
 		if err == nil {
-			i.options.Logger.Info("target disconnected", "target", s.Target, "portal", csiproxy.ISCSIPortal(p).String())
+			i.options.Logger.Info("target disconnected", "target", s.Target, "portal", csiproxy.ISCSIPortal(at.portal).String())
 			continue
 		}
 		left, listErr := query(ctx, i, i.sys.ISCSISessions)
@@ -304,17 +309,17 @@ func (i *Initiator) GetTargetDisks(ctx context.Context, p csiproxy.ISCSIPortal, 
 	if err := iqn.Validate(); err != nil {
 		return nil, err
 	}
-	return i.awaitDisks(ctx, portal, iqn)
+	return i.awaitDisks(ctx, place{portal, i.Owners(p)}, iqn)
 }
 
-// sessions returns the sessions with a target. If there are any and p isn't one of the target's
-// portals, it returns an error: the caller then means another target.
-func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn csiproxy.IQN) ([]win.ISCSISession, error) {
+// sessions returns the sessions with a target that a call at a portal is about. If there are any and the portal isn't one of the
+// target's, it returns an error: the caller then means another target.
+func (i *Initiator) sessions(ctx context.Context, at place, iqn csiproxy.IQN) ([]win.ISCSISession, error) {
 	all, err := query(ctx, i, i.sys.ISCSISessions)
 	if err != nil {
 		return nil, err
 	}
-	sessions := slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(csiproxy.IQN(s.Target)) })
+	sessions := slices.DeleteFunc(all, func(s win.ISCSISession) bool { return !iqn.Equal(csiproxy.IQN(s.Target)) || !i.isOf(s, at.owners) })
 	if len(sessions) == 0 {
 		return nil, nil
 	}
@@ -322,7 +327,7 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn csiprox
 	for _, s := range sessions {
 		portals = append(portals, s.Portals...)
 	}
-	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, p) }) {
+	if slices.ContainsFunc(portals, func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, at.portal) }) {
 		return sessions, nil
 	}
 	// A session that reconnects has no portal, and may have moved to another one. So the portals at
@@ -332,12 +337,12 @@ func (i *Initiator) sessions(ctx context.Context, p win.ISCSIPortal, iqn csiprox
 		return nil, err
 	}
 	portals = append(portals, found...)
-	// If no portals are known, such as for a session of the firmware, any p is accepted.
+	// If no portals are known, such as for a session of the firmware, any portal is accepted.
 	if len(portals) > 0 && !slices.ContainsFunc(portals,
-		func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, p) }) {
+		func(own win.ISCSIPortal) bool { return targetportal.MaybeSame(own, at.portal) }) {
 		return nil, csiproxy.Errorf(csiproxy.ErrFailedPrecondition,
 			"the target is connected, but not through %s; its portals are %s",
-			quote.Text(csiproxy.ISCSIPortal(p).String()), portalList(portals))
+			quote.Text(csiproxy.ISCSIPortal(at.portal).String()), portalList(portals))
 	}
 	return sessions, nil
 }
@@ -350,10 +355,6 @@ func portalList(portals []win.ISCSIPortal) string {
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
-}
-
-func (i *Initiator) lock(ctx context.Context, iqn csiproxy.IQN) (unlock func(), err error) {
-	return i.options.Targets.Lock(ctx, i.options.Driver, iqn)
 }
 
 // targetObject names the target in errors.

@@ -83,7 +83,73 @@ func TestAnothersTargetIsntLocked(t *testing.T) {
 	simtest.Want(t, "the driver has logged in", happened(), true)
 }
 
-// A target stays connected while the driver stages a disk of it, or the node's own tasks do, or, for these, anybody.
+// nobodysTarget adds a target at a portal that is no driver's.
+func (w *tenants) nobodysTarget() csiproxy.ISCSISelector {
+	at := csiproxy.ISCSISelector{Portal: csiproxy.ISCSIPortal{Address: "10.0.0.9", Port: 3260}, IQN: "iqn.2026-01.com.example:green"}
+	w.must(w.sim.ISCSI().AddTarget(iscsitarget.Target{IQN: string(at.IQN), Portals: []win.ISCSIPortal{win.ISCSIPortal(at.Portal)}},
+		winsim.DiskSpec{SizeBytes: 1 << 30}))
+	return at
+}
+
+// A driver that logs in to the target of a driver at the shared endpoints, through a portal of its own that doesn't answer, keeps nobody
+// waiting. Nor does its staging keep the target connected.
+func TestTargetOfSharedEndpointsIsntLocked(t *testing.T) {
+	w := newTenants(t)
+	d, shared, at := w.own[blue], w.node.Operations, w.nobodysTarget()
+	w.must(d.ISCSI.AddTargetPortal(t.Context(), d.portal))
+	wanted, staging := csiproxy.Selector{ISCSI: &at}, simtest.Kubelet+`\plugins\kubernetes.io\csi\green\1\globalmount`
+	stages := func(ctx context.Context) {
+		w.must(second(shared.Storage.StageVolume(ctx, csiproxy.StageVolumeRequest{StagingPath: staging, Disk: wanted})))
+		unstaged, err := shared.Storage.UnstageVolume(ctx, csiproxy.UnstageVolumeRequest{StagingPath: staging})
+		w.must(err)
+		simtest.Want(t, "logged out", unstaged.LoggedOut, true)
+		w.must(shared.ISCSI.ConnectTarget(ctx, at.Portal, at.IQN, csiproxy.ISCSIAuthentication{}))
+		w.must(shared.ISCSI.DisconnectTarget(ctx, at.Portal, at.IQN))
+	}
+	happened := w.during(win.CallLoginISCSITarget, d.portal.Address, stages)
+	_ = d.ISCSI.ConnectTarget(t.Context(), d.portal, at.IQN, csiproxy.ISCSIAuthentication{})
+	simtest.Want(t, "the driver has logged in", happened(), true)
+	happened = w.during(win.CallLoginISCSITarget, d.portal.Address, stages)
+	_, _ = d.Storage.StageVolume(t.Context(), csiproxy.StageVolumeRequest{StagingPath: d.staging, Wait: -1,
+		Disk: csiproxy.Selector{ISCSI: &csiproxy.ISCSISelector{Portal: d.portal, IQN: at.IQN}}})
+	simtest.Want(t, "the driver was staging", happened(), true)
+}
+
+// A call at the shared endpoints doesn't end another owner's session, nor one that may be another owner's.
+func TestSessionsOfOtherOwners(t *testing.T) {
+	w := newTenants(t)
+	d, at := w.own[blue], w.nobodysTarget()
+	sys := &sessions{System: w.sim}
+	node, err := nodeops.New(sys, nodeops.Options{}, w.drivers...)
+	w.must(err)
+	w.must(node.ISCSI.AddTargetPortal(t.Context(), at.Portal))
+	w.must(node.ISCSI.ConnectTarget(t.Context(), at.Portal, at.IQN, csiproxy.ISCSIAuthentication{}))
+	isConnected := func() bool {
+		all, err := w.sim.ISCSISessions(t.Context())
+		w.must(err)
+		return len(all) > 0
+	}
+	through := func(portals ...win.ISCSIPortal) {
+		sys.broken = func(all []win.ISCSISession) ([]win.ISCSISession, error) {
+			for i := range all {
+				all[i].Portals = portals
+			}
+			return all, nil
+		}
+	}
+	through(win.ISCSIPortal(d.portal))
+	w.must(node.ISCSI.DisconnectTarget(t.Context(), at.Portal, at.IQN))
+	simtest.WantErrorOf(t, "the login beside another owner's session",
+		node.ISCSI.ConnectTarget(t.Context(), at.Portal, at.IQN, csiproxy.ISCSIAuthentication{}), csiproxy.ErrUnavailable)
+	through()
+	simtest.WantErrorOf(t, "a session without a connection", node.ISCSI.DisconnectTarget(t.Context(), at.Portal, at.IQN), csiproxy.ErrUnavailable)
+	simtest.Want(t, "the target is connected", isConnected(), true)
+	through(win.ISCSIPortal(at.Portal))
+	w.must(node.ISCSI.DisconnectTarget(t.Context(), at.Portal, at.IQN))
+	simtest.Want(t, "the target is connected", isConnected(), false)
+}
+
+// A target stays connected while the driver stages a disk of it, or the node's own tasks do at the same portal.
 func TestWhoseStagingKeepsTargetConnected(t *testing.T) {
 	const node = "the node"
 	for _, c := range []struct {
@@ -94,7 +160,7 @@ func TestWhoseStagingKeepsTargetConnected(t *testing.T) {
 		{red, red, false},
 		{node, red, false},
 		{red, node, false},
-		{blue, node, false},
+		{blue, node, true},
 	} {
 		t.Run(c.stages+" and "+c.unstages, func(t *testing.T) {
 			w := newTenants(t)

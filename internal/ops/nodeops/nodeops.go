@@ -202,12 +202,14 @@ type part struct {
 	ownerOfDisk func(ctx context.Context, disk *opendisk.Disk) (driver string, err error)
 	// lastingOwnerOf is locks.Options.OwnerOf.
 	lastingOwnerOf func(ctx context.Context, disk *opendisk.Disk) (driver string, isKnown bool)
+	// ownerOfPortal is initiator.Options.OwnerOf; nil for a driver, whose portals are its own.
+	ownerOfPortal func(p win.ISCSIPortal) (driver string, isKnown bool)
 }
 
 // whole is the whole node.
 func (s *shared) whole() part {
 	return part{calls: s.calls, sys: s.calls, paths: s.paths, users: users.New(s.users), log: s.options.Logger,
-		ownerOfDisk: s.owners.OwnerOfDisk, lastingOwnerOf: s.owners.LastingOwnerOf}
+		ownerOfDisk: s.owners.OwnerOfDisk, lastingOwnerOf: s.owners.LastingOwnerOf, ownerOfPortal: s.owners.OwnerOfPortal}
 }
 
 // partOf is what is one driver's.
@@ -245,7 +247,7 @@ func (s *shared) newGroups(p part) (Operations, staging.Groups) {
 		Logger: p.log, Runner: runner, Locks: g.Locks, Users: g.Users,
 	})
 	g.Files = files.New(p.sys, p.paths, g.Mappings, files.Options{Logger: p.log, Runner: runner, Locks: g.Locks})
-	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, Targets: s.targets,
+	g.Initiator = initiator.New(p.sys, initiator.Options{Driver: p.driver, OwnerOf: p.ownerOfPortal, Targets: s.targets,
 		Logger: p.log, Runner: runner, ReenumerateAdapters: s.disks.ReenumerateAdapters})
 	return Operations{
 		Disk: g.Disks, Volume: g.Volumes, Filesystem: g.Files, SMB: g.Mappings, ISCSI: g.Initiator,

@@ -123,8 +123,7 @@ func (c *checker) checkNames() {
 		for k, portal := range driver.Portals {
 			if parsed, err := targetportal.Parse(portal); err == nil {
 				what := "portal " + csiproxy.ISCSIPortal(parsed).String()
-				parsed.Address, _, _ = strings.Cut(parsed.Address, "%") // the address is the same in all zones
-				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(parsed).String(), what)
+				once(Place{i, FieldPortals, k}, csiproxy.ISCSIPortal(withoutZone(parsed)).String(), what)
 			}
 		}
 		for k, service := range driver.Services {

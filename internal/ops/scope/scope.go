@@ -320,6 +320,28 @@ func (t *Table) OwnerOfShare(path string) (name string) {
 	return name
 }
 
+// OwnerOfPortal returns the name of the driver that has an iSCSI portal; "" if none has. isKnown is false for a host name that
+// no driver has, which may lead to any driver's portal, and for a driver's IPv6 address with another zone.
+func (t *Table) OwnerOfPortal(p win.ISCSIPortal) (name string, isKnown bool) {
+	isKnown = targetportal.IsIP(p.Address)
+	for _, driver := range t.drivers {
+		if driver.hasPortal(p) {
+			return driver.Name, true
+		}
+		isKnown = isKnown && !slices.ContainsFunc(driver.Portals, func(own csiproxy.ISCSIPortal) bool {
+			parsed, err := targetportal.Parse(own)
+			return err == nil && targetportal.Same(withoutZone(parsed), withoutZone(p))
+		})
+	}
+	return "", isKnown
+}
+
+// withoutZone returns a portal without the zone of its IPv6 address.
+func withoutZone(p win.ISCSIPortal) win.ISCSIPortal {
+	p.Address, _, _ = strings.Cut(p.Address, "%")
+	return p
+}
+
 // hasPortal reports whether an iSCSI portal belongs to the driver.
 func (d Driver) hasPortal(p win.ISCSIPortal) bool {
 	return slices.ContainsFunc(d.Portals, func(own csiproxy.ISCSIPortal) bool {

@@ -4,10 +4,13 @@
 package scope
 
 import (
+	"fmt"
+	"log/slog"
 	"testing"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/opendisk"
+	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
@@ -82,4 +85,22 @@ func TestPortals(t *testing.T) {
 			t.Errorf("%v: %v, want %v", p, got, own)
 		}
 	}
+}
+
+// A portal belongs to a driver by its text. Any other portal is known to be nobody's if it is an IP address that no driver has in
+// another zone.
+func TestOwnerOfPortal(t *testing.T) {
+	drivers := []Driver{{Name: "own", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.1"}, {Address: "FD00::1"}, {Address: "fe80::1%12"}, {Address: "storage.example.com"}}},
+		{Name: "other", Portals: []csiproxy.ISCSIPortal{{Address: "10.0.0.2"}}}}
+	table, err := New(nil, drivers, slog.New(slog.DiscardHandler))
+	simtest.Must(t, err)
+	for address, want := range map[string]string{
+		"10.0.0.1": "own true", "10.0.0.2": "other true", "10.0.0.3": " true", "fd00::1": "own true", "fd00::1%5": " false", "fe80::1": " false",
+		"fe80::1%12": "own true", "fe80::1%13": " false", "fe80::2%12": " true", "Storage.example.com": "own true", "host.example.com": " false", "": " false",
+	} {
+		name, isKnown := table.OwnerOfPortal(win.ISCSIPortal{Address: address, Port: 3260})
+		simtest.Want(t, address, fmt.Sprint(name, " ", isKnown), want)
+	}
+	name, isKnown := table.OwnerOfPortal(win.ISCSIPortal{Address: "10.0.0.1", Port: 860})
+	simtest.Want(t, "another port", fmt.Sprint(name, " ", isKnown), " true")
 }

@@ -66,8 +66,8 @@ type Shared struct {
 	checking   map[volumeCheck]time.Time // since when volumes are being checked
 }
 
-// connection is to a target, by its name in lower case, for a driver, or for the node's own tasks.
-type connection struct{ driver, target string }
+// connection is to a target, by its name in lower case, of a driver or, as "", of the node.
+type connection struct{ owner, target string }
 
 // volumeCheck is a check of a volume for a driver, or for the node. A volume of another driver may get its name.
 type volumeCheck struct {
@@ -89,7 +89,7 @@ type Staging struct {
 
 	volumes operation.NextRun[csiproxy.VolumeID, csiproxy.Volume]
 	shares  operation.NextRun[string, csiproxy.Volume] // by root
-	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]csiproxy.ISCSILUN]
+	luns    operation.NextRun[struct{}, map[csiproxy.DiskNumber]initiator.LUN]
 }
 
 // New returns the tasks which use the operations in g.
@@ -125,7 +125,7 @@ func (s *Staging) ListDisks(ctx context.Context, wanted csiproxy.Selector) (_ []
 // addTargets fills in which disks are logical units of iSCSI targets. It asks the initiator, by
 // ask, only if there are disks on the iSCSI bus: asking starts the initiator's service.
 func (s *Staging) addTargets(ctx context.Context, all []csiproxy.Disk,
-	ask func(context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error)) error {
+	ask func(context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error)) error {
 	if !slices.ContainsFunc(all, func(disk csiproxy.Disk) bool { return disk.Bus == csiproxy.BusISCSI }) {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (s *Staging) addTargets(ctx context.Context, all []csiproxy.Disk,
 	}
 	for i, disk := range all {
 		if lun, ok := luns[disk.Number]; ok && disk.Bus == csiproxy.BusISCSI {
-			all[i].ISCSI = &lun
+			all[i].ISCSI = &lun.ISCSILUN
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package staging
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
@@ -12,22 +13,23 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
 
-// targetOf returns the target that provides an open disk; "" if none does. If a disk doesn't
+// targetOf returns the target that provides an open disk; the zero value if none does. If a disk doesn't
 // say on which bus it is, targetOf asks the initiator, too.
-func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (csiproxy.IQN, error) {
+func (s *Staging) targetOf(ctx context.Context, h *opendisk.Disk) (csiproxy.ISCSISelector, error) {
 	hardware := h.Hardware
 	if hardware.DescriptorErr == nil && hardware.Descriptor.BusType != win.BusTypeISCSI {
-		return "", nil
+		return csiproxy.ISCSISelector{}, nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
-	return luns[h.Number].IQN, err
+	lun := luns[h.Number]
+	return csiproxy.ISCSISelector{Portal: lun.Portal, IQN: lun.IQN, LUN: lun.LUN}, err
 }
 
 // connect makes a portal known, and logs in to its target. Until release is called, logOut doesn't
 // disconnect the target.
 func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csiproxy.ISCSILogin) (
 	release func(), err error) {
-	release, err = s.keepConnected(ctx, t.IQN)
+	release, err = s.keepConnected(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -44,49 +46,49 @@ func (s *Staging) connect(ctx context.Context, t csiproxy.ISCSISelector, l csipr
 // keepConnected keeps logOut from disconnecting a target until release is called. It is needed while
 // a disk of the target is being staged, and isn't online yet. It waits for a logout that is under
 // way.
-func (s *Staging) keepConnected(ctx context.Context, target csiproxy.IQN) (release func(), _ error) {
-	unlock, err := s.logOuts.Lock(ctx, s.options.Driver, target)
+func (s *Staging) keepConnected(ctx context.Context, t csiproxy.ISCSISelector) (release func(), _ error) {
+	owners := s.Initiator.Owners(t.Portal)
+	unlock, err := s.logOuts.Lock(ctx, owners, t.IQN)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	own := connection{s.options.Driver, strings.ToLower(string(target))}
-	s.addConnecting(own, 1)
-	return func() { s.addConnecting(own, -1) }, nil
+	s.addConnecting(owners, t.IQN, 1)
+	return func() { s.addConnecting(owners, t.IQN, -1) }, nil
 }
 
-// addConnecting adds n to the number of disks that are being staged by a connection.
-func (s *Staging) addConnecting(c connection, n int) {
+// addConnecting adds n to the number of disks of a target that are being staged for owners.
+func (s *Staging) addConnecting(owners []string, target csiproxy.IQN, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.connecting[c] += n; s.connecting[c] == 0 {
-		delete(s.connecting, c)
-	}
-}
-
-// isConnecting reports whether disks of a target are being staged. A driver may name any target, and has only those at
-// its own portals. So one driver's staging says nothing of another's target. The node's may be of either.
-func (s *Staging) isConnecting(target csiproxy.IQN) bool {
-	driver := s.options.Driver
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.connecting {
-		if target.Equal(csiproxy.IQN(c.target)) && (driver == "" || c.driver == "" || c.driver == driver) {
-			return true
+	for _, owner := range owners {
+		c := connection{owner, strings.ToLower(string(target))}
+		if s.connecting[c] += n; s.connecting[c] == 0 {
+			delete(s.connecting, c)
 		}
 	}
-	return false
+}
+
+// isConnecting reports whether disks of a target are being staged for one of the owners. A driver may name any target, and has
+// only those at its own portals. So one driver's staging says nothing of another's target.
+func (s *Staging) isConnecting(owners []string, target csiproxy.IQN) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(owners, func(owner string) bool {
+		return s.connecting[connection{owner, strings.ToLower(string(target))}] > 0
+	})
 }
 
 // logOut logs out of a target if none of its disks is online or being staged, and reports
 // whether it has.
-func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error) {
-	unlock, err := s.logOuts.Lock(ctx, s.options.Driver, target)
+func (s *Staging) logOut(ctx context.Context, t csiproxy.ISCSISelector) (bool, error) {
+	owners := s.Initiator.Owners(t.Portal)
+	unlock, err := s.logOuts.Lock(ctx, owners, t.IQN)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	if s.isConnecting(target) {
+	if s.isConnecting(owners, t.IQN) {
 		return false, nil
 	}
 	luns, err := s.Initiator.LUNs(ctx)
@@ -94,7 +96,7 @@ func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error)
 		return false, err
 	}
 	for n, lun := range luns {
-		if !lun.IQN.Equal(target) {
+		if !lun.IQN.Equal(t.IQN) {
 			continue
 		}
 		// Also of a disk that isn't the caller's: it would lose it.
@@ -108,5 +110,5 @@ func (s *Staging) logOut(ctx context.Context, target csiproxy.IQN) (bool, error)
 			return false, err
 		}
 	}
-	return s.Initiator.LogOut(ctx, target)
+	return s.Initiator.LogOut(ctx, t.Portal, t.IQN)
 }

@@ -43,7 +43,7 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		one, err := s.unstageShare(ctx, unstaging{local: stagingPath, remote: found.share, force: request.Force})
 		return csiproxy.UnstagedVolume{Unmounted: one.Unlinked, Unmapped: one.Unmapped}, err
 	}
-	var target csiproxy.IQN // which provides the volume's disk
+	var target csiproxy.ISCSISelector // which provides the volume's disk
 	if found.volume != "" {
 		err := s.whenUnused(ctx, func() (err error) {
 			target, err = s.unstageVolume(ctx, request, stagingPath, found.volume, &result)
@@ -63,10 +63,10 @@ func (s *Staging) UnstageVolume(ctx context.Context, request csiproxy.UnstageVol
 			return result, err
 		}
 	}
-	if request.Disk.ISCSI != nil {
-		target = cmp.Or(target, request.Disk.ISCSI.IQN)
+	if request.Disk.ISCSI != nil && target.IQN == "" {
+		target = *request.Disk.ISCSI
 	}
-	if target != "" {
+	if target.IQN != "" {
 		result.LoggedOut, err = s.logOut(ctx, target)
 	}
 	return result, err
@@ -156,33 +156,33 @@ func (s *Staging) whenUnused(ctx context.Context, f func() error) (err error) {
 // returns the target that provides the disk. If the request names another disk, the volume stays
 // mounted.
 func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVolumeRequest, stagingPath pathpolicy.Path,
-	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.IQN, _ error) {
+	id csiproxy.VolumeID, result *csiproxy.UnstagedVolume) (target csiproxy.ISCSISelector, _ error) {
 	lockedDisk, _, err := s.Locks.LockDiskOf(ctx, id)
 	if winerr.IsGone(err) {
 		isThere, missingErr := s.unstageMissing(ctx, request, id, stagingPath, err, result)
 		if missingErr != nil || !isThere {
-			return "", missingErr
+			return target, missingErr
 		}
 		lockedDisk, _, err = s.Locks.LockDiskOf(ctx, id)
 	}
 	if err != nil {
-		return "", unavailableIfDiskLeft(err)
+		return target, unavailableIfDiskLeft(err)
 	}
 	defer lockedDisk.Release()
 	if meant, err := s.mayBeMeant(ctx, request.Disk, lockedDisk); err != nil || !meant {
-		return "", unavailableIfDiskLeft(err)
+		return target, unavailableIfDiskLeft(err)
 	}
 	volume, err := s.Locks.LockVolumeAlone(ctx, id) // also if it leaves the node just now
 	if err != nil {
-		return "", err
+		return target, err
 	}
 	defer volume.Release()
 	if still, err := s.isStillMounted(ctx, volume, stagingPath); err != nil || !still {
-		return "", err
+		return target, err
 	}
 	if !request.Force {
 		if err := s.checkUnpublished(ctx, volume, ""); err != nil {
-			return "", err
+			return target, err
 		}
 	}
 	held := heldDisk{LockedDisk: lockedDisk, staging: s}
@@ -193,7 +193,7 @@ func (s *Staging) unstageVolume(ctx context.Context, request csiproxy.UnstageVol
 		err = held.unmount(ctx, volume, stagingPath)
 	}
 	if err != nil {
-		return "", unavailableIfDiskLeft(err)
+		return target, unavailableIfDiskLeft(err)
 	}
 	result.Unmounted = true
 	// If both steps fail, the error of the disk comes first: a repeated call can't know the disk.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/initiator"
 	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 )
@@ -98,7 +99,7 @@ func (s *Staging) changes(ctx context.Context, w *watcher) (_ csiproxy.DiskChang
 
 // targetsInTime asks the initiator for its logical units, for silentTimeout at most. An initiator that
 // doesn't answer delays only the first list of a watcher: later ones get the error at once.
-func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]csiproxy.ISCSILUN, error) {
+func (s *Staging) targetsInTime(ctx context.Context) (map[csiproxy.DiskNumber]initiator.LUN, error) {
 	return s.luns.Do(ctx, struct{}{}, s.Initiator.LUNs)
 }
 
