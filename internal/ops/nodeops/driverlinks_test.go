@@ -193,6 +193,27 @@ func TestMountPointOfClone(t *testing.T) {
 	})
 }
 
+// A driver at the shared endpoints, whose disk is no driver's, stages its volume beside a mount point of it in a driver's directory, also
+// if that hangs. It doesn't take the disk offline, since that driver may have mounted the volume there.
+func TestMountPointOfNobodysVolume(t *testing.T) {
+	beside(t, func(t *testing.T, w *tenants, _, _ *tenant, dir string) {
+		w.attach(winsim.DiskSpec{SizeBytes: 1 << 30, VendorID: "GREEN", Serial: "green"})
+		d := &tenant{Operations: w.node.Operations, serial: "green", staging: simtest.Kubelet + `\plugins\kubernetes.io\csi\green\1\globalmount`}
+		w.must(stagingOf(d)(t.Context()))
+		w.must(w.sim.MkdirAll(dir + `\mine`))
+		w.must(w.sim.SetVolumeMountPoint(t.Context(), dir+`\mine\`, w.volumeAt(d.staging)))
+		for _, hangs := range []bool{false, true} {
+			if hangs {
+				w.must(w.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint, Object: `mine`}, 24*time.Hour))
+			}
+			unstaged, err := d.Storage.UnstageVolume(t.Context(), csiproxy.UnstageVolumeRequest{StagingPath: d.staging})
+			w.must(err)
+			simtest.Want(t, "unmounted, and the disk offline", []bool{unstaged.Unmounted, unstaged.DiskOffline}, []bool{true, false})
+			wantAtOnce(t, "StageVolume", stagingOf(d))
+		}
+	})
+}
+
 // What can't be read outside of a driver's own directories keeps it from ending a use, and isn't named to it: an administrator
 // sees where that is.
 func TestUnreadablePodOfAnother(t *testing.T) {

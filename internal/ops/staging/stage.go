@@ -361,7 +361,7 @@ func (s *Staging) mount(ctx context.Context, lockedDisk *locks.LockedDisk, volum
 	if err != nil {
 		return err
 	}
-	elsewhere, err := s.Users.Allowed(ctx, mounted)
+	elsewhere, err := s.Users.StagedAt(ctx, volume.ID, mounted)
 	if err != nil {
 		return err
 	}

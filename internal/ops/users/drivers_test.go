@@ -6,9 +6,12 @@ package users_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/internal/ops/pathpolicy"
@@ -274,13 +277,43 @@ func TestMountedAtInDirectoriesOfDrivers(t *testing.T) {
 		}
 	}
 	s.sim.ResetRules()
+	staged, err := s.node.StagedAt(ctx, s.volumes["red"], paths)
+	simtest.Must(t, err)
+	simtest.Want(t, "where a driver's volume is staged", fmt.Sprint(staged), fmt.Sprint(paths))
 	clear(s.owners)
 	mounted, err := s.node.MountedAt(ctx, id)
 	simtest.Must(t, err)
 	simtest.Want(t, "mounts of a volume that is no driver's", len(mounted), len(paths))
+	staged, err = s.node.StagedAt(ctx, s.volumes["red"], append(mounted, `C:\elsewhere`, `X:\`))
+	simtest.Must(t, err)
+	simtest.Want(t, "where that is staged", fmt.Sprint(staged), fmt.Sprint(paths[1:2]))
+	staged, err = s.own["red"].StagedAt(ctx, s.volumes["red"], paths)
+	simtest.Must(t, err)
+	simtest.Want(t, "where it is staged to the driver", fmt.Sprint(staged), fmt.Sprint(paths))
 	simtest.Must(t, s.sim.Fail(winsim.Match{Call: win.IoctlVolumeGetVolumeDiskExtents.String()}, winerr.ErrorIODevice))
 	_, err = s.node.MountedAt(ctx, id)
 	simtest.WantErrorOf(t, "the owner is unknown", err, winerr.ErrorIODevice)
+}
+
+// A volume that is no driver's counts as mounted in a driver's own directory if that hangs.
+func TestMountedWhereDirectoryHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(t)
+		clear(s.owners)
+		path := directoryOf("blue") + `\mount`
+		simtest.Mount(t, s.sim, path, string(s.volumes["red"]))
+		simtest.Must(t, s.sim.DelayUncancellable(winsim.Match{Call: win.CallVolumeNameForMountPoint}, time.Hour))
+		begun := time.Now()
+		mounted, err := s.node.MountedAt(t.Context(), string(s.volumes["red"]))
+		simtest.Must(t, err)
+		simtest.Want(t, "where it is mounted", fmt.Sprint(mounted), fmt.Sprint([]string{path}))
+		simtest.Want(t, "it took", time.Since(begun), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = s.node.MountedAt(ctx, string(s.volumes["red"]))
+		simtest.WantErrorOf(t, "the call ends before", err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Hour) // of the bubble: until what hangs has ended
+	})
 }
 
 // To the node, what has left belongs to no driver: its links are those in the directories that are no driver's.

@@ -4,12 +4,16 @@
 package users
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/ops/operation"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winerr"
 )
 
@@ -19,7 +23,8 @@ import (
 // returns that, since the volume may be mounted there.
 //
 // A directory of another driver than the volume's is left out unasked: that driver may have planted the mount point, and may
-// let the query hang. A volume that is no driver's counts as mounted in all directories.
+// let the query hang. A volume that is no driver's counts as mounted in all directories, and in a driver's own ones also if
+// the query hangs: its disk mustn't go offline while it is used.
 func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ error) {
 	recorded, err := f.sys.VolumePathNames(ctx, name)
 	if err != nil {
@@ -33,11 +38,11 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 		if asked == nil {
 			continue
 		}
-		there, err := asked.sys.VolumeNameForMountPoint(ctx, path)
-		if err != nil && !isNoMountPoint(err) {
+		isMounted, err := f.isMountedAt(ctx, asked, path, name)
+		if err != nil {
 			return nil, err
 		}
-		if err != nil || !strings.EqualFold(there, name) {
+		if !isMounted {
 			continue
 		}
 		if len(path) > len(`C:\`) {
@@ -46,6 +51,43 @@ func (f *Finder) MountedAt(ctx context.Context, name string) (paths []string, _ 
 		paths = append(paths, path)
 	}
 	return paths, nil
+}
+
+// isMountedAt reports whether a volume is mounted at a path, by the system of the finder asked. The node takes the silence of a
+// driver's own directory for yes.
+func (f *Finder) isMountedAt(ctx context.Context, asked *Finder, path, name string) (isMounted bool, err error) {
+	ask := func(ctx context.Context, path string) (bool, error) {
+		there, err := asked.sys.VolumeNameForMountPoint(ctx, path)
+		if err != nil && isNoMountPoint(err) {
+			return false, nil
+		}
+		return strings.EqualFold(there, name), err
+	}
+	if asked == f {
+		return ask(ctx, path)
+	}
+	isMounted = true
+	for _, outcome := range operation.Ask(ctx, []string{path}, silentTimeout, ask) {
+		isMounted, err = outcome.Get()
+	}
+	return isMounted, cmp.Or(ctx.Err(), err)
+}
+
+// silentTimeout is how long the node waits for a driver's own directory.
+const silentTimeout = 200 * time.Millisecond
+
+// StagedAt returns those of the paths at which a volume is mounted where it is staged: the allowed ones, but for mount points of a
+// volume that is no driver's in a driver's own directories. The driver may have planted these.
+func (f *Finder) StagedAt(ctx context.Context, id csiproxy.VolumeID, mounted []string) ([]string, error) {
+	paths, err := f.Allowed(ctx, mounted)
+	if err != nil || len(paths) == 0 {
+		return paths, err
+	}
+	owner, err := f.ownerOfVolume(ctx, id)
+	return slices.DeleteFunc(paths, func(path string) bool {
+		driver := f.paths.DriverAt(path)
+		return owner == "" && driver != ""
+	}), err
 }
 
 // finderAt returns the finder that asks which volume is mounted at a path where one is, by its record; nil if that path is
