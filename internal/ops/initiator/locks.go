@@ -17,13 +17,13 @@ import (
 // TargetLocks serialises the calls about each target. Calls of two owners, which are drivers or the node, don't exclude each other,
 // since each has the sessions through its own portals only.
 type TargetLocks struct {
-	locks *operation.DriverLocks[string]
+	locks *operation.DriverLocks
 	count int // of the owners
 }
 
 // NewTargetLocks returns the locks of a node whose drivers have operations of their own.
 func NewTargetLocks(drivers []string) *TargetLocks {
-	return &TargetLocks{operation.NewDriverLocks[string](drivers), len(drivers) + 1}
+	return &TargetLocks{operation.NewDriverLocks(drivers), len(drivers) + 1}
 }
 
 // Lock locks a target for a call that excludes the calls of owners. Its errors are those of [operation.Locks.Lock].

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,14 +48,14 @@ type Options struct {
 // Shared is what the lockers of a node and of its drivers have in common: the locks that are held in this process, by the bytes
 // that stand for objects, and these bytes.
 type Shared struct {
-	held  *operation.DriverLocks[int64]
+	held  *operation.DriverLocks
 	bytes lockedBytes
 	kept  atomic.Pointer[string] // the path of the lock file once this process keeps it
 }
 
 // NewShared returns what the lockers of a node share with those of its drivers.
 func NewShared(drivers []string) *Shared {
-	return &Shared{held: operation.NewDriverLocks[int64](drivers), bytes: lockedBytes{held: make(map[int64]*lockedByte)}}
+	return &Shared{held: operation.NewDriverLocks(drivers), bytes: lockedBytes{held: make(map[int64]*lockedByte)}}
 }
 
 // Locker locks objects of a node, or those of one driver. All groups of operations on the node or of the driver use the
@@ -129,6 +130,9 @@ func (k *lock) with(unlock func()) *lock {
 	return &lock{k.locker, unlock, k.Release}
 }
 
+// keyOf returns the key of the lock in this process of what a byte stands for.
+func keyOf(offset int64) string { return strconv.FormatInt(offset, 10) }
+
 // take takes both locks of an object, given by its kind and its name. It is the driver's, or its owner isn't known.
 func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ error) {
 	return l.takeOf(ctx, l.options.Driver, l.options.Driver != "", k, name)
@@ -137,7 +141,7 @@ func (l *Locker) take(ctx context.Context, k kind, name string) (taken *lock, _ 
 // takeOf is take for an object of an owner.
 func (l *Locker) takeOf(ctx context.Context, owner string, isKnown bool, k kind, name string) (taken *lock, _ error) {
 	offset, held := byteOf(k, name), l.options.Shared.held
-	unlock, err := held.Lock(ctx, held.Owners(l.options.Driver, owner, isKnown), offset, kinds[k]+" "+quote.Text(name))
+	unlock, err := held.Lock(ctx, held.Owners(l.options.Driver, owner, isKnown), keyOf(offset), kinds[k]+" "+quote.Text(name))
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +269,7 @@ func (l *Locker) lockVolume(ctx context.Context, id csiproxy.VolumeID) (locked *
 		}
 		return &LockedVolume{id, r}, true, nil
 	}
-	unlock, err := l.options.Shared.held.Lock(ctx, []string{l.options.Driver}, byteOf(ownVolumeLock, guid), kinds[ownVolumeLock]+" "+quote.Text(guid))
+	unlock, err := l.options.Shared.held.Lock(ctx, []string{l.options.Driver}, keyOf(byteOf(ownVolumeLock, guid)), kinds[ownVolumeLock]+" "+quote.Text(guid))
 	if err != nil {
 		return nil, false, err
 	}

@@ -12,26 +12,20 @@ import (
 // driver's disk may get the number of a disk that has left. So each driver has a lock of each key, and the node, as "", has one,
 // too. A call takes the locks of all owners that its object may have. It excludes the calls that take one of these. The zero value is
 // that of a node without drivers.
-type DriverLocks[K comparable] struct {
+type DriverLocks struct {
 	drivers []string
-	locks   Locks[driverKey[K]]
-}
-
-// driverKey is a key of a driver, or of the node if driver is "".
-type driverKey[K comparable] struct {
-	driver string
-	key    K
+	locks   Locks
 }
 
 // NewDriverLocks returns the locks of a node with drivers.
-func NewDriverLocks[K comparable](drivers []string) *DriverLocks[K] {
-	return &DriverLocks[K]{drivers: drivers}
+func NewDriverLocks(drivers []string) *DriverLocks {
+	return &DriverLocks{drivers: drivers}
 }
 
 // Owners returns the owners that a call of a driver, or of the node if driver is "", excludes. owner is that of the call's object;
 // it counts only if isKnown is true. The node's calls exclude each other, and those of the owner or, if that isn't known, of all drivers.
 // A driver's calls exclude the driver's other ones and, if the driver only presumes to own the object, the node's.
-func (l *DriverLocks[K]) Owners(driver, owner string, isKnown bool) []string {
+func (l *DriverLocks) Owners(driver, owner string, isKnown bool) []string {
 	switch {
 	case isKnown && owner == driver:
 		return []string{driver}
@@ -45,10 +39,10 @@ func (l *DriverLocks[K]) Owners(driver, owner string, isKnown bool) []string {
 
 // Lock is [Locks.Lock] for a call that excludes the calls of all owners. While it waits for one lock it holds none: else one driver
 // would wait for another by way of the node.
-func (l *DriverLocks[K]) Lock(ctx context.Context, owners []string, key K, object string) (unlock func(), _ error) {
+func (l *DriverLocks) Lock(ctx context.Context, owners []string, key, object string) (unlock func(), _ error) {
 	awaited := owners[0]
 	for {
-		unlockAwaited, err := l.locks.Lock(ctx, driverKey[K]{awaited, key}, object)
+		unlockAwaited, err := l.locks.Lock(ctx, awaited+"\x00"+key, object)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +56,7 @@ func (l *DriverLocks[K]) Lock(ctx context.Context, owners []string, key K, objec
 			if owner == awaited {
 				return false
 			}
-			unlockOne, isFree := l.locks.tryLock(ctx, driverKey[K]{owner, key})
+			unlockOne, isFree := l.locks.tryLock(ctx, owner+"\x00"+key)
 			if isFree {
 				unlocks = append(unlocks, unlockOne)
 			}

@@ -14,7 +14,7 @@ import (
 
 // Two calls exclude each other if they may be about an object of one owner. A driver that only presumes to own its object excludes the node.
 func TestDriverLocks(t *testing.T) {
-	locks := NewDriverLocks[string]([]string{"red", "blue"})
+	locks := NewDriverLocks([]string{"red", "blue"})
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	owners := map[string][]string{
@@ -63,14 +63,14 @@ func TestNodeHoldsNoLockWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, waitsFor := range []string{"red", "blue", "green"} {
 			drivers := []string{"red", "blue", "green"}
-			locks := NewDriverLocks[int](drivers)
-			unlock, err := locks.Lock(t.Context(), []string{waitsFor}, 1, "")
+			locks := NewDriverLocks(drivers)
+			unlock, err := locks.Lock(t.Context(), []string{waitsFor}, "a", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			ofNode := make(chan func())
 			go func() {
-				unlock, err := locks.Lock(t.Context(), locks.Owners("", "", false), 1, "")
+				unlock, err := locks.Lock(t.Context(), locks.Owners("", "", false), "a", "")
 				if err != nil {
 					t.Error(err)
 				}
@@ -83,7 +83,7 @@ func TestNodeHoldsNoLockWhileItWaits(t *testing.T) {
 				if driver == waitsFor {
 					continue
 				}
-				unlockOther, err := locks.Lock(late, []string{driver}, 1, "")
+				unlockOther, err := locks.Lock(late, []string{driver}, "a", "")
 				if err != nil {
 					t.Errorf("the node waits for %s, and %s for the node: %v", waitsFor, driver, err)
 					continue
@@ -93,7 +93,7 @@ func TestNodeHoldsNoLockWhileItWaits(t *testing.T) {
 			unlock()
 			unlockNode := <-ofNode
 			for _, driver := range drivers {
-				if _, err := locks.Lock(late, []string{driver}, 1, ""); err == nil {
+				if _, err := locks.Lock(late, []string{driver}, "a", ""); err == nil {
 					t.Errorf("the node has the lock, and %s gets it", driver)
 				}
 			}

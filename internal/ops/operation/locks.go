@@ -12,9 +12,9 @@ import (
 
 // Locks is a set of locks, one for each key in use: a disk, a server, a target. The zero
 // value is ready.
-type Locks[K comparable] struct {
+type Locks struct {
 	mu   sync.Mutex // guards all below, and what is in the locks
-	held map[K]*lock
+	held map[string]*lock
 }
 
 type lock struct {
@@ -27,7 +27,7 @@ type lock struct {
 // Lock takes the lock of key and returns the function that releases it, to be called once. Errors
 // name the locked object by object, such as "disk 3". If ctx ends first, Lock returns ctx's error:
 // its text names the operation that holds the lock, and the Windows call which that waits for.
-func (l *Locks[K]) Lock(ctx context.Context, key K, object string) (unlock func(), err error) {
+func (l *Locks) Lock(ctx context.Context, key, object string) (unlock func(), err error) {
 	k := l.enter(key)
 	select {
 	case <-k.free:
@@ -42,7 +42,7 @@ func (l *Locks[K]) Lock(ctx context.Context, key K, object string) (unlock func(
 }
 
 // tryLock is Lock for a caller that doesn't wait.
-func (l *Locks[K]) tryLock(ctx context.Context, key K) (unlock func(), isFree bool) {
+func (l *Locks) tryLock(ctx context.Context, key string) (unlock func(), isFree bool) {
 	k := l.enter(key)
 	select {
 	case <-k.free:
@@ -54,7 +54,7 @@ func (l *Locks[K]) tryLock(ctx context.Context, key K) (unlock func(), isFree bo
 }
 
 // hold notes who holds a lock, and returns the function that releases it.
-func (l *Locks[K]) hold(ctx context.Context, key K, k *lock) (unlock func()) {
+func (l *Locks) hold(ctx context.Context, key string, k *lock) (unlock func()) {
 	l.setHolder(k, TrackerOf(ctx))
 	return func() {
 		k.free <- struct{}{}
@@ -63,7 +63,7 @@ func (l *Locks[K]) hold(ctx context.Context, key K, k *lock) (unlock func()) {
 }
 
 // giveUp ends the wait of a caller whose context has ended, and returns its error.
-func (l *Locks[K]) giveUp(ctx context.Context, key K, k *lock, object string) error {
+func (l *Locks) giveUp(ctx context.Context, key string, k *lock, object string) error {
 	l.mu.Lock()
 	holder, since := k.holder, k.since
 	l.mu.Unlock()
@@ -76,17 +76,17 @@ func (l *Locks[K]) giveUp(ctx context.Context, key K, k *lock, object string) er
 		holder.late(ctx.Err()))
 }
 
-func (l *Locks[K]) setHolder(k *lock, holder *Tracker) {
+func (l *Locks) setHolder(k *lock, holder *Tracker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k.holder, k.since = holder, time.Now()
 }
 
-func (l *Locks[K]) enter(key K) *lock {
+func (l *Locks) enter(key string) *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
-		l.held = make(map[K]*lock)
+		l.held = make(map[string]*lock)
 	}
 	k := l.held[key]
 	if k == nil {
@@ -98,7 +98,7 @@ func (l *Locks[K]) enter(key K) *lock {
 	return k
 }
 
-func (l *Locks[K]) leave(key K, k *lock) {
+func (l *Locks) leave(key string, k *lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k.users--; k.users == 0 {

@@ -6,6 +6,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,7 @@ import (
 
 func TestLocksExclude(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var locks Locks[int]
+		var locks Locks
 		counts := make([]int, 3)
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -24,7 +25,7 @@ func TestLocksExclude(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 120 {
 			wg.Go(func() {
-				unlock, err := locks.Lock(ctx, i%3, "")
+				unlock, err := locks.Lock(ctx, fmt.Sprint(i%3), "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -50,7 +51,7 @@ func TestLocksExclude(t *testing.T) {
 }
 
 func TestLockEndsWithContext(t *testing.T) {
-	var locks Locks[string]
+	var locks Locks
 	unlock, err := locks.Lock(t.Context(), "a", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func TestLockEndsWithContext(t *testing.T) {
 // holder waits for.
 func TestHolderIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var locks Locks[int]
+		var locks Locks
 		inCall := &call{Call: Call{Name: "FlushFileBuffers", Object: "volume", Since: time.Now()}}
 		staging := func(calls ...*call) func() context.Context {
 			return func() context.Context {
@@ -95,7 +96,7 @@ func TestHolderIsNamed(t *testing.T) {
 			{staging(), "StageVolume", ""},
 			{staging(inCall), "StageVolume", inCall.String() + ": "},
 		} {
-			unlock, err := locks.Lock(test.ctx(), 3, "disk 3")
+			unlock, err := locks.Lock(test.ctx(), "3", "disk 3")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +104,7 @@ func TestHolderIsNamed(t *testing.T) {
 			time.Sleep(time.Minute)
 			for range 2 { // the text stays the same
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				_, err = locks.Lock(ctx, 3, "disk 3")
+				_, err = locks.Lock(ctx, "3", "disk 3")
 				cancel()
 				want := "disk 3 is held by " + test.holder + " since " + since + ": " + test.call +
 					context.DeadlineExceeded.Error()

@@ -194,10 +194,10 @@ func TestNextRunNested(t *testing.T) {
 func TestNextRunIsOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s NextRun[int, int]
-		var l Locks[int]
+		var l Locks
 		go Run(t.Context(), "ListVolumes", func(ctx context.Context) (int, error) {
 			return s.Do(ctx, 1, func(ctx context.Context) (int, error) {
-				unlock, err := l.Lock(ctx, 1, "disk 1")
+				unlock, err := l.Lock(ctx, "1", "disk 1")
 				if err == nil {
 					time.Sleep(time.Minute)
 					unlock()
@@ -208,7 +208,7 @@ func TestNextRunIsOfItsCaller(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Lock(ctx, 1, "disk 1"); err == nil || !strings.Contains(err.Error(), "ListVolumes") {
+		if _, err := l.Lock(ctx, "1", "disk 1"); err == nil || !strings.Contains(err.Error(), "ListVolumes") {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Hour)
