@@ -68,8 +68,8 @@ func aks(tarProgram string) func(t *testing.T, url, version string) []byte {
 			}
 			t.Skip("needs Debian's libarchive-tools: ", err)
 		}
-		// The versions have no v there.
-		resource := strings.ReplaceAll(url+"v${version}/csi-proxy-v${version}.tar.gz", "${version}", strings.TrimPrefix(version, "v"))
+		// The versions have no v there. That of a build without a tag has none in the names of its files either.
+		resource := strings.ReplaceAll(url+"v${version}/csi-proxy-v${version}.tar.gz", "v${version}", version)
 		folder := t.TempDir()
 		archive := filepath.Join(folder, "csiproxy.tar")
 		must(t, os.WriteFile(archive, download(t, resource), 0o600))
