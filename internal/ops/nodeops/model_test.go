@@ -33,11 +33,14 @@ import (
 // TestSoakModel is the long form.
 func TestModel(t *testing.T) { testModel(t, func(*model) {}) }
 
+// models is how many models a test runs, each with its number as the seed.
+const models = 4
+
 // testModel runs some models, which change has changed, and checks that each kind of mishap has met
 // steps. The bounds are well below what four runs have.
 func testModel(t *testing.T, change func(m *model)) {
 	met := make(map[string]int)
-	for seed := range uint64(4) {
+	for seed := range uint64(models) {
 		runModel(t, seed, func(m *model) {
 			m.met = met
 			change(m)

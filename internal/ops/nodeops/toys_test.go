@@ -229,29 +229,33 @@ func TestEachMishapIsNoticed(t *testing.T) {
 	}
 }
 
-// A toy is a model whose steps leave a file behind when a mishap of one kind meets them, or whose pods
-// don't flush what they write. TestModel checks that each kind meets enough of them.
+// A toy is the models of TestModel, up to the first that fails. Its steps leave a file behind when a mishap of
+// one kind meets them, or its pods don't flush what they write. TestModel checks that each kind meets enough
+// steps.
 func TestEachMishapOfTheModelIsNoticed(t *testing.T) {
-	toys := map[string]func(t *testing.T){
-		"sound":     func(t *testing.T) { runModel(t, 0, func(*model) {}) },
-		"unflushed": func(t *testing.T) { runModel(t, 0, func(m *model) { m.flush = func(string) error { return nil } }) },
-	}
-	for kind, seeds := range map[string]uint64{"error": 1, "hang": 3, errKilled.Error(): 1, errPowerLoss.Error(): 1} {
-		toys["broken-by-"+strings.ReplaceAll(kind, " ", "-")] = func(t *testing.T) {
-			for seed := range seeds {
-				runModel(t, seed, func(m *model) {
-					m.try = func(ctx context.Context, do func() error) error {
-						begin := time.Now()
-						err := do()
-						if mishap(ctx, begin, err) == kind {
-							left := simtest.Kubelet + `\pods\left`
-							simtest.WantError(m.t, errors.Join(m.sim.WriteFile(left, nil), m.sim.FlushFile(left)), nil)
-						}
-						return err
-					}
-				})
+	try := func(change func(m *model)) func(t *testing.T) {
+		return func(t *testing.T) {
+			for seed := uint64(0); seed < models && !t.Failed(); seed++ {
+				runModel(t, seed, change)
 			}
 		}
+	}
+	toys := map[string]func(t *testing.T){
+		"sound":     try(func(*model) {}),
+		"unflushed": try(func(m *model) { m.flush = func(string) error { return nil } }),
+	}
+	for _, kind := range []string{"error", "hang", errKilled.Error(), errPowerLoss.Error()} {
+		toys["broken-by-"+strings.ReplaceAll(kind, " ", "-")] = try(func(m *model) {
+			m.try = func(ctx context.Context, do func() error) error {
+				begin := time.Now()
+				err := do()
+				if mishap(ctx, begin, err) == kind {
+					left := simtest.Kubelet + `\pods\left`
+					simtest.WantError(m.t, errors.Join(m.sim.WriteFile(left, nil), m.sim.FlushFile(left)), nil)
+				}
+				return err
+			}
+		})
 	}
 	simtest.TryToys(t, toys)
 }
