@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +58,7 @@ func installDaemon(t *testing.T, name, program string, args ...string) *installe
 	s, err := m.CreateService(name, program, mgr.Config{StartType: mgr.StartManual}, args...)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), winservice.Services{}.Uninstall(context.Background(), name)); err != nil {
+		if err := errors.Join(s.Close(), winservice.Uninstall(context.Background(), winservice.Services{}, slog.Default(), name)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -132,18 +132,16 @@ func (p *program) serviceInstall() *cobra.Command {
 					return reply{}, err
 				}
 			}
-			var installed deployment.Installed
-			switch {
-			case from != "":
-				if from, err = filepath.Abs(from); err != nil {
+			install := deployer.Install
+			if replace || from != "" {
+				install = deployer.Replace
+			}
+			if from != "" {
+				if in.From, err = filepath.Abs(from); err != nil {
 					return reply{}, err
 				}
-				installed, err = deployer.ReplaceFrom(ctx, in, from)
-			case replace:
-				installed, err = deployer.Replace(ctx, in)
-			default:
-				installed, err = deployer.Install(ctx, in)
 			}
+			installed, err := install(ctx, in)
 			return installedReply(installed), err
 		})
 	install := c.RunE
@@ -169,12 +167,12 @@ daemon, with -windows-service added. If they don't say where the log goes, it go
 C:\var\log\csi-proxy\csi-proxy.log. The command prints the service's command line.
 
 DAEMON is run with -check and these flags first. If the daemon wouldn't start with them, the
-command fails. A directory for the log that doesn't exist is made, for SYSTEM and the
-Administrators only. If others can write to the directory of DAEMON, that is an error, too, and
+command fails. If others can write to the directory of DAEMON, that is an error, too, and
 without --replace also if they can write to that of the log.
 
-The service runs as LocalSystem. It starts with the system, and is restarted 10 seconds after any
-failure. Windows waits for it at a shutdown as long as the daemon may take to stop.
+The service runs as LocalSystem, and starts with the system. When the daemon first runs, it has
+Windows start it again 10 seconds after any failure, unless the service has recovery actions, and
+wait for it at a shutdown as long as it may take to stop.
 
 If the service exists, it is changed; if it runs, the change takes effect at its next start.
 The command doesn't start the service; see csi-proxyctl service start.
@@ -183,12 +181,13 @@ With --replace the daemon takes the place of the published CSI Proxy. The servic
 its texts and its flags; flags after -- come after these. It is stopped, its process is ended,
 and this daemon is started. If not all versions of the API are then served, the published daemon
 comes back, and the command fails. See also: csi-proxyctl service uninstall --restore. If there
-is no service yet, the daemon is installed and started.
+is no service yet, the daemon is installed and started. Services that depend on this one, as kubelet
+on AKS, run on.
 
-With --from the program comes from another file, such as one in a container or a package: it is
-copied to DAEMON, or if DAEMON is the service's program already, that is upgraded as csi-proxyctl
-service upgrade does. Otherwise --from does what --replace does. If the program and the flags are
-those that the service has, and it runs, nothing changes.
+With --from the program comes from another file, such as one in a container or a package. If DAEMON
+is the service's program already, it is exchanged as csi-proxyctl service upgrade does. Otherwise
+--from does what --replace does. If the program and the flags are those that the service has, and it
+runs, nothing changes.
 
 With --drivers the daemon gets a copy of a file for its flag -drivers, which is kept beside DAEMON. If
 the daemon doesn't work with it, the service has the file before, or none, again. Without --drivers
@@ -216,14 +215,8 @@ While a program that isn't a service's has the pipes, it waits, and names it.`
 	c.ValidArgsFunction = completeProgram
 	name = nameFlag(c)
 	flags := c.Flags()
-	flags.StringVar(&in.DisplayName, "display-name", "", "display `name` (default: the name of the service)")
-	flags.StringVar(&in.Description, "description", "", "what the service does, in a `sentence`")
 	flags.BoolVar(&in.DelayedStart, "delayed-start", false,
 		"start about two minutes after the services that start with the system")
-	flags.BoolVar(&in.RestrictPrivileges, "restrict-privileges", false,
-		"leave the service only those privileges of LocalSystem that the daemon itself uses")
-	flags.DurationVar(&in.StopTimeout, "stop-timeout", 0,
-		"how long Windows waits for the service at a shutdown (default: 5 seconds more than the daemon's -grace-period)")
 	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
 	flags.StringVar(&from, "from", "", "bring the program from this `file` to DAEMON, and start")
 	flags.StringVar(&drivers, "drivers", "", "keep a copy of this `file`, which names the node's drivers, and pass it as -drivers")
@@ -331,7 +324,8 @@ func (p *program) serviceUninstall() *cobra.Command {
 	}
 	c.Long = `Stop the service, wait until its process has ended, and remove it. No file is removed but that of
 service install --drivers. It is no error if the service doesn't exist. A service that has the name but isn't CSI Proxy is an error,
-and isn't touched.
+and isn't touched. Neither is one that other services depend on, as kubelet on AKS: they could not
+start any more.
 
 With --restore the service isn't removed: the daemon that csi-proxyctl service install --replace
 has replaced is put back, and started if it ran before.
@@ -345,15 +339,11 @@ stays.`
 	return c
 }
 
-// controlling is a command that starts or stops the service that --name means.
-func (p *program) controlling(use, short, long string, do func(ctx context.Context, name string) error) *cobra.Command {
+// controlling is a command that stops or starts the service that --name means, or both.
+func (p *program) controlling(use, short, long string, stop, start bool) *cobra.Command {
 	var name *string
 	c := p.changing(use, short, func(ctx context.Context, deployer *deployment.Deployer, _ []string) (reply, error) {
-		found, err := deployer.Find(*name)
-		if err != nil {
-			return reply{}, err
-		}
-		return done, do(ctx, found)
+		return done, deployer.Cycle(ctx, *name, stop, start)
 	})
 	c.Long = long
 	name = nameFlag(c)
@@ -362,31 +352,22 @@ func (p *program) controlling(use, short, long string, do func(ctx context.Conte
 
 func (p *program) serviceStart() *cobra.Command {
 	return p.controlling("start", "Start the service",
-		`Start the service, and wait until it serves. It is no error if it runs already.`,
-		func(ctx context.Context, name string) error { return services.Start(ctx, name) })
+		`Start the service, and wait until it serves. It is no error if it runs already.`, false, true)
 }
 
 func (p *program) serviceStop() *cobra.Command {
 	return p.controlling("stop", "Stop the service",
 		`Stop the service, and wait until its process has ended. Calls under way get the daemon's
 -grace-period to finish. A process that is there 5 seconds after the service has stopped, as the
-published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.`,
-		func(ctx context.Context, name string) error { return services.Stop(ctx, name) })
+published daemon's is, is ended. It is no error if the service is stopped, or doesn't exist.
+
+While services that depend on it run, as kubelet on AKS, it isn't stopped; the error names them.`, true, false)
 }
 
 func (p *program) serviceRestart() *cobra.Command {
 	return p.controlling("restart", "Stop and start the service",
 		`Stop the service as csi-proxyctl service stop does, and start it as csi-proxyctl service start
-does. Flags that were changed take effect.`,
-		func(ctx context.Context, name string) error {
-			if _, err := services.Query(name); err != nil {
-				return err
-			}
-			if err := services.Stop(ctx, name); err != nil {
-				return err
-			}
-			return services.Start(ctx, name)
-		})
+does. Flags that were changed take effect. Services that depend on it, as kubelet on AKS, run on.`, true, true)
 }
 
 func (p *program) serviceUpgrade() *cobra.Command {
@@ -407,7 +388,8 @@ stay. The program before is kept beside it: for csi-proxy.exe as csi-proxy.previ
 NEW is run with -check and the service's flags first: it must run, and serve all versions of the
 API. Then the service is stopped, the program is exchanged, and the service is started. In
 between, drivers' calls fail with Unavailable for a moment; drivers repeat them. If not all
-versions are then served, the program before comes back, and the command fails.
+versions are then served, the program before comes back, and the command fails. Services that depend
+on this one, as kubelet on AKS, run on.
 
 To go back later: csi-proxyctl service upgrade C:\k\csi-proxy.previous.exe
 If that one lacks versions of the API that came later, and no driver on the node uses them, add
@@ -432,9 +414,8 @@ type serviceJSON struct {
 	winservice.Settings
 	// Replaced is the command line of the daemon that uninstall --restore brings back.
 	Replaced string `json:"replaced,omitempty"`
-	// Interrupted is the command that was cut off and must be repeated: "upgrade" or
-	// "install --replace".
-	Interrupted string `json:"interrupted,omitempty"`
+	// Interrupted says that a command was cut off and must be repeated.
+	Interrupted bool `json:"interrupted,omitempty"`
 }
 
 func (p *program) serviceStatus() *cobra.Command {
@@ -467,11 +448,7 @@ func serviceStatusOf(deployer *deployment.Deployer, name string) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	replaced, replacing, err := deployer.Replaced(name)
-	if err != nil {
-		return reply{}, err
-	}
-	upgrading, err := deployer.Pending(settings.Daemon())
+	replaced, interrupted, err := deployer.Replaced(name)
 	if err != nil {
 		return reply{}, err
 	}
@@ -479,15 +456,8 @@ func serviceStatusOf(deployer *deployment.Deployer, name string) (reply, error) 
 		header: []string{"NAME", "STATE", "START", "PROCESS", "EXIT CODE", "ACCOUNT", "COMMAND LINE"},
 		rows:   [][]string{{name, s.State.String(), s.Start.String(), processID(s), exitCodeOf(s), s.Account, s.CommandLine}},
 	}
-	interrupted := ""
-	if replacing {
-		interrupted = "install --replace"
-	}
-	if upgrading {
-		interrupted = "upgrade"
-	}
-	if interrupted != "" {
-		r.warnings = append(r.warnings, fmt.Sprintf("csi-proxyctl service %s was cut off; repeat it", interrupted))
+	if interrupted {
+		r.warnings = append(r.warnings, "csi-proxyctl service install or upgrade was cut off; repeat it")
 	}
 	r.json = serviceJSON{
 		Name:             name,

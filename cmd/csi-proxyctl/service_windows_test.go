@@ -81,21 +81,17 @@ func TestService(t *testing.T) {
 		Account:  "LocalSystem",
 		Settings: winservice.Settings{
 			CommandLine: daemon + ` -logtostderr=false -windows-service "-log_file=C:\a log"`,
-			DisplayName: "a test", Description: "nothing",
 		},
 	}
 	// internal/host/winservice tests them
-	settings := cmpopts.IgnoreFields(winservice.Settings{}, "Start", "DelayedStart", "Recovery", "StopMilliseconds",
-		"Privileges")
-	ran(t, 0, "service", "install", "--name", name, "--display-name", "a test", "--description", "nothing", daemon,
+	settings := cmpopts.IgnoreFields(winservice.Settings{}, "Start", "DelayedStart", "Recovery")
+	ran(t, 0, "service", "install", "--name", name, daemon,
 		"--", "-logtostderr=false", "-windows-service", `-log_file=C:\a log`)
 	if diff := cmp.Diff(want, status(), settings); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 
 	want.CommandLine = daemon + ` -windows-service -log_file=C:\var\log\csi-proxy\csi-proxy.log -logtostderr=false`
-	want.Description = "Serves the storage operations of this node to CSI drivers"
-	want.DisplayName = name
 	ran(t, 0, "service", "install", "--name", name, daemon)
 	if diff := cmp.Diff(want, status(), settings); diff != "" {
 		t.Errorf("status of the changed service (-want +got):\n%s", diff)

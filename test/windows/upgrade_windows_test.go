@@ -165,7 +165,7 @@ func (m managed) state() (s struct {
 	CommandLine string `json:"command_line"`
 	ProcessID   uint32 `json:"process_id"`
 	Replaced    string
-	Interrupted string
+	Interrupted bool
 }) {
 	m.t.Helper()
 	must(m.t, json.Unmarshal([]byte(m.mustCtl("status")), &s))
@@ -175,13 +175,45 @@ func (m managed) state() (s struct {
 // wantServing checks that the service runs and a driver can call it.
 func (m managed) wantServing() {
 	m.t.Helper()
-	if state := m.state(); state.State != "running" || state.Interrupted != "" {
+	if state := m.state(); state.State != "running" || state.Interrupted {
 		m.t.Fatalf("the service: %+v", state)
 	}
 	if onWine() {
 		wakeOnWine(m.t)
 	}
 	newest(m.t, "filesystem").call("PathExists", fields{"path": kubeletPath + `\pods`})
+}
+
+// dependent makes and starts a service that depends on another one, as kubelet does on AKS. The function that it
+// returns checks that this one runs on.
+func dependent(t testing.TB, on string) (undisturbed func()) {
+	t.Helper()
+	manager, err := mgr.Connect()
+	must(t, err)
+	t.Cleanup(func() { manager.Disconnect() })
+	s, err := manager.CreateService(leftoverPrefix+"dependent", failingDaemon(t, simProgram, runsForNothing),
+		mgr.Config{DisplayName: displayName + " (dependent)", StartType: mgr.StartManual, Dependencies: []string{on}}, "-windows-service")
+	must(t, err)
+	t.Cleanup(func() {
+		if _, err := s.Control(svc.Stop); err != nil {
+			t.Error(err)
+		}
+		if !eventually(func() bool { status, err := s.Query(); return err == nil && status.State == svc.Stopped }) {
+			t.Error("the dependent service doesn't stop")
+		}
+		must(t, errors.Join(s.Delete(), s.Close()))
+	})
+	must(t, s.Start())
+	var begun svc.Status
+	if !eventually(func() bool { begun, err = s.Query(); return err == nil && begun.State == svc.Running }) {
+		t.Fatalf("the dependent service: %+v, %v", begun, err)
+	}
+	return func() {
+		t.Helper()
+		if now, err := s.Query(); err != nil || now.State != svc.Running || now.ProcessId != begun.ProcessId {
+			t.Errorf("the dependent service: %+v, %v; before %+v", now, err, begun)
+		}
+	}
 }
 
 // installedByCtl is a service with a simulated node that csi-proxyctl has installed from a
@@ -279,6 +311,7 @@ func (l *load) goesOn(t testing.TB) {
 // back. They see nothing but Unavailable, and keep their connections.
 func TestUpgradeUnderLoad(t *testing.T) {
 	m, program := installedByCtl(t)
+	defer dependent(t, m.name)()
 	newest(t, "filesystem").call("Mkdir", fields{"path": kubeletPath + `\plugins\kept`})
 	fresh := filepath.Join(t.TempDir(), "csi-proxy.exe")
 	copyProgram(t, simProgram, fresh, "new")
@@ -421,6 +454,7 @@ func TestReplacePublished(t *testing.T) {
 			if stopped {
 				stopAsScripts(t, m.name)
 			} else {
+				defer dependent(t, m.name)()
 				process, err := windows.OpenProcess(windows.SYNCHRONIZE, false, before.ProcessID)
 				must(t, err)
 				defer func() {

@@ -5,28 +5,27 @@
 // it in the place of the published daemon, and upgrades its program. If the daemon that
 // it has put in place doesn't work, it brings back the one before.
 //
+// # Dependents
+//
+// On AKS, kubelet depends on the service. A service with running dependents is replaced and upgraded while
+// these run on: [winservice.Stop] says how. No dependent is ever stopped, so none must be started again.
+//
 // # Deaths
 //
-// The process may die at any moment, and each of its calls may be repeated. So each
-// change is written down before it is made:
+// The process may die at any moment, and each of its calls may be repeated. Before its first change it
+// writes to the service's key in the registry what the service was before ([record]); it removes that when
+// the new daemon has been found to work, or the one before is back. A program that is exchanged is first
+// copied to NAME.rollback.exe, which becomes NAME.previous.exe in the end. A file of drivers is there before
+// the settings name it, and as long as these or those before name it.
 //
-//   - An upgrade copies the program to NAME.rollback.exe before it exchanges it. That
-//     file is there until the new program has been found to work. Then it becomes
-//     NAME.previous.exe.
-//   - A replacement writes the service's settings to the service's key in the registry
-//     before it changes them. A file of drivers is there before the settings name it, and
-//     as long as these or those before name it.
-//
-// The next run finds that, and first brings the change that was cut off to its end: if
-// the daemon in place works, it stays; if not, the one before comes back. At no moment is
-// there only a part of a program at the path that the service starts, and at no moment is
-// the old program without a copy.
+// The next run that finds a record goes on from there, and if its own daemon doesn't work, brings back what
+// the record says. At no moment is there only a part of a program at the path that the service starts, and
+// at no moment is the old program without a copy.
 //
 // Runs must not overlap. [winservice.Lock] sees to that.
 package deployment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +43,8 @@ import (
 
 // Names are the names of the service in the field. The first is the default for a new
 // service: it is the name of the program and of its pipes, and the one that OpenShift and AKS
-// use. The published daemon's own instructions and GCE's scripts use csiproxy; aks-engine used
-// csi-proxy-server.
+// use. The published daemon's own instructions, GCE's scripts and Rancher use csiproxy; aks-engine
+// used csi-proxy-server.
 var Names = []string{"csi-proxy", "csiproxy", "csi-proxy-server"}
 
 const (
@@ -59,29 +58,19 @@ const (
 	// rollbackLimit bounds a rollback. It doesn't depend on the caller, who may have
 	// given up already.
 	rollbackLimit = stopLimit + startLimit + healthLimit
+	// attempts is how often the daemon before is brought back: what has failed may pass, and the
+	// node has no daemon meanwhile.
+	attempts      = 3
+	attemptsDelay = 5 * time.Second
 )
 
-// Services is the service manager. Each method returns without a change if what it does
-// has been done already.
+// Services are the services of Windows.
 type Services interface {
-	// Query returns the state of a service: csiproxy.ErrNotFound if there is none.
-	Query(name string) (winservice.Status, error)
-	// CheckOurs returns csiproxy.ErrFailedPrecondition if a service runs no CSI Proxy.
-	CheckOurs(name string) error
-	// Settings returns what Install and Restore change.
+	winservice.Manager
+	// Settings returns what Configure changes.
 	Settings(name string) (winservice.Settings, error)
-	// Install makes or changes a service. The command line is the first thing that it
-	// changes.
-	Install(ctx context.Context, config winservice.Config) error
-	// Restore gives a service settings that it had before.
-	Restore(name string, settings winservice.Settings) error
-	// Uninstall stops and removes a service.
-	Uninstall(ctx context.Context, name string) error
-	// Start starts a service, and returns when it runs.
-	Start(ctx context.Context, name string) error
-	// Stop stops a service, and returns when its process has ended and no process of one
-	// of the programs holds an endpoint. If another program holds one, that is winservice.ErrHeld.
-	Stop(ctx context.Context, name string, programs ...string) error
+	// Configure gives a service settings, and makes it if it is missing.
+	Configure(ctx context.Context, name string, settings winservice.Settings) error
 	// Record returns what SetRecord stored with the service, nil if nothing is.
 	Record(name string) ([]byte, error)
 	// SetRecord stores a record with the service, for as long as the service exists. Nil
@@ -91,9 +80,9 @@ type Services interface {
 	SplitCommandLine(commandLine string) (program string, args []string, err error)
 	// CommandLine is the reverse of SplitCommandLine.
 	CommandLine(program string, args ...string) (string, error)
-	// MakeLogDirectory makes a directory that only SYSTEM and the Administrators may
+	// MakeDirectory makes a directory that only SYSTEM and the Administrators may
 	// use. One that is there stays as it is.
-	MakeLogDirectory(dir string) error
+	MakeDirectory(dir string) error
 	// Writers returns who can write to a directory, beside SYSTEM and administrators.
 	Writers(dir string) ([]string, error)
 }
@@ -178,19 +167,16 @@ func (d *Deployer) Find(name string) (string, error) {
 type Installation struct {
 	Name    string // of the service; see Find
 	Program string // a full path
-	Args    []string
+	// From is a file whose bytes the program gets, such as in a container's image or in a package; empty if
+	// the program is there.
+	From string
+	Args []string
 	// Drivers is the content of a file for the daemon's -drivers, which is put beside the program; nil for none.
-	Drivers []byte
-	// DisplayName and Description are, if empty, those of the service that is there if it
-	// is replaced, else the defaults.
-	DisplayName, Description string
-	DelayedStart             bool
-	// RestrictPrivileges leaves the service only the privileges that the program reports. WMI's
-	// providers act with the service's privileges when they format a volume or map a share, and
-	// nobody has seen on Windows that they need no others.
-	RestrictPrivileges bool
-	// StopTimeout is how long Windows waits at a shutdown. 0 is what the daemon needs.
-	StopTimeout time.Duration
+	Drivers      []byte
+	DelayedStart bool
+
+	upgrade bool // the settings of the service stay, and Args are those that it has
+	mayMiss bool // versions of the API
 }
 
 // Installed is the service that an Installation has led to. Its JSON is the output of
@@ -205,11 +191,8 @@ type Installed struct {
 	RestartNeeded bool `json:"restart_needed"`
 }
 
-const (
-	defaultDescription = "Serves the storage operations of this node to CSI drivers"
-	// defaultLog is where OpenShift's must-gather and collectors of logs of nodes look.
-	defaultLog = `C:\var\log\csi-proxy\csi-proxy.log`
-)
+// defaultLog is where OpenShift's must-gather and collectors of logs of nodes look.
+const defaultLog = `C:\var\log\csi-proxy\csi-proxy.log`
 
 // Install makes the service, or changes it. It doesn't start it, nor stop it: a change
 // takes effect at the next start. The service of the published daemon is left alone.
@@ -218,80 +201,53 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
-	installed, err := d.install(ctx, name, in)
-	d.warnLeftDrivers(name, in.Program)
-	return installed, err
-}
-
-func (d *Deployer) install(ctx context.Context, name string, in Installation) (Installed, error) {
+	defer d.warnLeftDrivers(name, in.Program)
 	before, err := d.current(name)
-	switch {
-	case err != nil && !errors.Is(err, csiproxy.ErrNotFound):
-		return Installed{}, err
-	case err == nil && before.origin == Published:
-		return Installed{}, refuse("install service", name,
-			"it is the published daemon's; to put this daemon in its place, add --replace")
+	if errors.Is(err, csiproxy.ErrNotFound) {
+		err = nil
 	}
-	config, report, err := d.config(ctx, name, in)
+	if before.origin == Published {
+		err = refuse("install service", name, "it is the published daemon's; to put this daemon in its place, add --replace")
+	}
+	var settings winservice.Settings
+	var report winservice.Report
+	if err == nil {
+		settings, report, err = d.settings(ctx, in, in.Program)
+	}
 	if err == nil {
 		err = d.checkWriters("the log", report.LogDirectory)
 	}
 	if err != nil {
-		return Installed{}, err
+		return Installed{}, unchanged(err)
 	}
-	if err := d.Services.Install(ctx, config); err != nil {
-		return Installed{}, err
-	}
-	status, err := d.Services.Query(name)
-	return Installed{
-		Name:          name,
-		CommandLine:   config.CommandLine,
-		RestartNeeded: status.State != winservice.Stopped && before.CommandLine != config.CommandLine,
-	}, err
+	return Installed{Name: name, CommandLine: settings.CommandLine,
+		RestartNeeded: before.ran && before.CommandLine != settings.CommandLine}, d.Services.Configure(ctx, name, settings)
 }
 
-// config checks the program, makes its log directory, and returns the configuration of
-// its service and what the program reports.
-func (d *Deployer) config(ctx context.Context, name string,
-	in Installation) (winservice.Config, winservice.Report, error) {
-	args := in.Args
+// settings returns the settings of a service for an installation, and what a program that may still be
+// elsewhere reports with them.
+func (d *Deployer) settings(ctx context.Context, in Installation,
+	program string) (settings winservice.Settings, report winservice.Report, err error) {
+	if !winservice.IsOurProgram(in.Program) { // or no later command would take the service for ours
+		return settings, report, &csiproxy.Error{Op: "install service", Kind: csiproxy.ErrInvalidArgument,
+			Detail: fmt.Sprintf("the name of %s doesn't contain csi-proxy", in.Program)}
+	}
 	if in.Drivers != nil {
-		placed, err := d.placeDrivers(ctx, in)
-		if err != nil {
-			return winservice.Config{}, winservice.Report{}, err
-		}
-		args = placed
-	}
-	args = serviceArgs(args)
-	line, err := d.Services.CommandLine(in.Program, args...)
-	if err != nil {
-		return winservice.Config{}, winservice.Report{}, err
-	}
-	report, err := d.check(ctx, in.Program, args, false)
-	if err != nil {
-		return winservice.Config{}, winservice.Report{}, err
-	}
-	if report.LogDirectory != "" {
-		if err := d.Services.MakeLogDirectory(report.LogDirectory); err != nil {
-			return winservice.Config{}, winservice.Report{}, err
+		if in.Args, err = d.placeDrivers(ctx, in); err != nil {
+			return settings, report, err
 		}
 	}
-	if err := d.checkWriters("the service's program", directoryOf(in.Program)); err != nil {
-		return winservice.Config{}, winservice.Report{}, err
+	if !in.upgrade {
+		in.Args = serviceArgs(in.Args)
 	}
-	config := winservice.Config{
-		Name:         name,
-		DisplayName:  in.DisplayName,
-		Description:  cmp.Or(in.Description, defaultDescription),
-		CommandLine:  line,
-		DelayedStart: in.DelayedStart,
-		StopTimeout:  cmp.Or(in.StopTimeout, report.StopTimeout()),
-		Log:          d.Log,
+	line, err := d.Services.CommandLine(in.Program, in.Args...)
+	if err == nil {
+		report, err = d.check(ctx, program, in.Args, in.mayMiss)
 	}
-	if in.RestrictPrivileges {
-		config.Privileges = report.Privileges
+	if err == nil {
+		err = d.checkWriters("the service's program", directoryOf(in.Program))
 	}
-	return config, report, nil
+	return winservice.Settings{CommandLine: line, Start: winservice.Automatic, DelayedStart: &in.DelayedStart}, report, err
 }
 
 // checkWriters refuses a directory that others than administrators can write to: they could
@@ -307,14 +263,6 @@ func (d *Deployer) checkWriters(contents, dir string) error {
 	return refuse("install service", dir, winservice.WritableText(contents, dir, names)+"; "+winservice.WritableAdvice(dir))
 }
 
-// warnWriters warns of a log's directory that others can write to. A replacement keeps the log where
-// the published daemon had it, and that is often so; the daemon follows no link there.
-func (d *Deployer) warnWriters(dir string) {
-	if err := d.checkWriters("the log", dir); err != nil {
-		d.Log.Warn("the log stays where others may write", "err", err)
-	}
-}
-
 // directoryOf returns the directory of a program; empty if the path has none.
 func directoryOf(program string) string { return program[:max(0, strings.LastIndexAny(program, `\/`))] }
 
@@ -324,7 +272,7 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 	report, err := d.Programs.Check(ctx, program, args)
 	if err != nil {
 		return winservice.Report{}, &csiproxy.Error{Op: "check program", Object: program, Kind: csiproxy.ErrInvalidArgument,
-			Detail: "it must be a CSI Proxy that takes the service's flags; nothing was changed", Err: err}
+			Detail: "it must be a CSI Proxy that takes the service's flags", Err: err}
 	}
 	for _, problem := range report.Problems {
 		d.Log.Warn("the daemon will not work as it should on this node", "problem", problem)
@@ -344,7 +292,7 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 	}
 	if len(missing) > 0 && !mayMiss {
 		return winservice.Report{}, refuse("check program", program, "it doesn't serve "+strings.Join(missing, ", ")+
-			", which drivers on this node may use; nothing was changed")
+			", which drivers on this node may use")
 	}
 	return report, nil
 }
@@ -352,6 +300,7 @@ func (d *Deployer) check(ctx context.Context, program string, args []string, may
 // current is a service as it is.
 type current struct {
 	winservice.Settings
+	ran     bool
 	program string
 	args    []string
 	origin  Origin // of the program
@@ -360,17 +309,24 @@ type current struct {
 // current returns the settings and the program of a service. A service that runs another program than
 // CSI Proxy gives an error, and must stay unchanged.
 func (d *Deployer) current(name string) (c current, err error) {
-	if c.Settings, err = d.Services.Settings(name); err != nil {
+	status, err := d.Services.Query(name)
+	if err == nil {
+		c.ran = status.State != winservice.Stopped
+		c.Settings, err = d.Services.Settings(name)
+	}
+	if err == nil {
+		c.program, c.args, err = d.Services.SplitCommandLine(c.Daemon())
+	}
+	if err == nil && !winservice.IsOurProgram(c.program) {
+		err = refuse("check service", name, "it runs another program, "+c.Daemon()+"; choose another name")
+	}
+	if err == nil {
+		c.origin, err = d.Programs.Origin(c.program)
+	}
+	if err != nil {
 		return current{}, err
 	}
-	if err := d.Services.CheckOurs(name); err != nil {
-		return current{}, err
-	}
-	if c.program, c.args, err = d.Services.SplitCommandLine(c.Daemon()); err != nil {
-		return current{}, err
-	}
-	c.origin, err = d.Programs.Origin(c.program)
-	return c, err
+	return c, nil
 }
 
 // serviceArgs returns the daemon's arguments with those that a service needs. Without a
@@ -394,13 +350,32 @@ func named(args []string, flags ...string) bool {
 	})
 }
 
+// Cycle stops the service, starts it, or does both one after the other. With both, services that depend on
+// it run on; a stop alone is winservice.ErrDependents while there are any.
+func (d *Deployer) Cycle(ctx context.Context, name string, stop, start bool) error {
+	name, err := d.Find(name)
+	if err == nil {
+		_, err = d.current(name)
+	}
+	if errors.Is(err, csiproxy.ErrNotFound) && !start {
+		return nil
+	}
+	if err == nil && stop {
+		err = winservice.Stop(ctx, d.Services, d.Log, name, start)
+	}
+	if err == nil && start {
+		err = winservice.Start(ctx, d.Services, name)
+	}
+	return err
+}
+
 // start starts the service, and waits until the given endpoints answer. If none are given, one
 // endpoint that answers is enough.
 func (d *Deployer) start(ctx context.Context, name string, endpoints []string) error {
 	d.Log.Info("starting the service", "service", name)
 	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if err := d.Services.Start(starting, name); err != nil {
+	if err := winservice.Start(starting, d.Services, name); err != nil {
 		return err
 	}
 	return d.works(ctx, name, endpoints)
@@ -430,12 +405,16 @@ func (d *Deployer) works(ctx context.Context, name string, endpoints []string) e
 	}
 }
 
-const (
-	// attempts is how often the daemon before is brought back: what has failed may pass, and the
-	// node has no daemon meanwhile.
-	attempts      = 3
-	attemptsDelay = 5 * time.Second
-)
+// stop stops the service, whose dependents run on, and ends what of programs still holds its endpoints.
+func (d *Deployer) stop(ctx context.Context, name string, programs ...string) error {
+	d.Log.Info("stopping the service", "service", name)
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	if err := winservice.Stop(ctx, d.Services, d.Log, name, true); err != nil {
+		return err
+	}
+	return winservice.Release(ctx, d.Services, programs)
+}
 
 // again does something until it succeeds, up to attempts times.
 func again(ctx context.Context, do func() error) error {
@@ -452,14 +431,6 @@ func again(ctx context.Context, do func() error) error {
 	}
 }
 
-// stop stops the service and ends what still holds its endpoints.
-func (d *Deployer) stop(ctx context.Context, name string, programs ...string) error {
-	d.Log.Info("stopping the service", "service", name)
-	ctx, cancel := context.WithTimeout(ctx, stopLimit)
-	defer cancel()
-	return d.Services.Stop(ctx, name, programs...)
-}
-
 // beside returns the path of a file beside a program: C:\k\csi-proxy.exe has
 // C:\k\csi-proxy.previous.exe.
 func beside(program, word string) string {
@@ -470,3 +441,6 @@ func beside(program, word string) string {
 func refuse(op, object, detail string) error {
 	return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrFailedPrecondition, Detail: detail}
 }
+
+// unchanged is the error of what failed before its first change.
+func unchanged(err error) error { return fmt.Errorf("%w; nothing was changed", err) }

@@ -30,31 +30,29 @@ const (
 )
 
 // withOurs is a node on which our daemon runs as a service.
-func withOurs() *node {
-	return &node{
+func withOurs() *node { return withProgram(oursOld) }
+
+// withProgram is a node whose service runs a program of ours with this content.
+func withProgram(content string) *node {
+	n := &node{
 		services: map[string]*service{"csi-proxy": {
-			settings: winservice.Settings{CommandLine: program + flags, Start: winservice.Automatic,
-				Privileges: []string{"SeRestorePrivilege"}},
-			state: winservice.Running,
-		}},
-		files:    map[string]string{program: oursOld, newFile: oursNew},
-		holder:   oursOld,
-		holderOf: program,
+			settings: winservice.Settings{CommandLine: program + flags, Start: winservice.Automatic}}},
+		files: map[string]string{program: content, newFile: oursNew},
 	}
+	n.launch(n.services["csi-proxy"])
+	n.depend("csi-proxy", "kubelet")
+	return n
 }
 
 // withPublished is a node on which the published daemon runs as a service.
 func withPublished() *node {
-	return &node{
+	n := &node{
 		services: map[string]*service{"csiproxy": {
-			settings: winservice.Settings{CommandLine: oldDaemon + flags, DisplayName: "CSI", Description: "old",
-				Start: winservice.Automatic},
-			state: winservice.Running,
-		}},
-		files:    map[string]string{oldDaemon: published, program: oursOld},
-		holder:   published,
-		holderOf: oldDaemon,
+			settings: started(oldDaemon+flags, noRecovery)}},
+		files: map[string]string{oldDaemon: published, program: oursOld},
 	}
+	n.launch(n.services["csiproxy"])
+	return n
 }
 
 // runs checks that the service runs a program with this content, which serves.
@@ -65,9 +63,9 @@ func (n *node) runs(t *testing.T, name, content string) {
 		t.Fatalf("no service %s", name)
 	}
 	file, _, _ := n.SplitCommandLine(s.daemon())
-	if s.state != winservice.Running || n.files[file] != content || n.holder != content {
+	if s.state != winservice.Running || n.files[file] != content || n.holds() != content {
 		t.Errorf("the service is in state %v with the program %q, and the pipes are held by %q; want %q", s.state,
-			n.files[file], n.holder, content)
+			n.files[file], n.holds(), content)
 	}
 }
 
@@ -91,8 +89,14 @@ func keeps(old string) func(*testing.T, *node) {
 	}
 }
 
-// does does something once, with an error that is want, or none.
+// does does something once, with an error that is want, or none, in a bubble of its own.
 func (n *node) does(t *testing.T, do func(context.Context, *Deployer) error, want error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { n.doesHere(t, do, want) })
+}
+
+// doesHere is does in a bubble.
+func (n *node) doesHere(t *testing.T, do func(context.Context, *Deployer) error, want error) {
 	t.Helper()
 	if err := do(context.Background(), n.deployer()); !errors.Is(err, want) {
 		t.Errorf("%v, want %v", err, want)
@@ -119,10 +123,6 @@ func TestUpgrade(t *testing.T) {
 	everyDeath(t, withOurs, upgradeTo(newFile), nil, keeps(oursOld), func(t *testing.T, n *node) {
 		n.runs(t, "csi-proxy", oursNew)
 		n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
-		want := []string{"SeRestorePrivilege", "SeBackupPrivilege"}
-		if diff := cmp.Diff(want, n.services["csi-proxy"].settings.Privileges); diff != "" {
-			t.Errorf("privileges (-want +got):\n%s", diff)
-		}
 	})
 }
 
@@ -133,9 +133,8 @@ func upgradeTo(file string) func(context.Context, *Deployer) error {
 // Going back is an upgrade to the program that the upgrade has kept.
 func TestUpgradeToPrevious(t *testing.T) {
 	everyDeath(t, func() *node {
-		n := withOurs()
+		n := withProgram(oursNew)
 		n.files = map[string]string{program: oursNew, previous: oursOld}
-		n.holder = oursNew
 		return n
 	}, upgradeTo(previous), nil, keeps(oursNew), func(t *testing.T, n *node) {
 		got := []string{n.files[program], n.files[previous]}
@@ -180,8 +179,7 @@ func TestUpgradeRefuses(t *testing.T) {
 		"its own program":   {func(*node) {}, strings.ToUpper(program), csiproxy.ErrInvalidArgument},
 		"flags it lacks": {func(n *node) { n.services["csi-proxy"].settings.CommandLine += " -unknown" }, newFile,
 			csiproxy.ErrInvalidArgument},
-		"published daemon": {func(n *node) { n.files[program], n.holder = published, published }, newFile,
-			csiproxy.ErrFailedPrecondition},
+		"published daemon": {func(n *node) { *n = *withProgram(published) }, newFile, csiproxy.ErrFailedPrecondition},
 		"disabled service": {func(n *node) { n.services["csi-proxy"].settings.Start = winservice.Disabled }, newFile,
 			csiproxy.ErrFailedPrecondition},
 		"two services": {func(n *node) { n.services["csiproxy"] = n.services["csi-proxy"] }, newFile,
@@ -239,22 +237,21 @@ func TestUpgradeToOlder(t *testing.T) {
 // If neither program works, the node can still get one that does.
 func TestUpgradeAfterFailedRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := withOurs()
-		n.files[program], n.files[newFile] = crashing, sick
-		n.services["csi-proxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
+		n := withProgram(crashing)
+		n.files[newFile] = sick
 		if _, err := n.deployer().Upgrade(t.Context(), "", newFile, false); !errors.Is(err, csiproxy.ErrInternal) ||
 			!strings.Contains(err.Error(), rollback) {
 			t.Errorf("%v", err)
 		}
-		if got, err := n.deployer().Pending(program + flags); !got || err != nil {
-			t.Errorf("pending: %v, %v", got, err)
+		if _, pending, err := n.deployer().Replaced("csi-proxy"); !pending || err != nil {
+			t.Errorf("pending: %v, %v", pending, err)
 		}
 		n.files[newFile] = oursNew
-		n.does(t, upgradeTo(newFile), nil)
+		n.doesHere(t, upgradeTo(newFile), nil)
 		n.runs(t, "csi-proxy", oursNew)
 		keeps(crashing)(t, n)
-		if got, err := n.deployer().Pending(program + flags); got || err != nil {
-			t.Errorf("pending: %v, %v", got, err)
+		if _, pending, err := n.deployer().Replaced("csi-proxy"); pending || err != nil {
+			t.Errorf("pending: %v, %v", pending, err)
 		}
 	})
 }
@@ -281,8 +278,8 @@ func installation(args ...string) Installation {
 func TestReplace(t *testing.T) {
 	everyDeath(t, withPublished, replaceBy("-v=2"), nil, keepsPublished, func(t *testing.T, n *node) {
 		n.runs(t, "csiproxy", oursOld)
-		want := winservice.Settings{CommandLine: program + flags + " -v=2", DisplayName: "CSI", Description: "old",
-			Start: winservice.Automatic}
+		want := winservice.Settings{CommandLine: program + flags + " -v=2", Start: winservice.Automatic, DelayedStart: new(bool),
+			Recovery: &restartAfter10s}
 		if diff := cmp.Diff(want, n.services["csiproxy"].settings); diff != "" {
 			t.Errorf("settings (-want +got):\n%s", diff)
 		}
@@ -327,13 +324,14 @@ func TestReplaceRollsBack(t *testing.T) {
 // What another process has the pipes of is no reason to end it.
 func TestReplaceWithForeignPipes(t *testing.T) {
 	n := withPublished()
-	n.services["csiproxy"].state = winservice.Stopped
-	n.holder, n.holderOf = foreign, `C:\foreign.exe`
+	n.end(n.holder)
+	n.files[`C:\foreign.exe`] = foreign
+	n.serve(`C:\foreign.exe`)
 	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil ||
 		!strings.Contains(err.Error(), `C:\foreign.exe`) || !errors.Is(err, winservice.ErrHeld) {
 		t.Errorf("%v", err)
 	}
-	if n.services["csiproxy"].state != winservice.Stopped || n.holder != foreign ||
+	if n.services["csiproxy"].state != winservice.Stopped || n.holds() != foreign ||
 		n.services["csiproxy"].settings.CommandLine != oldDaemon+flags {
 		t.Errorf("%+v", n)
 	}
@@ -342,7 +340,7 @@ func TestReplaceWithForeignPipes(t *testing.T) {
 // A service that was stopped before is stopped after a rollback.
 func TestReplaceStopped(t *testing.T) {
 	n := withPublished()
-	n.services["csiproxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
+	n.end(n.holder)
 	n.files[program] = crashing
 	n.does(t, replaceBy(), csiproxy.ErrFailedPrecondition)
 	if n.services["csiproxy"].state != winservice.Stopped ||
@@ -362,8 +360,9 @@ func TestReplaceNothing(t *testing.T) {
 		}
 	})
 	n := &node{services: map[string]*service{}, files: map[string]string{program: crashing}}
-	if _, err := n.deployer().Replace(t.Context(), installation()); err == nil || len(n.services) != 0 {
-		t.Errorf("a daemon that doesn't work: %v, %d services", err, len(n.services))
+	n.does(t, replaceBy(), csiproxy.ErrFailedPrecondition)
+	if len(n.services) != 0 {
+		t.Errorf("%d services of a daemon that doesn't work", len(n.services))
 	}
 }
 
@@ -405,7 +404,7 @@ func TestReplaceOurs(t *testing.T) {
 func TestRestore(t *testing.T) {
 	everyDeath(t, func() *node {
 		n := withPublished()
-		n.does(t, replaceBy(), nil)
+		n.doesHere(t, replaceBy(), nil)
 		n.steps, n.log = 0, nil
 		return n
 	}, func(ctx context.Context, d *Deployer) error {
@@ -416,12 +415,18 @@ func TestRestore(t *testing.T) {
 		return err
 	}, nil, nil, isPublishedAgain)
 	n := withOurs()
-	n.does(t, func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", true) },
-		csiproxy.ErrFailedPrecondition) // there is nothing to restore
+	uninstall := func(restore bool) func(context.Context, *Deployer) error {
+		return func(ctx context.Context, d *Deployer) error { return d.Uninstall(ctx, "", restore) }
+	}
+	n.does(t, uninstall(true), csiproxy.ErrFailedPrecondition) // there is nothing to restore
+	n.does(t, uninstall(false), winservice.ErrDependents)
+	n.runs(t, "csi-proxy", oursOld)
+	delete(n.services, "kubelet")
 	for range 2 {
-		if err := n.deployer().Uninstall(t.Context(), "", false); err != nil || len(n.services) != 0 {
-			t.Errorf("%v, %d services", err, len(n.services))
-		}
+		n.does(t, uninstall(false), nil)
+	}
+	if len(n.services) != 0 {
+		t.Errorf("%d services", len(n.services))
 	}
 }
 
@@ -438,25 +443,16 @@ func TestInstall(t *testing.T) {
 		n.does(t, install("-log_dir=x"), nil)
 	}
 	s := n.services["csi-proxy"]
-	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Description: defaultDescription,
-		Start: winservice.Automatic}
+	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Start: winservice.Automatic,
+		DelayedStart: new(bool)}
 	if diff := cmp.Diff(want, s.settings); diff != "" || s.state != winservice.Stopped {
 		t.Errorf("state %v, settings (-want +got):\n%s", s.state, diff)
 	}
-	if !slices.Contains(n.log, `make C:\log`) {
-		t.Errorf("no directory is made for the log: %v", n.log)
-	}
 	n.does(t, install("-unknown"), csiproxy.ErrInvalidArgument)
-	few := installation("-log_dir=x")
-	few.RestrictPrivileges = true
-	if _, err := n.deployer().Install(t.Context(), few); err != nil ||
-		!slices.Equal(s.settings.Privileges, []string{"SeBackupPrivilege"}) {
-		t.Errorf("restricted: %v, %v", s.settings.Privileges, err)
-	}
-	n.does(t, install("-log_dir=x"), nil)
-	if s.settings.Privileges != nil {
-		t.Errorf("no longer restricted: %v", s.settings.Privileges)
-	}
+	n.does(t, func(ctx context.Context, d *Deployer) error {
+		_, err := d.Install(ctx, Installation{Program: `C:\k\daemon.exe`})
+		return err
+	}, csiproxy.ErrInvalidArgument) // no later command would take it for a CSI Proxy
 
 	s.state = winservice.Running
 	for args, want := range map[string]bool{"-log_dir=x": false, "-log_dir=y": true} {

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/sim/winsim/simtest"
 )
 
@@ -39,7 +38,8 @@ func deploysDrivers(content string) func(context.Context, *Deployer) error {
 		if content != "" {
 			in.Drivers = []byte(content)
 		}
-		_, err := d.ReplaceFrom(ctx, in, newFile)
+		in.From = newFile
+		_, err := d.Replace(ctx, in)
 		return err
 	}
 }
@@ -95,12 +95,12 @@ func TestDrivers(t *testing.T) {
 		}},
 		"rolled back": {withDrivers, deploysDrivers(crashingDrivers), csiproxy.ErrFailedPrecondition, neverShared,
 			func(t *testing.T, n *node) {
-				n.runs(t, "csi-proxy", oursNew) // the upgrade of the program was one of its own
+				n.runs(t, "csi-proxy", oursOld)
 				n.hasDrivers(t, "csi-proxy", someDrivers)
 			}},
 		"refused": {withDrivers, deploysDrivers(wrongDrivers), csiproxy.ErrInvalidArgument, neverShared,
 			func(t *testing.T, n *node) {
-				n.runs(t, "csi-proxy", oursNew)
+				n.runs(t, "csi-proxy", oursOld)
 				n.hasDrivers(t, "csi-proxy", someDrivers)
 			}},
 		"kept by an upgrade": {withDrivers, upgradeTo(newFile), nil, neverShared, func(t *testing.T, n *node) {
@@ -118,19 +118,17 @@ func TestDrivers(t *testing.T) {
 
 // Where the file is gone, the service doesn't start, and the next run brings one.
 func TestDriversGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, content := range []string{someDrivers, otherDrivers} {
-			n := withDrivers()
-			delete(n.files, driversFile(someDrivers))
-			n.services["csi-proxy"].state, n.holder, n.holderOf = winservice.Stopped, "", ""
-			if err := n.Start(t.Context(), "csi-proxy"); err == nil {
-				t.Error("it starts without its file of drivers")
-			}
-			n.does(t, deploysDrivers(content), nil)
-			n.runs(t, "csi-proxy", oursNew)
-			n.hasDrivers(t, "csi-proxy", content)
+	for _, content := range []string{someDrivers, otherDrivers} {
+		n := withDrivers()
+		delete(n.files, driversFile(someDrivers))
+		n.end(n.holder)
+		if err := n.StartService("csi-proxy"); err == nil {
+			t.Error("it starts without its file of drivers")
 		}
-	})
+		n.does(t, deploysDrivers(content), nil)
+		n.runs(t, "csi-proxy", oursNew)
+		n.hasDrivers(t, "csi-proxy", content)
+	}
 }
 
 // Without flags, ours keeps those that it has, and gets the other file.
@@ -166,6 +164,7 @@ func TestDriversOfUninstall(t *testing.T) {
 		`C:\k\csi-proxy.drivers-0123456789abcdef.json.backup`: "a copy",
 	}
 	n := withDrivers()
+	delete(n.services, "kubelet")
 	n.services["csiproxy"] = &service{}
 	n.services["csiproxy"].settings.CommandLine = program + ` -drivers=` + driversFile(otherDrivers)
 	maps.Copy(n.files, others)
@@ -187,7 +186,7 @@ func TestDriversOfPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := withDrivers()
 		n.files[newFile] = oursOld
-		n.does(t, deploysDrivers(someDrivers), nil)
+		n.doesHere(t, deploysDrivers(someDrivers), nil)
 		cutOff := func(at int) *node {
 			n := n.clone()
 			n.dieAt, n.steps = at, 0
@@ -202,8 +201,8 @@ func TestDriversOfPending(t *testing.T) {
 				n = cut
 			}
 		}
-		n.does(t, deploysDrivers(wrongDrivers), csiproxy.ErrInvalidArgument)
-		n.does(t, deploysDrivers(crashingDrivers), csiproxy.ErrFailedPrecondition)
+		n.doesHere(t, deploysDrivers(wrongDrivers), csiproxy.ErrInvalidArgument)
+		n.doesHere(t, deploysDrivers(crashingDrivers), csiproxy.ErrFailedPrecondition)
 		n.runs(t, "csi-proxy", oursOld)
 		n.hasDrivers(t, "csi-proxy", someDrivers)
 	})
@@ -212,10 +211,11 @@ func TestDriversOfPending(t *testing.T) {
 // lingering is a node on which somebody has the service open: it is there until they close it.
 type lingering struct{ *node }
 
-func (l lingering) Uninstall(ctx context.Context, name string) error { return l.Stop(ctx, name) }
+func (lingering) DeleteService(string) error { return nil }
 
 func TestDriversOfLingeringService(t *testing.T) {
 	n := withDrivers()
+	delete(n.services, "kubelet")
 	d := n.deployer()
 	d.Services = lingering{n}
 	simtest.Must(t, d.Uninstall(t.Context(), "", false))

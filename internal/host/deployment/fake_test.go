@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 	"github.com/csi-proxy/csi-proxy/api"
@@ -46,21 +47,27 @@ const (
 
 // node is a made-up node: a service manager, a registry, files, processes and pipes.
 type node struct {
-	services map[string]*service
-	files    map[string]string
-	holder   string              // content of the program whose process has the pipes; empty for none
-	holderOf string              // its path
-	missing  bool                // -check leaves out a version
-	writers  map[string][]string // of directories, beside administrators
+	services  map[string]*service
+	files     map[string]string
+	processes map[uint32]process  // those that are there
+	started   uint32              // the id of the last one
+	holder    uint32              // the process that has the pipes; 0 for none
+	missing   bool                // -check leaves out a version
+	writers   map[string][]string // of directories, beside administrators
 
-	// dieAt is the step at which the process dies, before or after the step's effect; 0
+	// dieAt is the change at which the process dies, before or after its effect; 0
 	// for never.
 	dieAt, steps int
 	after        bool
-	refuse       string // steps that fail
-	failAt       int    // the step that fails, 0 for none, before or after its effect
+	refuse       string // calls that fail
+	failAt       int    // the call that fails, 0 for none, before or after its effect
+	calls        int    // changes and questions
+	cutOff       bool   // a process was ended that was about to end by itself
 	log          []string
 }
+
+// process is a process as it was started.
+type process struct{ program, content string }
 
 type service struct {
 	settings winservice.Settings
@@ -68,6 +75,10 @@ type service struct {
 	// service gets another program.
 	application string
 	state       winservice.State
+	process     uint32    // 0 if it is stopped
+	dependsOn   []string  // other services
+	first       uint32    // the process of a dependent, which must not change
+	stops       time.Time // when a stop that is pending ends
 	record      []byte
 }
 
@@ -81,20 +92,23 @@ func (n *node) step(what string, do func() error) error {
 	if n.steps == n.dieAt && !n.after {
 		panic(died{})
 	}
-	if n.refuse != "" && strings.HasPrefix(what, n.refuse) {
-		return errors.New("refused: " + what)
+	err := n.fail(what)
+	if err == nil || n.after && n.calls == n.failAt {
+		err = errors.Join(err, do())
 	}
-	if n.steps == n.failAt && !n.after {
-		return errors.New("failed: " + what)
-	}
-	err := do()
 	if n.steps == n.dieAt {
 		panic(died{})
 	}
-	if n.steps == n.failAt {
-		err = errors.New("failed: " + what)
-	}
 	return err
+}
+
+// fail counts a call, and returns the error of the one that fails.
+func (n *node) fail(what string) error {
+	n.calls++
+	if n.calls == n.failAt || n.refuse != "" && strings.HasPrefix(what, n.refuse) {
+		return errors.New("failed: " + what)
+	}
+	return nil
 }
 
 // lives runs do, and reports whether the process has survived it.
@@ -116,7 +130,7 @@ func (n *node) deployer() *Deployer {
 }
 
 func (n *node) healthy(_ context.Context, endpoints []string) error {
-	switch kind(n.holder) {
+	switch kind(n.holds()) {
 	case "ours":
 		return nil
 	case "published": // which has a version less
@@ -124,13 +138,85 @@ func (n *node) healthy(_ context.Context, endpoints []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the pipes are held by %q", n.holder)
+	return fmt.Errorf("the pipes are held by %q", n.holds())
 }
+
+// holds is the content of the program that has the pipes; empty for none.
+func (n *node) holds() string { return n.processes[n.holder].content }
 
 func kind(content string) string { first, _, _ := strings.Cut(content, " "); return first }
 
+// run starts a process.
+func (n *node) run(program, content string) uint32 {
+	if n.processes == nil {
+		n.processes = make(map[uint32]process)
+	}
+	n.started++
+	n.processes[n.started] = process{program, content}
+	return n.started
+}
+
+// serve starts a process that has the pipes.
+func (n *node) serve(program string) uint32 {
+	n.holder = n.run(program, n.files[program])
+	return n.holder
+}
+
+// end ends a process; 0 is none. A service whose process ends has stopped.
+func (n *node) end(id uint32) {
+	delete(n.processes, id)
+	if n.holder == id {
+		n.holder = 0
+	}
+	for _, s := range n.services {
+		if id != 0 && s.process == id {
+			s.state, s.process = winservice.Stopped, 0
+		}
+	}
+}
+
+// launch starts a service's process, by a wrapper if it has one.
+func (n *node) launch(s *service) {
+	program, _, _ := n.SplitCommandLine(s.daemon())
+	s.state, s.process = winservice.Running, n.serve(program)
+	if r := s.settings.Recovery; kind(n.holds()) == "ours" && (r == nil || len(r.Actions) == 0) { // as winservice.Run does
+		s.settings.Recovery = &restartAfter10s
+	}
+	if s.wrapped() != "" {
+		s.process = n.run(s.settings.CommandLine, "nssm")
+	}
+}
+
+// depend adds running services of which each depends on the one before, and the first on a service.
+func (n *node) depend(on string, names ...string) {
+	for _, name := range names {
+		id := n.run(name, name)
+		n.services[name] = &service{state: winservice.Running, process: id, first: id, dependsOn: []string{on}}
+		on = name
+	}
+}
+
+// undisturbed checks that the dependents run on, and that no daemon was cut off from calls under way.
+func (n *node) undisturbed(t *testing.T) {
+	t.Helper()
+	if n.cutOff {
+		t.Errorf("a daemon was ended while it stopped: %s", strings.Join(n.log, "; "))
+	}
+	for name, s := range n.services {
+		if s.first != 0 && (s.state != winservice.Running || s.process != s.first) {
+			t.Errorf("%s, which depends on the service, is in state %v: %s", name, s.state, strings.Join(n.log, "; "))
+		}
+	}
+}
+
 func (n *node) service(name string) (*service, error) {
+	if err := n.fail("ask for " + name); err != nil {
+		return nil, err
+	}
 	s := n.services[name]
+	if s != nil && s.state == winservice.StopPending && !time.Now().Before(s.stops) {
+		n.end(s.process)
+	}
 	if s == nil {
 		return nil, &csiproxy.Error{Op: "open", Object: name, Kind: csiproxy.ErrNotFound}
 	}
@@ -142,7 +228,7 @@ func (n *node) Query(name string) (winservice.Status, error) {
 	if err != nil {
 		return winservice.Status{}, err
 	}
-	return winservice.Status{State: s.state, CommandLine: s.settings.CommandLine}, nil
+	return winservice.Status{State: s.state, ProcessID: s.process, CommandLine: s.settings.CommandLine}, nil
 }
 
 func (n *node) Settings(name string) (winservice.Settings, error) {
@@ -165,110 +251,146 @@ func (s *service) wrapped() string {
 
 func (s *service) daemon() string { return cmp.Or(s.wrapped(), s.settings.CommandLine) }
 
-func (n *node) CheckOurs(name string) error {
-	s, err := n.service(name)
-	if err != nil {
-		return err
-	}
-	if program, _, err := n.SplitCommandLine(s.daemon()); err != nil || !strings.Contains(program, "csi-proxy") {
-		return refuse("check service", name, "it runs "+program)
-	}
-	return nil
-}
-
-// Install makes its changes in several steps, as Windows does.
-func (n *node) Install(_ context.Context, c winservice.Config) error {
-	if err := n.step("install", func() error {
-		if n.services[c.Name] == nil {
-			n.services[c.Name] = &service{state: winservice.Stopped}
+// Configure makes its changes in two steps, as Windows does.
+func (n *node) Configure(_ context.Context, name string, settings winservice.Settings) error {
+	if err := n.step("configure", func() error {
+		if n.services[name] == nil {
+			n.services[name] = &service{state: winservice.Stopped}
 		}
-		s := n.services[c.Name]
-		s.settings.CommandLine, s.settings.DisplayName, s.settings.Start = c.CommandLine, c.DisplayName, winservice.Automatic
+		s := n.services[name]
+		s.settings.CommandLine, s.settings.Start = settings.CommandLine, settings.Start
 		return nil
 	}); err != nil {
 		return err
 	}
-	return n.step("configure", func() error {
-		s := n.services[c.Name]
-		s.settings.Description, s.settings.Privileges = c.Description, c.Privileges
+	return n.step("configure recovery", func() error {
+		s := n.services[name]
+		s.settings.DelayedStart = cmp.Or(settings.DelayedStart, s.settings.DelayedStart)
+		s.settings.Recovery = cmp.Or(settings.Recovery, s.settings.Recovery)
 		return nil
 	})
 }
 
-func (n *node) Restore(name string, settings winservice.Settings) error {
-	return n.step("restore", func() error {
-		s, err := n.service(name)
-		if err == nil {
-			s.settings = settings
-			s.settings.Wrapped = ""
-		}
-		return err
-	})
-}
-
-func (n *node) Uninstall(ctx context.Context, name string) error {
-	if err := n.Stop(ctx, name); err != nil {
-		return err
-	}
+func (n *node) DeleteService(name string) error {
 	return n.step("delete", func() error { delete(n.services, name); return nil })
 }
 
-func (n *node) Start(ctx context.Context, name string) error {
-	return n.step("start", func() error {
-		if ctx.Err() != nil {
-			return ctx.Err()
+func (n *node) Dependents(name string, active bool) (names []string, err error) {
+	if _, err := n.service(name); err != nil {
+		return nil, err
+	}
+	for other, s := range n.services {
+		if slices.Contains(s.dependsOn, name) && (s.state != winservice.Stopped || !active) {
+			names = append(names, other)
 		}
-		s, err := n.service(name)
-		if err != nil || s.state == winservice.Running {
-			return err
+	}
+	return names, nil
+}
+
+func (n *node) StartService(name string) error {
+	return n.step("start", func() error {
+		s := n.services[name]
+		if s == nil || s.state == winservice.Running {
+			return nil
 		}
 		program, _, _ := n.SplitCommandLine(s.daemon())
 		content, ok := n.files[program]
 		switch {
 		case !ok:
 			return fs.ErrNotExist
-		case n.holder != "":
-			return fmt.Errorf("the pipes are held by %s", n.holderOf)
+		case n.holder != 0:
+			return fmt.Errorf("the pipes are held by %s", n.processes[n.holder].program)
 		case kind(content) == "crashing":
 			return errors.New("it ends at once")
 		}
 		if file, ok := driversOf(s.daemon()); ok && (n.files[file] == "" || n.files[file] == crashingDrivers) {
 			return errors.New("it ends at once, for its file of drivers " + file)
 		}
-		s.state, n.holder, n.holderOf = winservice.Running, content, program
+		n.launch(s)
 		return nil
 	})
 }
 
-func (n *node) Stop(ctx context.Context, name string, programs ...string) error {
-	if err := n.step("stop", func() error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s := n.services[name]
-		if s == nil || s.state != winservice.Running {
+// stopTakes is how long ours takes to stop: the calls under way end.
+const stopTakes = 6 * time.Second
+
+// ControlService is as Windows: nobody stops what a running service depends on. Only ours knows ControlLeave.
+// The published daemon outlives its stop.
+func (n *node) ControlService(name string, control winservice.Control) error {
+	return n.step(map[winservice.Control]string{winservice.ControlStop: "stop", winservice.ControlLeave: "leave"}[control],
+		func() error {
+			s := n.services[name]
+			if s == nil || s.state != winservice.Running {
+				return nil
+			}
+			content := n.processes[s.process].content
+			if control == winservice.ControlLeave {
+				switch kind(content) {
+				case "nssm":
+					return errors.New("the control is unknown")
+				case "published":
+				default:
+					s.state, s.stops = winservice.StopPending, time.Now().Add(stopTakes)
+				}
+				return nil
+			}
+			for _, other := range n.services {
+				if slices.Contains(other.dependsOn, name) && other.state != winservice.Stopped {
+					return &csiproxy.Error{Op: "ControlService", Object: name, Kind: csiproxy.ErrFailedPrecondition,
+						Err: winservice.ErrDependents}
+				}
+			}
+			switch kind(content) {
+			case "published", "foreign":
+				s.state, s.process = winservice.Stopped, 0
+			case "nssm":
+				n.end(n.holder)
+				n.end(s.process)
+			default:
+				s.state, s.stops = winservice.StopPending, time.Now().Add(stopTakes)
+			}
 			return nil
-		}
-		s.state = winservice.Stopped
-		if kind(n.holder) != "published" && kind(n.holder) != "foreign" { // which keeps the pipes
-			n.holder, n.holderOf = "", ""
-		}
-		return nil
-	}); err != nil {
-		return err
+		})
+}
+
+func (n *node) OpenProcess(id uint32) (winservice.Process, error) {
+	if err := n.fail("open process"); err != nil {
+		return nil, err
 	}
-	return n.step("release", func() error {
-		switch {
-		case n.holder == "" || len(programs) == 0:
-			return nil
-		case !slices.Contains(programs, n.holderOf):
-			return &csiproxy.Error{Op: "stop", Object: name, Kind: csiproxy.ErrFailedPrecondition, Err: winservice.ErrHeld,
-				Detail: "the pipes are held by " + n.holderOf}
+	p, ok := n.processes[id]
+	if !ok {
+		return nil, nil
+	}
+	return opened{n, id, p}, nil
+}
+
+// opened is an open process.
+type opened struct {
+	*node
+	id uint32
+	process
+}
+
+func (o opened) Ended() (bool, error) {
+	_, there := o.processes[o.id]
+	return !there, o.fail("wait for process")
+}
+
+func (o opened) Terminate() error {
+	return o.step("terminate "+o.program, func() error {
+		for _, s := range o.services {
+			o.cutOff = o.cutOff || s.process == o.id && s.state == winservice.StopPending
 		}
-		n.holder, n.holderOf = "", ""
+		o.end(o.id)
 		return nil
 	})
 }
+
+func (o opened) Image() (string, error) { return o.program, o.fail("image of process") }
+
+func (opened) Close() {}
+
+func (n *node) Holder(context.Context, string) (uint32, error) { return n.holder, n.fail("holder") }
 
 func (n *node) Record(name string) ([]byte, error) {
 	s, err := n.service(name)
@@ -280,11 +402,10 @@ func (n *node) Record(name string) ([]byte, error) {
 
 func (n *node) SetRecord(name string, record []byte) error {
 	return n.step("record", func() error {
-		s, err := n.service(name)
-		if err == nil {
+		if s := n.services[name]; s != nil {
 			s.record = record
 		}
-		return err
+		return nil
 	})
 }
 
@@ -292,6 +413,10 @@ func (n *node) SplitCommandLine(line string) (string, []string, error) {
 	fields := strings.Fields(line)
 	if len(fields) == 0 {
 		return "", nil, errors.New("empty")
+	}
+	if quoted, ok := strings.CutPrefix(line, `"`); ok {
+		program, rest, _ := strings.Cut(quoted, `"`)
+		fields = append([]string{program}, strings.Fields(rest)...)
 	}
 	if strings.HasPrefix(fields[0], `\`) {
 		fields[0] = "C:" + fields[0]
@@ -303,13 +428,16 @@ func (n *node) CommandLine(program string, args ...string) (string, error) {
 	return strings.Join(append([]string{program}, args...), " "), nil
 }
 
-func (n *node) MakeLogDirectory(dir string) error {
+func (n *node) MakeDirectory(dir string) error {
 	return n.step("make "+dir, func() error { return nil })
 }
 
-func (n *node) Writers(dir string) ([]string, error) { return n.writers[dir], nil }
+func (n *node) Writers(dir string) ([]string, error) { return n.writers[dir], n.fail("writers") }
 
 func (n *node) Check(_ context.Context, program string, args []string) (winservice.Report, error) {
+	if err := n.fail("check"); err != nil {
+		return winservice.Report{}, err
+	}
 	content, ok := n.files[program]
 	if !ok || kind(content) == "published" || slices.Contains(args, "-unknown") {
 		return winservice.Report{}, errors.New("exit status 2")
@@ -317,8 +445,7 @@ func (n *node) Check(_ context.Context, program string, args []string) (winservi
 	if file, ok := driversOf(strings.Join(args, " ")); ok && (n.files[file] == "" || n.files[file] == wrongDrivers) {
 		return winservice.Report{}, errors.New("exit status 2: wrong file of drivers " + file)
 	}
-	report := winservice.Report{Version: content, StopSeconds: 30, Privileges: []string{"SeBackupPrivilege"},
-		LogDirectory: `C:\log`}
+	report := winservice.Report{Version: content, LogDirectory: `C:\log`}
 	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
 			report.Endpoints = append(report.Endpoints, api.EndpointName(group, version))
@@ -331,6 +458,9 @@ func (n *node) Check(_ context.Context, program string, args []string) (winservi
 }
 
 func (n *node) Origin(program string) (Origin, error) {
+	if err := n.fail("origin"); err != nil {
+		return Unknown, err
+	}
 	switch kind(n.files[program]) {
 	case "published":
 		return Published, nil
@@ -348,7 +478,24 @@ func (n *node) Copy(_ context.Context, from, to string) error {
 	if err := n.step("copy a part to "+to, func() error { n.files[to+".part"] = ""; return nil }); err != nil {
 		return err
 	}
-	return n.step("copy to "+to, func() error { n.files[to] = n.files[from]; delete(n.files, to+".part"); return nil })
+	return n.step("copy to "+to, func() error {
+		if n.runsFrom(to) {
+			return errors.New("a program that runs can't be replaced")
+		}
+		n.files[to] = n.files[from]
+		delete(n.files, to+".part")
+		return nil
+	})
+}
+
+// runsFrom reports whether a process of a program is there.
+func (n *node) runsFrom(program string) bool {
+	for _, p := range n.processes {
+		if p.program == program {
+			return true
+		}
+	}
+	return false
 }
 
 // Write leaves a part behind if it dies.
@@ -385,7 +532,7 @@ func (n *node) Rename(_ context.Context, from, to string) error {
 		if !ok {
 			return fs.ErrNotExist
 		}
-		if n.holderOf == to {
+		if n.runsFrom(to) {
 			return errors.New("a program that runs can't be replaced")
 		}
 		n.files[to] = content
@@ -398,9 +545,12 @@ func (n *node) Remove(path string) error {
 	return n.step("remove "+path, func() error { delete(n.files, path); return nil })
 }
 
-func (n *node) Exists(path string) (bool, error) { _, ok := n.files[path]; return ok, nil }
+func (n *node) Exists(path string) (bool, error) { _, ok := n.files[path]; return ok, n.fail("exists") }
 
 func (n *node) Same(a, b string) (bool, error) {
+	if err := n.fail("same"); err != nil {
+		return false, err
+	}
 	first, ok1 := n.files[a]
 	second, ok2 := n.files[b]
 	if !ok1 || !ok2 {
@@ -421,8 +571,10 @@ func everyDeath(t *testing.T, begin func() *node, do func(context.Context, *Depl
 				t.Errorf("%v, want %v", err, fails)
 			}
 			check(t, n)
+			n.undisturbed(t)
 		}
 		died := func(n *node) {
+			n.undisturbed(t)
 			if keeps != nil {
 				keeps(t, n)
 			}
@@ -469,7 +621,7 @@ func (n *node) clone() *node {
 		copied := *s
 		m.services[name] = &copied
 	}
-	m.files = maps.Clone(n.files)
+	m.files, m.processes = maps.Clone(n.files), maps.Clone(n.processes)
 	m.log = slices.Clone(n.log)
 	return &m
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
@@ -31,7 +30,9 @@ func TestReplaceFromNothing(t *testing.T) {
 
 func replaceFrom(args ...string) func(context.Context, *Deployer) error {
 	return func(ctx context.Context, d *Deployer) error {
-		_, err := d.ReplaceFrom(ctx, installation(args...), newFile)
+		in := installation(args...)
+		in.From = newFile
+		_, err := d.Replace(ctx, in)
 		return err
 	}
 }
@@ -73,17 +74,18 @@ func TestReplaceFromAgain(t *testing.T) {
 
 // A program that doesn't work doesn't stay.
 func TestReplaceFromRollsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, bad := range []string{sick, crashing} {
+	for _, bad := range []string{sick, crashing} {
+		everyDeath(t, func() *node {
 			n := withOurs()
 			n.files[newFile] = bad
-			n.does(t, replaceFrom("-v=4"), csiproxy.ErrFailedPrecondition)
+			return n
+		}, replaceFrom("-v=4"), csiproxy.ErrFailedPrecondition, keeps(oursOld), func(t *testing.T, n *node) {
 			n.runs(t, "csi-proxy", oursOld)
 			if got := n.services["csi-proxy"].settings.CommandLine; got != program+flags {
 				t.Errorf("%s: command line %s", bad, got)
 			}
-		}
-	})
+		})
+	}
 }
 
 // A program that can't be copied changes nothing.
@@ -91,7 +93,7 @@ func TestReplaceFromMissing(t *testing.T) {
 	for _, begin := range []func() *node{withOurs, withPublished} {
 		n := begin()
 		delete(n.files, newFile)
-		if begin().holder == published {
+		if n.holds() == published {
 			delete(n.files, program)
 		}
 		n.does(t, replaceFrom(), csiproxy.ErrInvalidArgument)
@@ -104,10 +106,11 @@ func TestReplaceFromMissing(t *testing.T) {
 // Our service at another path moves to DAEMON.
 func TestReplaceFromElsewhere(t *testing.T) {
 	n := withOurs()
+	n.end(n.holder)
 	delete(n.files, program)
 	n.files[oldDaemon] = oursOld
 	n.services["csi-proxy"].settings.CommandLine = oldDaemon + flags
-	n.holderOf = oldDaemon
+	n.launch(n.services["csi-proxy"])
 	n.does(t, replaceFrom(), nil)
 	n.runs(t, "csi-proxy", oursNew)
 	if got := n.services["csi-proxy"].settings.CommandLine; got != program+flags {

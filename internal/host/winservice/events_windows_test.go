@@ -47,7 +47,7 @@ func TestEventSource(t *testing.T) {
 	if log := s.read(t, "log"); log != "" {
 		t.Errorf("the service has logged %q", log)
 	}
-	must(t, services.Uninstall(t.Context(), s.Name))
+	must(t, Uninstall(t.Context(), services, discard, s.Name))
 	if got, err := read(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after Uninstall the source is %q, %v", got, err)
 	}
@@ -59,7 +59,7 @@ func TestEventSourceOfAnotherProgram(t *testing.T) {
 	must(t, eventlog.Install(s.Name, foreign, false, eventlog.Info))
 	defer eventlog.Remove(s.Name)
 	s.install(t)
-	must(t, services.Uninstall(t.Context(), s.Name))
+	must(t, Uninstall(t.Context(), services, discard, s.Name))
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, sourcesKey+`\`+s.Name, registry.QUERY_VALUE)
 	must(t, err)
 	defer key.Close()

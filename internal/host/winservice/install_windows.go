@@ -4,13 +4,9 @@
 package winservice
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 	"unsafe"
@@ -22,13 +18,8 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-const (
-	// restartDelay is the wait before a failed service is started again.
-	restartDelay = 10 * time.Second
-	// pollInterval is how often the manager is asked about a change. Not all
-	// versions of Windows announce these changes.
-	pollInterval = 100 * time.Millisecond
-)
+// restartDelay is the wait before a failed service is started again.
+const restartDelay = 10 * time.Second
 
 // installRights are the rights that install needs. Recovery actions that restart a
 // service need the right to start it.
@@ -37,6 +28,9 @@ const (
 // https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_failure_actionsw
 const installRights = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 
+// description is what the service manager's window says of a service that Configure has made.
+const description = "Serves the storage operations of this node to CSI drivers"
+
 // restarts starts a service again after any failure, whether it crashed or reported it.
 var restarts = Recovery{Always: true,
 	Actions: []RecoveryAction{{Type: mgr.ServiceRestart, Milliseconds: uint32(restartDelay.Milliseconds())}}}
@@ -44,54 +38,37 @@ var restarts = Recovery{Always: true,
 // Services is the service manager of this Windows, for package deployment.
 type Services struct{}
 
-// Install makes the service, or gives the existing one this configuration; if that one
-// runs, the change takes effect at its next start. The service starts with the system,
-// as LocalSystem if it is new, and is restarted ten seconds after a failure. If a
-// service of another program has the name, Install returns
-// csiproxy.ErrFailedPrecondition. It doesn't start the service.
+var _ Manager = Services{}
+
+// Configure gives a service these settings, which its next start takes, and makes it if it is missing: as
+// LocalSystem, with a description. The service becomes a source of the Event Log. Settings that this Windows
+// doesn't have are left out.
 //
-// If a deleted service of the name still exists because somebody has it open, Install
+// If a deleted service of the name still exists because somebody has it open, Configure
 // waits until it is gone or ctx ends.
-func (Services) Install(ctx context.Context, config Config) (err error) {
-	defer describe("InstallService", config.Name, &err)
-	if config.Log == nil {
-		config.Log = slog.New(slog.DiscardHandler)
-	}
-	if err := winname.CheckService(config.Name); err != nil {
+func (Services) Configure(ctx context.Context, name string, settings Settings) (err error) {
+	defer describe("InstallService", name, &err)
+	if err := winname.CheckService(name); err != nil {
 		return err
 	}
-	if err := checkCommandLine(config.CommandLine); err != nil {
-		return err
-	}
-	if config.StopTimeout <= 0 {
-		return invalid("the stop timeout is %v, must be longer than 0", config.StopTimeout)
-	}
-	s, err := createOrUpdate(ctx, config)
+	s, err := createOrUpdate(ctx, name, settings)
 	if err != nil {
 		return err
 	}
 	defer s.Close() // what is done is done
-
-	if err := setDescription(s, config.Description); err != nil {
-		return err
+	var changes []error
+	if settings.DelayedStart != nil { // Windows ignores it in a service that doesn't start by itself
+		changes = append(changes, setDelayedStart(s, *settings.DelayedStart))
 	}
-	for _, optional := range []struct {
-		what string
-		err  error
-	}{
-		{"restart after a failure", setRecovery(s, restarts)},
-		{"wait at a shutdown", setPreshutdown(s, config.StopTimeout)},
-		{"delayed start", setDelayedStart(s, config.DelayedStart)},
-		{"privileges", setPrivileges(s, config.Privileges)},
-	} {
-		switch {
-		case errors.Is(optional.err, windows.ERROR_INVALID_LEVEL):
-			config.Log.Warn("this Windows doesn't have a setting of services", "setting", optional.what, "err", optional.err)
-		case optional.err != nil:
-			return fmt.Errorf("set %q: %w", optional.what, optional.err)
+	if settings.Recovery != nil {
+		changes = append(changes, setRecovery(s, *settings.Recovery))
+	}
+	for _, err := range changes {
+		if err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+			return fmt.Errorf("change service: %w", err)
 		}
 	}
-	if err := installSource(config.Name); err != nil {
+	if err := installSource(name); err != nil {
 		return fmt.Errorf("register event log source: %w", err)
 	}
 	return nil
@@ -99,19 +76,33 @@ func (Services) Install(ctx context.Context, config Config) (err error) {
 
 // createOrUpdate returns the service, opened with installRights. While an earlier one is
 // being deleted it waits, without keeping it open.
-func createOrUpdate(ctx context.Context, config Config) (*mgr.Service, error) {
+func createOrUpdate(ctx context.Context, name string, settings Settings) (*mgr.Service, error) {
+	name16, err1 := windows.UTF16PtrFromString(name)
+	line, err2 := windows.UTF16PtrFromString(settings.CommandLine)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, invalid("text of the service: %w", err)
+	}
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|windows.SC_MANAGER_CREATE_SERVICE)
 	if err != nil {
 		return nil, fmt.Errorf("open service manager: %w", err)
 	}
 	defer windows.CloseServiceHandle(m) // nothing depends on it
 	for {
-		s, err := update(m, config)
-		if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
-			s, err = create(m, config)
+		handle, err := windows.OpenService(m, name16, installRights)
+		switch {
+		case err == nil:
+			if err = windows.ChangeServiceConfig(handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start),
+				windows.SERVICE_NO_CHANGE, line, nil, nil, nil, nil, nil, nil); err != nil {
+				err = errors.Join(err, windows.CloseServiceHandle(handle))
+			}
+		case errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST):
+			handle, err = create(m, name16, line, settings.Start)
+		}
+		if err == nil {
+			return &mgr.Service{Name: name, Handle: handle}, nil
 		}
 		if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && !errors.Is(err, windows.ERROR_SERVICE_EXISTS) {
-			return s, err
+			return nil, fmt.Errorf("make or change service: %w", err)
 		}
 		if wait(ctx) != nil {
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -119,97 +110,40 @@ func createOrUpdate(ctx context.Context, config Config) (*mgr.Service, error) {
 	}
 }
 
-func create(m windows.Handle, config Config) (*mgr.Service, error) {
-	name, display, commandLine, err := utf16s(config)
+func create(m windows.Handle, name, line *uint16, start StartType) (windows.Handle, error) {
+	handle, err := windows.CreateService(m, name, name, installRights, windows.SERVICE_WIN32_OWN_PROCESS, uint32(start),
+		windows.SERVICE_ERROR_NORMAL, line, nil, nil, nil, nil /* LocalSystem */, nil)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	handle, err := windows.CreateService(m, name, display, installRights,
-		windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL,
-		commandLine, nil, nil, nil, nil /* LocalSystem */, nil)
-	if err != nil {
-		return nil, fmt.Errorf("create service: %w", err)
-	}
-	return &mgr.Service{Name: config.Name, Handle: handle}, nil
-}
-
-func update(m windows.Handle, config Config) (*mgr.Service, error) {
-	name, display, commandLine, err := utf16s(config)
-	if err != nil {
-		return nil, err
-	}
-	handle, err := windows.OpenService(m, name, installRights)
-	if err != nil {
-		return nil, fmt.Errorf("open service: %w", err)
-	}
-	s := &mgr.Service{Name: config.Name, Handle: handle}
-	if err = checkOurs(s); err == nil {
-		err = windows.ChangeServiceConfig(handle,
-			windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL,
-			commandLine, nil, nil, nil, nil, nil, display)
-		if err != nil {
-			err = fmt.Errorf("change service: %w", err)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-func utf16s(config Config) (name, display, commandLine *uint16, err error) {
-	name, err1 := windows.UTF16PtrFromString(config.Name)
-	display, err2 := windows.UTF16PtrFromString(cmp.Or(config.DisplayName, config.Name))
-	commandLine, err3 := windows.UTF16PtrFromString(config.CommandLine)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, nil, nil, invalid("text of the service: %w", err)
-	}
-	return name, display, commandLine, nil
-}
-
-// Uninstall stops the service, waits until its process has ended, and removes it. It
-// is no error if the service doesn't exist. A service of another program is
-// csiproxy.ErrFailedPrecondition. If somebody has the service open, it exists until
-// they close it, but can't be started.
-func (Services) Uninstall(ctx context.Context, name string) (err error) {
-	defer describe("UninstallService", name, &err)
-	if err := remove(ctx, name); err != nil {
-		return err
-	}
-	if err := uninstallSource(name); err != nil {
-		return fmt.Errorf("remove event log source: %w", err)
-	}
-	return nil
-}
-
-// remove stops and deletes the service if it exists.
-func remove(ctx context.Context, name string) error {
-	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS|windows.SERVICE_STOP|windows.DELETE)
-	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err = checkOurs(s); err == nil {
-		err = stopProcess(ctx, s)
-	}
+	text, err := windows.UTF16PtrFromString(description)
 	if err == nil {
-		if err = s.Delete(); errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
-			err = nil
-		}
+		err = windows.ChangeServiceConfig2(handle, windows.SERVICE_CONFIG_DESCRIPTION,
+			(*byte)(unsafe.Pointer(&windows.SERVICE_DESCRIPTION{Description: text})))
 	}
-	return errors.Join(err, s.Close())
+	if err != nil {
+		return 0, errors.Join(err, windows.CloseServiceHandle(handle))
+	}
+	return handle, nil
 }
 
-// wait waits for pollInterval. If ctx ends first, the error is its cause.
-func wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(pollInterval):
-		return nil
+// DeleteService implements [Manager]. It also removes the source of the Event Log.
+func (Services) DeleteService(name string) (err error) {
+	defer describe("UninstallService", name, &err)
+	s, err := open(name, windows.DELETE)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		return uninstallSource(name)
 	}
+	if err != nil {
+		return err
+	}
+	if err = s.Delete(); errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
+		err = nil
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		return err
+	}
+	return uninstallSource(name)
 }
 
 // Query returns the status of the service. If it doesn't exist, the error is
@@ -279,61 +213,6 @@ func queryConfig(s *mgr.Service) (mgr.Config, error) {
 	}, nil
 }
 
-// checkCommandLine checks that the command line starts a program of ours. If a path has
-// a space but no quotation marks, Windows would try other programs first.
-func checkCommandLine(commandLine string) error {
-	program, _, err := Services{}.SplitCommandLine(commandLine)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(program)
-	switch {
-	case !filepath.IsAbs(program):
-		return invalid("command line: the program %q must be a full path", program)
-	case err != nil:
-		return invalid("command line: %w", err)
-	case !info.Mode().IsRegular():
-		return invalid("command line: %s isn't a file", program)
-	case !isOurProgram(program):
-		return invalid("command line: the name of %s doesn't contain csi-proxy", program)
-	}
-	return nil
-}
-
-// CheckOurs returns csiproxy.ErrFailedPrecondition if the service runs another program than a CSI
-// Proxy.
-func (Services) CheckOurs(name string) (err error) {
-	defer describe("CheckService", name, &err)
-	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
-	if err != nil {
-		return err
-	}
-	defer s.Close() // nothing depends on it
-	return checkOurs(s)
-}
-
-// checkOurs checks that the service runs a CSI Proxy, also by a wrapper, so that no other service is
-// replaced or removed.
-func checkOurs(s *mgr.Service) error {
-	config, err := queryConfig(s)
-	if err != nil {
-		return err
-	}
-	line, err := wrapped(s.Name, config.BinaryPathName)
-	if err != nil {
-		return err
-	}
-	program, _, err := Services{}.SplitCommandLine(cmp.Or(line, config.BinaryPathName))
-	if err != nil || !isOurProgram(program) {
-		return &csiproxy.Error{
-			Kind:   csiproxy.ErrFailedPrecondition,
-			Detail: fmt.Sprintf("the service runs another program, %s; choose another name", config.BinaryPathName),
-			Err:    err,
-		}
-	}
-	return nil
-}
-
 // CommandLine returns the command line that starts program with the arguments,
 // quoted where needed. A quotation mark in program, or a NUL, can't be quoted and is
 // csiproxy.ErrInvalidArgument.
@@ -372,5 +251,4 @@ var kinds = map[windows.Errno]error{
 	windows.ERROR_DEPENDENT_SERVICES_RUNNING: csiproxy.ErrFailedPrecondition,
 	windows.ERROR_SERVICE_DOES_NOT_EXIST:     csiproxy.ErrNotFound,
 	windows.ERROR_SERVICE_MARKED_FOR_DELETE:  csiproxy.ErrUnavailable,
-	windows.ERROR_DUPLICATE_SERVICE_NAME:     csiproxy.ErrAlreadyExists,
 }

@@ -4,7 +4,6 @@
 package winservice
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
 // asService as the first argument makes the test binary a service. The second one
@@ -67,7 +66,16 @@ func serviceMain(does, dir string) int {
 		"fails":          fail,
 		"fails silently": fail,
 		"crashes":        func(ctx context.Context, ready func()) error { fail(ctx, ready); os.Exit(1); return nil },
-		"hangs":          func(_ context.Context, ready func()) error { ready(); select {} },
+		// As the published daemon, which doesn't know the control.
+		"ignores leave": func(ctx context.Context, ready func()) error {
+			ready()
+			<-ctx.Done()
+			if context.Cause(ctx) == stopCauses[svc.Cmd(ControlLeave)] {
+				select {}
+			}
+			return nil
+		},
+		"hangs": func(_ context.Context, ready func()) error { ready(); select {} },
 	}[strings.NewReplacer("lingers", "runs", "outlives", "runs").Replace(does)]
 	crashes := restartsCrashesOnly
 	if does == "fails silently" {
@@ -95,11 +103,13 @@ func serviceMain(does, dir string) int {
 // service is then removed, and doesn't end the whole program.
 const timeout = time.Minute
 
+var discard = slog.New(slog.DiscardHandler)
+
 // testService is a service that is removed at the end of its test.
 type testService struct {
-	Config
-	dir string
-	log bytes.Buffer // of Install
+	Settings
+	Name string
+	dir  string
 }
 
 // newService returns a service to install, whose program is this one.
@@ -119,23 +129,17 @@ func newService(t *testing.T, does string) *testService {
 	must(t, os.WriteFile(program, self, 0o700))
 	commandLine, err := services.CommandLine(program, asService, does, s.dir)
 	must(t, err)
-	s.Config = Config{
-		Name:        fmt.Sprintf("csi-proxy-wintest-service-%d", os.Getpid()),
-		DisplayName: "A test of CSI Proxy",
-		Description: "It may be removed.",
-		CommandLine: commandLine,
-		StopTimeout: time.Minute,
-		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),
-	}
+	s.Name = fmt.Sprintf("csi-proxy-wintest-service-%d", os.Getpid())
+	s.Settings = Settings{CommandLine: commandLine, Start: Automatic, DelayedStart: new(bool), Recovery: &restarts}
 	t.Cleanup(func() {
-		must(t, services.Uninstall(context.Background(), s.Name))
+		must(t, Uninstall(context.Background(), services, discard, s.Name))
 	})
 	return s
 }
 
 func (s *testService) install(t *testing.T) {
 	t.Helper()
-	must(t, services.Install(t.Context(), s.Config))
+	must(t, services.Configure(t.Context(), s.Name, s.Settings))
 }
 
 func (s *testService) query(t *testing.T) Status {
@@ -250,7 +254,7 @@ func TestUninstallEndsProcess(t *testing.T) {
 			s.start(t)
 			s.endProcess(t, 0, func() {
 				for range 2 { // the second one does nothing
-					must(t, services.Uninstall(t.Context(), s.Name))
+					must(t, Uninstall(t.Context(), services, discard, s.Name))
 				}
 			})
 			if _, err := services.Query(s.Name); !errors.Is(err, csiproxy.ErrNotFound) {
@@ -298,7 +302,6 @@ func TestPreshutdown(t *testing.T) {
 			t.Errorf("the system waits %v, %v; want %v", got, err, want)
 		}
 	}
-	want(s.StopTimeout)
 	for _, tt := range []struct{ set, needed, want time.Duration }{
 		{10 * time.Second, 30 * time.Second, 30 * time.Second},
 		{30 * time.Second, 30 * time.Second, 30 * time.Second},
@@ -339,7 +342,7 @@ func TestRecovery(t *testing.T) {
 	} {
 		settings := s.settings(t)
 		settings.Recovery = &want
-		must(t, services.Restore(s.Name, settings))
+		must(t, services.Configure(t.Context(), s.Name, settings))
 		if diff := cmp.Diff(&want, s.settings(t).Recovery); diff != "" {
 			t.Errorf("restored recovery (-want +got):\n%s", diff)
 		}
@@ -347,7 +350,7 @@ func TestRecovery(t *testing.T) {
 	for _, has := range []Recovery{{}, {Actions: []RecoveryAction{{mgr.NoAction, 0}}}, restarts} {
 		settings := s.settings(t)
 		settings.Recovery = &has
-		must(t, services.Restore(s.Name, settings))
+		must(t, services.Configure(t.Context(), s.Name, settings))
 		must(t, addRecovery(s.Name))
 		want := has
 		if len(has.Actions) == 0 {
@@ -368,92 +371,112 @@ func TestInstallWaitsForDeletion(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
 	held := s.open(t, windows.SERVICE_QUERY_STATUS)
-	must(t, services.Uninstall(t.Context(), s.Name))
+	must(t, Uninstall(t.Context(), services, discard, s.Name))
 	ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
 	defer cancel()
-	err := services.Install(ctx, s.Config)
+	err := services.Configure(ctx, s.Name, s.Settings)
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, csiproxy.ErrUnavailable) {
 		t.Fatalf("Install while the service is held open: %v", err)
 	}
 
 	installed := make(chan error, 1)
-	go func() { installed <- services.Install(t.Context(), s.Config) }()
+	go func() { installed <- services.Configure(t.Context(), s.Name, s.Settings) }()
 	must(t, held.Close())
 	must(t, <-installed)
 	s.query(t)
 }
 
-func TestServiceOfAnotherProgram(t *testing.T) {
-	s := newService(t, "runs")
-	s.install(t)
-	other := filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe")
-	commandLine, err := windows.UTF16PtrFromString(other)
-	must(t, err)
-	change := func(line *uint16) {
-		t.Helper()
-		if err := windows.ChangeServiceConfig(s.open(t, installRights).Handle, windows.SERVICE_NO_CHANGE,
-			windows.SERVICE_NO_CHANGE,
-			windows.SERVICE_NO_CHANGE, line, nil, nil, nil, nil, nil, nil); err != nil {
-			t.Fatal(err)
+func TestInstallRefuses(t *testing.T) {
+	valid := newService(t, "runs")
+	for name, service := range map[string]string{"no name": "", "long name": strings.Repeat("x", 257),
+		"registry path": `Application Error\x`, "path": "csi/proxy", "NUL": "csi\x00proxy"} {
+		for what, err := range map[string]error{
+			"Configure": services.Configure(t.Context(), service, valid.Settings),
+			"Uninstall": Uninstall(t.Context(), services, discard, service),
+		} {
+			if !errors.Is(err, csiproxy.ErrInvalidArgument) {
+				t.Errorf("%s, %s: %v", what, name, err)
+			}
 		}
 	}
-	ours, err := windows.UTF16PtrFromString(s.CommandLine)
-	must(t, err)
-	t.Cleanup(func() { change(ours) }) // or it couldn't be removed
-	change(commandLine)
-	for call, err := range map[string]error{
-		"Install":   services.Install(t.Context(), s.Config),
-		"Uninstall": services.Uninstall(t.Context(), s.Name),
-	} {
-		if !errors.Is(err, csiproxy.ErrFailedPrecondition) {
-			t.Errorf("%s: %v", call, err)
-		}
+	nul := valid.Settings
+	nul.CommandLine += "\x00"
+	if err := services.Configure(t.Context(), valid.Name, nul); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		t.Errorf("NUL in the command line: %v", err)
 	}
-	if got := s.query(t).CommandLine; got != other {
-		t.Errorf("command line is %q", got)
+	if _, err := services.Query(valid.Name); !errors.Is(err, csiproxy.ErrNotFound) {
+		t.Errorf("Query gives %v", err)
 	}
 }
 
-func TestInstallRefuses(t *testing.T) {
-	valid := newService(t, "runs").Config
-	program, _, err := services.SplitCommandLine(valid.CommandLine)
-	must(t, err)
-	t.Chdir(filepath.Dir(program))
-	directory := filepath.Join(filepath.Dir(program), "csi-proxy")
-	must(t, os.Mkdir(directory, 0o700))
-	for name, change := range map[string]func(*Config){
-		"no name":           func(c *Config) { c.Name = "" },
-		"long name":         func(c *Config) { c.Name = strings.Repeat("x", 257) },
-		"registry path":     func(c *Config) { c.Name = `Application Error\x` },
-		"no command line":   func(c *Config) { c.CommandLine = "" },
-		"relative program":  func(c *Config) { c.CommandLine, _ = services.CommandLine(filepath.Base(program)) },
-		"missing program":   func(c *Config) { c.CommandLine = `C:\no\csi-proxy.exe -windows-service` },
-		"directory":         func(c *Config) { c.CommandLine, _ = services.CommandLine(directory) },
-		"spaces not quoted": func(c *Config) { c.CommandLine = program + " -windows-service" },
-		"another program": func(c *Config) {
-			c.CommandLine = filepath.Join(os.Getenv("SystemRoot"), "System32", "svchost.exe")
-		},
-		"NUL in command line":  func(c *Config) { c.CommandLine += "\x00" },
-		"NUL in display name":  func(c *Config) { c.DisplayName = "\x00" },
-		"no time for shutdown": func(c *Config) { c.StopTimeout = 0 },
-	} {
-		config := valid
-		change(&config)
-		if err := services.Install(t.Context(), config); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := services.Query(valid.Name); !errors.Is(err, csiproxy.ErrNotFound) {
-			t.Errorf("%s: Query gives %v", name, err)
-		}
+// While a service that depends on this one runs, Stop alone is refused. With leave, this one ends in an orderly way,
+// or by force if it doesn't know the control, and the other one runs on. Uninstall is refused until that is gone.
+func TestDependents(t *testing.T) {
+	for _, does := range []string{"runs", "ignores leave"} {
+		t.Run(does, func(t *testing.T) {
+			s := newService(t, does)
+			s.install(t)
+			s.start(t)
+			dependent := newService(t, "runs")
+			dependent.Name += "-dependent"
+			manager, err := mgr.Connect()
+			must(t, err)
+			defer manager.Disconnect()
+			program, args, err := services.SplitCommandLine(dependent.CommandLine)
+			must(t, err)
+			created, err := manager.CreateService(dependent.Name, program,
+				mgr.Config{StartType: mgr.StartManual, Dependencies: []string{s.Name}}, args...)
+			must(t, err)
+			must(t, created.Close())
+			before := dependent.start(t)
+
+			var m Manager = services
+			if names, err := services.Dependents(s.Name, false); len(names) == 0 && err == nil {
+				t.Log("this system looks at no dependents, as Wine doesn't")
+				m = refusing{dependent: dependent.Name}
+			}
+			for _, active := range []bool{false, true} {
+				if names, err := m.Dependents(s.Name, active); !slices.Equal(names, []string{dependent.Name}) || err != nil {
+					t.Errorf("active %v: %q, %v", active, names, err)
+				}
+			}
+			for what, err := range map[string]error{
+				"Uninstall": Uninstall(t.Context(), m, discard, s.Name),
+				"Stop":      Stop(t.Context(), m, discard, s.Name, false),
+			} {
+				if !errors.Is(err, ErrDependents) || !errors.Is(err, csiproxy.ErrFailedPrecondition) ||
+					!strings.Contains(err.Error(), dependent.Name) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			s.endProcess(t, 0, func() {
+				must(t, Stop(t.Context(), m, discard, s.Name, true))
+			})
+			if want := stopCauses[svc.Cmd(ControlLeave)].Error(); does == "runs" && s.read(t, "cause") != want {
+				t.Errorf("it ends because %q, want %q", s.read(t, "cause"), want)
+			}
+			must(t, Start(t.Context(), services, s.Name))
+			if after := dependent.query(t); after.State != Running || after.ProcessID != before.ProcessID {
+				t.Errorf("the dependent %+v, before %+v", after, before)
+			}
+			must(t, Uninstall(t.Context(), services, discard, dependent.Name))
+		})
 	}
-	for _, name := range []string{"", `csi\proxy`, "csi/proxy", "csi\x00proxy"} {
-		if err := winname.CheckService(name); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-			t.Errorf("name %q: %v", name, err)
-		}
+}
+
+// refusing is a system that looks at the dependents of a service.
+type refusing struct {
+	Services
+	dependent string
+}
+
+func (r refusing) Dependents(string, bool) ([]string, error) { return []string{r.dependent}, nil }
+
+func (r refusing) ControlService(name string, control Control) error {
+	if control == ControlStop {
+		return &csiproxy.Error{Kind: csiproxy.ErrFailedPrecondition, Detail: r.dependent, Err: ErrDependents}
 	}
-	if err := services.Uninstall(t.Context(), `csi\proxy`); !errors.Is(err, csiproxy.ErrInvalidArgument) {
-		t.Errorf("Uninstall of a bad name: %v", err)
-	}
+	return r.Services.ControlService(name, control)
 }
 
 func TestCommandLine(t *testing.T) {

@@ -85,6 +85,8 @@ var stopCauses = map[svc.Cmd]error{
 	svc.Stop:        errors.New("the service manager stops the service"),
 	svc.PreShutdown: errors.New("the system is about to shut down"),
 	svc.Shutdown:    errors.New("the system is shutting down"),
+
+	svc.Cmd(ControlLeave): errors.New("csi-proxyctl ends the service without those that depend on it"),
 }
 
 var (

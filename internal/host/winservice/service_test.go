@@ -54,3 +54,18 @@ func TestOtherSystems(t *testing.T) {
 		}
 	}
 }
+
+func TestOnDrive(t *testing.T) {
+	for path, want := range map[string]string{
+		`\etc\kubernetes\logs\csi-proxy.log`: `C:\etc\kubernetes\logs\csi-proxy.log`,
+		`/etc/csi-proxy.log`:                 `C:/etc/csi-proxy.log`,
+		`D:\log`:                             `D:\log`,
+		`\\server\share\log`:                 `\\server\share\log`,
+		`csi-proxy.log`:                      `csi-proxy.log`,
+		"":                                   "",
+	} {
+		if got := onDrive("C:", path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -34,16 +35,11 @@ func (Services) Settings(name string) (_ Settings, err error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	settings := Settings{CommandLine: config.BinaryPathName, DisplayName: config.DisplayName,
-		Start: StartType(config.StartType)}
-	if settings.Description, err = queryDescription(s); err != nil {
-		return Settings{}, err
-	}
+	settings := Settings{CommandLine: config.BinaryPathName, Start: StartType(config.StartType)}
 	if settings.Wrapped, err = wrapped(name, settings.CommandLine); err != nil {
 		return Settings{}, err
 	}
-	for _, query := range []func(*mgr.Service, *Settings) error{queryDelayedStart, queryRecovery, queryPreshutdown,
-		queryPrivileges} {
+	for _, query := range []func(*mgr.Service, *Settings) error{queryDelayedStart, queryRecovery} {
 		if err := query(s, &settings); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 			return Settings{}, err
 		}
@@ -51,33 +47,50 @@ func (Services) Settings(name string) (_ Settings, err error) {
 	return settings, nil
 }
 
-// config2 is a buffer for an answer of QueryServiceConfig2, which is at most 8 KiB,
-// aligned for pointers.
-type config2 [8 << 10 / 8]uint64
-
-func (b *config2) query(s *mgr.Service, level uint32) error {
-	var needed uint32
-	if err := windows.QueryServiceConfig2(s.Handle, level, (*byte)(unsafe.Pointer(b)), uint32(unsafe.Sizeof(*b)),
-		&needed); err != nil {
-		return fmt.Errorf("query service configuration %d: %w", level, err)
+// wrapped returns the command line that nssm or srvany starts for a service with this command line: both
+// keep it in the service's parameters. It is empty if the service's own program is a CSI Proxy, since
+// parameters of an earlier wrapper stay when the service gets another program.
+func wrapped(name, commandLine string) (string, error) {
+	program, _, err := Services{}.SplitCommandLine(commandLine)
+	if err != nil || IsOurProgram(program) {
+		return "", nil // or it has no program at all
 	}
-	return nil
-}
-
-func queryDescription(s *mgr.Service) (string, error) {
-	var b config2
-	if err := b.query(s, windows.SERVICE_CONFIG_DESCRIPTION); err != nil {
+	program, err = parameter(name, "Application")
+	if err != nil || program == "" {
 		return "", err
 	}
-	return windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&b)).Description), nil
+	arguments, err := parameter(name, "AppParameters")
+	return strings.TrimSpace(windows.ComposeCommandLine([]string{program}) + " " + arguments), err
+}
+
+// parameter returns a text of a service's parameters, with variables expanded; empty if it isn't there.
+func parameter(service, name string) (string, error) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+service+`\Parameters`, registry.QUERY_VALUE)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer key.Close() // nothing depends on it
+	text, kind, err := key.GetStringValue(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, registry.ErrUnexpectedType):
+		return "", nil
+	case err != nil || kind != registry.EXPAND_SZ:
+		return text, err
+	}
+	return registry.ExpandString(text)
 }
 
 func queryDelayedStart(s *mgr.Service, settings *Settings) error {
-	var b config2
-	if err := b.query(s, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO); err != nil {
-		return err
+	var info windows.SERVICE_DELAYED_AUTO_START_INFO
+	var needed uint32
+	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO,
+		(*byte)(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), &needed); err != nil {
+		return fmt.Errorf("query delayed start: %w", err)
 	}
-	delayed := (*windows.SERVICE_DELAYED_AUTO_START_INFO)(unsafe.Pointer(&b)).IsDelayedAutoStartUp != 0
+	delayed := info.IsDelayedAutoStartUp != 0
 	settings.DelayedStart = &delayed
 	return nil
 }
@@ -98,85 +111,6 @@ func queryRecovery(s *mgr.Service, settings *Settings) error {
 		return fmt.Errorf("query when recovery actions are taken: %w", err)
 	}
 	settings.Recovery = &r
-	return nil
-}
-
-func queryPreshutdown(s *mgr.Service, settings *Settings) error {
-	wait, err := preshutdown(s)
-	if err != nil {
-		return err
-	}
-	milliseconds := uint32(wait.Milliseconds())
-	settings.StopMilliseconds = &milliseconds
-	return nil
-}
-
-func queryPrivileges(s *mgr.Service, settings *Settings) error {
-	var b config2
-	if err := b.query(s, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO); err != nil {
-		return err
-	}
-	list := *(**uint16)(unsafe.Pointer(&b)) // SERVICE_REQUIRED_PRIVILEGES_INFO
-	for list != nil && *list != 0 {
-		privilege := windows.UTF16PtrToString(list)
-		settings.Privileges = append(settings.Privileges, privilege)
-		list = (*uint16)(unsafe.Add(unsafe.Pointer(list), 2*(len(privilege)+1)))
-	}
-	return nil
-}
-
-// Restore gives an existing service settings that Settings returned earlier.
-func (Services) Restore(name string, settings Settings) (err error) {
-	defer describe("RestoreService", name, &err)
-	s, err := open(name, installRights)
-	if err != nil {
-		return err
-	}
-	defer s.Close() // what is done is done
-	if err := checkOurs(s); err != nil {
-		return err
-	}
-	line, err1 := windows.UTF16PtrFromString(settings.CommandLine)
-	display, err2 := windows.UTF16PtrFromString(settings.DisplayName)
-	if err := errors.Join(err1, err2); err != nil {
-		return invalid("text of the service: %w", err)
-	}
-	if err := windows.ChangeServiceConfig(s.Handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start),
-		windows.SERVICE_NO_CHANGE,
-		line, nil, nil, nil, nil, nil, display); err != nil {
-		return fmt.Errorf("change service: %w", err)
-	}
-	if err := setDescription(s, settings.Description); err != nil {
-		return err
-	}
-	changes := []func() error{func() error { return setPrivileges(s, settings.Privileges) }}
-	if settings.DelayedStart != nil { // Windows ignores it in a service that doesn't start by itself
-		changes = append(changes, func() error { return setDelayedStart(s, *settings.DelayedStart) })
-	}
-	if settings.Recovery != nil {
-		changes = append(changes, func() error { return setRecovery(s, *settings.Recovery) })
-	}
-	if settings.StopMilliseconds != nil {
-		wait := time.Duration(*settings.StopMilliseconds) * time.Millisecond
-		changes = append(changes, func() error { return setPreshutdown(s, wait) })
-	}
-	for _, change := range changes {
-		if err := change(); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
-			return err
-		}
-	}
-	return nil
-}
-
-func setDescription(s *mgr.Service, text string) error {
-	description, err := windows.UTF16PtrFromString(text)
-	if err != nil {
-		return invalid("description: %w", err)
-	}
-	if err := windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DESCRIPTION,
-		(*byte)(unsafe.Pointer(&windows.SERVICE_DESCRIPTION{Description: description}))); err != nil {
-		return fmt.Errorf("set description: %w", err)
-	}
 	return nil
 }
 
@@ -202,44 +136,6 @@ func setDelayedStart(s *mgr.Service, delayed bool) error {
 		(*byte)(unsafe.Pointer(&info)))
 }
 
-// setPrivileges limits the service to privileges; none for no limit. They apply from the
-// next start.
-//
-// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
-func setPrivileges(s *mgr.Service, privileges []string) error {
-	var current Settings
-	if err := queryPrivileges(s, &current); err != nil {
-		return err
-	}
-	if slices.Equal(current.Privileges, privileges) {
-		return nil // an empty list is written only to remove one
-	}
-	list, err := multiString(privileges)
-	if err != nil {
-		return invalid("privileges: %w", err)
-	}
-	info := &list[0] // SERVICE_REQUIRED_PRIVILEGES_INFO
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO,
-		(*byte)(unsafe.Pointer(&info)))
-}
-
-// multiString returns the texts, each with a NUL behind it, and another NUL at the end.
-// Without texts there are two NULs.
-func multiString(texts []string) ([]uint16, error) {
-	if len(texts) == 0 {
-		return []uint16{0, 0}, nil
-	}
-	var list []uint16
-	for _, text := range texts {
-		text16, err := windows.UTF16FromString(text)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, text16...)
-	}
-	return append(list, 0), nil
-}
-
 // The record is a value of the key that Windows gives a service for its parameters.
 const (
 	servicesKey = `SYSTEM\CurrentControlSet\Services\`
@@ -252,19 +148,8 @@ func (Services) Record(name string) (_ []byte, err error) {
 	if err := winname.CheckService(name); err != nil {
 		return nil, err
 	}
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+name+`\Parameters`, registry.QUERY_VALUE)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer key.Close() // nothing depends on it
-	text, _, err := key.GetStringValue(recordValue)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	text, err := parameter(name, recordValue)
+	if err != nil || text == "" {
 		return nil, err
 	}
 	return []byte(text), nil
@@ -302,12 +187,11 @@ func (Services) SetRecord(name string, record []byte) (err error) {
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
 const adminsOnly = "O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
 
-// MakeLogDirectory makes a directory, and those above it, that only SYSTEM and the
-// Administrators may use. A directory that exists is left as it is.
-func (Services) MakeLogDirectory(dir string) (err error) {
+// MakeDirectory makes a directory that only SYSTEM and the Administrators may use, and those above it. A directory that exists is left as it is.
+func (Services) MakeDirectory(dir string) (err error) {
 	defer func() {
 		if err != nil {
-			err = &csiproxy.Error{Op: "make log directory", Object: dir, Err: err}
+			err = &csiproxy.Error{Op: "make directory", Object: dir, Err: err}
 		}
 	}()
 	if !filepath.IsAbs(dir) {
@@ -339,11 +223,11 @@ func (Services) MakeLogDirectory(dir string) (err error) {
 	return nil
 }
 
-// PrepareLogDirectory makes a log directory that is missing, as MakeLogDirectory does, and returns what
+// PrepareLogDirectory makes a log directory that is missing, as MakeDirectory does, and returns what
 // is wrong with one that is there; empty for nothing. It is no reason not to serve, nor to write no log:
 // WMCO makes the directory so that all users can write to it.
 func PrepareLogDirectory(dir string) (warning string) {
-	if err := (Services{}).MakeLogDirectory(dir); err != nil {
+	if err := (Services{}).MakeDirectory(dir); err != nil {
 		return err.Error()
 	}
 	names, err := Services{}.Writers(dir)
@@ -487,4 +371,14 @@ func Lock() (unlock func() error, err error) {
 		return nil, fmt.Errorf("lock %s: %w", file, err)
 	}
 	return func() error { return windows.CloseHandle(handle) }, nil
+}
+
+// OnSystemDrive takes a path without a drive against the drive of Windows, where the services'
+// working directory is.
+func OnSystemDrive(path string) string {
+	windowsDirectory, err := windows.GetSystemWindowsDirectory()
+	if err != nil || len(windowsDirectory) < 2 {
+		return path
+	}
+	return onDrive(windowsDirectory[:2], path)
 }

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
@@ -26,63 +24,36 @@ func (s *testService) settings(t *testing.T) Settings {
 	return settings
 }
 
-// Install gives a service its settings, whatever they were. Restore undoes that.
+// Configure gives a service its settings, whatever they were.
 func TestSettings(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
 	first := s.settings(t)
-	if first.CommandLine != s.CommandLine || first.DisplayName != s.DisplayName || first.Description != s.Description ||
-		first.Start != Automatic || *first.StopMilliseconds != uint32(s.StopTimeout.Milliseconds()) {
+	if first.CommandLine != s.CommandLine || first.Start != Automatic {
 		t.Errorf("installed: %+v", first)
 	}
-	other := s.Config
-	other.CommandLine += " --v=2"
-	other.DisplayName, other.Description = "", "Other text."
-	other.StopTimeout = 2 * time.Minute
-	other.DelayedStart = true
-	other.Privileges = []string{"SeBackupPrivilege", "SeManageVolumePrivilege"}
-	must(t, services.Install(t.Context(), other))
+	other := Settings{CommandLine: s.CommandLine + " --v=2", Start: Manual, DelayedStart: new(bool)}
+	*other.DelayedStart = true
+	must(t, services.Configure(t.Context(), s.Name, other))
 	second := s.settings(t)
-	if second.CommandLine != other.CommandLine || second.Description != other.Description || second.DisplayName != s.Name {
+	if second.CommandLine != other.CommandLine || second.Start != Manual {
 		t.Errorf("changed: %+v", second)
 	}
 	if second.DelayedStart != nil && !*second.DelayedStart { // Wine may not have it
 		t.Error("the start isn't delayed")
 	}
+	if diff := cmp.Diff(first.Recovery, second.Recovery); diff != "" {
+		t.Errorf("recovery, which stays (-want +got):\n%s", diff)
+	}
 	for _, start := range []StartType{Automatic, Automatic, Manual, Manual, Disabled} {
 		first.Start = start
-		must(t, services.Restore(s.Name, first))
+		must(t, services.Configure(t.Context(), s.Name, first))
 		if diff := cmp.Diff(first, s.settings(t)); diff != "" {
 			t.Errorf("restored (-want +got):\n%s", diff)
 		}
 	}
-	must(t, services.Install(t.Context(), other))
-	s.install(t)
-	if again := s.settings(t); again.Start != Automatic || again.DelayedStart != nil && *again.DelayedStart {
-		t.Errorf("installed again: %+v", again)
-	}
-	if err := services.Restore(s.Name+"-missing", first); !errors.Is(err, csiproxy.ErrNotFound) {
-		t.Errorf("a missing service: %v", err)
-	}
 	if _, err := services.Settings(s.Name + "-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("a missing service: %v", err)
-	}
-}
-
-// The service has only the privileges that it is installed with.
-func TestRequiredPrivileges(t *testing.T) {
-	s := newService(t, "runs")
-	s.install(t)
-	probe := s.open(t, windows.SERVICE_QUERY_CONFIG)
-	if err := queryPrivileges(probe, new(Settings)); errors.Is(err, windows.ERROR_INVALID_LEVEL) {
-		t.Skip("this system keeps no required privileges, as Wine doesn't")
-	}
-	for _, want := range [][]string{{"SeBackupPrivilege", "SeManageVolumePrivilege"}, {"SeBackupPrivilege"}, nil} {
-		s.Privileges = want
-		s.install(t)
-		if got := s.settings(t).Privileges; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }
 
@@ -92,14 +63,14 @@ func TestStartAndStop(t *testing.T) {
 			s := newService(t, does)
 			s.install(t)
 			for range 2 {
-				must(t, services.Start(t.Context(), s.Name))
+				must(t, Start(t.Context(), services, s.Name))
 			}
 			if status := s.query(t); status.State != Running {
 				t.Errorf("started: %+v", status)
 			}
 			s.endProcess(t, 0, func() {
 				for range 2 {
-					must(t, services.Stop(t.Context(), s.Name))
+					must(t, Stop(t.Context(), services, discard, s.Name, false))
 				}
 			})
 			if status := s.query(t); status.State != Stopped {
@@ -107,10 +78,10 @@ func TestStartAndStop(t *testing.T) {
 			}
 		})
 	}
-	if err := services.Stop(t.Context(), "csi-proxy-wintest-missing"); err != nil {
+	if err := Stop(t.Context(), services, discard, "csi-proxy-wintest-missing", false); err != nil {
 		t.Errorf("stop of a missing service: %v", err)
 	}
-	if err := services.Start(t.Context(), "csi-proxy-wintest-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
+	if err := Start(t.Context(), services, "csi-proxy-wintest-missing"); !errors.Is(err, csiproxy.ErrNotFound) {
 		t.Errorf("start of a missing service: %v", err)
 	}
 }
@@ -121,7 +92,7 @@ func TestStartOfFailingService(t *testing.T) {
 	s.install(t)
 	must(t, os.WriteFile(filepath.Join(s.dir, "fail"), nil, 0o600))
 	// It may have said that it runs before it fails.
-	err := services.Start(t.Context(), s.Name)
+	err := Start(t.Context(), services, s.Name)
 	if err == nil {
 		s.await(t, Stopped)
 		return
@@ -165,14 +136,13 @@ func TestWrappedService(t *testing.T) {
 	}
 	under := ours
 	under.CommandLine = `"` + filepath.Join(s.dir, "nssm.exe") + `"`
-	must(t, services.Restore(s.Name, under))
+	must(t, services.Configure(t.Context(), s.Name, under))
 	got := s.settings(t)
 	if wrapped, _, err := services.SplitCommandLine(got.Wrapped); got.CommandLine != under.CommandLine ||
 		wrapped != program || err != nil {
 		t.Errorf("%s runs %s, want %s (%v)", got.CommandLine, got.Wrapped, program, err)
 	}
-	must(t, services.CheckOurs(s.Name))
-	must(t, services.Restore(s.Name, ours))
+	must(t, services.Configure(t.Context(), s.Name, ours))
 	if diff := cmp.Diff(ours, s.settings(t)); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -189,10 +159,10 @@ func TestLock(t *testing.T) {
 	}
 }
 
-func TestMakeLogDirectory(t *testing.T) {
+func TestMakeDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "log")
 	for range 2 {
-		must(t, services.MakeLogDirectory(dir))
+		must(t, services.MakeDirectory(dir))
 	}
 	descriptor, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION)
 	must(t, err)
@@ -205,7 +175,7 @@ func TestMakeLogDirectory(t *testing.T) {
 	before, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
 		windows.DACL_SECURITY_INFORMATION)
 	must(t, err)
-	must(t, services.MakeLogDirectory(filepath.Dir(dir)))
+	must(t, services.MakeDirectory(filepath.Dir(dir)))
 	after, err := windows.GetNamedSecurityInfo(filepath.Dir(dir), windows.SE_FILE_OBJECT,
 		windows.DACL_SECURITY_INFORMATION)
 	if err != nil || before.String() != after.String() {
@@ -214,7 +184,7 @@ func TestMakeLogDirectory(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	for _, bad := range []string{file, "log", ""} {
-		if err := services.MakeLogDirectory(bad); !errors.Is(err, csiproxy.ErrInvalidArgument) {
+		if err := services.MakeDirectory(bad); !errors.Is(err, csiproxy.ErrInvalidArgument) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -246,7 +216,7 @@ func TestWriters(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "log")
-	must(t, services.MakeLogDirectory(dir))
+	must(t, services.MakeDirectory(dir))
 	for _, dir := range []string{dir, filepath.Join(dir, "missing")} {
 		if names, err := services.Writers(dir); len(names) > 0 || err != nil {
 			t.Errorf("%s: %q, %v", dir, names, err)

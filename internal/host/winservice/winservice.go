@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package winservice makes the daemon a Windows service. Run runs it under the
-// service manager. Services, which only Windows has, is for administrators: package deployment
-// is made of it. On other systems Run returns csiproxy.ErrUnimplemented.
+// service manager. Services, which only Windows has, makes the calls to the service manager, of which
+// Start, Stop and Uninstall, and package deployment, are made. On other systems Run returns
+// csiproxy.ErrUnimplemented.
 //
 // A service has the name with which it was installed. The Event Log source of its
 // entries has the same name.
@@ -25,9 +26,6 @@ import (
 // ErrNotManaged is the error of Run in a process that the service manager didn't
 // start, such as one on a console.
 var ErrNotManaged = errors.New("the service manager did not start this process")
-
-// ErrHeld is that another program than those of the service has the pipes.
-var ErrHeld = errors.New("another program has the pipes")
 
 // ExitFailed is the service-specific exit code that is reported to the manager when the
 // service fails.
@@ -58,7 +56,8 @@ type Options struct {
 //
 // Once the service is ready, Windows waits for it at a shutdown as long as StopTimeout.
 // If the service was made with no such time or a shorter one, as by sc.exe, Run changes
-// that setting of the service. A service without recovery actions gets those of Install.
+// that setting of the service. A service without recovery actions is from then on started again ten
+// seconds after any failure.
 //
 // If the service fails without having been asked to stop, ExitFailed is reported to the
 // manager. But if the service's recovery actions are for crashes only, nothing is
@@ -81,46 +80,20 @@ func Unsupported(op, name string) error {
 		Detail: "this system is " + runtime.GOOS + ", which has no Windows services"}
 }
 
-// Config describes a service to install.
-type Config struct {
-	Name        string
-	DisplayName string // default: Name
-	Description string
-	// CommandLine starts the daemon. The manager stores it unchanged.
-	// Services.CommandLine makes one. Its program must be a full path of an existing file
-	// whose name contains csi-proxy.
-	CommandLine string
-	// StopTimeout is how long Windows waits for the service at a shutdown.
-	StopTimeout time.Duration
-	// DelayedStart starts the service about two minutes after those that start with the
-	// system.
-	DelayedStart bool
-	// Privileges are those of its account that the service keeps; empty for all. Windows
-	// takes the others away when it starts the process.
-	//
-	// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_required_privileges_infow
-	Privileges []string
-	// Log logs the settings that this Windows doesn't have. Default: they aren't
-	// logged.
-	Log *slog.Logger
-}
-
-// Settings are the settings of a service that Install changes, and with which Restore
-// undoes that. A nil field is a setting that this Windows doesn't have.
+// Settings are the settings of a service that an installation changes. A nil field is a setting that this
+// Windows doesn't have, or that stays as it is.
 type Settings struct {
+	// CommandLine starts the daemon. Windows stores it unchanged.
 	CommandLine string `json:"command_line"`
-	// Wrapped is the daemon's command line if the service's is that of a wrapper, such as nssm, which
-	// starts the daemon; empty if not. It isn't restored: the wrapper's own settings are never changed.
-	Wrapped      string    `json:"wrapped,omitempty"`
-	DisplayName  string    `json:"display_name"`
-	Description  string    `json:"description"`
-	Start        StartType `json:"start"`
-	DelayedStart *bool     `json:"delayed_start,omitempty"`
-	Recovery     *Recovery `json:"recovery,omitempty"`
-	// StopMilliseconds is how long Windows waits for the service at a shutdown.
-	StopMilliseconds *uint32 `json:"stop_milliseconds,omitempty"`
-	// Privileges are those that the service is limited to; empty for no limit.
-	Privileges []string `json:"privileges,omitempty"`
+	// Wrapped is the daemon's command line if the service runs nssm or srvany, which start the daemon; else
+	// empty. The wrapper's own settings never change: once the service has its command line again, it starts
+	// what it started before.
+	Wrapped string    `json:"wrapped,omitempty"`
+	Start   StartType `json:"start"`
+	// DelayedStart starts the service about two minutes after those that start with the system.
+	DelayedStart *bool `json:"delayed_start,omitempty"`
+	// Recovery is only ever restored: the daemon sees to its own when it starts.
+	Recovery *Recovery `json:"recovery,omitempty"`
 }
 
 // Daemon is the daemon's own command line.
@@ -213,4 +186,19 @@ func WritableAdvice(dir string) string {
 	return fmt.Sprintf(`take another one, such as C:\Program Files\csi-proxy, or leave it to the administrators: `+
 		`icacls "%s" /setowner *S-1-5-32-544, then `+
 		`icacls "%[1]s" /inheritance:r /grant *S-1-5-18:(OI)(CI)F *S-1-5-32-544:(OI)(CI)F`, dir)
+}
+
+// IsOurProgram reports whether a program is a CSI Proxy, by its name.
+func IsOurProgram(path string) bool {
+	name := strings.ToLower(path[strings.LastIndexAny(path, `\/`)+1:])
+	return strings.Contains(name, "csi-proxy") || strings.Contains(name, "csiproxy")
+}
+
+// onDrive takes a path without a drive, which Windows takes against that of the working directory,
+// against a drive. The published daemon's first instructions have such paths.
+func onDrive(drive, path string) string {
+	if path == "" || path[0] != '\\' && path[0] != '/' || len(path) > 1 && (path[1] == '\\' || path[1] == '/') {
+		return path
+	}
+	return drive + path
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +51,8 @@ func cleanUpServices() error {
 	var errs []error
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) {
-			errs = append(errs, winservice.Services{}.Uninstall(ctx, name))
+			services := winservice.Services{}
+			errs = append(errs, winservice.Stop(ctx, services, slog.Default(), name, true), services.DeleteService(name))
 		}
 	}
 	return errors.Join(errs...)

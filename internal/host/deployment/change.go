@@ -1,0 +1,470 @@
+// Copyright The CSI Proxy Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	csiproxy "github.com/csi-proxy/csi-proxy"
+	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
+)
+
+// record is what is stored with a service that a daemon was or is being put in place of.
+type record struct {
+	// Pending is the service before a change that isn't known to work.
+	Pending *before `json:"pending,omitempty"`
+	// Replaced is the service before it became ours.
+	Replaced *before `json:"replaced,omitempty"`
+}
+
+// before is a service as it was before a change.
+type before struct {
+	Settings winservice.Settings `json:"settings"`
+	Ours     bool                `json:"ours"`
+	Ran      bool                `json:"ran"`
+}
+
+// change puts a daemon in the place of a service's.
+type change struct {
+	*Deployer
+	name     string
+	exists   bool // there is a service
+	service  current
+	record   record
+	before   before               // what comes back if the new daemon doesn't work
+	old      string               // its program
+	settings *winservice.Settings // the new ones; nil if they stay
+	program  string               // the new daemon's
+	fresh    string               // a copy of the new program; empty if it is in its place
+	report   winservice.Report    // of the new daemon
+	begun    bool                 // the service was changed, by this run or one that was cut off
+}
+
+// Replace puts the daemon in the place of the one that the node has: the published one,
+// or an earlier installation of ours. The service keeps its name, since scripts, alerts
+// and other services know it. It also keeps the published daemon's flags; those of the
+// Installation come after them, so they count if both give one. If it is ours already,
+// and the Installation has no flags, it keeps those that it has. The old
+// daemon is stopped, and its process is ended, since the published one keeps the pipes
+// after a stop. If the new daemon doesn't work, the service gets its program and settings back and is
+// started again, and the error says so.
+//
+// If everything is as it should be and the service runs, nothing is stopped. If the node has no daemon as a
+// service, Replace installs and starts this one.
+func (d *Deployer) Replace(ctx context.Context, in Installation) (_ Installed, err error) {
+	if in.Name, err = d.Find(in.Name); err != nil {
+		return Installed{}, unchanged(err)
+	}
+	c, err := d.look(ctx, in)
+	if err == nil {
+		// The log stays where the published daemon had it; ours follows no link there.
+		if err := d.checkWriters("the log", c.report.LogDirectory); err != nil {
+			d.Log.Warn("the log stays where others may write", "err", err)
+		}
+		err = c.apply(ctx)
+	}
+	d.warnLeftDrivers(in.Name, in.Program, cmp.Or(c.old, in.Program))
+	if err != nil {
+		return Installed{}, err
+	}
+	installed := Installed{Name: in.Name, CommandLine: c.settings.CommandLine}
+	if c.exists && !c.before.Ours {
+		installed.Replaced = c.before.Settings.CommandLine
+	}
+	return installed, nil
+}
+
+// Upgraded is what an upgrade has led to. Its JSON is the output of "csi-proxyctl service upgrade
+// -o json".
+type Upgraded struct {
+	Name     string `json:"name"`    // of the service
+	Program  string `json:"program"` // its path, which is the same as before
+	Version  string `json:"version"` // of the program now
+	Changed  bool   `json:"changed"`
+	Previous string `json:"previous,omitempty"` // path of the program before; empty if it was the same
+}
+
+// Upgrade puts a new program in the place of the service's. The path and the flags stay.
+// Between the end of the old daemon and the start of the new one, drivers' calls are
+// Unavailable. If the new one doesn't work, the old one is put back and started, and the
+// error says so. If the service has this program already, it is only started if it
+// doesn't run.
+//
+// The new program must serve all versions of the API, unless some may be missing, as in
+// an older program.
+func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss bool) (Upgraded, error) {
+	name, err := d.Find(name)
+	var service current
+	if err == nil {
+		service, err = d.current(name)
+	}
+	switch {
+	case err != nil:
+	case service.origin == Published:
+		err = refuse("upgrade service", name, "it is the published daemon's; use csi-proxyctl service install --replace")
+	case service.Start == winservice.Disabled:
+		err = refuse("upgrade service", name, "it is disabled; csi-proxyctl service install enables it")
+	case strings.EqualFold(service.program, newProgram):
+		err = &csiproxy.Error{Op: "upgrade service", Object: name, Kind: csiproxy.ErrInvalidArgument,
+			Detail: newProgram + " is the service's own program; put the new one elsewhere"}
+	}
+	if err != nil {
+		return Upgraded{}, unchanged(err)
+	}
+	c, err := d.look(ctx, Installation{Name: name, Program: service.program, From: newProgram, Args: service.args,
+		upgrade: true, mayMiss: mayMiss})
+	if err == nil {
+		err = c.apply(ctx)
+	}
+	if err != nil {
+		return Upgraded{}, err
+	}
+	result := Upgraded{Name: name, Program: c.program, Version: c.report.Version, Changed: c.fresh != ""}
+	if result.Changed {
+		result.Previous = beside(c.program, "previous")
+	}
+	return result, nil
+}
+
+// look finds out what a change has to do, and refuses what can't work. It changes nothing but files that no
+// service uses.
+func (d *Deployer) look(ctx context.Context, in Installation) (c *change, err error) {
+	c = &change{Deployer: d, name: in.Name, program: in.Program}
+	defer func() {
+		if err != nil {
+			err = unchanged(errors.Join(err, c.dropFresh()))
+		}
+	}()
+	c.service, err = d.current(c.name)
+	if c.exists = err == nil; c.exists {
+		err = c.lookBack(&in)
+	}
+	if err != nil && !errors.Is(err, csiproxy.ErrNotFound) {
+		return c, err
+	}
+	checked := in.Program
+	if in.From != "" {
+		if err := c.bring(ctx, in.From); err != nil {
+			return c, err
+		}
+		checked = cmp.Or(c.fresh, in.Program)
+	}
+	if c.record.Pending == nil && c.exists {
+		if err := c.keepPrevious(ctx); err != nil {
+			return c, err
+		}
+	}
+	settings, report, err := d.settings(ctx, in, checked)
+	c.report = report
+	if !in.upgrade {
+		c.settings = &settings
+	}
+	return c, err
+}
+
+// lookBack finds out what the service was before, and which flags of it stay.
+func (c *change) lookBack(in *Installation) (err error) {
+	if c.record, err = c.Deployer.record(c.name); err != nil {
+		return err
+	}
+	c.before = before{Settings: c.service.Settings, Ours: c.service.origin == Ours && c.service.Wrapped == "", Ran: c.service.ran}
+	if c.record.Pending != nil {
+		c.Log.Info("an earlier change was cut off; going on with it", "service", c.name)
+		c.before = *c.record.Pending
+	}
+	old, oldArgs, err := c.Services.SplitCommandLine(c.before.Settings.Daemon())
+	if err != nil {
+		return err
+	}
+	c.old = old
+	if c.service.origin == Published && in.From != "" && strings.EqualFold(c.service.program, in.Program) {
+		return refuse("install service", c.name, "its daemon is "+old+", which could not come back; give the new one another path")
+	}
+	switch {
+	case in.upgrade:
+	case !c.before.Ours:
+		in.Args = append(oldArgs, in.Args...)
+	case len(in.Args) == 0:
+		in.Args = oldArgs // ours, which keeps its flags
+	case c.record.Replaced != nil: // the same flags again lead to the same command line
+		_, replacedArgs, err := c.Services.SplitCommandLine(c.record.Replaced.Settings.Daemon())
+		if err != nil {
+			return err
+		}
+		in.Args = append(replacedArgs, in.Args...)
+	}
+	return nil
+}
+
+// bring copies a program to the directory of the service's, unless that is the same.
+func (c *change) bring(ctx context.Context, from string) error {
+	wrong := &csiproxy.Error{Op: "copy program", Object: from, Kind: csiproxy.ErrInvalidArgument, Detail: "to " + c.program}
+	exists, err := c.Files.Exists(c.program)
+	if err != nil {
+		return err
+	}
+	if exists {
+		same, err := c.Files.Same(from, c.program)
+		if same {
+			return c.Files.Remove(beside(c.program, "new")) // of a run that was cut off
+		}
+		wrong.Err = err
+	} else if dir := directoryOf(c.program); dir != "" { // who can exchange the program owns the node
+		if err := c.Services.MakeDirectory(dir); err != nil {
+			return err
+		}
+	}
+	c.fresh = beside(c.program, "new")
+	if wrong.Err == nil {
+		wrong.Err = c.Files.Copy(ctx, from, c.fresh)
+	}
+	if wrong.Err != nil {
+		return wrong
+	}
+	origin, err := c.Programs.Origin(c.fresh)
+	if err == nil && origin != Ours { // it isn't even run
+		wrong.Detail = "it isn't a csi-proxy.exe of this project, by what its build has recorded"
+		err = wrong
+	}
+	return err
+}
+
+// apply makes the change, or brings back what was before.
+func (c *change) apply(ctx context.Context) error {
+	if !c.exists {
+		return c.create(ctx)
+	}
+	if c.before.Ours && c.record.Pending == nil && c.fresh == "" &&
+		(c.settings == nil || c.settings.CommandLine == c.service.CommandLine) && c.works(ctx, c.name, c.report.Endpoints) == nil {
+		return c.configure(ctx) // it is there already
+	}
+	c.begun = c.record.Pending != nil
+	c.record.Pending = &c.before
+	err := c.setRecord(c.name, c.record)
+	if err == nil {
+		err = c.copyOld(ctx)
+	}
+	if err == nil {
+		err = c.stop(ctx, c.name, c.program, c.old)
+		status, queryErr := c.Services.Query(c.name)
+		c.begun = c.begun || err == nil || queryErr != nil || status.State != winservice.Running
+	}
+	if err == nil {
+		err = c.exchange(ctx)
+	}
+	if err != nil {
+		return c.rollBack(ctx, err)
+	}
+	if !c.before.Ours {
+		c.record.Replaced = &c.before
+	}
+	c.record.Pending = nil
+	if err := c.setRecord(c.name, c.record); err != nil {
+		return err
+	}
+	return c.keepPrevious(ctx)
+}
+
+// create makes and starts a service where none was, and removes it if it doesn't work.
+func (c *change) create(ctx context.Context) error {
+	// A daemon that is no service's, such as a container's, has the pipes until it goes. The error
+	// names it.
+	if err := c.stop(ctx, c.name, c.program); err != nil {
+		return unchanged(errors.Join(err, c.dropFresh()))
+	}
+	err := c.exchange(ctx)
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	return errors.Join(&csiproxy.Error{Op: "install service", Object: c.name, Kind: csiproxy.ErrFailedPrecondition,
+		Detail: "the daemon doesn't work, and the service was removed again", Err: err},
+		winservice.Uninstall(ctx, c.Services, c.Log, c.name), c.dropFresh())
+}
+
+// copyOld keeps the program that fresh replaces. One that a run before has kept stays: it is the one before.
+func (c *change) copyOld(ctx context.Context) error {
+	if c.fresh == "" || !strings.EqualFold(c.program, c.old) {
+		return nil
+	}
+	if kept, err := c.Files.Exists(c.rollbackFile()); kept || err != nil {
+		return err
+	}
+	if exists, err := c.Files.Exists(c.old); !exists || err != nil {
+		return err
+	}
+	return c.Files.Copy(ctx, c.old, c.rollbackFile())
+}
+
+func (c *change) rollbackFile() string { return beside(c.old, "rollback") }
+
+// keepPrevious keeps the program before for who wants to go back.
+func (c *change) keepPrevious(ctx context.Context) error {
+	if exists, err := c.Files.Exists(c.rollbackFile()); !exists || err != nil {
+		return err
+	}
+	return c.Files.Rename(ctx, c.rollbackFile(), beside(c.old, "previous"))
+}
+
+func (c *change) dropFresh() error {
+	if c.fresh == "" {
+		return nil
+	}
+	return c.Files.Remove(c.fresh)
+}
+
+// exchange gives the service that has ended the new program and settings, and starts it.
+func (c *change) exchange(ctx context.Context) error {
+	if c.fresh != "" {
+		c.Log.Info("exchanging the program", "program", c.program, "version", c.report.Version)
+		if err := c.Files.Rename(ctx, c.fresh, c.program); err != nil {
+			return err
+		}
+	}
+	if err := c.configure(ctx); err != nil {
+		return err
+	}
+	return c.start(ctx, c.name, c.report.Endpoints)
+}
+
+func (c *change) configure(ctx context.Context) error {
+	if c.settings == nil {
+		return nil
+	}
+	return c.Services.Configure(ctx, c.name, *c.settings)
+}
+
+// rollBack undoes a change that failed with cause, and returns the error to report.
+func (c *change) rollBack(ctx context.Context, cause error) error {
+	c.Log.Warn("the change has failed; putting the daemon before back", "err", cause)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	err := &csiproxy.Error{Op: "change service", Object: c.name, Kind: csiproxy.ErrFailedPrecondition, Err: cause,
+		Detail: "nothing was changed"}
+	problem := again(ctx, func() error {
+		if c.begun {
+			err.Detail = "the change was rolled back; the service is as it was before"
+			if err := c.bringBack(ctx, c.name, c.before, c.program); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(c.dropFresh(), c.Files.Remove(c.rollbackFile())); err != nil {
+			return err
+		}
+		c.record.Pending = nil
+		return c.setRecord(c.name, c.record)
+	})
+	if problem != nil {
+		err.Kind = csiproxy.ErrInternal
+		err.Detail = fmt.Sprintf("the change has failed, and so has the way back (%v). The service's command line "+
+			"was %s; its program, if it was exchanged, is %s. Run the command again",
+			problem, c.before.Settings.CommandLine, c.rollbackFile())
+	}
+	return err
+}
+
+// bringBack gives the service the program and settings of before, and starts it if it ran. The daemon before
+// may have kept the pipes.
+func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours string) error {
+	old, _, err := d.Services.SplitCommandLine(was.Settings.Daemon())
+	if err != nil {
+		return err
+	}
+	// If the service didn't run, the pipes are again that program's which has them.
+	if err := d.stop(ctx, name, ours, old); err != nil && (was.Ran || !errors.Is(err, winservice.ErrHeld)) {
+		return err
+	}
+	kept, err := d.Files.Exists(beside(old, "rollback"))
+	if err == nil && kept {
+		err = d.Files.Copy(ctx, beside(old, "rollback"), old)
+	}
+	if err == nil {
+		err = d.Services.Configure(ctx, name, was.Settings)
+	}
+	if err == nil && was.Ran {
+		err = d.start(ctx, name, nil)
+	}
+	return err
+}
+
+// Uninstall stops and removes the service. With restore, the service that Replace has
+// made ours becomes again what it was before, and is started if it ran.
+func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) error {
+	name, err := d.Find(name)
+	if err != nil {
+		return err
+	}
+	service, err := d.current(name)
+	if errors.Is(err, csiproxy.ErrNotFound) && !restore {
+		return nil
+	}
+	var r record
+	if err == nil && restore {
+		r, err = d.record(name)
+	}
+	if err != nil {
+		return unchanged(err)
+	}
+	if !restore {
+		if err := winservice.Uninstall(ctx, d.Services, d.Log, name); err != nil {
+			return err
+		}
+		others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })
+		return d.tidyDrivers(others, service.program) // the service may be there until all have closed it
+	}
+	if r.Pending != nil && !r.Pending.Ours {
+		r.Replaced = r.Pending // a replacement that was cut off
+	}
+	if r.Replaced == nil {
+		return unchanged(refuse("restore service", name, "it has replaced no other daemon; to remove the service, leave out --restore"))
+	}
+	if err := again(ctx, func() error { return d.bringBack(ctx, name, *r.Replaced, service.program) }); err != nil {
+		return errors.Join(err, winservice.Start(ctx, d.Services, name)) // a daemon serves, whichever it is by now
+	}
+	d.warnLeftDrivers(name, service.program)
+	return d.Services.SetRecord(name, nil)
+}
+
+// Replaced returns the command line of the service that ours has replaced, if it has, and
+// whether a change was cut off.
+func (d *Deployer) Replaced(name string) (commandLine string, pending bool, err error) {
+	r, err := d.record(name)
+	if err != nil {
+		return "", false, err
+	}
+	if r.Replaced != nil {
+		commandLine = r.Replaced.Settings.CommandLine
+	}
+	return commandLine, r.Pending != nil, nil
+}
+
+func (d *Deployer) record(name string) (record, error) {
+	var r record
+	stored, err := d.Services.Record(name)
+	if err == nil && stored != nil {
+		err = json.Unmarshal(stored, &r)
+	}
+	if err != nil {
+		return record{}, &csiproxy.Error{Op: "read what was replaced", Object: "by service " + name, Err: err}
+	}
+	return r, nil
+}
+
+func (d *Deployer) setRecord(name string, r record) error {
+	if r == (record{}) {
+		return d.Services.SetRecord(name, nil)
+	}
+	stored, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return d.Services.SetRecord(name, stored)
+}
