@@ -521,7 +521,6 @@ func TestRefusals(t *testing.T) {
 		"service: {restore: true}",
 		"{mode: container, service: {name: csiproxy}}",
 		`{mode: container, service: {directory: 'D:\csi-proxy'}}`,
-		"{mode: container, service: {delayedStart: true}}",
 		"{mode: container, service: {resources: {limits: {memory: 1Gi}}}}",
 		"exampleDriver: {enabled: true}",
 	} {

@@ -20,7 +20,6 @@ var changes = []struct {
 	{"mode", "container", ""},
 	{"service.name", "csiproxy", ""},
 	{"service.directory", `D:\csi-proxy`, ""},
-	{"service.delayedStart", true, ""},
 	{"service.restore", true, "mode: removeService"},
 	{"service.resources.requests.cpu", "20m", ""},
 	{"service.resources.requests.memory", "20Mi", ""},

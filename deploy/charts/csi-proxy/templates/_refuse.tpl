@@ -121,7 +121,7 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- /* The values of values.yaml: a template can't read that file. */}}
 {{- $resources := dict "requests" (dict "cpu" "10m" "memory" "32Mi") "limits" (dict "memory" "128Mi") }}
-{{- $service := dict "name" "" "directory" `C:\Program Files\csi-proxy` "delayedStart" false "resources" $resources }}
+{{- $service := dict "name" "" "directory" `C:\Program Files\csi-proxy` "resources" $resources }}
 {{- if eq .Values.mode "container" }}
 {{- range $name, $default := $service }}
 {{- if ne (get $.Values.service $name | toJson) (toJson $default) }}

@@ -36,7 +36,7 @@ var Cases = map[string]string{
 		resources: {requests: {cpu: 20m}, limits: {memory: 1Gi}}}`,
 	"container": "mode: container",
 	"with all of the service": `{gracePeriodSeconds: 60, metrics: {bindAddress: 127.0.0.1}, workingDirs: ['C:\my data\csi'],
-		service: {name: csiproxy, directory: 'D:\csi-proxy', delayedStart: true}}`,
+		service: {name: csiproxy, directory: 'D:\csi-proxy'}}`,
 	"service to remove":             "mode: removeService",
 	"service to remove and restore": "{mode: removeService, service: {name: csiproxy, restore: true}}",
 	"quota":                         "resourceQuota: {enabled: true}",
