@@ -30,16 +30,12 @@ func installedServices(context.Context) ([]doctor.Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		settings, err := services.Settings(name)
-		if err != nil {
-			return nil, err
-		}
-		program, args, err := services.SplitCommandLine(settings.Daemon())
+		program, args, err := services.SplitCommandLine(status.Daemon())
 		if err != nil {
 			return nil, err
 		}
 		process := status.ProcessID
-		if settings.Wrapped != "" {
+		if status.Wrapped != "" {
 			process = 0 // the wrapper's
 		}
 		found = append(found, doctor.Service{

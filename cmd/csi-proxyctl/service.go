@@ -215,8 +215,6 @@ While a program that isn't a service's has the pipes, it waits, and names it.`
 	c.ValidArgsFunction = completeProgram
 	name = nameFlag(c)
 	flags := c.Flags()
-	flags.BoolVar(&in.DelayedStart, "delayed-start", false,
-		"start about two minutes after the services that start with the system")
 	flags.BoolVar(&replace, "replace", false, "take the place of the published CSI Proxy, and start")
 	flags.StringVar(&from, "from", "", "bring the program from this `file` to DAEMON, and start")
 	flags.StringVar(&drivers, "drivers", "", "keep a copy of this `file`, which names the node's drivers, and pass it as -drivers")
@@ -444,10 +442,6 @@ func serviceStatusOf(deployer *deployment.Deployer, name string) (reply, error) 
 	if err != nil {
 		return reply{}, err
 	}
-	settings, err := services.Settings(name)
-	if err != nil {
-		return reply{}, err
-	}
 	replaced, interrupted, err := deployer.Replaced(name)
 	if err != nil {
 		return reply{}, err
@@ -467,7 +461,7 @@ func serviceStatusOf(deployer *deployment.Deployer, name string) (reply, error) 
 		ExitCode:         s.ExitCode,
 		SpecificExitCode: s.SpecificExitCode,
 		Account:          s.Account,
-		Settings:         settings,
+		Settings:         s.Settings,
 		Replaced:         replaced,
 		Interrupted:      interrupted,
 	}

@@ -84,7 +84,7 @@ func TestService(t *testing.T) {
 		},
 	}
 	// internal/host/winservice tests them
-	settings := cmpopts.IgnoreFields(winservice.Settings{}, "Start", "DelayedStart", "Recovery")
+	settings := cmpopts.IgnoreFields(winservice.Settings{}, "Start", "Recovery")
 	ran(t, 0, "service", "install", "--name", name, daemon,
 		"--", "-logtostderr=false", "-windows-service", `-log_file=C:\a log`)
 	if diff := cmp.Diff(want, status(), settings); diff != "" {

@@ -4,11 +4,13 @@
 package deployment
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -205,33 +207,33 @@ func (c *change) lookBack(in *Installation) (err error) {
 
 // bring copies a program to the directory of the service's, unless that is the same.
 func (c *change) bring(ctx context.Context, from string) error {
-	wrong := &csiproxy.Error{Op: "copy program", Object: from, Kind: csiproxy.ErrInvalidArgument, Detail: "to " + c.program}
-	exists, err := c.Files.Exists(c.program)
+	content, err := c.Files.Read(from)
+	if err == nil && content == nil {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return &csiproxy.Error{Op: "read program", Object: from, Kind: csiproxy.ErrInvalidArgument, Err: err}
+	}
+	there, err := c.Files.Read(c.program)
 	if err != nil {
 		return err
 	}
-	if exists {
-		same, err := c.Files.Same(from, c.program)
-		if same {
-			return c.Files.Remove(beside(c.program, "new")) // of a run that was cut off
-		}
-		wrong.Err = err
-	} else if dir := directoryOf(c.program); dir != "" { // who can exchange the program owns the node
+	if bytes.Equal(there, content) {
+		return c.Files.Remove(beside(c.program, "new")) // of a run that was cut off
+	}
+	if dir := directoryOf(c.program); dir != "" && there == nil { // who can exchange the program owns the node
 		if err := c.Services.MakeDirectory(dir); err != nil {
 			return err
 		}
 	}
 	c.fresh = beside(c.program, "new")
-	if wrong.Err == nil {
-		wrong.Err = c.Files.Copy(ctx, from, c.fresh)
-	}
-	if wrong.Err != nil {
-		return wrong
+	if err := c.Files.Write(ctx, c.fresh, content); err != nil {
+		return err
 	}
 	origin, err := c.Programs.Origin(c.fresh)
 	if err == nil && origin != Ours { // it isn't even run
-		wrong.Detail = "it isn't a csi-proxy.exe of this project, by what its build has recorded"
-		err = wrong
+		err = &csiproxy.Error{Op: "check program", Object: from, Kind: csiproxy.ErrInvalidArgument,
+			Detail: "it isn't a csi-proxy.exe of this project, by what its build has recorded"}
 	}
 	return err
 }
@@ -243,7 +245,7 @@ func (c *change) apply(ctx context.Context) error {
 	}
 	if c.before.Ours && c.record.Pending == nil && c.fresh == "" &&
 		(c.settings == nil || c.settings.CommandLine == c.service.CommandLine) && c.works(ctx, c.name, c.report.Endpoints) == nil {
-		return c.configure(ctx) // it is there already
+		return c.configure(ctx) // it is there already, but may not start with Windows
 	}
 	c.begun = c.record.Pending != nil
 	c.record.Pending = &c.before
@@ -295,23 +297,30 @@ func (c *change) copyOld(ctx context.Context) error {
 	if c.fresh == "" || !strings.EqualFold(c.program, c.old) {
 		return nil
 	}
-	if kept, err := c.Files.Exists(c.rollbackFile()); kept || err != nil {
+	return c.copyFile(ctx, c.old, c.rollbackFile(), false)
+}
+
+// copyFile makes a copy of a file, if it is there. A copy that is there stays, unless it is replaced.
+func (d *Deployer) copyFile(ctx context.Context, from, to string, replace bool) error {
+	content, err := d.Files.Read(from)
+	if err != nil || content == nil {
 		return err
 	}
-	if exists, err := c.Files.Exists(c.old); !exists || err != nil {
+	if there, err := d.Files.Read(to); err != nil || there != nil && !replace {
 		return err
 	}
-	return c.Files.Copy(ctx, c.old, c.rollbackFile())
+	return d.Files.Write(ctx, to, content)
 }
 
 func (c *change) rollbackFile() string { return beside(c.old, "rollback") }
 
 // keepPrevious keeps the program before for who wants to go back.
 func (c *change) keepPrevious(ctx context.Context) error {
-	if exists, err := c.Files.Exists(c.rollbackFile()); !exists || err != nil {
-		return err
+	err := c.Files.Rename(ctx, c.rollbackFile(), beside(c.old, "previous"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the program stayed
 	}
-	return c.Files.Rename(ctx, c.rollbackFile(), beside(c.old, "previous"))
+	return err
 }
 
 func (c *change) dropFresh() error {
@@ -382,10 +391,7 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 	if err := d.stop(ctx, name, ours, old); err != nil && (was.Ran || !errors.Is(err, winservice.ErrHeld)) {
 		return err
 	}
-	kept, err := d.Files.Exists(beside(old, "rollback"))
-	if err == nil && kept {
-		err = d.Files.Copy(ctx, beside(old, "rollback"), old)
-	}
+	err = d.copyFile(ctx, beside(old, "rollback"), old, true)
 	if err == nil {
 		err = d.Services.Configure(ctx, name, was.Settings)
 	}

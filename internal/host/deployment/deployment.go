@@ -67,8 +67,6 @@ const (
 // Services are the services of Windows.
 type Services interface {
 	winservice.Manager
-	// Settings returns what Configure changes.
-	Settings(name string) (winservice.Settings, error)
 	// Configure gives a service settings, and makes it if it is missing.
 	Configure(ctx context.Context, name string, settings winservice.Settings) error
 	// Record returns what SetRecord stored with the service, nil if nothing is.
@@ -97,20 +95,16 @@ type Programs interface {
 
 // Files changes files. A file that it makes is complete, and on the disk, once it exists.
 type Files interface {
-	// Copy makes to a copy of from, and replaces what is there.
-	Copy(ctx context.Context, from, to string) error
-	// Rename renames a file, and replaces what is there. Both are in one directory.
-	Rename(ctx context.Context, from, to string) error
+	// Read returns the content of a file; nil if there is none.
+	Read(path string) ([]byte, error)
 	// Write makes a file with this content, and replaces what is there.
 	Write(ctx context.Context, path string, content []byte) error
+	// Rename renames a file, and replaces what is there. Both are in one directory.
+	Rename(ctx context.Context, from, to string) error
 	// Remove removes a file. It is no error if there is none.
 	Remove(path string) error
 	// List returns the paths of what is in a directory; nothing if there is none.
 	List(dir string) ([]string, error)
-	// Exists reports whether there is a file.
-	Exists(path string) (bool, error)
-	// Same reports whether two files have the same bytes.
-	Same(a, b string) (bool, error)
 }
 
 // Origin says whose daemon a program is.
@@ -172,8 +166,7 @@ type Installation struct {
 	From string
 	Args []string
 	// Drivers is the content of a file for the daemon's -drivers, which is put beside the program; nil for none.
-	Drivers      []byte
-	DelayedStart bool
+	Drivers []byte
 
 	upgrade bool // the settings of the service stay, and Args are those that it has
 	mayMiss bool // versions of the API
@@ -247,7 +240,7 @@ func (d *Deployer) settings(ctx context.Context, in Installation,
 	if err == nil {
 		err = d.checkWriters("the service's program", directoryOf(in.Program))
 	}
-	return winservice.Settings{CommandLine: line, Start: winservice.Automatic, DelayedStart: &in.DelayedStart}, report, err
+	return winservice.Settings{CommandLine: line, Start: winservice.Automatic}, report, err
 }
 
 // checkWriters refuses a directory that others than administrators can write to: they could
@@ -311,10 +304,7 @@ type current struct {
 func (d *Deployer) current(name string) (c current, err error) {
 	status, err := d.Services.Query(name)
 	if err == nil {
-		c.ran = status.State != winservice.Stopped
-		c.Settings, err = d.Services.Settings(name)
-	}
-	if err == nil {
+		c.Settings, c.ran = status.Settings, status.State != winservice.Stopped
 		c.program, c.args, err = d.Services.SplitCommandLine(c.Daemon())
 	}
 	if err == nil && !winservice.IsOurProgram(c.program) {

@@ -184,7 +184,7 @@ func TestUpgradeRefuses(t *testing.T) {
 			csiproxy.ErrFailedPrecondition},
 		"two services": {func(n *node) { n.services["csiproxy"] = n.services["csi-proxy"] }, newFile,
 			csiproxy.ErrFailedPrecondition},
-		"old can't be copied": {func(n *node) { n.refuse = "copy to " + rollback }, newFile, nil},
+		"old can't be copied": {func(n *node) { n.refuse = "write " + rollback }, newFile, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := withOurs()
@@ -278,8 +278,7 @@ func installation(args ...string) Installation {
 func TestReplace(t *testing.T) {
 	everyDeath(t, withPublished, replaceBy("-v=2"), nil, keepsPublished, func(t *testing.T, n *node) {
 		n.runs(t, "csiproxy", oursOld)
-		want := winservice.Settings{CommandLine: program + flags + " -v=2", Start: winservice.Automatic, DelayedStart: new(bool),
-			Recovery: &restartAfter10s}
+		want := winservice.Settings{CommandLine: program + flags + " -v=2", Start: winservice.Automatic, Recovery: &restartAfter10s}
 		if diff := cmp.Diff(want, n.services["csiproxy"].settings); diff != "" {
 			t.Errorf("settings (-want +got):\n%s", diff)
 		}
@@ -443,8 +442,7 @@ func TestInstall(t *testing.T) {
 		n.does(t, install("-log_dir=x"), nil)
 	}
 	s := n.services["csi-proxy"]
-	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Start: winservice.Automatic,
-		DelayedStart: new(bool)}
+	want := winservice.Settings{CommandLine: program + " -windows-service -log_dir=x", Start: winservice.Automatic}
 	if diff := cmp.Diff(want, s.settings); diff != "" || s.state != winservice.Stopped {
 		t.Errorf("state %v, settings (-want +got):\n%s", s.state, diff)
 	}

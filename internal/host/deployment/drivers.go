@@ -42,23 +42,6 @@ func (d *Deployer) placeDrivers(ctx context.Context, in Installation) (args []st
 	return append(args, "-drivers="+file), nil
 }
 
-// replaceMissingDrivers writes a file of drivers where a service had one that is gone: no program passes -check
-// without it, so no other one could come.
-func (d *Deployer) replaceMissingDrivers(ctx context.Context, service current, in Installation) error {
-	for _, arg := range service.args {
-		file, ok := strings.CutPrefix(arg, "-drivers=")
-		if !ok || in.Drivers == nil || !isDriversFile(service.program, file) {
-			continue
-		}
-		if exists, err := d.Files.Exists(file); exists || err != nil {
-			return err
-		}
-		d.Log.Warn("the service's file of drivers is gone; writing the new one there", "file", file)
-		return d.Files.Write(ctx, file, in.Drivers)
-	}
-	return nil
-}
-
 // isDriversFile reports whether a file was made by placeDrivers for a program.
 func isDriversFile(program, file string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(file), strings.ToLower(driversFiles(program)))
@@ -70,7 +53,7 @@ func isDriversFile(program, file string) bool {
 func (d *Deployer) tidyDrivers(services []string, programs ...string) error {
 	var lines []string
 	for _, service := range services {
-		settings, err := d.Services.Settings(service)
+		status, err := d.Services.Query(service)
 		if errors.Is(err, csiproxy.ErrNotFound) {
 			continue
 		}
@@ -81,7 +64,7 @@ func (d *Deployer) tidyDrivers(services []string, programs ...string) error {
 		if err != nil {
 			return err
 		}
-		lines = append(lines, settings.Daemon())
+		lines = append(lines, status.Daemon())
 		for _, b := range []*before{r.Pending, r.Replaced} {
 			if b != nil {
 				lines = append(lines, b.Settings.Daemon())

@@ -228,17 +228,9 @@ func (n *node) Query(name string) (winservice.Status, error) {
 	if err != nil {
 		return winservice.Status{}, err
 	}
-	return winservice.Status{State: s.state, ProcessID: s.process, CommandLine: s.settings.CommandLine}, nil
-}
-
-func (n *node) Settings(name string) (winservice.Settings, error) {
-	s, err := n.service(name)
-	if err != nil {
-		return winservice.Settings{}, err
-	}
 	settings := s.settings
 	settings.Wrapped = s.wrapped()
-	return settings, nil
+	return winservice.Status{Settings: settings, State: s.state, ProcessID: s.process}, nil
 }
 
 // wrapped is the command line of what the service's wrapper starts; empty if it has none.
@@ -265,7 +257,6 @@ func (n *node) Configure(_ context.Context, name string, settings winservice.Set
 	}
 	return n.step("configure recovery", func() error {
 		s := n.services[name]
-		s.settings.DelayedStart = cmp.Or(settings.DelayedStart, s.settings.DelayedStart)
 		s.settings.Recovery = cmp.Or(settings.Recovery, s.settings.Recovery)
 		return nil
 	})
@@ -470,24 +461,6 @@ func (n *node) Origin(program string) (Origin, error) {
 	return Ours, nil
 }
 
-// Copy leaves a part behind if it dies.
-func (n *node) Copy(_ context.Context, from, to string) error {
-	if _, ok := n.files[from]; !ok {
-		return fs.ErrNotExist
-	}
-	if err := n.step("copy a part to "+to, func() error { n.files[to+".part"] = ""; return nil }); err != nil {
-		return err
-	}
-	return n.step("copy to "+to, func() error {
-		if n.runsFrom(to) {
-			return errors.New("a program that runs can't be replaced")
-		}
-		n.files[to] = n.files[from]
-		delete(n.files, to+".part")
-		return nil
-	})
-}
-
 // runsFrom reports whether a process of a program is there.
 func (n *node) runsFrom(program string) bool {
 	for _, p := range n.processes {
@@ -503,7 +476,14 @@ func (n *node) Write(_ context.Context, path string, content []byte) error {
 	if err := n.step("write a part of "+path, func() error { n.files[path+".part"] = ""; return nil }); err != nil {
 		return err
 	}
-	return n.step("write "+path, func() error { n.files[path] = string(content); delete(n.files, path+".part"); return nil })
+	return n.step("write "+path, func() error {
+		if n.runsFrom(path) {
+			return errors.New("a program that runs can't be replaced")
+		}
+		n.files[path] = string(content)
+		delete(n.files, path+".part")
+		return nil
+	})
 }
 
 func (n *node) List(dir string) (paths []string, _ error) {
@@ -545,18 +525,12 @@ func (n *node) Remove(path string) error {
 	return n.step("remove "+path, func() error { delete(n.files, path); return nil })
 }
 
-func (n *node) Exists(path string) (bool, error) { _, ok := n.files[path]; return ok, n.fail("exists") }
-
-func (n *node) Same(a, b string) (bool, error) {
-	if err := n.fail("same"); err != nil {
-		return false, err
+func (n *node) Read(path string) ([]byte, error) {
+	content, ok := n.files[path]
+	if err := n.fail("read"); err != nil || !ok {
+		return nil, err
 	}
-	first, ok1 := n.files[a]
-	second, ok2 := n.files[b]
-	if !ok1 || !ok2 {
-		return false, fs.ErrNotExist
-	}
-	return first == second, nil
+	return []byte(content), nil
 }
 
 // everyDeath runs do once without a death, and then on a new node for each of its steps: with

@@ -4,11 +4,8 @@
 package deployment
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,30 +19,25 @@ type RealFiles struct{}
 // program open that was just written or has just ended.
 const busyLimit = 15 * time.Second
 
-// Copy implements [Files].
-func (f RealFiles) Copy(ctx context.Context, from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
+// Read implements [Files].
+func (RealFiles) Read(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	defer source.Close() // nothing was written
-	return f.put(ctx, source, to)
+	return content, err
 }
 
 // Write implements [Files].
 func (f RealFiles) Write(ctx context.Context, path string, content []byte) error {
-	return f.put(ctx, bytes.NewReader(content), path)
-}
-
-func (f RealFiles) put(ctx context.Context, source io.Reader, to string) error {
-	// A copy that a death cut off has this name.
-	part := to + ".part"
+	// What a death has cut off has this name.
+	part := path + ".part"
 	err := f.Remove(part)
 	if err == nil {
-		err = copyTo(part, source)
+		err = writeTo(part, content)
 	}
 	if err == nil {
-		err = f.Rename(ctx, part, to)
+		err = f.Rename(ctx, part, path)
 	}
 	if err != nil {
 		return errors.Join(err, f.Remove(part))
@@ -53,18 +45,18 @@ func (f RealFiles) put(ctx context.Context, source io.Reader, to string) error {
 	return nil
 }
 
-// copyTo copies to a new file. If one were there, it could be somebody's who goes on to
+// writeTo writes to a new file. If one were there, it could be somebody's who goes on to
 // write to it, or a link.
-func copyTo(to string, source io.Reader) (err error) {
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+func writeTo(path string, content []byte) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, target.Close()) }()
-	if _, err := io.Copy(target, source); err != nil {
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(content); err != nil {
 		return err
 	}
-	return target.Sync()
+	return file.Sync()
 }
 
 // Rename implements [Files].
@@ -107,36 +99,4 @@ func (RealFiles) List(dir string) (paths []string, _ error) {
 		paths = append(paths, filepath.Join(dir, entry.Name()))
 	}
 	return paths, err
-}
-
-// Exists implements [Files].
-func (RealFiles) Exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Same implements [Files].
-func (RealFiles) Same(a, b string) (bool, error) {
-	first, err := hash(a)
-	if err != nil {
-		return false, err
-	}
-	second, err := hash(b)
-	return bytes.Equal(first, second), err
-}
-
-func hash(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // nothing was written
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return nil, err
-	}
-	return h.Sum(nil), nil
 }

@@ -19,7 +19,7 @@ func TestReplaceFromNothing(t *testing.T) {
 	}, replaceFrom("-v=2"), nil, nil, func(t *testing.T, n *node) {
 		n.runs(t, "csi-proxy", oursNew)
 		n.hasFiles(t, map[string]string{newFile: oursNew, program: oursNew})
-		if !slices.Contains(n.log, `make C:\k`) && !slices.Contains(n.log, "copy a part to "+program) {
+		if !slices.Contains(n.log, `make C:\k`) && !slices.Contains(n.log, "write a part of "+program) {
 			t.Errorf("no directory for the program: %v", n.log)
 		}
 		if line := n.services["csi-proxy"].settings.CommandLine; !strings.HasSuffix(line, " -v=2") {
@@ -127,7 +127,7 @@ func TestReplaceFromSame(t *testing.T) {
 	n.files[newFile] = oursOld
 	n.does(t, replaceFrom(), nil)
 	n.runs(t, "csiproxy", oursOld)
-	if slices.Contains(n.log, "copy to "+program) {
+	if slices.Contains(n.log, "write "+program) {
 		t.Errorf("steps: %v", n.log)
 	}
 }

@@ -35,9 +35,6 @@ func (RealPrograms) Check(ctx context.Context, program string, args []string) (w
 	if !filepath.IsAbs(program) { // or another one could be found
 		return winservice.Report{}, errors.New("it must be a full path")
 	}
-	if err := winservice.EndWithChildren(); err != nil {
-		return winservice.Report{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	var stdout, stderr bytes.Buffer

@@ -33,7 +33,7 @@ type setup struct {
 
 // started are the settings of a service that something else starts.
 func started(line string, recovery winservice.Recovery) winservice.Settings {
-	return winservice.Settings{CommandLine: line, Start: winservice.Manual, DelayedStart: new(bool), Recovery: &recovery}
+	return winservice.Settings{CommandLine: line, Start: winservice.Manual, Recovery: &recovery}
 }
 
 // byWindows are those of a service that Windows starts.

@@ -153,25 +153,3 @@ var debugOthers = sync.OnceFunc(func() {
 	}
 	_ = windows.AdjustTokenPrivileges(token, false, &state, uint32(unsafe.Sizeof(state)), nil, nil)
 })
-
-// EndWithChildren makes the system end the programs that this process starts from now on
-// when it ends for any reason: one that stays would keep its file from being replaced. The
-// job is closed when its last handle is, which is at the end of this process.
-//
-// https://learn.microsoft.com/en-us/windows/win32/procthread/job-objects
-var EndWithChildren = sync.OnceValue(func() error {
-	job, err := windows.CreateJobObject(nil, nil)
-	if err != nil {
-		return fmt.Errorf("make a job: %w", err)
-	}
-	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
-		return fmt.Errorf("limit the job: %w", err)
-	}
-	if err := windows.AssignProcessToJobObject(job, windows.CurrentProcess()); err != nil {
-		return fmt.Errorf("enter the job: %w", err)
-	}
-	return nil
-})

@@ -56,16 +56,9 @@ func (Services) Configure(ctx context.Context, name string, settings Settings) (
 		return err
 	}
 	defer s.Close() // what is done is done
-	var changes []error
-	if settings.DelayedStart != nil { // Windows ignores it in a service that doesn't start by itself
-		changes = append(changes, setDelayedStart(s, *settings.DelayedStart))
-	}
 	if settings.Recovery != nil {
-		changes = append(changes, setRecovery(s, *settings.Recovery))
-	}
-	for _, err := range changes {
-		if err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
-			return fmt.Errorf("change service: %w", err)
+		if err := setRecovery(s, *settings.Recovery); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+			return fmt.Errorf("set recovery actions: %w", err)
 		}
 	}
 	if err := installSource(name); err != nil {
@@ -146,8 +139,7 @@ func (Services) DeleteService(name string) (err error) {
 	return uninstallSource(name)
 }
 
-// Query returns the status of the service. If it doesn't exist, the error is
-// csiproxy.ErrNotFound.
+// Query implements [Manager].
 func (Services) Query(name string) (_ Status, err error) {
 	defer describe("QueryService", name, &err)
 	s, err := open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
@@ -155,23 +147,22 @@ func (Services) Query(name string) (_ Status, err error) {
 		return Status{}, err
 	}
 	defer s.Close() // nothing depends on it
-	status, err := s.Query()
+	state, err := s.Query()
 	if err != nil {
 		return Status{}, fmt.Errorf("query service: %w", err)
 	}
-	config, err := queryConfig(s)
-	if err != nil {
+	status := Status{State: State(state.State), ProcessID: state.ProcessId, ExitCode: state.Win32ExitCode,
+		SpecificExitCode: state.ServiceSpecificExitCode}
+	if err := queryConfig(s, &status); err != nil {
 		return Status{}, err
 	}
-	return Status{
-		State:            State(status.State),
-		ProcessID:        status.ProcessId,
-		ExitCode:         status.Win32ExitCode,
-		SpecificExitCode: status.ServiceSpecificExitCode,
-		Start:            StartType(config.StartType),
-		CommandLine:      config.BinaryPathName,
-		Account:          config.ServiceStartName,
-	}, nil
+	if status.Wrapped, err = wrapped(name, status.CommandLine); err != nil {
+		return Status{}, err
+	}
+	if err := queryRecovery(s, &status.Settings); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+		return Status{}, err
+	}
+	return status, nil
 }
 
 // open opens the service with the rights given.
@@ -196,21 +187,18 @@ func open(name string, rights uint32) (*mgr.Service, error) {
 }
 
 // queryConfig is mgr.Service.Config without the parts that Wine doesn't have.
-func queryConfig(s *mgr.Service) (mgr.Config, error) {
+func queryConfig(s *mgr.Service, status *Status) error {
 	// No configuration is longer.
 	// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-queryserviceconfigw
 	var buffer [8 << 10 / 8]uint64 // aligned for pointers
 	var needed uint32
 	config := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buffer))
 	if err := windows.QueryServiceConfig(s.Handle, config, uint32(unsafe.Sizeof(buffer)), &needed); err != nil {
-		return mgr.Config{}, fmt.Errorf("query service configuration: %w", err)
+		return fmt.Errorf("query service configuration: %w", err)
 	}
-	return mgr.Config{
-		StartType:        config.StartType,
-		BinaryPathName:   windows.UTF16PtrToString(config.BinaryPathName),
-		ServiceStartName: windows.UTF16PtrToString(config.ServiceStartName),
-		DisplayName:      windows.UTF16PtrToString(config.DisplayName),
-	}, nil
+	status.Start, status.CommandLine = StartType(config.StartType), windows.UTF16PtrToString(config.BinaryPathName)
+	status.Account = windows.UTF16PtrToString(config.ServiceStartName)
+	return nil
 }
 
 // CommandLine returns the command line that starts program with the arguments,

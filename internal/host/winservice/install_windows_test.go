@@ -130,7 +130,7 @@ func newService(t *testing.T, does string) *testService {
 	commandLine, err := services.CommandLine(program, asService, does, s.dir)
 	must(t, err)
 	s.Name = fmt.Sprintf("csi-proxy-wintest-service-%d", os.Getpid())
-	s.Settings = Settings{CommandLine: commandLine, Start: Automatic, DelayedStart: new(bool), Recovery: &restarts}
+	s.Settings = Settings{CommandLine: commandLine, Start: Automatic, Recovery: &restarts}
 	t.Cleanup(func() {
 		must(t, Uninstall(context.Background(), services, discard, s.Name))
 	})
@@ -212,13 +212,15 @@ func TestServiceLife(t *testing.T) {
 	s := newService(t, "runs")
 	s.install(t)
 	want := Status{
-		State:       Stopped,
-		ExitCode:    uint32(windows.ERROR_SERVICE_NEVER_STARTED),
-		Start:       Automatic,
-		CommandLine: s.CommandLine,
-		Account:     "LocalSystem",
+		Settings: s.Settings,
+		State:    Stopped,
+		ExitCode: uint32(windows.ERROR_SERVICE_NEVER_STARTED),
+		Account:  "LocalSystem",
 	}
 	got := s.query(t)
+	if got.Recovery == nil { // Wine keeps none
+		want.Recovery = nil
+	}
 	if got.ExitCode == 0 { // Wine doesn't tell
 		want.ExitCode = 0
 	}

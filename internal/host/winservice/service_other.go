@@ -11,10 +11,6 @@ func runManaged(func(context.Context, func()) error, Options) error {
 	return Unsupported("RunService", "")
 }
 
-// EndWithChildren does nothing: only Windows keeps the file of a running program from being
-// replaced.
-func EndWithChildren() error { return nil }
-
 // Lock returns csiproxy.ErrUnimplemented.
 func Lock() (unlock func() error, err error) {
 	return nil, Unsupported("change services", "")

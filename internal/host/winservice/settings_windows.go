@@ -22,31 +22,6 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/windows/winname"
 )
 
-// Settings returns the settings of a service. If it doesn't exist, the error is
-// csiproxy.ErrNotFound.
-func (Services) Settings(name string) (_ Settings, err error) {
-	defer describe("QuerySettings", name, &err)
-	s, err := open(name, windows.SERVICE_QUERY_CONFIG)
-	if err != nil {
-		return Settings{}, err
-	}
-	defer s.Close() // nothing depends on it
-	config, err := queryConfig(s)
-	if err != nil {
-		return Settings{}, err
-	}
-	settings := Settings{CommandLine: config.BinaryPathName, Start: StartType(config.StartType)}
-	if settings.Wrapped, err = wrapped(name, settings.CommandLine); err != nil {
-		return Settings{}, err
-	}
-	for _, query := range []func(*mgr.Service, *Settings) error{queryDelayedStart, queryRecovery} {
-		if err := query(s, &settings); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
-			return Settings{}, err
-		}
-	}
-	return settings, nil
-}
-
 // wrapped returns the command line that nssm or srvany starts for a service with this command line: both
 // keep it in the service's parameters. It is empty if the service's own program is a CSI Proxy, since
 // parameters of an earlier wrapper stay when the service gets another program.
@@ -83,18 +58,6 @@ func parameter(service, name string) (string, error) {
 	return registry.ExpandString(text)
 }
 
-func queryDelayedStart(s *mgr.Service, settings *Settings) error {
-	var info windows.SERVICE_DELAYED_AUTO_START_INFO
-	var needed uint32
-	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO,
-		(*byte)(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), &needed); err != nil {
-		return fmt.Errorf("query delayed start: %w", err)
-	}
-	delayed := info.IsDelayedAutoStartUp != 0
-	settings.DelayedStart = &delayed
-	return nil
-}
-
 func queryRecovery(s *mgr.Service, settings *Settings) error {
 	actions, err := s.RecoveryActions()
 	if err != nil {
@@ -124,16 +87,6 @@ func setRecovery(s *mgr.Service, r Recovery) error {
 		set = s.ResetRecoveryActions
 	}
 	return errors.Join(set(), s.SetRecoveryActionsOnNonCrashFailures(r.Always))
-}
-
-// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/ns-winsvc-service_delayed_auto_start_info
-func setDelayedStart(s *mgr.Service, delayed bool) error {
-	var info windows.SERVICE_DELAYED_AUTO_START_INFO
-	if delayed {
-		info.IsDelayedAutoStartUp = 1
-	}
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO,
-		(*byte)(unsafe.Pointer(&info)))
 }
 
 // The record is a value of the key that Windows gives a service for its parameters.
@@ -187,7 +140,8 @@ func (Services) SetRecord(name string, record []byte) (err error) {
 // https://learn.microsoft.com/en-us/windows/win32/secauthz/security-descriptor-string-format
 const adminsOnly = "O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
 
-// MakeDirectory makes a directory that only SYSTEM and the Administrators may use, and those above it. A directory that exists is left as it is.
+// MakeDirectory makes a directory that only SYSTEM and the Administrators may use, and those above it. A
+// directory that exists is left as it is.
 func (Services) MakeDirectory(dir string) (err error) {
 	defer func() {
 		if err != nil {

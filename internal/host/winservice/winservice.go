@@ -90,8 +90,6 @@ type Settings struct {
 	// what it started before.
 	Wrapped string    `json:"wrapped,omitempty"`
 	Start   StartType `json:"start"`
-	// DelayedStart starts the service about two minutes after those that start with the system.
-	DelayedStart *bool `json:"delayed_start,omitempty"`
 	// Recovery is only ever restored: the daemon sees to its own when it starts.
 	Recovery *Recovery `json:"recovery,omitempty"`
 }
@@ -116,6 +114,7 @@ type RecoveryAction struct {
 
 // Status is the state and configuration of a service.
 type Status struct {
+	Settings
 	State     State
 	ProcessID uint32 // 0 if there is no process
 	// ExitCode is the Windows error number with which the service last stopped: 0 for
@@ -123,8 +122,6 @@ type Status struct {
 	// it failed with SpecificExitCode.
 	ExitCode         uint32
 	SpecificExitCode uint32
-	Start            StartType
-	CommandLine      string
 	Account          string // LocalSystem
 }
 

@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -29,7 +30,6 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 
 	csiproxy "github.com/csi-proxy/csi-proxy"
-	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 	"github.com/csi-proxy/csi-proxy/internal/windows/win"
 	"github.com/csi-proxy/csi-proxy/internal/windows/winread"
 	"github.com/csi-proxy/csi-proxy/node"
@@ -197,7 +197,7 @@ func check() error {
 
 // prove runs the test programs, and returns the rows of the packed page that they are about and the outcome of each test.
 func prove(ctx context.Context, dir string, o options) ([]Row, Outcomes, error) {
-	if err := winservice.EndWithChildren(); err != nil {
+	if err := endWithChildren(); err != nil {
 		return nil, nil, err
 	}
 	rows, packages, err := unpack(dir)
@@ -381,3 +381,25 @@ func serialNumbers() (all []string) {
 	}
 	return all
 }
+
+// endWithChildren makes the system end the programs that this process starts from now on
+// when it ends for any reason: one that stays would go on changing the node. The
+// job is closed when its last handle is, which is at the end of this process.
+//
+// https://learn.microsoft.com/en-us/windows/win32/procthread/job-objects
+var endWithChildren = sync.OnceValue(func() error {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return fmt.Errorf("make a job: %w", err)
+	}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+		return fmt.Errorf("limit the job: %w", err)
+	}
+	if err := windows.AssignProcessToJobObject(job, windows.CurrentProcess()); err != nil {
+		return fmt.Errorf("enter the job: %w", err)
+	}
+	return nil
+})
