@@ -18,11 +18,11 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/host/winservice"
 )
 
-// record is what is stored with a service that a daemon was or is being put in place of.
+// record is stored with the service.
 type record struct {
-	// Pending is the service before a change that isn't known to work.
+	// Pending is the service before the change that is under way or was cut off.
 	Pending *before `json:"pending,omitempty"`
-	// Replaced is the service before it became ours.
+	// Replaced is the service of the replaced daemon.
 	Replaced *before `json:"replaced,omitempty"`
 }
 
@@ -33,33 +33,30 @@ type before struct {
 	Ran      bool                `json:"ran"`
 }
 
-// change puts a daemon in the place of a service's.
+// change replaces the daemon of a service.
 type change struct {
 	*Deployer
 	name     string
-	exists   bool // there is a service
+	exists   bool // the service exists
 	service  current
 	record   record
-	before   before               // what comes back if the new daemon doesn't work
-	old      string               // its program
-	settings *winservice.Settings // the new ones; nil if they stay
-	program  string               // the new daemon's
-	fresh    string               // a copy of the new program; empty if it is in its place
+	before   before               // the service to go back to
+	old      string               // the program of before
+	settings *winservice.Settings // the new settings; nil for an upgrade
+	program  string               // the path of the new program
+	fresh    string               // a copy of the new program; empty if program is in place
 	report   winservice.Report    // of the new daemon
-	begun    bool                 // the service was changed, by this run or one that was cut off
+	begun    bool                 // the service was changed, by this run or an earlier run
 }
 
-// Replace puts the daemon in the place of the one that the node has: the published one,
-// or an earlier installation of ours. The service keeps its name, since scripts, alerts
-// and other services know it. It also keeps the published daemon's flags; those of the
-// Installation come after them, so they count if both give one. If it is ours already,
-// and the Installation has no flags, it keeps those that it has. The old
-// daemon is stopped, and its process is ended, since the published one keeps the pipes
-// after a stop. If the new daemon doesn't work, the service gets its program and settings back and is
-// started again, and the error says so.
+// Replace installs and starts the daemon, in the place of a published daemon or of our own. The service keeps
+// its name, which scripts, alerts and other services know. The service also keeps the published daemon's
+// flags; the flags of the Installation follow and take precedence. Our own service keeps its flags if the
+// Installation has none. The process of the published daemon is ended, since it keeps the pipes after a stop.
+// If the new daemon doesn't work, the service gets its program and settings back, is started again, and the
+// error says so.
 //
-// If everything is as it should be and the service runs, nothing is stopped. If the node has no daemon as a
-// service, Replace installs and starts this one.
+// A service that runs with the wanted program and flags is left running.
 func (d *Deployer) Replace(ctx context.Context, in Installation) (_ Installed, err error) {
 	if in.Name, err = d.Find(in.Name); err != nil {
 		return Installed{}, unchanged(err)
@@ -83,24 +80,20 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (_ Installed, e
 	return installed, nil
 }
 
-// Upgraded is what an upgrade has led to. Its JSON is the output of "csi-proxyctl service upgrade
-// -o json".
+// Upgraded is the outcome of an upgrade, and the output of "csi-proxyctl service upgrade -o json".
 type Upgraded struct {
 	Name     string `json:"name"`    // of the service
-	Program  string `json:"program"` // its path, which is the same as before
-	Version  string `json:"version"` // of the program now
+	Program  string `json:"program"` // the path
+	Version  string `json:"version"` // of the new program
 	Changed  bool   `json:"changed"`
-	Previous string `json:"previous,omitempty"` // path of the program before; empty if it was the same
+	Previous string `json:"previous,omitempty"` // path of the old program, if changed
 }
 
-// Upgrade puts a new program in the place of the service's. The path and the flags stay.
-// Between the end of the old daemon and the start of the new one, drivers' calls are
-// Unavailable. If the new one doesn't work, the old one is put back and started, and the
-// error says so. If the service has this program already, it is only started if it
-// doesn't run.
+// Upgrade replaces the service's program; the path and the flags stay. Between the end of the old daemon and
+// the start of the new daemon, drivers' calls are Unavailable. If the new program doesn't work, the old program
+// comes back, and the error says so. A service that has the program already is started if needed.
 //
-// The new program must serve all versions of the API, unless some may be missing, as in
-// an older program.
+// The new program must serve all versions of the API, unless mayMiss permits an older program.
 func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss bool) (Upgraded, error) {
 	name, err := d.Find(name)
 	var service current
@@ -135,8 +128,7 @@ func (d *Deployer) Upgrade(ctx context.Context, name, newProgram string, mayMiss
 	return result, nil
 }
 
-// look finds out what a change has to do, and refuses what can't work. It changes nothing but files that no
-// service uses.
+// look prepares a change, and refuses hopeless changes. The service and its files stay as they are.
 func (d *Deployer) look(ctx context.Context, in Installation) (c *change, err error) {
 	c = &change{Deployer: d, name: in.Name, program: in.Program}
 	defer func() {
@@ -171,7 +163,7 @@ func (d *Deployer) look(ctx context.Context, in Installation) (c *change, err er
 	return c, err
 }
 
-// lookBack finds out what the service was before, and which flags of it stay.
+// lookBack sets the fields about the service before the change, and adds the flags that stay.
 func (c *change) lookBack(in *Installation) (err error) {
 	if c.record, err = c.Deployer.record(c.name); err != nil {
 		return err
@@ -205,7 +197,7 @@ func (c *change) lookBack(in *Installation) (err error) {
 	return nil
 }
 
-// bring copies a program to the directory of the service's, unless that is the same.
+// bring copies the new program to fresh, if the bytes differ from the program in place.
 func (c *change) bring(ctx context.Context, from string) error {
 	content, err := c.Files.Read(from)
 	if err == nil && content == nil {
@@ -238,7 +230,7 @@ func (c *change) bring(ctx context.Context, from string) error {
 	return err
 }
 
-// apply makes the change, or brings back what was before.
+// apply makes the change, or rolls back.
 func (c *change) apply(ctx context.Context) error {
 	if !c.exists {
 		return c.create(ctx)
@@ -274,10 +266,9 @@ func (c *change) apply(ctx context.Context) error {
 	return c.keepPrevious(ctx)
 }
 
-// create makes and starts a service where none was, and removes it if it doesn't work.
+// create makes and starts a new service, and removes the service if the daemon doesn't work.
 func (c *change) create(ctx context.Context) error {
-	// A daemon that is no service's, such as a container's, has the pipes until it goes. The error
-	// names it.
+	// A daemon in a container keeps the pipes. The error names the process.
 	if err := c.stop(ctx, c.name, c.program); err != nil {
 		return unchanged(errors.Join(err, c.dropFresh()))
 	}
@@ -292,7 +283,7 @@ func (c *change) create(ctx context.Context) error {
 		winservice.Uninstall(ctx, c.Services, c.Log, c.name), c.dropFresh())
 }
 
-// copyOld keeps the program that fresh replaces. One that a run before has kept stays: it is the one before.
+// copyOld copies the old program to rollbackFile. An existing copy, from a run that was cut off, stays.
 func (c *change) copyOld(ctx context.Context) error {
 	if c.fresh == "" || !strings.EqualFold(c.program, c.old) {
 		return nil
@@ -300,7 +291,7 @@ func (c *change) copyOld(ctx context.Context) error {
 	return c.copyFile(ctx, c.old, c.rollbackFile(), false)
 }
 
-// copyFile makes a copy of a file, if it is there. A copy that is there stays, unless it is replaced.
+// copyFile copies a file, if the file exists. Without replace, an existing target stays.
 func (d *Deployer) copyFile(ctx context.Context, from, to string, replace bool) error {
 	content, err := d.Files.Read(from)
 	if err != nil || content == nil {
@@ -314,11 +305,11 @@ func (d *Deployer) copyFile(ctx context.Context, from, to string, replace bool) 
 
 func (c *change) rollbackFile() string { return beside(c.old, "rollback") }
 
-// keepPrevious keeps the program before for who wants to go back.
+// keepPrevious keeps the old program for a later way back.
 func (c *change) keepPrevious(ctx context.Context) error {
 	err := c.Files.Rename(ctx, c.rollbackFile(), beside(c.old, "previous"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the program stayed
+		return nil // the program was not exchanged
 	}
 	return err
 }
@@ -330,7 +321,7 @@ func (c *change) dropFresh() error {
 	return c.Files.Remove(c.fresh)
 }
 
-// exchange gives the service that has ended the new program and settings, and starts it.
+// exchange starts the stopped service with the new program and settings.
 func (c *change) exchange(ctx context.Context) error {
 	if c.fresh != "" {
 		c.Log.Info("exchanging the program", "program", c.program, "version", c.report.Version)
@@ -380,14 +371,14 @@ func (c *change) rollBack(ctx context.Context, cause error) error {
 	return err
 }
 
-// bringBack gives the service the program and settings of before, and starts it if it ran. The daemon before
-// may have kept the pipes.
+// bringBack restores the program and settings of before, and starts the service if the service ran. The stop
+// ends an old daemon that has kept the pipes.
 func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours string) error {
 	old, _, err := d.Services.SplitCommandLine(was.Settings.Daemon())
 	if err != nil {
 		return err
 	}
-	// If the service didn't run, the pipes are again that program's which has them.
+	// A service that didn't run leaves the pipes to their present owner.
 	if err := d.stop(ctx, name, ours, old); err != nil && (was.Ran || !errors.Is(err, winservice.ErrHeld)) {
 		return err
 	}
@@ -401,8 +392,8 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 	return err
 }
 
-// Uninstall stops and removes the service. With restore, the service that Replace has
-// made ours becomes again what it was before, and is started if it ran.
+// Uninstall stops and removes the service. With restore, Uninstall restores the service that Replace has
+// replaced, and starts the service if the service ran.
 func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) error {
 	name, err := d.Find(name)
 	if err != nil {
@@ -433,14 +424,13 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 		return unchanged(refuse("restore service", name, "it has replaced no other daemon; to remove the service, leave out --restore"))
 	}
 	if err := again(ctx, func() error { return d.bringBack(ctx, name, *r.Replaced, service.program) }); err != nil {
-		return errors.Join(err, winservice.Start(ctx, d.Services, name)) // a daemon serves, whichever it is by now
+		return errors.Join(err, winservice.Start(ctx, d.Services, name)) // so that one of the daemons serves
 	}
 	d.warnLeftDrivers(name, service.program)
 	return d.Services.SetRecord(name, nil)
 }
 
-// Replaced returns the command line of the service that ours has replaced, if it has, and
-// whether a change was cut off.
+// Replaced returns the command line of the replaced service, if any, and whether a change was cut off.
 func (d *Deployer) Replaced(name string) (commandLine string, pending bool, err error) {
 	r, err := d.record(name)
 	if err != nil {

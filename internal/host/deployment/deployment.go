@@ -1,28 +1,26 @@
 // Copyright The CSI Proxy Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deployment puts a daemon in place as a service: it installs the service, puts
-// it in the place of the published daemon, and upgrades its program. If the daemon that
-// it has put in place doesn't work, it brings back the one before.
+// Package deployment installs the daemon as a service, replaces the published daemon, and upgrades the
+// service's program. If the new daemon doesn't work, the old daemon comes back.
 //
 // # Dependents
 //
-// On AKS, kubelet depends on the service. A service with running dependents is replaced and upgraded while
-// these run on: [winservice.Stop] says how. No dependent is ever stopped, so none must be started again.
+// On AKS, kubelet depends on the service. Replacements and upgrades leave running dependents alone, as
+// [winservice.Stop] explains. So nothing has to remember which services to start again.
 //
 // # Deaths
 //
-// The process may die at any moment, and each of its calls may be repeated. Before its first change it
-// writes to the service's key in the registry what the service was before ([record]); it removes that when
-// the new daemon has been found to work, or the one before is back. A program that is exchanged is first
-// copied to NAME.rollback.exe, which becomes NAME.previous.exe in the end. A file of drivers is there before
-// the settings name it, and as long as these or those before name it.
+// The process may die at any moment, and every call may be repeated. Before the first change, the registry
+// key of the service gets a [record] of the service as it was. The record stays until the new daemon works or
+// the old daemon is back. Before the program is exchanged, the old program is copied to NAME.rollback.exe; in
+// the end, the copy becomes NAME.previous.exe. A file of drivers is kept as long as the settings or the record
+// name it.
 //
-// The next run that finds a record goes on from there, and if its own daemon doesn't work, brings back what
-// the record says. At no moment is there only a part of a program at the path that the service starts, and
-// at no moment is the old program without a copy.
+// A run that finds a record continues from there. If the daemon of that run fails too, the service goes back
+// to the record. The path of the service always has a whole program, and the old program always has a copy.
 //
-// Runs must not overlap. [winservice.Lock] sees to that.
+// [winservice.Lock] keeps runs from overlapping.
 package deployment
 
 import (
@@ -41,25 +39,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/internal/serve/admin"
 )
 
-// Names are the names of the service in the field. The first is the default for a new
-// service: it is the name of the program and of its pipes, and the one that OpenShift and AKS
-// use. The published daemon's own instructions, GCE's scripts and Rancher use csiproxy; aks-engine
-// used csi-proxy-server.
+// Names are the names of the service in the field. The first name, which OpenShift and AKS use, is the
+// default for a new service. The published instructions, GCE's scripts and Rancher use csiproxy;
+// aks-engine used csi-proxy-server.
 var Names = []string{"csi-proxy", "csiproxy", "csi-proxy-server"}
 
 const (
 	// startLimit bounds a start: the daemon reports to the manager within two minutes
 	// that it serves, or ends.
 	startLimit = 150 * time.Second
-	// stopLimit bounds a stop, after which the process has been ended.
+	// stopLimit bounds a stop.
 	stopLimit = 2 * time.Minute
 	// healthLimit bounds the wait for all endpoints to answer.
 	healthLimit = 30 * time.Second
-	// rollbackLimit bounds a rollback. It doesn't depend on the caller, who may have
-	// given up already.
+	// rollbackLimit bounds a rollback, also after the caller has given up.
 	rollbackLimit = stopLimit + startLimit + healthLimit
-	// attempts is how often the daemon before is brought back: what has failed may pass, and the
-	// node has no daemon meanwhile.
+	// attempts is how often a rollback is tried, since the node has no daemon meanwhile.
 	attempts      = 3
 	attemptsDelay = 5 * time.Second
 )
@@ -67,19 +62,18 @@ const (
 // Services are the services of Windows.
 type Services interface {
 	winservice.Manager
-	// Configure gives a service settings, and makes it if it is missing.
+	// Configure changes a service's settings, and makes a missing service.
 	Configure(ctx context.Context, name string, settings winservice.Settings) error
 	// Record returns what SetRecord stored with the service, nil if nothing is.
 	Record(name string) ([]byte, error)
 	// SetRecord stores a record with the service, for as long as the service exists. Nil
-	// removes it.
+	// removes the record.
 	SetRecord(name string, record []byte) error
 	// SplitCommandLine returns the program of a command line, and its arguments.
 	SplitCommandLine(commandLine string) (program string, args []string, err error)
 	// CommandLine is the reverse of SplitCommandLine.
 	CommandLine(program string, args ...string) (string, error)
-	// MakeDirectory makes a directory that only SYSTEM and the Administrators may
-	// use. One that is there stays as it is.
+	// MakeDirectory makes a missing directory, for SYSTEM and the Administrators only.
 	MakeDirectory(dir string) error
 	// Writers returns who can write to a directory, beside SYSTEM and administrators.
 	Writers(dir string) ([]string, error)
@@ -93,17 +87,17 @@ type Programs interface {
 	Origin(program string) (Origin, error)
 }
 
-// Files changes files. A file that it makes is complete, and on the disk, once it exists.
+// Files changes files. A written file is complete, and on the disk, once it exists.
 type Files interface {
-	// Read returns the content of a file; nil if there is none.
+	// Read returns the content of a file, nil for a missing file.
 	Read(path string) ([]byte, error)
-	// Write makes a file with this content, and replaces what is there.
+	// Write makes or replaces a file.
 	Write(ctx context.Context, path string, content []byte) error
-	// Rename renames a file, and replaces what is there. Both are in one directory.
+	// Rename renames a file within a directory, and replaces the target.
 	Rename(ctx context.Context, from, to string) error
-	// Remove removes a file. It is no error if there is none.
+	// Remove removes a file. A missing file is no error.
 	Remove(path string) error
-	// List returns the paths of what is in a directory; nothing if there is none.
+	// List returns the paths of the entries of a directory, none for a missing directory.
 	List(dir string) ([]string, error)
 }
 
@@ -122,16 +116,14 @@ type Deployer struct {
 	Services Services
 	Programs Programs
 	Files    Files
-	// Healthy returns nil if these endpoints answer now. Without endpoints it returns nil
-	// if any does.
+	// Healthy returns nil if these endpoints answer now, or without endpoints, if any endpoint answers.
 	Healthy func(ctx context.Context, endpoints []string) error
 	// Log gets each step.
 	Log *slog.Logger
 }
 
-// Find returns the name of the service that a command means: name if it isn't empty,
-// else the one of Names that exists, else the first of them. If several exist, the error
-// is csiproxy.ErrFailedPrecondition.
+// Find returns name, or for an empty name the existing service of Names, or else the first of Names.
+// Several existing services are csiproxy.ErrFailedPrecondition.
 func (d *Deployer) Find(name string) (string, error) {
 	if name != "" {
 		return name, nil
@@ -161,34 +153,31 @@ func (d *Deployer) Find(name string) (string, error) {
 type Installation struct {
 	Name    string // of the service; see Find
 	Program string // a full path
-	// From is a file whose bytes the program gets, such as in a container's image or in a package; empty if
-	// the program is there.
+	// From is the file to copy to Program, such as a file of a container's image; empty if Program is in place.
 	From string
 	Args []string
-	// Drivers is the content of a file for the daemon's -drivers, which is put beside the program; nil for none.
+	// Drivers is the content of the file for -drivers, to be written beside the program; nil for no file.
 	Drivers []byte
 
-	upgrade bool // the settings of the service stay, and Args are those that it has
-	mayMiss bool // versions of the API
+	upgrade bool // the service keeps its settings, and Args are its present arguments
+	mayMiss bool // the program may lack versions of the API
 }
 
-// Installed is the service that an Installation has led to. Its JSON is the output of
-// "csi-proxyctl service install -o json".
+// Installed is the outcome of an Installation, and the output of "csi-proxyctl service install -o json".
 type Installed struct {
 	Name        string `json:"name"`
 	CommandLine string `json:"command_line"`
-	// Replaced is the command line of the service before, if it was another one's.
+	// Replaced is the command line of the replaced daemon's service.
 	Replaced string `json:"replaced,omitempty"`
-	// RestartNeeded is true if the service runs and has another command line by now, which
-	// its next start takes.
+	// RestartNeeded is true if the service still runs with its old command line.
 	RestartNeeded bool `json:"restart_needed"`
 }
 
 // defaultLog is where OpenShift's must-gather and collectors of logs of nodes look.
 const defaultLog = `C:\var\log\csi-proxy\csi-proxy.log`
 
-// Install makes the service, or changes it. It doesn't start it, nor stop it: a change
-// takes effect at the next start. The service of the published daemon is left alone.
+// Install makes or changes the service. A change takes effect at the next start of the service. Install
+// refuses the service of the published daemon.
 func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, error) {
 	name, err := d.Find(in.Name)
 	if err != nil {
@@ -217,8 +206,8 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 		RestartNeeded: before.ran && before.CommandLine != settings.CommandLine}, d.Services.Configure(ctx, name, settings)
 }
 
-// settings returns the settings of a service for an installation, and what a program that may still be
-// elsewhere reports with them.
+// settings returns the settings for an installation, and the report of the program, which may still be at
+// another path.
 func (d *Deployer) settings(ctx context.Context, in Installation,
 	program string) (settings winservice.Settings, report winservice.Report, err error) {
 	if !winservice.IsOurProgram(in.Program) { // or no later command would take the service for ours
@@ -243,8 +232,8 @@ func (d *Deployer) settings(ctx context.Context, in Installation,
 	return winservice.Settings{CommandLine: line, Start: winservice.Automatic}, report, err
 }
 
-// checkWriters refuses a directory that others than administrators can write to: they could
-// exchange what SYSTEM runs, or lead its log elsewhere by a link.
+// checkWriters refuses a directory that ordinary users can write to: a user could exchange the program of
+// SYSTEM, or redirect the log by a link.
 func (d *Deployer) checkWriters(contents, dir string) error {
 	if dir == "" {
 		return nil
@@ -259,8 +248,7 @@ func (d *Deployer) checkWriters(contents, dir string) error {
 // directoryOf returns the directory of a program; empty if the path has none.
 func directoryOf(program string) string { return program[:max(0, strings.LastIndexAny(program, `\/`))] }
 
-// check runs a daemon with -check, and compares what it serves with all versions, unless
-// some may be missing.
+// check runs a daemon with -check. Without mayMiss, the daemon must serve all versions of the API.
 func (d *Deployer) check(ctx context.Context, program string, args []string, mayMiss bool) (winservice.Report, error) {
 	report, err := d.Programs.Check(ctx, program, args)
 	if err != nil {
@@ -299,8 +287,8 @@ type current struct {
 	origin  Origin // of the program
 }
 
-// current returns the settings and the program of a service. A service that runs another program than
-// CSI Proxy gives an error, and must stay unchanged.
+// current returns the settings and the program of a service. The service of a foreign program is
+// csiproxy.ErrFailedPrecondition.
 func (d *Deployer) current(name string) (c current, err error) {
 	status, err := d.Services.Query(name)
 	if err == nil {
@@ -319,8 +307,8 @@ func (d *Deployer) current(name string) (c current, err error) {
 	return c, nil
 }
 
-// serviceArgs returns the daemon's arguments with those that a service needs. Without a
-// word about the log, it goes to a file: a service has no standard error.
+// serviceArgs adds the arguments that a service needs. The default log is a file, since a service has no
+// standard error.
 func serviceArgs(args []string) []string {
 	with := slices.Clone(args)
 	if !named(args, "log_file", "log_dir", "logtostderr", "alsologtostderr") {
@@ -340,8 +328,8 @@ func named(args []string, flags ...string) bool {
 	})
 }
 
-// Cycle stops the service, starts it, or does both one after the other. With both, services that depend on
-// it run on; a stop alone is winservice.ErrDependents while there are any.
+// Cycle stops the service, starts the service, or restarts the service while its dependents run on. A stop
+// alone is winservice.ErrDependents while dependents run.
 func (d *Deployer) Cycle(ctx context.Context, name string, stop, start bool) error {
 	name, err := d.Find(name)
 	if err == nil {
@@ -359,8 +347,7 @@ func (d *Deployer) Cycle(ctx context.Context, name string, stop, start bool) err
 	return err
 }
 
-// start starts the service, and waits until the given endpoints answer. If none are given, one
-// endpoint that answers is enough.
+// start starts the service, and waits until the endpoints answer, or without endpoints, any endpoint.
 func (d *Deployer) start(ctx context.Context, name string, endpoints []string) error {
 	d.Log.Info("starting the service", "service", name)
 	starting, cancel := context.WithTimeout(ctx, startLimit)
@@ -371,7 +358,7 @@ func (d *Deployer) start(ctx context.Context, name string, endpoints []string) e
 	return d.works(ctx, name, endpoints)
 }
 
-// works returns nil if the service runs, and within healthLimit these endpoints answer.
+// works returns nil if the service runs, and the endpoints answer within healthLimit.
 func (d *Deployer) works(ctx context.Context, name string, endpoints []string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
@@ -395,7 +382,7 @@ func (d *Deployer) works(ctx context.Context, name string, endpoints []string) e
 	}
 }
 
-// stop stops the service, whose dependents run on, and ends what of programs still holds its endpoints.
+// stop stops the service while its dependents run on, and ends processes of programs that hold endpoints.
 func (d *Deployer) stop(ctx context.Context, name string, programs ...string) error {
 	d.Log.Info("stopping the service", "service", name)
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
@@ -406,7 +393,7 @@ func (d *Deployer) stop(ctx context.Context, name string, programs ...string) er
 	return winservice.Release(ctx, d.Services, programs)
 }
 
-// again does something until it succeeds, up to attempts times.
+// again retries until success, up to attempts times.
 func again(ctx context.Context, do func() error) error {
 	for i := 1; ; i++ {
 		err := do()
@@ -432,5 +419,5 @@ func refuse(op, object, detail string) error {
 	return &csiproxy.Error{Op: op, Object: object, Kind: csiproxy.ErrFailedPrecondition, Detail: detail}
 }
 
-// unchanged is the error of what failed before its first change.
+// unchanged returns the error of a failure before the first change.
 func unchanged(err error) error { return fmt.Errorf("%w; nothing was changed", err) }

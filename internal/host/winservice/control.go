@@ -17,22 +17,22 @@ import (
 	"github.com/csi-proxy/csi-proxy/api"
 )
 
-// Manager has the calls to Windows of which Start, Stop, Uninstall and Release are made.
+// Manager makes the calls to Windows for Start, Stop, Uninstall and Release.
 type Manager interface {
-	// Query returns the state of a service: csiproxy.ErrNotFound if there is none.
+	// Query returns the state of a service. A missing service is csiproxy.ErrNotFound.
 	Query(name string) (Status, error)
-	// StartService tells Windows to start a service. One that runs is no error.
+	// StartService tells Windows to start a service. A running service is no error.
 	StartService(name string) error
-	// ControlService sends a control to a service. One that is stopped, or takes no control yet, is no error.
-	// ErrDependents: Windows has not passed on ControlStop.
+	// ControlService sends a control. A service that is stopped or starting ignores the control. ErrDependents
+	// says that Windows has withheld ControlStop.
 	ControlService(name string, control Control) error
-	// Dependents returns the services that depend on one, with active only those that aren't stopped.
+	// Dependents returns the dependents of a service; with active, the running dependents.
 	Dependents(name string, active bool) ([]string, error)
-	// DeleteService removes a stopped service, which exists until the last handle to it is closed.
+	// DeleteService removes a stopped service. The service exists until its last handle is closed.
 	DeleteService(name string) error
-	// OpenProcess opens a process; nil if there is none with this id.
+	// OpenProcess opens a process, nil for a process that has ended.
 	OpenProcess(id uint32) (Process, error)
-	// Holder returns the id of the process that serves an endpoint, 0 if none does.
+	// Holder returns the id of the process that serves an endpoint, 0 for a free endpoint.
 	Holder(ctx context.Context, endpoint string) (id uint32, err error)
 }
 
@@ -50,31 +50,30 @@ type Control uint32
 const (
 	// ControlStop stops a service.
 	ControlStop Control = 1
-	// ControlLeave tells our daemon to end as at ControlStop. The numbers from 128 on are a program's own;
-	// nssm takes 128 for itself. Windows passes them on whatever depends on the service.
+	// ControlLeave tells our daemon to end as at ControlStop. Programs define the controls from 128 on, such
+	// as nssm 128. Windows passes these on in spite of running dependents.
 	//
 	// https://learn.microsoft.com/en-us/windows/win32/api/winsvc/nf-winsvc-controlservice
 	ControlLeave Control = 200
 )
 
 var (
-	// ErrHeld is that another program than those of the service has the pipes.
+	// ErrHeld says that a foreign program has the pipes.
 	ErrHeld = errors.New("another program has the pipes")
-	// ErrDependents is that services which depend on one are running.
+	// ErrDependents says that dependents of a service keep the service from being stopped or removed.
 	ErrDependents = errors.New("services that depend on it are running")
 )
 
 const (
-	// pollInterval is how often the manager is asked about a change. Not all versions of Windows
-	// announce these changes.
+	// pollInterval is how often Windows is asked about a change. Some versions of Windows announce no changes.
 	pollInterval = 100 * time.Millisecond
-	// lingerLimit is how long a process may be there after its service has stopped, or was told to leave.
-	// Ours needs a second at most; the published daemon's never ends.
+	// lingerLimit is how long a process may exist after the stop of its service, or after ControlLeave. Our
+	// daemon needs a second at most; the published daemon never ends.
 	lingerLimit = 5 * time.Second
 )
 
-// Start starts the service, and returns when it runs, which the daemon reports when it
-// serves. If it ends instead, the error has its exit code.
+// Start starts the service, and returns when the daemon serves. If the daemon ends instead, the error has the
+// exit code.
 func Start(ctx context.Context, m Manager, name string) error {
 	started := false
 	for {
@@ -101,25 +100,25 @@ func Start(ctx context.Context, m Manager, name string) error {
 	}
 }
 
-// Stop stops the service, and returns when its process has ended, so that its program can be replaced. A
-// service that doesn't exist is stopped. A process that is there five seconds after the service has
-// reported that it is stopped, as the published daemon's is, is ended.
+// Stop stops the service, and returns when the process has ended, so that the program can be replaced. A
+// missing service counts as stopped. A process that lingers five seconds after the stop, as the published
+// daemon does, is ended.
 //
-// Windows refuses to stop a service while others that depend on it run, as kubelet does on AKS. Without leave
-// that is ErrDependents. With leave, the service ends without a stop, and those others run on: Windows looks
-// at dependencies only when it starts a service or passes on a stop. Our daemon follows ControlLeave; the
-// process of any other is ended. Nothing has to remember which services must be started again.
+// Windows refuses to stop a service while dependents run, such as kubelet on AKS. Without leave, Stop returns
+// ErrDependents. With leave, the service ends without a stop control, and the dependents run on: Windows checks
+// dependencies only when a service is started or told to stop. Our daemon obeys ControlLeave; the process of
+// any other daemon is ended.
 //
 // https://learn.microsoft.com/en-us/windows/win32/services/stopping-a-service
 func Stop(ctx context.Context, m Manager, log *slog.Logger, name string, leave bool) error {
-	var process Process // the service's
-	var opened uint32   // its id
+	var process Process // of the service
+	var opened uint32   // the id of process
 	defer func() {
 		if process != nil {
 			process.Close()
 		}
 	}()
-	var lingers time.Time // since when the service was told all that can be told
+	var lingers time.Time // when the last control was sent, or the service stopped
 	for {
 		status, err := m.Query(name)
 		if errors.Is(err, csiproxy.ErrNotFound) {
@@ -161,7 +160,7 @@ func Stop(ctx context.Context, m Manager, log *slog.Logger, name string, leave b
 			if leave && errors.Is(err, ErrDependents) {
 				err = m.ControlService(name, ControlLeave)
 				log.Info("ending the service without its dependents, which run on", "service", name, "err", err)
-				lingers, err = time.Now(), nil // one that doesn't know the control is ended
+				lingers, err = time.Now(), nil // the process of a daemon without this control is ended
 			}
 			if err != nil {
 				return err
@@ -173,8 +172,8 @@ func Stop(ctx context.Context, m Manager, log *slog.Logger, name string, leave b
 	}
 }
 
-// Uninstall stops the service, waits until its process has ended, and removes it. It is no error if the
-// service doesn't exist. ErrDependents: another service depends on it, and could never start again.
+// Uninstall stops the service, waits for the end of the process, and removes the service. A missing service
+// is no error. A service with dependents, which could never start again, is ErrDependents.
 func Uninstall(ctx context.Context, m Manager, log *slog.Logger, name string) error {
 	dependents, err := m.Dependents(name, false)
 	switch {
@@ -193,8 +192,8 @@ func Uninstall(ctx context.Context, m Manager, log *slog.Logger, name string) er
 	return m.DeleteService(name)
 }
 
-// Release ends the processes of programs that hold endpoints of the API, and returns when no process
-// holds one. If another program holds one, the error is [ErrHeld] and csiproxy.ErrFailedPrecondition.
+// Release ends the processes of programs that hold endpoints of the API, and returns when all endpoints are
+// free. An endpoint of a foreign program is [ErrHeld] and csiproxy.ErrFailedPrecondition.
 func Release(ctx context.Context, m Manager, programs []string) error {
 	for _, group := range api.Groups() {
 		for _, version := range api.Versions(group) {
@@ -221,7 +220,7 @@ func release(ctx context.Context, m Manager, endpoint string, programs []string)
 	}
 }
 
-// endProgram ends a process that holds an endpoint, if it is one of programs.
+// endProgram ends a process that holds an endpoint, if the process runs one of programs.
 func endProgram(ctx context.Context, m Manager, id uint32, endpoint string, programs []string) error {
 	process, err := m.OpenProcess(id)
 	if err != nil || process == nil {
@@ -249,8 +248,7 @@ func endProgram(ctx context.Context, m Manager, id uint32, endpoint string, prog
 	}
 }
 
-// samePath reports whether two paths are those of one file, also if one of them has short
-// names or goes through a link.
+// samePath reports whether two paths lead to one file, also by short names or links.
 func samePath(a, b string) bool {
 	if strings.EqualFold(a, b) {
 		return true
@@ -260,7 +258,7 @@ func samePath(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(first, second)
 }
 
-// wait waits for pollInterval. If ctx ends first, the error is its cause.
+// wait waits for pollInterval, or returns the cause of the end of ctx.
 func wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
