@@ -69,7 +69,7 @@ func (d *Deployer) Replace(ctx context.Context, in Installation) (_ Installed, e
 		}
 		err = c.apply(ctx)
 	}
-	d.warnLeftDrivers(in.Name, in.Program, cmp.Or(c.old, in.Program))
+	d.tidyDrivers(append(Names, in.Name), in.Program, cmp.Or(c.old, in.Program))
 	if err != nil {
 		return Installed{}, err
 	}
@@ -256,7 +256,11 @@ func (c *change) apply(ctx context.Context) error {
 	if err != nil {
 		return c.rollBack(ctx, err)
 	}
-	if !c.before.Ours {
+	line := c.service.CommandLine
+	if c.settings != nil {
+		line = c.settings.CommandLine
+	}
+	if !c.before.Ours && line != c.before.Settings.CommandLine {
 		c.record.Replaced = &c.before
 	}
 	c.record.Pending = nil
@@ -415,7 +419,8 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 			return err
 		}
 		others := slices.DeleteFunc(slices.Clone(Names), func(other string) bool { return strings.EqualFold(other, name) })
-		return d.tidyDrivers(others, service.program) // the service may be there until all have closed it
+		d.tidyDrivers(others, service.program) // the service exists until its last handle is closed
+		return nil
 	}
 	if r.Pending != nil && !r.Pending.Ours {
 		r.Replaced = r.Pending // a replacement that was cut off
@@ -426,7 +431,7 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	if err := again(ctx, func() error { return d.bringBack(ctx, name, *r.Replaced, service.program) }); err != nil {
 		return errors.Join(err, winservice.Start(ctx, d.Services, name)) // so that one of the daemons serves
 	}
-	d.warnLeftDrivers(name, service.program)
+	d.tidyDrivers(append(Names, name), service.program)
 	return d.Services.SetRecord(name, nil)
 }
 

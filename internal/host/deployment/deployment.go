@@ -183,7 +183,7 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 	if err != nil {
 		return Installed{}, err
 	}
-	defer d.warnLeftDrivers(name, in.Program)
+	defer d.tidyDrivers(append(Names, name), in.Program)
 	before, err := d.current(name)
 	if errors.Is(err, csiproxy.ErrNotFound) {
 		err = nil

@@ -16,9 +16,8 @@ import (
 	csiproxy "github.com/csi-proxy/csi-proxy"
 )
 
-// driversFiles is how the paths of the files of drivers that belong to a program begin: those of
-// C:\k\csi-proxy.exe with C:\k\csi-proxy.drivers-. driversRest is how they end, also where a death has cut off
-// the writing.
+// driversFiles is the beginning of the paths of a program's files of drivers: for C:\k\csi-proxy.exe,
+// C:\k\csi-proxy.drivers-. driversRest is the end of these paths, also after a death while writing.
 func driversFiles(program string) string {
 	return strings.TrimSuffix(program, filepath.Ext(program)) + ".drivers-"
 }
@@ -27,9 +26,9 @@ var driversRest = regexp.MustCompile(`^[0-9a-f]{16}\.json(\.part)?$`)
 
 // placeDrivers puts the file of drivers beside the program, and returns the arguments with its path.
 //
-// Its name has a hash of its content, so no file that a service uses ever changes: the service's command line
-// says which one counts, and a rollback of that brings the file before with it. At no moment does the command
-// line name a file that isn't whole; and the daemon doesn't start without its file.
+// The file is named by a hash of its content, so the file of a service never changes. The command line of the
+// service selects the file, and a rollback of the command line also restores the file. The command line always
+// names a whole file; without the file, the daemon does not start.
 func (d *Deployer) placeDrivers(ctx context.Context, in Installation) (args []string, _ error) {
 	sum := sha256.Sum256(in.Drivers)
 	file := driversFiles(in.Program) + hex.EncodeToString(sum[:8]) + ".json"
@@ -37,7 +36,7 @@ func (d *Deployer) placeDrivers(ctx context.Context, in Installation) (args []st
 		return nil, &csiproxy.Error{Op: "write drivers", Object: file, Err: err}
 	}
 	args = slices.DeleteFunc(slices.Clone(in.Args), func(arg string) bool {
-		return named([]string{arg}, "drivers") && strings.Contains(arg, "=") // which the service has had before
+		return named([]string{arg}, "drivers") && strings.Contains(arg, "=") // the file before
 	})
 	return append(args, "-drivers="+file), nil
 }
@@ -48,46 +47,40 @@ func isDriversFile(program, file string) bool {
 	return ok && driversRest.MatchString(rest)
 }
 
-// tidyDrivers removes the files of drivers beside some programs that neither one of the services nor what is
-// recorded with it names.
-func (d *Deployer) tidyDrivers(services []string, programs ...string) error {
-	var lines []string
+// tidyDrivers removes files of drivers beside programs. A file that a service or its record names stays. So
+// does every file after a failure, which harms nobody and is logged.
+func (d *Deployer) tidyDrivers(services []string, programs ...string) {
+	if err := d.removeUnusedDrivers(services, programs); err != nil {
+		d.Log.Warn("an unused file of drivers may be left", "err", err)
+	}
+}
+
+func (d *Deployer) removeUnusedDrivers(services, programs []string) error {
+	var used strings.Builder
 	for _, service := range services {
 		status, err := d.Services.Query(service)
 		if errors.Is(err, csiproxy.ErrNotFound) {
 			continue
 		}
-		if err != nil {
+		r, recordErr := d.record(service)
+		if err := errors.Join(err, recordErr); err != nil {
 			return err
 		}
-		r, err := d.record(service)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, status.Daemon())
-		for _, b := range []*before{r.Pending, r.Replaced} {
+		for _, b := range []*before{{Settings: status.Settings}, r.Pending, r.Replaced} {
 			if b != nil {
-				lines = append(lines, b.Settings.Daemon())
+				used.WriteString(strings.ToLower(b.Settings.Daemon()) + "\n")
 			}
 		}
 	}
-	used := strings.ToLower(strings.Join(lines, "\n"))
 	var errs []error
 	for _, program := range slices.Compact(programs) {
 		files, err := d.Files.List(directoryOf(program))
 		errs = append(errs, err)
 		for _, file := range files {
-			if isDriversFile(program, file) && !strings.Contains(used, strings.ToLower(file)) {
+			if isDriversFile(program, file) && !strings.Contains(used.String(), strings.ToLower(file)) {
 				errs = append(errs, d.Files.Remove(file))
 			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// warnLeftDrivers is tidyDrivers after a service was changed. A file that stays does no harm: nothing reads it.
-func (d *Deployer) warnLeftDrivers(name string, programs ...string) {
-	if err := d.tidyDrivers(append([]string{name}, Names...), programs...); err != nil {
-		d.Log.Warn("a file of drivers that isn't used any more may be left", "err", err)
-	}
 }

@@ -372,6 +372,22 @@ func TestReplaceWarnsOfWritableLog(t *testing.T) {
 	}
 }
 
+// An upgrade of our daemon under nssm leaves the service to nssm, and has replaced nothing.
+func TestUpgradeUnderNSSM(t *testing.T) {
+	s := setups["AKS"]
+	n := s.node(oursOld)
+	n.end(n.holder)
+	n.files[s.program] = oursOld
+	n.serve(s.program)
+	n.does(t, upgradeTo(newFile), nil)
+	n.runs(t, s.service, oursNew)
+	n.serves(t, s.service)
+	if line, pending, err := n.deployer().Replaced(s.service); line != "" || pending || err != nil ||
+		n.services[s.service].settings.CommandLine != s.settings.CommandLine {
+		t.Errorf("replaced %q, pending %v, %v; settings %+v", line, pending, err, n.services[s.service].settings)
+	}
+}
+
 // Our daemon that somebody has put under nssm becomes a service of its own, and nssm's again.
 func TestReplaceOursUnderNSSM(t *testing.T) {
 	s := setups["AKS"]
