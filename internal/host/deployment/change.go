@@ -405,7 +405,7 @@ func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) err
 	}
 	service, err := d.current(name)
 	if errors.Is(err, csiproxy.ErrNotFound) && !restore {
-		return nil
+		return winservice.Uninstall(ctx, d.Services, d.Log, name)
 	}
 	var r record
 	if err == nil && restore {

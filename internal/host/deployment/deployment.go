@@ -226,7 +226,7 @@ func (d *Deployer) settings(ctx context.Context, in Installation,
 	if err == nil {
 		report, err = d.check(ctx, program, in.Args, in.mayMiss)
 	}
-	if err == nil {
+	if err == nil && !in.upgrade { // whose program is there already
 		err = d.checkWriters("the service's program", directoryOf(in.Program))
 	}
 	return winservice.Settings{CommandLine: line, Start: winservice.Automatic}, report, err

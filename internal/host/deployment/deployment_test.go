@@ -223,6 +223,14 @@ func TestUpgradeAgain(t *testing.T) {
 	n.hasFiles(t, map[string]string{program: oursNew, previous: oursOld, newFile: oursNew})
 }
 
+// Whoever has put the service into a directory that others can write to, as WMCO does, can upgrade it.
+func TestUpgradeInWritableDirectory(t *testing.T) {
+	n := withOurs()
+	n.writers = map[string][]string{directoryOf(program): {"Everyone"}}
+	n.does(t, upgradeTo(newFile), nil)
+	n.runs(t, "csi-proxy", oursNew)
+}
+
 // An older program has no versions that came later.
 func TestUpgradeToOlder(t *testing.T) {
 	n := withOurs()

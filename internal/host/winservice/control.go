@@ -28,7 +28,8 @@ type Manager interface {
 	ControlService(name string, control Control) error
 	// Dependents returns the dependents of a service; with active, the running dependents.
 	Dependents(name string, active bool) ([]string, error)
-	// DeleteService removes a stopped service. The service exists until its last handle is closed.
+	// DeleteService removes a stopped service. The service exists until its last handle is closed. A missing
+	// service is no error.
 	DeleteService(name string) error
 	// OpenProcess opens a process, nil for a process that has ended.
 	OpenProcess(id uint32) (Process, error)
@@ -178,7 +179,7 @@ func Uninstall(ctx context.Context, m Manager, log *slog.Logger, name string) er
 	dependents, err := m.Dependents(name, false)
 	switch {
 	case errors.Is(err, csiproxy.ErrNotFound):
-		return nil
+		return m.DeleteService(name) // and what a run that was cut off has left
 	case err != nil:
 		return err
 	case len(dependents) > 0:
