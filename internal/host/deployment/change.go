@@ -237,7 +237,7 @@ func (c *change) apply(ctx context.Context) error {
 	}
 	if c.before.Ours && c.record.Pending == nil && c.fresh == "" &&
 		(c.settings == nil || c.settings.CommandLine == c.service.CommandLine) && c.works(ctx, c.name, c.report.Endpoints) == nil {
-		return c.configure(ctx) // it is there already, but may not start with Windows
+		return c.configure() // it is there already, but may not start with Windows
 	}
 	c.begun = c.record.Pending != nil
 	c.record.Pending = &c.before
@@ -333,17 +333,17 @@ func (c *change) exchange(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.configure(ctx); err != nil {
+	if err := c.configure(); err != nil {
 		return err
 	}
 	return c.start(ctx, c.name, c.report.Endpoints)
 }
 
-func (c *change) configure(ctx context.Context) error {
+func (c *change) configure() error {
 	if c.settings == nil {
 		return nil
 	}
-	return c.Services.Configure(ctx, c.name, *c.settings)
+	return c.Services.Configure(c.name, *c.settings)
 }
 
 // rollBack undoes a change that failed with cause, and returns the error to report.
@@ -388,7 +388,7 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 	}
 	err = d.copyFile(ctx, beside(old, "rollback"), old, true)
 	if err == nil {
-		err = d.Services.Configure(ctx, name, was.Settings)
+		err = d.Services.Configure(name, was.Settings)
 	}
 	if err == nil && was.Ran {
 		err = d.start(ctx, name, nil)

@@ -63,7 +63,7 @@ const (
 type Services interface {
 	winservice.Manager
 	// Configure changes a service's settings, and makes a missing service.
-	Configure(ctx context.Context, name string, settings winservice.Settings) error
+	Configure(name string, settings winservice.Settings) error
 	// Record returns what SetRecord stored with the service, nil if nothing is.
 	Record(name string) ([]byte, error)
 	// SetRecord stores a record with the service, for as long as the service exists. Nil
@@ -203,7 +203,7 @@ func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, err
 		return Installed{}, unchanged(err)
 	}
 	return Installed{Name: name, CommandLine: settings.CommandLine,
-		RestartNeeded: before.ran && before.CommandLine != settings.CommandLine}, d.Services.Configure(ctx, name, settings)
+		RestartNeeded: before.ran && before.CommandLine != settings.CommandLine}, d.Services.Configure(name, settings)
 }
 
 // settings returns the settings for an installation, and the report of the program, which may still be at

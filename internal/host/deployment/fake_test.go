@@ -244,7 +244,7 @@ func (s *service) wrapped() string {
 func (s *service) daemon() string { return cmp.Or(s.wrapped(), s.settings.CommandLine) }
 
 // Configure makes its changes in two steps, as Windows does.
-func (n *node) Configure(_ context.Context, name string, settings winservice.Settings) error {
+func (n *node) Configure(name string, settings winservice.Settings) error {
 	if err := n.step("configure", func() error {
 		if n.services[name] == nil {
 			n.services[name] = &service{state: winservice.Stopped}

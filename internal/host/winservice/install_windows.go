@@ -4,7 +4,6 @@
 package winservice
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,22 +39,39 @@ type Services struct{}
 
 var _ Manager = Services{}
 
-// Configure gives a service these settings, which its next start takes, and makes it if it is missing: as
-// LocalSystem, with a description. The service becomes a source of the Event Log. Settings that this Windows
-// doesn't have are left out.
+// Configure gives a service these settings, which the next start takes. A missing service is made, as
+// LocalSystem, with a description. The service becomes a source of the Event Log. A Windows without recovery
+// actions ignores these.
 //
-// If a deleted service of the name still exists because somebody has it open, Configure
-// waits until it is gone or ctx ends.
-func (Services) Configure(ctx context.Context, name string, settings Settings) (err error) {
+// A deleted service exists until its last handle is closed, and until then is csiproxy.ErrUnavailable.
+func (Services) Configure(name string, settings Settings) (err error) {
 	defer describe("InstallService", name, &err)
 	if err := winname.CheckService(name); err != nil {
 		return err
 	}
-	s, err := createOrUpdate(ctx, name, settings)
-	if err != nil {
-		return err
+	name16, err1 := windows.UTF16PtrFromString(name)
+	line, err2 := windows.UTF16PtrFromString(settings.CommandLine)
+	if err := errors.Join(err1, err2); err != nil {
+		return invalid("text of the service: %w", err)
 	}
+	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|windows.SC_MANAGER_CREATE_SERVICE)
+	if err != nil {
+		return fmt.Errorf("open service manager: %w", err)
+	}
+	defer windows.CloseServiceHandle(m) // nothing depends on it
+	handle, err := windows.OpenService(m, name16, installRights)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		handle, err = create(m, name16, line, settings.Start)
+	}
+	if err != nil {
+		return fmt.Errorf("open or make service: %w", err)
+	}
+	s := &mgr.Service{Name: name, Handle: handle}
 	defer s.Close() // what is done is done
+	if err := windows.ChangeServiceConfig(handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start), windows.SERVICE_NO_CHANGE,
+		line, nil, nil, nil, nil, nil, nil); err != nil {
+		return fmt.Errorf("change service: %w", err)
+	}
 	if settings.Recovery != nil {
 		if err := setRecovery(s, *settings.Recovery); err != nil && !errors.Is(err, windows.ERROR_INVALID_LEVEL) {
 			return fmt.Errorf("set recovery actions: %w", err)
@@ -65,42 +81,6 @@ func (Services) Configure(ctx context.Context, name string, settings Settings) (
 		return fmt.Errorf("register event log source: %w", err)
 	}
 	return nil
-}
-
-// createOrUpdate returns the service, opened with installRights. While an earlier one is
-// being deleted it waits, without keeping it open.
-func createOrUpdate(ctx context.Context, name string, settings Settings) (*mgr.Service, error) {
-	name16, err1 := windows.UTF16PtrFromString(name)
-	line, err2 := windows.UTF16PtrFromString(settings.CommandLine)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, invalid("text of the service: %w", err)
-	}
-	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|windows.SC_MANAGER_CREATE_SERVICE)
-	if err != nil {
-		return nil, fmt.Errorf("open service manager: %w", err)
-	}
-	defer windows.CloseServiceHandle(m) // nothing depends on it
-	for {
-		handle, err := windows.OpenService(m, name16, installRights)
-		switch {
-		case err == nil:
-			if err = windows.ChangeServiceConfig(handle, windows.SERVICE_NO_CHANGE, uint32(settings.Start),
-				windows.SERVICE_NO_CHANGE, line, nil, nil, nil, nil, nil, nil); err != nil {
-				err = errors.Join(err, windows.CloseServiceHandle(handle))
-			}
-		case errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST):
-			handle, err = create(m, name16, line, settings.Start)
-		}
-		if err == nil {
-			return &mgr.Service{Name: name, Handle: handle}, nil
-		}
-		if !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && !errors.Is(err, windows.ERROR_SERVICE_EXISTS) {
-			return nil, fmt.Errorf("make or change service: %w", err)
-		}
-		if wait(ctx) != nil {
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
 }
 
 func create(m windows.Handle, name, line *uint16, start StartType) (windows.Handle, error) {

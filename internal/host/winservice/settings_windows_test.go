@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("installed: %+v", first)
 	}
 	other := Settings{CommandLine: s.CommandLine + " --v=2", Start: Manual}
-	must(t, services.Configure(t.Context(), s.Name, other))
+	must(t, services.Configure(s.Name, other))
 	second := s.settings(t)
 	if second.CommandLine != other.CommandLine || second.Start != Manual {
 		t.Errorf("changed: %+v", second)
@@ -41,7 +41,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, start := range []StartType{Automatic, Automatic, Manual, Manual, Disabled} {
 		first.Start = start
-		must(t, services.Configure(t.Context(), s.Name, first))
+		must(t, services.Configure(s.Name, first))
 		if diff := cmp.Diff(first, s.settings(t)); diff != "" {
 			t.Errorf("restored (-want +got):\n%s", diff)
 		}
@@ -127,13 +127,13 @@ func TestWrappedService(t *testing.T) {
 	}
 	under := ours
 	under.CommandLine = `"` + filepath.Join(s.dir, "nssm.exe") + `"`
-	must(t, services.Configure(t.Context(), s.Name, under))
+	must(t, services.Configure(s.Name, under))
 	got := s.settings(t)
 	if wrapped, _, err := services.SplitCommandLine(got.Wrapped); got.CommandLine != under.CommandLine ||
 		wrapped != program || err != nil {
 		t.Errorf("%s runs %s, want %s (%v)", got.CommandLine, got.Wrapped, program, err)
 	}
-	must(t, services.Configure(t.Context(), s.Name, ours))
+	must(t, services.Configure(s.Name, ours))
 	if diff := cmp.Diff(ours, s.settings(t)); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
