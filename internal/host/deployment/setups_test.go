@@ -164,8 +164,8 @@ func restoreHere(ctx context.Context, d *Deployer) error {
 	return err
 }
 
-// Wherever a call fails, a daemon serves afterwards, and the next run ends as if nothing had failed. So it
-// does wherever the process dies. What depends on the service runs on all the while.
+// After a failure of any call, a daemon serves, and the next run succeeds. After a death at any change, the
+// next run succeeds, too. The dependents run on all the while.
 func TestSetups(t *testing.T) {
 	for name, s := range setups {
 		if s.service == "" {
@@ -213,11 +213,12 @@ func TestSetups(t *testing.T) {
 			"restore": {replaced, restoreHere, nil, isAsBefore},
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				every := 1
-				if testing.Short() && name != "AKS" {
-					every = 11 // of the failures, of which many are questions whether the daemon is well by now
-				} else {
+				if name == "AKS" || name == "kube-up" && !testing.Short() { // the others are like one of these
 					everyDeath(t, tt.begin, tt.do, tt.fails, nil, tt.check)
+				}
+				every := 1
+				if name != "AKS" {
+					every = 11 // of the failures, of which many are questions whether the daemon is well by now
 				}
 				synctest.Test(t, func(t *testing.T) {
 					n := tt.begin()
