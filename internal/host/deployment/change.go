@@ -401,7 +401,7 @@ func (d *Deployer) bringBack(ctx context.Context, name string, was before, ours 
 func (d *Deployer) Uninstall(ctx context.Context, name string, restore bool) error {
 	name, err := d.Find(name)
 	if err != nil {
-		return err
+		return unchanged(err)
 	}
 	service, err := d.current(name)
 	if errors.Is(err, csiproxy.ErrNotFound) && !restore {

@@ -181,7 +181,7 @@ const defaultLog = `C:\var\log\csi-proxy\csi-proxy.log`
 func (d *Deployer) Install(ctx context.Context, in Installation) (Installed, error) {
 	name, err := d.Find(in.Name)
 	if err != nil {
-		return Installed{}, err
+		return Installed{}, unchanged(err)
 	}
 	defer d.tidyDrivers(append(Names, name), in.Program)
 	before, err := d.current(name)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -230,8 +231,11 @@ func TestSetups(t *testing.T) {
 							n.failAt, n.after = at, after
 							err := tt.do(t.Context(), n.deployer())
 							n.serves(t, s.service)
-							if begun := tt.begin(); err != nil && strings.Contains(err.Error(), "nothing was changed") {
+							unchanged := err != nil && strings.Contains(err.Error(), "nothing was changed")
+							if begun := tt.begin(); unchanged {
 								n.isLike(t, begun, s.service)
+							} else if err != nil && !n.hasChanged() {
+								t.Errorf("a failure before the first change: %v", err)
 							}
 							n.failAt = 0
 							n.doesHere(t, tt.do, tt.fails)
@@ -317,6 +321,14 @@ func TestCycle(t *testing.T) {
 	n = &node{services: map[string]*service{}}
 	n.does(t, cycle(true, false), nil)
 	n.does(t, cycle(true, true), csiproxy.ErrNotFound)
+}
+
+// hasChanged reports whether a run has changed the service or its processes.
+func (n *node) hasChanged() bool {
+	return slices.ContainsFunc(n.log, func(step string) bool {
+		what, _, _ := strings.Cut(step, " ")
+		return slices.Contains([]string{"record", "stop", "leave", "terminate", "configure", "start"}, what)
+	})
 }
 
 // isLike checks that a service and its program are as on another node.

@@ -62,7 +62,7 @@ var (
 	// ErrHeld says that a foreign program has the pipes.
 	ErrHeld = errors.New("another program has the pipes")
 	// ErrDependents says that dependents of a service keep the service from being stopped or removed.
-	ErrDependents = errors.New("services that depend on it are running")
+	ErrDependents = errors.New("other services depend on it")
 )
 
 const (
@@ -184,7 +184,7 @@ func Uninstall(ctx context.Context, m Manager, log *slog.Logger, name string) er
 		return err
 	case len(dependents) > 0:
 		return &csiproxy.Error{Op: "uninstall service", Object: name, Kind: csiproxy.ErrFailedPrecondition, Err: ErrDependents,
-			Detail: fmt.Sprintf("%s could never start again, since it depends on this service; bring the daemon before back with "+
+			Detail: fmt.Sprintf("nothing was changed: %s could never start again; bring the daemon before back with "+
 				"--restore, or end the dependency with sc.exe config %s depend= LIST", strings.Join(dependents, ", "), dependents[0])}
 	}
 	if err := Stop(ctx, m, log, name, false); err != nil {
