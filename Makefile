@@ -308,6 +308,7 @@ generate: build-here ## regenerate the generated code and pages; the C side need
 	bin/csi-proxy -help 2>&1 | $(GO) run -tags reference ./cmd/csi-proxy
 	$(GO) run -tags reference ./cmd/csi-proxyctl
 	$(GO) run ./internal/lab/errorspage
+	$(FOR_TOOLS) $(GO) -C tools run ./facts
 	$(GO) test -count=1 -run '^TestGoAPI$$' ./test/repository -update
 	$(GO) -C test/kubernetes/cluster run ./chartreadme <deploy/charts/csi-proxy/values.yaml >bin/chart-readme.md && \
 		mv bin/chart-readme.md deploy/charts/csi-proxy/README.md
@@ -323,6 +324,10 @@ docs: ## build docs/ as a site with a search, into bin/docs/; needs Node.js and 
 
 # What follows is for CI, and for those who work on the part that it tests.
 
+# Fails if there are any, every night (nightly.yml).
+list-old-facts:
+	@$(FOR_TOOLS) $(GO) -C tools run ./facts -weeks 8
+
 # The tools that builds and releases use.
 #
 # PUBLISH=1: publish to a registry of the test instead, and run the simulated node's image from there. As root.
@@ -333,6 +338,8 @@ ifdef DIST
 else
 	$(if $(PUBLISH),CSI_PROXY_PUBLISH='$(CURDIR)') $(FOR_TOOLS) $(GO) -C tools test \
 		$(if $(PUBLISH),-count=1 -run '^TestPublish$$' -v ./release/image,./...)
+	@# Go doesn't see a change of the pages, which are outside of that module, and would print the last result.
+	$(if $(PUBLISH),,$(FOR_TOOLS) $(GO) -C tools test -count=1 ./facts)
 endif
 
 # The manifests and the chart in deploy, and the plugin for kubectl, without a server.

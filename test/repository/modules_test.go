@@ -77,7 +77,7 @@ func TestDriversKeepTheirVersions(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what go.mod raises in the go.mod of drivers isn't what docs/go-authors.md says. Take lower versions, "+
-			"or change the table and say why (-raised +table):\n%s", diff)
+			"or change the table in docs/facts.yaml, say why there, and run make generate (-raised +table):\n%s", diff)
 	}
 }
 
