@@ -71,7 +71,7 @@ type shareCalls = []func(context.Context, *nodeops.Node) error
 // https://github.com/democratic-csi/democratic-csi/blob/master/src/driver/index.js,
 // https://github.com/NetApp/trident/blob/master/core/node/detach.go
 var shareDrivers = []shareDriver{
-	{"csi-driver-smb and Azure File count in memory, and unmap before they unlink",
+	{"csi-driver-smb counts volumes, and unmaps before it unlinks",
 		func(v *shareVolumes, path string) shareCalls {
 			delete(v.staged, path)
 			if len(v.staged) > 0 {
@@ -79,7 +79,7 @@ var shareDrivers = []shareDriver{
 			}
 			return shareCalls{remove(`\\server\data`), rmdir(path, true)}
 		}},
-	{"csi-driver-smb after its restart counts nothing", func(_ *shareVolumes, path string) shareCalls {
+	{"csi-driver-smb without the files by which it counts", func(_ *shareVolumes, path string) shareCalls {
 		return shareCalls{remove(`\\server\data`), rmdir(path, true)}
 	}},
 	{"csi-driver-smb that keeps mappings",
