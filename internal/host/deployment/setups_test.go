@@ -73,7 +73,7 @@ var setups = map[string]setup{
 		becomes:    ourPath + toVarLog,
 	},
 	"kube-up": {
-		source:  "github.com/kubernetes/kubernetes v1.37.2, cluster/gce/windows/k8s-node-setup.psm1, Start-CSIProxy; GKE's is alike",
+		source:  "github.com/kubernetes/kubernetes v1.37.2, cluster/gce/windows/k8s-node-setup.psm1, Start-CSIProxy",
 		service: "csiproxy",
 		settings: started(`C:\etc\kubernetes\node\bin\csi-proxy.exe -windows-service `+
 			`-log_file=C:\etc\kubernetes\logs\csi-proxy.log -logtostderr=false `, restartAfter10s),
