@@ -188,8 +188,7 @@ func WindowsErrorOf(err error) (uint32, bool) {
 }
 
 // find calls f for err and the errors that it wraps, from the outside in, and returns
-// the first result that isn't nil. It doesn't use errors.Is, which calls Error.Is,
-// which calls find.
+// the first result other than nil. errors.Is would call Error.Is, and so find, without end.
 func find(err error, f func(error) error) error {
 	for err != nil {
 		if result := f(err); result != nil {

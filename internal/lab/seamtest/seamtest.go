@@ -45,9 +45,9 @@ type Fixture struct {
 	Blocked func(t *testing.T) (call func(ctx context.Context) error, begun <-chan struct{})
 	// NewServices adds services for a test.
 	NewServices func(t *testing.T) Services
-	// StringsValue is a value of the registry that has strings, with its key.
+	// StringsValue is the key and the name of a value with strings.
 	StringsValue [2]string
-	// NumberValue is one that has a number, with its key.
+	// NumberValue is the key and the name of a value with a number.
 	NumberValue [2]string
 }
 

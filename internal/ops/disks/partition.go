@@ -86,8 +86,8 @@ func (d *Disks) LookBeforeChange(ctx context.Context, h *locks.LockedDisk, state
 	return shown, err
 }
 
-// WhilePartitioned is WhileOnline for a disk that gets a data partition if it has none; made says that this call has made it. The disk isn't
-// partitioned if it holds something else.
+// WhilePartitioned is WhileOnline for a disk with a data partition. An empty disk gets one, and made tells use that this
+// call has made it. A disk with other contents is an error, and stays as it is.
 func (d *Disks) WhilePartitioned(ctx context.Context, h *locks.LockedDisk, before, wanted device.State,
 	use func(layout *win.DriveLayout, made bool) error) error {
 	// Going online may take a while. Meanwhile somebody else may partition the disk. So everything is

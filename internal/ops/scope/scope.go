@@ -126,7 +126,8 @@ func (t *Table) ownerOfDisk(ctx context.Context, sys win.ISCSIInitiator, d *open
 	return name, err
 }
 
-// ask asks a disk that has said what it is for all else that decides whose it is.
+// ask completes the description of a disk by its SCSI address and its iSCSI target, where an owner of the table is
+// chosen by these.
 func (t *Table) ask(ctx context.Context, sys win.ISCSIInitiator, d *opendisk.Disk) (disk asked, _ error) {
 	disk = asked{Hardware: d.Hardware}
 	if slices.ContainsFunc(t.drivers, needsAddress) {

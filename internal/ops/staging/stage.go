@@ -212,8 +212,8 @@ func (s *Staging) checkWritable(ctx context.Context, lockedDisk *locks.LockedDis
 func (s *Staging) makeReadOnly(ctx context.Context, lockedDisk *locks.LockedDisk, before device.State) error {
 	switch {
 	case before.Offline:
-		// A copy of an online disk gets new ids only if it is writable. If this one doesn't show its table before it is
-		// online, WhileOnline refuses it.
+		// Windows gives a copy of an online disk new ids, but only if the copy is writable. A disk that shows its table only
+		// once it is online is checked by WhileOnline.
 		if layout, err := lockedDisk.Layout(ctx); err == nil {
 			err := s.Disks.RefuseCopy(ctx, lockedDisk, layout, "stage it writable, so that Windows gives it new ids")
 			if err != nil {

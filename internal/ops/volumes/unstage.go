@@ -93,9 +93,9 @@ func (v *Volumes) flushIfPossible(ctx context.Context, id csiproxy.VolumeID) err
 	return nil
 }
 
-// mayBeOfLock reports whether err, of the mount manager, may mean that it can't remove the mount
-// point of a locked volume. Whether it can isn't documented. Without the other way, a volume would
-// stay mounted forever, if it can't; so that stays until it is known from Windows.
+// mayBeOfLock reports whether the mount manager may have refused to remove a mount point because its
+// volume is locked. No source says whether it removes such mount points. If it refuses, the volume is
+// unmounted before it is locked: see unmountUnlocked.
 func mayBeOfLock(err error) bool {
 	return winerr.IsAny(err, winerr.ErrorAccessDenied, winerr.ErrorSharingViolation, winerr.ErrorNotReady)
 }

@@ -60,8 +60,8 @@ func (h *handle) Control(ctx context.Context, code win.IoctlCode, in, out []byte
 	return int(n), err
 }
 
-// onlyReads reports whether a control code changes nothing, so that its call may be
-// cancelled. The access that the code requires doesn't show that.
+// onlyReads reports whether a control code only reads. Its call may be cancelled. The access in the code doesn't
+// tell: FSCTL_LOCK_VOLUME, for one, requires no access.
 func onlyReads(code win.IoctlCode) bool {
 	switch code {
 	case win.IoctlStorageGetDeviceNumber, win.IoctlStorageQueryProperty, win.IoctlScsiGetAddress,

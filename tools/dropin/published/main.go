@@ -86,7 +86,7 @@ func (w *writer) qualify(p *types.Package) string {
 
 func (w *writer) text(t types.Type) string { return types.TypeString(t, w.qualify) }
 
-// line writes a line, unless it has a name that isn't exported, which only the package itself can use.
+// line writes a line. Lines that mention an unexported name are left out: other packages can't use them.
 func (w *writer) line(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !unexported.MatchString(text) {
