@@ -23,6 +23,8 @@ const (
 	SMBMappingNetworkError SMBMappingStatus = 3
 	SMBMappingConnecting   SMBMappingStatus = 4
 	SMBMappingReconnecting SMBMappingStatus = 5
+	// SMBMappingUnknown is no value of Windows: the property is NULL.
+	SMBMappingUnknown SMBMappingStatus = 1<<32 - 1
 )
 
 // SMBMapping is an SMB global mapping: a share that every session and container of the

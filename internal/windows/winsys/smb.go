@@ -82,8 +82,13 @@ func smbMapping(o object) (m win.SMBMapping, err error) {
 		return m, err
 	}
 	m.RequirePrivacy, _ = private.(bool) // NULL is false
-	status, err := o.Uint32("Status")
-	m.Status = win.SMBMappingStatus(status)
+	m.Status = win.SMBMappingUnknown
+	status, err := o.Get("Status")
+	if err != nil || status == nil {
+		return m, err
+	}
+	known, err := o.Uint32("Status")
+	m.Status = win.SMBMappingStatus(known)
 	return m, err
 }
 

@@ -28,11 +28,13 @@ func TestListSMBMappings(t *testing.T) {
 		mapping("1", `\\server\share`, win.SMBMappingOK),
 		mapping("2", `\\SERVER\Other`, win.SMBMappingDisconnected),
 		{"__PATH": "3", "LocalPath": "Z:", "RemotePath": `\\server\share\dir`, "RequirePrivacy": true, "Status": uint32(0)},
+		{"__PATH": "4", "LocalPath": "", "RemotePath": `\\server\third`, "RequirePrivacy": true, "Status": nil},
 	}}
 	want := []win.SMBMapping{
 		{RemotePath: `\\server\share`, Status: win.SMBMappingOK},
 		{RemotePath: `\\SERVER\Other`, Status: win.SMBMappingDisconnected},
 		{LocalPath: "Z:", RemotePath: `\\server\share\dir`, RequirePrivacy: true},
+		{RemotePath: `\\server\third`, RequirePrivacy: true, Status: win.SMBMappingUnknown},
 	}
 	got, err := listSMBMappings(t.Context(), p)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
